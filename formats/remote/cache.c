@@ -78,7 +78,7 @@ static int check_owner(struct mfs_cache *c, struct mfs_error *err)
 }
 
 /* The directories above it are made as well: mkdir -p. */
-static int make_dir(const char *dir)
+int mfs_cache_make_dir(const char *dir)
 {
 	char *copy = strdup(dir);
 	int rc = 0;
@@ -101,7 +101,7 @@ static int make_dir(const char *dir)
 
 static int open_cache_dir(struct mfs_cache *c, const char *dir, struct mfs_error *err)
 {
-	int rc = make_dir(dir);
+	int rc = mfs_cache_make_dir(dir);
 
 	if (!rc && !(c->dir = realpath(dir, NULL)))
 		rc = -errno;
@@ -236,6 +236,11 @@ void mfs_cache_free(struct mfs_cache *c)
 	free(c->place);
 	free(c->dir);
 	free(c);
+}
+
+void mfs_cache_rest(struct mfs_cache *c)
+{
+	mfs_fetch_rest(c);
 }
 
 const char *mfs_cache_place(const struct mfs_cache *c)

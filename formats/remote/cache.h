@@ -52,6 +52,12 @@ int mfs_cache_open(const struct mfs_cache_options *opt, struct mfs_cache **ret,
  * end with the cache; nobody may use them any more. */
 void mfs_cache_free(struct mfs_cache *c);
 
+/* Makes a cache's directory and those above it, as far as they are not there. -errno. */
+int mfs_cache_make_dir(const char *dir);
+/* Ends threads and what is being fetched; the next one who needs bytes begins them again. Nobody
+ * may use the cache meanwhile. */
+void mfs_cache_rest(struct mfs_cache *c);
+
 /* The process's own directory, absolute, and a descriptor of it. */
 const char *mfs_cache_place(const struct mfs_cache *c);
 int mfs_cache_place_fd(const struct mfs_cache *c);

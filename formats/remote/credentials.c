@@ -64,16 +64,23 @@ static char *read_file(const char *path, size_t *ret_len)
 	return text;
 }
 
-static char *read_aws_file(const char *variable, const char *name, size_t *ret_len)
+static bool find_file(const char *variable, const char *name, char ret[PATH_MAX])
 {
 	const char *said = getenv(variable), *home = getenv("HOME");
-	char path[PATH_MAX];
 
 	if (said && *said)
-		return read_file(said, ret_len);
-	if (!home || (size_t)snprintf(path, sizeof(path), "%s/.aws/%s", home, name) >= sizeof(path))
-		return NULL;
-	return read_file(path, ret_len);
+		return snprintf(ret, PATH_MAX, "%s", said) < PATH_MAX;
+	return home && snprintf(ret, PATH_MAX, "%s/.aws/%s", home, name) < PATH_MAX;
+}
+
+bool mfs_credentials_path(char ret[PATH_MAX])
+{
+	return find_file("AWS_SHARED_CREDENTIALS_FILE", "credentials", ret);
+}
+
+bool mfs_credentials_config_path(char ret[PATH_MAX])
+{
+	return find_file("AWS_CONFIG_FILE", "config", ret);
 }
 
 static const char *profile(void)
@@ -86,7 +93,7 @@ static const char *profile(void)
 void mfs_credentials_region(char *ret, size_t size)
 {
 	const char *said = getenv("AWS_REGION");
-	char section[256], *text;
+	char section[256], path[PATH_MAX], *text;
 	bool found = false;
 	size_t len;
 
@@ -96,7 +103,7 @@ void mfs_credentials_region(char *ret, size_t size)
 		snprintf(ret, size, "%s", said);
 		return;
 	}
-	text = read_aws_file("AWS_CONFIG_FILE", "config", &len);
+	text = mfs_credentials_config_path(path) ? read_file(path, &len) : NULL;
 	snprintf(section, sizeof(section), "%s%s", strcmp(profile(), "default") ? "profile " : "",
 		 profile());
 	if (text)
@@ -125,7 +132,7 @@ static bool from_environment(struct keys *c)
 static bool from_file(struct keys *c)
 {
 	size_t len;
-	char *text = read_aws_file("AWS_SHARED_CREDENTIALS_FILE", "credentials", &len);
+	char path[PATH_MAX], *text = mfs_credentials_path(path) ? read_file(path, &len) : NULL;
 	bool found;
 
 	c->token[0] = '\0';

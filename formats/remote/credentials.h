@@ -8,6 +8,7 @@
 #ifndef MFS_REMOTE_CREDENTIALS_H
 #define MFS_REMOTE_CREDENTIALS_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -24,6 +25,10 @@ void mfs_credentials_free(struct mfs_credentials *c);
 
 /* AWS_REGION, AWS_DEFAULT_REGION, the profile's region in ~/.aws/config, or us-east-1. */
 void mfs_credentials_region(char *ret, size_t size);
+
+/* The files of keys and of profiles, which need not be there. False: nothing says where. */
+bool mfs_credentials_path(char ret[PATH_MAX]);
+bool mfs_credentials_config_path(char ret[PATH_MAX]);
 
 /* Adds the headers of a signature (formats/net/sigv4.h) to a request. Any thread. */
 int mfs_credentials_sign(struct mfs_credentials *c, const char *region,

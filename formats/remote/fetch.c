@@ -369,7 +369,7 @@ static int do_job(struct mfs_cache *c, struct mfs_curl *h, struct mfs_job *job, 
 		close(t.fd);
 	}
 	mfs_pins_remove(&c->pins, pin);
-	if (rc)
+	if (rc && !atomic_load(&c->stop))
 		atomic_fetch_add(&c->failed, 1);
 	if ((rc == -ESTALE || rc == -ENOENT) && !atomic_exchange(&o->stale, true))
 		atomic_fetch_add(&c->stale, 1);
@@ -427,5 +427,15 @@ void mfs_fetch_end(struct mfs_cache *c)
 	pthread_mutex_lock(&c->lock);
 	while ((job = take_job(c)))
 		end_job(c, job);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void mfs_fetch_rest(struct mfs_cache *c)
+{
+	mfs_fetch_end(c);
+	pthread_mutex_lock(&c->lock);
+	c->thread_count = 0;
+	c->ending = false;
+	atomic_store(&c->stop, false);
 	pthread_mutex_unlock(&c->lock);
 }

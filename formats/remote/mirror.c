@@ -46,16 +46,24 @@ static char *default_cache(void)
 	return n < 0 ? NULL : ret;
 }
 
+int mfs_mirror_cache(const char *said, char **ret, struct mfs_error *err)
+{
+	*ret = said ? strdup(said) : default_cache();
+	return *ret ? 0 : mfs_fail_nomem(err);
+}
+
 static int open_cache(struct mfs_mirror *m, const struct mfs_mirror_options *opt,
 		      struct mfs_error *err)
 {
-	char *own = opt->cache ? NULL : default_cache();
-	const struct mfs_cache_options cache = {.dir = opt->cache ? opt->cache : own,
-						.size = opt->cache_size,
-						.http = m->server.http};
-	int rc = cache.dir ? mfs_cache_open(&cache, &m->cache, err) : mfs_fail_nomem(err);
+	struct mfs_cache_options cache = {.size = opt->cache_size, .http = m->server.http};
+	char *dir;
+	int rc = mfs_mirror_cache(opt->cache, &dir, err);
 
-	free(own);
+	if (rc)
+		return rc;
+	cache.dir = dir;
+	rc = mfs_cache_open(&cache, &m->cache, err);
+	free(dir);
 	return rc;
 }
 
@@ -187,6 +195,11 @@ void mfs_mirror_free(struct mfs_mirror *m)
 		close(m->dirfd);
 	free(m->path);
 	free(m);
+}
+
+void mfs_mirror_rest(struct mfs_mirror *m)
+{
+	mfs_cache_rest(m->cache);
 }
 
 const char *mfs_mirror_path(const struct mfs_mirror *m)

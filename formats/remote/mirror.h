@@ -25,6 +25,8 @@ struct mfs_mirror_options {
 };
 
 bool mfs_mirror_is_url(const char *source);
+/* The directory of the cache: said, or the user's. The caller frees it. */
+int mfs_mirror_cache(const char *said, char **ret, struct mfs_error *err);
 
 /* Lists a URL, and makes the directory. -ENOENT: there is nothing below it; -ENODATA: the server
  * does not say what it has; -EACCES; -ETIMEDOUT; -EIO; -EINVAL. */
@@ -32,6 +34,8 @@ int mfs_mirror_open(const char *url, const struct mfs_mirror_options *opt, struc
 		    struct mfs_error *err);
 /* The directory goes, and what is in the cache stays. Nobody may read its files any more. */
 void mfs_mirror_free(struct mfs_mirror *m);
+/* Ends its threads until somebody reads again. Nobody may read meanwhile. */
+void mfs_mirror_rest(struct mfs_mirror *m);
 
 /* Absolute; its last name is the URL's. */
 const char *mfs_mirror_path(const struct mfs_mirror *m);

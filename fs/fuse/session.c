@@ -423,6 +423,7 @@ static int prepare(const struct mfs_options *opt, struct waiter *w, struct mfs_e
 	w->watchdog = mfs_watchdog_start(w->mountpoint);
 	if (!mfs_rights_are_dropped(opt))
 		return 0;
+	mfs_tree_rest(w->front->tree); /* threads would keep their rights */
 	rc = mfs_unmounter_start(w->mountpoint, &w->unmounter);
 	if (rc)
 		return mfs_fail(err, rc, "no process that can unmount: %s", strerror(-rc));

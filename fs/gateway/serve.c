@@ -10,6 +10,7 @@
 
 #include "formats/base/clock.h"
 #include "formats/io/slurp.h"
+#include "formats/remote/mirror.h"
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
 #include "fs/cli/log.h"
@@ -26,6 +27,8 @@
 #define GRACE	10 /* seconds that replies have after SIGTERM, unless another number is said */
 #define HUNG	5  /* seconds behind these, after which threads that hang are not waited for */
 #define PEM_MAX (1u << 20)
+
+enum { URL_WEB = 1, URL_S3 = 2 };
 
 /* What the command line says. It wins over files. */
 struct said {
@@ -57,6 +60,7 @@ struct serve {
 	struct mfs_http *s3;  /* NULL: not asked for */
 	struct mfs_warmer *warmer;
 	struct pair pair;
+	unsigned kinds; /* of the URLs among the sources of the start */
 };
 
 static int add_word(struct mfs_serve_config *c, const char *word, const char *options,
@@ -97,15 +101,33 @@ static struct mfs_redirects redirects(const struct site *s)
 	return (struct mfs_redirects){s->config.data_node, s->secrets, s->config.url_seconds};
 }
 
-/* What it takes to read from another machine (certificates, names of hosts, keys) is in no list of
- * what may be opened. */
-static int check_sandbox(const struct said *said, const struct site *s, struct mfs_error *err)
+static unsigned kind_of(const char *source)
 {
+	return !mfs_mirror_is_url(source) ? 0 : !strncmp(source, "s3://", 5) ? URL_S3 : URL_WEB;
+}
+
+static unsigned kinds_of(const struct site *s)
+{
+	unsigned kinds = 0;
+
 	for (struct mfs_serve_source *from = s->config.first; from; from = from->next)
-		if (said->process->sandbox && strstr(from->source, "://"))
+		kinds |= kind_of(from->source);
+	return kinds;
+}
+
+/* What it takes to read from another machine (certificates, names of hosts, keys) may be opened in
+ * a sandbox if it began with such a source. */
+static int check_sandbox(const struct serve *s, const struct site *site, struct mfs_error *err)
+{
+	if (!s->said.process->sandbox)
+		return 0;
+	for (struct mfs_serve_source *from = site->config.first; from; from = from->next)
+		if (kind_of(from->source) & ~s->kinds)
 			return mfs_fail(err, -EINVAL,
-					"%s: another machine's files cannot be read in a sandbox",
-					from->source);
+					"%s: a sandbox that began without %s URL reads from none "
+					"later: restart it",
+					from->source,
+					kind_of(from->source) == URL_S3 ? "an s3" : "a web");
 	return 0;
 }
 
@@ -115,8 +137,6 @@ static int read_site(const struct said *said, struct site **ret, struct mfs_erro
 	struct site *site = calloc(1, sizeof(*site));
 	int rc = site ? read_config(said, &site->config, err) : mfs_fail_nomem(err);
 
-	if (!rc)
-		rc = check_sandbox(said, site, err);
 	if (!rc)
 		*ret = site;
 	else if (site)
@@ -285,6 +305,8 @@ static int prepare(struct serve *s, struct mfs_error *err)
 	int rc = read_site(&s->said, &s->site, err);
 
 	if (!rc)
+		s->kinds = kinds_of(s->site);
+	if (!rc)
 		rc = listen_on_all(s, err);
 	if (!rc)
 		rc = give_up_rights(s, err);
@@ -384,8 +406,13 @@ static void reread(struct serve *s)
 	struct mfs_repos *repos;
 	struct mfs_error err;
 	struct site *site;
+	int rc = read_site(&s->said, &site, &err);
 
-	if (read_site(&s->said, &site, &err) || open_site(site, &repos, &err)) {
+	if (!rc && (rc = check_sandbox(s, site, &err)))
+		site_free(site);
+	if (!rc)
+		rc = open_site(site, &repos, &err);
+	if (rc) {
 		mfs_log(LOG_ERR, "%s; what is served stays as it was", err.msg);
 	} else {
 		if (needs_restart(&s->site->config, &site->config))

@@ -113,8 +113,8 @@ static const int refused[] = {
 #endif
 };
 
-/* A dataset_cache takes what readers do with its files, which are open then. */
-static const int refused_without_cache[] = {SYS_fchmod, SYS_fchown, SYS_utimensat};
+/* Of what is open. */
+static const int of_owners[] = {SYS_fchmod, SYS_fchown}, of_times[] = {SYS_utimensat};
 
 #define LENGTH(a) (sizeof(a) / sizeof(*(a)))
 #define NAMESPACES                                                                                 \
@@ -203,7 +203,7 @@ static void limit_times(struct program *p)
 	add_answer(p, 0);
 }
 
-static void write_program(struct program *p, bool has_cache)
+static void write_program(struct program *p, struct mfs_rights_changes changes)
 {
 	/* A thread's own /dev/fuse; what stdio asks of its files. Others set attributes of files,
 	 * or type on the terminal. */
@@ -217,8 +217,10 @@ static void write_program(struct program *p, bool has_cache)
 	add(p, BPF_JMP | BPF_JGE | BPF_K, X32, 0, 1);
 	add_answer(p, EPERM);
 	refuse_all(p, refused, LENGTH(refused));
-	if (!has_cache)
-		refuse_all(p, refused_without_cache, LENGTH(refused_without_cache));
+	if (!changes.owners)
+		refuse_all(p, of_owners, LENGTH(of_owners));
+	if (!changes.times)
+		refuse_all(p, of_times, LENGTH(of_times));
 	limit_clone(p);
 	limit_times(p);
 	allow_with(p, SYS_ioctl, 1, requests, LENGTH(requests));
@@ -228,12 +230,12 @@ static void write_program(struct program *p, bool has_cache)
 	add_answer(p, 0);
 }
 
-int mfs_rights_limit_calls(bool has_cache, struct mfs_error *err)
+int mfs_rights_limit_calls(struct mfs_rights_changes changes, struct mfs_error *err)
 {
 	struct program p = {.len = 0};
 	struct sock_fprog program = {.filter = p.code};
 
-	write_program(&p, has_cache);
+	write_program(&p, changes);
 	program.len = p.len;
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0)
 		       ? mfs_fail_errno(err, "seccomp")
@@ -242,9 +244,9 @@ int mfs_rights_limit_calls(bool has_cache, struct mfs_error *err)
 
 #else
 
-int mfs_rights_limit_calls(bool has_cache, struct mfs_error *err)
+int mfs_rights_limit_calls(struct mfs_rights_changes changes, struct mfs_error *err)
 {
-	(void)has_cache;
+	(void)changes;
 	return mfs_fail(err, -ENOSYS, "seccomp is not known for this processor");
 }
 

@@ -14,9 +14,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "formats/remote/mirror.h"
+#include "formats/remote/places.h"
 #include "fs/rights/rights_i.h"
 
 /* Rights that are newer than headers which this is built with (include/uapi/linux/landlock.h). */
+#define REFER	  (1ull << 13)
 #define TRUNCATE  (1ull << 14)
 #define IOCTL_DEV (1ull << 15)
 #define SIGNALS	  (1ull << 1)
@@ -26,7 +29,7 @@
 	 LANDLOCK_ACCESS_FS_READ_FILE | TRUNCATE | IOCTL_DEV)
 #define FIRST_RIGHTS (LANDLOCK_ACCESS_FS_MAKE_SYM * 2 - 1) /* those of the first version */
 #define READING	     (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
-#define WRITING	     ((FIRST_RIGHTS & ~(uint64_t)LANDLOCK_ACCESS_FS_EXECUTE) | TRUNCATE)
+#define WRITING	     ((FIRST_RIGHTS & ~(uint64_t)LANDLOCK_ACCESS_FS_EXECUTE) | REFER | TRUNCATE)
 #define LOGGING	     (LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG)
 #define DEVICE	     (READING | LANDLOCK_ACCESS_FS_WRITE_FILE | IOCTL_DEV)
 
@@ -41,6 +44,8 @@ static struct attributes handled(int version)
 {
 	struct attributes a = {.files = FIRST_RIGHTS};
 
+	if (version >= 2)
+		a.files |= REFER;
 	if (version >= 3)
 		a.files |= TRUNCATE;
 	if (version >= 5)
@@ -98,6 +103,45 @@ static int allow_source(const struct rules *rules, const char *path, struct mfs_
 	return allow_above(rules, path, READING, err);
 }
 
+/* Others may not let this user in, whom they need not. */
+static int allow_place(void *arg, const char *path, struct mfs_error *err)
+{
+	const int rc = allow(arg, path, READING, err);
+
+	return rc == -EACCES ? 0 : rc;
+}
+
+/* The cache links files from one directory to another. It is made now: afterwards it could not. */
+static int allow_cache(const struct rules *rules, const char *said, struct mfs_error *err)
+{
+	char *dir;
+	int rc = mfs_mirror_cache(said, &dir, err);
+
+	if (rc)
+		return rc;
+	rc = mfs_cache_make_dir(dir);
+	if (rc)
+		rc = mfs_fail(err, rc, "cannot make the cache %s: %s", dir, strerror(-rc));
+	else
+		rc = allow(rules, dir, WRITING, err);
+	free(dir);
+	return rc;
+}
+
+static int allow_url(struct rules *rules, const struct mfs_rights_served *served,
+		     struct mfs_error *err)
+{
+	int rc;
+
+	if (!(rules->handled & REFER))
+		return mfs_fail(err, -ENOSYS,
+				"%s: another machine's files in a sandbox need a kernel from 5.19 "
+				"on",
+				served->source);
+	rc = mfs_remote_places(served->source, allow_place, rules, err);
+	return rc ? rc : allow_cache(rules, served->opt->view.cache, err);
+}
+
 /* A family's text is read again with the options that name it; they keep it as they were given. */
 static int allow_families(const struct rules *rules, const struct mfs_options *opt,
 			  struct mfs_error *err)
@@ -112,14 +156,18 @@ static int allow_families(const struct rules *rules, const struct mfs_options *o
 	return rc;
 }
 
-static int allow_served(const struct rules *rules, const struct mfs_rights_served *served,
+static int allow_served(struct rules *rules, const struct mfs_rights_served *served,
 			struct mfs_error *err)
 {
 	const struct mfs_options *opt = served->opt;
-	const char *const places[] = {served->source, opt->view.ref, opt->view.adapter,
-				      opt->data.tokenizer_id, opt->data.data_args_path};
+	const bool is_url = served->source && mfs_mirror_is_url(served->source);
+	const char *const places[] = {is_url ? NULL : served->source, opt->view.ref,
+				      opt->view.adapter, opt->data.tokenizer_id,
+				      opt->data.data_args_path};
 	int rc = allow_families(rules, opt, err);
 
+	if (!rc && is_url)
+		rc = allow_url(rules, served, err);
 	for (size_t i = 0; i < sizeof(places) / sizeof(*places) && !rc; i++)
 		rc = allow_source(rules, places[i], err);
 	for (unsigned i = 0; i < opt->data.path_count && !rc; i++)
@@ -137,7 +185,7 @@ static int allow_above_all(const struct rules *rules, const char *const *paths, 
 	return rc;
 }
 
-static int allow_all(const struct rules *rules, const struct mfs_options *opt,
+static int allow_all(struct rules *rules, const struct mfs_options *opt,
 		     const struct mfs_rights_needs *needs, struct mfs_error *err)
 {
 	/* The C library loads another one when the first thread is cancelled. */

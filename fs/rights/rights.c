@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "formats/remote/mirror.h"
 #include "fs/rights/rights_i.h"
 
 #define PATIENCE_MS 500 /* for threads that are ending */
@@ -36,9 +37,11 @@ static int check_others(const struct mfs_options *opt, struct mfs_error *err)
 		return mfs_fail(err, -EINVAL,
 				"a mount that gives up rights does not listen: metrics= takes a "
 				"file there");
-	if (opt->source && strstr(opt->source, "://"))
+	if (opt->run_as && opt->source && mfs_mirror_is_url(opt->source))
 		return mfs_fail(err, -EINVAL,
-				"a mount of another machine's files cannot give up rights");
+				"option 'setuid' goes with no URL: the cache would be root's; "
+				"mount it as %s",
+				opt->run_as);
 	return 0;
 }
 
@@ -161,6 +164,18 @@ static uint64_t needed(const struct mfs_options *opt)
 	return opt->data.cache ? reading | writing : reading;
 }
 
+/* Attributes of files that are changed: dataset_cache takes what its users do, and a cache of
+ * ranges notes when they were used. */
+static struct mfs_rights_changes changes(const struct mfs_options *opt,
+					 const struct mfs_rights_needs *needs)
+{
+	struct mfs_rights_changes c = {.owners = opt->data.cache, .times = opt->data.cache};
+
+	for (size_t i = 0; i < needs->served_count; i++)
+		c.times |= needs->served[i].source && mfs_mirror_is_url(needs->served[i].source);
+	return c;
+}
+
 static int drop(const struct mfs_options *opt, const struct mfs_rights_needs *needs,
 		struct mfs_error *err)
 {
@@ -173,7 +188,7 @@ static int drop(const struct mfs_options *opt, const struct mfs_rights_needs *ne
 	if (!rc && opt->sandbox)
 		rc = mfs_rights_limit_files(opt, needs, err);
 	if (!rc && opt->sandbox)
-		rc = mfs_rights_limit_calls(opt->data.cache != NULL, err);
+		rc = mfs_rights_limit_calls(changes(opt, needs), err);
 	return rc;
 }
 

@@ -11,8 +11,11 @@
 /* Landlock: which files may be opened. */
 int mfs_rights_limit_files(const struct mfs_options *opt, const struct mfs_rights_needs *needs,
 			   struct mfs_error *err);
-/* seccomp: which system calls are refused, with EPERM. has_cache: dataset_cache takes files. Needs
- * no_new_privs or CAP_SYS_ADMIN. */
-int mfs_rights_limit_calls(bool has_cache, struct mfs_error *err);
+/* What is changed of files that are open: owner and mode; times. */
+struct mfs_rights_changes {
+	bool owners, times;
+};
+/* seccomp: which system calls are refused, with EPERM. Needs no_new_privs or CAP_SYS_ADMIN. */
+int mfs_rights_limit_calls(struct mfs_rights_changes changes, struct mfs_error *err);
 
 #endif

@@ -729,6 +729,12 @@ bool mfs_root_remote(const struct mfs_root *root, struct mfs_cache_stats *ret)
 	return root->mirror;
 }
 
+void mfs_root_rest(struct mfs_root *root)
+{
+	if (root->mirror)
+		mfs_mirror_rest(root->mirror);
+}
+
 int mfs_root_statvfs(const struct mfs_root *root, struct statvfs *ret)
 {
 	char idx[PATH_MAX];

@@ -79,6 +79,9 @@ int mfs_root_statvfs(const struct mfs_root *root, struct statvfs *ret);
 struct mfs_cache_stats;
 /* What its cache has counted (formats/remote/cache.h). False: SOURCE is no URL. */
 bool mfs_root_remote(const struct mfs_root *root, struct mfs_cache_stats *ret);
+/* Ends threads that fetch from another machine until somebody reads again. Nobody may read
+ * meanwhile. */
+void mfs_root_rest(struct mfs_root *root);
 /* False: SOURCE is an HF directory, which is the snapshot's latest; or it has only datasets. */
 bool mfs_root_has_iterations(const struct mfs_root *root);
 /* False: SOURCE has only datasets, and the snapshot is empty. */

@@ -1137,6 +1137,12 @@ bool mfs_tree_remote(const struct mfs_tree *tree, struct mfs_cache_stats *ret)
 	return !tree->dir && mfs_root_remote(tree->one.root, ret);
 }
 
+void mfs_tree_rest(struct mfs_tree *tree)
+{
+	if (!tree->dir)
+		mfs_root_rest(tree->one.root);
+}
+
 void mfs_tree_totals(const struct mfs_tree *tree, uint64_t *ret_bytes, uint64_t *ret_files)
 {
 	*ret_bytes = atomic_load(&tree->bytes);

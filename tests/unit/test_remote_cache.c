@@ -174,6 +174,34 @@ START_TEST(test_willneed)
 }
 END_TEST
 
+static bool has_threads(void)
+{
+	bool found;
+
+	pthread_mutex_lock(&cache->lock);
+	found = cache->thread_count;
+	pthread_mutex_unlock(&cache->lock);
+	return found;
+}
+
+/* Its threads end, in the middle of what nobody waits for, and begin again. */
+START_TEST(test_rest)
+{
+	const struct timespec little = {0, 20000000};
+
+	mfs_cache_rest(cache);
+	unit_ok(look(object, 0, 10), &err);
+	ck_assert(has_threads());
+	mfs_object_backing.willneed(object, 0, SIZE);
+	if (_i)
+		nanosleep(&little, NULL);
+	mfs_cache_rest(cache);
+	ck_assert(!has_threads());
+	ck_assert_uint_eq(mfs_cache_stats(cache).failed, 0);
+	unit_ok(look(object, 0, SIZE), &err);
+}
+END_TEST
+
 /* ---- failures ---- */
 
 /* What passes: the right bytes come all the same. */
@@ -732,6 +760,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_reads);
 	tcase_add_test(c, test_opened_for_ever);
 	tcase_add_test(c, test_willneed);
+	tcase_add_loop_test(c, test_rest, 0, 2);
 	c = case_of(s, "stays", setup);
 	tcase_add_test(c, test_shared);
 	c = case_of(s, "size", setup_large);

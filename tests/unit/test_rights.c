@@ -9,6 +9,7 @@
 #include <linux/sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -135,6 +136,89 @@ static int check_needs(void)
 	return 0;
 }
 
+/* A link's two directories, for Landlock; a file's time, for seccomp. */
+static int check_url_cache(void)
+{
+	const int fd = open(cache_file, O_RDWR);
+	char name[PATH_MAX + 32];
+
+	if (fd < 0)
+		return __LINE__;
+	ALLOWED(futimens(fd, NULL));
+	REFUSED(fchmod(fd, 0600), EPERM);
+	REFUSED(utimensat(AT_FDCWD, cache_file, NULL, 0), EPERM);
+	snprintf(name, sizeof(name), "%s/%d", cache, (int)getpid());
+	ALLOWED(mkdir(name, 0700));
+	strcat(name, "/link");
+	ALLOWED(link(cache_file, name));
+	return 0;
+}
+
+/* What is opened for a URL: its cache, certificates, names of hosts, and who asks. */
+static int check_url_files(const char *url, bool is_s3)
+{
+	const struct mfs_options opt = {.sandbox = true, .view = {.cache = cache}};
+	const char *const certificates = again, *const home = out;
+	char keys[PATH_MAX + 32];
+	struct mfs_error err;
+
+	snprintf(keys, sizeof(keys), "%s/.aws", home);
+	mkdir(keys, 0700);
+	strcat(keys, "/file");
+	fclose(fopen(keys, "w"));
+	setenv("HOME", home, 1);
+	setenv("CURL_CA_BUNDLE", again_file, 1);
+	unsetenv("AWS_SHARED_CREDENTIALS_FILE");
+	unsetenv("AWS_CONFIG_FILE");
+	if (mfs_rights_drop(&opt, url, &err)) {
+		fprintf(stderr, "%s\n", err.msg);
+		return __LINE__;
+	}
+	if (open_in(cache, O_RDWR) || open_in(certificates, O_RDONLY))
+		return __LINE__;
+	if (open_in(certificates, O_RDWR) != EACCES)
+		return __LINE__;
+	if (open_in(home, O_RDONLY) != EACCES || open_in(in, O_RDONLY) != EACCES)
+		return __LINE__;
+	REFUSED(open("/etc/passwd", O_RDONLY), EACCES);
+	if (access("/etc/resolv.conf", R_OK) == 0)
+		ALLOWED(open("/etc/resolv.conf", O_RDONLY));
+	if (is_s3)
+		ALLOWED(open(keys, O_RDONLY));
+	else
+		REFUSED(open(keys, O_RDONLY), EACCES);
+	return check_url_cache();
+}
+
+static int check_web(void)
+{
+	return check_url_files("https://localhost/x", false);
+}
+
+static int check_s3(void)
+{
+	return check_url_files("s3://bucket/x", true);
+}
+
+/* Files whose directories have more in them are meant alone. */
+static int check_url_home(void)
+{
+	const struct mfs_options opt = {.sandbox = true, .view = {.cache = cache}};
+	char home[PATH_MAX + 8], other[PATH_MAX + 8];
+	struct mfs_error err;
+
+	snprintf(other, sizeof(other), "%s/other", out);
+	fclose(fopen(other, "w"));
+	snprintf(home, sizeof(home), "%s/", out);
+	setenv("HOME", home, 1);
+	setenv("AWS_SHARED_CREDENTIALS_FILE", out_file, 1);
+	if (mfs_rights_drop(&opt, "s3://bucket/x", &err))
+		return __LINE__;
+	ALLOWED(open(out_file, O_RDONLY));
+	REFUSED(open(other, O_RDONLY), EACCES);
+	return 0;
+}
+
 /* Landlock alone: what seccomp would refuse too. */
 static int check_landlock(void)
 {
@@ -159,10 +243,11 @@ static int check_landlock(void)
 
 static int limit_calls(const struct mfs_options *opt)
 {
+	const bool has_cache = opt->data.cache;
 	struct mfs_error err;
 
 	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-	       mfs_rights_limit_calls(opt->data.cache != NULL, &err);
+	       mfs_rights_limit_calls((struct mfs_rights_changes){has_cache, has_cache}, &err);
 }
 
 /* What names a file to change it. */
@@ -354,6 +439,9 @@ START_TEST(test_files)
 	in_child(check_files);
 	in_child(check_needs);
 	in_child(check_landlock);
+	in_child(check_url_home);
+	in_child(check_web);
+	in_child(check_s3);
 }
 END_TEST
 
@@ -387,6 +475,9 @@ START_TEST(test_users)
 
 	ck_assert(mfs_rights_are_dropped(&opt));
 	ck_assert_int_lt(mfs_rights_check(&opt, &err), 0);
+	opt.source = "https://localhost/x";
+	unit_fails(mfs_rights_check(&opt, &err), &err, -EINVAL, "goes with no URL");
+	opt.source = NULL;
 	opt.run_as = NULL;
 	ck_assert(!mfs_rights_are_dropped(&opt));
 	unit_ok(mfs_rights_check(&opt, &err), &err);
