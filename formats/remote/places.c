@@ -23,11 +23,16 @@ static int say(const struct visit *v, const char *path)
 	return path && *path ? v->each(v->arg, path, v->err) : 0;
 }
 
-static bool is_home(const char *dir)
+/* More lies there than files of this kind, private keys among it. */
+static bool is_wide(const char *dir)
 {
+	static const char *const wide[] = {"/", "/etc", "/etc/ssl", "/etc/pki", "/etc/pki/tls"};
 	const char *home = getenv("HOME");
 	size_t len = home ? strlen(home) : 0;
 
+	for (size_t i = 0; i < sizeof(wide) / sizeof(*wide); i++)
+		if (!strcmp(dir, wide[i]))
+			return true;
 	while (len > 1 && home[len - 1] == '/')
 		len--;
 	return len && !strncmp(dir, home, len) && !dir[len];
@@ -42,7 +47,7 @@ static int say_replaced(const struct visit *v, const char *path)
 		return 0;
 	strcpy(copy, path);
 	dir = dirname(copy);
-	return say(v, strcmp(dir, "/") && strcmp(dir, "/etc") && !is_home(dir) ? dir : path);
+	return say(v, is_wide(dir) ? path : dir);
 }
 
 static int say_all(const struct visit *v, const char *const *paths)

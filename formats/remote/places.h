@@ -8,7 +8,8 @@
 #include "formats/base/error.h"
 
 /* Calls each() with files and directories until it fails. Some are not there. Of a file that others
- * replace it is the directory, unless that is "/", "/etc" or HOME, where more lies than this. */
+ * replace it is the directory, unless that is HOME, "/etc" or its like, where more lies than
+ * this. */
 int mfs_remote_places(const char *url,
 		      int (*each)(void *arg, const char *path, struct mfs_error *err), void *arg,
 		      struct mfs_error *err);

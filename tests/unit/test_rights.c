@@ -212,10 +212,13 @@ static int check_url_home(void)
 	snprintf(home, sizeof(home), "%s/", out);
 	setenv("HOME", home, 1);
 	setenv("AWS_SHARED_CREDENTIALS_FILE", out_file, 1);
+	setenv("CURL_CA_BUNDLE", "/etc/ssl/none.pem", 1);
 	if (mfs_rights_drop(&opt, "s3://bucket/x", &err))
 		return __LINE__;
 	ALLOWED(open(out_file, O_RDONLY));
 	REFUSED(open(other, O_RDONLY), EACCES);
+	if (access("/etc/ssl/private", F_OK) == 0)
+		REFUSED(open("/etc/ssl/private", O_RDONLY), EACCES);
 	return 0;
 }
 
