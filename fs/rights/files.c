@@ -90,6 +90,19 @@ static int allow_above(const struct rules *rules, const char *path, uint64_t rig
 	return allow(rules, dirname(place), rights, err);
 }
 
+/* A file that others replace: the directory where it is named, and, if it is a link there, that
+ * where it lies. certbot's live/HOST/privkey.pem leads to ../../archive/HOST/privkey1.pem, and
+ * later to another one beside that. */
+static int allow_replaced(const struct rules *rules, const char *path, struct mfs_error *err)
+{
+	char real[PATH_MAX];
+	int rc = allow_above(rules, path, READING, err);
+
+	if (rc || !realpath(path, real)) /* it need not be there */
+		return rc;
+	return allow_above(rules, real, READING, err);
+}
+
 /* A dataset's prefix is no file: its directory is meant. So it is for a file, which may be replaced
  * by a new one. */
 static int allow_source(const struct rules *rules, const char *path, struct mfs_error *err)
@@ -175,13 +188,18 @@ static int allow_served(struct rules *rules, const struct mfs_rights_served *ser
 	return rc;
 }
 
-static int allow_above_all(const struct rules *rules, const char *const *paths, uint64_t rights,
-			   struct mfs_error *err)
+static int allow_needs(struct rules *rules, const struct mfs_rights_needs *needs,
+		       struct mfs_error *err)
 {
+	const char *const *path;
 	int rc = 0;
 
-	for (; paths && *paths && !rc; paths++)
-		rc = allow_above(rules, *paths, rights, err);
+	for (size_t i = 0; i < needs->served_count && !rc; i++)
+		rc = allow_served(rules, &needs->served[i], err);
+	for (path = needs->read_again; path && *path && !rc; path++)
+		rc = allow_replaced(rules, *path, err);
+	for (path = needs->logs; path && *path && !rc; path++)
+		rc = allow_above(rules, *path, LOGGING, err);
 	return rc;
 }
 
@@ -201,14 +219,8 @@ static int allow_all(struct rules *rules, const struct mfs_options *opt,
 		"/etc/localtime",
 		"/usr/share/zoneinfo",
 	};
-	int rc = 0;
+	int rc = allow_needs(rules, needs, err);
 
-	for (size_t i = 0; i < needs->served_count && !rc; i++)
-		rc = allow_served(rules, &needs->served[i], err);
-	if (!rc)
-		rc = allow_above_all(rules, needs->read_again, READING, err);
-	if (!rc)
-		rc = allow_above_all(rules, needs->logs, LOGGING, err);
 	if (!rc && opt->data.cache)
 		rc = allow(rules, opt->data.cache, WRITING, err);
 	if (!rc && opt->metrics_file) /* a new one takes its place each time */

@@ -44,7 +44,8 @@ struct mfs_rights_needs {
 	const struct mfs_rights_served *served;
 	size_t served_count;
 	/* Lists of files that end with NULL. Others may take their places, so their directories are
-	 * meant: for reading, and for files that are made and written. */
+	 * meant: for reading, with those that links lead to now, and for files that are made and
+	 * written. */
 	const char *const *read_again, *const *logs;
 };
 /* The same as mfs_rights_drop() for these; of opt what is not of one source. */

@@ -97,6 +97,47 @@ if command -v openssl >/dev/null; then
 	wait_until 'the certificate is read again' eval 'grep -qE "get the new certificate|stays as it was" "$log"'
 	expect 200 /local/a/resolve/main/config.json --cacert "$work/tls/cert"
 	stop
+
+	# As certbot has them: links from live/ to archive/, which lead to the next pair there when it is renewed.
+	live=$work/letsencrypt/live/gw archive=$work/letsencrypt/archive/gw
+	mkdir -p "$live" "$archive"
+	renewed() { # NUMBER
+		pair
+		mv "$work/tls/cert" "$archive/fullchain$1.pem"
+		mv "$work/tls/key" "$archive/privkey$1.pem"
+		for name in fullchain privkey; do
+			ln -s "../../archive/gw/$name$1.pem" "$live/new" && mv -T "$live/new" "$live/$name.pem" || fail "a link of $name"
+		done
+	}
+	shown() { # The serial number of what new connections get.
+		openssl s_client -connect "${url#https://}" </dev/null 2>/dev/null | openssl x509 -noout -serial
+	}
+	serial() { # NUMBER
+		openssl x509 -noout -serial -in "$archive/fullchain$1.pem"
+	}
+	renewed 1
+	chmod 700 "$work/letsencrypt/live" "$work/letsencrypt/archive"
+	serve "$work/in/a" -o sandbox,vocab_size=1000 --listen 127.0.0.1:0 --certificate "$live/fullchain.pem" --key "$live/privkey.pem"
+	same 'the first certificate' "$(shown)" "$(serial 1)"
+	for number in 2 3; do
+		renewed "$number"
+		: >"$log"
+		kill -HUP "$gw"
+		wait_until "certificate $number is read" eval 'grep -qE "get the new certificate|stays as it was" "$log"'
+		same "certificate $number" "$(shown)" "$(serial "$number")"
+		expect 200 /local/a/resolve/main/config.json --cacert "$live/fullchain.pem"
+	done
+	# Of another directory than those that the links led to at the start nothing is read, and the old pair stays.
+	mkdir "$work/letsencrypt/elsewhere"
+	pair
+	mv "$work/tls/cert" "$work/tls/key" "$work/letsencrypt/elsewhere"
+	ln -sfT "$work/letsencrypt/elsewhere/cert" "$live/fullchain.pem"
+	ln -sfT "$work/letsencrypt/elsewhere/key" "$live/privkey.pem"
+	: >"$log"
+	kill -HUP "$gw"
+	wait_until 'a pair elsewhere is refused' grep -q "cannot open '$live/fullchain.pem': Permission denied; the certificate stays" "$log"
+	same 'the certificate that stays' "$(shown)" "$(serial 3)"
+	stop
 fi
 
 # A dataset by its prefix, and a unix socket.
