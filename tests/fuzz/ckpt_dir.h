@@ -1,7 +1,7 @@
 /*
  * A checkpoint of a tiny model as one input: a sequence of files, each a letter (which file), four
  * bytes of its length, and its bytes. metadata.json is written for whatever has a .metadata. Files
- * of verl's are in two folders.
+ * of verl's are in two folders, and so are NeMo's.
  */
 #ifndef MFS_TESTS_FUZZ_CKPT_DIR_H
 #define MFS_TESTS_FUZZ_CKPT_DIR_H
@@ -30,12 +30,24 @@ static const struct {
 		  {'x', "__0_0.distcp"},
 		  {'v', "dist_ckpt/.metadata"},
 		  {'y', "dist_ckpt/__0_0.distcp"},
-		  {'h', "huggingface/config.json"}};
+		  {'h', "huggingface/config.json"},
+		  {'w', "weights/.metadata"},
+		  {'p', "weights/common.pt"},
+		  {'z', "weights/__0_0.distcp"},
+		  {'o', "context/model.yaml"}};
 
-static const char *const fuzz_folders[] = {"mp_rank_00", "mp_rank_01", "dist_ckpt", "huggingface"};
+static const char *const fuzz_folders[] = {"mp_rank_00",  "mp_rank_01", "dist_ckpt",
+					   "huggingface", "weights",	"context"};
+/* Folders in which a .metadata has a metadata.json beside it. */
+static const struct {
+	char letter;
+	const char *json;
+} fuzz_json[] = {
+	{'d', "metadata.json"}, {'v', "dist_ckpt/metadata.json"}, {'w', "weights/metadata.json"}};
 
 #define FUZZ_FILES   (sizeof(fuzz_files) / sizeof(fuzz_files[0]))
 #define FUZZ_FOLDERS (sizeof(fuzz_folders) / sizeof(fuzz_folders[0]))
+#define FUZZ_JSONS   (sizeof(fuzz_json) / sizeof(fuzz_json[0]))
 #define FUZZ_JSON    "{\"sharded_backend\": \"torch_dist\"}"
 
 static char fuzz_dir[64];
@@ -48,10 +60,10 @@ static inline void fuzz_remove_dir(void)
 		snprintf(path, sizeof(path), "%s/%s", fuzz_dir, fuzz_files[i].path);
 		unlink(path);
 	}
-	snprintf(path, sizeof(path), "%s/metadata.json", fuzz_dir);
-	unlink(path);
-	snprintf(path, sizeof(path), "%s/dist_ckpt/metadata.json", fuzz_dir);
-	unlink(path);
+	for (size_t i = 0; i < FUZZ_JSONS; i++) {
+		snprintf(path, sizeof(path), "%s/%s", fuzz_dir, fuzz_json[i].json);
+		unlink(path);
+	}
 	for (size_t i = 0; i < FUZZ_FOLDERS; i++) {
 		snprintf(path, sizeof(path), "%s/%s", fuzz_dir, fuzz_folders[i]);
 		rmdir(path);
@@ -77,12 +89,17 @@ static inline void fuzz_make_dir(void)
 	fuzz_require(mkdtemp(fuzz_dir));
 }
 
-/* All of a program's folders: ranks have two, of which one may be empty. */
-static inline void fuzz_make_folders(bool ranks)
+/* All of a program's folders, of which one may be empty: they stand in pairs. */
+static inline void fuzz_make_folders(const char *file)
 {
+	const size_t len = strcspn(file, "/");
 	char path[128];
+	size_t first = 0;
 
-	for (size_t i = ranks ? 0 : 2; i < (ranks ? 2 : FUZZ_FOLDERS); i++) {
+	while (strncmp(fuzz_folders[first], file, len) || fuzz_folders[first][len])
+		first++;
+	first -= first % 2;
+	for (size_t i = first; i < first + 2; i++) {
 		snprintf(path, sizeof(path), "%s/%s", fuzz_dir, fuzz_folders[i]);
 		fuzz_require(!mkdir(path, 0700) || errno == EEXIST);
 	}
@@ -98,13 +115,12 @@ static inline void fuzz_write_files(const uint8_t *bytes, size_t len)
 		if (i == FUZZ_FILES || size > len - 5)
 			return;
 		if (strchr(fuzz_files[i].path, '/'))
-			fuzz_make_folders(fuzz_files[i].path[0] == 'm');
+			fuzz_make_folders(fuzz_files[i].path);
 		fuzz_write_file(fuzz_files[i].path, bytes + 5, size);
-		if (fuzz_files[i].letter == 'd')
-			fuzz_write_file("metadata.json", FUZZ_JSON, sizeof(FUZZ_JSON) - 1);
-		if (fuzz_files[i].letter == 'v')
-			fuzz_write_file("dist_ckpt/metadata.json", FUZZ_JSON,
-					sizeof(FUZZ_JSON) - 1);
+		for (size_t k = 0; k < FUZZ_JSONS; k++)
+			if (fuzz_files[i].letter == fuzz_json[k].letter)
+				fuzz_write_file(fuzz_json[k].json, FUZZ_JSON,
+						sizeof(FUZZ_JSON) - 1);
 		bytes += 5 + size;
 		len -= 5 + size;
 	}

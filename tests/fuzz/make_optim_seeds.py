@@ -209,6 +209,43 @@ def verl(directory, config=CONFIG, text=None):
     return files(v=pickle.dumps(meta, 4), y=directory.files["__0_0.distcp"].file.getvalue(), **there)
 
 
+# -- NeMo's, whose common state is PyTorch Lightning's -------------------------------------------------------------------------
+
+NEMO_GROUPS = [dict(pre_wd_mult=decay, pre_lr_mult=1.0, pre_mult_wd=0.1, pre_mult_lr=1e-3, lr=1e-3, weight_decay=0.1 * decay, step=1) for decay in (1.0, 0.0)]
+NEMO_CONFIG = f"""config:
+  num_layers: 1
+  hidden_size: {H}
+  ffn_hidden_size: {F}
+  num_attention_heads: {HEADS}
+  num_query_groups: {HEADS}
+  kv_channels: 4
+  normalization: RMSNorm
+  gated_linear_unit: true
+  activation_func:
+    _target_: torch.nn.functional.silu
+    _call_: false
+  add_bias_linear: false
+  position_embedding_type: rope
+  share_embeddings_and_output_weights: false
+  seq_length: 8
+  vocab_size: null
+optim: null
+"""
+
+
+def nemo(config=NEMO_CONFIG, optimizer=None, prefix="module.", **more):
+    """The optimizer's tensors are sharded()'s."""
+    d = Directory()
+    for tensor_prefix, kind, dtype in [("module.", None, "bfloat16")] + [(prefix, s, "float32") for s in ("fp32_param", "exp_avg", "exp_avg_sq")]:
+        for key, shape in SHAPES.items():
+            name, shape = stacked(key, shape)
+            name = f"optimizer.state.{kind}.{tensor_prefix}{name}" if kind else tensor_prefix + name
+            d.tensor(0, name, dtype, shape, (0,) * len(shape), shape, bytes((4 if kind else 2) * numel(shape)))
+    state = dict(global_step=1, epoch=0, MockDataModule=dict(consumed_samples=8), optimizer=optimizer or [dict(optimizer=dict(param_groups=NEMO_GROUPS))])
+    there = dict(o=config.encode()) if config else {}
+    return files(w=pickle.dumps(d.metadata(), 4), p=saved({**state, **more}), z=d.files["__0_0.distcp"].file.getvalue(), **there)
+
+
 def gathered(content):
     d = Directory().weights()
     d.object(0, "optimizer.distributed.dp_group_idx_0.param_state/shard_0_1", content)
@@ -235,6 +272,8 @@ def make():
         "buckets": buckets(n).bytes(),
         "buckets-unaligned": buckets(unaligned).bytes(),
         "gathered": gathered(joined(n)).bytes(),
+        "nemo": nemo(),
+        "nemo-groups-missing": nemo(optimizer=[{}]),
         "verl": verl(Directory().weights()),
         "verl-with-optimizer": verl(sharded()),
     }.items():
@@ -295,6 +334,12 @@ def make():
         "buckets-as-fsdp": buckets(n).bytes(args=dict(use_megatron_fsdp=True)),
         "gathered-one-element-more": gathered(joined(n + 1)).bytes(),
         "gathered-nothing": gathered(None).bytes(),
+        "nemo-no-config": nemo(None),
+        "nemo-config-without-a-model": nemo("optim: null\n"),
+        "nemo-two-optimizers": nemo(optimizer=[dict(optimizer=dict(param_groups=NEMO_GROUPS))] * 2),
+        "nemo-optimizer-no-list": nemo(optimizer=dict(optimizer=dict(param_groups=NEMO_GROUPS))),
+        "nemo-optimizer-of-others": nemo(prefix="other."),
+        "nemo-65-groups": nemo(optimizer=[dict(optimizer=dict(param_groups=NEMO_GROUPS[:1] * 65))]),
         "verl-no-config": verl(Directory().weights(), None),
         "verl-config-cut-short": verl(Directory().weights(), text=json.dumps(CONFIG).encode()[:-1]),
         "verl-config-a-list": verl(Directory().weights(), text=b"[]"),

@@ -25,6 +25,7 @@ class Spec:
     te_names: bool = False          # torch: the names of Transformer Engine's fused layers
     core: str = "0.16.1"
     seed: int = 1
+    samples: int = 8                # nemo: that the run has read
     set: dict = dataclasses.field(default_factory=dict)     # overrides of Megatron's arguments
 
     @property
@@ -129,6 +130,16 @@ OTHERS = [
     make("mixtral-verl2-ep2", "mixtral", "verl2", ep=2, num_layers=2),
     make("qwen3-slime-tp2", "qwen3", "slime", tp=2),
     make("llama-accelerate-tp2-pp2", "llama", "accelerate", tp=2, pp=2),
+]
+
+# The same programs, with the state of their optimizers.
+OTHER_OPTIMIZERS = [
+    make("llama-nemo-optimizer", "llama", "nemo", core="0.14.0", tp=2, pp=2, dp=2, optimizer="dist", sharding="fully_sharded_model_space", vocab_size=None),
+    make("llama-nemo-optimizer-gathered", "llama", "nemo", core="0.14.0", tp=2, pp=2, dp=2, optimizer="dist", sharding="dp_zero_gather_scatter",
+         vocab_size=None),
+    make("mixtral-nemo-optimizer", "mixtral", "nemo", core="0.14.0", ep=2, optimizer="dist", sharding="fully_sharded_model_space", num_layers=2,
+         vocab_size=None),
+    make("qwen2-nemo-optimizer-float16", "qwen2", "nemo", core="0.14.0", tp=2, optimizer="float16", vocab_size=None),
 ]
 
 # Head size 32, which vLLM's CPU attention asks for; its qwen2 takes hidden/heads as the head size.
@@ -243,6 +254,6 @@ def sweep(count):
 
 SWEEP = list(sweep(48))
 
-ALL = LAYOUTS + OTHERS + VIEWS + PEERS + CORES + RIGHT_OR_REFUSED + SWEEP
+ALL = LAYOUTS + OTHERS + OTHER_OPTIMIZERS + VIEWS + PEERS + CORES + RIGHT_OR_REFUSED + SWEEP
 BY_NAME = {spec.name: spec for spec in ALL}
 assert len(BY_NAME) == len(ALL)

@@ -165,6 +165,8 @@ static const struct {
 	{TINY("llama-torch_dist-tp2-flattened"), MFS_OPTIM_DISTRIBUTED, 1, {2}, 1},
 	{TINY("mixtral-torch_dist-ep2-flattened"), MFS_OPTIM_DISTRIBUTED, 2, {2, 1}, 1},
 	{TINY("mixtral-torch_dist-ep2-gathered"), MFS_OPTIM_DISTRIBUTED, 2, {2, 1}, 1},
+	{"nemo/llama-optimizer", MFS_OPTIM_DISTRIBUTED, 1, {2}, 1},
+	{"nemo/llama-optimizer-gathered", MFS_OPTIM_DISTRIBUTED, 1, {2}, 1},
 };
 
 #define FIXTURES ((int)(sizeof(fixtures) / sizeof(fixtures[0])))
@@ -198,6 +200,60 @@ START_TEST(is_read)
 		if (fixtures[_i].step == 1)
 			check_moments(ckpt, t);
 	}
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
+/* ---- what NeMo says otherwise ---- */
+
+static int64_t natural(const struct mfs_ckpt_common *state, mfs_value v)
+{
+	int64_t number;
+
+	ck_assert(mfs_value_int(state->archive.doc, v, &number));
+	return number;
+}
+
+/* How far the run was is known, and of its schedule nothing. Groups have Megatron's names. */
+START_TEST(nemo_state)
+{
+	const struct mfs_ckpt_common *state;
+	const struct mfs_optim_info *info;
+	const struct mfs_pickle *doc;
+	struct mfs_ckpt *ckpt;
+	mfs_value scheduler;
+
+	unit_ok(mfs_optim_open(unit_fixture("nemo/llama-optimizer-gathered"), &ckpt, &err), &err);
+	state = mfs_ckpt_common(ckpt);
+	doc = state->archive.doc;
+	scheduler = mfs_value_get(doc, state->root, "opt_param_scheduler");
+	ck_assert_int_eq(natural(state, mfs_value_get(doc, state->root, "iteration")), 1);
+	ck_assert_int_eq(natural(state, mfs_value_get(doc, scheduler, "num_steps")), 8);
+	ck_assert(mfs_value_has(doc, scheduler, "max_lr"));
+	ck_assert(mfs_value_is_none(doc, mfs_value_get(doc, scheduler, "max_lr")));
+	ck_assert_int_eq(natural(state, mfs_value_attr(doc, mfs_value_get(doc, state->root, "args"),
+						       "consumed_train_samples")),
+			 8);
+	info = mfs_optim_info(ckpt);
+	for (uint32_t i = 0; i < 2; i++) {
+		mfs_value group = mfs_value_at(info->groups_doc[0], info->groups[0], i);
+
+		ck_assert(mfs_value_has(info->groups_doc[0], group, "wd_mult"));
+		ck_assert(mfs_value_has(info->groups_doc[0], group, "lr_mult"));
+		ck_assert(!mfs_value_has(info->groups_doc[0], group, "pre_wd_mult"));
+		ck_assert(!mfs_value_has(info->groups_doc[0], group, "pre_mult_lr"));
+	}
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
+/* Who asks for the weights alone needs none of it. */
+START_TEST(nemo_weights)
+{
+	struct mfs_ckpt *ckpt;
+
+	unit_ok(mfs_ckpt_open(unit_fixture("nemo/llama-optimizer"), 0, &ckpt, &err), &err);
+	ck_assert(!mfs_ckpt_common(ckpt));
 	mfs_ckpt_free(ckpt);
 }
 END_TEST
@@ -532,6 +588,8 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "formats", formats_agree);
 
 	tcase_add_loop_test(c, is_read, 0, FIXTURES);
+	tcase_add_test(c, nemo_state);
+	tcase_add_test(c, nemo_weights);
 	tcase_add_test(c, none_is_no_error);
 	tcase_add_test(c, corrupt_is_refused);
 	c = unit_case(s, "wrong", missing_buffers);

@@ -46,13 +46,20 @@ static int read_count(const struct reader *r, mfs_value v, const char *name, uin
 
 /* ---- scheduler ---- */
 
-/* The first of several names, as releases have had them, that the state has. */
-static mfs_value scheduler_value(const struct reader *r, const char *const names[3])
+/* The first of several names, as releases have had them, that the state has. NULL: none of them. */
+static const char *scheduler_name(const struct reader *r, const char *const names[3])
 {
 	for (int i = 0; i < 3 && names[i]; i++)
 		if (mfs_value_has(r->doc, r->scheduler, names[i]))
-			return mfs_value_get(r->doc, r->scheduler, names[i]);
-	return 0;
+			return names[i];
+	return NULL;
+}
+
+static mfs_value scheduler_value(const struct reader *r, const char *const names[3])
+{
+	const char *name = scheduler_name(r, names);
+
+	return name ? mfs_value_get(r->doc, r->scheduler, name) : 0;
 }
 
 static int differs(const struct reader *r, const char *name, const char *ours, const char *theirs)
@@ -64,14 +71,29 @@ static int differs(const struct reader *r, const char *name, const char *ours, c
 			mfs_ckpt_dir(r->load->ckpt), name, theirs, ours);
 }
 
+/* A name without a value: NeMo's schedules are not Megatron's (ckpt/read/nemo.h). */
+static int no_value(const struct reader *r, const char *const names[3])
+{
+	const char *name = scheduler_name(r, names);
+
+	if (!name)
+		return 0;
+	return mfs_fail(r->err, -ENODATA,
+			"%s: its scheduler says no %s: --override-opt-param-scheduler takes the "
+			"arguments'",
+			mfs_ckpt_dir(r->load->ckpt), name);
+}
+
 static int check_real(const struct reader *r, const char *const names[3], double *ret)
 {
 	mfs_value v = scheduler_value(r, names);
 	char ours[32], theirs[32];
 	double value;
 
-	if (!v || r->config->override_opt_param_scheduler)
+	if (r->config->override_opt_param_scheduler)
 		return 0;
+	if (!v)
+		return no_value(r, names);
 	if (!mfs_value_float(r->doc, v, &value))
 		return bad(r, names[0], "no number");
 	if (value != *ret && !r->config->use_checkpoint_opt_param_scheduler) {

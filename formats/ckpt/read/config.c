@@ -42,25 +42,38 @@ static int write_state(const struct mfs_pickle *doc, struct addition *a, struct 
 	return mfs_pickle_end(&w, err);
 }
 
-static int replace_doc(struct mfs_torch_file *f, struct addition *a, const char *file,
-		       mfs_value *state, struct mfs_error *err)
+int mfs_ckpt_replace_doc(struct mfs_torch_file *f, struct mfs_buf *bytes, const char *file,
+			 struct mfs_error *err)
 {
-	struct mfs_buf bytes = {0};
 	struct mfs_pickle *doc;
-	int rc = write_state(f->doc, a, &bytes, err);
+	int rc = mfs_pickle_parse(bytes->data, bytes->len, file, NULL, &doc, err);
 
-	if (!rc)
-		rc = mfs_pickle_parse(bytes.data, bytes.len, file, NULL, &doc, err);
 	if (rc) {
-		mfs_buf_release(&bytes);
+		mfs_buf_release(bytes);
 		return rc;
 	}
 	mfs_pickle_free(f->doc);
 	free(f->pickle_bytes);
 	f->doc = doc;
-	f->pickle_bytes = bytes.data;
-	*state = mfs_pickle_root(doc);
+	f->pickle_bytes = bytes->data;
+	*bytes = (struct mfs_buf){0};
 	return 0;
+}
+
+static int add_to_doc(struct mfs_torch_file *f, struct addition *a, const char *file,
+		      mfs_value *state, struct mfs_error *err)
+{
+	struct mfs_buf bytes = {0};
+	int rc = write_state(f->doc, a, &bytes, err);
+
+	if (rc) {
+		mfs_buf_release(&bytes);
+		return rc;
+	}
+	rc = mfs_ckpt_replace_doc(f, &bytes, file, err);
+	if (!rc)
+		*state = mfs_pickle_root(f->doc);
+	return rc;
 }
 
 /* *ret_arena is the tree's. */
@@ -82,32 +95,23 @@ static int read_yaml(struct mfs_ckpt *ckpt, uint32_t id, const char *name,
 	return rc;
 }
 
-/* The model of the tree as arguments of the checkpoint. */
-static int read_args(struct mfs_ckpt *ckpt, const struct mfs_yaml_node *config, const char *name,
-		     struct mfs_error *err)
+/* The model of the tree as the pickle of a Namespace. */
+static int write_args(const struct mfs_ckpt *ckpt, const struct mfs_yaml_node *config,
+		      const char *name, struct mfs_buf *ret, struct mfs_error *err)
 {
-	struct mfs_pickle *doc = NULL;
 	struct mfs_pickle_writer w;
-	struct mfs_buf bytes = {0};
 	int rc;
 
-	mfs_pickle_begin(&w, &bytes, 2);
+	mfs_pickle_begin(&w, ret, 2);
 	rc = mfs_model_config_write(&w, config, name, ckpt->what & MFS_CKPT_ADAPTER, err);
-	if (rc)
-		mfs_pickle_abandon(&w);
-	else
-		rc = mfs_pickle_end(&w, err);
 	if (!rc)
-		rc = mfs_pickle_parse(bytes.data, bytes.len, name, NULL, &doc, err);
-	if (!rc)
-		rc = mfs_megatron_args_read(doc, mfs_pickle_root(doc), &ckpt->arena, &ckpt->args,
-					    err);
-	mfs_pickle_free(doc);
-	mfs_buf_release(&bytes);
+		return mfs_pickle_end(&w, err);
+	mfs_pickle_abandon(&w);
 	return rc;
 }
 
-int mfs_ckpt_read_config(struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err)
+int mfs_ckpt_config_args(struct mfs_ckpt *ckpt, const char *name, struct mfs_buf *ret,
+			 struct mfs_error *err)
 {
 	struct mfs_yaml_node *config = NULL;
 	struct mfs_arena arena = {0};
@@ -118,8 +122,27 @@ int mfs_ckpt_read_config(struct mfs_ckpt *ckpt, const char *name, struct mfs_err
 		return rc;
 	rc = read_yaml(ckpt, id, name, &arena, &config, err);
 	if (!rc)
-		rc = read_args(ckpt, config, name, err);
+		rc = write_args(ckpt, config, name, ret, err);
 	mfs_arena_release(&arena);
+	return rc ? (mfs_fail_in(err, "%s", ckpt->dir), rc) : 0;
+}
+
+int mfs_ckpt_read_config(struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err)
+{
+	struct mfs_pickle *doc = NULL;
+	struct mfs_buf bytes = {0};
+	int rc = mfs_ckpt_config_args(ckpt, name, &bytes, err);
+
+	if (rc) {
+		mfs_buf_release(&bytes);
+		return rc;
+	}
+	rc = mfs_pickle_parse(bytes.data, bytes.len, name, NULL, &doc, err);
+	if (!rc)
+		rc = mfs_megatron_args_read(doc, mfs_pickle_root(doc), &ckpt->arena, &ckpt->args,
+					    err);
+	mfs_pickle_free(doc);
+	mfs_buf_release(&bytes);
 	return rc ? (mfs_fail_in(err, "%s", ckpt->dir), rc) : 0;
 }
 
@@ -141,7 +164,7 @@ int mfs_ckpt_complete_state(struct mfs_ckpt *ckpt, struct mfs_torch_file *f, con
 	rc = read_yaml(ckpt, id, a.name, &arena, &config, err);
 	a.config = config;
 	if (!rc)
-		rc = replace_doc(f, &a, file, state, err);
+		rc = add_to_doc(f, &a, file, state, err);
 	mfs_arena_release(&arena);
 	return rc ? (mfs_fail_in(err, "%s", ckpt->dir), rc) : 0;
 }

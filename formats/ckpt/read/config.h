@@ -16,6 +16,15 @@
 int mfs_ckpt_complete_state(struct mfs_ckpt *ckpt, struct mfs_torch_file *f, const char *file,
 			    mfs_value *state, struct mfs_error *err);
 
+/* Gives f another document, whose bytes become f's. file: f's name, for messages. */
+int mfs_ckpt_replace_doc(struct mfs_torch_file *f, struct mfs_buf *bytes, const char *file,
+			 struct mfs_error *err);
+
+/* Appends the arguments of file name of the checkpoint's as the pickle of a Namespace. Errors:
+ * those of mfs_ckpt_read_config(). The caller releases *ret after a failure, too. */
+int mfs_ckpt_config_args(struct mfs_ckpt *ckpt, const char *name, struct mfs_buf *ret,
+			 struct mfs_error *err);
+
 /* Reads the arguments from file name of the checkpoint's. -ENOENT: there is none; -EINVAL,
  * -ENOTSUP: see mfs_model_config_write(). */
 int mfs_ckpt_read_config(struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err);

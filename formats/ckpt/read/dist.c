@@ -8,10 +8,12 @@
 
 #include "formats/ckpt/read/config.h"
 #include "formats/ckpt/read/dist_i.h"
+#include "formats/ckpt/read/nemo.h"
 #include "formats/ckpt/read/open.h"
 
 #define COMMON_FILE	  "common.pt"		   /* core <= 0.18 */
 #define COMMON_ITEM	  "common_state/shard_0_1" /* core >= 0.19 */
+#define NEMO_CONFIG	  "context/model.yaml"
 #define MAX_METADATA_JSON (1u << 20)
 
 /* ---- arguments that others tell ---- */
@@ -72,7 +74,9 @@ static int read_state_of(struct mfs_dist_reader *r, const struct mfs_source *src
 	state = mfs_pickle_root(f.doc);
 	if (mfs_value_type(f.doc, state) == MFS_V_LIST)
 		state = mfs_value_at(f.doc, state, 0); /* a byte item is a list of one object */
-	rc = mfs_ckpt_complete_state(r->ckpt, &f, file, &state, r->err);
+	rc = r->maker == MFS_DIST_NEMO
+		     ? mfs_nemo_make_state(r->ckpt, &f, file, NEMO_CONFIG, &state, r->err)
+		     : mfs_ckpt_complete_state(r->ckpt, &f, file, &state, r->err);
 	if (!rc && is_bare(r, f.doc, state))
 		rc = read_told(r);
 	else if (!rc)
@@ -164,6 +168,23 @@ static int read_common(struct mfs_dist_reader *r)
 
 /* ---- arguments without a common state ---- */
 
+static bool is_of_optimizer(const char *key)
+{
+	return !strncmp(key, "optim", 5) || !strncmp(key, "chained_", 8);
+}
+
+/* A key of the optimizer's state. NULL: there is none. */
+static const char *optimizer_key(const struct mfs_dist_reader *r)
+{
+	for (uint32_t i = 0; i < r->dcp.tensor_count; i++)
+		if (is_of_optimizer(r->dcp.tensors[i].key))
+			return r->dcp.tensors[i].key;
+	for (uint32_t i = 0; i < r->dcp.bytes_count; i++)
+		if (is_of_optimizer(r->dcp.bytes[i].key))
+			return r->dcp.bytes[i].key;
+	return NULL;
+}
+
 /* Plain: the state is flattened, and 'args' is an item of its own. */
 static int read_args_item(struct mfs_dist_reader *r, const struct mfs_dcp_bytes *item)
 {
@@ -181,7 +202,6 @@ static int read_args_item(struct mfs_dist_reader *r, const struct mfs_dcp_bytes 
 
 static int read_args(struct mfs_dist_reader *r)
 {
-	static const char nemo[] = "context/model.yaml";
 	const struct mfs_dcp_bytes *item = mfs_dcp_bytes(&r->dcp, "args");
 	int rc;
 
@@ -189,16 +209,20 @@ static int read_args(struct mfs_dist_reader *r)
 		return read_args_item(r, item);
 	if (r->verl)
 		return read_told(r);
-	rc = mfs_ckpt_read_config(r->ckpt, r->maker == MFS_DIST_NEMO ? nemo : MFS_RUN_CONFIG,
-				  r->err);
+	/* A state that only the optimizer needs is made where there is one. */
+	if (r->maker == MFS_DIST_NEMO && (r->ckpt->what & MFS_CKPT_COMMON) && optimizer_key(r))
+		rc = read_common(r);
+	else
+		rc = mfs_ckpt_read_config(
+			r->ckpt, r->maker == MFS_DIST_NEMO ? NEMO_CONFIG : MFS_RUN_CONFIG, r->err);
 	if (rc != -ENOENT)
 		return rc;
 	if (r->maker == MFS_DIST_PLAIN && r->ckpt->told && r->ckpt->told->ref)
 		return read_told(r);
 	return r->maker == MFS_DIST_NEMO
 		       ? mfs_fail(r->err, -ENODATA,
-				  "%s/%s is missing, which says what model this is", r->ckpt->dir,
-				  nemo)
+				  "%s/" NEMO_CONFIG " is missing, which says what model this is",
+				  r->ckpt->dir)
 		       : mfs_fail(
 				 r->err, -ENODATA,
 				 "%s: neither the item 'args' (Megatron-LM) nor run_config.yaml "
@@ -335,19 +359,15 @@ static int find_maker(struct mfs_dist_reader *r)
 	return r->folder ? 0 : mfs_fail_nomem(r->err);
 }
 
-/* The optimizer's state of others than Megatron is not read, which is no reason to keep anybody
- * from the weights. Who resumes a run from them should know. */
+/* The optimizer's state of some programs is not read, which is no reason to keep anybody from the
+ * weights. Who resumes a run from them should know. */
 static int warn_of_optimizer(struct mfs_dist_reader *r)
 {
-	const char *key = NULL;
+	const char *key = optimizer_key(r);
 
-	for (uint32_t i = 0; i < r->dcp.tensor_count && !key; i++)
-		if (!strncmp(r->dcp.tensors[i].key, "optim", 5) ||
-		    !strncmp(r->dcp.tensors[i].key, "chained_", 8))
-			key = r->dcp.tensors[i].key;
 	if (!key && r->verl && mfs_verl_has_optim(r->ckpt->dir, r->verl))
 		key = r->verl->optim;
-	if (r->maker == MFS_DIST_MEGATRON || !key)
+	if (r->maker == MFS_DIST_MEGATRON || r->maker == MFS_DIST_NEMO || !key)
 		return 0;
 	return mfs_ckpt_warn(r->ckpt,
 			     "the optimizer's state, such as '%.120s', is not read: Megatron views "

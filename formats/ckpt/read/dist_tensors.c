@@ -312,8 +312,7 @@ static const char *behind(const char *key, const char *prefix)
 	return strncmp(key, prefix, len) ? NULL : key + len;
 }
 
-/* What a key is called in Megatron's torch_dist. NULL: it is not of the model.
- * NeMo: megatron_parallel.py: _module_sharded_state_dict. Plain: torch flattens the state, whose
+/* NeMo: megatron_parallel.py: _module_sharded_state_dict. Plain: torch flattens the state, whose
  * "model" is that of the module with its wrappers (DDP, FSDP, Float16Module), each with a
  * "module". */
 static const char *model_key(const struct mfs_dist_reader *r, const char *key)

@@ -17,7 +17,17 @@ struct state_key {
 	bool is_param; /* "param", of fully_reshardable */
 };
 
-static bool parse_key(const char *key, struct state_key *ret)
+/* NeMo's keys of the model begin with "module.", here as there. */
+static const char *without_module(const struct mfs_dist_reader *r, const char *key)
+{
+	static const char module[] = "module.";
+
+	return r->maker == MFS_DIST_NEMO && !strncmp(key, module, sizeof(module) - 1)
+		       ? key + sizeof(module) - 1
+		       : key;
+}
+
+static bool parse_key(const struct mfs_dist_reader *r, const char *key, struct state_key *ret)
 {
 	static const struct {
 		const char *prefix;
@@ -39,8 +49,9 @@ static bool parse_key(const char *key, struct state_key *ret)
 
 		if (strncmp(key, prefixes[i].prefix, len))
 			continue;
-		*ret = (struct state_key){
-			.model = key + len, .state = prefixes[i].state, .is_param = i == 1};
+		*ret = (struct state_key){.model = without_module(r, key + len),
+					  .state = prefixes[i].state,
+					  .is_param = i == 1};
 		return true;
 	}
 	return false;
@@ -56,7 +67,7 @@ int mfs_optim_read_named(struct mfs_dist_reader *r, enum mfs_optim_kind *ret,
 		const struct mfs_dcp_tensor *t = &r->dcp.tensors[i];
 		struct state_key key;
 
-		if (!parse_key(t->key, &key))
+		if (!parse_key(r, t->key, &key))
 			continue;
 		any = true;
 		param |= key.is_param;

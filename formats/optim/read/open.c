@@ -60,14 +60,15 @@ static int read_legacy(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	return rc ? rc : finish(ckpt, NULL, kind, false, err);
 }
 
-/* NeMo's and torch's own forms are not read: their checkpoints are weights here. */
+/* torch's own forms are not read, and a state without arguments says too little: these checkpoints
+ * are weights here. */
 static int read_state(struct mfs_dist_reader *r, enum mfs_optim_kind *ret, bool *fully_reshardable)
 {
 	int rc;
 
 	*ret = MFS_OPTIM_NONE;
 	*fully_reshardable = false;
-	if (r->maker != MFS_DIST_MEGATRON)
+	if (r->maker != MFS_DIST_MEGATRON && r->maker != MFS_DIST_NEMO)
 		return 0;
 	rc = mfs_optim_read_named(r, ret, fully_reshardable);
 	return !rc && *ret == MFS_OPTIM_NONE ? read_flat(r, ret) : rc;

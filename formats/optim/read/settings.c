@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/ckpt/read/nemo.h"
 #include "formats/optim/rules/state_dict.h"
 #include "formats/optim/read/optim_i.h"
 
@@ -78,13 +79,13 @@ static int open_item(const struct mfs_dist_reader *r, const char *key, struct mf
 		return 0;
 	src = mfs_dist_item(r, &b->item);
 	rc = mfs_torch_file_open(&src, f, r->err);
-	if (rc) {
-		mfs_fail_in(r->err, "%s: '%s'", ckpt->dir, key);
-		return rc;
+	if (!rc) {
+		ckpt->optim_file_count++;
+		*ret = f;
 	}
-	ckpt->optim_file_count++;
-	*ret = f;
-	return 0;
+	if (!rc && r->maker == MFS_DIST_NEMO)
+		rc = mfs_nemo_rename_groups(f, key, r->err);
+	return rc ? (mfs_fail_in(r->err, "%s: '%s'", ckpt->dir, key), rc) : 0;
 }
 
 static int read_item(const struct mfs_dist_reader *r, struct mfs_optim_info *info, uint32_t i,

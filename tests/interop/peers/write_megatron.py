@@ -166,6 +166,8 @@ def write_rank(spec, rank, out, store):
     directory = os.path.join(out, write_others.place(spec, ITERATION))
     write_others.add_extras(spec, args, out)
     os.makedirs(directory, exist_ok=True)
+    if spec in checkpoints.OTHER_OPTIMIZERS:  # what the live optimizer held
+        save_torch(spec, args, models, optimizer, os.path.join(out, "live"))
     if spec.format in ("torch_dist", "zarr", "torch", "slime", "accelerate"):
         save = save_torch if spec.format in ("torch", "accelerate") else save_torch_dist
         save(spec, args, models, optimizer, directory)

@@ -93,12 +93,26 @@ def write_context(args, directory):
                             model_transform=None), file)
 
 
-def save_nemo(spec, args, models, directory):
+def nemo_groups(optimizer):
+    """What setup_megatron_optimizer() of nemo/lightning/_strategy_lib.py makes of Megatron's groups."""
+    for group in optimizer.param_groups:
+        group |= dict(pre_mult_lr=group["lr"], pre_mult_wd=group["weight_decay"], pre_lr_mult=group.pop("lr_mult"), pre_wd_mult=group.pop("wd_mult"))
+        group |= dict(lr=group["lr"] * group["pre_lr_mult"], weight_decay=group["weight_decay"] * group["pre_wd_mult"])
+
+
+def save_nemo(spec, args, models, optimizer, directory):
     from megatron.core import dist_checkpointing as dc
+    from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer
     metadata = dict(distrib_optim_sharding_type=spec.sharding, singleton_local_shards=spec.singleton, chained_optim_avoid_prefix=True)
     state = {"epoch": 0, "global_step": 1, "pytorch-lightning_version": "2.5.0", "state_dict": {}, "loops": None, "callbacks": {},
              "lr_schedulers": [], "hparams_name": "kwargs", "hyper_parameters": {}, "content_metadata": metadata,
              "sharded_state_dict": models[0].sharded_state_dict(prefix="module.", metadata=metadata)}
+    if optimizer:
+        nemo_groups(optimizer)
+        known = inspect.signature(DistributedOptimizer.sharded_state_dict).parameters
+        kwargs = dict(metadata=metadata) if "metadata" in known else dict(sharding_type=spec.sharding)
+        named = {k: v for k, v in models[0].sharded_state_dict(prefix="module.", metadata=metadata).items() if not k.endswith("_extra_state")}
+        state |= {"optimizer": [optimizer.sharded_state_dict(named, **kwargs)], "optimizer_states": {}, "PreTrainingDataModule": {"consumed_samples": spec.samples}}
     weights = os.path.join(directory, "weights")
     os.makedirs(weights, exist_ok=True)
     dc.save(state, weights, dc.serialization.get_default_save_sharded_strategy("torch_dist", 1), validate_access_integrity=True)
@@ -185,7 +199,7 @@ def save(spec, args, models, optimizer, state, directory):
     if spec.format.startswith("verl"):
         save_verl(spec, args, models, optimizer, state["rng_state"], directory)
     elif spec.format == "nemo":
-        save_nemo(spec, args, models, directory)
+        save_nemo(spec, args, models, optimizer, directory)
     elif spec.format == "torch_dcp":
         save_torch_dcp(spec, args, state, directory)
     else:

@@ -1,0 +1,75 @@
+"""Optimizers that other programs than Megatron-LM have saved: Megatron views of them have, bit for bit, what the live one held, and mcorefs-train
+goes on from it."""
+import os
+import pathlib
+import re
+import subprocess
+import types
+
+import pytest
+
+import checkpoints
+import megatron_files
+import program
+from views import export
+
+TRAIN = os.environ.get("MCOREFS_TRAIN", str(pathlib.Path(program.BINARY).with_name("mcorefs-train")))
+RATE = 1e-3  # as in peers/write_megatron.py
+
+
+def scheduled(common):
+    """Megatron's scheduler of a run that brings its own schedule, after loading."""
+    from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler
+    scheduler = OptimizerParamScheduler(types.SimpleNamespace(param_groups=[]), init_lr=0.0, max_lr=RATE, min_lr=0.0, lr_warmup_steps=0, lr_decay_steps=10,
+                                        lr_decay_style="constant", start_wd=0.1, end_wd=0.1, wd_incr_steps=10, wd_incr_style="constant",
+                                        use_checkpoint_opt_param_scheduler=False, override_opt_param_scheduler=True)
+    scheduler.load_state_dict(common["opt_param_scheduler"])
+    return scheduler
+
+
+@pytest.mark.parametrize("spec", checkpoints.OTHER_OPTIMIZERS, ids=lambda spec: spec.name)
+def test_megatron_views_have_the_optimizer(checkpoint, spec, tmp_path):
+    source = checkpoint(spec)
+    live = megatron_files.read_torch(source / "live")
+    assert not live.unread and all(live.states.values())
+    for view in ("megatron/torch_dist", "megatron/torch/tp1-pp2"):
+        got = megatron_files.read(export(source, f"latest/{view}", tmp_path / view.replace("/", "-")))
+        assert not got.unread
+        megatron_files.assert_same_contents(got, live, f"{spec.name}: {view}")
+        assert got.common["iteration"] == 1
+        groups = [group for _, part in megatron_files.optimizer_parts(got.common) for group in part.get("optimizer", part)["param_groups"]]
+        assert {(group["wd_mult"], group["lr_mult"], group["lr"]) for group in groups} == {(1.0, 1.0, RATE), (0.0, 1.0, RATE)}
+        if spec.format == "nemo":
+            assert got.args.consumed_train_samples == scheduled(got.common).num_steps == spec.samples
+
+
+def train(path, args, *more):
+    """Two more iterations of the run at `path`."""
+    return subprocess.run([TRAIN, "--backend", "cpu", "--load", path, "--use-checkpoint-args", "--mock-data", "--eod-id", "0", "--micro-batch-size", "1",
+                           "--global-batch-size", "2", "--seq-length", "32", "--train-iters", "3", "--lr", str(RATE), "--min-lr", "1e-5", "--bf16",
+                           "--lr-decay-style", "constant", "--eval-iters", "0", "--log-interval", "1",
+                           "--vocab-size", str(args.padded_vocab_size), "--make-vocab-size-divisible-by", "1", *more],
+                          capture_output=True, text=True, timeout=600)
+
+
+def losses(path, args, *more):
+    done = train(path, args, "--override-opt-param-scheduler", *more)
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"iteration +(\d+)/.*lm loss: (\S+).*grad norm: (\S+)", done.stdout + done.stderr)
+    assert [number for number, _, _ in found] == ["2", "3"], done.stdout
+    return found
+
+
+@pytest.mark.parametrize("spec", checkpoints.OTHER_OPTIMIZERS, ids=lambda spec: spec.name)
+def test_the_trainer_goes_on(checkpoint, spec, tmp_path):
+    """The run goes on as from the view, whose state is the live one; without the optimizer it would be another."""
+    source = checkpoint(spec)
+    view = export(source, "latest/megatron/torch/tp1-pp1", tmp_path / "view")
+    args = megatron_files.read(view).args
+    path = source / "iter_0000001"
+    went_on = losses(path, args)
+    assert went_on == losses(view, args)
+    assert went_on[1] != losses(path, args, "--no-load-optim")[1]
+    if spec.format == "nemo":
+        done = train(path, args)
+        assert done.returncode and "its scheduler says no max_lr: --override-opt-param-scheduler" in done.stderr, done.stderr
