@@ -5,6 +5,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/cast.h"
+#include "formats/ckpt/names.h"
 
 int mfs_target_shape(struct mfs_target *t, const uint64_t *shape, unsigned ndim,
 		     struct mfs_error *err)
@@ -83,6 +84,18 @@ void mfs_whole_target_init_add_one(struct mfs_whole_target *t, struct mfs_ckpt *
 	static const struct mfs_target_kind kind = {whole_boxes, whole_name, add_one};
 
 	whole_init(t, &kind, ckpt, src);
+}
+
+enum mfs_dtype mfs_run_dtype(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t)
+{
+	const char *name = mfs_ckpt_args(ckpt)->params_dtype;
+	const enum mfs_dtype dtype = name ? mfs_dtype_from_torch(name) : MFS_DTYPE_NONE;
+
+	return mfs_ckpt_format(ckpt) == MFS_CKPT_DCP && t->state == MFS_STATE_MODEL &&
+			       t->dtype == MFS_F32 && dtype != MFS_DTYPE_NONE &&
+			       mfs_name_is_parameter(t->name, t->dtype)
+		       ? dtype
+		       : t->dtype;
 }
 
 static int cast_boxes(const struct mfs_target *base, mfs_emit_box emit, void *arg)

@@ -298,7 +298,7 @@ static int add_tensor(struct builder *b, const struct mfs_module_row *row,
 		return 0;
 	t->base.kind = &rank_kind;
 	t->base.ckpt = b->list->ckpt;
-	t->base.dtype = src->dtype;
+	t->base.dtype = mfs_run_dtype(b->list->ckpt, src);
 	t->is_parameter = !row->buffer;
 	/* In a tied model with MTP the last stage has a head that nobody reads. */
 	t->is_shared = in_stages(b->list) && !strcmp(src->name, EMBEDDING) &&

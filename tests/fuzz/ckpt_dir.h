@@ -1,7 +1,7 @@
 /*
  * A checkpoint of a tiny model as one input: a sequence of files, each a letter (which file), four
- * bytes of its length, and its bytes. metadata.json is written for whatever has a .metadata. Files
- * of verl's are in two folders, and so are NeMo's.
+ * bytes of its length, and its bytes. metadata.json is written for whatever has a .metadata, but
+ * for that of a plain DCP save. Files of verl's are in two folders, and so are NeMo's.
  */
 #ifndef MFS_TESTS_FUZZ_CKPT_DIR_H
 #define MFS_TESTS_FUZZ_CKPT_DIR_H
@@ -26,6 +26,7 @@ static const struct {
 		  {'f', "mp_rank_00/distrib_optim.pt"},
 		  {'g', "mp_rank_01/distrib_optim.pt"},
 		  {'d', ".metadata"},
+		  {'e', ".metadata"},
 		  {'c', "common.pt"},
 		  {'x', "__0_0.distcp"},
 		  {'v', "dist_ckpt/.metadata"},

@@ -209,6 +209,60 @@ def verl(directory, config=CONFIG, text=None):
     return files(v=pickle.dumps(meta, 4), y=directory.files["__0_0.distcp"].file.getvalue(), **there)
 
 
+# -- plain DCP, whose state torch flattens ------------------------------------------------------------------------------------
+
+
+class Plain(Directory):
+    def item_of(self, key, value):
+        """An archive of the object itself."""
+        info = self.item(0, lambda out: tf.torch_save(out, "archive", value, False))
+        self.byte_keys.append(key)
+        self.index(key, None, info)
+
+    def whole(self, key, shape, dtype="float32"):
+        self.tensor(0, key, dtype, shape, (0,) * len(shape), shape, bytes((4 if dtype == "float32" else 2) * numel(shape)))
+
+    def begun(self, dtype="bfloat16", **args):
+        for key, shape in SHAPES.items():
+            self.whole("model.module." + key, shape, dtype)
+        for key, value in dict(args=tf.namespace(**{**ARGS, **args}), iteration=1).items():
+            self.item_of(key, value)
+        for key in ("max_lr", "num_steps"):
+            self.item_of("opt_param_scheduler." + key, 8)
+        return self
+
+    def bytes(self):
+        return files(e=pickle.dumps(self.metadata(), 4), x=self.files["__0_0.distcp"].file.getvalue())
+
+
+def fsdp2(params=lambda group, ids: ids, without="nothing", inner="optimizer.optimizer.", **args):
+    d, number = Plain().begun(**args), 0
+    for g, (keys, decay) in enumerate(zip(groups(), (1.0, 0.0))):
+        ids = list(range(number, number + len(keys)))
+        for name, value in dict(params=params(g, ids), wd_mult=decay, lr=1e-3, default_config=True).items():
+            d.item_of(f"{inner}param_groups.{g}.{name}", value)
+        for i, key in enumerate(keys):
+            for kind in ("exp_avg", "exp_avg_sq"):
+                if f"{number + i}.{kind}" != without:
+                    d.whole(f"{inner}state.{number + i}.{kind}", SHAPES[key])
+            d.whole(f"{inner}state.{number + i}.step", ())
+            if inner == "optimizer.optimizer.":
+                d.whole(f"optimizer.fp32_from_fp16_params.{g}.{i}", SHAPES[key])
+        number += len(keys)
+    return d
+
+
+def megatron_fsdp(dtype="float32", prefix="module.", meta=lambda key: dict(wd_mult=float(len(SHAPES[key]) > 1), lr=1e-3, step=1), without=""):
+    d = Plain().begun(dtype)
+    for key, shape in SHAPES.items():
+        for kind in ("exp_avg", "exp_avg_sq"):
+            if f"{key}.{kind}" != without:
+                d.whole(f"optimizer.state.{prefix}{key}.{kind}", shape)
+        for name, value in meta(key).items():
+            d.item_of(f"optimizer.param_to_group_meta.{prefix}{key}.{name}", value)
+    return d
+
+
 # -- NeMo's, whose common state is PyTorch Lightning's -------------------------------------------------------------------------
 
 NEMO_GROUPS = [dict(pre_wd_mult=decay, pre_lr_mult=1.0, pre_mult_wd=0.1, pre_mult_lr=1e-3, lr=1e-3, weight_decay=0.1 * decay, step=1) for decay in (1.0, 0.0)]
@@ -272,6 +326,11 @@ def make():
         "buckets": buckets(n).bytes(),
         "buckets-unaligned": buckets(unaligned).bytes(),
         "gathered": gathered(joined(n)).bytes(),
+        "fsdp2": fsdp2().bytes(),
+        "fsdp2-in-fp32": fsdp2(inner="optimizer.", dtype="float32", params_dtype=tf.DTYPE["float32"], bf16=False).bytes(),
+        "megatron-fsdp": megatron_fsdp().bytes(),
+        "megatron-fsdp-without-main-parameters": megatron_fsdp("bfloat16").bytes(),
+        "megatron-fsdp-without-groups": megatron_fsdp(meta=lambda key: {}).bytes(),
         "nemo": nemo(),
         "nemo-groups-missing": nemo(optimizer=[{}]),
         "verl": verl(Directory().weights()),
@@ -334,6 +393,14 @@ def make():
         "buckets-as-fsdp": buckets(n).bytes(args=dict(use_megatron_fsdp=True)),
         "gathered-one-element-more": gathered(joined(n + 1)).bytes(),
         "gathered-nothing": gathered(None).bytes(),
+        "fsdp2-no-exp-avg": fsdp2(without="3.exp_avg").bytes(),
+        "fsdp2-group-too-short": fsdp2(lambda group, ids: ids[1 - group:]).bytes(),
+        "fsdp2-group-no-list": fsdp2(lambda group, ids: 3).bytes(),
+        "fsdp2-tensor-in-a-group": fsdp2(lambda group, ids: zeros((2,))).bytes(),
+        "fsdp2-of-stages": fsdp2(pipeline_model_parallel_size=2).bytes(),
+        "megatron-fsdp-no-exp-avg": megatron_fsdp(without="output_layer.weight.exp_avg").bytes(),
+        "megatron-fsdp-of-others": megatron_fsdp(prefix="other.").bytes(),
+        "megatron-fsdp-tensor-in-a-group": megatron_fsdp(meta=lambda key: dict(wd_mult=zeros((2,)))).bytes(),
         "nemo-no-config": nemo(None),
         "nemo-config-without-a-model": nemo("optim: null\n"),
         "nemo-two-optimizers": nemo(optimizer=[dict(optimizer=dict(param_groups=NEMO_GROUPS))] * 2),

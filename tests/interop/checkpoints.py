@@ -140,6 +140,11 @@ OTHER_OPTIMIZERS = [
     make("mixtral-nemo-optimizer", "mixtral", "nemo", core="0.14.0", ep=2, optimizer="dist", sharding="fully_sharded_model_space", num_layers=2,
          vocab_size=None),
     make("qwen2-nemo-optimizer-float16", "qwen2", "nemo", core="0.14.0", tp=2, optimizer="float16", vocab_size=None),
+    make("llama-torch_dcp-optimizer", "llama", "torch_dcp", dp=2, optimizer="float16"),
+    make("mixtral-torch_dcp-optimizer", "mixtral", "torch_dcp", dp=3, optimizer="float16", num_layers=2),
+    make("qwen2-torch_dcp-optimizer-fp32", "qwen2", "torch_dcp", dp=2, optimizer="float16", dtype="float32"),
+    make("qwen2-fsdp_dtensor-optimizer", "qwen2", "fsdp_dtensor", dp=3, optimizer="float16"),
+    make("mixtral-fsdp_dtensor-optimizer", "mixtral", "fsdp_dtensor", dp=2, optimizer="float16", num_layers=2),
 ]
 
 # Head size 32, which vLLM's CPU attention asks for; its qwen2 takes hidden/heads as the head size.

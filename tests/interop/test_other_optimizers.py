@@ -7,14 +7,20 @@ import subprocess
 import types
 
 import pytest
+from safetensors.torch import load_file
 
 import checkpoints
+import layouts
 import megatron_files
 import program
+import test_megatron_core
 from views import export
 
 TRAIN = os.environ.get("MCOREFS_TRAIN", str(pathlib.Path(program.BINARY).with_name("mcorefs-train")))
 RATE = 1e-3  # as in peers/write_megatron.py
+LOADED = [  # of few, since Megatron's processes take time
+    checkpoints.BY_NAME[name] for name in ("llama-torch_dcp-optimizer", "qwen2-fsdp_dtensor-optimizer", "mixtral-fsdp_dtensor-optimizer")]
+VIEWS = [layouts.Layout(2, 1), layouts.Layout(1, 2)]  # of the first the legacy view, of the second torch_dist
 
 
 def scheduled(common):
@@ -35,6 +41,9 @@ def test_megatron_views_have_the_optimizer(checkpoint, spec, tmp_path):
     for view in ("megatron/torch_dist", "megatron/torch/tp1-pp2"):
         got = megatron_files.read(export(source, f"latest/{view}", tmp_path / view.replace("/", "-")))
         assert not got.unread
+        if spec.dtype == "float32":  # it is its own main parameter
+            for contents in (got, live):
+                contents.states.pop("param", None)
         megatron_files.assert_same_contents(got, live, f"{spec.name}: {view}")
         assert got.common["iteration"] == 1
         groups = [group for _, part in megatron_files.optimizer_parts(got.common) for group in part.get("optimizer", part)["param_groups"]]
@@ -73,3 +82,31 @@ def test_the_trainer_goes_on(checkpoint, spec, tmp_path):
     if spec.format == "nemo":
         done = train(path, args)
         assert done.returncode and "its scheduler says no max_lr: --override-opt-param-scheduler" in done.stderr, done.stderr
+
+
+@pytest.fixture(scope="module")
+def loaded(checkpoint, tmp_path_factory):
+    """{spec: (Megatron's answer, what its live optimizer held) of the live save and of two views}, from one process."""
+    place, jobs = tmp_path_factory.mktemp("loads"), []
+    for number, spec in enumerate(LOADED):
+        root = place / f"{number}-live"
+        root.mkdir()
+        (root / "iter_0000001").symlink_to(checkpoint(spec) / "live")
+        (root / "latest_checkpointed_iteration.txt").write_text("1")
+        places = [(root, layouts.own(megatron_files.read(root).args))]
+        places += [(export(checkpoint(spec), view, place / f"{number}-{layout}"), layout)
+                   for layout in VIEWS for view in [layout.view if layout.tp > 1 else "megatron/torch_dist"]]
+        jobs += [test_megatron_core.job(path, layout, dump=str(place / f"{number}-{i}.safetensors"), optimizer=True, logits=None)
+                 for i, (path, layout) in enumerate(places)]
+    said = test_megatron_core.answers(checkpoints.Spec.core, jobs, place)
+    return {spec.name: [(said[3 * number + i], place / f"{number}-{i}.safetensors") for i in range(3)] for number, spec in enumerate(LOADED)}
+
+
+@pytest.mark.parametrize("spec", LOADED, ids=lambda spec: spec.name)
+def test_megatron_loads_the_views(loaded, spec):
+    """Weights in the run's type, main parameters and moments are those of the live optimizer."""
+    for said, _ in loaded[spec.name]:
+        assert not said["error"], said["error"]
+    want, *others = [load_file(path) for _, path in loaded[spec.name]]
+    for got in others:
+        megatron_files.assert_same_tensors(got, want, spec.name, 1000)

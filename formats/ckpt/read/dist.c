@@ -10,6 +10,7 @@
 #include "formats/ckpt/read/dist_i.h"
 #include "formats/ckpt/read/nemo.h"
 #include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/plain.h"
 
 #define COMMON_FILE	  "common.pt"		   /* core <= 0.18 */
 #define COMMON_ITEM	  "common_state/shard_0_1" /* core >= 0.19 */
@@ -59,6 +60,20 @@ static bool is_bare(const struct mfs_dist_reader *r, const struct mfs_pickle *do
 
 /* ---- non-tensor state ---- */
 
+/* Gives a state what another program has put elsewhere. */
+static int complete_state(struct mfs_dist_reader *r, struct mfs_torch_file *f, const char *file,
+			  mfs_value *state)
+{
+	switch (r->maker) {
+	case MFS_DIST_NEMO:
+		return mfs_nemo_make_state(r->ckpt, f, file, NEMO_CONFIG, state, r->err);
+	case MFS_DIST_PLAIN:
+		return mfs_plain_make_state(r, mfs_plain_optimizer(r), f, state);
+	default:
+		return mfs_ckpt_complete_state(r->ckpt, f, file, state, r->err);
+	}
+}
+
 /* src is what begins at base in file id. */
 static int read_state_of(struct mfs_dist_reader *r, const struct mfs_source *src, const char *file,
 			 uint32_t id, uint64_t base)
@@ -74,9 +89,7 @@ static int read_state_of(struct mfs_dist_reader *r, const struct mfs_source *src
 	state = mfs_pickle_root(f.doc);
 	if (mfs_value_type(f.doc, state) == MFS_V_LIST)
 		state = mfs_value_at(f.doc, state, 0); /* a byte item is a list of one object */
-	rc = r->maker == MFS_DIST_NEMO
-		     ? mfs_nemo_make_state(r->ckpt, &f, file, NEMO_CONFIG, &state, r->err)
-		     : mfs_ckpt_complete_state(r->ckpt, &f, file, &state, r->err);
+	rc = complete_state(r, &f, file, &state);
 	if (!rc && is_bare(r, f.doc, state))
 		rc = read_told(r);
 	else if (!rc)
@@ -185,7 +198,37 @@ static const char *optimizer_key(const struct mfs_dist_reader *r)
 	return NULL;
 }
 
-/* Plain: the state is flattened, and 'args' is an item of its own. */
+/* Plain: the state is flattened, and 'args' is an item of its own. item: that one, or any other
+ * that is there. */
+static int read_plain_state(struct mfs_dist_reader *r, const struct mfs_dcp_bytes *item)
+{
+	const struct mfs_source src = mfs_dist_item(r, &item->item);
+
+	return read_state_of(r, &src, item->key, r->files[item->item.file], item->item.offset);
+}
+
+static bool has_optimizer(const struct mfs_dist_reader *r)
+{
+	const enum mfs_plain_optim kind = mfs_plain_optimizer(r);
+
+	return kind != MFS_PLAIN_NONE && kind != MFS_PLAIN_UNREAD;
+}
+
+/* The item through which a state can be made, where somebody asks for it. NULL: nothing says what
+ * model it is but a reference, or there is no optimizer. */
+static const struct mfs_dcp_bytes *plain_state_item(const struct mfs_dist_reader *r)
+{
+	const struct mfs_dcp_bytes *item = mfs_dcp_bytes(&r->dcp, "args");
+	uint32_t file;
+
+	if (!item && !mfs_fileset_add(r->ckpt->files, MFS_RUN_CONFIG, &file, NULL))
+		item = mfs_dcp_bytes(&r->dcp, "iteration");
+	return item && item->item.file != MFS_DCP_NO_FILE && has_optimizer(r) &&
+			       (r->ckpt->what & MFS_CKPT_COMMON)
+		       ? item
+		       : NULL;
+}
+
 static int read_args_item(struct mfs_dist_reader *r, const struct mfs_dcp_bytes *item)
 {
 	const struct mfs_source src = mfs_dist_item(r, &item->item);
@@ -205,6 +248,8 @@ static int read_args(struct mfs_dist_reader *r)
 	const struct mfs_dcp_bytes *item = mfs_dcp_bytes(&r->dcp, "args");
 	int rc;
 
+	if (r->maker == MFS_DIST_PLAIN && plain_state_item(r))
+		return read_plain_state(r, plain_state_item(r));
 	if (r->maker == MFS_DIST_PLAIN && item && item->item.file != MFS_DCP_NO_FILE)
 		return read_args_item(r, item);
 	if (r->verl)
@@ -365,6 +410,8 @@ static int warn_of_optimizer(struct mfs_dist_reader *r)
 {
 	const char *key = optimizer_key(r);
 
+	if (r->maker == MFS_DIST_PLAIN && (has_optimizer(r) && !r->ckpt->told_by))
+		return 0;
 	if (!key && r->verl && mfs_verl_has_optim(r->ckpt->dir, r->verl))
 		key = r->verl->optim;
 	if (r->maker == MFS_DIST_MEGATRON || r->maker == MFS_DIST_NEMO || !key)

@@ -37,6 +37,9 @@ struct mfs_dist_reader {
 int mfs_dist_read(struct mfs_ckpt *ckpt, struct mfs_dist_reader *r, struct mfs_error *err);
 void mfs_dist_release(struct mfs_dist_reader *r);
 
+/* What a key is called in Megatron's torch_dist. NULL: it is not of the model. */
+const char *mfs_dist_model_key(const struct mfs_dist_reader *r, const char *key);
+
 /* A tensor of the index, with the leading axes that are stacked layers and experts. */
 struct mfs_dist_stacked {
 	const struct mfs_dcp_tensor *t;

@@ -315,7 +315,7 @@ static const char *behind(const char *key, const char *prefix)
 /* NeMo: megatron_parallel.py: _module_sharded_state_dict. Plain: torch flattens the state, whose
  * "model" is that of the module with its wrappers (DDP, FSDP, Float16Module), each with a
  * "module". */
-static const char *model_key(const struct mfs_dist_reader *r, const char *key)
+const char *mfs_dist_model_key(const struct mfs_dist_reader *r, const char *key)
 {
 	const char *inner;
 
@@ -332,7 +332,7 @@ static const char *model_key(const struct mfs_dist_reader *r, const char *key)
 bool mfs_dist_has_model(const struct mfs_dist_reader *r)
 {
 	for (uint32_t i = 0; i < r->dcp.tensor_count; i++)
-		if (model_key(r, r->dcp.tensors[i].key))
+		if (mfs_dist_model_key(r, r->dcp.tensors[i].key))
 			return true;
 	return false;
 }
@@ -340,7 +340,7 @@ bool mfs_dist_has_model(const struct mfs_dist_reader *r)
 /* The key of a model tensor. NULL: it is none. */
 static const char *tensor_key(const struct mfs_dist_reader *r, uint32_t i)
 {
-	const char *key = model_key(r, r->dcp.tensors[i].key);
+	const char *key = mfs_dist_model_key(r, r->dcp.tensors[i].key);
 
 	return key && !strstr(key, "._extra_state") ? key : NULL;
 }

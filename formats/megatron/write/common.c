@@ -29,7 +29,8 @@ enum new_value {
 	NEW_NO_RNG,
 	NEW_ROPE, /* where text is all that the view is of */
 	NEW_PROVIDER,
-	NEW_GELU, /* by what core reads, where the source is of before core */
+	NEW_GELU,    /* by what core reads, where the source is of before core */
+	NEW_NO_FSDP, /* where FSDP's own save is the source: the view is none of these */
 };
 
 struct argument {
@@ -66,6 +67,8 @@ static const struct argument arguments[] = {
 	{"bias_gelu_fusion", NEW_GELU, false, true},
 	{"position_embedding_type", NEW_ROPE, false, false},
 	{"model_provider", NEW_PROVIDER, false, false},
+	{"use_megatron_fsdp", NEW_NO_FSDP, false, false},
+	{"use_torch_fsdp2", NEW_NO_FSDP, false, false},
 };
 
 #define ARGUMENTS (sizeof(arguments) / sizeof(arguments[0]))
@@ -173,6 +176,7 @@ static int write_value(struct mfs_pickle_writer *w, const struct change *c,
 	    (a->value == NEW_GELU && !mfs_ckpt_args(c->ckpt)->before_core) ||
 	    ((a->value == NEW_ROPE || a->value == NEW_PROVIDER) &&
 	     !mfs_ckpt_is_language(c->ckpt)) ||
+	    (a->value == NEW_NO_FSDP && mfs_ckpt_format(c->ckpt) != MFS_CKPT_DCP) ||
 	    (a->value == NEW_GROUPED && options->spec == MFS_LAYER_SPEC_TE) ||
 	    (a->value == NEW_SEQUENCE_PARALLEL && options->layout->tp > 1))
 		return 0;
@@ -202,6 +206,7 @@ static int write_value(struct mfs_pickle_writer *w, const struct change *c,
 		mfs_pickle_bool(w, true);
 		break;
 	case NEW_GROUPED:
+	case NEW_NO_FSDP:
 	case NEW_SEQUENCE_PARALLEL:
 		mfs_pickle_bool(w, false);
 		break;

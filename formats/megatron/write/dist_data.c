@@ -61,10 +61,11 @@ static int make_chunk(const struct mfs_megatron_dist *d, const struct mfs_dist_t
 {
 	uint64_t shape[MFS_CKPT_DIMS];
 
-	*ret = (struct chunk){
-		.base = {.kind = &chunk_kind, .ckpt = d->options.ckpt, .dtype = t->first->dtype},
-		.src = t->first + i,
-		.axis = t->axis};
+	*ret = (struct chunk){.base = {.kind = &chunk_kind,
+				       .ckpt = d->options.ckpt,
+				       .dtype = mfs_run_dtype(d->options.ckpt, t->first)},
+			      .src = t->first + i,
+			      .axis = t->axis};
 	memcpy(shape, t->shape, sizeof(shape));
 	if (t->axis < t->first->ndim) {
 		shape[t->axis] /= t->parts;

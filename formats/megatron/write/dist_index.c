@@ -32,7 +32,7 @@ static int tensor(void *arg, uint32_t i, struct mfs_dcp_write_tensor *ret, struc
 	(void)err;
 	mfs_dist_key(x->key, x->d, t);
 	*ret = (struct mfs_dcp_write_tensor){.key = x->key,
-					     .dtype = t->first->dtype,
+					     .dtype = mfs_run_dtype(x->d->options.ckpt, t->first),
 					     .ndim = mfs_dist_shape(t, x->shape),
 					     .shape = x->shape,
 					     .chunk_count = t->count * t->parts};

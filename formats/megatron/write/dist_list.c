@@ -89,8 +89,8 @@ static int make_item(const struct mfs_megatron_dist *d, struct mfs_dist_tensor *
 		shape[a] = 1;
 	for (unsigned a = 0; a < t->first->ndim; a++)
 		shape[stacked + a] = a == t->axis ? t->shape[a] / t->parts : t->shape[a];
-	return mfs_torch_item(d->items, t->first->dtype, shape, stacked + t->first->ndim, &t->item,
-			      err);
+	return mfs_torch_item(d->items, mfs_run_dtype(d->options.ckpt, t->first), shape,
+			      stacked + t->first->ndim, &t->item, err);
 }
 
 /* Checks that every layer and expert is there, with the first one's shape and dtype. */

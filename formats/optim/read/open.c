@@ -43,7 +43,8 @@ static int finish(struct mfs_ckpt *ckpt, const struct mfs_dist_reader *r, enum m
 
 	if (!rc && kind != MFS_OPTIM_NONE)
 		rc = mfs_optim_check_whole(ckpt, &has_main, err);
-	flat = r && kind != MFS_OPTIM_NONE && mfs_optim_has_buckets(&r->dcp);
+	flat = r && kind != MFS_OPTIM_NONE &&
+	       (mfs_optim_has_buckets(&r->dcp) || r->maker == MFS_DIST_PLAIN);
 	/* Thousands of headers and samples are read. */
 	mfs_fileset_keep_open(mfs_ckpt_files(ckpt), true);
 	if (!rc && (fully_reshardable || flat))
@@ -60,16 +61,17 @@ static int read_legacy(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	return rc ? rc : finish(ckpt, NULL, kind, false, err);
 }
 
-/* torch's own forms are not read, and a state without arguments says too little: these checkpoints
- * are weights here. */
+/* Without a state nothing says what an optimizer is: such checkpoints are weights here. */
 static int read_state(struct mfs_dist_reader *r, enum mfs_optim_kind *ret, bool *fully_reshardable)
 {
 	int rc;
 
 	*ret = MFS_OPTIM_NONE;
 	*fully_reshardable = false;
-	if (r->maker != MFS_DIST_MEGATRON && r->maker != MFS_DIST_NEMO)
+	if (!r->ckpt->has_state)
 		return 0;
+	if (r->maker == MFS_DIST_PLAIN)
+		return mfs_optim_read_plain(r, ret);
 	rc = mfs_optim_read_named(r, ret, fully_reshardable);
 	return !rc && *ret == MFS_OPTIM_NONE ? read_flat(r, ret) : rc;
 }

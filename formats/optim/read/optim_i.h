@@ -30,6 +30,10 @@ int mfs_optim_read_buckets(struct mfs_dist_reader *r);
 bool mfs_optim_has_gathered(const struct mfs_dcp *dcp);
 int mfs_optim_read_gathered(struct mfs_dist_reader *r);
 
+/* Reads what torch's own DCP has of an optimizer (plain.c), whose state was made
+ * (ckpt/read/plain.h). */
+int mfs_optim_read_plain(struct mfs_dist_reader *r, enum mfs_optim_kind *ret);
+
 /* Reads what is no tensor (kind, groups, step, grad scaler) for mfs_optim_info(). r NULL: legacy
  * files. */
 int mfs_optim_read_settings(struct mfs_ckpt *ckpt, const struct mfs_dist_reader *r,

@@ -6,9 +6,8 @@
 #include "formats/optim/rules/state_dict.h"
 
 /* What has a layout of its own that is not followed here. */
+static const char *const fsdp[] = {"use_megatron_fsdp", "use_torch_fsdp2"};
 static const char *const unsupported[] = {
-	"use_megatron_fsdp",
-	"use_torch_fsdp2",
 	"use_layer_wise_distributed_optimizer",
 	"overlap_param_gather_with_optimizer_step",
 };
@@ -96,6 +95,10 @@ void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret
 	for (size_t i = 0; i < sizeof(unsupported) / sizeof(unsupported[0]); i++)
 		if (flag(&a, unsupported[i]))
 			ret->unsupported = unsupported[i];
+	/* Its own saves have no buffers, and say all by numbers or names. */
+	for (size_t i = 0; i < 2 && mfs_ckpt_format(ckpt) != MFS_CKPT_DCP; i++)
+		if (flag(&a, fsdp[i]))
+			ret->unsupported = fsdp[i];
 }
 
 bool mfs_optim_decays(const struct mfs_optim_rules *rules, const char *name, unsigned ndim)

@@ -162,11 +162,11 @@ def write_rank(spec, rank, out, store):
     args.no_save_optim, args.no_save_rng, args.iteration = spec.optimizer == "none", False, ITERATION
     models = mcore_cpu.build(args)
     mcore_cpu.fill(args, models)
-    optimizer = optimizer_after_one_step(args, models, spec.optimizer) if spec.optimizer != "none" else None
+    optimizer = optimizer_after_one_step(args, models, spec.optimizer) if spec.optimizer != "none" and spec.format != "torch_dcp" else None
     directory = os.path.join(out, write_others.place(spec, ITERATION))
     write_others.add_extras(spec, args, out)
     os.makedirs(directory, exist_ok=True)
-    if spec in checkpoints.OTHER_OPTIMIZERS:  # what the live optimizer held
+    if spec in checkpoints.OTHER_OPTIMIZERS and spec.format != "torch_dcp":  # what the live optimizer held
         save_torch(spec, args, models, optimizer, os.path.join(out, "live"))
     if spec.format in ("torch_dist", "zarr", "torch", "slime", "accelerate"):
         save = save_torch if spec.format in ("torch", "accelerate") else save_torch_dist

@@ -24,6 +24,39 @@ def save_flat(state, directory):
     dcp.save(state_dict=state, storage_writer=dcp.FileSystemWriter(directory))
 
 
+def whole(tree):
+    """The state with whole tensors in place of the sharded ones."""
+    return torch.utils._pytree.tree_map(lambda v: v.full_tensor() if hasattr(v, "full_tensor") else v, tree)
+
+
+def keep_live(args, state, out):
+    """What the live model and optimizer held, as a legacy save of one rank; every process calls it."""
+    state = whole(state)
+    if dist.get_rank() == 0:
+        os.makedirs(os.path.join(out, "live", "mp_rank_00"))
+        torch.save(state, os.path.join(out, "live", "mp_rank_00", "model_optim_rng.pt"))
+
+
+def fsdp2_optimizer(args, model):
+    """Megatron's optimizer of a model that FSDP2 has sharded, after a step on gradients that differ from element to element."""
+    from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+    optimizer = get_megatron_optimizer(OptimizerConfig(optimizer="adam", lr=1e-3, weight_decay=0.1, adam_beta2=0.95, bf16=args.bf16, fp16=args.fp16,
+                                                       params_dtype=args.params_dtype, clip_grad=0.0), [model])
+    for inner in optimizer.chained_optimizers:
+        for group in inner.optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = parameter.detach() * 0.25 + 0.01
+        inner.optimizer.step()
+        if hasattr(inner, "_copy_main_params_to_model_params"):
+            inner._copy_main_params_to_model_params()
+    return optimizer
+
+
+def scheduler_state(spec):
+    return dict(max_lr=1e-3, lr_warmup_steps=0, num_steps=spec.samples, lr_decay_style="constant", lr_decay_steps=100, min_lr=1e-5, start_wd=0.1, end_wd=0.1,
+                wd_incr_style="constant", wd_incr_steps=100)
+
+
 def save_torch_dcp(spec, args, state, directory):
     from megatron.core.distributed import DistributedDataParallelConfig, torch_fully_sharded_data_parallel as fsdp
     mesh = fsdp.DeviceMesh
@@ -31,6 +64,11 @@ def save_torch_dcp(spec, args, state, directory):
     models = mcore_cpu.build(args)
     mcore_cpu.fill(args, models)
     sharded = fsdp.TorchFullyShardedDataParallel(models[0].config, DistributedDataParallelConfig(), models[0])
+    if spec.optimizer != "none":
+        args.use_torch_fsdp2 = True
+        optimizer = fsdp2_optimizer(args, sharded)
+        state = state | dict(optimizer=optimizer.state_dict(), opt_param_scheduler=scheduler_state(spec))
+        keep_live(args, state | dict(model=models[0].state_dict_for_save_checkpoint()), os.path.dirname(directory))
     save_flat(state | dict(model=sharded.state_dict_for_save_checkpoint()), directory)
 
 
@@ -51,16 +89,44 @@ def uneven(tensor, mesh):
     return sharded
 
 
-def save_fsdp_dtensor(spec, args, models, state, directory):
+def parts_of(args, name, tensor):
+    """handle_swiglu_in_state_dict()"""
+    gated = args.swiglu and ".mlp." in name and "linear_fc1" in name
+    return dict(zip(("_w", "_v"), tensor.chunk(2))) if gated else {"": tensor}
+
+
+def fsdp_optimizer(spec, args, model, optimizer, mesh):
+    """As sharded_param_state_fsdp_dtensor() names it; and the main parameters, which Megatron-FSDP has in the place of the model's."""
+    inner, = optimizer.chained_optimizers
+    names = {p.main_param: f"module.{name}" for name, p in model.named_parameters()}
+    mains, state, metas = {}, {}, {}
+    for group in inner.optimizer.param_groups:
+        meta = {k: v for k, v in group.items() if k != "params"}
+        for main in group["params"]:
+            name, kept = names[main], inner.optimizer.state[main]
+            # torch's Adam has a step of each parameter, Transformer Engine's one of each group.
+            step = dict(step=kept["step"]) if not args.num_experts else {}
+            metas[name] = meta if step else meta | dict(step=int(kept["step"]))
+            mains[name] = main
+            halves = [parts_of(args, name, kept[moment]) for moment in ("exp_avg", "exp_avg_sq")]
+            for part in halves[0]:
+                state[name + part] = step | {m: uneven(half[part], mesh) for m, half in zip(("exp_avg", "exp_avg_sq"), halves)}
+    return mains, dict(state=state, param_to_group_meta=metas)
+
+
+def save_fsdp_dtensor(spec, args, models, optimizer, state, directory):
     from torch.distributed.device_mesh import init_device_mesh
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    mesh, mains = init_device_mesh("cpu", (dist.get_world_size(),)), {}
+    if optimizer:
+        args.use_megatron_fsdp = True
+        mains, kept = fsdp_optimizer(spec, args, models[0], optimizer, mesh)
+        state = state | dict(optimizer=kept, opt_param_scheduler=scheduler_state(spec))
     weights = {}
     for name, tensor in models[0].state_dict().items():
         if not isinstance(tensor, torch.Tensor):
             continue  # handle_fp8_extra_state_case()
-        gated = args.swiglu and ".mlp." in name and "linear_fc1" in name  # handle_swiglu_in_state_dict()
-        parts = dict(zip(("_w", "_v"), tensor.chunk(2))) if gated else {"": tensor}
-        weights |= {f"module.{name}{part}": uneven(half, mesh) for part, half in parts.items()}
+        name = f"module.{name}"
+        weights |= {name + part: uneven(half, mesh) for part, half in parts_of(args, name, mains.get(name, tensor)).items()}
     save_flat(state | dict(model=weights), directory)
 
 
@@ -203,4 +269,4 @@ def save(spec, args, models, optimizer, state, directory):
     elif spec.format == "torch_dcp":
         save_torch_dcp(spec, args, state, directory)
     else:
-        save_fsdp_dtensor(spec, args, models, state, directory)
+        save_fsdp_dtensor(spec, args, models, optimizer, state, directory)
