@@ -174,8 +174,8 @@ static void late_begin(struct mfs_parallel *parallel, struct mfs_net *net)
 		late_device.event_wait = late_event_wait;
 		late_backend = mfk_cpu;
 		late_backend.device = &late_device;
-		parallel->ops = &late_comm;
 	}
+	parallel->ops = &late_comm;
 	memset(late_events, 0, sizeof(late_events));
 	net->parallel = parallel;
 	net->backend = &late_backend;

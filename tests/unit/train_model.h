@@ -366,16 +366,16 @@ static inline struct mfs_net_losses train_losses(struct train_model *m, const st
 	return losses;
 }
 
-/* What a pass's gradients are those of: the loss's sum over counted tokens, the mean loss of MTP
- * layers times their number, and auxiliary losses times the number of tokens. */
-static inline double train_run(struct train_model *m, const struct mfs_batch *b, bool backward)
+/* What gradients of passes are those of: the loss's sum over counted tokens, the mean loss of MTP
+ * layers times their number, and auxiliary losses times the number of tokens. counted: of each
+ * pass. */
+static inline double train_loss_of(const struct mfs_train_config *c, const struct mfs_net_losses *l,
+				   uint64_t counted)
 {
-	const struct mfs_net_losses l = train_losses(m, b, backward);
-	const struct mfs_train_config *c = &m->config;
 	const double tokens = c->calculate_per_token_loss
 				      ? (double)(c->micro_batch_size * c->seq_length)
-				      : (double)b->counted;
-	double aux = c->moe_z_loss_coeff * l.z_loss;
+				      : (double)counted;
+	double aux = c->moe_z_loss_coeff * l->z_loss;
 	const int64_t ahead = c->model.mtp_num_layers;
 	int64_t layers = 0;
 	double mtp = 0;
@@ -385,10 +385,17 @@ static inline double train_run(struct train_model *m, const struct mfs_batch *b,
 	if (ahead && mfs_args_is_moe(&c->model, c->model.num_layers - 1))
 		layers += ahead;
 	for (int64_t k = 0; k < ahead; k++)
-		mtp += c->mtp_loss_scaling_factor / (double)ahead * l.mtp[k];
+		mtp += c->mtp_loss_scaling_factor / (double)ahead * l->mtp[k];
 	for (int i = 0; i < MFS_AUX_LOSSES; i++)
-		aux += c->moe_aux_loss_coeffs[i] * l.aux[i];
-	return l.lm_loss_sum + (double)b->counted * mtp + tokens * (double)layers * aux;
+		aux += c->moe_aux_loss_coeffs[i] * l->aux[i];
+	return l->lm_loss_sum + (double)counted * mtp + tokens * (double)layers * aux;
+}
+
+static inline double train_run(struct train_model *m, const struct mfs_batch *b, bool backward)
+{
+	const struct mfs_net_losses l = train_losses(m, b, backward);
+
+	return train_loss_of(&m->config, &l, b->counted);
 }
 
 static inline void train_clear_grads(struct train_model *m)
