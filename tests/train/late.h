@@ -19,7 +19,9 @@
 #define LATE_EVENTS   64
 #define LATE_WORKS    64
 
-enum late_kind { LATE_SUM, LATE_GATHER, LATE_SCATTER };
+#define LATE_MESSAGES 64
+
+enum late_kind { LATE_SUM, LATE_GATHER, LATE_SCATTER, LATE_EXCHANGE };
 
 struct late_work {
 	enum late_kind kind;
@@ -27,7 +29,8 @@ struct late_work {
 	enum mfk_reduce op;
 	enum mfk_dtype dtype;
 	void *to, *from;
-	int64_t count;
+	int64_t count; /* of elements, or of messages */
+	struct mfk_message messages[LATE_MESSAGES];
 };
 
 /* Works are numbered from 0 on; [done, asked) are still to be done. */
@@ -76,21 +79,23 @@ static void late_do(struct late_context *l, unsigned until)
 			late_real->all_reduce(l->ctx, w->group, w->op, w->dtype, w->to, w->count);
 		else if (w->kind == LATE_GATHER)
 			late_real->all_gather(l->ctx, w->group, w->dtype, w->to, w->from, w->count);
-		else
+		else if (w->kind == LATE_SCATTER)
 			late_real->reduce_scatter(l->ctx, w->group, w->dtype, w->to, w->from,
 						  w->count);
+		else
+			late_real->exchange(l->ctx, w->group, w->messages, (unsigned)w->count);
 	}
 }
 
 /* False: the context is not late. */
-static bool late_put(struct mfk_ctx *c, struct late_work w)
+static bool late_put(struct mfk_ctx *c, const struct late_work *w)
 {
 	struct late_context *l = late_find(c);
 
 	if (!l)
 		return false;
 	ck_assert_uint_lt(l->asked - l->done, LATE_WORKS);
-	l->works[l->asked++ % LATE_WORKS] = w;
+	l->works[l->asked++ % LATE_WORKS] = *w;
 	late_count++;
 	return true;
 }
@@ -139,23 +144,42 @@ static void late_event_wait(struct mfk_ctx *c, struct mfk_event *e)
 static void late_all_reduce(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_reduce op,
 			    enum mfk_dtype dtype, void *data, int64_t count)
 {
-	if (!late_put(c, (struct late_work){LATE_SUM, g, op, dtype, data, NULL, count}))
+	const struct late_work w = {LATE_SUM, g, op, dtype, data, NULL, count, {{0}}};
+
+	if (!late_put(c, &w))
 		late_real->all_reduce(c, g, op, dtype, data, count);
 }
 
 static void late_all_gather(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_dtype dtype, void *to,
 			    const void *from, int64_t count)
 {
-	if (!late_put(c, (struct late_work){LATE_GATHER, g, MFK_SUM, dtype, to,
-					    (void *)(uintptr_t)from, count}))
+	const struct late_work w = {LATE_GATHER, g,    MFK_SUM, dtype, to, (void *)(uintptr_t)from,
+				    count,	 {{0}}};
+
+	if (!late_put(c, &w))
 		late_real->all_gather(c, g, dtype, to, from, count);
 }
 
 static void late_reduce_scatter(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_dtype dtype,
 				void *to, void *from, int64_t count)
 {
-	if (!late_put(c, (struct late_work){LATE_SCATTER, g, MFK_SUM, dtype, to, from, count}))
+	const struct late_work w = {LATE_SCATTER, g, MFK_SUM, dtype, to, from, count, {{0}}};
+
+	if (!late_put(c, &w))
 		late_real->reduce_scatter(c, g, dtype, to, from, count);
+}
+
+static void late_exchange(struct mfk_ctx *c, struct mfk_comm *g, const struct mfk_message *list,
+			  unsigned count)
+{
+	struct late_work w = {.kind = LATE_EXCHANGE, .group = g, .count = count};
+
+	if (late_find(c)) {
+		ck_assert_uint_le(count, LATE_MESSAGES);
+		memcpy(w.messages, list, count * sizeof(*list));
+	}
+	if (!late_put(c, &w))
+		late_real->exchange(c, g, list, count);
 }
 
 /* Before mfs_net_begin(). Contexts of others, that the net did not make, are not late. */
@@ -167,6 +191,7 @@ static void late_begin(struct mfs_parallel *parallel, struct mfs_net *net)
 		late_comm.all_reduce = late_all_reduce;
 		late_comm.all_gather = late_all_gather;
 		late_comm.reduce_scatter = late_reduce_scatter;
+		late_comm.exchange = late_exchange;
 		late_device = *mfk_cpu.device;
 		late_device.ctx_new = late_ctx_new;
 		late_device.ctx_free = late_ctx_free;
