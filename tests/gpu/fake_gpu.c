@@ -118,10 +118,13 @@ cudaError_t cudaHostRegister(void *p, size_t size, unsigned flags)
 	return cudaSuccess;
 }
 
-cudaError_t cudaHostGetDevicePointer(void **ret, void *p, unsigned flags)
+/* Kernels see all memory. */
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *of, const void *p)
 {
-	(void)flags;
-	*ret = p;
+	*of = (struct cudaPointerAttributes){.type = cudaMemoryTypeHost,
+					     .device = current,
+					     .devicePointer = (void *)(uintptr_t)p,
+					     .hostPointer = (void *)(uintptr_t)p};
 	return cudaSuccess;
 }
 
