@@ -46,6 +46,9 @@ struct mfk_device_info {
 #define MFK_WHY 256
 
 struct mfk_device_ops {
+	/* An operation has run when its call returns, in whatever context: none goes beside
+	 * another. */
+	bool at_once;
 	/* index: of the GPU; threads: of the CPU, 0: one a processor. -ENODEV: there is none. */
 	int (*open)(int index, unsigned threads, struct mfk_device **ret, char *why);
 	void (*close)(struct mfk_device *d);
@@ -72,6 +75,9 @@ struct mfk_device_ops {
 	void (*event_wait)(struct mfk_ctx *c,
 			   struct mfk_event *e);	   /* later operations of c wait for e */
 	int (*event_sync)(struct mfk_event *e, char *why); /* the caller waits for e */
+	/* Writes when the context gets there, to pinned host memory: ns of a clock that the
+	 * device's contexts share. A device that computes nothing writes nothing. */
+	void (*stamp)(struct mfk_ctx *c, int64_t *ns);
 
 	void (*copy)(struct mfk_ctx *c, void *to, const void *from, size_t bytes);
 	void (*copy_in)(struct mfk_ctx *c, void *to, const void *host, size_t bytes);

@@ -82,6 +82,8 @@ int mfk_cuda_wait(cudaError_t (*wait)(void *of), cudaError_t (*ask)(void *of), v
 
 /* copy.cu: of few bytes, by a kernel. to: where kernels see memory of the host. */
 void mfk_cuda_copy_small(struct mfk_ctx *c, void *to, const void *from, size_t bytes);
+/* stamp.cu: to is such a place, of an int64_t. */
+void mfk_cuda_stamp(struct mfk_ctx *c, void *to);
 
 /* ---- the operations, by file ---- */
 

@@ -480,6 +480,19 @@ static void copy_out(struct mfk_ctx *c, void *host, const void *from, size_t byt
 			"a copy from the GPU");
 }
 
+static void stamp(struct mfk_ctx *c, int64_t *ns)
+{
+	void *to;
+
+	if (!mfk_cuda_begin(c))
+		return;
+	to = seen_by_kernels(ns);
+	if (to)
+		mfk_cuda_stamp(c, to);
+	else
+		mfk_cuda_fail(c, -EINVAL, "a stamp: its memory is not pinned");
+}
+
 static void zero(struct mfk_ctx *c, void *p, size_t bytes)
 {
 	if (bytes && mfk_cuda_begin(c))
@@ -502,6 +515,7 @@ const struct mfk_device_ops mfk_cuda_device = {
 	.event_record = event_record,
 	.event_wait = event_wait,
 	.event_sync = event_sync,
+	.stamp = stamp,
 	.copy = copy,
 	.copy_in = copy_in,
 	.copy_out = copy_out,

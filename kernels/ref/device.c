@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
+#include <time.h>
 #include <unistd.h>
 
 struct mfk_device {
@@ -220,6 +221,15 @@ static void event_wait(struct mfk_ctx *c, struct mfk_event *e)
 		mfk_fail(c, "%s", why);
 }
 
+static void stamp(struct mfk_ctx *c, int64_t *ns)
+{
+	struct timespec now;
+
+	(void)c;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	*ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
 /* ---- parts ---- */
 
 static bool grow(struct mfk_buffer *b, size_t size)
@@ -321,6 +331,7 @@ static void zero(struct mfk_ctx *c, void *p, size_t bytes)
 }
 
 const struct mfk_device_ops mfk_ref_device = {
+	.at_once = true,
 	.open = device_open,
 	.close = device_close,
 	.info = device_info,
@@ -336,6 +347,7 @@ const struct mfk_device_ops mfk_ref_device = {
 	.event_record = event_record,
 	.event_wait = event_wait,
 	.event_sync = event_sync,
+	.stamp = stamp,
 	.copy = copy,
 	.copy_in = copy,
 	.copy_out = copy,

@@ -496,6 +496,10 @@ static int check(struct run *r, const struct mfs_parallel *p, struct mfk_ctx *ot
 	r->g = &world;
 	host(r, r->ops->host_sum(world.comm, &seed, 1, why), why);
 	r->seed = (uint64_t)seed;
+	/* Here its calls of CUDA are checked without a GPU, too. */
+	r->c.name = "stamp";
+	check_stamp(&r->c);
+	check_free(&r->c);
 	check_world(r, &world, other);
 	failures = r->c.failures;
 	r->g = &world;

@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 const struct check_entry check_entries[] = {
+	{"stamp", check_stamp},
 	{"gemm", check_gemm},
 	{"gemm_grouped", check_gemm_grouped},
 	{"bias_backward", check_bias_backward},

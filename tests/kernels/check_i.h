@@ -76,6 +76,7 @@ void check_equal(struct check *c, const char *what, struct tensor *t, const doub
 extern const enum mfk_dtype check_types[3];
 const char *check_type_name(enum mfk_dtype t);
 
+void check_stamp(struct check *c);
 void check_gemm(struct check *c);
 void check_gemm_grouped(struct check *c);
 void check_bias_backward(struct check *c);

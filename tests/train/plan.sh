@@ -16,6 +16,13 @@ said() {
 	sed -n 's/^\(stage 0 of [0-9]*: \)*communication of a step: //p' "$1"
 }
 
+# exposes LOG: it says of the same groups how long the passes stood still for them
+exposes() {
+	local groups
+	groups=$(said "$1" | sed -E 's/ [0-9]+ bytes in [0-9]+ operations//g')
+	[ -n "$groups" ] && [ "$(sed -nE '/^exposed communication of a step: /{s///;s/ [0-9]+\.[0-9] ms//g;p}' "$1")" = "$groups" ]
+}
+
 # says NAME FAMILY LAYOUT [EDIT] ARGUMENT...: a plan says what the run does. EDIT: of both lines, by sed.
 says() {
 	local n=${3%%-*} bad=0
@@ -26,6 +33,7 @@ says() {
 	said "$work/n1.log" | sed -E "$4" >"$work/is"
 	said "$work/log" | sed -E "$4" >"$work/planned"
 	[ -s "$work/is" ] && diff "$work/is" "$work/planned" || bad=1
+	exposes "$work/n1.log" && ! grep -q exposed.comm "$work/log" || bad=1
 	verdict $bad "$1"
 }
 

@@ -28,6 +28,18 @@ as_one "two groups of queries on four processes" llama "4-tp4-sp" 4 --log-params
 as_one "two groups of queries on four processes, with norms" qwen3 4-tp4 4
 within=1e-2 as_one "fp16" qwen2 2-tp2-sp 4 --fp16 --loss-scale 4096 --log-params-norm
 
+# measured LOG: the passes stood still for tp, and no longer than the last step took
+measured() {
+	awk '/^ \[.*\] iteration/ { match($0, /\(ms\): [0-9.]+/); step = substr($0, RSTART + 6, RLENGTH - 6) }
+		/^exposed communication of a step: tp / { tp = $7 }
+		END { exit !(tp > 0 && tp <= step + 0.1) }' "$1"
+}
+family_args llama
+layout_flags 2-tp2-sp
+run 2 "$work/n1.log" "${layout[@]}" --exit-interval 3 && run 2 "$work/n2.log" "${layout[@]}" --exit-interval 3 --log-communication &&
+	diff <(rows "$work/n1.log") <(rows "$work/n2.log") && ! grep -q exposed "$work/n1.log" && measured "$work/n2.log"
+verdict $? "who measures how long passes stand still trains the same"
+
 # Heads of one process have other random numbers than those of the other, with and without sequence parallelism the same.
 family_args llama
 drops=(--tensor-model-parallel-size 2 --attention-dropout 0.1 --hidden-dropout 0.1 --exit-interval 4)

@@ -28,7 +28,8 @@ static const struct mfs_flag ours[] = {
 	      "the distributed optimizer, and print the fastest that fit; what is said of a layout "
 	      "stays")},
 	{ON, "log_communication", "False", TO(log_communication), OURS,
-	 SAYS("print at the end what processes said to each other in the last step")},
+	 SAYS("print at the end what processes said to each other in the last step, and how long "
+	      "the passes stood still for it")},
 	{ON, "log_args", "False", TO(log_args), OURS,
 	 SAYS("print all arguments at the start, as Megatron does")},
 	{ON, "attention_atomics", "False", TO(attention_atomics), OURS,

@@ -313,6 +313,18 @@ static const char *tokenizer_of(const struct mfs_train_config *config, const str
 	return is_directory(text) ? text : NULL;
 }
 
+/* Where it is said: others' passes are not measured. */
+static int open_exposure(struct mfs_trainer *t, struct mfs_error *err)
+{
+	int rc;
+
+	if (!t->config->log_communication || !t->speaks || t->parallel.launch.size == 1)
+		return 0;
+	rc = mfs_exposure_new(t->backend, t->device, t->ctx, &t->exposure, err);
+	t->parallel.exposure = t->exposure;
+	return rc;
+}
+
 /* A run of several processes is watched from here on, until it is closed: its processes wait for
  * each other. What each does for itself may take as long as it takes, such as a load; who waits for
  * it meanwhile is watched. */
@@ -331,6 +343,8 @@ static int open_processes(struct mfs_trainer *t, const struct mfs_launch *launch
 		rc = mfs_watch_new(launch, seconds, MFS_TRAIN_FAILED, &t->parallel.watch, err);
 	if (!rc)
 		rc = open_device(t, launch, recorder, err);
+	if (!rc && !recorder)
+		rc = open_exposure(t, err);
 	if (!rc)
 		rc = mfs_parallel_open(&t->parallel, t->backend, t->device, seconds, err);
 	return rc;
@@ -416,6 +430,7 @@ int mfs_trainer_close(struct mfs_trainer *t, struct mfs_error *err)
 		for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++)
 			close_in_flight(t, i);
 		rc = mfs_parallel_close(&t->parallel, err);
+		mfs_exposure_free(t->exposure);
 		if (t->ctx)
 			t->backend->device->ctx_free(t->ctx);
 		t->backend->device->close(t->device);

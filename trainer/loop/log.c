@@ -44,6 +44,28 @@ void mfs_log_traffic(const struct mfs_traffic traffic[MFS_GROUP_COUNT])
 	puts(any ? "" : " none");
 }
 
+/* What is measured is not worth a run's failure. */
+static void log_exposure(const struct mfs_trainer *t)
+{
+	struct mfs_exposed exposed;
+	struct mfs_error err;
+	bool any = false;
+
+	if (mfs_exposure_sum(t->exposure, &exposed, &err))
+		return;
+	printf("exposed communication of a step:");
+	for (int g = 0; g < MFS_GROUP_COUNT; g++) {
+		if (!t->step_traffic[g].operations)
+			continue;
+		printf("%s %s %.1f ms", any ? "," : "", mfs_group_name((enum mfs_group)g),
+		       1e3 * exposed.seconds[g]);
+		any = true;
+	}
+	if (exposed.left_out)
+		printf("; %llu more waits were left out", (unsigned long long)exposed.left_out);
+	puts(any ? "" : " none");
+}
+
 double mfs_step_flops(const struct mfs_trainer *t, uint64_t batch)
 {
 	return mfs_flops(&t->config->model, (uint64_t)t->config->seq_length,
@@ -463,6 +485,8 @@ void mfs_log_end(struct mfs_trainer *t, enum mfs_report_stop stop, uint64_t bega
 	}
 	if (t->config->log_communication)
 		mfs_log_traffic(t->step_traffic);
+	if (t->exposure)
+		log_exposure(t);
 	if (stop != MFS_STOP_NOT)
 		tell_end(t, stop, began_ns);
 	fflush(stdout);

@@ -139,6 +139,7 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 	int rc;
 
 	memset(t->traffic, 0, sizeof(t->traffic));
+	mfs_exposure_begin(t->exposure);
 	mfs_watch_iteration(t->parallel.watch, t->progress.iteration + 1);
 	step.microbatches = mfs_trainer_microbatches(t, step.batch);
 	rc = run_microbatches(t, step.microbatches, &counted, err);
@@ -166,6 +167,7 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 		gather(t, &step);
 		advance(t, &step);
 		memcpy(t->step_traffic, t->traffic, sizeof(t->traffic));
+		mfs_exposure_keep(t->exposure);
 		rc = measure(t, &step, err);
 	}
 	*ret = step;

@@ -20,6 +20,7 @@
 #include "trainer/report/lines.h"
 #include "trainer/report/terminal.h"
 #include "trainer/base/memory.h"
+#include "trainer/parallel/exposure.h"
 #include "trainer/parallel/parallel.h"
 
 /* Microbatches whose first pass may still be under way, and losses that may. */
@@ -50,6 +51,7 @@ struct mfs_trainer {
 	struct mfs_parallel parallel;
 	/* up to now, and of the last step */
 	struct mfs_traffic traffic[MFS_GROUP_COUNT], step_traffic[MFS_GROUP_COUNT];
+	struct mfs_exposure *exposure; /* NULL: no --log-communication, or it is not said here */
 	struct mfs_memory memory;
 	struct mfs_flat_places places;
 	struct mfs_params *params;

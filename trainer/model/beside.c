@@ -45,10 +45,11 @@ struct mfk_ctx *mfs_beside_say(const struct mfs_net *net, const struct mfs_besid
 	return b->ctx;
 }
 
-void mfs_beside_await(const struct mfs_net *net, const struct mfs_beside *b, struct mfk_ctx *ctx)
+void mfs_beside_await(const struct mfs_net *net, const struct mfs_beside *b, enum mfs_group group,
+		      struct mfk_ctx *ctx)
 {
 	if (!b->ctx)
 		return;
 	net->backend->device->event_record(b->ctx, b->said);
-	net->backend->device->event_wait(ctx, b->said);
+	mfs_parallel_wait(net->parallel, group, net->backend->device, ctx, b->said);
 }

@@ -225,8 +225,10 @@ void mfs_context_exchange(const struct mfs_net *net, const struct mfs_pass *run,
 			*m++ = pair[0];
 			*m++ = pair[1];
 		}
-	mfs_parallel_exchange(net->parallel, way->heads_group, run->ctx, c->messages,
+	mfs_parallel_exchange(net->parallel, way->heads_group,
+			      mfs_beside_say(net, &net->context_beside, run->ctx), c->messages,
 			      (unsigned)(m - c->messages));
+	mfs_beside_await(net, &net->context_beside, way->heads_group, run->ctx);
 }
 
 void mfs_context_gather_keys(const struct mfs_net *net, struct mfs_pass *run, uint32_t place)

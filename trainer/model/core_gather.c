@@ -62,8 +62,10 @@ static void gather(const struct mfs_net *net, const struct mfs_pass *run,
 {
 	void *raw = mfs_core_scratch(net, core, backward, RAW);
 
-	mfs_parallel_all_gather(net->parallel, MFS_GROUP_CONTEXT, run->ctx, net->io, raw, own,
-				(uint64_t)(net->tokens * cols));
+	mfs_parallel_all_gather(net->parallel, MFS_GROUP_CONTEXT,
+				mfs_beside_say(net, &net->context_beside, run->ctx), net->io, raw,
+				own, (uint64_t)(net->tokens * cols));
+	mfs_beside_await(net, &net->context_beside, MFS_GROUP_CONTEXT, run->ctx);
 	mfs_core_rows(net, run, net->context.to_sequence, net->batch * net->context.whole, cols,
 		      raw, all);
 }
@@ -76,8 +78,10 @@ static void scatter(const struct mfs_net *net, const struct mfs_pass *run,
 
 	mfs_core_rows(net, run, net->context.from_sequence, net->batch * net->context.whole, cols,
 		      all, raw);
-	mfs_parallel_reduce_scatter(net->parallel, MFS_GROUP_CONTEXT, run->ctx, net->io, own, raw,
-				    (uint64_t)(net->tokens * cols));
+	mfs_parallel_reduce_scatter(net->parallel, MFS_GROUP_CONTEXT,
+				    mfs_beside_say(net, &net->context_beside, run->ctx), net->io,
+				    own, raw, (uint64_t)(net->tokens * cols));
+	mfs_beside_await(net, &net->context_beside, MFS_GROUP_CONTEXT, run->ctx);
 }
 
 static struct mfk_attention gathered(const struct mfs_net *net, const struct mfs_pass *run,

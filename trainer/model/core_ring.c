@@ -151,9 +151,10 @@ static void send(const struct mfs_net *net, const struct mfs_pass *run, const st
 			(size_t)s.k * sizeof(float), (size_t)s.v * sizeof(float));
 }
 
-static void await(const struct mfs_net *net, const struct mfs_pass *run)
+static void await(const struct mfs_net *net, const struct mfs_pass *run,
+		  const struct mfs_core *core)
 {
-	mfs_beside_await(net, &net->context_beside, run->ctx);
+	mfs_beside_await(net, &net->context_beside, way_of(net, core)->ring_group, run->ctx);
 }
 
 /* Whose block a step has. */
@@ -217,7 +218,7 @@ static void go_back_by_positions(const struct mfs_net *net, const struct mfs_pas
 
 	net->backend->ops->attention_backward(run->ctx, &block);
 	mfs_core_add(net, run, wide, step == 0, mfs_core_scratch(net, core, true, DQ), a->dq, s.q);
-	await(net, run);
+	await(net, run, core);
 	mfs_core_add(net, run, wide, step == 0, (float *)sums.k, a->dk, s.k);
 	mfs_core_add(net, run, wide, step == 0, (float *)sums.v, a->dv, s.v);
 }
@@ -341,7 +342,7 @@ static void go_back_by_pieces(const struct mfs_net *net, const struct mfs_pass *
 				add_keys(net, run, core, a, sums, sequence, seen[i], place,
 					 pair.causal);
 		}
-	await(net, run);
+	await(net, run, core);
 	for (int64_t sequence = 0; sequence < a->batch && step; sequence++)
 		for (unsigned i = 0; i < count; i++)
 			add_keys(net, run, core, a, sums, sequence, seen[i], (int)i, false);
@@ -359,7 +360,7 @@ static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 		send(net, run, core, a, false, step);
 		(mfs_pieces_do(a) ? attend_by_pieces : attend_by_positions)(net, run, core, a,
 									    step);
-		await(net, run);
+		await(net, run, core);
 	}
 	ops->cast(run->ctx, net->io, a->out, MFK_F32, mfs_core_scratch(net, core, false, OUT),
 		  sizes_of(a).out);
@@ -379,7 +380,7 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 									      step);
 	}
 	send(net, run, core, a, true, n);
-	await(net, run);
+	await(net, run, core);
 	sums = sums_of(net, core, n);
 	ops->cast(run->ctx, net->io, a->dq, MFK_F32, mfs_core_scratch(net, core, true, DQ), s.q);
 	ops->cast(run->ctx, net->io, a->dk, MFK_F32, sums.k, s.k);

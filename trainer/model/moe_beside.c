@@ -22,5 +22,5 @@ struct mfk_ctx *mfs_experts_say(const struct mfs_net *net, struct mfk_ctx *ctx)
 
 void mfs_experts_await(const struct mfs_net *net, struct mfk_ctx *ctx)
 {
-	mfs_beside_await(net, &net->experts_beside, ctx);
+	mfs_beside_await(net, &net->experts_beside, MFS_GROUP_EXPERT_TOKENS, ctx);
 }

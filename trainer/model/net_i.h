@@ -614,8 +614,9 @@ void mfs_beside_release(const struct mfs_net *net, struct mfs_beside *b);
 /* The context in which to say something that needs what ctx has so far. */
 struct mfk_ctx *mfs_beside_say(const struct mfs_net *net, const struct mfs_beside *b,
 			       struct mfk_ctx *ctx);
-/* ctx waits for all that was said. */
-void mfs_beside_await(const struct mfs_net *net, const struct mfs_beside *b, struct mfk_ctx *ctx);
+/* ctx waits for all that was said; the group is the one that said what is needed. */
+void mfs_beside_await(const struct mfs_net *net, const struct mfs_beside *b, enum mfs_group group,
+		      struct mfk_ctx *ctx);
 
 /* Of experts' rows, of tensor parallel processes, and of a ring. After mfs_memory_place(). */
 int mfs_experts_beside_begin(struct mfs_net *net, struct mfs_error *err);

@@ -119,7 +119,8 @@ void mfs_stages_await(const struct mfs_net *net, struct mfk_ctx *ctx, uint64_t e
 	const struct mfs_stages *s = &net->stages;
 
 	if (s->beside && exchanges)
-		net->backend->device->event_wait(ctx, s->done[(exchanges - 1) % s->count]);
+		mfs_parallel_wait(net->parallel, MFS_GROUP_PIPELINE, net->backend->device, ctx,
+				  s->done[(exchanges - 1) % s->count]);
 }
 
 void mfs_net_end(struct mfs_net *net, struct mfk_ctx *ctx)

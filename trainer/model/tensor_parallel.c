@@ -76,7 +76,7 @@ const void *mfs_stream_gather_beside(const struct mfs_net *net, const struct mfs
 void mfs_stream_await(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	if (shares_stream(net))
-		mfs_beside_await(net, &net->tensor_beside, run->ctx);
+		mfs_beside_await(net, &net->tensor_beside, MFS_GROUP_TENSOR, run->ctx);
 }
 
 const void *mfs_stream_gather(const struct mfs_net *net, const struct mfs_pass *run,
@@ -109,7 +109,7 @@ static void sum_beside(const struct mfs_net *net, const struct mfs_pass *run, vo
 void mfs_stream_sum(const struct mfs_net *net, const struct mfs_pass *run, void *term, void *y)
 {
 	sum_beside(net, run, term, y);
-	mfs_beside_await(net, &net->tensor_beside, run->ctx);
+	mfs_beside_await(net, &net->tensor_beside, MFS_GROUP_TENSOR, run->ctx);
 }
 
 /* ---- beside products ---- */
@@ -139,7 +139,7 @@ void mfs_dx_sum_begin(const struct mfs_net *net, const struct mfs_pass *run)
 void mfs_dx_sum_end(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	mfs_dx_sum_begin(net, run);
-	mfs_beside_await(net, &net->tensor_beside, run->ctx);
+	mfs_beside_await(net, &net->tensor_beside, MFS_GROUP_TENSOR, run->ctx);
 }
 
 /* ---- what else they say ---- */
@@ -150,7 +150,7 @@ void mfs_tensor_gather(const struct mfs_net *net, struct mfk_ctx *ctx, enum mfk_
 	mfs_parallel_all_gather(net->parallel, MFS_GROUP_TENSOR,
 				mfs_beside_say(net, &net->tensor_beside, ctx), dtype, to, from,
 				elements);
-	mfs_beside_await(net, &net->tensor_beside, ctx);
+	mfs_beside_await(net, &net->tensor_beside, MFS_GROUP_TENSOR, ctx);
 }
 
 void mfs_tensor_scatter(const struct mfs_net *net, struct mfk_ctx *ctx, enum mfk_dtype dtype,
@@ -159,7 +159,7 @@ void mfs_tensor_scatter(const struct mfs_net *net, struct mfk_ctx *ctx, enum mfk
 	mfs_parallel_reduce_scatter(net->parallel, MFS_GROUP_TENSOR,
 				    mfs_beside_say(net, &net->tensor_beside, ctx), dtype, to, from,
 				    elements);
-	mfs_beside_await(net, &net->tensor_beside, ctx);
+	mfs_beside_await(net, &net->tensor_beside, MFS_GROUP_TENSOR, ctx);
 }
 
 /* ---- gradients of what all of them have ---- */
@@ -214,6 +214,6 @@ void mfs_net_sum_gradients(struct mfs_net *net, struct mfk_ctx *ctx)
 	mfs_parallel_all_reduce(net->parallel, MFS_GROUP_TENSOR,
 				mfs_beside_say(net, &net->tensor_beside, ctx), MFK_SUM, net->grad,
 				mfs_net_at(net, net->terms), count);
-	mfs_beside_await(net, &net->tensor_beside, ctx);
+	mfs_beside_await(net, &net->tensor_beside, MFS_GROUP_TENSOR, ctx);
 	copy_terms(net, ctx, true);
 }

@@ -128,7 +128,8 @@ static void end(struct mfs_sync *s, uint32_t i)
 static void await(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
 {
 	if (s->beside)
-		s->backend->device->event_wait(ctx, s->buckets[i].done);
+		mfs_parallel_wait(s->parallel, s->params->buckets[i].group, s->backend->device, ctx,
+				  s->buckets[i].done);
 }
 
 /* Gradients of experts have those of other processes' tokens already. Theirs are divided as dense

@@ -13,6 +13,7 @@ struct window {
 	int32_t unit;			/* that it has; MFS_UNIT_NONE */
 	bool busy;			/* a pass uses it */
 	bool waits;			/* for done */
+	enum mfs_group group;		/* that spoke last of it */
 	uint64_t used;			/* when, by the order of visits */
 	struct mfk_event *ready, *done; /* in the passes' context, and beside; NULL: nothing is */
 };
@@ -105,6 +106,7 @@ static int plan_pools(struct mfs_windows *w, struct pool *pools, enum mfs_dtype 
 			struct window *window = &pool->windows[i];
 
 			window->unit = MFS_UNIT_NONE;
+			window->group = MFS_GROUP_GRADS;
 			window->at = mfs_memory_add(memory, MFS_MEMORY_UNITS,
 						    pool->elements * mfs_dtype_size(type));
 			if (w->beside)
@@ -261,8 +263,16 @@ static void end(struct mfs_windows *w, struct window *window)
 static void await(struct mfs_windows *w, struct window *window, struct mfk_ctx *ctx)
 {
 	if (window->waits)
-		w->backend->device->event_wait(ctx, window->done);
+		mfs_parallel_wait(w->parallel, window->group, w->backend->device, ctx,
+				  window->done);
 	window->waits = false;
+}
+
+/* What is said has one order: who waits for a window waits for the last group longest. */
+static void spoke(const struct mfs_windows *w, struct window *window, const struct mfs_bucket *b)
+{
+	if (w->parallel->group[b->group].size > 1)
+		window->group = b->group;
 }
 
 /* The first element that the process owns of a bucket. */
@@ -290,6 +300,7 @@ static void gather(struct mfs_windows *w, struct window *window, int32_t unit, s
 					b->weights,
 					mfs_params_flat(p, MFS_STATE_MODEL, owned_first(w, b)).at,
 					b->count / b->parts);
+		spoke(w, window, b);
 	}
 	end(w, window);
 }
@@ -385,8 +396,10 @@ static void end_writing(struct mfs_windows *w, struct mfk_ctx *ctx, const struct
 		return;
 	ctx = begin(w, window, ctx);
 	for (uint32_t i = 0; i < p->bucket_count; i++)
-		if (p->buckets[i].unit == v->unit && mfs_bucket_grads_part(p, &p->buckets[i]))
+		if (p->buckets[i].unit == v->unit && mfs_bucket_grads_part(p, &p->buckets[i])) {
 			reduce(w, i, ctx);
+			spoke(w, window, &p->buckets[i]);
+		}
 	end(w, window);
 	set_grads(w, v->unit, NULL);
 	window->unit = MFS_UNIT_NONE;

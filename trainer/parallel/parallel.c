@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/parallel/exposure.h"
 #include "trainer/parallel/hostnet.h"
 
 /* ---- places ---- */
@@ -245,18 +246,15 @@ const char *mfs_group_name(enum mfs_group g)
 	return names[g];
 }
 
-static void count(const struct mfs_parallel *p, enum mfs_group g, uint64_t bytes)
+static bool speaks(const struct mfs_parallel *p, enum mfs_group g)
 {
-	if (!p->traffic)
-		return;
-	p->traffic[g].operations++;
-	p->traffic[g].bytes += bytes;
+	return p->group[g].size > 1 && p->group[g].comm;
 }
 
 /* False: a group of one, in which nothing is to be said. */
 static bool begins(const struct mfs_parallel *p, enum mfs_group g, const char *what)
 {
-	if (p->group[g].size == 1 || !p->group[g].comm)
+	if (!speaks(p, g))
 		return false;
 	mfs_watch_begin(p->watch, what, names[g]);
 	return true;
@@ -267,15 +265,32 @@ static void ends(const struct mfs_parallel *p)
 	mfs_watch_end(p->watch);
 }
 
+/* An operation of so many bytes is about to be submitted, and it is. */
+static void submits(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+		    uint64_t bytes)
+{
+	if (p->traffic) {
+		p->traffic[g].operations++;
+		p->traffic[g].bytes += bytes;
+	}
+	mfs_exposure_stops(p->exposure, c, g);
+}
+
+static void submitted(const struct mfs_parallel *p, struct mfk_ctx *c)
+{
+	mfs_exposure_goes_on(p->exposure, c);
+	ends(p);
+}
+
 void mfs_parallel_all_reduce(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
 			     enum mfk_reduce op, enum mfk_dtype dtype, void *data,
 			     uint64_t elements)
 {
 	if (!begins(p, g, "an all-reduce"))
 		return;
-	count(p, g, elements * mfk_dtype_size(dtype));
+	submits(p, g, c, elements * mfk_dtype_size(dtype));
 	p->ops->all_reduce(c, p->group[g].comm, op, dtype, data, (int64_t)elements);
-	ends(p);
+	submitted(p, c);
 }
 
 void mfs_parallel_all_gather(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
@@ -283,9 +298,9 @@ void mfs_parallel_all_gather(const struct mfs_parallel *p, enum mfs_group g, str
 {
 	if (!begins(p, g, "an all-gather"))
 		return;
-	count(p, g, elements * p->group[g].size * mfk_dtype_size(dtype));
+	submits(p, g, c, elements * p->group[g].size * mfk_dtype_size(dtype));
 	p->ops->all_gather(c, p->group[g].comm, dtype, to, from, (int64_t)elements);
-	ends(p);
+	submitted(p, c);
 }
 
 void mfs_parallel_reduce_scatter(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
@@ -293,9 +308,9 @@ void mfs_parallel_reduce_scatter(const struct mfs_parallel *p, enum mfs_group g,
 {
 	if (!begins(p, g, "a reduce-scatter"))
 		return;
-	count(p, g, elements * p->group[g].size * mfk_dtype_size(dtype));
+	submits(p, g, c, elements * p->group[g].size * mfk_dtype_size(dtype));
 	p->ops->reduce_scatter(c, p->group[g].comm, dtype, to, from, (int64_t)elements);
-	ends(p);
+	submitted(p, c);
 }
 
 void mfs_parallel_exchange(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
@@ -308,9 +323,20 @@ void mfs_parallel_exchange(const struct mfs_parallel *p, enum mfs_group g, struc
 	for (unsigned i = 0; i < messages; i++)
 		if (!list[i].receive && list[i].peer != p->group[g].rank)
 			sent += list[i].bytes;
-	count(p, g, sent);
+	submits(p, g, c, sent);
 	p->ops->exchange(c, p->group[g].comm, list, messages);
-	ends(p);
+	submitted(p, c);
+}
+
+void mfs_parallel_wait(const struct mfs_parallel *p, enum mfs_group g,
+		       const struct mfk_device_ops *device, struct mfk_ctx *c,
+		       struct mfk_event *event)
+{
+	if (speaks(p, g))
+		mfs_exposure_stops(p->exposure, c, g);
+	device->event_wait(c, event);
+	if (speaks(p, g))
+		mfs_exposure_goes_on(p->exposure, c);
 }
 
 int mfs_parallel_sum(const struct mfs_parallel *p, enum mfs_group g, double *values, unsigned count,

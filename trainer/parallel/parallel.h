@@ -51,6 +51,7 @@ enum mfs_group {
 	MFS_GROUP_COUNT,
 };
 
+struct mfs_exposure;
 struct mfs_hostnet;
 
 /* Device memory that a process's operations went through: of the larger of both buffers, all parts
@@ -65,6 +66,7 @@ struct mfs_parallel {
 	const struct mfk_comm_ops *ops; /* NULL: one process, or a plan alone */
 	struct mfs_watch *watch;	/* whom operations beat; NULL: nobody watches */
 	struct mfs_traffic *traffic;	/* [MFS_GROUP_COUNT]; NULL: nobody counts */
+	struct mfs_exposure *exposure;	/* NULL: nobody measures */
 	struct mfs_hostnet *net;	/* NULL: the backend wants none */
 	struct mfs_group_place {
 		uint32_t rank, size;
@@ -116,6 +118,10 @@ void mfs_parallel_reduce_scatter(const struct mfs_parallel *p, enum mfs_group g,
 				 enum mfk_dtype dtype, void *to, void *from, uint64_t elements);
 void mfs_parallel_exchange(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
 			   const struct mfk_message *list, unsigned messages);
+/* c waits for an event of a context beside it, in which the group speaks. */
+void mfs_parallel_wait(const struct mfs_parallel *p, enum mfs_group g,
+		       const struct mfk_device_ops *device, struct mfk_ctx *c,
+		       struct mfk_event *event);
 /* Host memory: sums of doubles over a group. Waits. */
 int mfs_parallel_sum(const struct mfs_parallel *p, enum mfs_group g, double *values, unsigned count,
 		     struct mfs_error *err);

@@ -1,0 +1,50 @@
+/*
+ * How long the passes stand still in a step because processes speak to each other
+ * (--log-communication).
+ *
+ * Stamps of the passes' context (kernels/kernels.h: stamp) stand before and behind each operation
+ * of a group that is submitted to it, and before and behind each wait for a context beside it in
+ * which a group speaks. The time between two of them counts for that group. What goes on beside
+ * the passes counts only where they wait for it. A wait for several groups counts for one of them.
+ * Where operations run at once, on the CPU, the passes stand still for those of all contexts.
+ *
+ * The functions that are for each step and each operation do nothing with e NULL.
+ */
+#ifndef MFS_TRAINER_PARALLEL_EXPOSURE_H
+#define MFS_TRAINER_PARALLEL_EXPOSURE_H
+
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "kernels/kernels.h"
+#include "trainer/parallel/parallel.h"
+
+/* Pairs of stamps of a step: a step of 64 microbatches of 100 layers that say ten things each. */
+#define MFS_EXPOSURE_PAIRS 65536
+
+struct mfs_exposure;
+
+/* ctx is the passes', and all that is measured is submitted by its thread. */
+int mfs_exposure_new(const struct mfk_backend *backend, struct mfk_device *device,
+		     struct mfk_ctx *ctx, struct mfs_exposure **ret, struct mfs_error *err);
+void mfs_exposure_free(struct mfs_exposure *e);
+
+/* A step begins. Outside of steps no stamp is submitted. */
+void mfs_exposure_begin(struct mfs_exposure *e);
+/* The step has ended, and is the one that is summed until another is kept. */
+void mfs_exposure_keep(struct mfs_exposure *e);
+
+/* The context is about to stand still for a group, and goes on. Of pairs in pairs the outer one
+ * counts. */
+void mfs_exposure_stops(struct mfs_exposure *e, const struct mfk_ctx *c, enum mfs_group g);
+void mfs_exposure_goes_on(struct mfs_exposure *e, const struct mfk_ctx *c);
+
+struct mfs_exposed {
+	double seconds[MFS_GROUP_COUNT];
+	uint64_t left_out; /* pairs for which there was no room */
+};
+
+/* Of the step that was kept; without one all is 0. Waits for the context. */
+int mfs_exposure_sum(struct mfs_exposure *e, struct mfs_exposed *ret, struct mfs_error *err);
+
+#endif
