@@ -73,8 +73,8 @@ static inline size_t mfs_target_name(const struct mfs_target *t, char *text, siz
 	return t->kind->name(t, text, size);
 }
 
-/* The type that a tensor has in a run of Megatron-LM. Megatron-FSDP saves main parameters in fp32 in
- * the place of a model's; of any other save it is the tensor's own. */
+/* The type that a tensor has in a run of Megatron-LM. Megatron-FSDP saves main parameters in fp32
+ * in the place of a model's; of any other save it is the tensor's own. */
 enum mfs_dtype mfs_run_dtype(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t);
 
 /* The op of a tensor of Megatron's, which is all of one box. */

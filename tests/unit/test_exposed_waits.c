@@ -128,7 +128,7 @@ static const struct {
 	{.layout = "--context-parallel-size 4 --hierarchical-context-parallel-sizes 2 2 "
 		   "--cp-comm-type a2a+p2p ",
 	 .processes = 4,
-	 .groups = {MFS_GROUP_CONTEXT_RING}},
+	 .groups = {MFS_GROUP_CONTEXT_HEADS, MFS_GROUP_CONTEXT_RING}},
 	{.layout = OVERLAP "--use-distributed-optimizer ",
 	 .processes = 2,
 	 .groups = {MFS_GROUP_GRADS}},
