@@ -13,14 +13,35 @@ export HOME=$work/home AWS_EC2_METADATA_DISABLED=true
 cache=$work/cache
 mkdir -p "$HOME/.aws" "$work/tls" "$work/elsewhere"
 
-# A name that only a file of the system knows, where this case may lay another one over it.
-host=127.0.0.1
-if [ -n "${MCOREFS_TEST_NAMESPACE-}" ]; then
-	printf '127.0.0.1 localhost ckpts.test\n' >"$work/hosts"
-	mount --bind "$work/hosts" /etc/hosts && host=ckpts.test
+# Names that only a file of the system knows, and only a DNS server, where this case may lay files over the system's.
+by_file=127.0.0.1 by_dns=127.0.0.1 dns=
+lay() { # TEXT FILE
+	echo "$1" >"$work/${2##*/}"
+	[ -e "$2" ] && mount --bind "$work/${2##*/}" "$2"
+}
+if [ -n "${MCOREFS_TEST_NAMESPACE-}" ] && lay 'hosts: files dns' /etc/nsswitch.conf && lay '127.0.0.1 localhost file.test' /etc/hosts; then
+	by_file=file.test
+	resolver=127.$((RANDOM % 200 + 1)).$((RANDOM % 250)).$((RANDOM % 250 + 1))
+	if command -v python3 >/dev/null && lay "nameserver $resolver" /etc/resolv.conf; then
+		python3 - $resolver >"$work/dns" 2>&1 <<-'END' &
+			import socket, sys
+			s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+			s.bind((sys.argv[1], 53))
+			print("ready", flush=True)
+			while True:
+			    asked, client = s.recvfrom(512)
+			    end = asked.index(0, 12) + 5
+			    is_a = asked[end - 4:end - 2] == b"\0\1" and asked[12:end - 4] == b"\3dns\4test\0"
+			    answer = b"\xc0\x0c\0\1\0\1\0\0\0\0\0\4\x7f\0\0\1" if is_a else b""
+			    s.sendto(asked[:2] + b"\x81\x80\0\1\0" + bytes([is_a]) + b"\0\0\0\0" + asked[12:end] + answer, client)
+		END
+		dns=$!
+		wait_until "the DNS server listens" eval 'grep -q . "$work/dns" || ended $dns'
+		! grep -q ready "$work/dns" || by_dns=dns.test
+	fi
 fi
-trap 'status=$?; kill -9 $gw $server 2>/dev/null; ! mountpoint -q /etc/hosts || [ "$host" = 127.0.0.1 ] || umount /etc/hosts; (exit "$status"); end' EXIT
-openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=ckpts.test -addext subjectAltName=IP:127.0.0.1,DNS:ckpts.test \
+trap 'status=$?; kill -9 $gw $server $dns 2>/dev/null; (exit "$status"); end' EXIT
+openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=ckpts -addext subjectAltName=IP:127.0.0.1,DNS:file.test,DNS:dns.test \
 	-keyout "$work/tls/key" -out "$work/tls/cert" 2>/dev/null || fail "openssl makes no certificate"
 cp "$work/tls/cert" "$work/elsewhere/cert"
 
@@ -37,8 +58,8 @@ printf 'alice hf_alice_12345 lab/*\nbob hf_bob_1234567 lab/*\n' >"$work/tokens" 
 serve lab/llama="$work/hf" -o shard_size=200000 --tokens "$work/tokens" \
 	--listen 127.0.0.1:0 --listen-s3 127.0.0.1:0 --certificate "$work/tls/cert" --key "$work/tls/key" --access-log "$work/access"
 server=$gw gw=
-web=https://$host:${url##*:}/files/lab/llama/main
-AWS_ENDPOINT_URL=https://$host:$(sed -n 's/.*S3 on .*:\([0-9]*\).*/\1/p' "$log")
+web=https://$by_dns:${url##*:}/files/lab/llama/main
+AWS_ENDPOINT_URL=https://$by_file:$(sed -n 's/.*S3 on .*:\([0-9]*\).*/\1/p' "$log")
 export AWS_ENDPOINT_URL CURL_CA_BUNDLE=$work/tls/cert MCOREFS_TOKEN=hf_alice_12345
 s3=s3://lab/llama/main
 keys hf_alice_12345
