@@ -11,8 +11,10 @@
 #include <curl/curl.h>
 
 #include "formats/base/buf.h"
+#include "formats/base/bytes.h"
 #include "formats/base/clock.h"
 #include "formats/remote/credentials.h"
+#include "formats/remote/refusal.h"
 
 #define SECOND	  1000000000ll
 #define REDIRECTS 5
@@ -34,7 +36,8 @@ struct attempt {
 	bool stalled;
 	int64_t heard; /* when the server has last accepted or sent anything; 0: not yet */
 	size_t got;
-	int rc; /* of begin() and bytes() */
+	char refusal[1024]; /* the beginning of the body of an error */
+	int rc;		    /* of begin() and bytes() */
 	struct mfs_error *err;
 };
 
@@ -98,6 +101,13 @@ static int begin(struct attempt *a)
 	return a->r->begin ? a->r->begin(a->r->arg, &a->headers, a->err) : 0;
 }
 
+static void take_refusal(struct attempt *a, const char *bytes, size_t len)
+{
+	const size_t room = sizeof(a->refusal) - mfs_min_u64(a->got, sizeof(a->refusal));
+
+	memcpy(a->refusal + sizeof(a->refusal) - room, bytes, mfs_min_u64(len, room));
+}
+
 /* The body of an error is not for whoever asked: it is read over, as far as it is short. */
 static size_t take_bytes(char *bytes, size_t one, size_t n, void *arg)
 {
@@ -105,6 +115,8 @@ static size_t take_bytes(char *bytes, size_t one, size_t n, void *arg)
 	const size_t len = one * n;
 
 	a->heard = mfs_now_ns();
+	if (!is_good(&a->headers))
+		take_refusal(a, bytes, len);
 	a->got += len;
 	if (!is_good(&a->headers))
 		return a->got > 65536 ? 0 : len;
@@ -250,6 +262,22 @@ static int shown(const char *url)
 
 #define URL(r) shown((r)->url), (r)->url
 
+/* " (access denied: SignatureDoesNotMatch)", as far as it is known. */
+static void say_why(const struct attempt *a, int rc, char ret[128])
+{
+	const char *kind = rc == -ENOENT ? "not found" : rc == -EACCES ? "access denied" : "";
+	const bool unsigned_s3 = a->h->opt.region && !a->h->opt.credentials;
+	char code[MFS_REFUSAL];
+
+	mfs_refusal_read(a->refusal, mfs_min_u64(a->got, sizeof(a->refusal)), code);
+	*ret = '\0';
+	if (*kind || *code)
+		snprintf(ret, 128, " (%s%s%s%s)", kind, *kind && *code ? ": " : "", code,
+			 rc == -EACCES && unsigned_s3
+				 ? "; no keys were found, so nothing was signed"
+				 : "");
+}
+
 static int by_status(const struct attempt *a, struct mfs_error *err)
 {
 	const unsigned status = a->headers.status;
@@ -257,6 +285,7 @@ static int by_status(const struct attempt *a, struct mfs_error *err)
 		       : status == 401 || status == 403 ? -EACCES
 		       : status == 412			? -ESTALE
 							: -EIO;
+	char why[128];
 
 	if (rc == -ESTALE)
 		return mfs_fail(err, rc, "%.*s: changed on the server since it was listed (412)",
@@ -264,10 +293,8 @@ static int by_status(const struct attempt *a, struct mfs_error *err)
 	if (*a->headers.region && (status == 301 || status == 400 || status == 307))
 		return mfs_fail(err, rc, "%.*s: the bucket lies in region %s (set AWS_REGION)",
 				URL(a->r), a->headers.region);
-	return mfs_fail(err, rc, "%.*s: the server answers %u%s", URL(a->r), status,
-			rc == -ENOENT	? " (not found)"
-			: rc == -EACCES ? " (access denied)"
-					: "");
+	say_why(a, rc, why);
+	return mfs_fail(err, rc, "%.*s: the server answers %u%s", URL(a->r), status, why);
 }
 
 static int by_curl(const struct attempt *a, CURLcode code, const char *why, struct mfs_error *err)

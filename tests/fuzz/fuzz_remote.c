@@ -5,6 +5,7 @@
  *	w  an index of weights       H  headers of an answer
  *	i  a credentials file        q  a query that is signed
  *	m  the map of an object of 3 MiB in a cache
+ *	r  the body of a refusal
  */
 #define _GNU_SOURCE
 #include "tests/fuzz/fuzz.h"
@@ -18,6 +19,7 @@
 #include "formats/remote/headers.h"
 #include "formats/remote/ini.h"
 #include "formats/remote/listing.h"
+#include "formats/remote/refusal.h"
 
 /* No name leads out of the directory, nor breaks a header. */
 static int check_listing(struct mfs_listing *l, int rc)
@@ -145,6 +147,15 @@ static int read_map(const char *bytes, size_t len, struct mfs_error *err)
 	return 0;
 }
 
+static int read_refusal(const char *text, size_t len, struct mfs_error *err)
+{
+	char code[MFS_REFUSAL];
+
+	mfs_refusal_read(text, len, code);
+	fuzz_require(strlen(code) < sizeof(code) && !strpbrk(code, "<>&% \r\n\033"));
+	return *code ? 0 : mfs_fail(err, -EINVAL, "no code");
+}
+
 int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 {
 	const char *text = (const char *)bytes + 1;
@@ -168,6 +179,8 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 		return read_query(text, len, err);
 	case 'm':
 		return read_map(text, len, err);
+	case 'r':
+		return read_refusal(text, len, err);
 	default:
 		return mfs_fail(err, -EINVAL, "not one of the letters");
 	}

@@ -1,7 +1,12 @@
-"""s3:// as SOURCE, against moto; every request is signed as botocore signs it."""
+"""s3:// as SOURCE, against moto, where every request is signed as botocore signs it, and against hadro, which looks itself."""
+import contextlib
 import filecmp
 import os
+import shutil
+import socket
 import subprocess
+import time
+import urllib.request
 
 import pytest
 
@@ -77,7 +82,7 @@ def test_wrong_secret(tmp_path, monkeypatch):
 
 def test_nobody(tmp_path):
     done = program.run("ls", URL, "-o", f"cache={tmp_path}/cache")
-    assert done.returncode == 1 and "403 (access denied)" in done.stderr
+    assert done.returncode == 1 and "403 (access denied; no keys were found, so nothing was signed)" in done.stderr
 
 
 def test_mount(tmp_path, monkeypatch):
@@ -89,3 +94,86 @@ def test_mount(tmp_path, monkeypatch):
     with program.mounted(URL, cache=tmp_path / "cache") as point:
         for file in (tmp_path / "local").iterdir():
             assert (point / "latest/raw" / file.name).read_bytes() == file.read_bytes(), file.name
+
+
+# ---- a server that looks at signatures itself ----
+
+HADRO_KEYS = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "secret of AKID", "AWS_REGION": "eu-west-2"}
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory):
+    """A directory of hadro's with the checkpoint, behind more keys than one page of a listing has."""
+    data = tmp_path_factory.mktemp("hadro")
+    shutil.copytree(SOURCE, data / "ckpts" / KEY)
+    (data / "ckpts" / KEY / "aaa").mkdir()
+    for i in range(2100):
+        (data / "ckpts" / KEY / f"aaa/{i:04}").touch()
+    return data
+
+
+@contextlib.contextmanager
+def hadro(data, log, *arguments):
+    try:
+        python = venvs.python("hadro", "hadro")
+    except venvs.Missing as why:
+        pytest.skip(str(why))
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    with open(log, "w") as out:
+        peer = subprocess.Popen([python, "-m", "hadro", data, "--port", str(port), "--access-key", "AKID", "--secret-key", "secret of AKID",
+                                 *arguments], stdout=out, stderr=out)
+    try:
+        while True:
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health")
+                break
+            except OSError:
+                assert peer.poll() is None, log.read_text()
+                time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        peer.terminate()
+        peer.wait(program.SECONDS)
+
+
+def use_keys(monkeypatch, address, **other):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    for name, value in {**HADRO_KEYS, **other}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("faults", [(), ("--error-rate", "0.1", "--fault-seed", "7", "--latency-ms", "5")], ids=["plain", "503"])
+def test_hadro(bucket, tmp_path, monkeypatch, faults):
+    """The bytes, through an export and through a mount; three pages of names; and where one request of ten fails."""
+    with hadro(bucket, tmp_path / "log", *faults) as address:
+        use_keys(monkeypatch, address)
+        read(tmp_path)
+        if program.can_mount():
+            with program.mounted(URL, cache=tmp_path / "another cache") as point:
+                for file in (tmp_path / "local").iterdir():
+                    assert (point / "latest/hf" / file.name).read_bytes() == file.read_bytes(), file.name
+    said = (tmp_path / "log").read_text()
+    assert said.count("continuation-token=") >= 2 and (" 503" in said) == bool(faults), said[-2000:]
+
+
+WRONG = {"secret": ({"AWS_SECRET_ACCESS_KEY": "another"}, "403 (access denied: SignatureDoesNotMatch)"),
+         "name": ({"AWS_ACCESS_KEY_ID": "NOBODY"}, "403 (access denied: InvalidAccessKeyId)"),
+         "none": ({"AWS_ACCESS_KEY_ID": ""}, "403 (access denied: AccessDenied; no keys were found, so nothing was signed)")}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_hadro_refuses(bucket, tmp_path, monkeypatch, name):
+    keys, sentence = WRONG[name]
+    with hadro(bucket, tmp_path / "log") as address:
+        use_keys(monkeypatch, address, **keys)
+        done = program.run("ls", URL, "-o", f"cache={tmp_path}/cache")
+        assert done.returncode == 1 and sentence in done.stderr, done.stderr
+
+
+def test_hadro_has_no_such_bucket(bucket, tmp_path, monkeypatch):
+    with hadro(bucket, tmp_path / "log") as address:
+        use_keys(monkeypatch, address)
+        done = program.run("ls", "s3://nowhere/x", "-o", f"cache={tmp_path}/cache")
+        assert done.returncode == 1 and "404 (not found: NoSuchBucket)" in done.stderr, done.stderr
