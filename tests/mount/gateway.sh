@@ -393,6 +393,11 @@ expect 401 /lab/two/resolve/main/config.json
 expect 200 /lab/two/resolve/main/config.json -H 'Authorization: Bearer hf_alice_1'
 expect 404 /lab/one/resolve/main/config.json -H 'Authorization: Bearer hf_alice_1'
 grep -q 'limits of connections and headers have changed: they need a restart' "$log" || fail "limits: $(<"$log")"
+# SIGUSR1: the state, as a line. Five replies were asked for above.
+kill -USR1 "$gw"
+state='[0-9]+ connections, [0-9]+ requests, 1 sources open, [1-9][0-9]* bytes sent, replies: 3 2xx, 2 4xx, 0 5xx, 0 cut$'
+wait_until 'SIGUSR1 is answered' grep -qE "$state" "$log"
+expect 200 /lab/two/resolve/main/config.json -H 'Authorization: Bearer hf_alice_1'
 stop
 
 # What is named is opened before anybody asks, also by SIGHUP; a client of another one does not wait for it.

@@ -5,6 +5,7 @@ use_hub.py REPO DIRECTORY REVISION
 import filecmp
 import os
 import pathlib
+import subprocess
 import sys
 
 import huggingface_hub
@@ -61,4 +62,11 @@ for name in names:
     with fs.open(f"{repo}/{name}", "rb", block_size=4096) as f:
         f.seek(len(whole) // 3)
         assert f.read(10_000) == whole[len(whole) // 3:][:10_000], name
-print(huggingface_hub.__version__)
+
+# The program of people who write no Python: hf, or what it was called before.
+programs = [pathlib.Path(sys.executable).parent / name for name in ("hf", "huggingface-cli")]
+program = next(p for p in programs if p.exists())
+local = f"{os.environ['HF_HOME']}/by the program"
+subprocess.run([program, "download", repo, "--revision", revision, "--local-dir", local], check=True, stdout=subprocess.DEVNULL)
+same_files(local, wanted)
+print(huggingface_hub.__version__, program.name)
