@@ -3,6 +3,7 @@ number of requests, whatever the time; each byte is compared. A line says what w
 
   active  1000 clients at once, each with 20 ranges of 64 KiB on a connection that it keeps
   tokens  64 clients with wrong tokens, 200 requests each, beside one with TOKEN
+  kept    10000 connections that have asked once and are kept, beside one that asks; then each asks again
   silent  2050 connections from four addresses that say nothing, and then half a request, beside one that asks
 """
 import asyncio
@@ -77,6 +78,19 @@ async def tokens(ranges):
     ranges.report("one client beside 12800 wrong tokens")
 
 
+async def kept(ranges):
+    held = []
+    for i in range(10000):
+        held.append(await dial(ranges.port, f"127.0.0.{1 + i % 4}"))
+        status, _ = await ask(*held[-1], ranges.path, "Range: bytes=0-0\r\n")
+        assert status == 206, f"connection {i}: status {status}"
+    await ranges.client(0, 200, "127.0.0.9")
+    ranges.report(f"one client beside {len(held)} that are kept")
+    for number, (reader, writer) in enumerate(held):
+        await ranges.read(reader, writer, random.Random(number))
+        writer.close()
+
+
 async def silent(ranges):
     held = []
     for i in range(2050):
@@ -99,7 +113,7 @@ def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with open(file, "rb") as f:
         ranges = Ranges(int(port), path, f.read(), token[0] if token else "")
-    asyncio.run({"active": active, "tokens": tokens, "silent": silent}[what](ranges))
+    asyncio.run({"active": active, "tokens": tokens, "kept": kept, "silent": silent}[what](ranges))
 
 
 main()
