@@ -13,6 +13,7 @@
 #include "formats/hf/hf_json.h"
 #include "formats/model/dims.h"
 #include "formats/model/hf_args.h"
+#include "formats/model/hf_fused.h"
 #include "formats/model/hf_quantised.h"
 #include "formats/model/hf_tensors.h"
 #include "formats/model/model.h"
@@ -416,6 +417,52 @@ static int settle_tied(struct builder *b)
 	return 0;
 }
 
+/* ---- tensors of all experts ---- */
+
+/* [rows, columns] of a part, which is a tensor of the family's. */
+static int part_shape(const struct builder *b, const struct mfs_fused *fused, uint64_t *ret)
+{
+	const struct mfs_family_tensor *row = b->model.family->tensors;
+	struct mfs_global_tensor src = {.dtype = MFS_BF16};
+	struct mfs_hf_target t;
+	int rc;
+
+	while (row->hf && (strcmp(row->hf, fused->to[0]) != 0 || !row->experts))
+		row++;
+	if (!row->hf || mfs_param_ndim(row->shape) != 2)
+		return mfs_fail(b->err, -EINVAL, "%s: [fused]: a %s has no matrix '%s'", dir_of(b),
+				b->model.family->name, fused->to[0]);
+	rc = describe(b, row, &(struct numbering){DECODER, 0, 0, 0}, &src, &t);
+	ret[0] = t.base.shape[0];
+	ret[1] = t.base.shape[1];
+	return rc;
+}
+
+/* They become one of each, where a family's file says so. */
+static int settle_fused(struct builder *b)
+{
+	struct mfs_hf_tensor *t = NULL;
+	const char *rest;
+	int rc = 0;
+
+	while (!rc && (t = mfs_hf_tensors_next(&b->hf, t))) {
+		const struct mfs_fused *row = NULL;
+		uint64_t each[2];
+
+		if (b->args->num_experts <= 0 || layer_of(b, t->name, &rest) < 0)
+			continue;
+		row = mfs_hf_fused(b->model.family, rest);
+		if (!row && b->whole)
+			row = mfs_hf_fused(b->whole, rest);
+		if (!row)
+			continue;
+		rc = part_shape(b, row, each);
+		if (!rc)
+			rc = mfs_hf_unfuse(b->ckpt, &b->hf, row, t, rest, each, b->err);
+	}
+	return rc;
+}
+
 /* ---- rows of the family's tables ---- */
 
 /* One tensor, or one of each expert. */
@@ -552,7 +599,9 @@ static int read_dir(struct builder *b, const char *arch)
 		return rc;
 	b->model.features = mfs_features_of(b->args);
 	mfs_dims(b->args, (uint64_t)b->args->padded_vocab_size, b->dims);
-	rc = add_rows(b);
+	rc = settle_fused(b);
+	if (!rc)
+		rc = add_rows(b);
 	if (!rc)
 		rc = check_leftovers(b);
 	if (!rc)

@@ -52,6 +52,20 @@ QWEN3_NEXT_SHAPES = {
     SECOND + "mlp.experts.0.down_proj.weight": (4, 2), SECOND + "mlp.shared_expert.gate_proj.weight": (3, 4),
     SECOND + "mlp.shared_expert.up_proj.weight": (3, 4), SECOND + "mlp.shared_expert.down_proj.weight": (4, 3),
     SECOND + "mlp.shared_expert_gate.weight": (1, 4), "mtp.norm.weight": (4,)}
+# All experts in one tensor.
+VL_MOE = {"architectures": ["Qwen3VLMoeForConditionalGeneration"], "model_type": "qwen3_vl_moe", "vision_config": {}, "text_config": {
+    **LLAMA, "model_type": "qwen3_vl_moe_text", "head_dim": 2, "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 3}}
+
+
+def vl_moe(up=(2, 6, 4), down=(2, 4, 3)):
+    whole = lambda name: name.replace("model.", "model.language_model.", 1) if name.startswith("model.") else name
+    shapes = {whole(name): shape for name, shape in SHAPES.items() if ".mlp." not in name}
+    layer = "model.language_model.layers.0."
+    shapes |= {layer + "self_attn.q_norm.weight": (2,), layer + "self_attn.k_norm.weight": (2,), layer + "mlp.gate.weight": (2, 4),
+               layer + "mlp.experts.gate_up_proj": up, layer + "mlp.experts.down_proj": down, "model.visual.eye.weight": (1,)}
+    return directory({"config.json": VL_MOE, "model.safetensors": safetensors(shapes)})
+
+
 # A layer of each kind. Python writes Infinity.
 NEMOTRON_H = {**LLAMA, "architectures": ["NemotronHForCausalLM"], "model_type": "nemotron_h", "num_hidden_layers": 4, "head_dim": 2,
               "hybrid_override_pattern": "M*-E", "ssm_state_size": 1, "mamba_head_dim": 2, "mamba_num_heads": 2, "n_groups": 1, "n_routed_experts": 1,
@@ -204,6 +218,8 @@ def accepted():
     ok("dir-llama-fp8-bf16-scales", directory({"config.json": FP8, "model.safetensors": safetensors_of(fp8(scales=("BF16", 2)))}))
     ok("dir-gpt-oss-mxfp4", directory({"config.json": OSS, "model.safetensors": safetensors_of(mxfp4())}))
     ok("dir-qwen3-next", directory({"config.json": QWEN3_NEXT, "model.safetensors": safetensors(QWEN3_NEXT_SHAPES)}))
+    ok("dir-qwen3-vl-moe", vl_moe())
+    ok("dir-qwen3-vl-moe-transposed", vl_moe((2, 4, 6), (2, 3, 4)))
     ok("dir-nemotron-h", directory({"config.json": NEMOTRON_H, "model.safetensors": safetensors(NEMOTRON_H_SHAPES)}))
     ok("dir-llama-bin", directory({"config.json": LLAMA, "pytorch_model.bin": torch_bin(SHAPES)}))
     ok("dir-gpt2-bin-shards", directory({
@@ -264,6 +280,9 @@ def rejected_dirs():
     for name, data in {"no-json": b"{", "no-map": {}, "empty-map": {"weight_map": {}}, "map-a-list": {"weight_map": []},
                        "file-no-text": {"weight_map": {"a": 1}}, "duplicate-tensor": b'{"weight_map":{"a":"b","a":"b"}}'}.items():
         reject(f"index-{name}", b"i" + text(data))
+    for name, data in {"a-third-axis-of-2": vl_moe((2, 6, 2)), "two-axes": vl_moe((12, 4)), "one-expert": vl_moe(down=(1, 4, 3)),
+                       "nothing": vl_moe((2, 0, 4))}.items():
+        reject(f"dir-fused-{name}", data)
     whole = {"config.json": LLAMA, "model.safetensors": safetensors(SHAPES)}
     without = {name: shape for name, shape in SHAPES.items() if "up_proj" not in name}
     a, b = safetensors(part(SHAPES, 0, 2)), safetensors(part(SHAPES, 1, 2))

@@ -38,8 +38,17 @@ def language_tensors(directory):
     for name, tensor in tensors(directory).items():
         prefix, other = next((pair for pair in PREFIXES if name.startswith(pair[0])), ("", None))
         if other:
-            found[other + name.removeprefix(prefix)] = tensor
+            found |= unfused(other + name.removeprefix(prefix), tensor)
     return found
+
+
+def unfused(name, tensor):
+    """Qwen3-VL-MoE has all experts of a layer in one tensor, gate and up as one."""
+    place, experts, part = name.partition(".mlp.experts.")
+    if not experts:
+        return {name: tensor}
+    parts = dict(gate_up_proj=["gate_proj", "up_proj"], down_proj=["down_proj"])[part]
+    return {f"{place}{experts}{e}.{kind}.weight": matrix for e, expert in enumerate(tensor) for kind, matrix in zip(parts, expert.chunk(len(parts)))}
 
 
 def assert_same(got, want):
@@ -67,6 +76,47 @@ def test_a_whole_model_is_refused_by_name(made, tmp_path):
     for word in ("qwen3-vl", "Qwen3VLForConditionalGeneration", f"{others} of its {len(tensors(source))} tensors", "part=language", "qwen3"):
         assert word in done.stderr, done.stderr
     assert done.returncode and not (tmp_path / "hf").exists()
+
+
+EXPERTS = "model.language_model.layers.1.mlp.experts.gate_up_proj"
+
+
+def published(stored):
+    """As Qwen's own files, and transformers 4, have the experts: [in, out]."""
+    for name in [name for name in stored if ".mlp.experts." in name]:
+        stored[name] = stored[name].transpose(1, 2).contiguous()
+
+
+def test_experts_of_published_files(made, tmp_path):
+    source = made("qwen3-vl-moe")
+    assert tensors(source)[EXPERTS].shape == (6, 80, 96)
+    shown = export(changed(source, tmp_path / "published", weights=published), "hf", tmp_path / "hf", part="language")
+    assert_same(tensors(shown), language_tensors(source))
+
+
+def square(stored):
+    """Gate and up of all experts are as wide as the stream, and who reads them sees no order."""
+    for name in [name for name in stored if ".mlp.experts." in name]:
+        stored[name] = torch.zeros((6, 96, 96) if "gate_up" in name else (6, 96, 48), dtype=torch.bfloat16)
+
+
+EXPERTS_REFUSED = {
+    "another size": (dict(weights=lambda t: t.update({EXPERTS: t[EXPERTS][:, 2:].contiguous()})),
+                     "'model.layers.1.mlp.experts.gate_up_proj' is [6, 78, 96], but by config.json it should be [6, 80, 96], or that transposed"),
+    "fewer experts": (dict(weights=lambda t: t.update({EXPERTS: t[EXPERTS][1:].contiguous()})), "is [5, 80, 96], but by config.json it should be [6, 80, 96]"),
+    "each expert, too": (dict(weights=lambda t: t.update({EXPERTS.replace("gate_up_proj", "3.up_proj.weight"): torch.zeros((40, 96), dtype=torch.bfloat16)})),
+                         "tensor 'model.layers.1.mlp.experts.3.up_proj.weight' is in model.safetensors and in model.safetensors"),
+    "either way": (dict(weights=square, config=lambda c: c["text_config"].update(moe_intermediate_size=48)),
+                   "is [6, 96, 96]: its shape does not tell whether it is transposed"),
+}
+
+
+@pytest.mark.parametrize("what", EXPERTS_REFUSED)
+def test_experts_that_are_refused(made, what, tmp_path):
+    change, sentence = EXPERTS_REFUSED[what]
+    done = program.export(changed(made("qwen3-vl-moe"), tmp_path / "changed", **change), "hf", tmp_path / "hf", part="language")
+    assert done.returncode > 0 and sentence in done.stderr, done.stderr
+    assert not (tmp_path / "hf").exists()
 
 
 def changed(source, place, config=None, weights=None):

@@ -28,6 +28,11 @@ CONFIGS = {
         text_config=dict(TEXT, head_dim=20, rope_parameters=sections(4, 3, 3, mrope_interleaved=True)),
         vision_config=dict(QWEN_EYE, hidden_size=32, intermediate_size=48, out_hidden_size=96, num_position_embeddings=16,
                            deepstack_visual_indexes=[0]), **PLACES),
+    "qwen3-vl-moe": lambda: transformers.Qwen3VLMoeConfig(
+        text_config=dict(TEXT, head_dim=20, moe_intermediate_size=40, num_experts=6, num_experts_per_tok=2,
+                         rope_parameters=sections(4, 3, 3, mrope_interleaved=True)),
+        vision_config=dict(QWEN_EYE, hidden_size=32, intermediate_size=48, out_hidden_size=96, num_position_embeddings=16,
+                           deepstack_visual_indexes=[0]), **PLACES),
     "gemma3-vl": lambda: transformers.Gemma3Config(
         text_config=dict({k: v for k, v in TEXT.items() if not k.startswith("tie_")}, num_hidden_layers=6, head_dim=24, sliding_window=17,
                          query_pre_attn_scalar=20), vision_config=EYE, mm_tokens_per_image=4, image_token_index=240),

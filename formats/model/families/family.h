@@ -315,6 +315,19 @@ struct mfs_family_note {
 };
 
 /*
+ * A tensor of a layer that files may have in the place of several others: of all experts, along its
+ * first axis, and the parts of one follow each other. A table of these ends with a row without
+ * from.
+ */
+#define MFS_FUSED_PARTS 2
+struct mfs_fused {
+	const char *from;		 /* behind the layer's prefix */
+	const char *to[MFS_FUSED_PARTS]; /* likewise; {e}: the expert */
+	uint32_t count;
+	bool transposed; /* files may also store [in, out] */
+};
+
+/*
  * What a vision-language model's file says: where its language model is, which is of another
  * family. Such a family has no features, tensors and keys of its own.
  */
@@ -355,6 +368,7 @@ struct mfs_family {
 	bool norms_minus_one; /* HF, too, stores norms as weight - 1 */
 	mfs_features required, optional;
 	const struct mfs_family_tensor *tensors;
+	const struct mfs_fused *fused; /* also of a vision-language family: of its language model */
 	const struct mfs_config_row *config; /* a later row of a key replaces an earlier one */
 	const struct mfs_config_alias *aliases;
 	const struct mfs_family_note *notes;

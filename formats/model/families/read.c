@@ -218,6 +218,7 @@ static const struct section {
 	{"layer mamba", NULL, MFS_SCOPE_LAYER, MFS_LAYER_MAMBA},
 	{"mtp", NULL, MFS_SCOPE_MTP, MFS_LAYER_ANY},
 	{"after", NULL, MFS_SCOPE_AFTER, MFS_LAYER_ANY},
+	{"fused", mfs_family_read_fused, 0, 0},
 	{"config", mfs_family_read_config, 0, 0},
 	{"defaults", read_default, 0, 0},
 	{"aliases", read_alias, 0, 0},
@@ -332,6 +333,8 @@ static int settle(struct mfs_family_reader *r)
 	if (!rc)
 		rc = mfs_family_settle_tensors(r);
 	if (!rc)
+		rc = mfs_family_settle_fused(r);
+	if (!rc)
 		rc = mfs_family_settle_config(r);
 	if (!rc)
 		rc = settle_small(r);
@@ -360,9 +363,9 @@ int mfs_family_read(const char *file, const char *bytes, size_t len, mfs_find_ba
 {
 	struct mfs_family_reader r = {
 		.file = file, .find = find, .arg = arg, .arena = arena, .err = err};
-	struct mfs_family_rows *const lists[] = {&r.tensors,	   &r.config,	&r.aliases,
-						 &r.notes,	   &r.defaults, &r.hf_names,
-						 &r.megatron_names};
+	struct mfs_family_rows *const lists[] = {&r.tensors,	    &r.config,	 &r.aliases,
+						 &r.notes,	    &r.defaults, &r.hf_names,
+						 &r.megatron_names, &r.fused};
 	int rc;
 
 	r.family = mfs_arena_alloc(arena, sizeof(*r.family));

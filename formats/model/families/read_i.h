@@ -26,6 +26,7 @@ struct mfs_family_reader {
 	struct mfs_arena *arena;
 	struct mfs_family *family;
 	struct mfs_family_rows tensors, config, aliases, notes, defaults;
+	struct mfs_family_rows fused;
 	struct mfs_language *language; /* the family's; NULL: no section is of it */
 	struct mfs_family_rows hf_names, megatron_names; /* rows: what names begin with there */
 	struct mfs_error *err;
@@ -54,6 +55,10 @@ int mfs_family_read_hf_name(struct mfs_family_reader *r, const struct mfs_conf_l
 int mfs_family_read_megatron_name(struct mfs_family_reader *r, const struct mfs_conf_line *line);
 /* Checks a vision-language family, and puts its tables into it. */
 int mfs_family_settle_language(struct mfs_family_reader *r);
+
+/* Reads a line of [fused], and puts its table into the family (fused.c). */
+int mfs_family_read_fused(struct mfs_family_reader *r, const struct mfs_conf_line *line);
+int mfs_family_settle_fused(struct mfs_family_reader *r);
 
 /* Fills in what follows from the tensors' names and the family's features, and puts the rows into
  * the family. */
