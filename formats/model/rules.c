@@ -129,6 +129,20 @@ static int delta_net(struct qkv *g, enum mfs_rule rule, const struct mfs_megatro
 	return rc;
 }
 
+/* Rows of in_proj: [q, k and v; z; b; a]. Returns how many rows a part has, and where it begins. */
+static uint64_t net_part(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_t *ret_from)
+{
+	const uint64_t heads = (uint64_t)a->linear_num_value_heads;
+	const uint64_t z = heads * (uint64_t)a->linear_value_head_dim;
+	const uint64_t keys = (uint64_t)(a->linear_num_key_heads * a->linear_key_head_dim);
+	const uint64_t rows[] = {2 * keys + z, z, heads, heads};
+
+	*ret_from = 0;
+	for (unsigned i = 0; i < (unsigned)(rule - MFS_RULE_NET_QKV); i++)
+		*ret_from += rows[i];
+	return rows[rule - MFS_RULE_NET_QKV];
+}
+
 /* Rows of the gate and of up, by turns. */
 static int alternate(const struct qkv *g, uint64_t half)
 {
@@ -155,6 +169,8 @@ bool mfs_rule_is_of_columns(enum mfs_rule rule)
 uint64_t mfs_rule_rows(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_t source_rows,
 		       uint64_t vocab)
 {
+	uint64_t from;
+
 	switch (rule) {
 	case MFS_RULE_VOCAB:
 		return vocab;
@@ -167,6 +183,11 @@ uint64_t mfs_rule_rows(enum mfs_rule rule, const struct mfs_megatron_args *a, ui
 		return source_rows - 2 * (uint64_t)a->linear_num_value_heads;
 	case MFS_RULE_BA:
 		return 2 * (uint64_t)a->linear_num_value_heads;
+	case MFS_RULE_NET_QKV:
+	case MFS_RULE_NET_Z:
+	case MFS_RULE_NET_B:
+	case MFS_RULE_NET_A:
+		return net_part(rule, a, &from);
 	case MFS_RULE_K:
 	case MFS_RULE_K_PAIRS:
 	case MFS_RULE_V:
@@ -188,6 +209,7 @@ int mfs_rule_maps(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_
 		  uint64_t count, int (*emit)(const struct mfs_row_map *map, void *arg), void *arg)
 {
 	struct qkv g = qkv_of(a);
+	uint64_t from;
 
 	g.emit = emit;
 	g.arg = arg;
@@ -207,6 +229,12 @@ int mfs_rule_maps(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_
 	case MFS_RULE_QKVZ:
 	case MFS_RULE_BA:
 		return delta_net(&g, rule, a);
+	case MFS_RULE_NET_QKV:
+	case MFS_RULE_NET_Z:
+	case MFS_RULE_NET_B:
+	case MFS_RULE_NET_A:
+		net_part(rule, a, &from);
+		return run(&g, from, count, 1);
 	case MFS_RULE_HEAD:
 		return rotary_heads(&g, 0, 1);
 	case MFS_RULE_UP:

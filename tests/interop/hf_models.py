@@ -57,6 +57,20 @@ CONFIGS = {
         **dict(EVEN, num_hidden_layers=6), head_dim=16, **EXPERTS, num_experts=6, shared_expert_intermediate_size=80, linear_key_head_dim=8,
         linear_value_head_dim=12, linear_num_key_heads=4, linear_num_value_heads=4, norm_topk_prob=False, mlp_only_layers=[2],
         layer_types=["full_attention", "linear_attention", "linear_attention", "full_attention", "linear_attention", "full_attention"]),
+    "qwen3.5": lambda: transformers.Qwen3_5TextConfig(
+        **dict(ODD, num_attention_heads=8, num_key_value_heads=4), head_dim=20, layer_types=["linear_attention", "full_attention"] * 2,
+        linear_conv_kernel_dim=3, linear_key_head_dim=12, linear_value_head_dim=20, linear_num_key_heads=2, linear_num_value_heads=6,
+        partial_rotary_factor=0.4,
+        rope_parameters=dict(rope_type="default", rope_theta=20000.0, partial_rotary_factor=0.4)),
+    "qwen3.5-tied": lambda: transformers.Qwen3_5TextConfig(
+        **dict(EVEN, num_hidden_layers=6, tie_word_embeddings=True), head_dim=16, linear_key_head_dim=8, linear_value_head_dim=12, linear_num_key_heads=4,
+        linear_num_value_heads=4, layer_types=["full_attention", "linear_attention", "linear_attention", "full_attention", "linear_attention", "full_attention"]),
+    "qwen3.5-moe": lambda: transformers.Qwen3_5MoeTextConfig(
+        **{k: v for k, v in dict(ODD, num_attention_heads=8, num_key_value_heads=4).items() if k != "intermediate_size"}, head_dim=20, **EXPERTS, num_experts=6,
+        shared_expert_intermediate_size=56, layer_types=["linear_attention", "full_attention"] * 2, linear_conv_kernel_dim=3, linear_key_head_dim=12,
+        linear_value_head_dim=20, linear_num_key_heads=2, linear_num_value_heads=6,
+        partial_rotary_factor=0.4,
+        rope_parameters=dict(rope_type="default", rope_theta=20000.0, partial_rotary_factor=0.4)),
     "nemotron-h": lambda: transformers.NemotronHConfig(
         **HYBRID, layers_block_type=["linear_attention", "mlp", "linear_attention", "full_attention"], mamba_num_heads=12, mamba_head_dim=10, n_groups=4),
     "nemotron-h-moe": lambda: transformers.NemotronHConfig(

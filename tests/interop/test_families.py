@@ -69,6 +69,9 @@ FAMILIES = [
     Family("qwen3-next", bridge=True, tolerance=models.RECURRENT_TOLERANCE,
            refused=(("layer_types", ["linear_attention", "sliding_attention"] * 2), ("linear_num_value_heads", 5))),
     Family("qwen3-next-plain", tolerance=models.RECURRENT_TOLERANCE),
+    Family("qwen3.5", tolerance=models.RECURRENT_TOLERANCE, refused=(("layer_types", ["linear_attention", "sliding_attention"] * 2), ("hidden_act", "gelu"))),
+    Family("qwen3.5-tied", tolerance=models.RECURRENT_TOLERANCE),
+    Family("qwen3.5-moe", tolerance=models.RECURRENT_TOLERANCE, refused=(("linear_num_value_heads", 5),)),
     Family("nemotron-h", bridge=True, refused=(("hybrid_override_pattern", "M-M"), ("layers_block_type", ["mamba", "conv"] * 2), ("conv_kernel", 3),
                                                ("time_step_limit", [0.0, 0.1]), ("mamba_num_heads", 10), ("mlp_hidden_act", "silu"))),
     Family("nemotron-h-moe", bridge=True, refused=(("moe_latent_size", 48), ("norm_topk_prob", False))),
@@ -111,7 +114,7 @@ class Models:
 
     def megatron(self, family, view):
         directory = self.place / f"{family}-{view.replace('/', '_')}"
-        spec = {} if family.model.startswith(("gemma", "qwen3-next", "nemotron-h")) else dict(spec="local")  # no Transformer Engine here, but of some there are stand-ins
+        spec = {} if family.model.startswith(("gemma", "qwen3-next", "qwen3.5", "nemotron-h")) else dict(spec="local")  # no Transformer Engine here, but of some there are stand-ins
         return directory if directory.exists() else export(self.source(family), view, directory, **spec)
 
 

@@ -45,9 +45,9 @@ def language_tensors(directory):
 def unfused(name, tensor):
     """Qwen3-VL-MoE has all experts of a layer in one tensor, gate and up as one."""
     place, experts, part = name.partition(".mlp.experts.")
-    if not experts:
+    parts = dict(gate_up_proj=["gate_proj", "up_proj"], down_proj=["down_proj"]).get(part)
+    if not parts:
         return {name: tensor}
-    parts = dict(gate_up_proj=["gate_proj", "up_proj"], down_proj=["down_proj"])[part]
     return {f"{place}{experts}{e}.{kind}.weight": matrix for e, expert in enumerate(tensor) for kind, matrix in zip(parts, expert.chunk(len(parts)))}
 
 
@@ -91,6 +91,23 @@ def test_experts_of_published_files(made, tmp_path):
     source = made("qwen3-vl-moe")
     assert tensors(source)[EXPERTS].shape == (6, 80, 96)
     shown = export(changed(source, tmp_path / "published", weights=published), "hf", tmp_path / "hf", part="language")
+    assert_same(tensors(shown), language_tensors(source))
+
+
+def fused(stored):
+    """As Qwen 3.5's published files have the experts, which transformers saves one by one."""
+    layers = {name.partition(".mlp.experts.")[0] for name in stored if ".mlp.experts." in name}
+    for layer in layers:
+        each = [{kind: stored.pop(f"{layer}.mlp.experts.{e}.{kind}.weight") for kind in ("gate_proj", "up_proj", "down_proj")} for e in range(6)]
+        stored[f"{layer}.mlp.experts.gate_up_proj"] = torch.stack([torch.cat([e["gate_proj"], e["up_proj"]]) for e in each])
+        stored[f"{layer}.mlp.experts.down_proj"] = torch.stack([e["down_proj"] for e in each])
+    stored["mtp.norm.weight"] = torch.zeros(96, dtype=torch.bfloat16)
+    assert layers
+
+
+def test_published_files_of_qwen35(made, tmp_path):
+    source = made("qwen3.5-moe-vl")
+    shown = export(changed(source, tmp_path / "published", weights=fused), "hf", tmp_path / "hf", part="language")
     assert_same(tensors(shown), language_tensors(source))
 
 

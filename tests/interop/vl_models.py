@@ -17,7 +17,16 @@ def sections(*sizes, **more):
     return dict(rope_type="default", rope_theta=5000.0, mrope_section=list(sizes), **more)
 
 
+NET = dict(head_dim=20, layer_types=["linear_attention", "full_attention"] * 2, linear_conv_kernel_dim=3, linear_key_head_dim=12,
+           linear_value_head_dim=20, linear_num_key_heads=2, linear_num_value_heads=6, partial_rotary_factor=0.4,
+           rope_parameters=sections(2, 1, 1, mrope_interleaved=True, partial_rotary_factor=0.4))
+QWEN35_EYE = dict(QWEN_EYE, hidden_size=32, intermediate_size=48, out_hidden_size=96, num_position_embeddings=16)
+
 CONFIGS = {
+    "qwen3.5-vl": lambda: transformers.Qwen3_5Config(text_config=dict(TEXT, **NET), vision_config=QWEN35_EYE, **PLACES),
+    "qwen3.5-moe-vl": lambda: transformers.Qwen3_5MoeConfig(
+        text_config=dict({k: v for k, v in TEXT.items() if k != "intermediate_size"}, **NET, moe_intermediate_size=40, num_experts=6, num_experts_per_tok=2,
+                         shared_expert_intermediate_size=56), vision_config=QWEN35_EYE, **PLACES),
     "qwen2-vl": lambda: transformers.Qwen2VLConfig(
         text_config=dict(TEXT, rope_parameters=sections(2, 3, 3)), tie_word_embeddings=True,
         vision_config=dict(QWEN_EYE, embed_dim=32, hidden_size=96, mlp_ratio=2), **PLACES),

@@ -200,6 +200,36 @@ START_TEST(test_delta_net)
 }
 END_TEST
 
+/* The same in_proj, where HF has its parts as they are. */
+START_TEST(test_delta_net_as_it_is)
+{
+	const struct mfs_megatron_args a = {.num_attention_heads = 1,
+					    .num_query_groups = 1,
+					    .linear_num_key_heads = 2,
+					    .linear_key_head_dim = 2,
+					    .linear_num_value_heads = 4,
+					    .linear_value_head_dim = 1};
+	static const struct {
+		enum mfs_rule rule;
+		uint64_t from, count;
+	} parts[] = {{MFS_RULE_NET_QKV, 0, 12},
+		     {MFS_RULE_NET_Z, 12, 4},
+		     {MFS_RULE_NET_B, 16, 4},
+		     {MFS_RULE_NET_A, 20, 4}};
+	static struct rows rows;
+
+	for (size_t i = 0; i < 4; i++) {
+		rows.count = 0;
+		ck_assert_uint_eq(mfs_rule_rows(parts[i].rule, &a, 24, 0), parts[i].count);
+		ck_assert_int_eq(
+			mfs_rule_maps(parts[i].rule, &a, 24, parts[i].count, collect, &rows), 0);
+		ck_assert_uint_eq(rows.count, parts[i].count);
+		for (uint64_t k = 0; k < rows.count; k++)
+			ck_assert_uint_eq(rows.of[k], parts[i].from + k);
+	}
+}
+END_TEST
+
 START_TEST(test_halves_and_vocabulary)
 {
 	struct rows *rows = rows_of(MFS_RULE_GATE, 0, 352, 0);
@@ -262,6 +292,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, test_vector_of_a_head, 0, count);
 	tcase_add_loop_test(c, test_output_gates, 0, count);
 	tcase_add_test(c, test_delta_net);
+	tcase_add_test(c, test_delta_net_as_it_is);
 	tcase_add_test(c, test_swapped_halves);
 	tcase_add_loop_test(c, test_stops_when_told, 0, count);
 	return s;

@@ -190,6 +190,10 @@ enum mfs_rule {
 	/* of in_proj, [all q; k; v; z; b; a]: of each key head [q; k; v; z], or [b; a] */
 	MFS_RULE_QKVZ,
 	MFS_RULE_BA,
+	MFS_RULE_NET_QKV, /* of in_proj as it is: q, k and v, then z, b, a */
+	MFS_RULE_NET_Z,
+	MFS_RULE_NET_B,
+	MFS_RULE_NET_A,
 	MFS_RULE_HEAD,	  /* a vector over one head, reordered as rotary pairs are */
 	MFS_RULE_GATE,	  /* first half */
 	MFS_RULE_UP,	  /* second half */

@@ -228,6 +228,11 @@ static const char *misfit(const struct mfs_family_tensor *row, const struct mfs_
 	case MFS_RULE_QKVZ:
 	case MFS_RULE_BA:
 		return row->shape[0] == MFS_DIM_LINEAR_IN ? NULL : "qkvz and ba are of in_proj";
+	case MFS_RULE_NET_QKV:
+	case MFS_RULE_NET_Z:
+	case MFS_RULE_NET_B:
+	case MFS_RULE_NET_A:
+		return row->shape[0] == MFS_DIM_LINEAR_IN ? NULL : "net-... are of in_proj";
 	case MFS_RULE_GATE_UP:
 		if (mfs_param_ndim(row->shape) > 1 && !row->transposed)
 			return "rows alternate along the last axis alone: a matrix is transposed";
