@@ -48,6 +48,10 @@ def test_megatron_views_have_the_optimizer(checkpoint, spec, tmp_path):
         assert got.common["iteration"] == 1
         groups = [group for _, part in megatron_files.optimizer_parts(got.common) for group in part.get("optimizer", part)["param_groups"]]
         assert {(group["wd_mult"], group["lr_mult"], group["lr"]) for group in groups} == {(1.0, 1.0, RATE), (0.0, 1.0, RATE)}
+        if spec.format != "nemo":
+            schedule = got.common["opt_param_scheduler"]
+            assert (schedule["max_lr"], schedule["num_steps"], schedule["lr_decay_style"]) == (RATE, spec.samples, "constant")
+            assert [getattr(got.args, f"use_{kind}") for kind in ("megatron_fsdp", "torch_fsdp2") if hasattr(got.args, f"use_{kind}")] == [False]
         if spec.format == "nemo":
             assert got.args.consumed_train_samples == scheduled(got.common).num_steps == spec.samples
 
