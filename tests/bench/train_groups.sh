@@ -7,6 +7,8 @@
 #   dp    the same on each, the distributed optimizer divided among them: tokens/s beside so many times those of one
 #   fsdp, tp, pp   a larger model, divided in each way; peers: FSDP2, and tensor parallelism with sequences divided. pp has the faster one
 #   cp, a2a   Llama-3.2-1B at 32 768 tokens, the sequence in a ring, and by heads; peer: tensor parallelism
+#   io    Llama-3.2-1B, samples shared: the slowest step while all save, beside the median of others; loading that save with no page of it in
+#         memory, beside reading its files one by one
 #   ep    two layers of 8 experts of Mixtral's size: tokens/s beside so many times those of one GPU
 # A goal is of the ratio. Batches grow with the number of GPUs where they share the samples. Exposed communication is the trainer's own
 # (--log-communication). BENCH_KEEP: the logs are copied there.
@@ -89,12 +91,35 @@ long_peer() { PEER_MICRO=1 peer tp llama-32k 2; }
 one_gpu() { ours one 1 llama-8b-8l 2 8; }
 one_expert_gpu() { ours ep-one 1 mixtral-2l 1 8; }
 
+# The step in which a save begins is one of those in flight.
+io() {
+	local at=12 steps=$((12 + ${SAVE_STEPS:-32})) log=$work/save.log load=$work/load.log arguments most usual seconds bytes began
+	mapfile -t arguments < <(flags llama-1b 1 $((4 * n)) $steps)
+	arguments+=(--mock-data "${divided[@]}")
+	timeout -k 5 "${BENCH_LIMIT:-300}" tests/gpu/launch.sh "$n" "$train" "${arguments[@]}" --save "$work/save" --save-interval $at \
+		--exit-interval $((at + ${SAVE_STEPS:-32})) >"$log" 2>&1 || failed save "$log"
+	usual=$(sed -nE "s/.*$our_step.*/\1/p" "$log" | sed -n "3,${at}p" | median)
+	most=$(sed -nE "s/.*$our_step.*/\1/p" "$log" | tail -n +$((at + 1)) | sort -g | tail -n 1)
+	row "slowest step while all save, median of others, ms" "$most" "$usual" "$(ratio "$most" "$usual")" "+ 10 ms"
+	row "  $(sed -nE 's/.* (saved [0-9.]+ GiB in [0-9.]+ s).*/\1/p' "$log" | head -n 1)" "" "" "" ""
+	drop_caches || { row "load" skipped "" "" "caches can be dropped by root alone"; return; }
+	timeout -k 5 "${BENCH_LIMIT:-300}" tests/gpu/launch.sh "$n" "$train" "${arguments[@]}" --load "$work/save" --ckpt-step $at \
+		--exit-interval $((at + 1)) >"$load" 2>&1 || failed load "$load"
+	seconds=$(sed -nE 's/^weights: .*, in ([0-9.]+) s$/\1/p' "$load" | head -n 1)
+	drop_caches
+	began=${EPOCHREALTIME/./}
+	cat "$work"/save/iter_*"$at"/*.distcp >/dev/null
+	bytes=$(awk -v us=$((${EPOCHREALTIME/./} - began)) 'BEGIN { printf "%.2f", us / 1e6 }')
+	row "load by all, and its files one by one, s" "${seconds:--}" "$bytes" "$(ratio "${seconds:-0}" "$bytes")" ""
+	rm -rf "$work/save"
+}
+
 # Two chunks a stage, of which the loss takes as long as two layers and a half.
 chunks="Ettttt|tttt|tttt|tttL"
 [ $large != llama-8b ] || chunks="Ettttt|ttttt|tttt|ttt|tttt|tttt|tttt|tttL"
 
 : >"$results"
-[ $# != 0 ] || set -- one dp fsdp tp pp cp a2a ep
+[ $# != 0 ] || set -- one dp fsdp tp pp cp a2a ep io
 row "$n x $(nvidia-smi -i 0 --query-gpu=name --format=csv,noheader), tokens/s" ours other ratio goal
 for c; do
 	case $c in
@@ -135,6 +160,7 @@ for c; do
 		ours ep "$n" mixtral-2l 1 $((8 * n)) "${divided[@]}" --expert-model-parallel-size "$n"
 		beside ep ep-one "$n" ""
 		;;
+	io) io ;;
 	*) die "there is no case $c" ;;
 	esac
 done

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "formats/base/clock.h"
 #include "trainer/config/settle/settle.h"
 #include "trainer/loop/device.h"
 #include "trainer/loop/train.h"
@@ -250,6 +251,7 @@ static int plan(struct mfs_trainer *t, struct mfs_error *err)
 
 static int fill(struct mfs_trainer *t, struct mfs_load *load, struct mfs_error *err)
 {
+	int64_t began;
 	int rc;
 
 	mfs_check_init(&t->check, t->config, t->parallel.launch.rank);
@@ -262,8 +264,10 @@ static int fill(struct mfs_trainer *t, struct mfs_load *load, struct mfs_error *
 		return 0;
 	}
 	mfs_watch_rest(t->parallel.watch, true);
+	began = mfs_now_ns();
 	rc = mfs_load_state(load, t->config, t->params, t->backend, t->device, t->ctx, &t->progress,
 			    &t->loaded_optimizer, err);
+	t->load_seconds = (double)(mfs_now_ns() - began) / 1e9;
 	mfs_watch_rest(t->parallel.watch, false);
 	return rc;
 }

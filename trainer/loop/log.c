@@ -100,8 +100,8 @@ static void print_loaded(const struct mfs_trainer *t)
 	const char *load = t->config->load;
 
 	if (t->loaded[0])
-		printf("weights: %s%s\n", t->loaded,
-		       t->loaded_optimizer ? "" : ", with a new optimizer");
+		printf("weights: %s%s, in %.2f s\n", t->loaded,
+		       t->loaded_optimizer ? "" : ", with a new optimizer", t->load_seconds);
 	else if (load)
 		printf("WARNING: there is no checkpoint in %s, so the weights are drawn anew\n",
 		       load);

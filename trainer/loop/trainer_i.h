@@ -66,6 +66,7 @@ struct mfs_trainer {
 	uint64_t iterations; /* of the whole run */
 	char loaded[640];    /* what the run began with; empty: drawn weights */
 	bool loaded_optimizer;
+	double load_seconds; /* that this process took for its part */
 
 	/* what the log has not said yet: sums over steps */
 	struct mfs_log_window {
