@@ -230,13 +230,21 @@ static int read_meta(const struct making *m, const struct mfs_dcp_bytes *decay, 
 }
 
 /* All experts are in the groups of the first. */
-static bool is_later_expert(const char *name)
+static bool is_later_expert(const char *name, size_t len)
 {
+	static const char module[] = "module.";
 	struct mfs_name parsed;
+	char text[MFS_NAME_MAX];
 
-	if (strlen(name) >= MFS_NAME_MAX)
+	while (len >= sizeof(module) - 1 && behind(name, module)) {
+		name += sizeof(module) - 1;
+		len -= sizeof(module) - 1;
+	}
+	if (len >= sizeof(text))
 		return false;
-	mfs_name_parse(name, &parsed);
+	memcpy(text, name, len);
+	text[len] = '\0';
+	mfs_name_parse(text, &parsed);
 	return parsed.experts && parsed.expert > 0;
 }
 
@@ -269,10 +277,11 @@ static int write_metas(struct making *m)
 		unsigned k = 0;
 		size_t len;
 
-		if (!name || !mfs_str_ends(name, DECAY) || strlen(b->key) >= MAX_KEY ||
-		    is_later_expert(name))
+		if (!name || !mfs_str_ends(name, DECAY) || strlen(b->key) >= MAX_KEY)
 			continue;
 		len = strlen(name) - strlen(DECAY);
+		if (is_later_expert(name, len))
+			continue;
 		rc = read_meta(m, b, name, len, &seen[count]);
 		while (k < count && (seen[k].decay != seen[count].decay ||
 				     seen[k].decoupled != seen[count].decoupled))
@@ -390,10 +399,14 @@ int mfs_plain_make_state(struct mfs_dist_reader *r, enum mfs_plain_optim kind,
 {
 	struct making m = {.r = r, .kind = kind};
 	struct mfs_buf bytes = {0};
-	int rc = read_step(&m);
+	int rc;
 
+	/* Thousands of items are read. */
+	mfs_fileset_keep_open(r->ckpt->files, true);
+	rc = read_step(&m);
 	if (!rc)
 		rc = write(&m, &bytes);
+	mfs_fileset_keep_open(r->ckpt->files, false);
 	if (rc) {
 		mfs_buf_release(&bytes);
 		return rc;
