@@ -74,15 +74,21 @@ static struct mfs_timeline_stage stage_of(const struct script *s, uint32_t size)
 			   {.comm = comms[1], .machine = {2, 2}}}};
 }
 
-static double time_of(const struct script *scripts, uint32_t count, unsigned free)
+static double time_on(const struct mfs_machine *m, const struct script *scripts, uint32_t count,
+		      unsigned free)
 {
 	struct mfs_timeline_stage stages[8];
 	struct mfs_timeline t;
 
 	for (uint32_t i = 0; i < count; i++)
 		stages[i] = stage_of(&scripts[i], count);
-	unit_ok(mfs_timeline_run(&plain, stages, count, free, &t, &err), &err);
+	unit_ok(mfs_timeline_run(m, stages, count, free, &t, &err), &err);
 	return t.step;
+}
+
+static double time_of(const struct script *scripts, uint32_t count, unsigned free)
+{
+	return time_on(&plain, scripts, count, free);
 }
 
 /* ---- streams, events and the host ---- */
@@ -120,6 +126,41 @@ START_TEST(a_group_is_as_slow_as_its_link)
 	/* 2 * 4000 / 2 bytes */
 	ck_assert_double_eq_tol(time_of(&s, 1, MFS_TIMELINE_GROUPS), 4, 1e-9);
 	ck_assert_double_eq_tol(time_of(&s, 1, 1), 1, 1e-9);
+}
+END_TEST
+
+/* Half of its time. Passes that wait meanwhile lose nothing, and what they say themselves is not
+ * beside them. */
+START_TEST(communication_slows_what_is_beside_it)
+{
+	const struct mfk_work sum = {
+		.kind = MFK_WORK_ALL_REDUCE, .stream = 1, .comm = comms[1], .bytes = 4000};
+	struct mfs_machine m = plain;
+	struct mfk_work own = sum;
+	static struct script s;
+
+	m.busy_link = 0.5;
+	s = (struct script){0};
+	add(&s, sum); /* to 4 s */
+	works(&s, 0, 3000);
+	ck_assert_double_eq_tol(time_on(&m, &s, 1, MFS_TIMELINE_GROUPS), 5, 1e-9);
+	works(&s, 0, 1000); /* nothing more is lost */
+	ck_assert_double_eq_tol(time_on(&m, &s, 1, MFS_TIMELINE_GROUPS), 6, 1e-9);
+	ck_assert_double_eq_tol(time_on(&m, &s, 1, 1), 4, 1e-9);
+
+	s = (struct script){0};
+	add(&s, sum);
+	works(&s, 0, 1000); /* to 2 s */
+	add(&s, (struct mfk_work){.kind = MFK_WORK_RECORD, .stream = 1, .event = 1});
+	add(&s, (struct mfk_work){.kind = MFK_WORK_WAIT, .stream = 0, .event = 1});
+	works(&s, 0, 1000);
+	ck_assert_double_eq_tol(time_on(&m, &s, 1, MFS_TIMELINE_GROUPS), 5, 1e-9);
+
+	s = (struct script){0};
+	own.stream = 0;
+	add(&s, own);
+	works(&s, 0, 1000);
+	ck_assert_double_eq_tol(time_on(&m, &s, 1, MFS_TIMELINE_GROUPS), 5, 1e-9);
 }
 END_TEST
 
@@ -235,19 +276,19 @@ END_TEST
 
 /* ---- files ---- */
 
-static void read_machine(struct mfs_machine *ret)
+static void read_machine(const char *path, struct mfs_machine *ret)
 {
 	char bytes[8192];
-	FILE *f = fopen("configs/machines/h200.yaml", "r");
+	FILE *f = fopen(path, "r");
 	size_t len;
 
 	ck_assert_ptr_nonnull(f);
 	len = fread(bytes, 1, sizeof(bytes), f);
 	fclose(f);
-	unit_ok(mfs_machine_parse("h200.yaml", bytes, len, ret, &err), &err);
+	unit_ok(mfs_machine_parse(path, bytes, len, ret, &err), &err);
 }
 
-START_TEST(h200)
+START_TEST(machines_that_are_known)
 {
 	const struct mfk_work square = {.kind = MFK_WORK_GEMM,
 					.dtype = MFK_BF16,
@@ -259,7 +300,9 @@ START_TEST(h200)
 					.bytes = 1};
 	struct mfs_machine m;
 
-	read_machine(&m);
+	read_machine("configs/machines/h100.yaml", &m);
+	ck_assert_str_eq(m.name, "NVIDIA H100");
+	read_machine("configs/machines/h200.yaml", &m);
 	ck_assert_str_eq(m.name, "NVIDIA H200");
 	ck_assert_uint_eq(m.gpus_per_host, 8);
 	ck_assert_double_eq_tol(square.flops / mfs_machine_time(&m, &square, NULL) / 705e12, 1,
@@ -289,6 +332,7 @@ START_TEST(files_that_are_no_machine)
 		{"shares: {norm: 1}", "line 1: expected a share of other"},
 		{"shares: 1", "line 1: expected shares"},
 		{"gpus_per_host: 1.5", "line 1: expected a number from 1 to 1024"},
+		{"busy_link: 1", "line 1: expected a share of 1"},
 		{"speed: 1", "line 1: 'speed' is nothing that a machine has"},
 		{"name: x", "'memory_gib' is missing"},
 	};
@@ -309,10 +353,11 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, streams_run_beside_each_other);
 	tcase_add_test(c, a_group_is_as_slow_as_its_link);
+	tcase_add_test(c, communication_slows_what_is_beside_it);
 	tcase_add_test(c, between_hosts);
 	tcase_add_test(c, a_pipeline_has_its_bubble);
 	tcase_add_test(c, stages_that_wait_for_ever_are_found);
-	tcase_add_test(c, h200);
+	tcase_add_test(c, machines_that_are_known);
 	tcase_add_test(c, files_that_are_no_machine);
 	suite_add_tcase(s, c);
 	return s;

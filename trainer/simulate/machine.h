@@ -44,6 +44,7 @@ struct mfs_machine {
 	double other_share, launch;
 	unsigned gpus_per_host;
 	double link, link_latency, network, network_latency; /* bytes/s, s */
+	double busy_link; /* of the time of communication, what work beside it takes longer */
 };
 
 /* bytes: a YAML mapping of the keys of configs/machines/h200.yaml, all of them. -EINVAL: it is not,

@@ -121,6 +121,13 @@ static int read_gpus(const struct reader *r, const struct mfs_yaml_node *n)
 	return 0;
 }
 
+static int read_busy_link(const struct reader *r, const struct mfs_yaml_node *n)
+{
+	const int rc = read_number(r, n, &r->m->busy_link);
+
+	return rc || r->m->busy_link >= 1 ? fail(r, n, "expected a share of 1") : 0;
+}
+
 /* ---- keys ---- */
 
 #define GIB	  ((double)(UINT64_C(1) << 30))
@@ -145,6 +152,7 @@ static const struct key {
 	{"gpus_per_host", read_gpus, 0, 0},
 	{"link_gb_per_s", NULL, AT(link), 1e9},
 	{"link_us", NULL, AT(link_latency), 1e-6},
+	{"busy_link", read_busy_link, 0, 0},
 	{"network_gb_per_s", NULL, AT(network), 1e9},
 	{"network_us", NULL, AT(network_latency), 1e-6},
 };

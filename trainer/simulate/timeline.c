@@ -18,8 +18,10 @@ struct stage {
 	uint64_t next; /* in the record */
 	double *streams, *events;
 	double host;
-	bool began;   /* the next one has said when it can begin */
-	double start; /* that */
+	unsigned passes; /* the stream that has products */
+	double behind;	 /* by communication beside the passes; they make up for it as they go on */
+	bool began;	 /* the next one has said when it can begin */
+	double start;	 /* that */
 
 	uint64_t *taken; /* [2][stages]: messages that are done, to and from each */
 	uint64_t met[MFS_TIMELINE_GROUPS]; /* operations of the group that are done */
@@ -85,6 +87,38 @@ static void count_time(struct stage *s, const struct mfk_work *w, unsigned group
 		s->time.attention += seconds;
 }
 
+static bool is_of_passes(const struct stage *s, const struct mfk_work *w, unsigned group)
+{
+	return group == MFS_TIMELINE_GROUPS && w->kind != MFK_WORK_HOST && w->stream == s->passes;
+}
+
+/* What an operation of the passes takes longer. While there is communication, busy_link of a second
+ * is lost and the rest is not. */
+static double slower(const struct run *r, struct stage *s, double seconds)
+{
+	const double lost = fmin(s->behind, seconds * r->m->busy_link / (1 - r->m->busy_link));
+
+	s->behind -= lost;
+	return lost;
+}
+
+static void communicates(const struct run *r, struct stage *s, const struct mfk_work *w,
+			 double seconds)
+{
+	if (w->kind != MFK_WORK_MEETING && w->stream != s->passes)
+		s->behind += r->m->busy_link * seconds;
+}
+
+/* Passes that wait until then lose nothing meanwhile. */
+static void wait_until(const struct run *r, struct stage *s, unsigned stream, double then)
+{
+	const double waits = fmax(0, then - s->streams[stream]);
+
+	s->streams[stream] += waits;
+	if (stream == s->passes)
+		s->behind = fmax(0, s->behind - r->m->busy_link * waits);
+}
+
 /* When an operation can begin as far as its own process knows. */
 static double can_begin(const struct stage *s, const struct mfk_work *w)
 {
@@ -102,14 +136,14 @@ static void end(struct stage *s, const struct mfk_work *w, double at)
 }
 
 /* What says when, and takes no time. False: the operation is another one. */
-static bool orders(struct stage *s, const struct mfk_work *w)
+static bool orders(const struct run *r, struct stage *s, const struct mfk_work *w)
 {
 	switch (w->kind) {
 	case MFK_WORK_RECORD:
 		s->events[w->event] = fmax(s->host, s->streams[w->stream]);
 		break;
 	case MFK_WORK_WAIT:
-		s->streams[w->stream] = fmax(s->streams[w->stream], s->events[w->event]);
+		wait_until(r, s, w->stream, s->events[w->event]);
 		break;
 	case MFK_WORK_SYNC:
 		s->host = fmax(s->host, s->streams[w->stream]);
@@ -222,6 +256,7 @@ static int across(struct run *r, uint32_t me, const struct mfk_work *w, unsigned
 	else
 		s->met[group]++;
 	count_time(s, w, group, seconds);
+	communicates(r, s, w, seconds);
 	end(s, w, from + seconds);
 	return 0;
 }
@@ -239,14 +274,18 @@ static int go_on(struct run *r, uint32_t me, bool *moved)
 		const struct mfk_work *w = &s->of->record->list[s->next];
 		const unsigned group = group_of(s, w);
 
-		if (orders(s, w))
+		if (orders(r, s, w))
 			continue;
 		if (group < MFS_TIMELINE_GROUPS && s->of->groups[group].stages) {
 			rc = across(r, me, w, group, &goes);
 		} else {
-			const double seconds = duration(r, s, w, group);
+			double seconds = duration(r, s, w, group);
 
 			count_time(s, w, group, seconds);
+			if (group < MFS_TIMELINE_GROUPS)
+				communicates(r, s, w, seconds);
+			else if (is_of_passes(s, w, group))
+				seconds += slower(r, s, seconds);
 			end(s, w, can_begin(s, w) + seconds);
 		}
 		*moved |= goes;
@@ -293,6 +332,14 @@ static unsigned events_of(const struct mfk_record *record)
 	return most;
 }
 
+static unsigned passes_of(const struct mfk_record *record)
+{
+	for (uint64_t i = 0; i < record->count; i++)
+		if (record->list[i].kind == MFK_WORK_GEMM)
+			return record->list[i].stream;
+	return 0;
+}
+
 /* Operations of a group come one behind the other, which a group's processes do not agree on where
  * several streams have them. What the host says in one has no stream. */
 static int check_streams(const struct run *r, const struct stage *s)
@@ -320,6 +367,7 @@ static int check_streams(const struct run *r, const struct stage *s)
 static int stage_init(struct run *r, struct stage *s, const struct mfs_timeline_stage *of)
 {
 	s->of = of;
+	s->passes = passes_of(of->record);
 	s->streams = calloc(streams_of(of->record) + 1, sizeof(*s->streams));
 	s->events = calloc(events_of(of->record) + 1, sizeof(*s->events));
 	s->taken = calloc(2 * (size_t)r->count, sizeof(*s->taken));
