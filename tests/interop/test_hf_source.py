@@ -36,10 +36,11 @@ def test_classes_are_transformers():
 
 
 # What the classes do without a key that says so; directories of other versions have the key.
-ALWAYS = {("minimax_m2", "norm_topk_prob"): True}
+ALWAYS = {("minimax_m2", "norm_topk_prob"): True, ("qwen3_vl_moe_text", "norm_topk_prob"): True}
 # Layers' kinds where nothing says them, over and over.
 PATTERNS = {"gemma2": ["sliding_attention", "full_attention"], "gemma3_text": ["sliding_attention"] * 5 + ["full_attention"],
-            "exaone4": ["sliding_attention"] * 3 + ["full_attention"], "qwen3_next": ["linear_attention"] * 3 + ["full_attention"]}
+            "exaone4": ["sliding_attention"] * 3 + ["full_attention"],
+            **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), ["linear_attention"] * 3 + ["full_attention"])}
 
 
 def over_and_over(kinds, count):
