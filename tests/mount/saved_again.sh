@@ -74,7 +74,7 @@ saved_again() {
 	esac
 	exec 5<&-
 	unmount
-	if errors | grep -v 'expected .* bytes\|modified since\|have changed\|replaced by\|No such file\|saved again'; then
+	if errors | grep -v 'expected .* bytes\|modified since\|have changed\|replaced by\|cut short while in use\|No such file\|saved again'; then
 		fail "$how: other messages"
 	fi
 }
