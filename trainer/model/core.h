@@ -65,6 +65,11 @@ void mfs_core_add(const struct mfs_net *net, const struct mfs_pass *run, float *
 
 uint64_t mfs_core_work_bytes(const struct mfs_net *net, const struct mfk_attention *a,
 			     bool backward);
+/* So many elements, of size bytes, behind p; NULL stays NULL. */
+static inline void *mfs_core_at(const void *p, int64_t elements, size_t size)
+{
+	return p ? (char *)p + (size_t)elements * size : NULL;
+}
 /* Scratch that the kind has asked for as number `which` of forward or backward. */
 void *mfs_core_scratch(const struct mfs_net *net, const struct mfs_core *core, bool backward,
 		       unsigned which);

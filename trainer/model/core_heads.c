@@ -134,11 +134,6 @@ static struct mfk_attention attention_of(const struct mfs_net *net, const struct
 
 /* ---- what attends in between ---- */
 
-static const void *moved(const void *p, int64_t elements, size_t size)
-{
-	return p ? (const char *)p + (size_t)elements * size : NULL;
-}
-
 /* One sequence of a batch. Dropout takes what it would take from all heads: their numbers are those
  * of the sequence's. */
 static struct mfk_attention sequence_of(const struct mfs_net *net, const struct mfs_core *core,
@@ -152,16 +147,16 @@ static struct mfk_attention sequence_of(const struct mfs_net *net, const struct 
 
 	one.batch = 1;
 	one.offset += (uint64_t)head * whole * whole;
-	one.first_key = moved(all->first_key, i * all->seq, sizeof(int32_t));
-	one.q = moved(all->q, q * all->qk_dim, size);
-	one.k = moved(all->k, k * all->qk_dim, size);
-	one.v = moved(all->v, k * all->v_dim, size);
-	one.out = (void *)moved(all->out, q * all->v_dim, size);
-	one.lse = (float *)moved(all->lse, q, sizeof(float));
-	one.dout = moved(all->dout, q * all->v_dim, size);
-	one.dq = (void *)moved(all->dq, q * all->qk_dim, size);
-	one.dk = (void *)moved(all->dk, k * all->qk_dim, size);
-	one.dv = (void *)moved(all->dv, k * all->v_dim, size);
+	one.first_key = mfs_core_at(all->first_key, i * all->seq, sizeof(int32_t));
+	one.q = mfs_core_at(all->q, q * all->qk_dim, size);
+	one.k = mfs_core_at(all->k, k * all->qk_dim, size);
+	one.v = mfs_core_at(all->v, k * all->v_dim, size);
+	one.out = mfs_core_at(all->out, q * all->v_dim, size);
+	one.lse = mfs_core_at(all->lse, q, sizeof(float));
+	one.dout = mfs_core_at(all->dout, q * all->v_dim, size);
+	one.dq = mfs_core_at(all->dq, q * all->qk_dim, size);
+	one.dk = mfs_core_at(all->dk, k * all->qk_dim, size);
+	one.dv = mfs_core_at(all->dv, k * all->v_dim, size);
 	return one;
 }
 

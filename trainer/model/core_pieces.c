@@ -43,11 +43,6 @@ uint64_t mfs_pieces_work_bytes(const struct mfs_net *net, const struct mfk_atten
 	return x > y ? x : y;
 }
 
-static const void *moved(const void *p, int64_t elements, enum mfk_dtype type)
-{
-	return p ? (const char *)p + (size_t)elements * mfk_dtype_size(type) : NULL;
-}
-
 /* The row of a's queries that one of their pieces begins with. */
 static int64_t row_of(const struct mfk_attention *a, const struct mfs_pair *pair)
 {
@@ -59,13 +54,14 @@ static struct mfk_attention attention_of(const struct mfs_pieces *p, const struc
 {
 	const struct mfk_attention *a = p->a;
 	const int64_t q = row_of(a, pair) * a->heads;
+	const size_t size = mfk_dtype_size(a->dtype);
 	struct mfk_attention ret = shape_of(a, pair->causal);
 
-	ret.q = moved(a->q, q * a->qk_dim, a->dtype);
-	ret.out = (void *)moved(a->out, q * a->v_dim, a->dtype);
+	ret.q = mfs_core_at(a->q, q * a->qk_dim, size);
+	ret.out = mfs_core_at(a->out, q * a->v_dim, size);
 	ret.lse = a->lse + q;
-	ret.dout = moved(a->dout, q * a->v_dim, a->dtype);
-	ret.dq = (void *)moved(a->dq, q * a->qk_dim, a->dtype);
+	ret.dout = mfs_core_at(a->dout, q * a->v_dim, size);
+	ret.dq = mfs_core_at(a->dq, q * a->qk_dim, size);
 	ret.k = pair->k;
 	ret.v = pair->v;
 	ret.scratch = p->work;

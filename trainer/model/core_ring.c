@@ -251,11 +251,6 @@ static int64_t before(const struct mfk_attention *a, int64_t sequence, int piece
 	return (sequence * 2 + piece) * (a->seq / 2) * a->kv_heads * dim;
 }
 
-static void *at(const void *p, int64_t elements, size_t size)
-{
-	return (char *)p + (size_t)elements * size;
-}
-
 static struct mfs_pair pair_of(const struct mfs_net *net, const struct mfk_attention *a,
 			       struct block here, int64_t sequence, struct seen seen, uint32_t step)
 {
@@ -266,8 +261,8 @@ static struct mfs_pair pair_of(const struct mfs_net *net, const struct mfk_atten
 		.queries = seen.queries,
 		.causal = step == 0 && seen.queries == seen.keys,
 		.first = step == 0 && seen.keys == 0,
-		.k = at(here.k, before(a, sequence, seen.keys, a->qk_dim), size),
-		.v = at(here.v, before(a, sequence, seen.keys, a->v_dim), size),
+		.k = mfs_core_at(here.k, before(a, sequence, seen.keys, a->qk_dim), size),
+		.v = mfs_core_at(here.v, before(a, sequence, seen.keys, a->v_dim), size),
 	};
 }
 
@@ -306,10 +301,10 @@ static void add_keys(const struct mfs_net *net, const struct mfs_pass *run,
 
 	mfs_core_add(net, run, wide, first,
 		     (float *)sums.k + before(a, sequence, seen.keys, a->qk_dim),
-		     at(a->dk, before(a, sequence, place, a->qk_dim), size), k);
+		     mfs_core_at(a->dk, before(a, sequence, place, a->qk_dim), size), k);
 	mfs_core_add(net, run, wide, first,
 		     (float *)sums.v + before(a, sequence, seen.keys, a->v_dim),
-		     at(a->dv, before(a, sequence, place, a->v_dim), size), v);
+		     mfs_core_at(a->dv, before(a, sequence, place, a->v_dim), size), v);
 }
 
 /* The two pairs of another process's block have a piece of dk and dv each until the block's sums
@@ -335,9 +330,10 @@ static void go_back_by_pieces(const struct mfs_net *net, const struct mfs_pass *
 			const struct mfs_pair pair = pair_of(net, a, here, sequence, seen[i], step);
 			const int place = (int)i % 2;
 
-			mfs_pieces_backward(net, run, &pieces, &pair,
-					    at(a->dk, before(a, sequence, place, a->qk_dim), size),
-					    at(a->dv, before(a, sequence, place, a->v_dim), size));
+			mfs_pieces_backward(
+				net, run, &pieces, &pair,
+				mfs_core_at(a->dk, before(a, sequence, place, a->qk_dim), size),
+				mfs_core_at(a->dv, before(a, sequence, place, a->v_dim), size));
 			if (step == 0)
 				add_keys(net, run, core, a, sums, sequence, seen[i], place,
 					 pair.causal);
