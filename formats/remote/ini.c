@@ -33,6 +33,15 @@ static bool is_section(struct span line, const char *name, bool *ret_inside)
 	return true;
 }
 
+/* It goes into a header of a request, which a line's end within it would divide. */
+static bool has_controls(struct span s)
+{
+	for (size_t i = 0; i < s.len; i++)
+		if ((unsigned char)s.at[i] < ' ' || s.at[i] == 0x7f)
+			return true;
+	return false;
+}
+
 static bool take(struct span line, const char *key, char *ret, size_t size)
 {
 	const char *equals = memchr(line.at, '=', line.len);
@@ -41,7 +50,7 @@ static bool take(struct span line, const char *key, char *ret, size_t size)
 	if (!equals || !is(trimmed((struct span){line.at, (size_t)(equals - line.at)}), key))
 		return false;
 	value = trimmed((struct span){equals + 1, line.len - (size_t)(equals + 1 - line.at)});
-	if (!value.len || value.len >= size || memchr(value.at, '\0', value.len))
+	if (!value.len || value.len >= size || has_controls(value))
 		return false;
 	memcpy(ret, value.at, value.len);
 	ret[value.len] = '\0';

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Copies the value of a key in a section. False: there is none, it is empty, or it has size bytes
- * or more. text need not end with a NUL. */
+/* Copies the value of a key in a section. False: there is none, it is empty, it has size bytes or
+ * more, or a control character in it. text need not end with a NUL. */
 bool mfs_ini_find(const char *text, size_t len, const char *section, const char *key, char *ret,
 		  size_t size);
 
