@@ -22,24 +22,31 @@ static double times(int64_t rows, int64_t cols, int count)
 
 /* ---- products ---- */
 
+/* Bytes of c. */
+static uint64_t result(const struct mfk_gemm *a, double matrices)
+{
+	return (uint64_t)((double)a->m * (double)a->n * matrices *
+			  (double)mfk_dtype_size(a->dtype_c));
+}
+
 static void gemm(struct mfk_ctx *c, const struct mfk_gemm *a)
 {
 	const double ab = (double)a->m * (double)a->k + (double)a->k * (double)a->n;
-	const double written = (double)a->m * (double)a->n * (a->beta != 0 ? 2 : 1);
+	const uint64_t c_bytes = result(a, 1), added = a->beta != 0 ? 2 * c_bytes : 0;
 
-	mfk_record_submit(c,
-			  (struct mfk_work){
-				  .kind = MFK_WORK_GEMM,
-				  .name = "gemm",
-				  .dtype = a->dtype_ab,
-				  .m = a->m,
-				  .n = a->n,
-				  .k = a->k,
-				  .groups = 1,
-				  .flops = 2.0 * (double)a->m * (double)a->n * (double)a->k,
-				  .bytes = (uint64_t)(ab * (double)mfk_dtype_size(a->dtype_ab) +
-						      written * (double)mfk_dtype_size(a->dtype_c)),
-			  });
+	mfk_record_submit(c, (struct mfk_work){
+				     .kind = MFK_WORK_GEMM,
+				     .name = "gemm",
+				     .dtype = a->dtype_ab,
+				     .m = a->m,
+				     .n = a->n,
+				     .k = a->k,
+				     .groups = 1,
+				     .flops = 2.0 * (double)a->m * (double)a->n * (double)a->k,
+				     .bytes = (uint64_t)(ab * (double)mfk_dtype_size(a->dtype_ab)) +
+					      (added ? added : c_bytes),
+				     .added = added,
+			     });
 }
 
 /* Of weights' gradients k is divided among the groups, and c has one matrix of each. */
@@ -50,7 +57,8 @@ static void gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
 	const double groups = (double)a->groups;
 	const double m = (double)b->m, n = (double)b->n, k = (double)b->k;
 	const double read = m * k + k * n * (of_weights ? 1 : groups);
-	const double written = m * n * (of_weights ? groups : 1) * (b->beta != 0 ? 2 : 1);
+	const uint64_t c_bytes = result(b, of_weights ? groups : 1);
+	const uint64_t added = b->beta != 0 ? 2 * c_bytes : 0;
 
 	mfk_record_submit(c,
 			  (struct mfk_work){
@@ -62,8 +70,9 @@ static void gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
 				  .k = of_weights ? b->k / a->groups : b->k,
 				  .groups = a->groups,
 				  .flops = 2 * m * n * k,
-				  .bytes = (uint64_t)(read * (double)mfk_dtype_size(b->dtype_ab) +
-						      written * (double)mfk_dtype_size(b->dtype_c)),
+				  .bytes = (uint64_t)(read * (double)mfk_dtype_size(b->dtype_ab)) +
+					   (added ? added : c_bytes),
+				  .added = added,
 			  });
 }
 

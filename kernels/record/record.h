@@ -42,6 +42,7 @@ struct mfk_work {
 	/* Memory: read and written. Groups: of the larger of both buffers, all parts of it.
 	 * Exchange: the greater of what is sent to others and received from them. */
 	uint64_t bytes;
+	uint64_t added; /* of these, of products: what they add to, read and written */
 	unsigned event;
 	const struct mfk_comm *comm; /* of groups */
 	/* Exchange: those of record's messages */

@@ -179,6 +179,109 @@ START_TEST(between_hosts)
 }
 END_TEST
 
+/* ---- products ---- */
+
+/* 1000 operations a second, and memory as fast as plain's. */
+static struct mfs_machine multiplies(void)
+{
+	struct mfs_machine m = plain;
+
+	m.products[MFK_BF16] = 1000;
+	m.groups_of_products = 0.5;
+	return m;
+}
+
+/* A product that writes 1 s beside its 3 s of operations, or adds to the same. */
+START_TEST(what_is_added_to_comes_behind_a_product)
+{
+	struct mfk_work w = {.kind = MFK_WORK_GEMM,
+			     .dtype = MFK_BF16,
+			     .m = 128,
+			     .n = 256,
+			     .groups = 1,
+			     .flops = 3000,
+			     .bytes = 2000};
+	const struct mfs_machine m = multiplies();
+
+	ck_assert_double_eq_tol(mfs_machine_time(&m, &w, NULL), 3, 1e-9);
+	w.added = 2000;
+	w.bytes += 1000;
+	ck_assert_double_eq_tol(mfs_machine_time(&m, &w, NULL), 5, 1e-9);
+	w.bytes += 5000;
+	ck_assert_double_eq_tol(mfs_machine_time(&m, &w, NULL), 8, 1e-9);
+}
+END_TEST
+
+/* A gradient of weights [6, 4] of 10 rows, as it is written down: of one matrix, and of three of a
+ * group each. */
+static struct mfk_work recorded(int64_t groups, float beta)
+{
+	const struct mfk_gemm_grouped g = {.base = {.m = 6,
+						    .n = 4,
+						    .k = 10,
+						    .trans_a = true,
+						    .dtype_ab = MFK_BF16,
+						    .dtype_c = MFK_F32,
+						    .beta = beta},
+					   .groups = groups};
+	const struct mfk_device_ops *dev = mfk_recorder.device;
+	struct mfk_device *device;
+	struct mfk_record record;
+	struct mfk_work work;
+	struct mfk_ctx *ctx;
+	char why[MFK_WHY];
+
+	ck_assert_int_eq(dev->open(0, 1, &device, why), 0);
+	ck_assert_int_eq(dev->ctx_new(device, false, &ctx, why), 0);
+	if (groups > 1)
+		mfk_recorder.ops->gemm_grouped(ctx, &g);
+	else
+		mfk_recorder.ops->gemm(ctx, &g.base);
+	mfk_record_take(device, &record);
+	ck_assert_uint_eq(record.count, 1);
+	work = record.list[0];
+	mfk_record_release(&record);
+	dev->ctx_free(ctx);
+	dev->close(device);
+	return work;
+}
+
+START_TEST(gradients_of_weights_are_added_to)
+{
+	const uint64_t read = (6 + 4) * 10 * 2, matrix = 6 * 4 * 4;
+
+	for (int64_t groups = 1; groups <= 3; groups += 2) {
+		const struct mfk_work first = recorded(groups, 0), next = recorded(groups, 1);
+
+		ck_assert_uint_eq(first.bytes, read + groups * matrix);
+		ck_assert_uint_eq(first.added, 0);
+		ck_assert_uint_eq(next.bytes, read + 2 * groups * matrix);
+		ck_assert_uint_eq(next.added, 2 * groups * matrix);
+		ck_assert_double_eq(next.flops, 2 * 6 * 4 * 10);
+	}
+}
+END_TEST
+
+/* Groups have tiles of their own: 128 columns of 256 are all of one. */
+START_TEST(groups_fill_smaller_tiles)
+{
+	struct mfk_work w = {.kind = MFK_WORK_GEMM,
+			     .dtype = MFK_BF16,
+			     .m = 128,
+			     .n = 128,
+			     .groups = 2,
+			     .flops = 3000};
+	const struct mfs_machine m = multiplies();
+
+	ck_assert_double_eq_tol(mfs_machine_time(&m, &w, NULL), 6, 1e-9);
+	w.m = 64; /* half of the tiles */
+	ck_assert_double_eq_tol(mfs_machine_time(&m, &w, NULL), 12, 1e-9);
+	w.m = 128;
+	w.groups = 1;
+	ck_assert_double_eq_tol(mfs_machine_time(&m, &w, NULL), 6, 1e-9);
+}
+END_TEST
+
 /* ---- pipelines ---- */
 
 enum { PASSES, BESIDE }; /* streams */
@@ -355,6 +458,9 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, a_group_is_as_slow_as_its_link);
 	tcase_add_test(c, communication_slows_what_is_beside_it);
 	tcase_add_test(c, between_hosts);
+	tcase_add_test(c, what_is_added_to_comes_behind_a_product);
+	tcase_add_test(c, gradients_of_weights_are_added_to);
+	tcase_add_test(c, groups_fill_smaller_tiles);
 	tcase_add_test(c, a_pipeline_has_its_bubble);
 	tcase_add_test(c, stages_that_wait_for_ever_are_found);
 	tcase_add_test(c, machines_that_are_known);

@@ -5,9 +5,10 @@
 
 /* ---- on one GPU ---- */
 
-/* Rows and columns of a tile of a product. */
-#define TILE_M 128
-#define TILE_N 256
+/* Rows and columns of a tile of a product, and of one of groups (kernels/cuda/gemm_hopper.cu). */
+#define TILE_M	     128
+#define TILE_N	     256
+#define TILE_N_GROUP 128
 
 static double share_of(const struct mfs_machine *m, const char *name)
 {
@@ -20,20 +21,24 @@ static double share_of(const struct mfs_machine *m, const char *name)
 /* The part of the multiprocessors' time that tiles fill. Few tiles are divided along k. */
 static double filled(const struct mfs_machine *m, const struct mfk_work *w)
 {
+	const double width = w->groups > 1 ? TILE_N_GROUP : TILE_N;
 	const double tiles =
-		ceil((double)w->m / TILE_M) * ceil((double)w->n / TILE_N) * (double)w->groups;
-	const double used = (double)w->m * (double)w->n * (double)w->groups / (TILE_M * TILE_N);
+		ceil((double)w->m / TILE_M) * ceil((double)w->n / width) * (double)w->groups;
+	const double used = (double)w->m * (double)w->n * (double)w->groups / (TILE_M * width);
 	const double waves = tiles / m->units;
 
 	return used / tiles * (waves < 1 ? 1 : waves / ceil(waves));
 }
 
+/* What a tile is added to is read and written behind its last operation, when the multiprocessor
+ * has nothing to multiply; what is only written, or read ahead, goes on beside other operations. */
 static double product_time(const struct mfs_machine *m, const struct mfk_work *w)
 {
 	const double groups = w->groups > 1 ? m->groups_of_products : 1;
 	const double speed = m->products[w->dtype] * groups * filled(m, w);
+	const double beside = (double)(w->bytes - w->added) / m->bandwidth;
 
-	return w->m && w->n ? fmax(w->flops / speed, (double)w->bytes / m->bandwidth) : 0;
+	return w->m && w->n ? fmax(w->flops / speed, beside) + (double)w->added / m->bandwidth : 0;
 }
 
 static double attention_time(const struct mfs_machine *m, const struct mfk_work *w)

@@ -3,7 +3,8 @@
  * of work. Times are in seconds.
  *
  *   products      the greater of what its operations take at the speed of large products, less what
- *                 the last wave of tiles leaves idle, and what its memory takes
+ *                 the last wave of tiles leaves idle, and what its memory takes; then what it adds
+ *                 to is read and written
  *   attention     its operations at the speed of the size of head that is nearest
  *   memory        its bytes at the operation's share of a copy's bandwidth
  *   all-gather and reduce-scatter of n processes
