@@ -259,7 +259,7 @@ static const struct foreign {
 	{"moe_apply_probs_on_input", OF_MOE, NULL, NULL},
 	{"moe_latent_size", OF_MOE, NULL, NULL},
 	{"moe_router_topk_limited_devices", OF_MOE, NULL, NULL},
-	{"moe_router_force_load_balancing", OF_MOE, NULL, NULL},
+	{"moe_router_force_load_balancing", OF_MOE_TRAINED, NULL, NULL},
 	{"moe_router_force_biased", OF_MOE, NULL, NULL},
 	{"moe_extended_tp", OF_MOE, NULL,
 	 NULL}, /* core 0.8, 0.9: experts cut over TP and EP at once */

@@ -9,7 +9,8 @@
 #   cp, a2a   Llama-3.2-1B at 32 768 tokens, the sequence in a ring, and by heads; peer: tensor parallelism
 #   io    Llama-3.2-1B, samples shared: the slowest step while all save, beside the median of others; loading that save with no page of it in
 #         memory, beside reading its files one by one
-#   ep    two layers of 8 experts of Mixtral's size: tokens/s beside so many times those of one GPU
+#   ep    two layers of 8 experts of Mixtral's size: tokens/s beside so many times those of one GPU. Logits of the router are random, so that
+#         no GPU waits for one with more tokens
 # A goal is of the ratio. Batches grow with the number of GPUs where they share the samples. Exposed communication is the trainer's own
 # (--log-communication). BENCH_KEEP: the logs are copied there.
 set -u
@@ -89,7 +90,7 @@ fsdp_peer() { peer fsdp $large $((8 * n)); }
 tp_peer() { peer tp $large 8; }
 long_peer() { PEER_MICRO=1 peer tp llama-32k 2; }
 one_gpu() { ours one 1 llama-8b-8l 2 8; }
-one_expert_gpu() { ours ep-one 1 mixtral-2l 1 8; }
+one_expert_gpu() { ours ep-one 1 mixtral-2l 1 8 --moe-router-force-load-balancing; }
 
 # The step in which a save begins is one of those in flight.
 io() {
@@ -157,7 +158,7 @@ for c; do
 		;;
 	ep)
 		need ep-one one_expert_gpu
-		ours ep "$n" mixtral-2l 1 $((8 * n)) "${divided[@]}" --expert-model-parallel-size "$n"
+		ours ep "$n" mixtral-2l 1 $((8 * n)) "${divided[@]}" --expert-model-parallel-size "$n" --moe-router-force-load-balancing
 		beside ep ep-one "$n" ""
 		;;
 	io) io ;;

@@ -66,6 +66,13 @@ as_one "experts that are chosen alike" mixtral "2-ep2 4-pp2-ep2" 6 --moe-router-
 	--eval-interval 2 "${said[@]}"
 as_one "experts that are chosen alike, with room for some" mixtral 2-ep2 4 --moe-router-load-balancing-type sinkhorn --moe-aux-loss-coeff 0 \
 	--moe-expert-capacity-factor 0.7 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "${said[@]}"
+# Logits are random, and the same of a token wherever it is.
+as_one "random logits" mixtral "2-ep2 4-pp2-ep2 4-tp2-sp-cp2-ep2" 4 --moe-router-force-load-balancing --moe-aux-loss-coeff 0.1 "${said[@]}"
+cp "$work/n1.log" "$work/random"
+as_one "random logits, layers run again" mixtral 2-ep2 4 --moe-router-force-load-balancing --moe-aux-loss-coeff 0.1 "${said[@]}" \
+	--recompute-granularity full --recompute-method uniform --recompute-num-layers 1
+alike "$work/random" "$work/n1.log" 4 0 >"$work/log"
+verdict $? "layers that run again have the same random logits"
 as_one "experts with room for some of their choices, by probability" deepseek "2 2-ep2 4-ep4" 4 --moe-expert-capacity-factor 0.7 "${said[@]}"
 cp "$work/n1.log" "$work/dropped"
 as_one "the first choices, padded" deepseek 2-ep2 4 --moe-expert-capacity-factor 0.7 --moe-token-drop-policy position \

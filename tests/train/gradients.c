@@ -242,7 +242,7 @@ static struct mfs_train_config all_biased_like(void)
 	return c;
 }
 
-/* A gate of shared experts, per-token loss, layers that are run again. */
+/* A gate of shared experts, per-token loss, layers that are run again, random logits. */
 static struct mfs_train_config gated_like(void)
 {
 	struct mfs_train_config c = plain();
@@ -250,6 +250,7 @@ static struct mfs_train_config gated_like(void)
 	add_experts(&c);
 	c.model.moe_shared_expert_intermediate_size = 4 * (1 + below(6));
 	c.model.moe_shared_expert_gate = true;
+	c.moe_router_force_load_balancing = layout.drawn && below(2);
 	c.calculate_per_token_loss = true;
 	c.recompute_granularity = MFS_RECOMPUTE_FULL;
 	c.recompute_method = "uniform";

@@ -353,7 +353,8 @@ static const struct {
 	{"moe_router_load_balancing_type", "sinkhorn", true, true},
 	{"moe_router_load_balancing_type", "quantile_balancing", true, false},
 	{"moe_extended_tp", NULL, true, false},
-	{"moe_router_force_load_balancing", NULL, true, false},
+	{"moe_router_force_load_balancing", NULL, true, true},
+	{"moe_router_force_biased", NULL, true, false},
 };
 
 START_TEST(test_what_leaves_no_tensor)

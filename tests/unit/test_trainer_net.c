@@ -661,6 +661,55 @@ START_TEST(test_auxiliary_losses)
 }
 END_TEST
 
+/* The last layer's router, times a number. */
+static void scale_router(struct train_model *m, float by)
+{
+	const struct mfs_param *p =
+		mfs_params_find(m->params, "decoder.layers.mlp.router.weight", 2, -1);
+
+	for (uint64_t i = p->start; i < p->start + p->elements; i++)
+		((float *)m->params->weights)[i] *= by;
+}
+
+/* Random logits: the router's weights decide nothing, and experts get about as many tokens each.
+ * Its gradient is that of its weights all the same. Layers that run again have the same logits. */
+START_TEST(test_random_logits)
+{
+	struct mfs_train_config config = mixtral_like();
+	struct mfs_batch *b = batch_for(0, 4);
+	struct mfs_net_losses first, scaled;
+	struct train_model *m, *again;
+	const struct mfs_param *router;
+	float most = 0;
+
+	config.moe_router_force_load_balancing = true;
+	m = train_model_new(&config);
+	config.recompute_granularity = MFS_RECOMPUTE_FULL;
+	config.recompute_method = "uniform";
+	config.recompute_num_layers = 1;
+	again = train_model_new(&config);
+	train_model_random(m, 3, 0.3f);
+	train_model_random(again, 3, 0.3f);
+	first = train_losses(m, b, true);
+	ck_assert_msg(first.aux[MFS_AUX_LOSS] > 0.9 && first.aux[MFS_AUX_LOSS] < 1.1, "%g",
+		      first.aux[MFS_AUX_LOSS]);
+	router = mfs_params_find(m->params, "decoder.layers.mlp.router.weight", 2, -1);
+	for (uint64_t i = router->start; i < router->start + router->elements; i++)
+		most = fmaxf(most, fabsf(((float *)m->params->grads)[i]));
+	ck_assert(most > 0);
+	train_losses(again, b, true);
+	ck_assert_mem_eq(m->params->grads, again->params->grads,
+			 m->params->elements * sizeof(float));
+
+	scale_router(m, -100);
+	scaled = train_losses(m, b, false);
+	ck_assert_double_eq(scaled.lm_loss_sum, first.lm_loss_sum);
+	train_batch_free(b);
+	train_model_free(m);
+	train_model_free(again);
+}
+END_TEST
+
 /* ---- what is refused, and plans alone ---- */
 
 static void refuses(const struct mfs_train_config *config, int code, const char *part)
@@ -794,6 +843,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, test_16_bits_are_near, 0, 6);
 	tcase_add_loop_test(c, test_expert_bias, 0, 2);
 	tcase_add_loop_test(c, test_auxiliary_losses, 0, 4);
+	tcase_add_test(c, test_random_logits);
 	suite_add_tcase(s, c);
 	unit_case(s, "router", test_router_of_more_digits);
 	unit_case(s, "scale", test_scale_is_of_gradients);

@@ -66,6 +66,7 @@ struct mfs_train_config {
 	double mtp_loss_scaling_factor;		    /* of the mean of all MTP layers' losses */
 	bool moe_logs_aux_loss[MFS_AUX_LOSSES];	    /* Megatron's line has them */
 	bool moe_sinkhorn;			    /* instead of losses */
+	bool moe_router_force_load_balancing;	    /* logits are random, for benchmarks */
 	const char *moe_router_dtype;		    /* "fp32", "fp64"; NULL: the io type */
 	double moe_router_bias_update_rate;
 	double moe_expert_capacity_factor; /* 0, or below: dropless */

@@ -1,4 +1,4 @@
-/* Dropout of the residual stream: where random numbers come from. */
+/* Where random numbers come from: dropout of the residual stream, and logits of benchmarks. */
 #include "trainer/model/net_i.h"
 
 /* splitmix64: neighbours become numbers that have nothing in common. */
@@ -77,4 +77,19 @@ struct mfk_dropout mfs_dropout_at(const struct mfs_net *net, const struct mfs_pa
 		.p = (float)net->config->hidden_dropout,
 		.seed = mfs_pass_seed(net, run, layer, site),
 	};
+}
+
+/* The same in each process that knows the token, and whenever the layer runs. */
+void mfs_random_logits(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer,
+		       enum mfk_dtype type, void *logits, int64_t experts)
+{
+	const struct mfs_context *c = &net->context;
+	const uint64_t seed = mfs_pass_seed(net, run, layer, MFS_RANDOM_LOGITS);
+	const int64_t pieces = c->size > 1 ? 2 * net->batch : 1, tokens = net->tokens / pieces;
+	const size_t bytes = (size_t)(tokens * experts) * mfk_dtype_size(type);
+
+	for (int64_t i = 0; i < pieces; i++)
+		net->backend->ops->fill_normal(run->ctx, type, (char *)logits + (size_t)i * bytes,
+					       tokens * experts, 0, 1, seed,
+					       (uint64_t)(whole_row(c, i, 0) * experts));
 }

@@ -348,8 +348,12 @@ void mfs_router_forward(const struct mfs_net *net, const struct mfs_pass *run,
 {
 	const struct mfs_moe *m = part->own;
 	struct mfk_route r = route_of(net, part);
+	void *logits = mfs_part_kept(net, part, m->router.logits);
 
-	multiply(net, run, &m->router, x, mfs_part_kept(net, part, m->router.logits));
+	multiply(net, run, &m->router, x, logits);
+	/* Gradients go on as if they were the router's own (moe_utils.py: RandomSTE). */
+	if (net->config->moe_router_force_load_balancing)
+		mfs_random_logits(net, run, part->layer, m->router.type, logits, m->router.experts);
 	choose(net, run, part, &r);
 }
 

@@ -63,6 +63,7 @@ enum mfs_dropout_site {
 	MFS_DROPOUT_SCORES, /* of attention */
 	MFS_DROPOUT_ATTENTION,
 	MFS_DROPOUT_MLP,
+	MFS_RANDOM_LOGITS, /* of a router: no dropout, and another such place */
 };
 
 /* The generator's key: a function of seed, iteration, microbatch, layer and site. */
@@ -76,6 +77,10 @@ struct mfk_dropout mfs_dropout_at(const struct mfs_net *net, const struct mfs_pa
 void mfs_drop(const struct mfs_net *net, const struct mfs_pass *run,
 	      void (*op)(struct mfk_ctx *c, const struct mfk_dropout *a),
 	      const struct mfk_dropout *all);
+
+/* Normal numbers in place of a router's logits [tokens, experts]. */
+void mfs_random_logits(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer,
+		       enum mfk_dtype type, void *logits, int64_t experts);
 
 /* ---- memory ---- */
 
