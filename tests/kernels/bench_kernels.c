@@ -6,17 +6,19 @@
 #include <string.h>
 #include <time.h>
 
-#define TOKENS	8192
-#define HIDDEN	4096
-#define FFN	14336
-#define VOCAB	128256
-#define ROWS	1024 /* of logits */
-#define HEADS	32
-#define GROUPS	8
-#define DIM	128
-#define PARAMS	(64LL << 20)
-#define ROUNDS	10
-#define EXPERTS 64
+#define TOKENS	   8192
+#define HIDDEN	   4096
+#define FFN	   14336
+#define VOCAB	   128256
+#define ROWS	   1024 /* of logits */
+#define HEADS	   32
+#define GROUPS	   8
+#define DIM	   128
+#define PARAMS	   (64LL << 20)
+#define ROUNDS	   10
+#define EXPERTS	   64 /* small ones; and large ones of LARGE_ROWS each */
+#define LARGE	   2
+#define LARGE_ROWS 1024
 
 /* Memory for what an operation reads, writes and adds to; each size is the largest's. */
 struct buffers {
@@ -27,7 +29,7 @@ struct buffers {
 	int32_t *expert, *row, *from; /* choices: the router's, and what dispatch makes of them */
 	int64_t *offsets;
 	double *sums;
-	int64_t *first_rows; /* of experts */
+	int64_t *first_rows; /* of experts; behind them of large ones */
 };
 
 #define BIG ((int64_t)TOKENS * 2 * FFN)
@@ -38,10 +40,10 @@ struct bench {
 	struct mfk_device *device;
 	struct mfk_ctx *ctx;
 	struct buffers b;
-	double copy;			 /* bytes per second, read and written */
-	double product;			 /* operations per second of the fastest product so far */
-	double end;			 /* no measurement begins later */
-	int64_t first_rows[EXPERTS + 1]; /* the same here */
+	double copy;	/* bytes per second, read and written */
+	double product; /* operations per second of the fastest product so far */
+	double end;	/* no measurement begins later */
+	int64_t first_rows[EXPERTS + 1 + LARGE + 1]; /* the same here */
 	int failures;
 };
 
@@ -179,6 +181,21 @@ static void product_weights(struct bench *s)
 	product(s, FFN, HIDDEN, TOKENS, true, false, MFK_F32, 1);
 }
 
+static void product_weights_new(struct bench *s)
+{
+	product(s, FFN, HIDDEN, TOKENS, true, false, MFK_F32, 0);
+}
+
+static void product_weights_half(struct bench *s)
+{
+	product(s, FFN, HIDDEN, TOKENS / 2, true, false, MFK_F32, 1);
+}
+
+static void product_weights_half_new(struct bench *s)
+{
+	product(s, FFN, HIDDEN, TOKENS / 2, true, false, MFK_F32, 0);
+}
+
 static void product_narrow(struct bench *s)
 {
 	product(s, TOKENS, 6144, HIDDEN, false, true, MFK_BF16, 0);
@@ -205,6 +222,15 @@ static void product_biased(struct bench *s)
 	s->ops->gemm(s->ctx, &g);
 }
 
+/* Experts of so many columns to so many. */
+struct experts {
+	int64_t wide, narrow;
+	int first, count; /* in first_rows */
+};
+
+static const struct experts small = {2048, 1408, 0, EXPERTS};
+static const struct experts large = {4096, 2 * FFN, EXPERTS + 1, LARGE};
+
 static int64_t expert_rows(int i)
 {
 	return 500 + i * 37 % 100;
@@ -221,18 +247,21 @@ static double grouped_rows(void)
 
 static void make_first_rows(struct bench *s)
 {
-	int64_t *x = s->first_rows;
+	int64_t *x = s->first_rows, *y = x + large.first;
 
 	for (int i = 0; i < EXPERTS; i++)
 		x[i + 1] = x[i] + expert_rows(i);
+	for (int i = 0; i < LARGE; i++)
+		y[i + 1] = y[i] + LARGE_ROWS;
 	s->backend->device->copy_in(s->ctx, s->b.first_rows, x, sizeof(s->first_rows));
 	synced(s, "first rows");
 }
 
-/* Experts of 2048 to 1408, or their gradients. */
-static void grouped(struct bench *s, bool weights, bool trans_b)
+/* Experts, or their gradients; adds: to those of weights. */
+static void grouped(struct bench *s, const struct experts *e, bool weights, bool trans_b, bool adds)
 {
-	const int64_t rows = s->first_rows[EXPERTS], wide = 2048, narrow = 1408;
+	const int64_t *first = s->first_rows + e->first;
+	const int64_t rows = first[e->count], wide = e->wide, narrow = e->narrow;
 	const int64_t out = trans_b ? narrow : wide, in = trans_b ? wide : narrow;
 	const struct mfk_gemm_grouped g = {.base = {.m = weights ? narrow : rows,
 						    .n = out,
@@ -248,10 +277,10 @@ static void grouped(struct bench *s, bool weights, bool trans_b)
 						    .ldb = trans_b ? in : out,
 						    .ldc = out,
 						    .alpha = 1,
-						    .beta = weights},
-					   .groups = EXPERTS,
-					   .offsets = s->b.first_rows,
-					   .host_offsets = s->first_rows,
+						    .beta = adds},
+					   .groups = e->count,
+					   .offsets = s->b.first_rows + e->first,
+					   .host_offsets = first,
 					   .stride = wide * narrow};
 
 	s->ops->gemm_grouped(s->ctx, &g);
@@ -259,17 +288,37 @@ static void grouped(struct bench *s, bool weights, bool trans_b)
 
 static void grouped_forward(struct bench *s)
 {
-	grouped(s, false, true);
+	grouped(s, &small, false, true, false);
 }
 
 static void grouped_inputs(struct bench *s)
 {
-	grouped(s, false, false);
+	grouped(s, &small, false, false, false);
 }
 
 static void grouped_weights(struct bench *s)
 {
-	grouped(s, true, false);
+	grouped(s, &small, true, false, true);
+}
+
+static void large_forward(struct bench *s)
+{
+	grouped(s, &large, false, true, false);
+}
+
+static void large_inputs(struct bench *s)
+{
+	grouped(s, &large, false, false, false);
+}
+
+static void large_weights(struct bench *s)
+{
+	grouped(s, &large, true, false, true);
+}
+
+static void large_weights_new(struct bench *s)
+{
+	grouped(s, &large, true, false, false);
 }
 
 static void bias_backward(struct bench *s)
@@ -918,6 +967,7 @@ static void measure_memory(struct bench *s)
 static void measure_products(struct bench *s)
 {
 	const double ffn = 2.0 * TOKENS * HIDDEN * FFN, rows = grouped_rows();
+	const double of_large = 2.0 * LARGE * LARGE_ROWS * 4096 * 2 * FFN;
 	/* Causal: half of the scores. Backward has five products for forward's two. */
 	const double attended = 2.0 * 2 * 2 * HEADS * 4096.0 * 4096 * DIM / 2;
 
@@ -925,11 +975,18 @@ static void measure_products(struct bench *s)
 	compute_bound(s, "gemm forward", product_forward, ffn);
 	compute_bound(s, "gemm backward", product_backward, ffn);
 	compute_bound(s, "gemm weights fp32 +=", product_weights, ffn);
+	compute_bound(s, "gemm weights fp32", product_weights_new, ffn);
+	compute_bound(s, "gemm weights 4096 +=", product_weights_half, ffn / 2);
+	compute_bound(s, "gemm weights 4096", product_weights_half_new, ffn / 2);
 	compute_bound(s, "gemm qkv", product_narrow, 2.0 * TOKENS * 6144 * HIDDEN);
 	compute_bound(s, "gemm bias", product_biased, 2.0 * TOKENS * HIDDEN * HIDDEN);
 	compute_bound(s, "gemm_grouped", grouped_forward, 2 * rows * 2048 * 1408);
 	compute_bound(s, "gemm_grouped inputs", grouped_inputs, 2 * rows * 2048 * 1408);
 	compute_bound(s, "gemm_grouped weights", grouped_weights, 2 * rows * 2048 * 1408);
+	compute_bound(s, "gemm_grouped large", large_forward, of_large);
+	compute_bound(s, "large inputs", large_inputs, of_large);
+	compute_bound(s, "large weights +=", large_weights, of_large);
+	compute_bound(s, "large weights", large_weights_new, of_large);
 	if (!s->ops->attention)
 		return;
 	compute_bound(s, "attention 128", attention, attended);
