@@ -19,8 +19,8 @@ TIMES = int(os.environ.get("MCOREFS_DATASET_CASES", "0"))
 
 pytestmark = pytest.mark.skipif(not TIMES, reason="takes minutes: MCOREFS_DATASET_CASES=1 runs it")
 
-CASES = {"gpt": 400, "blend": 80, "exhaustive": 60, "sizes": 400, "arguments": 1000, "splits": 600, "shuffle": 100, "files": 40, "samples": 8}
-OLDER = {"0.10.0": ["gpt", "blend", "sizes"], "0.12.3": ["sizes"], "0.14.0": ["gpt"]}
+CASES = {"gpt": 400, "blend": 80, "exhaustive": 60, "sizes": 400, "arguments": 1000, "splits": 600, "shuffle": 100, "files": 40, "samples": 8, "sets": 12}
+OLDER = {"0.10.0": ["gpt", "blend", "sizes"], "0.12.3": ["sizes"], "0.14.0": ["gpt", "sets"], "0.15.3": ["sets"]}
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +30,7 @@ def helper(tmp_path_factory):
     program = tmp_path_factory.mktemp("helper") / "dataset_indices"
     done = subprocess.run(
         [os.environ.get("CC", "cc"), "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", f"-I{ROOT}", "-o", program,
-         HERE / "peers" / "dataset_indices.c", library, "-pthread", "-lm", "-lz"], capture_output=True, text=True, timeout=SECONDS)
+         HERE / "peers" / "dataset_indices.c", library, "-pthread", "-lm", "-lz", "-lcrypto"], capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
     return program
 

@@ -40,6 +40,8 @@ CASES = [
     case("exhaustive", ["a", "b", "c"], "s16-split80,10,10", [None, None, None], "80,10,10", versions=VERSIONS),
     case("per-split", {"train": [2, "a", 1, "b"], "valid": ["c"], "test": ["a", "b", "c"]}, "s16-train300-valid20-test30", [300, 20, 30], None, versions=VERSIONS),
     case("per-split-without-one", {"train": ["tales"], "valid": ["a", "b"]}, "s16-train50-valid30", [50, 30, None], None),
+    case("validation-sets", {"train": [2, "a", 1, "b"], "valid": ["c", "a", "tales"], "test": ["b"]}, "s16-train300-test30", [300, None, 30], None,
+         versions=("0.16.1", "0.15.3", "0.14.0"), sets=True),
     case("fast", {"train": [2, "a", 1, "b"], "valid": ["c"], "test": ["b"]}, "s16-train300-valid20-test30", [300, 20, 30], None, flags={"fast_cache_load": True}),
     case("deferred", [0.3, "a", 0.6, "b"], "s16-train301-valid60-test40-split80,10,10", [301, 60, 40], "80,10,10", flags={"defer_npy_index_mmap": True}),
     case("deferred-fast", {"train": ["a", "b"], "valid": ["c"]}, "s16-train150", [150, None, None], None,
@@ -119,7 +121,7 @@ def prepare(c, version, source, folder, directories, fixtures):
         if not program.can_mount():
             return None
     given = {"name": c["name"], "seed": c["seed"], "length": c["length"], "sizes": c["sizes"], "reference": str(reference), "tokenizer": tokenizer,
-             "flags": c.get("flags", {})}
+             "flags": c.get("flags", {}), "sets": c.get("sets", False)}
     view = "data/blend/cache/" + c["spec"]
     if isinstance(c["words"], dict):
         words = {split: paths(source, w) for split, w in c["words"].items()}

@@ -1,6 +1,7 @@
 # The command lines of the runs in tests/fixtures/resume, as pretrain_gpt.py was given them. Sourced by tests.
 #
 # family_args FAMILY: fills the array args.
+# valid_args PREFIX...: all of the data of args is for training, and all of each prefix is for validation.
 
 common="--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 256
 --micro-batch-size 2 --global-batch-size 8 --train-iters 40 --eval-interval 20 --eval-iters 1 --log-interval 1 --seed 1234
@@ -34,4 +35,11 @@ family_args() {
 	args=($common ${family[${1%%-*}]}
 		--tokenizer-model "$data/tokenizer"
 		--data-path 0.7 "$data/tales_text_document" 0.3 "$data/notes_text_document")
+}
+
+valid_args() {
+	local words=" ${args[*]} "
+	words=${words/ --split 90,10,0 / }
+	# shellcheck disable=SC2206
+	args=(${words/ --data-path / --train-data-path } --valid-data-path "$@" --full-validation)
 }

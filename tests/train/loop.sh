@@ -156,6 +156,49 @@ evaluates_as_it_is_told() {
 		is "$(validations | sed 's/=[^ ]*//g')" '35 40'
 }
 
+# apart: SET=loss of each validation
+apart() {
+	sed -nE 's/ validation([^ ]*) loss at iteration [0-9]+ \| lm loss value: ([^ ]+) .*/\1=\2/p' "$work/log" | paste -sd ' '
+}
+
+# with_sets STATUS PREFIX... -- ARGUMENT...: a run of two steps and a validation behind each
+with_sets() {
+	local status=$1 args=("${args[@]}") prefixes=()
+	shift
+	while [ "$1" != -- ]; do
+		prefixes+=("$1")
+		shift
+	done
+	shift
+	valid_args "${prefixes[@]}"
+	ends "$status" run --eval-interval 1 --exit-interval 22 "$@"
+}
+
+# write_short PREFIX: a dataset of two tokens, which are no sample
+write_short() {
+	printf 'MMIDIDX\0\0\1\0\0\0\0\0\0\0\10\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0' >"$1.idx"
+	printf '\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0' >>"$1.idx"
+	printf '\5\0\6\0' >"$1.bin"
+}
+
+# Each set has the loss that it has in a run without others, also of a run that goes on.
+keeps_validation_sets_apart() {
+	local data=tests/fixtures/data tales notes losses many=(--multiple-validation-sets)
+	with_sets 0 $data/tales_text_document -- && tales=$(apart) && is "${#tales}" 27 && with_sets 0 $data/notes_text_document -- &&
+		notes=$(apart) && [ "$notes" != "$tales" ] && with_sets 0 $data/notes_text_document -- "${many[@]}" && is "$(apart)" "${notes//=/-0=}" &&
+		losses="-0${notes% *} -1${tales% *} -0${notes#* } -1${tales#* }" &&
+		with_sets 0 $data/{notes,tales}_text_document -- "${many[@]}" --save "$work/sets" --save-interval 1 --tensorboard-dir "$work/events" &&
+		is "$(apart)" "$losses" && tells 'lm loss validation-0 vs samples' 2 && tells 'lm loss validation-1 vs samples' 2 &&
+		tells 'lm loss validation ' 0 && rm -r "$work/events" &&
+		echo 21 >"$work/sets/latest_checkpointed_iteration.txt" && with_sets 0 $data/{notes,tales}_text_document -- "${many[@]}" \
+		--load "$work/sets" --ckpt-step 21 --validation-set-names diary books && is "$(apart)" "-diary${notes#* } -books${tales#* }" || return 1
+	with_sets 1 $data/{notes,tales}_text_document -- "${many[@]}" --validation-set-names a && says 'expected a name for each.*, 2, found 1' &&
+		with_sets 1 1 $data/notes_text_document 2 $data/tales_text_document -- "${many[@]}" && says 'has a weight, but no number of samples' &&
+		with_sets 1 $data/{notes,no_such}_document -- "${many[@]}" && says "there is no '$data/notes_document.idx'" &&
+		write_short "$work/short" && with_sets 1 $data/notes_text_document "$work/short" -- "${many[@]}" && says 'validation set 1: .*/short: ' &&
+		ends 2 run "${many[@]}" && says '--multiple-validation-sets needs --full-validation, as it does in Megatron'
+}
+
 ends_by_another_signal() {
 	local pid status
 	# Emptied first: what an earlier run said would be taken for this one's, and a signal would meet a shell that is not it yet.
@@ -249,6 +292,7 @@ check ramps_up
 check decreases_batches
 check skips_iterations
 check evaluates_as_it_is_told
+check keeps_validation_sets_apart
 check ends_by_another_signal
 check saves_what_does_not_stay
 check tells_tensorboard_what_megatron_does

@@ -14,6 +14,7 @@ as_one "per-token loss, documents" llama 2 4 --calculate-per-token-loss --eod-ma
 as_one "dropout, tied" qwen2 2 4 --attention-dropout 0.1 --hidden-dropout 0.1
 as_one "experts with a bias" deepseek 2 4
 as_one "all of the validation set" llama 4 6 --eval-interval 2 --full-validation --data-path tests/fixtures/data/tales_text_document
+sets="tests/fixtures/data/notes_text_document tests/fixtures/data/tales_text_document" as_one "validation sets" llama "2 4" 8 --eval-interval 2
 
 BACKEND=cpu LAUNCH="${launcher[*]} 2" tests/train/follow.sh "${at[qwen2]}" >"$work/log" 2>&1
 verdict $? "bf16: two processes follow the run that two processes made"

@@ -58,7 +58,7 @@ ranks() {
 # What a log says of iterations and validations, but for times: numbers apart by ' '.
 rows() {
 	sed -nE -e 's/^ \[[^]]*\] (iteration .*) elapsed time[^|]*(\| learning rate.* number of nan iterations: .*)$/\1\2/p' \
-		-e '/^ *validation loss at/p' "$1" | tr -s '|: ' ' '
+		-e '/^ *validation[^ ]* loss at/p' "$1" | tr -s '|: ' ' '
 }
 
 # alike A B COUNT [WITHIN]: numbers of two logs agree within so much of their value, and there are as many rows as expected
@@ -130,11 +130,13 @@ layout_flags() {
 }
 
 # as_one NAME FAMILY "LAYOUT..." COUNT ARGUMENT...: processes train as one does. LAYOUT: 4-ep2 is four processes, experts divided by two; sp: with --sequence-parallel.
-# A family without a fixture begins with drawn weights.
+# A family without a fixture begins with drawn weights. sets="PREFIX...": validation sets that are kept apart.
 as_one() {
 	local name=$1 of=$2 layouts=$3 count=$4 n bad=0 from=()
 	shift 4
 	family_args "$of"
+	# shellcheck disable=SC2086
+	[ -z "${sets:-}" ] || { valid_args $sets && args+=(--multiple-validation-sets); }
 	[ -z "${at[$of]:-}" ] || from=(--load "${at[$of]}" --ckpt-step 20 --exit-on-missing-checkpoint)
 	run 1 "$work/n1.log" "${from[@]}" --exit-interval 4 "$@" || bad=1
 	for n in $layouts; do

@@ -87,7 +87,7 @@ static struct mfs_loader *open_on(const struct mfs_train_config *c, enum mfs_spl
 {
 	struct mfs_loader *l;
 
-	unit_ok(mfs_loader_new_on(c, split, consumed, micro, VOCAB, &memory, e, &l, &err), &err);
+	unit_ok(mfs_loader_new_on(c, split, 0, consumed, micro, VOCAB, &memory, e, &l, &err), &err);
 	return l;
 }
 
@@ -96,7 +96,7 @@ static struct mfs_loader *open_loader(const struct mfs_train_config *c, enum mfs
 {
 	struct mfs_loader *l;
 
-	unit_ok(mfs_loader_new(c, split, consumed, micro, VOCAB, &memory, &l, &err), &err);
+	unit_ok(mfs_loader_new(c, split, 0, consumed, micro, VOCAB, &memory, &l, &err), &err);
 	return l;
 }
 
@@ -214,7 +214,7 @@ static int64_t *samples_of(const struct mfs_train_config *c, enum mfs_split spli
 	struct mfs_rows *rows;
 	int64_t *tokens;
 
-	unit_ok(mfs_train_data_open(c, split, 0, 1, VOCAB, &d, &err), &err);
+	unit_ok(mfs_train_data_open(c, split, 0, 0, 1, VOCAB, &d, &err), &err);
 	unit_ok(mfs_rows_samples(d.samples, "samples", 0, &rows, &err), &err);
 	*ret_count = rows->rows < MOST_SAMPLES ? rows->rows : MOST_SAMPLES;
 	tokens = calloc(*ret_count * rows->row_length, sizeof(*tokens));
@@ -529,7 +529,7 @@ START_TEST(test_mock)
 	c.data_path = (struct mfs_words){0};
 	c.mock_data = true;
 	c.eod = 999;
-	unit_ok(mfs_train_data_open(&c, MFS_TRAIN, 0, 2, VOCAB, &d, &err), &err);
+	unit_ok(mfs_train_data_open(&c, MFS_TRAIN, 0, 0, 2, VOCAB, &d, &err), &err);
 	/* numpy.random.default_rng(0).integers(1, 4096, 100000, numpy.int32).cumsum() */
 	for (uint64_t i = 0; i < 5; i++) {
 		uint64_t start;
@@ -546,7 +546,7 @@ START_TEST(test_mock)
 	close_loader(l);
 	/* A third of it is each split's: Megatron does not ask --split. */
 	c.split = "100,0,0";
-	unit_ok(mfs_train_data_open(&c, MFS_TEST, 0, 2, VOCAB, &d, &err), &err);
+	unit_ok(mfs_train_data_open(&c, MFS_TEST, 0, 0, 2, VOCAB, &d, &err), &err);
 	ck_assert_uint_gt(mfs_samples_count(d.samples), 0);
 	mfs_train_data_release(&d);
 }
@@ -564,7 +564,7 @@ START_TEST(test_cyclic)
 
 	c.dataloader_type = "cyclic";
 	unit_ok(mfs_batch_rules_take(&c, 3, VOCAB, &rules, &err), &err);
-	unit_ok(mfs_train_data_open(&c, MFS_TRAIN, 30, 3, VOCAB, &d, &err), &err);
+	unit_ok(mfs_train_data_open(&c, MFS_TRAIN, 0, 30, 3, VOCAB, &d, &err), &err);
 	l = open_loader(&c, MFS_TRAIN, 30, 3);
 	ck_assert_uint_eq(mfs_loader_microbatches(l), UINT64_MAX);
 	for (uint64_t m = 0; m < 250; m++) { /* more than two epochs */
@@ -628,6 +628,73 @@ START_TEST(test_full_validation)
 }
 END_TEST
 
+static void refused(const struct mfs_train_config *c, enum mfs_split split, int want,
+		    const char *part)
+{
+	struct mfs_loader *l;
+
+	unit_fails(mfs_loader_new(c, split, 0, 0, 2, VOCAB, &memory, &l, &err), &err, want, part);
+	ck_assert_int_eq(blocks, 0);
+}
+
+/* A set gives what a run gives that has no other. */
+static void check_set(const struct mfs_train_config *all, uint32_t set,
+		      const struct mfs_train_config *alone)
+{
+	const struct mfs_batch *a, *b;
+	struct mfs_loader *of_all, *of_one;
+	uint64_t count;
+
+	unit_ok(mfs_loader_new(all, MFS_VALID, set, 0, 3, VOCAB, &memory, &of_all, &err), &err);
+	of_one = open_loader(alone, MFS_VALID, 0, 3);
+	count = mfs_loader_microbatches(of_one);
+	ck_assert_uint_eq(mfs_loader_microbatches(of_all), count);
+	for (uint64_t i = 0; i < count + 1; i++) {
+		unit_ok(mfs_loader_next(of_all, &a, &err), &err);
+		unit_ok(mfs_loader_next(of_one, &b, &err), &err);
+		ck_assert_mem_eq(a->tokens, b->tokens, 3 * 128 * sizeof(*a->tokens));
+		ck_assert_mem_eq(a->loss_mask, b->loss_mask, 3 * 128 * sizeof(*a->loss_mask));
+		ck_assert_uint_eq(a->counted, b->counted);
+		mfs_loader_give_back(of_all, a);
+		mfs_loader_give_back(of_one, b);
+	}
+	mfs_loader_free(of_one);
+	close_loader(of_all);
+}
+
+START_TEST(test_validation_sets)
+{
+	const char *const both[] = {notes, tales}, *const weighted[] = {"1", notes, "2", tales};
+	struct mfs_train_config c = fixtures_run(), alone;
+	uint32_t sets;
+
+	c.full_validation = c.multiple_validation_sets = true;
+	/* What all splits are parts of is one blend, and it has weights here. */
+	unit_ok(mfs_loader_sets(&c, MFS_VALID, &sets, &err), &err);
+	ck_assert_uint_eq(sets, 1);
+	refused(&c, MFS_VALID, -EINVAL, "a blend by weights needs a number of samples");
+	c.split = NULL;
+	c.data_path = (struct mfs_words){0};
+	c.split_data_path[MFS_TRAIN] = (struct mfs_words){both, 2};
+	refused(&c, MFS_VALID, -ENODATA, "split has no dataset");
+	c.split_data_path[MFS_VALID] = (struct mfs_words){both, 2};
+	unit_ok(mfs_loader_sets(&c, MFS_TRAIN, &sets, &err), &err);
+	ck_assert_uint_eq(sets, 1);
+	unit_ok(mfs_loader_sets(&c, MFS_VALID, &sets, &err), &err);
+	ck_assert_uint_eq(sets, 2);
+	for (uint32_t i = 0; i < sets; i++) {
+		alone = c;
+		alone.multiple_validation_sets = false;
+		alone.split_data_path[MFS_VALID] = (struct mfs_words){both + i, 1};
+		check_set(&c, i, &alone);
+	}
+	c.split_data_path[MFS_VALID] = (struct mfs_words){weighted, 4};
+	refused(&c, MFS_VALID, -EINVAL, "has a weight, but no number of samples");
+	c.eval_interval = MFS_UNSET;
+	unit_fails(mfs_loader_sets(&c, MFS_VALID, &sets, &err), &err, -ENODATA, "--eval-interval");
+}
+END_TEST
+
 /* ---- what goes wrong ---- */
 
 START_TEST(test_outside_of_the_vocabulary)
@@ -645,7 +712,7 @@ START_TEST(test_outside_of_the_vocabulary)
 	limit = most;
 	while (tokens[first] < limit)
 		first++;
-	unit_ok(mfs_loader_new(&c, MFS_TRAIN, 0, 1, (uint64_t)limit, &memory, &l, &err), &err);
+	unit_ok(mfs_loader_new(&c, MFS_TRAIN, 0, 0, 1, (uint64_t)limit, &memory, &l, &err), &err);
 	for (uint64_t s = 0; s < first / 129; s++) { /* those before it are good */
 		unit_ok(mfs_loader_next(l, &b, &err), &err);
 		mfs_loader_give_back(l, b);
@@ -792,15 +859,6 @@ START_TEST(test_changed_file)
 }
 END_TEST
 
-static void refused(const struct mfs_train_config *c, enum mfs_split split, int want,
-		    const char *part)
-{
-	struct mfs_loader *l;
-
-	unit_fails(mfs_loader_new(c, split, 0, 2, VOCAB, &memory, &l, &err), &err, want, part);
-	ck_assert_int_eq(blocks, 0);
-}
-
 START_TEST(test_refused)
 {
 	const char *const no_such[] = {"/no/such/prefix"};
@@ -901,6 +959,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_mock);
 	tcase_add_test(c, test_cyclic);
 	tcase_add_test(c, test_full_validation);
+	tcase_add_test(c, test_validation_sets);
 	c = unit_case(s, "times", test_stall);
 	tcase_add_test(c, test_statistics);
 	tcase_add_loop_test(c, test_megatrons_steps, 0, ENGINES);

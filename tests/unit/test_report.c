@@ -185,13 +185,20 @@ START_TEST(test_lines)
 		 "norm: nan | num zeros: 17.0 | params norm: 99.500 | number of skipped "
 		 "iterations:   2 | number of nan iterations:   1 |\n");
 
-	mfs_report_evaluation(&b, "iteration 20", losses, 1);
+	mfs_report_evaluation(&b, "", "iteration 20", losses, 1);
 	says(&b, "----------------------------------------------------------------------"
 		 "------------------------\n"
 		 " validation loss at iteration 20 | lm loss value: 6.928516E+00 | lm loss PPL: "
 		 "1.020978E+03 | \n"
 		 "----------------------------------------------------------------------"
 		 "------------------------\n");
+	mfs_report_evaluation(&b, "-books", "iteration 20 on validation set", losses, 1);
+	says(&b, "----------------------------------------------------------------------"
+		 "------------------------------------------------\n"
+		 " validation-books loss at iteration 20 on validation set | lm loss value: "
+		 "6.928516E+00 | lm loss PPL: 1.020978E+03 | \n"
+		 "----------------------------------------------------------------------"
+		 "------------------------------------------------\n");
 	ck_assert(mfs_report_perplexity(30) == exp(20));
 	mfs_report_saved(
 		&b, &(struct mfs_report_save){

@@ -539,6 +539,52 @@ START_TEST(test_megatrons_steps)
 }
 END_TEST
 
+/* Validation sets that are kept apart: each is its dataset alone, whatever the others are. */
+START_TEST(test_validation_sets)
+{
+	struct mfs_blend_args args, one;
+	struct mfs_run run = run_of(128, 40);
+	struct mfs_samples *s;
+	struct mfs_run_set set;
+	struct files f;
+	const char *words[] = {prefixes[0], prefixes[1], prefixes[0]};
+
+	open_fixtures(&f);
+	unit_ok(mfs_blend_args_parse(words, 3, &args, &err), &err);
+	run.samples[MFS_VALID] = MFS_GPT_ONE_EPOCH;
+	run.split = NULL;
+	run.per_split[MFS_TRAIN] = run.per_split[MFS_VALID] = &args;
+	ck_assert_uint_eq(mfs_run_sets(&run, MFS_VALID), 1);
+	run.multiple_validation_sets = true;
+	ck_assert_uint_eq(mfs_run_sets(&run, MFS_TRAIN), 1);
+	ck_assert_uint_eq(mfs_run_sets(&run, MFS_TEST), 1);
+	ck_assert_uint_eq(mfs_run_sets(&run, MFS_VALID), 3);
+	for (uint32_t i = 0; i < 3; i++) {
+		mfs_run_set(&run, MFS_VALID, i, &set);
+		unit_ok(mfs_samples_new(&set.run, MFS_VALID, resolve, NULL, &s, &err), &err);
+		ck_assert_ptr_null(mfs_samples_blend(s));
+		ck_assert_str_eq(mfs_samples_member(s, 0)->prefix, words[i]);
+		ck_assert_uint_eq(mfs_gpt_dataset_config(mfs_samples_member(s, 0)->gpt)->samples,
+				  MFS_GPT_ONE_EPOCH);
+		mfs_samples_free(s);
+	}
+	mfs_run_set(&run, MFS_TRAIN, 0, &set);
+	ck_assert_ptr_eq(set.run.per_split[MFS_TRAIN], &args);
+	/* What all splits are parts of is one blend. */
+	run.blend = &args;
+	ck_assert_uint_eq(mfs_run_sets(&run, MFS_VALID), 1);
+	run.blend = NULL;
+	unit_ok(mfs_blend_args_parse(words, 1, &one, &err), &err);
+	run.per_split[MFS_VALID] = &one;
+	ck_assert_uint_eq(mfs_run_sets(&run, MFS_VALID), 1);
+	run.per_split[MFS_VALID] = NULL;
+	ck_assert_uint_eq(mfs_run_sets(&run, MFS_VALID), 1);
+	mfs_blend_args_release(&one);
+	mfs_blend_args_release(&args);
+	close_files(&f);
+}
+END_TEST
+
 struct reader {
 	struct mfs_rows *rows;
 	uint64_t sum;
@@ -853,6 +899,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "blended", test_blended);
 	unit_case(s, "types refused", test_types_refused);
 	unit_case(s, "Megatron's steps", test_megatrons_steps);
+	unit_case(s, "validation sets", test_validation_sets);
 	unit_case(s, "threads", test_threads);
 	unit_case(s, "short .bin", test_short_bin);
 	unit_case(s, "short .bin of many epochs", test_short_bin_of_many_epochs);

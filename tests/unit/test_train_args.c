@@ -305,6 +305,16 @@ START_TEST(other_batches)
 	ck_assert_int_eq(c.eval_global_batch_size, 4);
 	ck_assert_int_eq(c.exit_signal, SIGTERM);
 	mfs_train_config_release(&c);
+	read_ok(SMALL "--full-validation --multiple-validation-sets --validation-set-names a b",
+		&c);
+	ck_assert(c.full_validation && c.multiple_validation_sets);
+	ck_assert_uint_eq(c.validation_set_names.count, 2);
+	ck_assert_str_eq(c.validation_set_names.list[1], "b");
+	mfs_train_config_release(&c);
+	fails(SMALL "--multiple-validation-sets", -EINVAL,
+	      "--multiple-validation-sets needs --full-validation");
+	fails(SMALL "--full-validation --validation-set-names a", -EINVAL,
+	      "--validation-set-names needs --multiple-validation-sets");
 	fails(SMALL "--rampup-batch-size 1 1 8 --global-batch-size 8", -EINVAL,
 	      "--train-iters and --rampup-batch-size exclude");
 	fails(BY_SAMPLES "--rampup-batch-size 2 4 8 --global-batch-size 8", -EINVAL,

@@ -120,6 +120,8 @@ struct mfs_train_config {
 	int64_t eval_iters, eval_interval; /* eval_interval MFS_UNSET: no validation */
 	int64_t start_eval_at_iter;
 	bool full_validation;
+	bool multiple_validation_sets;
+	struct mfs_words validation_set_names; /* NULL: their numbers */
 	bool skip_train;
 
 	/* optimizer */

@@ -161,8 +161,8 @@ static const struct mfs_flag validation[] = {
 	{ON, "skip_train", "False", TO(skip_train)},
 	{ON, "test_mode", "False", UNUSED},
 	{ON, "full_validation", "False", TO(full_validation)},
-	{ON, "multiple_validation_sets", "False", REFUSED("use one validation set")},
-	{TEXTS, "validation_set_names", "None", .words = '+', UNUSED},
+	{ON, "multiple_validation_sets", "False", TO(multiple_validation_sets)},
+	{TEXTS, "validation_set_names", "None", .words = '+', TO(validation_set_names)},
 };
 GROUP(validation, "validation");
 

@@ -239,10 +239,10 @@ static int start(struct mfs_loader *l, struct mfs_error *err)
 }
 
 static int open_all(struct mfs_loader *l, const struct mfs_train_config *config,
-		    enum mfs_split split, uint64_t consumed, uint32_t micro, uint64_t vocab,
-		    struct mfs_io_engine *engine, struct mfs_error *err)
+		    enum mfs_split split, uint32_t set, uint64_t consumed, uint32_t micro,
+		    uint64_t vocab, struct mfs_io_engine *engine, struct mfs_error *err)
 {
-	int rc = mfs_train_data_open(config, split, consumed, micro, vocab, &l->data, err);
+	int rc = mfs_train_data_open(config, split, set, consumed, micro, vocab, &l->data, err);
 
 	if (!rc)
 		rc = mfs_batch_rules_take(config, micro, vocab, &l->rules, err);
@@ -257,7 +257,7 @@ static int open_all(struct mfs_loader *l, const struct mfs_train_config *config,
 	return rc ? rc : start(l, err);
 }
 
-int mfs_loader_new_on(const struct mfs_train_config *config, enum mfs_split split,
+int mfs_loader_new_on(const struct mfs_train_config *config, enum mfs_split split, uint32_t set,
 		      uint64_t consumed, uint32_t micro, uint64_t vocab,
 		      const struct mfs_slot_memory *memory, struct mfs_io_engine *engine,
 		      struct mfs_loader **ret, struct mfs_error *err)
@@ -274,7 +274,7 @@ int mfs_loader_new_on(const struct mfs_train_config *config, enum mfs_split spli
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->free_or_stop, NULL);
 	pthread_cond_init(&l->ready_one, NULL);
-	rc = open_all(l, config, split, consumed, micro, vocab, engine, err);
+	rc = open_all(l, config, split, set, consumed, micro, vocab, engine, err);
 	if (rc) {
 		mfs_loader_free(l);
 		return rc;
@@ -283,9 +283,16 @@ int mfs_loader_new_on(const struct mfs_train_config *config, enum mfs_split spli
 	return 0;
 }
 
-int mfs_loader_new(const struct mfs_train_config *config, enum mfs_split split, uint64_t consumed,
-		   uint32_t micro, uint64_t vocab, const struct mfs_slot_memory *memory,
-		   struct mfs_loader **ret, struct mfs_error *err)
+int mfs_loader_sets(const struct mfs_train_config *config, enum mfs_split split, uint32_t *ret,
+		    struct mfs_error *err)
+{
+	return mfs_train_data_sets(config, split, ret, err);
+}
+
+int mfs_loader_new(const struct mfs_train_config *config, enum mfs_split split, uint32_t set,
+		   uint64_t consumed, uint32_t micro, uint64_t vocab,
+		   const struct mfs_slot_memory *memory, struct mfs_loader **ret,
+		   struct mfs_error *err)
 {
 	struct mfs_io_engine *engine;
 	struct mfs_error why = {0};
@@ -294,8 +301,8 @@ int mfs_loader_new(const struct mfs_train_config *config, enum mfs_split split, 
 	if (rc)
 		rc = mfs_io_threads(MFS_LOADER_DEPTH, READ_THREADS, &engine, err);
 	if (!rc)
-		rc = mfs_loader_new_on(config, split, consumed, micro, vocab, memory, engine, ret,
-				       err);
+		rc = mfs_loader_new_on(config, split, set, consumed, micro, vocab, memory, engine,
+				       ret, err);
 	if (rc || !why.code)
 		return rc;
 	if (!config->mock_data)

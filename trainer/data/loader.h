@@ -62,17 +62,23 @@ struct mfs_slot_memory {
 
 struct mfs_loader;
 
+/* How many loaders a split has: validation sets that are kept apart have one each. -ENODATA: the
+ * run asks for no sample of the split. */
+int mfs_loader_sets(const struct mfs_train_config *config, enum mfs_split split, uint32_t *ret,
+		    struct mfs_error *err);
+
 /*
- * The samples of a split. consumed: samples of the whole run that came before; micro: B; vocab:
- * padded rows, a token outside of them is refused when it is read. -ENODATA: there is no data for
- * the split.
+ * The samples of a split's set, the first of which is 0. consumed: samples of the whole run that
+ * came before; micro: B; vocab: padded rows, a token outside of them is refused when it is read.
+ * -ENODATA: there is no data for the split.
  *
  * With full_validation the validation split is read from its beginning to its end, again and again.
  * A pass ends with a microbatch whose last sequences may be repeated, with a loss_mask of 0.
  */
-int mfs_loader_new(const struct mfs_train_config *config, enum mfs_split split, uint64_t consumed,
-		   uint32_t micro, uint64_t vocab, const struct mfs_slot_memory *memory,
-		   struct mfs_loader **ret, struct mfs_error *err);
+int mfs_loader_new(const struct mfs_train_config *config, enum mfs_split split, uint32_t set,
+		   uint64_t consumed, uint32_t micro, uint64_t vocab,
+		   const struct mfs_slot_memory *memory, struct mfs_loader **ret,
+		   struct mfs_error *err);
 void mfs_loader_free(struct mfs_loader *l);
 
 /* The next microbatch; it is the caller's until he gives it back, and he has two at a time at most.

@@ -8,7 +8,7 @@
 #define MFS_LOADER_DEPTH 64 /* reads in flight */
 
 /* mfs_loader_new(); engine is owned, also after a failure, and has room for MFS_LOADER_DEPTH. */
-int mfs_loader_new_on(const struct mfs_train_config *config, enum mfs_split split,
+int mfs_loader_new_on(const struct mfs_train_config *config, enum mfs_split split, uint32_t set,
 		      uint64_t consumed, uint32_t micro, uint64_t vocab,
 		      const struct mfs_slot_memory *memory, struct mfs_io_engine *engine,
 		      struct mfs_loader **ret, struct mfs_error *err);

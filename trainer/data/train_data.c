@@ -101,6 +101,7 @@ static int take_order(const struct mfs_train_config *c, struct mfs_run *run, str
 	run->seq_length = (uint32_t)c->seq_length;
 	run->seed = (uint32_t)c->seed;
 	run->rules = mfs_dataset_rules_default();
+	run->multiple_validation_sets = c->multiple_validation_sets;
 	if (c->mid_level_dataset_surplus >= 0)
 		run->rules.surplus = c->mid_level_dataset_surplus;
 	/* Megatron divides mock data evenly, whatever is said (BlendedMegatronDatasetConfig). */
@@ -179,10 +180,34 @@ static int check_wanted(const struct mfs_train_config *c, enum mfs_split split,
 	return 0;
 }
 
-int mfs_train_data_open(const struct mfs_train_config *config, enum mfs_split split,
+/* Which samples there are, without a look at them. */
+static int take_run(const struct mfs_train_config *config, enum mfs_split split,
+		    struct mfs_data_run *ret, struct mfs_error *err)
+{
+	int rc = take_datasets(config, ret, err);
+
+	if (!rc)
+		rc = take_order(config, &ret->run, err);
+	return rc ? rc : check_wanted(config, split, &ret->run, err);
+}
+
+int mfs_train_data_sets(const struct mfs_train_config *config, enum mfs_split split, uint32_t *ret,
+			struct mfs_error *err)
+{
+	struct mfs_data_run r = {0};
+	const int rc = take_run(config, split, &r, err);
+
+	if (!rc)
+		*ret = mfs_run_sets(&r.run, split);
+	mfs_data_run_release(&r);
+	return rc;
+}
+
+int mfs_train_data_open(const struct mfs_train_config *config, enum mfs_split split, uint32_t set,
 			uint64_t consumed, uint32_t micro, uint64_t vocab,
 			struct mfs_train_data *ret, struct mfs_error *err)
 {
+	struct mfs_run_set own;
 	uint64_t batch; /* samples of a microbatch of each process */
 	int rc;
 
@@ -193,15 +218,13 @@ int mfs_train_data_open(const struct mfs_train_config *config, enum mfs_split sp
 	};
 	if (!micro)
 		return mfs_fail(err, -EINVAL, "a microbatch needs a sample");
-	rc = take_datasets(config, &ret->run, err);
-	if (!rc)
-		rc = take_order(config, &ret->run.run, err);
-	if (!rc)
-		rc = check_wanted(config, split, &ret->run.run, err);
+	rc = take_run(config, split, &ret->run, err);
 	if (!rc && config->mock_data)
 		rc = open_mock(config, vocab, ret, err);
-	if (!rc)
-		rc = mfs_samples_new(&ret->run.run, split, resolve, ret, &ret->samples, err);
+	if (rc)
+		return rc;
+	mfs_run_set(&ret->run.run, split, set, &own);
+	rc = mfs_samples_new(&own.run, split, resolve, ret, &ret->samples, err);
 	if (!rc)
 		rc = mfs_samples_check(ret->samples, err);
 	if (rc)

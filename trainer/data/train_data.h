@@ -25,8 +25,11 @@ struct mfs_train_data {
 	uint64_t microbatches;
 };
 
+/* Fails and answers as mfs_loader_sets() does. */
+int mfs_train_data_sets(const struct mfs_train_config *config, enum mfs_split split, uint32_t *ret,
+			struct mfs_error *err);
 /* Fails as mfs_loader_new() does. vocab: padded. Release it also after a failure. */
-int mfs_train_data_open(const struct mfs_train_config *config, enum mfs_split split,
+int mfs_train_data_open(const struct mfs_train_config *config, enum mfs_split split, uint32_t set,
 			uint64_t consumed, uint32_t micro, uint64_t vocab,
 			struct mfs_train_data *ret, struct mfs_error *err);
 void mfs_train_data_release(struct mfs_train_data *d);

@@ -19,16 +19,63 @@ static void slot_free(void *arg, void *p, size_t bytes)
 	t->backend->device->host_free(t->device, p, bytes);
 }
 
-int mfs_trainer_open_data(struct mfs_trainer *t, enum mfs_split split, struct mfs_error *err)
+static int open_set(struct mfs_trainer *t, enum mfs_split split, uint32_t set,
+		    struct mfs_error *err)
 {
 	const uint64_t consumed = split == MFS_TRAIN   ? t->progress.consumed_train_samples
 				  : split == MFS_VALID ? t->progress.consumed_valid_samples
 						       : 0;
 
-	return mfs_loader_new(t->config, split, consumed, (uint32_t)t->config->micro_batch_size,
-			      t->params->padded_vocab,
-			      &(struct mfs_slot_memory){slot_alloc, slot_free, t}, &t->data[split],
-			      err);
+	return mfs_loader_new(t->config, split, set, consumed,
+			      (uint32_t)t->config->micro_batch_size, t->params->padded_vocab,
+			      &(struct mfs_slot_memory){slot_alloc, slot_free, t},
+			      &t->data[split].list[set], err);
+}
+
+/* training.py: evaluate_and_print_results. */
+static int check_names(const struct mfs_trainer *t, uint32_t sets, struct mfs_error *err)
+{
+	const size_t names = t->config->validation_set_names.count;
+
+	if (!names || names == sets)
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"--validation-set-names: expected a name for each validation set, %u, "
+			"found %zu",
+			sets, names);
+}
+
+int mfs_trainer_open_data(struct mfs_trainer *t, enum mfs_split split, struct mfs_error *err)
+{
+	struct mfs_sets *sets = &t->data[split];
+	uint32_t count;
+	int rc = mfs_loader_sets(t->config, split, &count, err);
+
+	if (!rc && split == MFS_VALID)
+		rc = check_names(t, count, err);
+	if (rc)
+		return rc;
+	sets->list = calloc(count, sizeof(struct mfs_loader *));
+	if (!sets->list)
+		return mfs_fail_nomem(err);
+	while (!rc && sets->count < count) {
+		rc = open_set(t, split, sets->count, err);
+		sets->count += !rc;
+	}
+	if (rc != -ENODATA || count == 1)
+		return rc;
+	/* A split may have no data, but not one of several sets. */
+	mfs_fail_in(err, "validation set %u", sets->count);
+	return -EINVAL;
+}
+
+void mfs_trainer_close_data(struct mfs_trainer *t)
+{
+	for (int i = 0; i < MFS_SPLITS; i++) {
+		for (uint32_t k = 0; k < t->data[i].count; k++)
+			mfs_loader_free(t->data[i].list[k]);
+		free(t->data[i].list);
+	}
 }
 
 uint64_t mfs_trainer_microbatches(const struct mfs_trainer *t, uint64_t batch)
@@ -128,7 +175,7 @@ static int take(struct mfs_trainer *t, const struct mfs_microbatches *m,
 	if (rc)
 		return rc;
 	give_back(b);
-	b->of = t->data[m->split];
+	b->of = m->from;
 	from = mfs_now_ns();
 	rc = mfs_loader_next(b->of, &b->batch, err);
 	mfs_straggler_waited(t, mfs_now_ns() - from);

@@ -420,8 +420,7 @@ int mfs_trainer_close(struct mfs_trainer *t, struct mfs_error *err)
 		t->backend->device->sync(t->ctx, why);
 	mfs_trainer_batches_done(t);
 	mfs_saver_free(t->saver);
-	for (int i = 0; i < MFS_SPLITS; i++)
-		mfs_loader_free(t->data[i]);
+	mfs_trainer_close_data(t);
 	mfs_pipeline_release(&t->pipeline);
 	mfs_events_close(t->events);
 	mfs_straggler_free(t->straggler);

@@ -1,18 +1,17 @@
 #include "trainer/loop/trainer_i.h"
 
 /* Validation counts its own samples, which checkpoints keep (training.py: evaluate). */
-int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, double *ret_loss,
-			 struct mfs_error *err)
+int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, uint32_t set,
+			 double *ret_loss, struct mfs_error *err)
 {
 	const struct mfs_train_config *c = t->config;
 	const uint64_t batch = (uint64_t)c->eval_global_batch_size;
 	const bool full = split == MFS_VALID && c->full_validation;
 	/* All of the split, and a batch at a time all the same. */
 	const uint64_t each = mfs_trainer_microbatches(t, batch);
-	uint64_t left =
-		full ? mfs_loader_microbatches(t->data[split]) : each * (uint64_t)c->eval_iters;
+	struct mfs_microbatches m = {.from = t->data[split].list[set]};
+	uint64_t left = full ? mfs_loader_microbatches(m.from) : each * (uint64_t)c->eval_iters;
 	struct mfs_net_losses losses;
-	struct mfs_microbatches m = {.split = split};
 	double counted = 0;
 	int rc = 0;
 
@@ -23,7 +22,9 @@ int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, double *re
 	}
 	if (rc)
 		return rc;
-	if (split == MFS_VALID)
+	/* All of a split, or of its sets, begins anew each time: that is one batch, so that a run
+	 * which goes on without --full-validation finds samples. */
+	if (split == MFS_VALID && !set)
 		t->progress.consumed_valid_samples += batch * (full ? 1 : (uint64_t)c->eval_iters);
 	rc = mfs_trainer_losses(t, &losses, err);
 	if (!rc)

@@ -135,8 +135,8 @@ void mfs_log_begin(struct mfs_trainer *t)
 		       (unsigned long long)t->config->batch_steps[0].batch,
 		       (long long)t->config->global_batch_size,
 		       (unsigned long long)t->config->rampup_samples);
-	if (t->data[MFS_TRAIN]) {
-		mfs_loader_stats(t->data[MFS_TRAIN], &data);
+	if (t->data[MFS_TRAIN].count) {
+		mfs_loader_stats(t->data[MFS_TRAIN].list[0], &data);
 		printf("data: read by %s%s%s\n", data.engine, data.why ? ": " : "",
 		       data.why ? data.why : "");
 	}
@@ -375,27 +375,53 @@ void mfs_log_step(struct mfs_trainer *t, const struct mfs_step *step)
 }
 
 /* training.py: evaluate_and_print_results. */
-void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, bool last, double loss)
+const char *mfs_log_set(const struct mfs_trainer *t, enum mfs_split split, uint32_t set,
+			char text[MFS_SET_NAME])
+{
+	const struct mfs_words *names = &t->config->validation_set_names;
+
+	text[0] = '\0';
+	if (split != MFS_VALID || !t->config->multiple_validation_sets)
+		return text;
+	if (names->count)
+		snprintf(text, MFS_SET_NAME, "-%s", names->list[set]);
+	else
+		snprintf(text, MFS_SET_NAME, "-%u", set);
+	return text;
+}
+
+/* " vs samples" comes behind it. */
+static void tell_evaluation(struct mfs_trainer *t, const char *set, double loss)
+{
+	const uint64_t iteration = t->progress.iteration;
+	const uint64_t samples = t->progress.consumed_train_samples;
+	char tag[MFS_SET_NAME + 32];
+
+	if (!t->events || t->config->skip_train)
+		return;
+	snprintf(tag, sizeof(tag), "lm loss validation%s", set);
+	mfs_events_both(t->events, tag, loss, iteration, samples);
+	snprintf(tag, sizeof(tag), "lm loss validation%s ppl", set);
+	if (t->config->log_validation_ppl_to_tensorboard)
+		mfs_events_both(t->events, tag, mfs_report_perplexity(loss), iteration, samples);
+	flush_events(t);
+}
+
+void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, uint32_t set, bool last,
+			double loss)
 {
 	const struct mfs_report_loss losses[] = {{"lm loss", loss}};
 	const uint64_t iteration = t->progress.iteration;
-	const uint64_t samples = t->progress.consumed_train_samples;
 	struct mfs_buf b = {0};
-	char at[80];
+	char at[80], name[MFS_SET_NAME];
 
 	snprintf(at, sizeof(at), "iteration %llu%s", (unsigned long long)iteration,
 		 split == MFS_TEST ? " on test set"
 		 : last		   ? " on validation set"
 				   : "");
-	mfs_report_evaluation(&b, at, losses, 1);
+	mfs_report_evaluation(&b, mfs_log_set(t, split, set, name), at, losses, 1);
 	print(t, &b);
-	if (!t->events || t->config->skip_train)
-		return;
-	mfs_events_both(t->events, "lm loss validation", loss, iteration, samples);
-	if (t->config->log_validation_ppl_to_tensorboard)
-		mfs_events_both(t->events, "lm loss validation ppl", mfs_report_perplexity(loss),
-				iteration, samples);
-	flush_events(t);
+	tell_evaluation(t, name, loss);
 }
 
 void mfs_log_suspect(struct mfs_trainer *t)
@@ -478,8 +504,8 @@ void mfs_log_end(struct mfs_trainer *t, enum mfs_report_stop stop, uint64_t bega
 	if (!t->speaks)
 		return;
 	mfs_terminal_clear(&t->terminal);
-	if (t->data[MFS_TRAIN]) {
-		mfs_loader_stats(t->data[MFS_TRAIN], &data);
+	if (t->data[MFS_TRAIN].count) {
+		mfs_loader_stats(t->data[MFS_TRAIN].list[0], &data);
 		printf("data: %llu microbatches, waited for %.3f ms each at the 99th percentile\n",
 		       (unsigned long long)data.batches, (double)data.stall_p99_ns / 1e6);
 	}

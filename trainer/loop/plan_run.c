@@ -66,7 +66,8 @@ static void make_up(struct mfs_train_config *c)
 		c->split_data_path[i] = (struct mfs_words){0};
 	c->data_args_path = c->per_split_data_args_path = NULL;
 	c->eval_iters = 0;
-	c->full_validation = c->skip_train = false;
+	c->full_validation = c->multiple_validation_sets = c->skip_train = false;
+	c->validation_set_names = (struct mfs_words){0};
 	if (c->train_iters < 2 && c->train_samples < 2 * c->global_batch_size)
 		c->train_iters = 2;
 	if (c->eod == MFS_UNSET)

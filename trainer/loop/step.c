@@ -77,7 +77,7 @@ static int run_microbatches(struct mfs_trainer *t, uint64_t count, double *ret_c
 	 * (distributed_data_parallel.py: gradient_scaling_factor). */
 	const double parts = (double)count * t->parallel.group[MFS_GROUP_DATA].size;
 	const struct mfs_microbatches m = {
-		.split = MFS_TRAIN,
+		.from = t->data[MFS_TRAIN].list[0],
 		.count = count,
 		.backward = true,
 		.per_token = per_token,
@@ -183,11 +183,11 @@ int mfs_trainer_skip(struct mfs_trainer *t, struct mfs_error *err)
 
 	for (uint64_t i = 0; i < microbatches; i++) {
 		const struct mfs_batch *b;
-		const int rc = mfs_loader_next(t->data[MFS_TRAIN], &b, err);
+		const int rc = mfs_loader_next(t->data[MFS_TRAIN].list[0], &b, err);
 
 		if (rc)
 			return rc;
-		mfs_loader_give_back(t->data[MFS_TRAIN], b);
+		mfs_loader_give_back(t->data[MFS_TRAIN].list[0], b);
 	}
 	p->iteration++;
 	p->consumed_train_samples += batch;

@@ -80,25 +80,34 @@ static int reject(struct mfs_train_run *r, struct mfs_error *err)
 			r->t.check.why);
 }
 
+static int evaluate_set(struct mfs_train_run *r, enum mfs_split split, uint32_t set, bool last,
+			struct mfs_error *err)
+{
+	char name[MFS_SET_NAME];
+	double loss;
+	const int rc = mfs_trainer_evaluate(&r->t, split, set, &loss, err);
+
+	if (rc)
+		return rc;
+	mfs_log_evaluation(&r->t, split, set, last, loss);
+	if (!r->t.config->check_for_nan_in_loss_and_grad || isfinite(loss))
+		return 0;
+	r->agreed = true;
+	r->silent = !r->t.speaks;
+	return mfs_fail(err, -ERANGE,
+			"iteration %llu: the validation%s loss is not finite; "
+			"--no-check-for-nan-in-loss-and-grad goes on",
+			(unsigned long long)r->t.progress.iteration,
+			mfs_log_set(&r->t, split, set, name));
+}
+
 static int evaluate(struct mfs_train_run *r, enum mfs_split split, bool last, struct mfs_error *err)
 {
 	const int64_t from = mfs_now_ns();
-	double loss;
-	int rc;
+	int rc = 0;
 
-	if (!r->t.data[split])
-		return 0;
-	rc = mfs_trainer_evaluate(&r->t, split, &loss, err);
-	if (!rc)
-		mfs_log_evaluation(&r->t, split, last, loss);
-	if (!rc && r->t.config->check_for_nan_in_loss_and_grad && !isfinite(loss)) {
-		r->agreed = true;
-		r->silent = !r->t.speaks;
-		rc = mfs_fail(err, -ERANGE,
-			      "iteration %llu: the validation loss is not finite; "
-			      "--no-check-for-nan-in-loss-and-grad goes on",
-			      (unsigned long long)r->t.progress.iteration);
-	}
+	for (uint32_t set = 0; !rc && set < r->t.data[split].count; set++)
+		rc = evaluate_set(r, split, set, last, err);
 	r->t.window.began_ns += mfs_now_ns() - from; /* no time of an iteration */
 	return rc;
 }

@@ -58,7 +58,10 @@ struct mfs_trainer {
 	struct mfs_net *net;
 	struct mfs_sync *sync;
 	struct mfs_update *update;
-	struct mfs_loader *data[MFS_SPLITS];
+	struct mfs_sets {
+		struct mfs_loader **list; /* one, or validation sets that are kept apart */
+		uint32_t count;		  /* 0: there is no data */
+	} data[MFS_SPLITS];
 	struct mfs_saver *saver; /* NULL: no --save */
 	struct mfs_saves saves;
 	struct mfs_progress progress;
@@ -117,13 +120,13 @@ int mfs_trainer_close(struct mfs_trainer *t, struct mfs_error *err);
 
 /* batches.c */
 struct mfs_microbatches {
-	enum mfs_split split;
+	struct mfs_loader *from;
 	uint64_t count;
 	bool backward;
 	bool per_token; /* the gradient is not divided by the microbatch's tokens */
 	double scale;	/* of the gradient, besides */
 };
-/* Submits this process's next microbatches of a split, in the order of its stage. Adds tokens whose
+/* Submits this process's next microbatches, in the order of its stage. Adds tokens whose
  * loss counts to *counted: those of its samples, whichever stage it is. */
 int mfs_trainer_run(struct mfs_trainer *t, const struct mfs_microbatches *m, double *counted,
 		    struct mfs_error *err);
@@ -135,8 +138,9 @@ int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct
 /* Looks at the losses of the batches in flight, and gives them back. The context must have been
  * waited for. */
 void mfs_trainer_batches_done(struct mfs_trainer *t);
-/* Opens the data of a split, from the samples that were consumed. */
+/* Opens the data of a split, from the samples that were consumed. -ENODATA: it has none. */
 int mfs_trainer_open_data(struct mfs_trainer *t, enum mfs_split split, struct mfs_error *err);
+void mfs_trainer_close_data(struct mfs_trainer *t);
 
 /* step.c */
 struct mfs_step {
@@ -153,9 +157,9 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 int mfs_trainer_skip(struct mfs_trainer *t, struct mfs_error *err);
 
 /* evaluate.c */
-/* The mean loss of eval_iters batches of a split, or of all of it with full_validation. */
-int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, double *ret_loss,
-			 struct mfs_error *err);
+/* The mean loss of eval_iters batches of a split's set, or of all of it with full_validation. */
+int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, uint32_t set,
+			 double *ret_loss, struct mfs_error *err);
 
 /* saves.c */
 /* Begins a save of the state as it is, when the one in flight has ended. */
@@ -173,8 +177,13 @@ void mfs_log_begin(struct mfs_trainer *t);
 void mfs_log_step(struct mfs_trainer *t, const struct mfs_step *step);
 /* True if mfs_log_step() is going to report the iteration that is done. */
 bool mfs_log_reports(const struct mfs_trainer *t);
+#define MFS_SET_NAME 80
+/* "-0", "-NAME", or "" where sets of the split are not kept apart. */
+const char *mfs_log_set(const struct mfs_trainer *t, enum mfs_split split, uint32_t set,
+			char text[MFS_SET_NAME]);
 /* last: behind the last iteration. */
-void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, bool last, double loss);
+void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, uint32_t set, bool last,
+			double loss);
 void mfs_log_suspect(struct mfs_trainer *t);
 /* Lines of another's, which are released. */
 void mfs_log_text(struct mfs_trainer *t, struct mfs_buf *lines);

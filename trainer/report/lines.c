@@ -75,12 +75,12 @@ static void add_dashes(struct mfs_buf *b, size_t count)
 	mfs_buf_add(b, "\n", 1);
 }
 
-void mfs_report_evaluation(struct mfs_buf *b, const char *at, const struct mfs_report_loss *losses,
-			   unsigned count)
+void mfs_report_evaluation(struct mfs_buf *b, const char *set, const char *at,
+			   const struct mfs_report_loss *losses, unsigned count)
 {
 	struct mfs_buf line = {0};
 
-	mfs_buf_printf(&line, " validation loss at %s | ", at);
+	mfs_buf_printf(&line, " validation%s loss at %s | ", set, at);
 	for (unsigned i = 0; i < count; i++)
 		mfs_buf_printf(&line, "%s value: %.6E | %s PPL: %.6E | ", losses[i].name,
 			       plain(losses[i].value), losses[i].name,

@@ -40,9 +40,10 @@ struct mfs_report_iteration {
 };
 void mfs_report_iteration(struct mfs_buf *b, const struct mfs_report_iteration *r);
 
-/* at: "iteration 20", "iteration 40 on validation set". Three lines, the loss between dashes. */
-void mfs_report_evaluation(struct mfs_buf *b, const char *at, const struct mfs_report_loss *losses,
-			   unsigned count);
+/* set: "", or "-0", "-books" of one of several; at: "iteration 20", "iteration 40 on validation
+ * set". Three lines, the loss between dashes. */
+void mfs_report_evaluation(struct mfs_buf *b, const char *set, const char *at,
+			   const struct mfs_report_loss *losses, unsigned count);
 /* exp(min(20, loss)) */
 double mfs_report_perplexity(double loss);
 

@@ -4,6 +4,31 @@
 
 #include "formats/base/bytes.h"
 
+/* blended_megatron_dataset_builder.py: _build_blended_dataset_splits. A blend of all splits is one
+ * set, whatever the argument says. */
+uint32_t mfs_run_sets(const struct mfs_run *run, enum mfs_split split)
+{
+	const bool apart = run->multiple_validation_sets && split == MFS_VALID && !run->blend;
+
+	return apart && run->per_split[split] ? run->per_split[split]->count : 1;
+}
+
+void mfs_run_set(const struct mfs_run *run, enum mfs_split split, uint32_t set,
+		 struct mfs_run_set *ret)
+{
+	const struct mfs_blend_args *all = run->per_split[split];
+
+	*ret = (struct mfs_run_set){.run = *run};
+	if (mfs_run_sets(run, split) == 1)
+		return;
+	ret->one = (struct mfs_blend_args){
+		.count = 1,
+		.prefixes = all->prefixes + set,
+		.weights = all->weights ? all->weights + set : NULL,
+	};
+	ret->run.per_split[split] = &ret->one;
+}
+
 static int multiply(uint64_t a, uint64_t b, uint64_t *ret, struct mfs_error *err)
 {
 	if (!mfs_mul_overflows(a, b, ret) && *ret <= (uint64_t)1 << 53)

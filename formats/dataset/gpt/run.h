@@ -24,13 +24,27 @@ struct mfs_run {
 	const char *split;   /* --split, of blend alone; NULL: MFS_SPLIT_DEFAULT. Borrowed */
 	uint32_t seq_length; /* S, tokens */
 	uint32_t seed;
-	uint64_t samples[MFS_SPLITS]; /* asked for; MFS_GPT_ONE_EPOCH: all, once (None) */
-	bool no_extra_token;	      /* samples of S tokens, not S + 1 */
-	bool keep_last_partial;	      /* of the validation split alone */
+	uint64_t samples[MFS_SPLITS];  /* asked for; MFS_GPT_ONE_EPOCH: all, once (None) */
+	bool multiple_validation_sets; /* the datasets of per_split[MFS_VALID] are no blend */
+	bool no_extra_token;	       /* samples of S tokens, not S + 1 */
+	bool keep_last_partial;	       /* of the validation split alone */
 	struct mfs_dataset_rules rules;
 };
 
 #define MFS_RUN_SEED 1234 /* Megatron's default */
+
+/* How many datasets of a split are kept apart, each with samples of its own; 1 but for validation
+ * sets. */
+uint32_t mfs_run_sets(const struct mfs_run *run, enum mfs_split split);
+
+/* A run whose split has one of these alone. It must not be moved: run points into it. */
+struct mfs_run_set {
+	struct mfs_run run;
+	struct mfs_blend_args one; /* of the other run's memory: not to be released */
+};
+/* set: below mfs_run_sets(). A split without sets is as it was. */
+void mfs_run_set(const struct mfs_run *run, enum mfs_split split, uint32_t set,
+		 struct mfs_run_set *ret);
 
 /* How long a run is, in iterations of global_batch_size samples. */
 struct mfs_run_length {

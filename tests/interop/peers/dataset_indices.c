@@ -19,6 +19,7 @@
  *   npy DTYPE SIZE...             a header
  *   idx PREFIX...                 the .idx of the prefixes together
  *   copy FROM TO                  through the writer; nothing
+ *   set NUMBER SAMPLES|none S SEED PREFIX...   i64 tokens of all samples of that validation set
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,6 +33,8 @@
 #include "formats/dataset/gpt/gpt_dataset.h"
 #include "formats/dataset/files/npy.h"
 #include "formats/dataset/random/numpy.h"
+#include "formats/dataset/gpt/run.h"
+#include "formats/dataset/gpt/samples.h"
 #include "formats/dataset/rows/rows_indexed.h"
 #include "formats/dataset/gpt/splits.h"
 #include "formats/indexed/indexed_dataset.h"
@@ -89,17 +92,22 @@ static int print_indices(struct mfs_buf *out)
 	return rc;
 }
 
-static int do_gpt(char **w, size_t n, struct mfs_buf *out)
+static void close_last(void)
 {
-	struct mfs_gpt_config c;
-	int rc;
-
 	mfs_gpt_dataset_free(gpt);
 	mfs_rows_free(rows);
 	mfs_indexed_dataset_free(data);
 	gpt = NULL;
 	rows = NULL;
 	data = NULL;
+}
+
+static int do_gpt(char **w, size_t n, struct mfs_buf *out)
+{
+	struct mfs_gpt_config c;
+	int rc;
+
+	close_last();
 	if (n != 11)
 		return -EINVAL;
 	c = (struct mfs_gpt_config){.seq_length = (uint32_t)number(w[5]),
@@ -133,6 +141,64 @@ static int do_tokens(char **w, size_t n, struct mfs_buf *out)
 	rc = gpt_tokens(gpt, number(w[2]), strtoll(w[1], NULL, 10), tokens, &err);
 	mfs_buf_add(out, tokens, 8 * count);
 	free(tokens);
+	return rc;
+}
+
+/* The dataset of a prefix, in the place of the last one: a set has one alone. */
+static int open_rows(void *arg, const char *prefix, const struct mfs_rows **ret,
+		     struct mfs_error *e)
+{
+	int rc = mfs_indexed_dataset_open(&prefix, 1, &data, e);
+
+	(void)arg;
+	if (!rc)
+		rc = mfs_rows_indexed(data, &rows, e);
+	*ret = rows;
+	return rc;
+}
+
+static int print_set(struct mfs_samples *s, struct mfs_buf *out)
+{
+	struct mfs_gpt_dataset *of = mfs_samples_member(s, 0)->gpt;
+	const uint64_t length = mfs_samples_length(s);
+	int64_t *tokens = malloc(8 * length);
+	int rc = mfs_samples_members(s) == 1 ? mfs_samples_build(s, NULL, 0, 1, &err) : -EINVAL;
+
+	for (uint64_t i = 0; i < mfs_samples_count(s) && !rc; i++) {
+		rc = gpt_tokens(of, i, 0, tokens, &err);
+		mfs_buf_add(out, tokens, 8 * length);
+	}
+	free(tokens);
+	return rc;
+}
+
+static int do_set(char **w, size_t n, struct mfs_buf *out)
+{
+	struct mfs_run run = {.multiple_validation_sets = true};
+	struct mfs_samples *s = NULL;
+	struct mfs_blend_args a;
+	struct mfs_run_set one;
+	int rc = n < 6 ? -EINVAL
+		       : mfs_blend_args_parse((const char *const *)w + 5, n - 5, &a, &err);
+
+	if (rc)
+		return rc;
+	close_last();
+	run.rules = mfs_dataset_rules_default();
+	run.per_split[MFS_VALID] = &a;
+	run.samples[MFS_VALID] = strcmp(w[2], "none") ? number(w[2]) : MFS_GPT_ONE_EPOCH;
+	run.seq_length = (uint32_t)number(w[3]);
+	run.seed = (uint32_t)number(w[4]);
+	if (number(w[1]) >= mfs_run_sets(&run, MFS_VALID))
+		rc = mfs_fail(&err, -EINVAL, "there is no such set");
+	if (!rc) {
+		mfs_run_set(&run, MFS_VALID, (uint32_t)number(w[1]), &one);
+		rc = mfs_samples_new(&one.run, MFS_VALID, open_rows, NULL, &s, &err);
+	}
+	if (!rc)
+		rc = print_set(s, out);
+	mfs_samples_free(s);
+	mfs_blend_args_release(&a);
 	return rc;
 }
 
@@ -379,6 +445,7 @@ static const struct {
 	{"blend", do_blend}, {"sizes", do_sizes},     {"exhaustive", do_exhaustive},
 	{"args", do_args},   {"npy", do_npy},	      {"idx", do_idx},
 	{"copy", do_copy},   {"shuffle", do_shuffle}, {"interval", do_interval},
+	{"set", do_set},
 };
 
 static void answer(char **words, size_t count)
@@ -417,8 +484,6 @@ int main(void)
 		answer(words, count);
 	}
 	free(line);
-	mfs_gpt_dataset_free(gpt);
-	mfs_rows_free(rows);
-	mfs_indexed_dataset_free(data);
+	close_last();
 	return 0;
 }

@@ -410,6 +410,33 @@ def samples(r, helper, cases, counts):
                     counts["samples"] += 1
 
 
+def sets(r, helper, cases, counts):
+    """Validation sets that are kept apart: the builder gives a list of datasets, some of them twice."""
+    for i in range(cases):
+        with tempfile.TemporaryDirectory() as work:
+            prefixes = [f"{work}/{k}" for k in range(r.choice([2, 3, 5]))]
+            for k, prefix in enumerate(prefixes):
+                lengths = [r.randrange(0, 60) for _ in range(r.choice([20, 90]))] + [60]
+                write_idx(prefix, lengths, code=8, size=2)
+                numpy.random.RandomState(100 * i + k).randint(0, 49000, sum(lengths)).astype(numpy.uint16).tofile(f"{prefix}.bin")
+            prefixes.append(prefixes[0])
+            wanted, seq_length, seed = r.choice([None, None, 1, r.randrange(2, 300)]), r.choice([8, 33]), r.choice(SEEDS)
+            c = gpt_dataset.GPTDatasetConfig(
+                random_seed=seed, sequence_length=seq_length, blend_per_split=[None, (prefixes, None), None], tokenizer=Tokenizer(),
+                multiple_validation_sets=True, full_validation=wanted is None, reset_position_ids=False, reset_attention_mask=False,
+                eod_mask_loss=False, create_attention_mask=False)
+            built = builder.BlendedMegatronDatasetBuilder(gpt_dataset.GPTDataset, [9, wanted, 9], lambda: True, c).build()
+            assert built[0] is None and built[2] is None and len(built[1]) == len(prefixes), built
+            for k, dataset in enumerate(built[1]):
+                ours = numpy.frombuffer(helper("set", k, "none" if wanted is None else wanted, seq_length, seed, *prefixes), numpy.int64)
+                ours = ours.reshape(-1, seq_length + 1)
+                assert len(ours) == len(dataset), (i, k, len(ours), len(dataset))
+                for j in range(len(dataset)):
+                    same("tokens", ours[j], dataset._query_document_sample_shuffle_indices(j)[0], (prefixes, wanted, seq_length, seed, k, j))
+                counts["samples of sets"] += len(dataset)
+                counts["sets"] += 1
+
+
 def main():
     kind, seed, cases, helper = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Helper(sys.argv[4])
     counts = collections.Counter()

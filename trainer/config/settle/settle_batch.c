@@ -35,6 +35,21 @@ static int check_batch(const struct settle *s, const char *said, uint64_t batch,
 			(unsigned long long)batch);
 }
 
+/* training.py: build_train_valid_test_data_loaders, evaluate_and_print_results. */
+static int check_sets(const struct settle *s)
+{
+	const bool apart = is(s, "multiple_validation_sets");
+
+	if (apart && !is(s, "full_validation"))
+		return mfs_fail(s->err, -EINVAL,
+				"--multiple-validation-sets needs --full-validation, as it does in "
+				"Megatron");
+	if (!apart && has(s, "validation_set_names"))
+		return mfs_fail(s->err, -EINVAL,
+				"--validation-set-names needs --multiple-validation-sets");
+	return 0;
+}
+
 static int settle_evaluation(struct settle *s)
 {
 	const int64_t micro = number(s, "micro_batch_size");
@@ -50,6 +65,8 @@ static int settle_evaluation(struct settle *s)
 		r = at_least(s, "start_eval_at_iter", 0);
 	if (!r)
 		r = check_divided(s, "eval_global_batch_size", "eval_micro_batch_size");
+	if (!r)
+		r = check_sets(s);
 	return r ? r
 		 : check_batch(s, "--eval-global-batch-size",
 			       (uint64_t)number(s, "eval_global_batch_size"), false);
