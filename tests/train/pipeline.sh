@@ -25,6 +25,8 @@ as_one "MTP and a tied head; drawn weights" qwen3 "2-pp2 2-fsdp" 4 --mtp-num-lay
 within=0 as_one "more microbatches than a group has, all of the validation set" llama "2-pp2-vpp2" 6 --micro-batch-size 1 \
 	--microbatch-group-size-per-virtual-pipeline-stage 3 --eval-interval 2 --full-validation \
 	--data-path tests/fixtures/data/tales_text_document
+sets="tests/fixtures/data/notes_text_document tests/fixtures/data/tales_text_document" within=0 as_one "validation sets" llama "2-pp2-vpp2" 8 \
+	--eval-interval 2
 
 follow() {
 	BACKEND=cpu LAUNCH="${launcher[*]} 2" FLAGS="--pipeline-model-parallel-size 2 $2" tests/train/follow.sh "$fixtures/$1" >"$work/log" 2>&1

@@ -368,15 +368,15 @@ bool mfs_net_has_room(const struct mfs_net *net, const struct mfs_pipeline *p)
 	       p->grads <= net->dx_count && p->exchanges <= net->stages.count;
 }
 
-/* As many of everything as a step of so many samples has at once. */
-static int count_places(struct mfs_net *net, uint64_t samples, bool backward, struct mfs_error *err)
+/* As many of everything as so many microbatches have at once. */
+static int count_places(struct mfs_net *net, uint64_t microbatches, bool backward,
+			struct mfs_error *err)
 {
-	const uint64_t each = (uint64_t)net->batch * net->parallel->size.dp;
 	struct mfs_pipeline_shape shape;
 	struct mfs_pipeline p;
 	int rc;
 
-	mfs_net_pipeline(net, larger(samples / each, 1), backward, &shape);
+	mfs_net_pipeline(net, larger(microbatches, 1), backward, &shape);
 	rc = mfs_pipeline_new(&shape, net->parallel->place.pp, &p, err);
 	if (rc)
 		return rc;
@@ -391,9 +391,16 @@ static int count_places(struct mfs_net *net, uint64_t samples, bool backward, st
 static int plan_pipeline(struct mfs_net *net, struct mfs_error *err)
 {
 	const struct mfs_train_config *c = net->config;
-	const int rc = count_places(net, most_samples(c), true, err);
+	const uint64_t each = (uint64_t)net->batch * net->parallel->size.dp;
+	const uint64_t of_eval = (uint64_t)c->eval_global_batch_size / each;
+	/* The last batch of a whole split has fewer microbatches. With several model chunks these
+	 * may need more room, where their last group is not whole. */
+	const uint64_t least = c->full_validation && net->chunk_count > 1 ? 1 : of_eval;
+	int rc = count_places(net, most_samples(c) / each, true, err);
 
-	return rc ? rc : count_places(net, (uint64_t)c->eval_global_batch_size, false, err);
+	for (uint64_t n = least; n <= of_eval && !rc; n++)
+		rc = count_places(net, n, false, err);
+	return rc;
 }
 
 /* ---- all of it ---- */
