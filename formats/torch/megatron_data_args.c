@@ -169,13 +169,20 @@ static void read_paths(struct reader *r, struct mfs_megatron_data_args *a)
 	a->split = string(r, "split");
 }
 
+/* With --multiple-validation-sets Megatron replaces eval_iters by a list (training.py:
+ * build_train_valid_test_data_iterators). */
+static bool batches_of_sets(const struct reader *r)
+{
+	return mfs_value_type(r->doc, mfs_value_attr(r->doc, r->args, "eval_iters")) == MFS_V_LIST;
+}
+
 static void read_length(struct reader *r, struct mfs_megatron_data_args *a)
 {
 	a->seed = integer(r, "seed");
 	a->seq_length = integer(r, "seq_length");
 	a->train_iters = integer(r, "train_iters");
 	a->train_samples = integer(r, "train_samples");
-	a->eval_iters = integer(r, "eval_iters");
+	a->eval_iters = batches_of_sets(r) ? MFS_UNSET : integer(r, "eval_iters");
 	a->eval_interval = integer(r, "eval_interval");
 	a->global_batch_size = integer(r, "global_batch_size");
 	a->micro_batch_size = integer(r, "micro_batch_size");

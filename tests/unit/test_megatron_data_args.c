@@ -123,6 +123,9 @@ START_TEST(test_values)
 	unit_ok(READ("train_data_path", "](U\1aU\1be"), &err);
 	ck_assert_uint_eq(args.split_data_path[0].count, 2);
 	ck_assert_str_eq(args.split_data_path[0].list[1], "b");
+	/* What --multiple-validation-sets leaves: batches of each set. */
+	unit_ok(READ("eval_iters", "](K\1K\2e"), &err);
+	ck_assert_int_eq(args.eval_iters, MFS_UNSET);
 	unit_ok(READ("data_sharding", "\x89"), &err);
 	ck_assert(args.no_data_sharding);
 	unit_ok(READ("rampup_batch_size", "](K\1K\1K\1e"), &err);
@@ -163,6 +166,8 @@ START_TEST(test_refused)
 {
 	unit_fails(READ("seed", "\"1234"), &err, -EINVAL, "'seed'");
 	unit_fails(READ("seed", "J\xff\xff\xff\xff"), &err, -EINVAL, "'seed'");
+	unit_fails(READ("eval_iters", "\x88"), &err, -EINVAL, "'eval_iters'");
+	unit_fails(READ("train_iters", "](K\1K\2e"), &err, -EINVAL, "'train_iters'");
 	unit_fails(READ("split", "K\1"), &err, -EINVAL, "'split'");
 	unit_fails(READ("data_path", "K\1"), &err, -EINVAL, "'data_path'");
 	unit_fails(READ("data_path", "](K\1K\2e"), &err, -EINVAL, "'data_path'");
