@@ -26,6 +26,7 @@
 #include "formats/megatron/tracker.h"
 
 #define MIN_INTERVAL 1000000000 /* ns between two looks without force */
+#define MOST_LOOKS   10 /* at a source that changes meanwhile, before it is shown as it is */
 
 /* A snapshot and its memory. It lives as long as the root, since a reader may still use it. */
 struct held_snapshot {
@@ -344,28 +345,56 @@ static int64_t source_mtime(const struct mfs_root *root)
 	return ns;
 }
 
-/* Looks at SOURCE, under the refresh lock. */
-static int look(struct mfs_root *root, struct mfs_error *err)
+/* What is there now, in *ret, which is the caller's. */
+static int look_once(struct mfs_root *root, const struct mfs_root_snapshot *before,
+		     struct held_snapshot **ret, struct mfs_error *err)
 {
-	struct held_snapshot *old = atomic_load(&root->snapshot), *now = NULL;
-	const struct mfs_root_snapshot *before = old ? &old->public : NULL;
 	struct candidates c = {0};
 	int rc = 0;
 
 	/* The tracker is read first: the iteration that it names is then complete when the
 	 * directory is listed. */
-	if (root->kind == SOURCE_ROOT)
+	if (root->kind == SOURCE_ROOT) {
 		mfs_tracker_read(root->source, &root->tracker);
-	if (root->kind == SOURCE_ROOT)
 		rc = list_candidates(root->source, &c, err);
-	else if (root->kind != SOURCE_DATA)
+	} else if (root->kind != SOURCE_DATA) {
 		rc = list_single(root, &c, err);
+	}
 	if (rc == -ENOENT)
 		close_idle(root);
-	if (rc)
-		goto done;
-	now = calloc(1, sizeof(*now));
-	rc = now ? fill_snapshot(root, &c, now, before, err) : mfs_fail_nomem(err);
+	if (!rc && !(*ret = calloc(1, sizeof(**ret))))
+		rc = mfs_fail_nomem(err);
+	if (!rc)
+		rc = fill_snapshot(root, &c, *ret, before, err);
+	free_candidates(&c);
+	return rc;
+}
+
+/* The iteration that the tracker named is gone, for the tracker names another by now: a run saves
+ * and deletes faster than this looks. */
+static bool overtaken(const struct mfs_root *root, const struct mfs_root_snapshot *now)
+{
+	struct mfs_tracker t = root->tracker;
+
+	if (now->latest || root->kind != SOURCE_ROOT || t.kind != MFS_TRACKER_NUMBER)
+		return false;
+	mfs_tracker_read(root->source, &t);
+	return t.kind == MFS_TRACKER_NUMBER && t.number != root->tracker.number;
+}
+
+/* Looks at SOURCE, under the refresh lock. */
+static int look(struct mfs_root *root, struct mfs_error *err)
+{
+	struct held_snapshot *old = atomic_load(&root->snapshot), *now = NULL;
+	const struct mfs_root_snapshot *before = old ? &old->public : NULL;
+	int rc, tries = 0;
+
+	do {
+		if (now)
+			free_snapshot(now);
+		now = NULL;
+		rc = look_once(root, before, &now, err);
+	} while (!rc && overtaken(root, &now->public) && ++tries < MOST_LOOKS);
 	if (rc)
 		goto done;
 	let_go_of_missing(root, &now->public);
@@ -378,7 +407,6 @@ static int look(struct mfs_root *root, struct mfs_error *err)
 done:
 	if (now)
 		free_snapshot(now);
-	free_candidates(&c);
 	atomic_store(&root->looked, mfs_now_ns());
 	return rc;
 }

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
@@ -98,6 +100,67 @@ static void check_no_latest(const struct mfs_root_snapshot *s, const char *why)
 	ck_assert_ptr_nonnull(s->latest_reason);
 	ck_assert_msg(strstr(s->latest_reason, why) != NULL, "%s", s->latest_reason);
 }
+
+/* What happens between the reading of the tracker and the listing that comes behind it, once each
+ * time: another name for what stands under from, and what the tracker says then. */
+static struct overtaking {
+	const char *from, *to, *tracker;
+} overtakings[12];
+static unsigned next_overtaking;
+
+/* Instead of libc's, in the library, too. */
+DIR *opendir(const char *name)
+{
+	static DIR *(*next)(const char *name);
+	struct overtaking *o = &overtakings[next_overtaking];
+
+	if (!next)
+		*(void **)&next = dlsym(RTLD_NEXT, "opendir");
+	if (o->from && !strcmp(name, base)) {
+		next_overtaking++;
+		ck_assert_int_eq(rename(at(o->from), at(o->to)), 0);
+		set_tracker(o->tracker);
+	}
+	return next(name);
+}
+
+/* A run that keeps its last save alone has made another, and deleted the one before. */
+START_TEST(test_tracker_is_overtaken)
+{
+	memset(overtakings, 0, sizeof(overtakings));
+	next_overtaking = 0;
+	add("iter_0000020", DIST);
+	set_tracker("20");
+	check_latest(look(), "iter_0000020");
+	overtakings[0] = (struct overtaking){"iter_0000020", "iter_0000040", "40"};
+	overtakings[1] = (struct overtaking){"iter_0000040", "iter_0000060", "60"};
+	check_latest(look(), "iter_0000060");
+	ck_assert_uint_eq(next_overtaking, 2);
+	ck_assert_uint_eq(look()->count, 1);
+}
+END_TEST
+
+/* Looking ends, whatever the run does. */
+START_TEST(test_tracker_is_always_overtaken)
+{
+	static char names[12][2][32], numbers[12][8];
+
+	memset(overtakings, 0, sizeof(overtakings));
+	next_overtaking = 0;
+	add("iter_0000000", DIST);
+	set_tracker("0");
+	check_latest(look(), "iter_0000000");
+	for (int i = 0; i < 11; i++) {
+		snprintf(names[i][0], sizeof(names[i][0]), "iter_%07d", i);
+		snprintf(names[i][1], sizeof(names[i][1]), "iter_%07d", i + 1);
+		snprintf(numbers[i], sizeof(numbers[i]), "%d", i + 1);
+		overtakings[i] = (struct overtaking){names[i][0], names[i][1], numbers[i]};
+	}
+	check_no_latest(look(), "there is no directory iter_0000009");
+	ck_assert_uint_eq(next_overtaking, 10);
+	check_latest(look(), "iter_0000011");
+}
+END_TEST
 
 START_TEST(test_tracker_is_followed)
 {
@@ -876,6 +939,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_other_names_are_no_iterations);
 
 	c = unit_case(s, "latest", test_tracker_is_followed);
+	tcase_add_test(c, test_tracker_is_overtaken);
+	tcase_add_test(c, test_tracker_is_always_overtaken);
 	tcase_add_checked_fixture(c, set_up, tear_down);
 	tcase_add_test(c, test_beyond_the_tracker_is_held);
 	tcase_add_test(c, test_without_tracker_the_newest_complete);
