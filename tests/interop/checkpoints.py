@@ -145,6 +145,8 @@ OTHER_OPTIMIZERS = [
     make("qwen2-torch_dcp-optimizer-fp32", "qwen2", "torch_dcp", dp=2, optimizer="float16", dtype="float32"),
     make("qwen2-fsdp_dtensor-optimizer", "qwen2", "fsdp_dtensor", dp=3, optimizer="float16"),
     make("mixtral-fsdp_dtensor-optimizer", "mixtral", "fsdp_dtensor", dp=2, optimizer="float16", num_layers=2),
+    make("llama-fsdp_dtensor-optimizer-fp16", "llama", "fsdp_dtensor", dp=2, optimizer="float16", dtype="float16"),
+    make("llama-torch_dcp-optimizer-fp16", "llama", "torch_dcp", dp=2, optimizer="float16", dtype="float16"),
 ]
 
 # Head size 32, which vLLM's CPU attention asks for; its qwen2 takes hidden/heads as the head size.

@@ -7,6 +7,7 @@ import subprocess
 import types
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 import checkpoints
@@ -19,7 +20,8 @@ from views import export
 TRAIN = os.environ.get("MCOREFS_TRAIN", str(pathlib.Path(program.BINARY).with_name("mcorefs-train")))
 RATE = 1e-3  # as in peers/write_megatron.py
 LOADED = [  # of few, since Megatron's processes take time
-    checkpoints.BY_NAME[name] for name in ("llama-torch_dcp-optimizer", "qwen2-fsdp_dtensor-optimizer", "mixtral-fsdp_dtensor-optimizer")]
+    checkpoints.BY_NAME[name] for name in ("llama-torch_dcp-optimizer", "llama-torch_dcp-optimizer-fp16",
+                                            "qwen2-fsdp_dtensor-optimizer", "mixtral-fsdp_dtensor-optimizer")]
 VIEWS = [layouts.Layout(2, 1), layouts.Layout(1, 2)]  # of the first the legacy view, of the second torch_dist
 
 
@@ -31,6 +33,11 @@ def scheduled(common):
                                         use_checkpoint_opt_param_scheduler=False, override_opt_param_scheduler=True)
     scheduler.load_state_dict(common["opt_param_scheduler"])
     return scheduler
+
+
+def scalers(contents):
+    """What fp16 runs scale the loss by. Megatron-FSDP does not save it."""
+    return [part["grad_scaler"] for _, part in megatron_files.optimizer_parts(contents.common) if "grad_scaler" in part]
 
 
 @pytest.mark.parametrize("spec", checkpoints.OTHER_OPTIMIZERS, ids=lambda spec: spec.name)
@@ -48,6 +55,7 @@ def test_megatron_views_have_the_optimizer(checkpoint, spec, tmp_path):
         assert got.common["iteration"] == 1
         groups = [group for _, part in megatron_files.optimizer_parts(got.common) for group in part.get("optimizer", part)["param_groups"]]
         assert {(group["wd_mult"], group["lr_mult"], group["lr"]) for group in groups} == {(1.0, 1.0, RATE), (0.0, 1.0, RATE)}
+        assert scalers(got) == (scalers(live) if spec.format == "torch_dcp" else [])
         if spec.format != "nemo":
             schedule = got.common["opt_param_scheduler"]
             assert (schedule["max_lr"], schedule["num_steps"], schedule["lr_decay_style"]) == (RATE, spec.samples, "constant")
@@ -59,7 +67,8 @@ def test_megatron_views_have_the_optimizer(checkpoint, spec, tmp_path):
 def train(path, args, *more):
     """Two more iterations of the run at `path`."""
     return subprocess.run([TRAIN, "--backend", "cpu", "--load", path, "--use-checkpoint-args", "--mock-data", "--eod-id", "0", "--micro-batch-size", "1",
-                           "--global-batch-size", "2", "--seq-length", "32", "--train-iters", "3", "--lr", str(RATE), "--min-lr", "1e-5", "--bf16",
+                           "--global-batch-size", "2", "--seq-length", "32", "--train-iters", "3", "--lr", str(RATE), "--min-lr", "1e-5",
+                           *(["--fp16", "--initial-loss-scale", "1024"] if args.params_dtype is torch.float16 else ["--bf16"]),
                            "--lr-decay-style", "constant", "--eval-iters", "0", "--log-interval", "1",
                            "--vocab-size", str(args.padded_vocab_size), "--make-vocab-size-divisible-by", "1", *more],
                           capture_output=True, text=True, timeout=600)
@@ -68,8 +77,8 @@ def train(path, args, *more):
 def losses(path, args, *more):
     done = train(path, args, "--override-opt-param-scheduler", *more)
     assert done.returncode == 0, done.stderr
-    found = re.findall(r"iteration +(\d+)/.*lm loss: (\S+).*grad norm: (\S+)", done.stdout + done.stderr)
-    assert [number for number, _, _ in found] == ["2", "3"], done.stdout
+    found = re.findall(r"iteration +(\d+)/.*lm loss: (\S+).*loss scale: (\S+).*grad norm: (\S+)", done.stdout + done.stderr)
+    assert [number for number, *_ in found] == ["2", "3"], done.stdout
     return found
 
 
@@ -82,6 +91,8 @@ def test_the_trainer_goes_on(checkpoint, spec, tmp_path):
     path = source / "iter_0000001"
     went_on = losses(path, args)
     assert went_on == losses(view, args)
+    if spec.dtype == "float16":
+        assert {float(scale) for _, _, scale, _ in went_on} == {512 if spec.format == "torch_dcp" else 1024}
     assert went_on[1] != losses(path, args, "--no-load-optim")[1]
     if spec.format == "nemo":
         done = train(path, args)

@@ -21,7 +21,7 @@
 #include <zlib.h>
 
 #include "formats/base/bytes.h"
-#include "formats/base/half.h"
+#include "formats/base/cast.h"
 #include "formats/ckpt/read/open.h"
 #include "formats/optim/buffers/rank_optim.h"
 #include "formats/optim/read/open.h"
@@ -84,10 +84,21 @@ static void *read_tensor(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *
 	return whole;
 }
 
-static double weight_at(const struct mfs_global_tensor *t, const void *weights, uint64_t i)
+static float weight_at(const struct mfs_global_tensor *t, const void *weights, uint64_t i)
 {
-	return t->dtype == MFS_BF16 ? mfs_bf16_to_float(((const uint16_t *)weights)[i])
-				    : ((const float *)weights)[i];
+	float f;
+
+	mfs_cast(MFS_F32, &f, t->dtype, (const uint8_t *)weights + i * mfs_dtype_size(t->dtype), 1);
+	return f;
+}
+
+/* What the run makes of a main parameter. */
+static float rounded(const struct mfs_global_tensor *t, float main)
+{
+	uint8_t as_weight[sizeof(float)];
+
+	mfs_cast(t->dtype, as_weight, MFS_F32, &main, 1);
+	return weight_at(t, as_weight, 0);
 }
 
 static const struct mfs_global_tensor *
@@ -115,9 +126,7 @@ static void check_main(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t)
 	float *main = read_tensor(ckpt, state_of(ckpt, t, MFS_STATE_MAIN), &count);
 
 	for (uint64_t i = 0; i < count; i++) /* Megatron-FSDP saves the main parameters alone */
-		same += t->dtype == MFS_F32
-				? main[i] == ((const float *)weights)[i]
-				: mfs_float_to_bf16(main[i]) == ((const uint16_t *)weights)[i];
+		same += rounded(t, main[i]) == weight_at(t, weights, i);
 	ck_assert_msg(same == count, "%s %d %d: %llu of %llu are the weights", t->name, t->layer,
 		      t->expert, (unsigned long long)same, (unsigned long long)count);
 	free(weights);
@@ -170,6 +179,7 @@ static const struct {
 	{"nemo/llama-optimizer", MFS_OPTIM_DISTRIBUTED, 1, {2}, 1},
 	{"nemo/llama-optimizer-gathered", MFS_OPTIM_DISTRIBUTED, 1, {2}, 1},
 	{"dcp/llama-optimizer", MFS_OPTIM_FLOAT16, 1, {2}, 1},
+	{"dcp/llama-optimizer-fp16", MFS_OPTIM_FLOAT16, 1, {2}, 1},
 	{"dcp/llama-fsdp-optimizer", MFS_OPTIM_DISTRIBUTED, 1, {2}, 1},
 };
 
@@ -204,6 +214,35 @@ START_TEST(is_read)
 		if (fixtures[_i].step == 1)
 			check_moments(ckpt, t);
 	}
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
+/* ---- the scale of a loss ---- */
+
+/* Plain DCP has its three values in three items. */
+START_TEST(plain_scaler)
+{
+	const struct mfs_optim_info *info;
+	struct mfs_ckpt *ckpt;
+	int64_t good, left;
+	double scale;
+
+	unit_ok(mfs_optim_open(unit_fixture("dcp/llama-optimizer-fp16"), &ckpt, &err), &err);
+	info = mfs_optim_info(ckpt);
+	ck_assert(info->scaler);
+	unit_ok(mfs_torch_number(info->scaler_file,
+				 mfs_value_get(info->scaler_doc, info->scaler, "scale"), &scale,
+				 &err),
+		&err);
+	ck_assert(scale == 512);
+	ck_assert(mfs_value_int(info->scaler_doc,
+				mfs_value_get(info->scaler_doc, info->scaler, "growth_tracker"),
+				&good));
+	ck_assert(mfs_value_int(info->scaler_doc,
+				mfs_value_get(info->scaler_doc, info->scaler, "hysteresis_tracker"),
+				&left));
+	ck_assert(good == 3 && left == -22);
 	mfs_ckpt_free(ckpt);
 }
 END_TEST
@@ -592,6 +631,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "formats", formats_agree);
 
 	tcase_add_loop_test(c, is_read, 0, FIXTURES);
+	tcase_add_test(c, plain_scaler);
 	tcase_add_test(c, nemo_state);
 	tcase_add_test(c, nemo_weights);
 	tcase_add_test(c, none_is_no_error);

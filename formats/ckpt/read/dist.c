@@ -92,8 +92,9 @@ static int read_state_of(struct mfs_dist_reader *r, const struct mfs_source *src
 	rc = complete_state(r, &f, file, &state);
 	if (!rc && is_bare(r, f.doc, state))
 		rc = read_told(r);
-	else if (!rc)
-		rc = mfs_ckpt_read_args(r->ckpt, f.doc, state, file, r->err);
+	else if (!rc) /* plain: they are an item of their own */
+		rc = mfs_ckpt_read_args(r->ckpt, f.doc, state,
+					r->maker == MFS_DIST_PLAIN ? "args" : file, r->err);
 	if (rc || r->maker == MFS_DIST_BARE || !(r->ckpt->what & MFS_CKPT_COMMON)) {
 		mfs_torch_file_release(&f);
 		return rc;
@@ -198,8 +199,7 @@ static const char *optimizer_key(const struct mfs_dist_reader *r)
 	return NULL;
 }
 
-/* Plain: the state is flattened, and 'args' is an item of its own. item: that one, or any other
- * that is there. */
+/* Plain: the state is flattened, and 'args' is an item of its own. item: see plain_state_item(). */
 static int read_plain_state(struct mfs_dist_reader *r, const struct mfs_dcp_bytes *item)
 {
 	const struct mfs_source src = mfs_dist_item(r, &item->item);
@@ -214,19 +214,21 @@ static bool has_optimizer(const struct mfs_dist_reader *r)
 	return kind != MFS_PLAIN_NONE && kind != MFS_PLAIN_UNREAD;
 }
 
-/* The item through which a state can be made, where somebody asks for it. NULL: nothing says what
- * model it is but a reference, or there is no optimizer. */
-static const struct mfs_dcp_bytes *plain_state_item(const struct mfs_dist_reader *r)
+/* The item in whose archive a state can be made, where somebody asks for it: a tensor of the state
+ * stays there. False: nothing says what model it is but a reference, or there is no optimizer. */
+static bool plain_state_item(const struct mfs_dist_reader *r, struct mfs_dcp_bytes *ret)
 {
 	const struct mfs_dcp_bytes *item = mfs_dcp_bytes(&r->dcp, "args");
+	const struct mfs_dcp_item *scale = mfs_plain_scale(r);
 	uint32_t file;
 
 	if (!item && !mfs_fileset_add(r->ckpt->files, MFS_RUN_CONFIG, &file, NULL))
 		item = mfs_dcp_bytes(&r->dcp, "iteration");
-	return item && item->item.file != MFS_DCP_NO_FILE && has_optimizer(r) &&
-			       (r->ckpt->what & MFS_CKPT_COMMON)
-		       ? item
-		       : NULL;
+	if (!item || item->item.file == MFS_DCP_NO_FILE || !has_optimizer(r) ||
+	    !(r->ckpt->what & MFS_CKPT_COMMON))
+		return false;
+	*ret = scale ? (struct mfs_dcp_bytes){MFS_PLAIN_SCALE, *scale} : *item;
+	return true;
 }
 
 static int read_args_item(struct mfs_dist_reader *r, const struct mfs_dcp_bytes *item)
@@ -246,10 +248,11 @@ static int read_args_item(struct mfs_dist_reader *r, const struct mfs_dcp_bytes 
 static int read_args(struct mfs_dist_reader *r)
 {
 	const struct mfs_dcp_bytes *item = mfs_dcp_bytes(&r->dcp, "args");
+	struct mfs_dcp_bytes of_state;
 	int rc;
 
-	if (r->maker == MFS_DIST_PLAIN && plain_state_item(r))
-		return read_plain_state(r, plain_state_item(r));
+	if (r->maker == MFS_DIST_PLAIN && plain_state_item(r, &of_state))
+		return read_plain_state(r, &of_state);
 	if (r->maker == MFS_DIST_PLAIN && item && item->item.file != MFS_DCP_NO_FILE)
 		return read_args_item(r, item);
 	if (r->verl)

@@ -12,12 +12,14 @@
 #define GROUPS	"param_groups."
 #define METAS	"optimizer.param_to_group_meta."
 #define DECAY	".wd_mult"
+#define SCALER	"optimizer.grad_scaler"
 #define MAX_KEY 512
 /* More than Megatron makes, and than are read (optim/rules/state_dict.h). */
 #define MAX_GROUPS 65
 
 struct making {
 	struct mfs_dist_reader *r;
+	const struct mfs_torch_file *f;
 	enum mfs_plain_optim kind;
 	struct mfs_pickle_writer w;
 	double step;
@@ -53,7 +55,7 @@ static enum mfs_plain_optim kind_of_key(const char *key)
 	rest = behind(key, "optimizer.state.");
 	if (rest)
 		return isdigit((unsigned char)*rest) ? MFS_PLAIN_FP32 : MFS_PLAIN_NAMED;
-	if (behind(key, "optimizer.fp32_from_fp16_params."))
+	if (behind(key, "optimizer.fp32_from_fp16_params.") || !strcmp(key, MFS_PLAIN_SCALE))
 		return MFS_PLAIN_FLOAT16;
 	return behind(key, "optim") ? MFS_PLAIN_UNREAD : MFS_PLAIN_NONE;
 }
@@ -70,7 +72,18 @@ enum mfs_plain_optim mfs_plain_optimizer(const struct mfs_dist_reader *r)
 		if (kind != MFS_PLAIN_NONE)
 			found = kind;
 	}
+	if (mfs_dcp_tensor(&r->dcp, MFS_PLAIN_SCALE) && !mfs_plain_scale(r))
+		return MFS_PLAIN_UNREAD;
 	return found == MFS_PLAIN_NAMED && !model_is_main(r) ? MFS_PLAIN_UNREAD : found;
+}
+
+const struct mfs_dcp_item *mfs_plain_scale(const struct mfs_dist_reader *r)
+{
+	const struct mfs_dcp_tensor *t = mfs_dcp_tensor(&r->dcp, MFS_PLAIN_SCALE);
+
+	return t && t->chunk_count == 1 && t->chunks[0].item.file != MFS_DCP_NO_FILE
+		       ? &t->chunks[0].item
+		       : NULL;
 }
 
 const char *mfs_plain_prefix(enum mfs_plain_optim kind)
@@ -162,6 +175,29 @@ static void write_step(struct making *m, const char *name)
 		return;
 	mfs_pickle_name(&m->w, name);
 	mfs_pickle_float(&m->w, m->step);
+}
+
+/* ---- the gradient scaler ---- */
+
+/* A constant one has no state: its dict is an item. The scale of another one stays in f. */
+static int write_scaler(struct making *m)
+{
+	const struct mfs_dcp_bytes *constant = mfs_dcp_bytes(&m->r->dcp, SCALER);
+	uint32_t pairs;
+	int rc;
+
+	if (constant && constant->item.file != MFS_DCP_NO_FILE)
+		return copy_item(m, constant, "grad_scaler");
+	if (!mfs_plain_scale(m->r))
+		return 0;
+	mfs_pickle_name(&m->w, "grad_scaler");
+	mfs_pickle_dict_begin(&m->w);
+	mfs_pickle_name(&m->w, "scale");
+	rc = mfs_pickle_copy(&m->w, m->f->doc, mfs_pickle_root(m->f->doc), NULL, m->r->err);
+	if (!rc)
+		rc = copy_items(m, SCALER ".", &pairs);
+	mfs_pickle_dict_end(&m->w);
+	return rc;
 }
 
 /* ---- parameter groups ---- */
@@ -325,6 +361,8 @@ static int write_optimizer(struct making *m)
 	mfs_pickle_dict_begin(&m->w);
 	mfs_pickle_name(&m->w, "optimizer");
 	rc = write_torch(m);
+	if (!rc)
+		rc = write_scaler(m);
 	mfs_pickle_dict_end(&m->w);
 	return rc;
 }
@@ -397,7 +435,7 @@ static int write(struct making *m, struct mfs_buf *ret)
 int mfs_plain_make_state(struct mfs_dist_reader *r, enum mfs_plain_optim kind,
 			 struct mfs_torch_file *f, mfs_value *state)
 {
-	struct making m = {.r = r, .kind = kind};
+	struct making m = {.r = r, .f = f, .kind = kind};
 	struct mfs_buf bytes = {0};
 	int rc;
 

@@ -22,13 +22,20 @@ enum mfs_plain_optim {
 
 enum mfs_plain_optim mfs_plain_optimizer(const struct mfs_dist_reader *r);
 
+#define MFS_PLAIN_SCALE "optimizer.grad_scaler.scale"
+
+/* The item of a gradient scaler's scale, which is a tensor; NULL: there is none that can be
+ * read. */
+const struct mfs_dcp_item *mfs_plain_scale(const struct mfs_dist_reader *r);
+
 /* "optimizer.optimizer." or "optimizer.": what stands before state and param_groups. */
 const char *mfs_plain_prefix(enum mfs_plain_optim kind);
 
 /*
- * Makes the state of f, the archive of any of the items: f->doc is then another document, and
- * *state its root, a dict with 'args', 'iteration', 'opt_param_scheduler' and 'optimizer' with its
- * groups and its step. kind: not NONE or UNREAD. -ENOTSUP: an item holds a tensor; -EINVAL: see
+ * Makes the state of f, the archive of mfs_plain_scale(), or of any of the items where there is
+ * none: f->doc is then another document, and *state its root, a dict with 'args', 'iteration',
+ * 'opt_param_scheduler' and 'optimizer' with its groups, its step and its gradient scaler. kind:
+ * not NONE or UNREAD. -ENOTSUP: an item holds a tensor; -EINVAL: see
  * mfs_torch_file_open() and mfs_model_config_write().
  */
 int mfs_plain_make_state(struct mfs_dist_reader *r, enum mfs_plain_optim kind,
