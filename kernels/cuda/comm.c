@@ -297,6 +297,96 @@ static int comm_world(struct mfk_device *d, const struct mfk_world *w, struct mf
 	return rc;
 }
 
+/* ---- memory that NCCL reads and writes in place ---- */
+
+struct registered {
+	struct ncclComm *comm;
+	void *handle;
+};
+
+struct block {
+	void *p;
+	struct block *next;
+	unsigned count;
+	struct registered in[]; /* groups that were open when it was allocated */
+};
+
+static struct block *blocks; /* of the run's one thread, as NCCL's calls are */
+
+static unsigned count_open(void)
+{
+	unsigned count = 0;
+
+	pthread_mutex_lock(&lock);
+	for (const struct mfk_comm *g = all; g; g = g->next)
+		count++;
+	pthread_mutex_unlock(&lock);
+	return count;
+}
+
+/* A group that does not take it copies, as ever. */
+static void register_block(struct block *b, size_t bytes)
+{
+	for (const struct mfk_comm *g = all; g; g = g->next) {
+		struct registered *r = &b->in[b->count];
+
+		r->comm = g->nccl;
+		if (nccl->comm_register(g->nccl, b->p, bytes, &r->handle) == MFK_NCCL_SUCCESS)
+			b->count++;
+	}
+}
+
+void *mfk_cuda_comm_alloc(size_t bytes)
+{
+	const unsigned open = count_open();
+	struct block *b;
+
+	if (!open || !nccl->mem_alloc || !nccl->mem_free || !nccl->comm_register ||
+	    !nccl->comm_deregister)
+		return NULL;
+	b = calloc(1, sizeof(*b) + open * sizeof(b->in[0]));
+	if (!b)
+		return NULL;
+	if (nccl->mem_alloc(&b->p, bytes) != MFK_NCCL_SUCCESS) {
+		cudaGetLastError();
+		free(b);
+		return NULL;
+	}
+	register_block(b, bytes);
+	b->next = blocks;
+	blocks = b;
+	return b->p;
+}
+
+static bool is_open(const struct ncclComm *comm)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&lock);
+	for (const struct mfk_comm *g = all; g; g = g->next)
+		found |= g->nccl == comm;
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+bool mfk_cuda_comm_dealloc(void *p)
+{
+	struct block **at = &blocks, *b;
+
+	while (*at && (*at)->p != p)
+		at = &(*at)->next;
+	b = *at;
+	if (!b)
+		return false;
+	*at = b->next;
+	for (unsigned i = 0; i < b->count; i++)
+		if (!failure[0] && is_open(b->in[i].comm))
+			nccl->comm_deregister(b->in[i].comm, b->in[i].handle);
+	nccl->mem_free(p);
+	free(b);
+	return true;
+}
+
 /* ---- parts of a group ---- */
 
 /* What a process says when a group is divided. */

@@ -80,6 +80,12 @@ int mfk_cuda_errno(cudaError_t rc);
 int mfk_cuda_wait(cudaError_t (*wait)(void *of), cudaError_t (*ask)(void *of), void *of,
 		  cudaError_t *ret, char *why);
 
+/* comm.c: device memory that is registered with NCCL in all groups that are open, which reads and
+ * writes it in place then. NULL: there is no group, or NCCL cannot; any other memory will do. */
+void *mfk_cuda_comm_alloc(size_t bytes);
+/* False: it is not of mfk_cuda_comm_alloc(). */
+bool mfk_cuda_comm_dealloc(void *p);
+
 /* copy.cu: of few bytes, by a kernel. to: where kernels see memory of the host. */
 void mfk_cuda_copy_small(struct mfk_ctx *c, void *to, const void *from, size_t bytes);
 /* stamp.cu: to is such a place, of an int64_t. */

@@ -138,9 +138,12 @@ static void device_info(struct mfk_device *d, struct mfk_device_info *ret)
 
 static void *device_alloc(struct mfk_device *d, size_t bytes)
 {
-	void *p = NULL;
+	void *p;
 
 	cudaSetDevice(d->index);
+	p = mfk_cuda_comm_alloc(bytes ? bytes : 1);
+	if (p)
+		return p;
 	if (cudaMalloc(&p, bytes ? bytes : 1) == cudaSuccess)
 		return p;
 	cudaGetLastError();
@@ -150,7 +153,8 @@ static void *device_alloc(struct mfk_device *d, size_t bytes)
 static void device_free(struct mfk_device *d, void *p)
 {
 	cudaSetDevice(d->index);
-	cudaFree(p);
+	if (!mfk_cuda_comm_dealloc(p))
+		cudaFree(p);
 }
 
 #ifndef MADV_POPULATE_WRITE

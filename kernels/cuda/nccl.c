@@ -43,6 +43,12 @@ __attribute__((unused)) static void compare(ncclComm_t comm, ncclConfig_t *confi
 	ncclReduceScatter(from, to, 1, ncclFloat32, ncclSum, comm, stream);
 	ncclSend(from, 1, ncclInt8, 1, comm, stream);
 	ncclRecv(to, 1, ncclInt8, 1, comm, stream);
+#if NCCL_VERSION_CODE >= 21900
+	ncclMemAlloc(&to, 1);
+	ncclCommRegister(comm, to, 1, &to);
+	ncclCommDeregister(comm, to);
+	ncclMemFree(to);
+#endif
 }
 #endif
 
@@ -51,25 +57,30 @@ static struct mfk_nccl nccl;
 static const struct {
 	const char *name;
 	void **to;
+	bool needed;
 } symbols[] = {
-	{"ncclGetVersion", (void **)&nccl.get_version},
-	{"ncclGetUniqueId", (void **)&nccl.get_unique_id},
-	{"ncclCommInitRank", (void **)&nccl.comm_init_rank},
-	{"ncclCommSplit", (void **)&nccl.comm_split},
-	{"ncclCommDestroy", (void **)&nccl.comm_destroy},
-	{"ncclCommAbort", (void **)&nccl.comm_abort},
-	{"ncclCommCount", (void **)&nccl.comm_count},
-	{"ncclCommUserRank", (void **)&nccl.comm_user_rank},
-	{"ncclCommGetAsyncError", (void **)&nccl.comm_get_async_error},
-	{"ncclGetErrorString", (void **)&nccl.get_error_string},
-	{"ncclGetLastError", (void **)&nccl.get_last_error},
-	{"ncclAllReduce", (void **)&nccl.all_reduce},
-	{"ncclAllGather", (void **)&nccl.all_gather},
-	{"ncclReduceScatter", (void **)&nccl.reduce_scatter},
-	{"ncclSend", (void **)&nccl.send},
-	{"ncclRecv", (void **)&nccl.recv},
-	{"ncclGroupStart", (void **)&nccl.group_start},
-	{"ncclGroupEnd", (void **)&nccl.group_end},
+	{"ncclGetVersion", (void **)&nccl.get_version, true},
+	{"ncclGetUniqueId", (void **)&nccl.get_unique_id, true},
+	{"ncclCommInitRank", (void **)&nccl.comm_init_rank, true},
+	{"ncclCommSplit", (void **)&nccl.comm_split, true},
+	{"ncclCommDestroy", (void **)&nccl.comm_destroy, true},
+	{"ncclCommAbort", (void **)&nccl.comm_abort, true},
+	{"ncclCommCount", (void **)&nccl.comm_count, true},
+	{"ncclCommUserRank", (void **)&nccl.comm_user_rank, true},
+	{"ncclCommGetAsyncError", (void **)&nccl.comm_get_async_error, true},
+	{"ncclGetErrorString", (void **)&nccl.get_error_string, true},
+	{"ncclGetLastError", (void **)&nccl.get_last_error, true},
+	{"ncclAllReduce", (void **)&nccl.all_reduce, true},
+	{"ncclAllGather", (void **)&nccl.all_gather, true},
+	{"ncclReduceScatter", (void **)&nccl.reduce_scatter, true},
+	{"ncclSend", (void **)&nccl.send, true},
+	{"ncclRecv", (void **)&nccl.recv, true},
+	{"ncclGroupStart", (void **)&nccl.group_start, true},
+	{"ncclGroupEnd", (void **)&nccl.group_end, true},
+	{"ncclMemAlloc", (void **)&nccl.mem_alloc, false},
+	{"ncclMemFree", (void **)&nccl.mem_free, false},
+	{"ncclCommRegister", (void **)&nccl.comm_register, false},
+	{"ncclCommDeregister", (void **)&nccl.comm_deregister, false},
 };
 
 int mfk_nccl_load(const struct mfk_nccl **ret, char *why)
@@ -85,7 +96,7 @@ int mfk_nccl_load(const struct mfk_nccl **ret, char *why)
 	}
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
 		*symbols[i].to = dlsym(library, symbols[i].name);
-		if (!*symbols[i].to) {
+		if (!*symbols[i].to && symbols[i].needed) {
 			snprintf(why, MFK_WHY, "%.120s has no %s: NCCL 2.18 or newer is needed",
 				 file, symbols[i].name);
 			return -ENODEV;

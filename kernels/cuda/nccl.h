@@ -57,6 +57,11 @@ struct mfk_nccl {
 		    cudaStream_t stream);
 	int (*group_start)(void);
 	int (*group_end)(void);
+	/* 2.19: NULL before. */
+	int (*mem_alloc)(void **ret, size_t bytes);
+	int (*mem_free)(void *p);
+	int (*comm_register)(const struct ncclComm *comm, void *p, size_t bytes, void **handle);
+	int (*comm_deregister)(const struct ncclComm *comm, void *handle);
 };
 
 /* libnccl.so.2, or the file that MCOREFS_NCCL names. It stays loaded. -ENODEV: it cannot be used,

@@ -389,6 +389,39 @@ EXPORT int ncclCommSplit(struct ncclComm *c, int color, int key, struct ncclComm
 	return ncclCommInitRank(ret, size, id, rank);
 }
 
+/* ---- memory that is used in place ---- */
+
+#define OWN 64 /* bytes before each block, which cudaFree() would find */
+
+EXPORT int ncclMemAlloc(void **ret, size_t bytes)
+{
+	char *p = aligned_alloc(OWN, (OWN + bytes + OWN - 1) / OWN * OWN);
+
+	*ret = p ? p + OWN : NULL;
+	return p ? MFK_NCCL_SUCCESS : REMOTE;
+}
+
+EXPORT int ncclMemFree(void *p)
+{
+	free((char *)p - OWN);
+	return MFK_NCCL_SUCCESS;
+}
+
+/* A handle is a byte of the heap: one that is used twice is found by the sanitizer. */
+EXPORT int ncclCommRegister(const struct ncclComm *c, void *p, size_t bytes, void **handle)
+{
+	*handle = c && p && bytes ? malloc(1) : NULL;
+	return *handle ? MFK_NCCL_SUCCESS : INVALID;
+}
+
+EXPORT int ncclCommDeregister(const struct ncclComm *c, void *handle)
+{
+	if (!c || !handle)
+		abort();
+	free(handle);
+	return MFK_NCCL_SUCCESS;
+}
+
 /* As the real one, it waits for the others. */
 EXPORT int ncclCommDestroy(struct ncclComm *c)
 {
