@@ -18,6 +18,7 @@
 
 #include <errno.h>
 
+#include "kernels/cuda/bands.h"
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/hopper_map.h"
 
@@ -92,9 +93,12 @@ static __device__ bool find_tile(const struct arguments &a, const int *offsets, 
 		const int at = t - w->first;
 
 		if (at < down * across) {
+			int row, col;
+
+			mfk_band_tile(at, down, across, &row, &col);
 			*ret = {w->group,
-				at % down * TILE + (F == WEIGHTS ? 0 : begin),
-				at / down * TILE,
+				row * TILE + (F == WEIGHTS ? 0 : begin),
+				col * TILE,
 				begin,
 				end,
 				parts(F == WEIGHTS ? end - begin : a.k, BLOCK_K)};

@@ -9,8 +9,9 @@
 #   cp, a2a   Llama-3.2-1B at 32 768 tokens, the sequence in a ring, and by heads; peer: tensor parallelism
 #   io    Llama-3.2-1B, samples shared: the slowest step while all save, beside the median of others; loading that save with no page of it in
 #         memory, beside reading its files one by one
-#   ep    two layers of 8 experts of Mixtral's size: tokens/s beside so many times those of one GPU. Logits of the router are random, so that
-#         no GPU waits for one with more tokens
+#   ep    two layers of 8 experts of Mixtral's size: tokens/s beside so many times those of one GPU, and beside the faster one of two peers,
+#         which have all experts on each GPU, and FSDP2: dp adds up gradients once a step. Logits of the router are random, so that no GPU
+#         waits for one with more tokens
 # A goal is of the ratio. Batches grow with the number of GPUs where they share the samples. Exposed communication is the trainer's own
 # (--log-communication). BENCH_KEEP: the logs are copied there.
 set -u
@@ -55,7 +56,7 @@ ours() {
 # peer NAME SHAPE BATCH: PyTorch by that name, at the fastest of some sizes of a microbatch
 peer() {
 	local m now log samples=1
-	[ "$1" != fsdp ] || samples=$n
+	[ "$1" = tp ] || samples=$n
 	for m in ${PEER_MICRO:-1 2}; do
 		log=$work/torch-$1-$2-$m.log
 		timeout -k 5 "${BENCH_LIMIT:-300}" tests/gpu/launch.sh "$n" "$python" tests/bench/peers/torch_train.py --shape "$2" --micro "$m" \
@@ -87,6 +88,7 @@ beside() {
 
 divided=(--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather)
 fsdp_peer() { peer fsdp $large $((8 * n)); }
+expert_peer() { peer "$1" mixtral-2l $((8 * n)); }
 tp_peer() { peer tp $large 8; }
 long_peer() { PEER_MICRO=1 peer tp llama-32k 2; }
 one_gpu() { ours one 1 llama-8b-8l 2 8; }
@@ -160,6 +162,10 @@ for c; do
 		need ep-one one_expert_gpu
 		ours ep "$n" mixtral-2l 1 $((8 * n)) "${divided[@]}" --expert-model-parallel-size "$n" --moe-router-force-load-balancing
 		beside ep ep-one "$n" ""
+		for p in fsdp dp; do need torch-$p-mixtral-2l expert_peer $p; done
+		best=torch-fsdp-mixtral-2l
+		[ "${speed[torch-dp-mixtral-2l]}" -le "${speed[$best]}" ] || best=torch-dp-mixtral-2l
+		beside ep "$best" 1 ">= 1.10"
 		;;
 	io) io ;;
 	*) die "there is no case $c" ;;

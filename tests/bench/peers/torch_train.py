@@ -1,7 +1,7 @@
 """A plain PyTorch training loop of a Llama-shaped model, as a peer of mcorefs-train: torch.compile, SDPA, fused AdamW.
 
     torch_train.py --shape llama-1b [--device cuda|cpu] [--dtype bfloat16|float32] [--micro 1] [--accumulate 4] [--steps 8]
-                   [--attention cudnn|flash] [--compile model|layer|no] [--compile-only] [--parallel fsdp|tp]
+                   [--attention cudnn|flash] [--compile model|layer|no] [--compile-only] [--parallel fsdp|tp|dp]
     torch_train.py --product [--device cuda|cpu]
 
 bf16 runs keep fp32 main parameters, fp32 gradients and fp32 moments, as Megatron does. It prints the time of each step, and one line of
@@ -9,8 +9,12 @@ JSON: tokens/s (median of the steps behind the first quarter) and peak memory. -
 the cache of compiled kernels. --product prints two speeds of a large product alone (see there).
 
 With --parallel it is one of the processes that torchrun's variables speak of: fsdp divides parameters, gradients and state (FSDP2; bf16
-weights are gathered, gradients are added up in fp32), tp divides each layer and the loss (tensor and sequence parallelism by DTensor).
+weights are gathered, gradients are added up in fp32), dp does, too, but gathers weights once a step and adds up gradients behind the last
+microbatch alone, and tp divides each layer and the loss (tensor and sequence parallelism by DTensor).
 Layers are compiled one by one then. Tokens are those of all processes; rank 0 prints.
+
+Experts are one product of groups (grouped_mm) for rows that are sorted by expert. Logits of the router are random, as with
+--moe-router-force-load-balancing.
 """
 import argparse
 import contextlib
@@ -32,14 +36,50 @@ SHAPES = {  # layers, hidden, ffn, heads, kv heads, head size, vocabulary, tied,
     "llama-8b": (32, 4096, 14336, 32, 8, 128, 128256, False, False, 4096),
     "llama-32k": (16, 2048, 8192, 32, 8, 64, 128256, True, False, 32768),
     "llama-1b": (16, 2048, 8192, 32, 8, 64, 128256, True, False, 4096),
+    "mixtral-2l": (2, 4096, 14336, 32, 8, 128, 32000, False, False, 4096),
     "qwen3-0.6b": (28, 1024, 3072, 16, 8, 128, 151936, True, True, 4096),
     "cpu": (6, 384, 1024, 6, 2, 64, 8192, True, False, 512),
     "tiny": (4, 64, 176, 4, 2, 16, 1024, False, False, 128),
+    "tiny-moe": (2, 64, 176, 4, 2, 16, 1024, False, False, 128),
 }
+grouped_mm = getattr(F, "grouped_mm", None) or torch._grouped_mm
+EXPERTS = {"mixtral-2l": (8, 2), "tiny-moe": (4, 2)}  # how many, and how many a token goes to
+
+
+class MLP(torch.nn.Module):
+    def __init__(self, hidden, ffn):
+        super().__init__()
+        self.fc1 = torch.nn.Linear(hidden, 2 * ffn, bias=False)
+        self.fc2 = torch.nn.Linear(ffn, hidden, bias=False)
+
+    def forward(self, x):
+        gate, up = self.fc1(x).chunk(2, -1)
+        return self.fc2(F.silu(gate) * up)
+
+
+class Experts(torch.nn.Module):
+    def __init__(self, hidden, ffn, count, each):
+        super().__init__()
+        self.count, self.each = count, each
+        self.router = torch.nn.Linear(hidden, count, bias=False)
+        self.fc1 = torch.nn.Parameter(torch.empty(count, hidden, 2 * ffn))
+        self.fc2 = torch.nn.Parameter(torch.empty(count, ffn, hidden))
+
+    def forward(self, x):
+        rows = x.flatten(0, 1)
+        logits = self.router(rows).float()
+        logits = logits + (torch.randn_like(logits) - logits).detach()
+        scores, experts = logits.topk(self.each, -1)
+        order = experts.flatten().argsort(stable=True)
+        ends = F.one_hot(experts.flatten(), self.count).sum(0).cumsum(0, dtype=torch.int32)
+        gate, up = grouped_mm(rows[order // self.each], self.fc1, offs=ends).chunk(2, -1)
+        scale = scores.softmax(-1).flatten()[order, None].to(x.dtype)
+        back = grouped_mm(F.silu(gate) * up * scale, self.fc2, offs=ends)[order.argsort()]
+        return back.view(-1, self.each, x.shape[-1]).sum(1).view_as(x)
 
 
 class Layer(torch.nn.Module):
-    def __init__(self, hidden, ffn, heads, kv, size, qk_norm):
+    def __init__(self, hidden, ffn, heads, kv, size, qk_norm, experts):
         super().__init__()
         self.heads, self.kv, self.size = heads, kv, size
         self.norm1, self.norm2 = torch.nn.RMSNorm(hidden, eps=1e-5), torch.nn.RMSNorm(hidden, eps=1e-5)
@@ -47,8 +87,7 @@ class Layer(torch.nn.Module):
         self.k_norm = torch.nn.RMSNorm(size, eps=1e-6) if qk_norm else torch.nn.Identity()
         self.qkv = torch.nn.Linear(hidden, (heads + 2 * kv) * size, bias=False)
         self.proj = torch.nn.Linear(heads * size, hidden, bias=False)
-        self.fc1 = torch.nn.Linear(hidden, 2 * ffn, bias=False)
-        self.fc2 = torch.nn.Linear(ffn, hidden, bias=False)
+        self.mlp = Experts(hidden, ffn, *experts) if experts else MLP(hidden, ffn)
 
     @staticmethod
     def turn(x, cos, sin):
@@ -63,16 +102,15 @@ class Layer(torch.nn.Module):
         v = v.view(batch, seq, self.kv, self.size).transpose(1, 2)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.heads != self.kv)
         x = x + self.proj(y.transpose(1, 2).reshape(batch, seq, -1))
-        gate, up = self.fc1(self.norm2(x)).chunk(2, -1)
-        return x + self.fc2(F.silu(gate) * up)
+        return x + self.mlp(self.norm2(x))
 
 
 class Model(torch.nn.Module):
-    def __init__(self, layers, hidden, ffn, heads, kv, size, vocab, tied, qk_norm, seq):
+    def __init__(self, layers, hidden, ffn, heads, kv, size, vocab, tied, qk_norm, seq, experts):
         super().__init__()
         self.seq, self.vocab = seq, vocab
         self.embedding = torch.nn.Embedding(vocab, hidden)
-        self.layers = torch.nn.ModuleList(Layer(hidden, ffn, heads, kv, size, qk_norm) for _ in range(layers))
+        self.layers = torch.nn.ModuleList(Layer(hidden, ffn, heads, kv, size, qk_norm, experts) for _ in range(layers))
         self.norm = torch.nn.RMSNorm(hidden, eps=1e-5)
         self.head = torch.nn.Linear(hidden, vocab, bias=False)
         if tied:
@@ -154,12 +192,13 @@ class MainParameters:
         torch._foreach_zero_([part(m.grad) for m in self.main])
 
 
-def divide_parameters(model, mesh):
+def divide_parameters(model, mesh, each):
+    """each: weights are gathered in each pass anew."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in model.layers:
-        fully_shard(layer, mesh=mesh, mp_policy=policy)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
+        fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=each)
+    fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=each)
 
 
 def divide_layers(model, mesh):
@@ -176,7 +215,7 @@ def divide_layers(model, mesh):
     for layer in model.layers:
         layer.heads, layer.kv = layer.heads // mesh.size(), layer.kv // mesh.size()
         parallelize_module(layer, mesh, {"norm1": norm, "qkv": columns, "proj": rows,
-                                         "norm2": norm, "fc1": columns, "fc2": rows})
+                                         "norm2": norm, "mlp.fc1": columns, "mlp.fc2": rows})
 
 
 def begin_processes(options):
@@ -197,7 +236,11 @@ def train(options, model, step_model, own):
         start = time.perf_counter()
         data = torch.randint(vocab, (options.accumulate, options.micro, seq + 1), device=options.device)
         total = torch.zeros((), device=options.device)
-        for tokens in data:
+        for number, tokens in enumerate(data):
+            if options.parallel == "dp":
+                last = number == options.accumulate - 1
+                model.set_requires_gradient_sync(last)
+                model.set_reshard_after_backward(last)
             loss = step_model(tokens[:, :-1], tokens[:, 1:]) / options.accumulate
             loss.backward()
             total += whole(loss.detach())
@@ -222,7 +265,7 @@ def main():
     parser.add_argument("--attention", choices=("cudnn", "flash"), default="cudnn")
     parser.add_argument("--compile", choices=("model", "layer", "no"), default="model")
     parser.add_argument("--compile-only", action="store_true")
-    parser.add_argument("--parallel", choices=("fsdp", "tp"))
+    parser.add_argument("--parallel", choices=("fsdp", "tp", "dp"))
     parser.add_argument("--product", action="store_true")
     options = parser.parse_args()
     if options.product:
@@ -234,8 +277,9 @@ def main():
     mesh = begin_processes(options) if options.parallel else None
     torch.manual_seed(1234)
     with torch.device(options.device):
-        model = Model(*SHAPES[options.shape])
-    own = dtype != torch.float32 and options.parallel != "fsdp"  # FSDP keeps fp32 parameters itself
+        model = Model(*SHAPES[options.shape], EXPERTS.get(options.shape))
+    fsdp = options.parallel in ("fsdp", "dp")
+    own = dtype != torch.float32 and not fsdp  # FSDP keeps fp32 parameters itself
     if own:
         model.to(dtype)
     model.cos, model.sin = model.cos.float(), model.sin.float()
@@ -246,8 +290,8 @@ def main():
         for layer in model.layers:
             layer.compile()
     if mesh:
-        (divide_parameters if options.parallel == "fsdp" else divide_layers)(model, mesh)
-    parts = mesh.size() if options.parallel == "fsdp" else 1
+        divide_parameters(model, mesh, options.parallel == "fsdp") if fsdp else divide_layers(model, mesh)
+    parts = mesh.size() if fsdp else 1
     if parts > 1:
         torch.manual_seed(mesh.get_rank())
     with sdpa_kernel([*backends, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH], set_priority=True), \
