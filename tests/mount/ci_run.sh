@@ -3,14 +3,15 @@
 . "$(dirname "$0")/lib.sh"
 [ -x .ci/run ] || skip ".ci is not here"
 command -v make >/dev/null || skip "make is missing"
-unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
+unset CI CI_JOBS MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 
 tree=$work/tree
 mkdir -p "$tree/.ci" "$tree/tests/interop"
 cp .ci/run "$tree/.ci"
 # shellcheck disable=SC2016
 printf '#!/bin/sh\n[ "$1" = --install ] && echo installing && exit ${INSTALL_STATUS:-0}\n' >"$tree/tests/interop/run.sh"
-chmod +x "$tree/tests/interop/run.sh"
+printf '#!/bin/sh\necho "deps $*"\nexit ${INSTALL_STATUS:-0}\n' >"$tree/tests/deps.sh"
+chmod +x "$tree/tests/interop/run.sh" "$tree/tests/deps.sh"
 
 recipes() {
 	printf 'check:\n\t@%s\ninterop:\n\t@%s\n' "$1" "$2" >"$tree/Makefile"
@@ -26,6 +27,7 @@ run_with() {
 
 run_with "echo '3 passed, 0 failed, 1 skipped'" "echo '2 passed, 0 failed, 0 skipped'"
 same "a good run" "$status $(tail -n 1 <<<"$said")" "0 5 passed, 0 failed, 1 skipped"
+grep -E '^deps|tail:' <<<"$said" && fail "a machine of somebody is to have new packages, or a file was not there: $said"
 run_with "echo '3 passed, 1 failed, 1 skipped'; exit 1" "echo '2 passed, 0 failed, 0 skipped'"
 same "a failed test" "$status $(tail -n 1 <<<"$said")" "1 5 passed, 1 failed, 1 skipped"
 run_with "kill -9 \$\$\$\$" "echo '2 passed, 0 failed, 0 skipped'"
@@ -81,7 +83,8 @@ daemon=
 said=$(STEP_SECONDS=1 && export STEP_SECONDS && run_with "sleep 7655" "echo '2 passed, 0 failed, 0 skipped'" && echo "$said")
 grep -q '^check: no end after 1 s' <<<"$said" || fail "a step without an end: $said"
 
-export INSTALL_STATUS=1
+export CI=true INSTALL_STATUS=1
 run_with "echo '3 passed, 0 failed, 1 skipped'" "echo '2 passed, 0 failed, 0 skipped'"
 same "packages that cannot be installed" "$status $(tail -n 1 <<<"$said")" "0 5 passed, 0 failed, 1 skipped"
 grep -qx installing <<<"$said" || fail "packages that cannot be installed: the log is not shown"
+same "what a machine for tests is to have, before the tests" "$(grep -n '^deps' <<<"$said")" $'1:deps try servers\n2:deps try large'

@@ -74,6 +74,14 @@ wait_until() {
 	fail "waited too long until $text"
 }
 
+# free_ports COUNT: ports that nobody uses, as far as one look says, and that the kernel gives to no client.
+free_ports() {
+	local address
+	while read -r _ address _; do echo $((16#${address##*:})); done < <(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -v address) |
+		sort -u >"$work/used"
+	seq 20000 32000 | shuf | grep -vxFf "$work/used" | head -n "$1"
+}
+
 # send TEXT: to a socket, in one write, with \r and \n for what they stand for. The shell's own printf writes line by line:
 # the other side may have answered and closed before the last one, and SIGPIPE then ends the shell.
 send() {

@@ -5,7 +5,7 @@
 
 ckpt=$work/ckpt
 cp -a "$FIXTURES/weights/llama-torch-tp2-pp2" "$ckpt"
-port=$((20000 + RANDOM % 20000))
+port=$(free_ports 1)
 hf=latest/hf
 
 # value NAME[{LABELS}]: of the text in $work/text, whose common labels are left out.

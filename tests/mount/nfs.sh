@@ -8,7 +8,7 @@ done
 
 cp -a "$FIXTURES/resume/llama-torch_dist-tp2-pp2" "$work/ckpt"
 ckpt=$work/ckpt
-port=$((20000 + RANDOM % 20000))
+port=$(free_ports 1)
 server=
 cat >"$work/ganesha.conf" <<END
 NFS_CORE_PARAM { Protocols = 4; NFS_Port = $port; Bind_addr = 127.0.0.1; Enable_RQUOTA = false; Enable_UDP = None; }
@@ -39,7 +39,7 @@ start_server() {
 	server=$!
 	wait_until 'the NFS server answers' answers
 	kill -0 "$server" 2>/dev/null ||
-		fail "the NFS server has ended: $(grep -E 'CRIT|FATAL|ERROR' "$work/ganesha.log" | tail -n 3)"
+		fail "the NFS server has ended: $(grep -E 'WARN|CRIT|FATAL|ERROR' "$work/ganesha.log" | grep -v DBUS | tail -n 5)"
 }
 trap 'rc=$?; stop_server; (exit $rc); end' EXIT
 

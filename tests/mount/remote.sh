@@ -8,12 +8,6 @@ command -v openssl >/dev/null || skip "openssl is not installed"
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY
 cache=$work/cache
 
-# Ports that nobody listens on, as far as one look says.
-free_ports() {
-	ss -Hltn 2>/dev/null | awk '{ sub(/.*:/, "", $4); print $4 }' | sort -u >"$work/used"
-	seq 20000 32000 | shuf | grep -vxFf "$work/used" | head -n "$1"
-}
-
 start_nginx() {
 	nginx -e "$work/nginx/error.log" -c "$work/nginx/conf" 2>"$work/nginx/out" &
 	server=$!

@@ -7,7 +7,7 @@ for p in smbd smbclient; do
 done
 
 ckpt=$FIXTURES/resume/llama-torch_dist-tp2-pp2
-port=$((20000 + RANDOM % 20000))
+port=$(free_ports 1)
 server=
 mkdir "$work/smb" "$work/smb/ncalrpc"
 cat >"$work/smb.conf" <<END
