@@ -157,7 +157,6 @@ int mfs_cache_open(const struct mfs_cache_options *opt, struct mfs_cache **ret,
 	pthread_mutex_init(&c->evicting, NULL);
 	pthread_mutex_init(&c->opening, NULL);
 	pthread_cond_init(&c->work, NULL);
-	pthread_cond_init(&c->news, NULL);
 	c->size = mfs_max_u64(opt->size ? opt->size : MFS_CACHE_SIZE, MFS_CACHE_SIZE_LEAST);
 	c->connections = opt->connections ? opt->connections : MFS_CACHE_CONNECTIONS;
 	c->connections = (unsigned)mfs_min_u64(c->connections, MFS_CACHE_CONNECTIONS * 4);
@@ -228,7 +227,6 @@ void mfs_cache_free(struct mfs_cache *c)
 	close_fd(c->mounts_fd);
 	close_fd(c->objects_fd);
 	close_fd(c->dirfd);
-	pthread_cond_destroy(&c->news);
 	pthread_cond_destroy(&c->work);
 	pthread_mutex_destroy(&c->opening);
 	pthread_mutex_destroy(&c->evicting);

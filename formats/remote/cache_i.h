@@ -25,6 +25,7 @@ struct mfs_job {
 	bool done;
 	unsigned refs; /* the queue's or the worker's, and of those who wait */
 	struct mfs_error err;
+	pthread_cond_t news; /* a block has come, or the job has ended */
 	struct mfs_job *next_queued;
 };
 
@@ -58,7 +59,6 @@ struct mfs_cache {
 
 	pthread_mutex_t lock; /* what follows */
 	pthread_cond_t work;  /* there is a job, or it is the end */
-	pthread_cond_t news;  /* a block has come, or a job has ended */
 	struct mfs_object *objects;
 	struct mfs_queue wanted, ahead; /* first come first served */
 	unsigned ahead_count, queued;

@@ -26,8 +26,10 @@ struct mfs_job *mfs_fetch_job(const struct mfs_object *o, uint32_t block)
 
 void mfs_fetch_unref(struct mfs_job *job)
 {
-	if (!--job->refs)
-		free(job);
+	if (--job->refs)
+		return;
+	pthread_cond_destroy(&job->news);
+	free(job);
 }
 
 static void append(struct mfs_queue *q, struct mfs_job *job)
@@ -133,6 +135,7 @@ static int add_job(struct mfs_object *o, uint32_t first, uint32_t count, bool wa
 				.next = first,
 				.wanted = wanted,
 				.refs = 1};
+	pthread_cond_init(&job->news, NULL);
 	for (uint32_t i = 0; i < count; i++)
 		o->jobs[first + i] = job;
 	append(wanted ? &c->wanted : &c->ahead, job);
@@ -189,12 +192,12 @@ static struct mfs_job *take_job(struct mfs_cache *c)
 	return job;
 }
 
-static void end_job(struct mfs_cache *c, struct mfs_job *job)
+static void end_job(struct mfs_job *job)
 {
 	for (uint32_t i = 0; i < job->count; i++)
 		job->object->jobs[job->first + i] = NULL;
 	job->done = true;
-	pthread_cond_broadcast(&c->news);
+	pthread_cond_broadcast(&job->news);
 	mfs_fetch_unref(job);
 }
 
@@ -278,7 +281,7 @@ static int keep(struct transfer *t, struct mfs_error *err)
 	t->have = 0;
 	pthread_mutex_lock(&c->lock);
 	t->job->next++;
-	pthread_cond_broadcast(&c->news);
+	pthread_cond_broadcast(&t->job->news);
 	pthread_mutex_unlock(&c->lock);
 	if (written)
 		mfs_evict_look(c, written);
@@ -397,7 +400,7 @@ static void work_on(struct mfs_cache *c, struct mfs_curl *h, uint8_t *room)
 		if (rc)
 			job->err = err;
 		job->err.code = rc;
-		end_job(c, job);
+		end_job(job);
 	}
 }
 
@@ -420,13 +423,12 @@ void mfs_fetch_end(struct mfs_cache *c)
 	c->ending = true;
 	atomic_store(&c->stop, true);
 	pthread_cond_broadcast(&c->work);
-	pthread_cond_broadcast(&c->news);
 	pthread_mutex_unlock(&c->lock);
 	for (unsigned i = 0; i < c->thread_count; i++)
 		pthread_join(c->threads[i], NULL);
 	pthread_mutex_lock(&c->lock);
 	while ((job = take_job(c)))
-		end_job(c, job);
+		end_job(job);
 	pthread_mutex_unlock(&c->lock);
 }
 

@@ -124,7 +124,7 @@ static int await(struct mfs_object *o, uint32_t block, struct mfs_error *err)
 		return 0; /* it has come, or has to be asked for again */
 	job->refs++;
 	while (!job->done && !mfs_block_is_there(o, block) && !c->ending)
-		pthread_cond_wait(&c->news, &c->lock);
+		pthread_cond_wait(&job->news, &c->lock);
 	if (!mfs_block_is_there(o, block)) {
 		rc = c->ending ? mfs_fail(err, -EIO, "%s: the cache is closed", o->url)
 			       : job->err.code;
