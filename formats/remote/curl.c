@@ -229,7 +229,8 @@ static void set_up(struct mfs_curl *h, struct attempt *a, struct curl_slist *lis
 	curl_easy_setopt(c, CURLOPT_MAXREDIRS, (long)REDIRECTS);
 	curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)h->opt.timeout);
 	curl_easy_setopt(c, CURLOPT_LOW_SPEED_LIMIT, (long)SLOWEST);
-	curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)h->opt.timeout);
+	/* Later than ours, which says more: the two are looked at in one moment. */
+	curl_easy_setopt(c, CURLOPT_LOW_SPEED_TIME, (long)h->opt.timeout + 1);
 	curl_easy_setopt(c, CURLOPT_BUFFERSIZE, 512L << 10);
 	curl_easy_setopt(c, CURLOPT_HTTPHEADER, list);
 	curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, take_header);
