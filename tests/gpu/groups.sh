@@ -47,6 +47,7 @@ as_one "layers in two stages, of one and two chunks" llama "2-pp2 2-pp2-vpp2" 4
 as_one "halves of sequences, in a ring and by heads" llama 2-cp2 4 --cp-comm-type p2p a2a p2p all_gather
 divided=(--overlap-grad-reduce --overlap-param-gather)
 as_one "the distributed optimizer" qwen2 2 4 --use-distributed-optimizer "${divided[@]}"
+as_one "two instances of it" qwen2 "2-inst2$([ "$gpus" -lt 4 ] || echo " 4-inst2")" 4 --use-distributed-optimizer "${divided[@]}"
 as_one "FSDP" deepseek "2 2-ep2" 4 --use-megatron-fsdp "${divided[@]}"
 [ "$gpus" -lt 4 ] || as_one "halves of sequences, by neighbours" llama 4-cp2x2 4
 [ "$gpus" -lt 4 ] || as_one "all of them" mixtral "4-tp2-sp-pp2-ep2-etp1 4-cp2-ep2" 4 --use-distributed-optimizer "${divided[@]}"

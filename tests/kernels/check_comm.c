@@ -565,7 +565,7 @@ static int with_device(struct run *r, const struct mfs_launch *launch, struct mf
 
 int main(int argc, char **argv)
 {
-	struct mfs_parallel_sizes sizes = {1, 1, 1, 1, 1, 1, 1, 0};
+	struct mfs_parallel_sizes sizes = {1, 1, 1, 1, 1, 1, 1, 0, 0};
 	struct mfs_launch launch;
 	struct mfs_parallel parallel;
 	struct mfs_error err = {0};

@@ -16,7 +16,14 @@ as_one "tied, state on the host" qwen2 2 4 "${divided[@]}" --use-precision-aware
 as_one "experts in groups of their own, drawn weights" mixtral 4-ep2 4 "${divided[@]}" "${beside[@]}" "${said[@]}"
 as_one "an embedding that two stages share" qwen2 4-pp2 4 "${divided[@]}" "${beside[@]}" "${said[@]}"
 as_one "shared sequences" llama 4-cp2 4 "${divided[@]}" "${beside[@]}" "${said[@]}"
-within=1e-2 as_one "gradients in fp16" deepseek 2 4 --fp16 --loss-scale 4096 "${divided[@]}" "${beside[@]}"
+# inst2: the processes are two instances, each with all of the state.
+as_one "two instances, validation" llama "4-inst2 2-inst2" 6 "${divided[@]}" "${beside[@]}" "${said[@]}" --eval-interval 2 --eval-iters 2
+as_one "two instances that share sequences, heads and stages" llama "4-cp2-inst2 4-cp4-inst2 8-tp2-inst2 8-pp2-inst2" 4 "${divided[@]}" "${said[@]}"
+as_one "two instances with experts" mixtral "4-ep2-inst2 8-tp2-sp-ep2-etp1-inst2 8-tp2-sp-ep2-inst2" 4 "${divided[@]}" "${beside[@]}" "${said[@]}"
+as_one "two instances, tied stages" qwen2 "8-pp2-inst2" 4 "${divided[@]}" "${beside[@]}" "${said[@]}"
+as_one "two instances, state on the host" qwen2 4-inst2 4 "${divided[@]}" --use-precision-aware-optimizer --optimizer-cpu-offload \
+	--optimizer-offload-fraction 0.5 --bf16 "${said[@]}"
+within=1e-2 as_one "gradients in fp16" deepseek "2 4-inst2" 4 --fp16 --loss-scale 4096 "${divided[@]}" "${beside[@]}"
 
 # Sums of two processes have one order: all of these print the same.
 same() {
@@ -36,15 +43,15 @@ same() {
 }
 same "bf16: any buckets, divided or not, beside or behind" qwen2 --bf16 --grad-reduce-in-bf16
 
-# What a process needs of main parameters and moments is divided; weights and gradients are whole.
+# What a process needs of main parameters and moments is divided among two, or two of each instance; weights and gradients are whole.
 memory() {
 	family_args llama
-	run 2 "$work/log" --hidden-size 2048 --ffn-hidden-size 8192 --bf16 --dry-run "$@"
+	run "$1" "$work/log" --hidden-size 2048 --ffn-hidden-size 8192 --bf16 --dry-run "${@:2}"
 	sed -nE 's/^memory: .*weights ([0-9.]+), gradients ([0-9.]+), main parameters ([0-9.]+), moments ([0-9.]+),.*/\1 \2 \3 \4/p' "$work/log"
 }
-read -r -a whole <<<"$(memory)"
-read -r -a parts <<<"$(memory "${divided[@]}")"
-awk -v a="${whole[*]}" -v b="${parts[*]}" '
+read -r -a whole <<<"$(memory 2)"
+read -r -a parts <<<"$(memory 2 "${divided[@]}")"
+[ "$(memory 4 "${divided[@]}" --num-distributed-optimizer-instances 2)" = "${parts[*]}" ] && awk -v a="${whole[*]}" -v b="${parts[*]}" '
 	function near(x, y) { return x - y < 2e-3 && y - x < 2e-3 }
 	BEGIN { n = split(a, x, " "); m = split(b, y, " ")
 		exit !(n == 4 && m == 4 && x[3] > 0.5 && y[1] == x[1] && near(y[2], x[2]) && near(y[3], x[3] / 2) && near(y[4], x[4] / 2)) }'

@@ -283,6 +283,8 @@ static void divide(struct mfs_train_config *c)
 	if (!layout.sharded)
 		return;
 	c->sharding = (enum mfs_sharding)below(MFS_SHARD_WEIGHTS + 1);
+	if (layout.size.instances > 1)
+		c->sharding = MFS_SHARD_STATE;
 	c->overlap_grad_reduce = below(2);
 	c->overlap_param_gather = c->overlap_grad_reduce && below(2);
 	if (below(2))
@@ -448,22 +450,23 @@ static void compare_gradient(const struct train_model *part, const struct train_
 	free(want);
 }
 
-/* Each element of the model counts in one process, or, where nothing is divided, in as many as have
- * the same. squares: of dense parameters, of experts. */
+/* Each element of the model counts in one process of an instance, or, where nothing is divided, in
+ * as many as have the same. squares: of dense parameters, of experts. */
 static void compare_norms(const struct train_model *one, const struct train_model *part,
 			  double squares[2])
 {
 	const bool divided = part->params->sharding != MFS_SHARD_NOTHING;
+	const enum mfs_group among = mfs_parallel_in_instance(&parallel, MFS_GROUP_WORLD);
 	const float *grads = one->params->grads;
 	double want = 0, found;
 
 	for (uint64_t e = 0; e < one->params->elements; e++)
 		want += (double)grads[e] * grads[e];
-	unit_ok(mfs_parallel_sum(&parallel, divided ? MFS_GROUP_WORLD : MFS_GROUP_MODEL,
-				 &squares[0], 1, &err),
+	unit_ok(mfs_parallel_sum(&parallel, divided ? among : MFS_GROUP_MODEL, &squares[0], 1,
+				 &err),
 		&err);
-	unit_ok(mfs_parallel_sum(&parallel, divided ? MFS_GROUP_WORLD : MFS_GROUP_EXPERT_MODEL,
-				 &squares[1], 1, &err),
+	unit_ok(mfs_parallel_sum(&parallel, divided ? among : MFS_GROUP_EXPERT_MODEL, &squares[1],
+				 1, &err),
 		&err);
 	found = squares[0] + squares[1];
 	ck_assert_msg(fabs(found - want) <= 1e-4 * want,

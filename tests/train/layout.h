@@ -58,9 +58,21 @@ static inline void layout_draw_microbatches(struct layout *l, uint64_t *seed)
 			  pp * (uint32_t)layout_below(seed, 2);
 }
 
+/* Of the distributed optimizer: a divisor of those that have the same of anything. */
+static inline uint32_t layout_draw_instances(const struct mfs_parallel_sizes *s, uint64_t *seed)
+{
+	uint32_t instances;
+
+	do
+		instances = layout_divisor(seed, s->cp * s->dp, false);
+	while (s->edp % instances);
+	return instances;
+}
+
 /* Of so many processes; they share experts if there are some. */
 static inline void layout_draw(struct layout *l, uint64_t *seed, uint32_t processes, bool experts)
 {
+	uint64_t apart = *seed ^ UINT64_C(0x9e3779b97f4a7c15);
 	uint32_t left = processes, of[3];
 	const int64_t first = layout_below(seed, 3);
 
@@ -86,6 +98,8 @@ static inline void layout_draw(struct layout *l, uint64_t *seed, uint32_t proces
 	l->sequence_parallel = l->size.tp > 1 && (experts || layout_below(seed, 2));
 	l->overlap = layout_below(seed, 2);
 	layout_draw_microbatches(l, seed);
+	if (layout_below(&apart, 2))
+		l->size.instances = layout_draw_instances(&l->size, &apart);
 }
 
 static inline uint32_t layout_setting(const char *name, uint32_t otherwise)
@@ -208,8 +222,9 @@ static inline void layout_print(const struct layout *l, const struct mfs_train_c
 {
 	const struct mfs_parallel_sizes *s = &l->size;
 
-	printf("model %d: tp %u, sp %d, cp %u by %u, dp %u, pp %u, etp %u, ep %u; layers", l->model,
+	printf("model %d: tp %u, sp %d, cp %u by %u, dp %u, pp %u, etp %u, ep %u, ", l->model,
 	       s->tp, l->sequence_parallel, s->cp, s->neighbours, s->dp, s->pp, s->etp, s->ep);
+	printf("%u instances; layers", s->instances ? s->instances : 1);
 	for (uint32_t i = 0; c->chunk_layers && i < l->chunks * s->pp; i++)
 		printf(" %u", l->layers[i]);
 	printf(" of %lld; %u microbatches, groups of %lld;", (long long)c->model.num_layers,

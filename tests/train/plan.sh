@@ -41,6 +41,9 @@ says "heads, sequences, documents" llama 2-tp2-sp '' --reset-attention-mask --re
 says "stages with chunks, two copies" llama 4-pp2-vpp2 ''
 says "the distributed optimizer's buckets" qwen2 2-dp2 '' --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather \
 	--ddp-bucket-size 20000
+says "two instances of the distributed optimizer" qwen2 4-inst2 '' --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather \
+	--ddp-bucket-size 20000
+says "as many instances as processes" qwen2 2-inst2 '' --use-distributed-optimizer
 says "parts of sequences" gpt2 2-cp2 ''
 says "parts of sequences, by neighbours" llama 4-cp2x2 ''
 says "FSDP, layers run again" llama 4-fsdp-tp2 '' --overlap-grad-reduce --overlap-param-gather --recompute-granularity full \
@@ -50,6 +53,7 @@ says "FSDP, gradients alone beside the passes" llama 2-fsdp '' --overlap-grad-re
 # Which rows go to whom depends on the tokens.
 says "experts" mixtral 2-ep2 's/(ep|expt_tp-ep) [0-9]+ bytes/\1/'
 says "experts' rows beside shared experts" deepseek 2-ep2 's/(ep|expt_tp-ep) [0-9]+ bytes/\1/' --moe-shared-expert-overlap
+says "experts and two instances" mixtral 8-tp2-sp-ep2-etp1-inst2 's/(ep|expt_tp-ep) [0-9]+ bytes/\1/' --use-distributed-optimizer --overlap-grad-reduce
 says "all of them" mixtral 8-tp2-sp-pp2-ep2-etp1 's/(ep|expt_tp-ep) [0-9]+ bytes/\1/' --use-distributed-optimizer
 
 # milliseconds ARGUMENT...: of a step of four stages, as a plan has it

@@ -122,6 +122,7 @@ layout_flags() {
 		pp*) layout+=(--pipeline-model-parallel-size "${word#pp}") ;;
 		sp) layout+=(--sequence-parallel) ;;
 		fsdp) layout+=(--use-megatron-fsdp) ;;
+		inst*) layout+=(--num-distributed-optimizer-instances "${word#inst}") ;;
 		E*) layout+=(--pipeline-model-parallel-layout "$word") ;;
 		cp*x*) layout_levels "${word#cp}" ;;
 		cp*) layout+=(--context-parallel-size "${word#cp}") ;;

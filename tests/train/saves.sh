@@ -59,9 +59,11 @@ killed() {
 
 goes_on "stages and tensors, saved by four, resumed at other layouts" llama 4-tp2-pp2 "1 2-pp2-E|tt|tt|L 2-tp2 4-tp2 4"
 goes_on "the distributed optimizer, saved by four, resumed by one and two" qwen2 4-tp2 "1 2" --use-distributed-optimizer
+goes_on "two instances of it, resumed by one, by two, by two instances and by one of four" qwen2 4-inst2 "1 2 4-inst2 4" --use-distributed-optimizer
 goes_on "experts, saved by two, resumed by one and four" deepseek 2-ep2 "1 4-ep4"
 goes_on "latents whose down projections are divided" deepseek 2-tp2-sp "1 4-tp2-sp-ep2"
 goes_on "experts and the distributed optimizer" mixtral "4-ep2-pp2-Et*3|tL" "2-ep2 2" --use-distributed-optimizer
+goes_on "experts and two instances" mixtral 4-ep2-inst2 "2-ep2 4-ep2 4-ep2-inst2" --use-distributed-optimizer --overlap-grad-reduce
 goes_on "FSDP, saved by two, resumed by one and divided otherwise; and the reverse" llama 2-fsdp "1 2-tp2 4-fsdp-tp2"
 
 family_args llama

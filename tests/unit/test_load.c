@@ -235,14 +235,14 @@ static const struct {
 	struct mfs_parallel_sizes at;
 	int64_t vpp;
 } places[] = {
-	{{"resume/llama-torch-tp2-pp2", 20, true}, {2, 1, 1, 1, 2, 1, 1, 0}, 1},
-	{{"resume/llama-torch_dist-tp2-pp2", 20, true}, {1, 1, 1, 2, 1, 1, 1, 0}, 1},
-	{{"resume/llama-torch_dist-tp2-pp2-vpp2", 20, true}, {2, 1, 1, 2, 2, 1, 1, 0}, 2},
-	{{"resume/llama-torch_dist-tp2-pp2", 20, true}, {2, 1, 2, 1, 2, 1, 2, 0}, 1},
-	{{"resume/qwen2-torch-tp2-dp2-distopt", 20, true}, {2, 1, 1, 2, 2, 1, 1, 0}, 1},
-	{{"weights/deepseek-torch_dist-pp2-ep2", 40, false}, {1, 1, 2, 2, 1, 2, 1, 0}, 1},
-	{{"optim/mixtral-torch-tp2-ep2-etp1-distopt", 1, true}, {2, 1, 1, 1, 1, 2, 1, 0}, 1},
-	{{"optim/mixtral-torch_dist-ep2-flattened", 1, true}, {2, 1, 2, 1, 2, 2, 1, 0}, 1},
+	{{"resume/llama-torch-tp2-pp2", 20, true}, {2, 1, 1, 1, 2, 1, 1, 0, 0}, 1},
+	{{"resume/llama-torch_dist-tp2-pp2", 20, true}, {1, 1, 1, 2, 1, 1, 1, 0, 0}, 1},
+	{{"resume/llama-torch_dist-tp2-pp2-vpp2", 20, true}, {2, 1, 1, 2, 2, 1, 1, 0, 0}, 2},
+	{{"resume/llama-torch_dist-tp2-pp2", 20, true}, {2, 1, 2, 1, 2, 1, 2, 0, 0}, 1},
+	{{"resume/qwen2-torch-tp2-dp2-distopt", 20, true}, {2, 1, 1, 2, 2, 1, 1, 0, 0}, 1},
+	{{"weights/deepseek-torch_dist-pp2-ep2", 40, false}, {1, 1, 2, 2, 1, 2, 1, 0, 0}, 1},
+	{{"optim/mixtral-torch-tp2-ep2-etp1-distopt", 1, true}, {2, 1, 1, 1, 1, 2, 1, 0, 0}, 1},
+	{{"optim/mixtral-torch_dist-ep2-flattened", 1, true}, {2, 1, 2, 1, 2, 2, 1, 0, 0}, 1},
 };
 #define PLACES (sizeof(places) / sizeof(places[0]))
 

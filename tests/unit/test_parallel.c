@@ -208,6 +208,50 @@ static void check_levels(struct seen all[MOST][MFS_GROUP_COUNT], const struct mf
 	}
 }
 
+static uint32_t index_of(const uint32_t *ranks, uint32_t rank)
+{
+	uint32_t at = 0;
+
+	while (ranks[at] != rank)
+		at++;
+	return at;
+}
+
+/* Which instance a rank is of, by the data parallel ranks of its experts. */
+static uint32_t instance_of(const struct mfs_parallel_sizes *s, uint32_t rank)
+{
+	uint32_t ranks[MOST];
+
+	ranks_of(experts(s), 1u << DP, rank, ranks);
+	return index_of(ranks, rank) / (s->edp / s->instances);
+}
+
+/* initialize_model_parallel(): slices of dp-cp, create_hierarchical_groups() of the experts' dp,
+ * whose second level is the dense parameters', too, and neighbours of tp-ep-pp's groups. */
+static void check_instances(struct seen all[MOST][MFS_GROUP_COUNT],
+			    const struct mfs_parallel_sizes *s, uint32_t world, uint32_t rank)
+{
+	const uint32_t dense_each = s->cp * s->dp / s->instances, each = s->edp / s->instances;
+	uint32_t ranks[MOST], want[MOST], at, count = 0;
+
+	ranks_of(dense(s), 1u << DP | CP, rank, ranks);
+	at = index_of(ranks, rank);
+	check_group(all, world, rank, MFS_GROUP_INSTANCE_GRADS,
+		    ranks + at / dense_each * dense_each, dense_each, "intra_dp_cp");
+	ranks_of(experts(s), 1u << DP, rank, ranks);
+	at = index_of(ranks, rank);
+	check_group(all, world, rank, MFS_GROUP_INSTANCE_EXPERT_GRADS, ranks + at / each * each,
+		    each, "intra_expt_dp");
+	for (uint32_t i = 0; i < s->instances; i++)
+		want[i] = ranks[i * each + at % each];
+	check_group(all, world, rank, MFS_GROUP_ACROSS_INSTANCES, want, s->instances,
+		    "inter_dist_opt");
+	for (uint32_t r = 0; r < world; r++)
+		if (instance_of(s, r) == instance_of(s, rank))
+			want[count++] = r;
+	check_group(all, world, rank, MFS_GROUP_INSTANCE, want, count, "intra_dist_opt");
+}
+
 static void check_sizes(const struct mfs_parallel_sizes *s)
 {
 	static struct seen all[MOST][MFS_GROUP_COUNT];
@@ -223,6 +267,10 @@ static void check_sizes(const struct mfs_parallel_sizes *s)
 		}
 		check_embedding(all, dense(s), world, r);
 		check_levels(all, s, world, r);
+		if (s->instances > 1)
+			check_instances(all, s, world, r);
+		for (int g = MFS_GROUP_INSTANCE; g < MFS_GROUP_COUNT; g++)
+			ck_assert(s->instances > 1 || !all[r][g].has);
 	}
 }
 
@@ -254,6 +302,10 @@ START_TEST(test_random_sizes)
 			do
 				s.neighbours = some(s.cp);
 			while (s.cp % s.neighbours);
+		if (i % 3)
+			do
+				s.instances = some(s.edp);
+			while (s.edp % s.instances || s.cp * s.dp % s.instances);
 		check_sizes(&s);
 	}
 }
@@ -313,9 +365,9 @@ static void check_rows(const struct mfs_parallel_sizes *s, const struct row *row
 
 START_TEST(test_real_table)
 {
-	static const struct mfs_parallel_sizes s = {2, 2, 2, 2, 1, 4, 2, 0};
-	static const struct mfs_parallel_sizes two = {1, 16, 1, 1, 1, 1, 16, 2};
-	static const struct mfs_parallel_sizes four = {1, 16, 1, 1, 1, 1, 16, 4};
+	static const struct mfs_parallel_sizes s = {2, 2, 2, 2, 1, 4, 2, 0, 0};
+	static const struct mfs_parallel_sizes two = {1, 16, 1, 1, 1, 1, 16, 2, 0};
+	static const struct mfs_parallel_sizes four = {1, 16, 1, 1, 1, 1, 16, 4, 0};
 
 	check_rows(&s, table, sizeof(table) / sizeof(table[0]));
 	check_rows(&two, &by_two, 1);

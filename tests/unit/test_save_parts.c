@@ -311,6 +311,9 @@ static bool set_sizes(struct team *t, const struct mfs_parallel_sizes *sizes, ui
 	if (t->size > MOST || each % (t->sizes.etp * sizes->ep) || sizes->tp % t->sizes.etp)
 		return false;
 	t->sizes.edp = each / (t->sizes.etp * sizes->ep);
+	if (sizes->instances &&
+	    (sizes->cp * sizes->dp % sizes->instances || t->sizes.edp % sizes->instances))
+		return false;
 	t->config.model.virtual_pipeline_model_parallel_size = vpp > 1 ? (int64_t)vpp : MFS_UNSET;
 	places(t, 0, &parallel);
 	if (mfs_params_new(&t->config, &parallel, &p, &err))
@@ -387,12 +390,14 @@ static bool draw_sizes(struct team *t, uint64_t *seed)
 {
 	static const uint32_t some[] = {1, 1, 2, 2, 3, 4};
 	const bool experts = t->config.model.num_experts > 0;
+	const bool divided = t->config.use_distributed_optimizer;
 	const struct mfs_parallel_sizes sizes = {.tp = 1u << draw(seed, 3),
 						 .cp = 1 + !draw(seed, 4),
 						 .dp = some[draw(seed, 6)],
 						 .pp = 1u << draw(seed, 3),
 						 .etp = 1u << draw(seed, 2),
-						 .ep = experts ? 1u << draw(seed, 3) : 1};
+						 .ep = experts ? 1u << draw(seed, 3) : 1,
+						 .instances = divided ? draw(seed, 4) : 0};
 
 	return set_sizes(t, &sizes, 1 + draw(seed, 2));
 }
@@ -446,15 +451,21 @@ START_TEST(layouts)
 }
 END_TEST
 
-/* Replicas divide the work evenly. */
+/* Replicas divide the work evenly, and so do instances of the distributed optimizer. */
 START_TEST(even)
 {
-	const struct mfs_parallel_sizes sizes = {
-		.tp = 1, .cp = 1, .dp = 4, .pp = 1, .etp = 1, .ep = 1};
+	const bool instances = _i == 4;
+	const struct mfs_parallel_sizes sizes = {.tp = 1,
+						 .cp = 1,
+						 .dp = 4,
+						 .pp = 1,
+						 .etp = 1,
+						 .ep = 1,
+						 .instances = instances ? 2 : 0};
 	uint64_t least = UINT64_MAX, most = 0;
 	struct team t;
 
-	configure(&t, &models[_i]);
+	configure(&t, &models[instances ? 2 : _i]);
 	ck_assert(set_sizes(&t, &sizes, 1));
 	begin(&t);
 	save_all(&t, 10);
@@ -544,7 +555,7 @@ Suite *mfs_suite(void)
 
 	tcase_set_timeout(c, 300);
 	tcase_add_loop_test(c, layouts, 0, MODELS);
-	tcase_add_loop_test(c, even, 0, 4);
+	tcase_add_loop_test(c, even, 0, 5);
 	tcase_add_loop_test(c, one_fails, 0, 4);
 	tcase_add_test(c, not_shared);
 	suite_add_tcase(s, c);

@@ -122,7 +122,7 @@ static void open_stage(struct stage *st, const struct train_model *whole, const 
 		       uint32_t rank)
 {
 	const struct mfs_launch launch = {.rank = rank, .size = s->stages};
-	const struct mfs_parallel_sizes sizes = {1, 1, 1, s->stages, 1, 1, 1, 0};
+	const struct mfs_parallel_sizes sizes = {1, 1, 1, s->stages, 1, 1, 1, 0, 0};
 	struct mfs_train_config config = whole->config;
 	struct mfs_pipeline_shape shape;
 	struct mfs_parallel parallel;

@@ -2,9 +2,10 @@
  * Which boxes of the model's tensors a process writes.
  *
  * Processes with the same part of a tensor (data parallelism) divide it among themselves by
- * elements: with the distributed optimizer as it has divided the state, which only its owner has;
- * else each takes as much as the others, at whole rows. Of a tensor that all tensor-parallel
- * processes have whole, the first writes it; of a copy of the embedding nobody.
+ * elements: with the distributed optimizer as it has divided the state, which only its owner has,
+ * one in each of its instances; else each takes as much as the others, at whole rows. Of a tensor
+ * that all tensor-parallel processes have whole, the first writes it; of a copy of the embedding
+ * nobody.
  *
  * A stretch of the flat buffers is, in each tensor, the rest of a row, whole rows, and the begin of
  * a row: boxes whose elements are neighbours in memory.
@@ -124,12 +125,18 @@ static bool writes(const struct lister *l, const struct mfs_rank_tensor *t)
 	return t->split != MFS_TP_NONE || !(t->is_expert ? place->etp : place->tp);
 }
 
+/* Elements before the share of number of as many. */
+static uint64_t share(uint64_t total, uint32_t number, uint32_t of)
+{
+	return total / of * number + total % of * number / of;
+}
+
 /* Elements of a parameter before the share of process number of as many. */
 static uint64_t bound(const struct lister *l, const struct mfs_param *q, uint32_t number,
 		      uint32_t of)
 {
 	const uint64_t total = l->total[q->is_expert], before = l->before[q->is_expert];
-	const uint64_t wanted = total / of * number + total % of * number / of;
+	const uint64_t wanted = share(total, number, of);
 	const uint64_t row = q->part.base.ndim ? q->elements / q->part.base.shape[0] : 1;
 
 	if (wanted <= before)
@@ -139,15 +146,25 @@ static uint64_t bound(const struct lister *l, const struct mfs_param *q, uint32_
 	return (wanted - before) / row * row;
 }
 
-/* What the optimizer of this process owns. */
+/* What the optimizer of this process owns. Each instance has the same: it writes its share, by the
+ * numbers of what is owned. */
 static int add_owned(struct lister *l, const struct mfs_param *q, struct cutter *c)
 {
-	const uint64_t end = q->start + q->elements;
+	const struct mfs_group_place *g = &l->parallel->group[MFS_GROUP_ACROSS_INSTANCES];
+	const uint64_t end = q->start + q->elements, all = l->params->owned_elements;
+	const uint64_t from = share(all, g->rank, g->size), to = share(all, g->rank + 1, g->size);
 	uint64_t n;
 	int rc = 0;
 
-	for (uint64_t at = q->start; !rc && (n = mfs_params_owned(l->params, &at, end)); at += n)
-		rc = cut(c, 0, at - q->start, at + n - q->start);
+	for (uint64_t at = q->start; !rc && (n = mfs_params_owned(l->params, &at, end)); at += n) {
+		const uint64_t number = mfs_params_owned_before(l->params, at);
+		const uint64_t first = mfs_max_u64(number, from);
+		const uint64_t behind = mfs_min_u64(number + n, to);
+
+		if (first < behind)
+			rc = cut(c, 0, at - q->start + (first - number),
+				 at - q->start + (behind - number));
+	}
 	return rc;
 }
 

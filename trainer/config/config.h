@@ -143,6 +143,7 @@ struct mfs_train_config {
 	bool calculate_per_token_loss;
 	bool use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
 	bool overlap_p2p_comm;
+	int64_t num_distributed_optimizer_instances;
 	enum mfs_sharding sharding;		  /* settled, with FSDP and without */
 	int64_t ddp_bucket_size, ddp_num_buckets; /* elements of a bucket; MFS_UNSET: not given */
 	bool optimizer_cpu_offload;

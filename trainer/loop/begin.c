@@ -180,14 +180,16 @@ static struct mfs_parallel_sizes sizes_of(const struct mfs_train_config *c)
 	const uint32_t etp = (uint32_t)a->expert_tensor_parallel_size;
 	const uint32_t ep = (uint32_t)a->expert_model_parallel_size;
 
-	return (struct mfs_parallel_sizes){.tp = tp,
-					   .cp = cp,
-					   .dp = dp,
-					   .pp = (uint32_t)a->pipeline_model_parallel_size,
-					   .etp = etp,
-					   .ep = ep,
-					   .edp = tp * cp * dp / (etp * ep),
-					   .neighbours = (uint32_t)c->context_neighbours};
+	return (struct mfs_parallel_sizes){
+		.tp = tp,
+		.cp = cp,
+		.dp = dp,
+		.pp = (uint32_t)a->pipeline_model_parallel_size,
+		.etp = etp,
+		.ep = ep,
+		.edp = tp * cp * dp / (etp * ep),
+		.neighbours = (uint32_t)c->context_neighbours,
+		.instances = (uint32_t)c->num_distributed_optimizer_instances};
 }
 
 static int open_recorder(struct mfs_trainer *t, const struct mfk_backend *recorder,

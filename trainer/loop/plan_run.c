@@ -18,7 +18,7 @@
 static bool spans_stages(enum mfs_group g)
 {
 	return g == MFS_GROUP_WORLD || g == MFS_GROUP_PIPELINE || g == MFS_GROUP_MODEL ||
-	       g == MFS_GROUP_EMBEDDING || g == MFS_GROUP_EXPERT_MODEL;
+	       g == MFS_GROUP_EMBEDDING || g == MFS_GROUP_EXPERT_MODEL || g == MFS_GROUP_INSTANCE;
 }
 
 static void describe_groups(const struct mfs_trainer *t, const struct mfs_machine *machine,

@@ -11,6 +11,9 @@
  * MFS_PARAM_ALIGN, and each owns one of as many equal slices: it alone has main parameters and
  * moments of it, and updates it. Without, a process owns all.
  *
+ * The processes may be several instances: each divides all of the state among its own. The sums of
+ * a slice's gradients are added up over the instances then, and its owner in each does the same.
+ *
  * With FSDP a process has gradients, and weights, of its slices alone, too. Buckets are those of
  * units then: what a pass needs whole at once, as a layer. Where they are whole for a while, a
  * bucket says.
@@ -31,8 +34,9 @@
 struct mfs_params;
 
 struct mfs_bucket {
-	uint64_t first, count;	      /* elements of the flat buffers, padding included */
-	enum mfs_group group;	      /* whose gradients are added up: GRADS or EXPERT_GRADS */
+	uint64_t first, count; /* elements of the flat buffers, padding included */
+	/* Whose gradients are added up: GRADS or EXPERT_GRADS, or, of those, an instance's. */
+	enum mfs_group group;
 	uint32_t parts;		      /* slices of count / parts elements; 1: it is not divided */
 	uint32_t first_param, params; /* numbers of its parameters: the first one, and how many */
 	int32_t unit;		      /* with mfs_bucket_rule.units: of all of its parameters */

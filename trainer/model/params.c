@@ -267,10 +267,12 @@ static uint64_t bucket_size(const struct mfs_train_config *config, const struct 
 static struct mfs_bucket_parts bucket_parts(const struct mfs_train_config *config,
 					    const struct mfs_parallel *parallel, enum mfs_group g)
 {
-	const struct mfs_group_place *place = &parallel->group[g];
+	const struct mfs_group_place *place;
 
 	if (config->sharding == MFS_SHARD_NOTHING)
 		return (struct mfs_bucket_parts){.group = g, .count = 1};
+	g = mfs_parallel_in_instance(parallel, g);
+	place = &parallel->group[g];
 	return (struct mfs_bucket_parts){.group = g, .count = place->size, .own = place->rank};
 }
 

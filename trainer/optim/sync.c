@@ -125,11 +125,23 @@ static void end(struct mfs_sync *s, uint32_t i)
 		s->backend->device->event_record(s->beside, s->buckets[i].done);
 }
 
-static void await(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
+/* group: that spoke last of the bucket. */
+static void await(struct mfs_sync *s, uint32_t i, enum mfs_group group, struct mfk_ctx *ctx)
 {
 	if (s->beside)
-		mfs_parallel_wait(s->parallel, s->params->buckets[i].group, s->backend->device, ctx,
-				  s->buckets[i].done);
+		mfs_parallel_wait(s->parallel, group, s->backend->device, ctx, s->buckets[i].done);
+}
+
+static void await_grads(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
+{
+	const bool across = s->parallel->group[MFS_GROUP_ACROSS_INSTANCES].size > 1;
+
+	await(s, i, across ? MFS_GROUP_ACROSS_INSTANCES : s->params->buckets[i].group, ctx);
+}
+
+static void await_weights(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
+{
+	await(s, i, s->params->buckets[i].group, ctx);
 }
 
 /* Gradients of experts have those of other processes' tokens already. Theirs are divided as dense
@@ -139,15 +151,17 @@ static void reduce(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
 	const struct mfs_bucket *b = &s->params->buckets[i];
 	const enum mfs_dtype type = s->params->grad_type;
 	char *grads = mfs_params_grads_at(s->params, b->first);
+	char *own = b->parts > 1 ? slice_of(s, b, type, s->params->grads) : grads;
 
 	ctx = begin(s, i, ctx);
 	if (b->parts > 1)
-		mfs_parallel_reduce_scatter(s->parallel, b->group, ctx, mfs_mfk_dtype(type),
-					    slice_of(s, b, type, s->params->grads), grads,
-					    b->count / b->parts);
+		mfs_parallel_reduce_scatter(s->parallel, b->group, ctx, mfs_mfk_dtype(type), own,
+					    grads, b->count / b->parts);
 	else
 		mfs_parallel_all_reduce(s->parallel, b->group, ctx, MFK_SUM, mfs_mfk_dtype(type),
 					grads, b->count);
+	mfs_parallel_all_reduce(s->parallel, MFS_GROUP_ACROSS_INSTANCES, ctx, MFK_SUM,
+				mfs_mfk_dtype(type), own, b->count / b->parts);
 	end(s, i);
 	s->buckets[i].reduced = true;
 }
@@ -190,7 +204,7 @@ static void reads(struct mfs_sync *s, struct mfk_ctx *ctx, int32_t unit)
 
 		if (p->unit != unit || !b->gathering)
 			continue;
-		await(s, p->bucket, ctx);
+		await_weights(s, p->bucket, ctx);
 		b->gathering = false;
 	}
 }
@@ -257,7 +271,7 @@ void mfs_sync_reduce(struct mfs_sync *s, struct mfk_ctx *ctx)
 		if (!s->buckets[i].reduced)
 			reduce(s, i, ctx);
 	for (uint32_t i = 0; i < s->params->bucket_count; i++)
-		await(s, i, ctx);
+		await_grads(s, i, ctx);
 	mfs_windows_end_step(s->windows, ctx);
 	add_shared(s, ctx);
 }
@@ -275,7 +289,7 @@ void mfs_sync_await(struct mfs_sync *s, struct mfk_ctx *ctx)
 {
 	for (uint32_t i = 0; i < s->params->bucket_count; i++) {
 		if (s->buckets[i].gathering)
-			await(s, i, ctx);
+			await_weights(s, i, ctx);
 		s->buckets[i].gathering = false;
 	}
 }

@@ -8,6 +8,9 @@
  * all buckets are gathered while the next forward runs, which waits for a bucket when it comes to
  * it. Results have the same bits.
  *
+ * With --num-distributed-optimizer-instances a bucket's gradients are added up in an instance, and
+ * what a process owns of them across the instances. Its weights come from its instance.
+ *
  * What FSDP divides is gathered and added up unit by unit, in each pass: windows.h.
  *
  * Sources: megatron/core/distributed/param_and_grad_buffer.py: start_grad_sync, start_param_sync;

@@ -170,18 +170,17 @@ static int read_sums(struct mfs_update *u, struct mfk_ctx *ctx, struct mfs_error
 }
 
 /* u->host's two sums of what counts here become those of the whole model, in its first two. What
- * is divided counts in one process of all. */
+ * is divided counts in one process of an instance. */
 static int sum_ranks(struct mfs_update *u, struct mfs_error *err)
 {
 	const bool divided = u->params->sharding != MFS_SHARD_NOTHING;
+	const enum mfs_group among = mfs_parallel_in_instance(u->parallel, MFS_GROUP_WORLD);
 	double *dense = u->host, *experts = u->host + 2;
-	int rc = mfs_parallel_sum(u->parallel, divided ? MFS_GROUP_WORLD : MFS_GROUP_MODEL, dense,
-				  2, err);
+	int rc = mfs_parallel_sum(u->parallel, divided ? among : MFS_GROUP_MODEL, dense, 2, err);
 
 	if (!rc)
-		rc = mfs_parallel_sum(u->parallel,
-				      divided ? MFS_GROUP_WORLD : MFS_GROUP_EXPERT_MODEL, experts,
-				      2, err);
+		rc = mfs_parallel_sum(u->parallel, divided ? among : MFS_GROUP_EXPERT_MODEL,
+				      experts, 2, err);
 	dense[0] += experts[0];
 	dense[1] += experts[1];
 	return rc;

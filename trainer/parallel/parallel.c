@@ -9,12 +9,16 @@
 
 /* ---- places ---- */
 
-/* cp is two dimensions: a place among neighbours, and which neighbours. */
-enum dim { TP, CP_HEADS, CP_RING, DP, ETP, EP, EDP, PP, DIMS };
+/* cp is two dimensions: a place among neighbours, and which neighbours. Of what numbers processes
+ * of data, IN and EXPERT_IN are places in an instance, and INSTANCE is which one. */
+enum dim { TP, CP_HEADS, CP_RING, DP, IN, ETP, EP, EDP, EXPERT_IN, INSTANCE, PP, DIMS };
 
 #define CONTEXT (1u << CP_HEADS | 1u << CP_RING)
 #define DENSE	(1u << TP | CONTEXT | 1u << DP | 1u << PP)
 #define EXPERT	(1u << ETP | 1u << EP | 1u << EDP | 1u << PP)
+/* The same processes, by instances. */
+#define DENSE_BY_INSTANCE  (1u << TP | 1u << IN | 1u << INSTANCE | 1u << PP)
+#define EXPERT_BY_INSTANCE (1u << ETP | 1u << EP | 1u << EXPERT_IN | 1u << INSTANCE | 1u << PP)
 
 /* The dimensions in which a group's processes differ, of those that number a process. */
 static const struct {
@@ -35,11 +39,16 @@ static const struct {
 	[MFS_GROUP_EXPERT_TOKENS] = {EXPERT, 1u << ETP | 1u << EP},
 	[MFS_GROUP_EXPERT_GRADS] = {EXPERT, 1u << EDP},
 	[MFS_GROUP_EXPERT_MODEL] = {EXPERT, 1u << ETP | 1u << EP | 1u << PP},
+	[MFS_GROUP_INSTANCE] = {DENSE_BY_INSTANCE, 1u << TP | 1u << IN | 1u << PP},
+	[MFS_GROUP_INSTANCE_GRADS] = {DENSE_BY_INSTANCE, 1u << IN},
+	[MFS_GROUP_INSTANCE_EXPERT_GRADS] = {EXPERT_BY_INSTANCE, 1u << EXPERT_IN},
+	[MFS_GROUP_ACROSS_INSTANCES] = {DENSE_BY_INSTANCE, 1u << INSTANCE},
 };
 
 static void sizes_of(const struct mfs_parallel_sizes *s, uint32_t ret[DIMS])
 {
 	const uint32_t neighbours = s->neighbours ? s->neighbours : 1;
+	const uint32_t instances = s->instances ? s->instances : 1;
 	const uint32_t sizes[DIMS] = {[TP] = s->tp,
 				      [CP_HEADS] = neighbours,
 				      [CP_RING] = s->cp / neighbours,
@@ -47,7 +56,10 @@ static void sizes_of(const struct mfs_parallel_sizes *s, uint32_t ret[DIMS])
 				      [PP] = s->pp,
 				      [ETP] = s->etp,
 				      [EP] = s->ep,
-				      [EDP] = s->edp};
+				      [EDP] = s->edp,
+				      [IN] = s->cp * s->dp / instances,
+				      [EXPERT_IN] = s->edp / instances,
+				      [INSTANCE] = instances};
 
 	memcpy(ret, sizes, sizeof(sizes));
 }
@@ -86,6 +98,8 @@ void mfs_parallel_places(const struct mfs_launch *launch, const struct mfs_paral
 	sizes_of(sizes, size);
 	places_of(launch->rank, DENSE, size, place);
 	places_of(launch->rank, EXPERT, size, place);
+	places_of(launch->rank, DENSE_BY_INSTANCE, size, place);
+	places_of(launch->rank, EXPERT_BY_INSTANCE, size, place);
 	ret->place = (struct mfs_parallel_sizes){.tp = place[TP],
 						 .cp = number_of(place, CONTEXT, size, &cp),
 						 .dp = place[DP],
@@ -104,9 +118,18 @@ void mfs_parallel_places(const struct mfs_launch *launch, const struct mfs_paral
 void mfs_parallel_one(struct mfs_parallel *ret)
 {
 	static const struct mfs_launch alone = {.size = 1, .local_size = 1};
-	static const struct mfs_parallel_sizes sizes = {1, 1, 1, 1, 1, 1, 1, 0};
+	static const struct mfs_parallel_sizes sizes = {1, 1, 1, 1, 1, 1, 1, 0, 0};
 
 	mfs_parallel_places(&alone, &sizes, ret);
+}
+
+enum mfs_group mfs_parallel_in_instance(const struct mfs_parallel *p, enum mfs_group g)
+{
+	if (p->size.instances <= 1)
+		return g;
+	if (g == MFS_GROUP_WORLD)
+		return MFS_GROUP_INSTANCE;
+	return g == MFS_GROUP_GRADS ? MFS_GROUP_INSTANCE_GRADS : MFS_GROUP_INSTANCE_EXPERT_GRADS;
 }
 
 uint32_t mfs_parallel_on_host(const struct mfs_parallel *p, enum mfs_group g, uint32_t each)
@@ -133,7 +156,9 @@ static int check(int rc, const char *why, const struct mfs_parallel *p, struct m
 
 static bool is_wanted(const struct mfs_parallel *p, enum mfs_group g)
 {
-	return p->size.neighbours || (g != MFS_GROUP_CONTEXT_HEADS && g != MFS_GROUP_CONTEXT_RING);
+	if (g == MFS_GROUP_CONTEXT_HEADS || g == MFS_GROUP_CONTEXT_RING)
+		return p->size.neighbours;
+	return g < MFS_GROUP_INSTANCE || p->size.instances > 1;
 }
 
 /* Processes of one color are a group: those that agree in the other dimensions. All processes take
@@ -239,6 +264,10 @@ static const char *const names[MFS_GROUP_COUNT] = {
 	[MFS_GROUP_EXPERT_TOKENS] = "expt_tp-ep",
 	[MFS_GROUP_EXPERT_GRADS] = "expt_dp",
 	[MFS_GROUP_EXPERT_MODEL] = "expt_tp-ep-pp",
+	[MFS_GROUP_INSTANCE] = "intra_dist_opt",
+	[MFS_GROUP_INSTANCE_GRADS] = "intra_dp_cp",
+	[MFS_GROUP_INSTANCE_EXPERT_GRADS] = "intra_expt_dp",
+	[MFS_GROUP_ACROSS_INSTANCES] = "inter_dist_opt",
 };
 
 const char *mfs_group_name(enum mfs_group g)

@@ -13,6 +13,10 @@
  *
  * Processes that share a sequence may be divided once more, in neighbours and in those that have
  * one place among their neighbours (create_hierarchical_groups).
+ *
+ * Processes of data may be divided once more, too: in instances of the distributed optimizer, each
+ * of which has all of the optimizer's state. In a stage an instance is as many neighbours as the
+ * others, so that it is the same for dense parameters and for experts.
  */
 #ifndef MFS_TRAINER_PARALLEL_PARALLEL_H
 #define MFS_TRAINER_PARALLEL_PARALLEL_H
@@ -30,24 +34,29 @@ struct mfs_parallel_sizes {
 	uint32_t tp, cp, dp, pp;
 	uint32_t etp, ep, edp;
 	uint32_t neighbours; /* of cp, a divisor of it; 0: cp is not divided once more */
+	uint32_t instances;  /* a divisor of cp dp and of edp; 0: they are not divided once more */
 };
 
 enum mfs_group {
 	MFS_GROUP_WORLD,
-	MFS_GROUP_TENSOR,	 /* tp */
-	MFS_GROUP_CONTEXT,	 /* cp: shares a sequence */
-	MFS_GROUP_CONTEXT_HEADS, /* neighbours of those, which exchange tokens for heads */
-	MFS_GROUP_CONTEXT_RING,	 /* of all neighbours those with one place among them */
-	MFS_GROUP_DATA,		 /* dp: shares the samples */
-	MFS_GROUP_GRADS,	 /* cp, dp: has the same dense parameters, and adds up gradients */
-	MFS_GROUP_PIPELINE,	 /* pp */
-	MFS_GROUP_MODEL,	 /* tp, pp: a whole model's dense parameters, in parts */
-	MFS_GROUP_EMBEDDING,	 /* the first and the last stage, of one place in the others */
-	MFS_GROUP_EXPERT,	 /* ep: shares the experts */
-	MFS_GROUP_EXPERT_TENSOR, /* etp: shares each expert */
-	MFS_GROUP_EXPERT_TOKENS, /* etp, ep: whose tokens meet in an expert's layer */
-	MFS_GROUP_EXPERT_GRADS,	 /* edp: has the same experts, and adds up gradients */
-	MFS_GROUP_EXPERT_MODEL,	 /* etp, ep, pp: all routed experts, in parts */
+	MFS_GROUP_TENSOR,	  /* tp */
+	MFS_GROUP_CONTEXT,	  /* cp: shares a sequence */
+	MFS_GROUP_CONTEXT_HEADS,  /* neighbours of those, which exchange tokens for heads */
+	MFS_GROUP_CONTEXT_RING,	  /* of all neighbours those with one place among them */
+	MFS_GROUP_DATA,		  /* dp: shares the samples */
+	MFS_GROUP_GRADS,	  /* cp, dp: has the same dense parameters, and adds up gradients */
+	MFS_GROUP_PIPELINE,	  /* pp */
+	MFS_GROUP_MODEL,	  /* tp, pp: a whole model's dense parameters, in parts */
+	MFS_GROUP_EMBEDDING,	  /* the first and the last stage, of one place in the others */
+	MFS_GROUP_EXPERT,	  /* ep: shares the experts */
+	MFS_GROUP_EXPERT_TENSOR,  /* etp: shares each expert */
+	MFS_GROUP_EXPERT_TOKENS,  /* etp, ep: whose tokens meet in an expert's layer */
+	MFS_GROUP_EXPERT_GRADS,	  /* edp: has the same experts, and adds up gradients */
+	MFS_GROUP_EXPERT_MODEL,	  /* etp, ep, pp: all routed experts, in parts */
+	MFS_GROUP_INSTANCE,	  /* of an instance: all of the optimizer's state, in parts */
+	MFS_GROUP_INSTANCE_GRADS, /* of GRADS those of one instance */
+	MFS_GROUP_INSTANCE_EXPERT_GRADS, /* of EXPERT_GRADS those of one instance */
+	MFS_GROUP_ACROSS_INSTANCES,	 /* of each instance one: has the same part of the state */
 	MFS_GROUP_COUNT,
 };
 
@@ -92,6 +101,9 @@ void mfs_parallel_end_all(const struct mfs_parallel *p, int code);
 
 /* For messages; they are Megatron's names. */
 const char *mfs_group_name(enum mfs_group g);
+
+/* What an instance has of WORLD, GRADS or EXPERT_GRADS: the group itself where there is one. */
+enum mfs_group mfs_parallel_in_instance(const struct mfs_parallel *p, enum mfs_group g);
 
 /* How many of a group's processes are on this one's host, if each has so many, in the order of
  * ranks. */

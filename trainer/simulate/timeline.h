@@ -13,7 +13,7 @@
 
 #include "trainer/simulate/machine.h"
 
-#define MFS_TIMELINE_GROUPS 16
+#define MFS_TIMELINE_GROUPS 24
 
 /* A group of one process. */
 struct mfs_timeline_group {

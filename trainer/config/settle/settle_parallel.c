@@ -134,14 +134,21 @@ static int check_context(struct settle *s)
 	return check_comm_types(s);
 }
 
+/* Processes of a stage, the fewest: what each has of dense parameters and of experts is had by as
+ * many as there are instances, or a multiple of it. experts: that have all of them. */
+static int64_t needed(int64_t tp, int64_t cp, int64_t experts, int64_t instances)
+{
+	return common_multiple(common_multiple(tp * cp, tp * instances), experts * instances);
+}
+
 /* arguments.py: validate_args; parallel_state.py: initialize_model_parallel. */
 int mfs_settle_parallel(struct settle *s)
 {
-	static const char *const sizes[] = {"tensor_model_parallel_size",
-					    "pipeline_model_parallel_size", "context_parallel_size",
-					    "expert_model_parallel_size",
-					    "expert_tensor_parallel_size"};
-	int64_t tp, pp, cp, ep, etp, world;
+	static const char *const sizes[] = {
+		"tensor_model_parallel_size",  "pipeline_model_parallel_size",
+		"context_parallel_size",       "expert_model_parallel_size",
+		"expert_tensor_parallel_size", "num_distributed_optimizer_instances"};
+	int64_t tp, pp, cp, ep, etp, instances, world;
 	char a[MFS_FLAG_SPELLING];
 	int r = 0;
 
@@ -172,6 +179,7 @@ int mfs_settle_parallel(struct settle *s)
 	cp = number(s, "context_parallel_size");
 	ep = number(s, "expert_model_parallel_size");
 	etp = number(s, "expert_tensor_parallel_size");
+	instances = number(s, "num_distributed_optimizer_instances");
 	if (tp % etp)
 		return mfs_fail(s->err, -EINVAL,
 				"--expert-tensor-parallel-size: expected a divisor of "
@@ -189,7 +197,7 @@ int mfs_settle_parallel(struct settle *s)
 	if (s->c->dry_run && number(s, "world_size") == 1)
 		mfs_flag_set_number(s->v, "world_size",
 				    s->c->gpus ? s->c->gpus
-					       : pp * common_multiple(tp * cp, etp * ep));
+					       : pp * needed(tp, cp, etp * ep, instances));
 	world = number(s, "world_size");
 	if (world % (tp * pp * cp))
 		return mfs_fail(s->err, -EINVAL,
@@ -248,10 +256,44 @@ static int settle_buckets(struct settle *s)
 	return r ? r : exclude(s, "ddp_bucket_size", "ddp_num_buckets");
 }
 
+/* parallel_state.py: initialize_model_parallel; core/distributed/distributed_data_parallel.py and
+ * param_and_grad_buffer.py: what they assert. */
+static int settle_instances(struct settle *s)
+{
+	static const char dest[] = "num_distributed_optimizer_instances";
+	const int64_t dp_cp = number(s, "data_parallel_size") * number(s, "context_parallel_size");
+	const int64_t edp = dp_cp * number(s, "tensor_model_parallel_size") /
+			    (number(s, "expert_tensor_parallel_size") *
+			     number(s, "expert_model_parallel_size"));
+	const int64_t instances = number(s, dest);
+	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+
+	if (instances == 1)
+		return 0;
+	if (is(s, "use_megatron_fsdp"))
+		return mfs_fail(s->err, -ENOTSUP,
+				"%s %lld is not supported beside --use-megatron-fsdp; use 1",
+				flag(dest, a), (long long)instances);
+	if (!is(s, "use_distributed_optimizer"))
+		return mfs_fail(s->err, -EINVAL, "%s %lld: expected %s beside it", flag(dest, a),
+				(long long)instances, flag("use_distributed_optimizer", b));
+	if (is(s, "ddp_reduce_scatter_with_fp32_accumulation"))
+		return exclude(s, dest, "ddp_reduce_scatter_with_fp32_accumulation");
+	if (dp_cp % instances || edp % instances)
+		return mfs_fail(s->err, -EINVAL,
+				"%s: expected a divisor of the %lld processes that have the same "
+				"%s, found %lld",
+				flag(dest, a), (long long)(dp_cp % instances ? dp_cp : edp),
+				dp_cp % instances ? "parameters" : "experts", (long long)instances);
+	return 0;
+}
+
 int mfs_settle_process(struct settle *s)
 {
-	const int r = settle_buckets(s);
+	int r = settle_buckets(s);
 
+	if (!r)
+		r = settle_instances(s);
 	if (r)
 		return r;
 	otherwise(s, "tensor_parallel_num_weight_shards", 1);
