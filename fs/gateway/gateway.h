@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "fs/gateway/proxies.h"
-#include "fs/gateway/repos.h"
+#include "fs/gateway/repos/repos.h"
 #include "fs/gateway/secrets.h"
 #include "fs/gateway/tokens.h"
 #include "fs/http/message.h"

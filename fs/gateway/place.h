@@ -2,7 +2,7 @@
 #ifndef MFS_FS_GATEWAY_PLACE_H
 #define MFS_FS_GATEWAY_PLACE_H
 
-#include "fs/gateway/repos.h"
+#include "fs/gateway/repos/repos.h"
 #include "fs/http/url.h"
 
 struct mfs_place {

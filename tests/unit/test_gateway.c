@@ -19,7 +19,7 @@
 #include "fs/gateway/config.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/metrics.h"
-#include "fs/gateway/repos_i.h"
+#include "fs/gateway/repos/repos_i.h"
 #include "fs/source/root.h"
 #include "fs/stats/stats.h"
 #include "fs/view/view.h"

@@ -1,4 +1,5 @@
-/* Lists of the Hub's protocol, and their parts: fs/gateway/hub_list.c, hub_page.c, commits.c. */
+/* Lists of the Hub's protocol, and their parts: fs/gateway/hub_list.c, hub_page.c and
+ * repos/commits.c. */
 #include "tests/unit/unit.h"
 
 #include <jansson.h>
@@ -9,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "fs/gateway/gateway.h"
-#include "fs/gateway/repos_i.h"
+#include "fs/gateway/repos/repos_i.h"
 #include "fs/source/root.h"
 #include "fs/view/view.h"
 #include "fs/view/views.h"

@@ -1,4 +1,4 @@
-/* What is opened before the first client comes: fs/gateway/warm.h. */
+/* What is opened before the first client comes: fs/gateway/repos/warm.h. */
 #include "tests/unit/unit.h"
 
 #include <limits.h>
@@ -9,8 +9,8 @@
 #include <time.h>
 
 #include "fs/data/data.h"
-#include "fs/gateway/repos_i.h"
-#include "fs/gateway/warm.h"
+#include "fs/gateway/repos/repos_i.h"
+#include "fs/gateway/repos/warm.h"
 #include "fs/source/root.h"
 #include "fs/view/view.h"
 #include "fs/view/views.h"

@@ -1,6 +1,6 @@
 #include <stdlib.h>
 
-#include "fs/gateway/repos_i.h"
+#include "fs/gateway/repos/repos_i.h"
 
 static void served_close(void *beside)
 {

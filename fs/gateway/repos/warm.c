@@ -1,4 +1,4 @@
-#include "fs/gateway/warm.h"
+#include "fs/gateway/repos/warm.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "fs/cli/log.h"
-#include "fs/gateway/repos_i.h"
+#include "fs/gateway/repos/repos_i.h"
 
 struct mfs_warmer {
 	pthread_t thread;

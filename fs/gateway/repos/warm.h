@@ -3,8 +3,8 @@
  * newest iteration of each, one after the other, and as many as stay open. What is in a directory
  * of runs is opened when it is asked for.
  */
-#ifndef MFS_FS_GATEWAY_WARM_H
-#define MFS_FS_GATEWAY_WARM_H
+#ifndef MFS_FS_GATEWAY_REPOS_WARM_H
+#define MFS_FS_GATEWAY_REPOS_WARM_H
 
 #include <stdbool.h>
 

@@ -1,11 +1,11 @@
 /* The inside of repositories. Private to repos.c, revision.c, served.c, commits.c and warm.c. */
-#ifndef MFS_FS_GATEWAY_REPOS_I_H
-#define MFS_FS_GATEWAY_REPOS_I_H
+#ifndef MFS_FS_GATEWAY_REPOS_REPOS_I_H
+#define MFS_FS_GATEWAY_REPOS_REPOS_I_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "fs/gateway/repos.h"
+#include "fs/gateway/repos/repos.h"
 #include "fs/source/roots.h"
 
 /* SOURCE as it was added. */

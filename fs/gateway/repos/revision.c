@@ -9,7 +9,7 @@
 #include "formats/base/str.h"
 #include "formats/base/version.h"
 #include "fs/data/data.h"
-#include "fs/gateway/repos_i.h"
+#include "fs/gateway/repos/repos_i.h"
 #include "fs/source/root.h"
 #include "fs/view/keeper.h"
 #include "fs/view/view.h"

@@ -14,8 +14,8 @@
  * Names appear without opening anything. A root is opened when it is asked for; those that nobody
  * uses stay open up to a number, and the one that was used longest ago is closed.
  */
-#ifndef MFS_FS_GATEWAY_REPOS_H
-#define MFS_FS_GATEWAY_REPOS_H
+#ifndef MFS_FS_GATEWAY_REPOS_REPOS_H
+#define MFS_FS_GATEWAY_REPOS_REPOS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "fs/gateway/repos.h"
+#include "fs/gateway/repos/repos.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "formats/base/path.h"
 #include "formats/base/str.h"
 #include "fs/data/data.h"
-#include "fs/gateway/repos_i.h"
+#include "fs/gateway/repos/repos_i.h"
 #include "fs/source/root.h"
 #include "fs/source/runs.h"
 

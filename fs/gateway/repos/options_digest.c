@@ -13,7 +13,7 @@
 #include "formats/io/slurp.h"
 #include "formats/model/families/family.h"
 #include "fs/data/data.h"
-#include "fs/gateway/repos_i.h"
+#include "fs/gateway/repos/repos_i.h"
 #include "fs/view/view.h"
 
 #define FILE_MAX (64u << 20)

@@ -5,7 +5,7 @@
 
 #include "formats/base/hash.h"
 #include "formats/base/uthash.h"
-#include "fs/gateway/repos_i.h"
+#include "fs/gateway/repos/repos_i.h"
 #include "fs/source/root.h"
 #include "fs/view/keeper.h"
 #include "fs/view/view.h"
