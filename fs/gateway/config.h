@@ -27,7 +27,7 @@
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "fs/cli/options.h"
-#include "fs/gateway/proxies.h"
+#include "fs/gateway/access/proxies.h"
 #include "fs/http/server.h"
 
 struct mfs_serve_source {

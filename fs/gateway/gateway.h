@@ -9,10 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "fs/gateway/proxies.h"
+#include "fs/gateway/access/proxies.h"
 #include "fs/gateway/repos/repos.h"
-#include "fs/gateway/secrets.h"
-#include "fs/gateway/tokens.h"
+#include "fs/gateway/access/secrets.h"
+#include "fs/gateway/access/tokens.h"
 #include "fs/http/message.h"
 
 struct mfs_http;

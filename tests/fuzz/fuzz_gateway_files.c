@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "fs/gateway/config.h"
-#include "fs/gateway/proxies.h"
-#include "fs/gateway/secrets.h"
-#include "fs/gateway/tokens.h"
+#include "fs/gateway/access/proxies.h"
+#include "fs/gateway/access/secrets.h"
+#include "fs/gateway/access/tokens.h"
 
 static int read_tokens(const char *text, size_t len, struct mfs_error *err)
 {

@@ -1,4 +1,4 @@
-/* Who is believed when he says who his client is: fs/gateway/proxies.h. */
+/* Who is believed when he says who his client is: fs/gateway/access/proxies.h. */
 #include "tests/unit/unit.h"
 
 #include <fcntl.h>

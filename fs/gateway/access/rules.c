@@ -10,7 +10,7 @@
 #include "formats/base/arena.h"
 #include "formats/base/grow.h"
 #include "formats/base/str.h"
-#include "fs/gateway/tokens.h"
+#include "fs/gateway/access/tokens.h"
 
 #define SHA256 32
 

@@ -2,8 +2,8 @@
  * A small file of secrets that is read again when it changes: nobody else may write it, nor
  * everybody read it.
  */
-#ifndef MFS_FS_GATEWAY_WATCHED_H
-#define MFS_FS_GATEWAY_WATCHED_H
+#ifndef MFS_FS_GATEWAY_ACCESS_WATCHED_H
+#define MFS_FS_GATEWAY_ACCESS_WATCHED_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * while gateways and data nodes go on. Read again when it changes; one that is wrong then leaves
  * the secrets that there were, and a line in the log.
  */
-#ifndef MFS_FS_GATEWAY_SECRETS_H
-#define MFS_FS_GATEWAY_SECRETS_H
+#ifndef MFS_FS_GATEWAY_ACCESS_SECRETS_H
+#define MFS_FS_GATEWAY_ACCESS_SECRETS_H
 
 #include <stddef.h>
 

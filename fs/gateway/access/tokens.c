@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "fs/gateway/tokens.h"
+#include "fs/gateway/access/tokens.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #include "formats/base/clock.h"
 #include "fs/cli/log.h"
-#include "fs/gateway/watched.h"
+#include "fs/gateway/access/watched.h"
 
 /* Rules that are replaced live until the last who uses them has gone. */
 struct shared {

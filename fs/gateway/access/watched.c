@@ -1,4 +1,4 @@
-#include "fs/gateway/watched.h"
+#include "fs/gateway/access/watched.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

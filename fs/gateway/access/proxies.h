@@ -2,8 +2,8 @@
  * Proxies in front of a gateway that are believed when they say who their client is, by
  * X-Forwarded-For. What anybody else says there is not looked at.
  */
-#ifndef MFS_FS_GATEWAY_PROXIES_H
-#define MFS_FS_GATEWAY_PROXIES_H
+#ifndef MFS_FS_GATEWAY_ACCESS_PROXIES_H
+#define MFS_FS_GATEWAY_ACCESS_PROXIES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,7 +2,7 @@
 
 #include <openssl/crypto.h>
 
-#include "fs/gateway/secrets.h"
+#include "fs/gateway/access/secrets.h"
 
 static int add_line(struct mfs_secret_list *list, const char *line, size_t len)
 {

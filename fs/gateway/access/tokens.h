@@ -11,8 +11,8 @@
  * '#' begins a comment. The file is read again when it changes; one that is wrong then leaves the
  * rules that there were, and a line in the log.
  */
-#ifndef MFS_FS_GATEWAY_TOKENS_H
-#define MFS_FS_GATEWAY_TOKENS_H
+#ifndef MFS_FS_GATEWAY_ACCESS_TOKENS_H
+#define MFS_FS_GATEWAY_ACCESS_TOKENS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "fs/gateway/secrets.h"
+#include "fs/gateway/access/secrets.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include <openssl/crypto.h>
 
 #include "fs/cli/log.h"
-#include "fs/gateway/watched.h"
+#include "fs/gateway/access/watched.h"
 
 struct mfs_secrets {
 	char *path;

@@ -1,4 +1,4 @@
-#include "fs/gateway/proxies.h"
+#include "fs/gateway/access/proxies.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
