@@ -12,9 +12,10 @@
 
 #include "formats/net/uri.h"
 #include "formats/plan/vfile.h"
+#include "fs/gateway/call/reply.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/html.h"
-#include "fs/gateway/place.h"
+#include "fs/gateway/call/place.h"
 #include "fs/view/view.h"
 
 static bool claims(const struct mfs_request *q)

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/gateway/gateway.h"
 #include "fs/gateway/hub_i.h"
 
 void mfs_hub_put(struct mfs_reply *a, json_t *o, const char *key, json_t *value)

@@ -6,7 +6,7 @@
 
 #include "formats/base/str.h"
 #include "fs/cli/json.h"
-#include "fs/gateway/gateway.h"
+#include "fs/gateway/call/reply.h"
 
 /* Answers with JSON, and owns it. */
 void mfs_hub_json(struct mfs_reply *a, unsigned status, json_t *o);

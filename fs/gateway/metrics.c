@@ -5,7 +5,7 @@
 
 #include "formats/base/clock.h"
 #include "formats/remote/cache.h"
-#include "fs/gateway/gateway.h"
+#include "fs/gateway/call/call.h"
 #include "fs/http/server.h"
 #include "fs/stats/prom.h"
 #include "fs/stats/prom_remote.h"

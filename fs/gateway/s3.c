@@ -13,7 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "fs/gateway/place.h"
+#include "fs/gateway/call/place.h"
+#include "fs/gateway/gateway.h"
 #include "fs/gateway/s3_i.h"
 
 /* ---- XML ---- */

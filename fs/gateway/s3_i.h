@@ -2,7 +2,7 @@
 #ifndef MFS_FS_GATEWAY_S3_I_H
 #define MFS_FS_GATEWAY_S3_I_H
 
-#include "fs/gateway/gateway.h"
+#include "fs/gateway/call/reply.h"
 
 #define MFS_S3_XMLNS "http://s3.amazonaws.com/doc/2006-03-01/"
 

@@ -17,6 +17,7 @@
 #include "formats/plan/vfile.h"
 #include "fs/data/data.h"
 #include "fs/gateway/config.h"
+#include "fs/gateway/call/reply.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/metrics.h"
 #include "fs/gateway/repos/repos_i.h"

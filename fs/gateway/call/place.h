@@ -1,6 +1,6 @@
 /* Where a path of plain files leads: [datasets/]ORG/NAME[/REVISION[/FILE]]. */
-#ifndef MFS_FS_GATEWAY_PLACE_H
-#define MFS_FS_GATEWAY_PLACE_H
+#ifndef MFS_FS_GATEWAY_CALL_PLACE_H
+#define MFS_FS_GATEWAY_CALL_PLACE_H
 
 #include "fs/gateway/repos/repos.h"
 #include "fs/http/url.h"

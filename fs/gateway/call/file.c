@@ -7,7 +7,7 @@
 #include "formats/base/bytes.h"
 #include "formats/base/str.h"
 #include "formats/plan/vfile.h"
-#include "fs/gateway/gateway.h"
+#include "fs/gateway/call/reply.h"
 #include "fs/http/range.h"
 #include "fs/view/view.h"
 

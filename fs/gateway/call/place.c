@@ -1,4 +1,4 @@
-#include "fs/gateway/place.h"
+#include "fs/gateway/call/place.h"
 
 #include <stdio.h>
 #include <string.h>
