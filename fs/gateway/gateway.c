@@ -1,6 +1,7 @@
 #include "fs/gateway/gateway.h"
 
 #include "formats/base/clock.h"
+#include "fs/gateway/hub/hub.h"
 #include "fs/gateway/metrics.h"
 
 /* The first that claims a path has it: the Hub's claims all that begins with a name. */

@@ -7,7 +7,6 @@
 
 #include "fs/gateway/call/call.h"
 
-extern const struct mfs_protocol mfs_protocol_hub;    /* huggingface.co's: models and datasets */
 extern const struct mfs_protocol mfs_protocol_files;  /* /files/: plain files by range */
 extern const struct mfs_protocol mfs_protocol_status; /* /, /healthz, /metrics */
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "fs/gateway/asked.h"
+#include "fs/gateway/hub/asked.h"
 
 struct seen {
 	unsigned count;

@@ -1,5 +1,5 @@
-/* Lists of the Hub's protocol, and their parts: fs/gateway/hub_list.c, hub_page.c and
- * repos/commits.c. */
+/* Lists of the Hub's protocol, and their parts: fs/gateway/hub/hub_list.c, hub_page.c,
+ * and fs/gateway/repos/commits.c. */
 #include "tests/unit/unit.h"
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
-/* Signed addresses: formats/net/signed_url.c, fs/gateway/access/secrets.c and hub_signed.c, and
- * the access log, which must not have them. */
+/* Signed addresses: formats/net/signed_url.c, fs/gateway/access/secrets.c,
+ * fs/gateway/hub/hub_signed.c, and the access log, which must not have them. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 

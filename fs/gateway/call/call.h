@@ -19,7 +19,7 @@ struct mfs_http;
 struct mfs_stats;
 
 /* Who sends files: this gateway, or a data node, to which clients are sent with a signed address
- * (hub_signed.c). */
+ * (fs/gateway/hub/hub_signed.c). */
 struct mfs_redirects {
 	const char *node;	     /* "https://HOST:PORT"; NULL: this gateway */
 	struct mfs_secrets *secrets; /* NULL: signed addresses are not known here */

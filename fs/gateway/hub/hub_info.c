@@ -5,8 +5,8 @@
 #include <time.h>
 
 #include "formats/plan/vfile.h"
-#include "fs/gateway/asked.h"
-#include "fs/gateway/hub_i.h"
+#include "fs/gateway/hub/asked.h"
+#include "fs/gateway/hub/hub_i.h"
 #include "fs/view/view.h"
 
 #define XET_SECONDS 86400 /* that a token holds */

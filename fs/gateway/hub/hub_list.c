@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "fs/gateway/hub_i.h"
+#include "fs/gateway/hub/hub_i.h"
 
 #define COMMITS 50 /* of a part, as the Hub has it: each is of an iteration that may not be open */
 

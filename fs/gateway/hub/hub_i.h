@@ -1,6 +1,6 @@
 /* The inside of the Hub's protocol. Private to hub*.c. */
-#ifndef MFS_FS_GATEWAY_HUB_I_H
-#define MFS_FS_GATEWAY_HUB_I_H
+#ifndef MFS_FS_GATEWAY_HUB_HUB_I_H
+#define MFS_FS_GATEWAY_HUB_HUB_I_H
 
 #include <jansson.h>
 

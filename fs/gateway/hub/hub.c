@@ -15,11 +15,12 @@
  * Clients know the reason of a refusal by X-Error-Code alone, and keep in mind that a file is not
  * there only if X-Repo-Commit comes with it.
  */
+#include "fs/gateway/hub/hub.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/gateway/gateway.h"
-#include "fs/gateway/hub_i.h"
+#include "fs/gateway/hub/hub_i.h"
 
 void mfs_hub_put(struct mfs_reply *a, json_t *o, const char *key, json_t *value)
 {

@@ -1,4 +1,4 @@
-#include "fs/gateway/asked.h"
+#include "fs/gateway/hub/asked.h"
 
 #include <string.h>
 #include <strings.h>

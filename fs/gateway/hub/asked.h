@@ -5,8 +5,8 @@
  *   paths=config.json&paths=weights&expand=true
  *   {"paths": ["config.json", "weights"], "expand": true}
  */
-#ifndef MFS_FS_GATEWAY_ASKED_H
-#define MFS_FS_GATEWAY_ASKED_H
+#ifndef MFS_FS_GATEWAY_HUB_ASKED_H
+#define MFS_FS_GATEWAY_HUB_ASKED_H
 
 #include <stdbool.h>
 

@@ -7,7 +7,7 @@
 
 #include "formats/net/signed_url.h"
 #include "formats/net/uri.h"
-#include "fs/gateway/hub_i.h"
+#include "fs/gateway/hub/hub_i.h"
 
 #define SECONDS 3600
 
