@@ -12,8 +12,6 @@ extern const struct mfs_protocol mfs_protocol_status; /* /, /healthz, /metrics *
 
 /* For struct mfs_http_config; arg is the gateway. */
 void mfs_gateway_answer(void *arg, const struct mfs_request *q, struct mfs_reply *a);
-/* The same on the address of S3, where buckets' names are all that paths begin with (s3.c). */
-void mfs_gateway_answer_s3(void *arg, const struct mfs_request *q, struct mfs_reply *a);
 void mfs_gateway_done(void *arg, const struct mfs_request *q, const struct mfs_reply *a,
 		      uint64_t sent, bool whole);
 

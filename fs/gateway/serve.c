@@ -19,6 +19,7 @@
 #include "fs/gateway/config.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/metrics.h"
+#include "fs/gateway/s3/s3.h"
 #include "fs/gateway/repos/warm.h"
 #include "fs/http/server.h"
 #include "fs/rights/rights.h"

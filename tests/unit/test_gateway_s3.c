@@ -1,4 +1,4 @@
-/* S3 of the gateway, without a socket: fs/gateway/s3.c. */
+/* S3 of the gateway, without a socket: fs/gateway/s3/s3.c. */
 #include "tests/unit/unit.h"
 
 #include <limits.h>
@@ -10,8 +10,8 @@
 #include <time.h>
 
 #include "formats/net/sigv4.h"
-#include "fs/gateway/gateway.h"
-#include "fs/gateway/s3_i.h"
+#include "fs/gateway/s3/s3.h"
+#include "fs/gateway/s3/s3_i.h"
 #include "fs/view/view.h"
 
 static struct mfs_error err;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/base/grow.h"
-#include "fs/gateway/s3_i.h"
+#include "fs/gateway/s3/s3_i.h"
 
 void mfs_s3_names_add(struct mfs_s3_names *names, const char *text)
 {

@@ -7,15 +7,17 @@
  *   GET  /BUCKET?location            GetBucketLocation
  *   GET, HEAD /BUCKET/KEY            GetObject, HeadObject
  *
- * A bucket is an organisation, or "datasets". /BUCKET/KEY is the path of a plain file (files.c).
+ * A bucket is an organisation, or "datasets". /BUCKET/KEY is the path of a plain file
+ * (fs/gateway/call/place.h).
  */
+#include "fs/gateway/s3/s3.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "fs/gateway/call/place.h"
-#include "fs/gateway/gateway.h"
-#include "fs/gateway/s3_i.h"
+#include "fs/gateway/s3/s3_i.h"
 
 /* ---- XML ---- */
 

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "formats/net/sigv4_verify.h"
-#include "fs/gateway/s3_i.h"
+#include "fs/gateway/s3/s3_i.h"
 
 static const char *get_header(const void *arg, const char *name)
 {

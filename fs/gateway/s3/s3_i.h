@@ -1,6 +1,6 @@
 /* The inside of S3's protocol. Private to s3*.c. */
-#ifndef MFS_FS_GATEWAY_S3_I_H
-#define MFS_FS_GATEWAY_S3_I_H
+#ifndef MFS_FS_GATEWAY_S3_S3_I_H
+#define MFS_FS_GATEWAY_S3_S3_I_H
 
 #include "fs/gateway/call/reply.h"
 

@@ -10,7 +10,7 @@
 #include "formats/base/str.h"
 #include "formats/net/uri.h"
 #include "formats/plan/vfile.h"
-#include "fs/gateway/s3_i.h"
+#include "fs/gateway/s3/s3_i.h"
 #include "fs/view/view.h"
 
 #define PAGE 1000 /* keys at once, as in S3 */
