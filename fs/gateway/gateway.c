@@ -2,7 +2,8 @@
 
 #include "formats/base/clock.h"
 #include "fs/gateway/hub/hub.h"
-#include "fs/gateway/metrics.h"
+#include "fs/gateway/web/metrics.h"
+#include "fs/gateway/web/web.h"
 
 /* The first that claims a path has it: the Hub's claims all that begins with a name. */
 static const struct mfs_protocol *const protocols[] = {

@@ -1,14 +1,11 @@
 /*
- * The gateway: requests to replies. A protocol is a file with a row of its own, and a line in
- * protocols[] (gateway.c).
+ * The gateway: requests to replies. A protocol is a row that a folder below has, and a line in
+ * protocols[] (gateway.c). S3 has an address of its own instead (fs/gateway/s3/s3.h).
  */
 #ifndef MFS_FS_GATEWAY_GATEWAY_H
 #define MFS_FS_GATEWAY_GATEWAY_H
 
 #include "fs/gateway/call/call.h"
-
-extern const struct mfs_protocol mfs_protocol_files;  /* /files/: plain files by range */
-extern const struct mfs_protocol mfs_protocol_status; /* /, /healthz, /metrics */
 
 /* For struct mfs_http_config; arg is the gateway. */
 void mfs_gateway_answer(void *arg, const struct mfs_request *q, struct mfs_reply *a);

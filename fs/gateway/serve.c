@@ -18,7 +18,7 @@
 #include "fs/gateway/command.h"
 #include "fs/gateway/config.h"
 #include "fs/gateway/gateway.h"
-#include "fs/gateway/metrics.h"
+#include "fs/gateway/web/metrics.h"
 #include "fs/gateway/s3/s3.h"
 #include "fs/gateway/repos/warm.h"
 #include "fs/http/server.h"

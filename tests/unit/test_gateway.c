@@ -19,7 +19,7 @@
 #include "fs/gateway/config.h"
 #include "fs/gateway/call/reply.h"
 #include "fs/gateway/gateway.h"
-#include "fs/gateway/metrics.h"
+#include "fs/gateway/web/metrics.h"
 #include "fs/gateway/repos/repos_i.h"
 #include "fs/source/root.h"
 #include "fs/stats/stats.h"

@@ -10,7 +10,7 @@
 
 #include "fs/gateway/config.h"
 #include "fs/gateway/gateway.h"
-#include "fs/gateway/metrics.h"
+#include "fs/gateway/web/metrics.h"
 #include "fs/stats/stats.h"
 
 static struct mfs_error err;

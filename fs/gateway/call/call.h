@@ -36,7 +36,7 @@ struct mfs_gateway {
 	int access_log;			   /* a descriptor; -1: none */
 	bool log_json;			   /* lines of it are JSON */
 	int64_t began_ns;		   /* monotonic */
-	struct mfs_stats *stats;	   /* fs/gateway/metrics.h */
+	struct mfs_stats *stats;	   /* fs/gateway/web/metrics.h */
 };
 
 /* One request, for a protocol. */

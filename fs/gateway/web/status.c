@@ -7,9 +7,9 @@
 #include "formats/base/version.h"
 #include "formats/net/uri.h"
 #include "fs/cli/text.h"
-#include "fs/gateway/gateway.h"
-#include "fs/gateway/html.h"
-#include "fs/gateway/metrics.h"
+#include "fs/gateway/web/html.h"
+#include "fs/gateway/web/metrics.h"
+#include "fs/gateway/web/web.h"
 #include "fs/http/server.h"
 #include "fs/stats/prom.h"
 

@@ -1,6 +1,6 @@
 /* What a gateway counts, under the names of Prometheus. */
-#ifndef MFS_FS_GATEWAY_METRICS_H
-#define MFS_FS_GATEWAY_METRICS_H
+#ifndef MFS_FS_GATEWAY_WEB_METRICS_H
+#define MFS_FS_GATEWAY_WEB_METRICS_H
 
 #include <stdbool.h>
 #include <stdint.h>

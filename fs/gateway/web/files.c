@@ -13,8 +13,8 @@
 #include "formats/net/uri.h"
 #include "formats/plan/vfile.h"
 #include "fs/gateway/call/reply.h"
-#include "fs/gateway/gateway.h"
-#include "fs/gateway/html.h"
+#include "fs/gateway/web/html.h"
+#include "fs/gateway/web/web.h"
 #include "fs/gateway/call/place.h"
 #include "fs/view/view.h"
 

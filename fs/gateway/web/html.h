@@ -1,6 +1,6 @@
 /* Plain HTML pages: no scripts, nothing from elsewhere. */
-#ifndef MFS_FS_GATEWAY_HTML_H
-#define MFS_FS_GATEWAY_HTML_H
+#ifndef MFS_FS_GATEWAY_WEB_HTML_H
+#define MFS_FS_GATEWAY_WEB_HTML_H
 
 #include "fs/http/message.h"
 

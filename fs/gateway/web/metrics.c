@@ -1,4 +1,4 @@
-#include "fs/gateway/metrics.h"
+#include "fs/gateway/web/metrics.h"
 
 #include <stdlib.h>
 #include <string.h>

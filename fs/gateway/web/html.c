@@ -1,4 +1,4 @@
-#include "fs/gateway/html.h"
+#include "fs/gateway/web/html.h"
 
 #include <string.h>
 
