@@ -1,12 +1,13 @@
 /* A line for each reply: text, or an object of JSON (-o log_format=json). */
 #define _GNU_SOURCE
+#include "fs/gateway/access_log.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "formats/base/clock.h"
-#include "fs/gateway/gateway.h"
 
 /* Text of a client, so that a line of the log stays one line and its quotes stay quotes. */
 static void add_quoted(struct mfs_buf *b, const char *text)

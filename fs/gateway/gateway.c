@@ -1,6 +1,7 @@
 #include "fs/gateway/gateway.h"
 
 #include "formats/base/clock.h"
+#include "fs/gateway/access_log.h"
 #include "fs/gateway/hub/hub.h"
 #include "fs/gateway/web/metrics.h"
 #include "fs/gateway/web/web.h"

@@ -12,8 +12,4 @@ void mfs_gateway_answer(void *arg, const struct mfs_request *q, struct mfs_reply
 void mfs_gateway_done(void *arg, const struct mfs_request *q, const struct mfs_reply *a,
 		      uint64_t sent, bool whole);
 
-/* A line of the access log, for a reply that has ended (access_log.c). */
-void mfs_access_log(const struct mfs_gateway *g, const struct mfs_request *q,
-		    const struct mfs_reply *a, uint64_t sent, bool whole);
-
 #endif
