@@ -13,7 +13,7 @@
 #include "kernels/ref/cpu.h"
 #include "tests/unit/unit.h"
 #include "trainer/config/config.h"
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 
 /* A bf16 run of a checkpoint's arguments. */
 static inline struct mfs_train_config run_config(const struct mfs_ckpt *ckpt)

@@ -1,15 +1,15 @@
 /*
- * Buckets (trainer/model/buckets.h) of lists of random sizes: every element is in one bucket, a
+ * Buckets (trainer/params/buckets.h) of lists of random sizes: every element is in one bucket, a
  * bucket's slices are equal and each is owned by one process, and the places of what a process owns
  * are those that walking over all elements counts.
  */
-#include "trainer/model/buckets.h"
+#include "trainer/params/buckets.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/unit.h"
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 
 #define MOST_PARAMS 40
 

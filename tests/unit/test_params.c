@@ -1,9 +1,9 @@
 /*
- * The parameters of a run (trainer/model/params.h) against real checkpoints: the model of a
+ * The parameters of a run (trainer/params/params.h) against real checkpoints: the model of a
  * checkpoint's arguments has exactly the checkpoint's tensors, with their shapes; the flat buffers
  * hold each of them once; groups and initial values follow trainer.md's table.
  */
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,9 +1,10 @@
 /*
- * The parameters of each process (trainer/model/params.h: mfs_params_new() with places), for random
- * models and layouts: every element of every tensor is in exactly the ranks that Megatron gives it
- * to, mfs_param_runs() agree with the boxes, and random numbers do not depend on the layout.
+ * The parameters of each process (trainer/params/params.h: mfs_params_new() with places), for
+ * random models and layouts: every element of every tensor is in exactly the ranks that Megatron
+ * gives it to, mfs_param_runs() agree with the boxes, and random numbers do not depend on the
+ * layout.
  */
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 
 #include <stdlib.h>
 #include <string.h>

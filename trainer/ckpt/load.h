@@ -12,7 +12,7 @@
 #include "kernels/kernels.h"
 #include "trainer/ckpt/progress.h"
 #include "trainer/config/config.h"
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 
 struct mfs_load;
 

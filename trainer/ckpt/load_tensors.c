@@ -17,7 +17,7 @@
 #include "formats/megatron/read/rank_part.h"
 #include "formats/base/cast.h"
 #include "trainer/ckpt/load_i.h"
-#include "trainer/model/dtype.h"
+#include "trainer/base/dtype.h"
 
 #define STAGE (UINT64_C(256) << 20) /* bytes of a staging buffer, at most */
 #define PIECE (UINT64_C(4) << 20)   /* elements of a piece: with a cast it takes 48 MiB at most */

@@ -25,7 +25,7 @@
 #include "kernels/kernels.h"
 #include "trainer/ckpt/progress.h"
 #include "trainer/config/config.h"
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 #include "trainer/parallel/parallel.h"
 
 struct mfs_saver;

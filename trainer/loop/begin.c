@@ -10,7 +10,7 @@
 #include "trainer/loop/device.h"
 #include "trainer/loop/train.h"
 #include "trainer/loop/trainer_i.h"
-#include "trainer/model/dtype.h"
+#include "trainer/base/dtype.h"
 
 /* ---- flat buffers ---- */
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "trainer/loop/trainer_i.h"
-#include "trainer/model/dtype.h"
+#include "trainer/base/dtype.h"
 
 /* What a step's gradients are multiplied by in excess of the loss's. */
 static double divisor(const struct mfs_trainer *t, double counted)

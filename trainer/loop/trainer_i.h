@@ -13,7 +13,7 @@
 #include "trainer/loop/check.h"
 #include "trainer/loop/peak.h"
 #include "trainer/model/net.h"
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 #include "trainer/optim/sync.h"
 #include "trainer/optim/update.h"
 #include "trainer/report/events.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/base/str.h"
-#include "trainer/model/dtype.h"
+#include "trainer/base/dtype.h"
 #include "trainer/model/net_i.h"
 
 /* ---- addresses ---- */

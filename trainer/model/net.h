@@ -16,7 +16,7 @@
 #include "kernels/kernels.h"
 #include "trainer/config/config.h"
 #include "trainer/data/loader.h"
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 #include "trainer/base/memory.h"
 #include "trainer/parallel/parallel.h"
 #include "trainer/parallel/pipeline.h"
@@ -36,8 +36,8 @@ void mfs_net_free(struct mfs_net *net);
 /* After mfs_memory_place(): fills tables of sines and cosines. */
 int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
 
-/* What runs beside the passes, and is told of the units that they use (params.h). A function that
- * is NULL is not called. */
+/* What runs beside the passes, and is told of the units that they use (trainer/params/params.h). A
+ * function that is NULL is not called. */
 #define MFS_UNIT_NONE (-2)
 
 struct mfs_net_visit {

@@ -5,7 +5,7 @@
 
 #include "formats/base/bytes.h"
 #include "kernels/ref/cpu.h"
-#include "trainer/model/dtype.h"
+#include "trainer/base/dtype.h"
 
 /* Pinned: what a piece has beside the state. */
 struct slot {

@@ -19,7 +19,7 @@
 #include "kernels/kernels.h"
 #include "trainer/base/memory.h"
 #include "trainer/config/config.h"
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 
 struct mfs_offload;
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/model/dtype.h"
+#include "trainer/base/dtype.h"
 #include "trainer/optim/windows.h"
 
 struct bucket {

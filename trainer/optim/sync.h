@@ -1,7 +1,7 @@
 /*
  * What processes that have the same parameters say to each other: gradients are added up before an
  * update, and with the distributed optimizer weights are gathered behind it, bucket by bucket
- * (trainer/model/buckets.h).
+ * (trainer/params/buckets.h).
  *
  * With --overlap-grad-reduce that is submitted to a context of its own: a bucket's gradients are
  * added up as soon as backward has the last of them, while it goes on. With --overlap-param-gather
@@ -25,7 +25,7 @@
 #include "trainer/base/memory.h"
 #include "trainer/config/config.h"
 #include "trainer/model/net.h"
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 #include "trainer/parallel/parallel.h"
 
 struct mfs_sync;

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "trainer/model/dtype.h"
+#include "trainer/base/dtype.h"
 #include "trainer/optim/offload.h"
 
 /* Neighbours that the process owns and that are updated alike. */

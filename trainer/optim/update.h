@@ -13,7 +13,7 @@
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
 #include "trainer/config/config.h"
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 #include "trainer/optim/schedule.h"
 #include "trainer/base/memory.h"
 #include "trainer/parallel/parallel.h"

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "trainer/model/dtype.h"
+#include "trainer/base/dtype.h"
 
 /* Units that share windows. */
 enum { LAYERS, OUTER, HEAD, LANES };

@@ -1,7 +1,7 @@
 /*
- * Windows: device memory in which units (trainer/model/params.h) lie whole for a while, with FSDP.
+ * Windows: device memory in which units (trainer/params/params.h) lie whole for a while, with FSDP.
  *
- * A process has its slices of weights and gradients alone (trainer/model/buckets.h). Before a pass
+ * A process has its slices of weights and gradients alone (trainer/params/buckets.h). Before a pass
  * uses a unit, the unit's weights are gathered into a window, where they stay until another unit
  * needs it. Gradients of a unit are written into a window of theirs; behind the unit's backward
  * they are added up over the processes, and each adds what it owns to what it has. A window serves
@@ -22,7 +22,7 @@
 #include "trainer/base/memory.h"
 #include "trainer/config/config.h"
 #include "trainer/model/net.h"
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 #include "trainer/parallel/parallel.h"
 
 struct mfs_windows;

@@ -22,8 +22,8 @@
  * core/optimizer/distrib_optimizer.py: _build_model_gbuf_range;
  * core/distributed/fsdp/mcore_fsdp_adapter.py: fsdp_unit_modules.
  */
-#ifndef MFS_TRAINER_MODEL_BUCKETS_H
-#define MFS_TRAINER_MODEL_BUCKETS_H
+#ifndef MFS_TRAINER_PARAMS_BUCKETS_H
+#define MFS_TRAINER_PARAMS_BUCKETS_H
 
 #include <stdbool.h>
 #include <stdint.h>

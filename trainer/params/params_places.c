@@ -1,5 +1,5 @@
 /* Where parameters, gradients and states lie. */
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 
 /* ---- flat buffers ---- */
 

@@ -1,9 +1,9 @@
-#include "trainer/model/buckets.h"
+#include "trainer/params/buckets.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 
 static uint64_t up_to(uint64_t elements, uint64_t multiple)
 {

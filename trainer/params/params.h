@@ -16,8 +16,8 @@
  * moments have its elements alone, one behind the other; weights and gradients have all. With FSDP
  * gradients, or weights and gradients, have its elements alone, too.
  */
-#ifndef MFS_TRAINER_MODEL_PARAMS_H
-#define MFS_TRAINER_MODEL_PARAMS_H
+#ifndef MFS_TRAINER_PARAMS_PARAMS_H
+#define MFS_TRAINER_PARAMS_PARAMS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,7 +26,7 @@
 #include "formats/ckpt/ckpt.h"
 #include "formats/megatron/rank.h"
 #include "trainer/config/config.h"
-#include "trainer/model/buckets.h"
+#include "trainer/params/buckets.h"
 #include "trainer/parallel/parallel.h"
 
 #define MFS_PARAM_ALIGN 128 /* elements */

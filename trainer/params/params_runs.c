@@ -1,6 +1,6 @@
 /* Where elements of a process's part of a tensor lie in the whole one. */
 #include "formats/base/bytes.h"
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 
 struct runs {
 	const struct mfs_param *param;

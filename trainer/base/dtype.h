@@ -1,6 +1,6 @@
 /* Element types of tensors in the kernels' words. */
-#ifndef MFS_TRAINER_MODEL_DTYPE_H
-#define MFS_TRAINER_MODEL_DTYPE_H
+#ifndef MFS_TRAINER_BASE_DTYPE_H
+#define MFS_TRAINER_BASE_DTYPE_H
 
 #include "formats/base/tensor.h"
 #include "kernels/kernels.h"

@@ -1,4 +1,4 @@
-#include "trainer/model/params.h"
+#include "trainer/params/params.h"
 
 #include <errno.h>
 #include <math.h>
