@@ -292,7 +292,7 @@ START_TEST(test_first_microbatch_replaces)
 	memcpy(added, grads, bytes);
 	for (uint32_t i = 0; i < p->count; i++)
 		memset(grads + p->list[i].start, 0xff, p->list[i].elements * sizeof(float));
-	m->net->head.chunk = _i % 2 ? 5 : m->net->head.chunk;
+	m->net->chain->head.chunk = _i % 2 ? 5 : m->net->chain->head.chunk;
 	mfs_net_clear_grads(m->net, m->ctx);
 	unit_ok(mfs_net_run(m->net, m->ctx, &pass, &err), &err);
 	train_model_sync(m);
@@ -351,8 +351,8 @@ START_TEST(test_head_in_chunks)
 	memcpy(whole, grads, count * sizeof(*whole));
 	unit_ok(mfs_net_logits(m->net, m->ctx, b, want, &err), &err);
 	train_clear_grads(m);
-	ck_assert_int_eq(m->net->head.chunk, BATCH * SEQ);
-	m->net->head.chunk = 5;
+	ck_assert_int_eq(m->net->chain->head.chunk, BATCH * SEQ);
+	m->net->chain->head.chunk = 5;
 	ck_assert(fabs(train_run(m, b, true) - loss) <= 1e-6 * loss);
 	for (size_t i = 0; i < count; i++)
 		most = fmaxf(most, fabsf(whole[i]));

@@ -33,7 +33,7 @@ static uint64_t ahead_count(const struct mfs_net *net)
 
 int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err)
 {
-	struct mfs_batch_place *place = &net->on_device;
+	struct mfs_batch_place *place = &net->chain->on_device;
 
 	if (net->tokens > INT32_MAX)
 		return mfs_fail(err, -EINVAL, "a microbatch has %lld tokens: expected at most %d",
@@ -46,18 +46,19 @@ int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err)
 		mfs_memory_add(net->memory, MFS_MEMORY_BATCH, net->batch_count * place->bytes);
 	place->first_key =
 		mfs_memory_add(net->memory, MFS_MEMORY_BATCH, net->batch_count * place->key_bytes);
-	net->taken = mfs_arena_array(&net->arena, net->batch_count, sizeof(*net->taken));
-	return net->taken ? 0 : mfs_fail_nomem(err);
+	net->chain->taken =
+		mfs_arena_array(&net->arena, net->batch_count, sizeof(*net->chain->taken));
+	return net->chain->taken ? 0 : mfs_fail_nomem(err);
 }
 
 int mfs_batch_begin(struct mfs_net *net, struct mfs_error *err)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
 
-	if (!has_window(net) || net->on_device.stage[0].keys)
+	if (!has_window(net) || net->chain->on_device.stage[0].keys)
 		return 0;
 	for (int i = 0; i < 2; i++) {
-		struct mfs_key_stage *stage = &net->on_device.stage[i];
+		struct mfs_key_stage *stage = &net->chain->on_device.stage[i];
 
 		stage->keys = dev->host_alloc(net->device, keys_bytes(net));
 		if (!stage->keys || dev->event_new(net->device, &stage->copied))
@@ -69,7 +70,7 @@ int mfs_batch_begin(struct mfs_net *net, struct mfs_error *err)
 void mfs_batch_release(struct mfs_net *net)
 {
 	for (int i = 0; i < 2; i++) {
-		struct mfs_key_stage *stage = &net->on_device.stage[i];
+		struct mfs_key_stage *stage = &net->chain->on_device.stage[i];
 
 		if (stage->copied)
 			net->backend->device->event_free(stage->copied);
@@ -82,9 +83,11 @@ void mfs_batch_release(struct mfs_net *net)
 static int copy_window_keys(struct mfs_net *net, struct mfs_pass *run, uint32_t place,
 			    struct mfs_error *err)
 {
-	void *keys = mfs_net_at(net, net->on_device.first_key + place * net->on_device.key_bytes);
+	void *keys = mfs_net_at(net, net->chain->on_device.first_key +
+					     place * net->chain->on_device.key_bytes);
 	const struct mfk_device_ops *dev = net->backend->device;
-	struct mfs_key_stage *stage = &net->on_device.stage[net->on_device.turn++ % 2];
+	struct mfs_key_stage *stage =
+		&net->chain->on_device.stage[net->chain->on_device.turn++ % 2];
 	const int32_t *first = run->pass->batch->first_key;
 	char why[MFK_WHY] = "";
 	const int r = dev->event_sync(stage->copied, why);
@@ -107,13 +110,14 @@ static int copy_window_keys(struct mfs_net *net, struct mfs_pass *run, uint32_t 
 int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, uint32_t place, struct mfs_error *err)
 {
 	const struct mfs_batch *b = run->pass->batch;
-	char *block = mfs_net_at(net, net->on_device.block + place * net->on_device.bytes);
+	char *block =
+		mfs_net_at(net, net->chain->on_device.block + place * net->chain->on_device.bytes);
 	int r;
 
-	if (b->bytes > net->on_device.bytes)
+	if (b->bytes > net->chain->on_device.bytes)
 		return mfs_fail(err, -EINVAL,
 				"a microbatch has %zu bytes: expected at most %llu for %lld tokens",
-				b->bytes, (unsigned long long)net->on_device.bytes,
+				b->bytes, (unsigned long long)net->chain->on_device.bytes,
 				(long long)net->tokens);
 	net->backend->device->copy_in(run->ctx, block, b->block, b->bytes);
 #define ON_DEVICE(array) ((void *)(block + ((char *)b->array - (char *)b->block)))

@@ -4,8 +4,8 @@
 /* Rows of the vocabulary are divided; the positions are one process's term. */
 static struct mfk_embedding embedding(const struct mfs_net *net, const struct mfs_pass *run)
 {
-	const struct mfs_param *positions = net->position_embeddings;
-	const int64_t vocab = mfs_param_size(net->word_embeddings, 0);
+	const struct mfs_param *positions = net->chain->position_embeddings;
+	const int64_t vocab = mfs_param_size(net->chain->word_embeddings, 0);
 
 	return (struct mfk_embedding){
 		.dtype = net->io,
@@ -18,7 +18,7 @@ static struct mfk_embedding embedding(const struct mfs_net *net, const struct mf
 		.positions_max = positions ? mfs_param_size(positions, 0) : 0,
 		.ids = run->tokens,
 		.positions = run->positions,
-		.wte = mfs_weight(net, net->word_embeddings),
+		.wte = mfs_weight(net, net->chain->word_embeddings),
 		.wpe = net->parallel->place.tp ? NULL : mfs_weight(net, positions),
 		.order = run->order,
 		.position_order = run->position_order,
@@ -48,7 +48,7 @@ void mfs_embed_backward(const struct mfs_net *net, const struct mfs_pass *run, u
 
 	e.dy = mfs_stream_gather(net, run, MFS_GATHERED_DY,
 				 mfs_before_dropout(net, run, layer, MFS_DROPOUT_EMBEDDING));
-	e.dwte = mfs_grad(net, net->word_embeddings);
-	e.dwpe = mfs_grad(net, net->position_embeddings);
+	e.dwte = mfs_grad(net, net->chain->word_embeddings);
+	e.dwpe = mfs_grad(net, net->chain->position_embeddings);
 	net->backend->ops->embedding_backward(run->ctx, &e);
 }

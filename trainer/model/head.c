@@ -19,7 +19,7 @@
 /* Equal chunks, each at most CHUNK_BYTES of logits. */
 static int64_t chunk_rows(const struct mfs_net *net)
 {
-	const uint64_t row = mfs_matrix_bytes(net->io, 1, net->head.linear.ld);
+	const uint64_t row = mfs_matrix_bytes(net->io, 1, net->chain->head.linear.ld);
 	int64_t most = (int64_t)(CHUNK_BYTES / row) / CHUNK_ROWS * CHUNK_ROWS, chunks, rows;
 
 	if (most < CHUNK_ROWS)
@@ -33,7 +33,7 @@ static int64_t chunk_rows(const struct mfs_net *net)
 
 static int find(struct mfs_net *net, struct mfs_error *err)
 {
-	struct mfs_head *h = &net->head;
+	struct mfs_head *h = &net->chain->head;
 	int r = mfs_norm_find(net, "decoder.final_layernorm", -1, &h->in.norm, err);
 
 	if (r)
@@ -44,7 +44,7 @@ static int find(struct mfs_net *net, struct mfs_error *err)
 
 int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_error *err)
 {
-	struct mfs_head *h = &net->head;
+	struct mfs_head *h = &net->chain->head;
 	const uint64_t per_token = mfs_matrix_bytes(MFK_F32, net->tokens, 1);
 	const int r = find(net, err);
 
@@ -56,8 +56,8 @@ int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_er
 		mfs_net_gradient_is_term(net, h->in.norm.weight);
 		mfs_net_gradient_is_term(net, h->in.norm.bias);
 	}
-	net->vocab = h->linear.out;
-	h->linear.ld = (net->vocab + ROW_ELEMENTS - 1) / ROW_ELEMENTS * ROW_ELEMENTS;
+	net->chain->vocab = h->linear.out;
+	h->linear.ld = (net->chain->vocab + ROW_ELEMENTS - 1) / ROW_ELEMENTS * ROW_ELEMENTS;
 	h->chunk = chunk_rows(net);
 	mfs_part_plan_scratch_anew(plan);
 	h->scale = mfs_part_plan_scratch(plan, per_token);
@@ -78,13 +78,14 @@ static void *row_at(const struct mfs_net *net, const void *x, int64_t row)
 
 static int64_t rows_from(const struct mfs_net *net, int64_t row)
 {
-	return net->tokens - row < net->head.chunk ? net->tokens - row : net->head.chunk;
+	return net->tokens - row < net->chain->head.chunk ? net->tokens - row
+							  : net->chain->head.chunk;
 }
 
 /* What a token's loss counts: its mask times a number. */
 static const float *scale_of_tokens(const struct mfs_net *net, const struct mfs_pass *run, float by)
 {
-	float *scale = mfs_net_scratch(net, net->head.scale);
+	float *scale = mfs_net_scratch(net, net->chain->head.scale);
 
 	net->backend->device->copy(run->ctx, scale, run->loss_mask,
 				   (size_t)net->tokens * sizeof(float));
@@ -103,7 +104,7 @@ static void divided_entropy(const struct mfs_net *net, const struct mfs_pass *ru
 	e->parts = p->size.tp;
 	e->first = e->vocab * e->part;
 	e->all = e->vocab * e->parts;
-	e->stats = mfs_net_scratch(net, net->head.stats);
+	e->stats = mfs_net_scratch(net, net->chain->head.stats);
 	net->backend->ops->cross_entropy_part(run->ctx, e);
 	mfs_tensor_gather(net, run->ctx, MFK_F32, e->stats, e->stats + each * p->place.tp, each);
 	net->backend->ops->cross_entropy_join(run->ctx, e);
@@ -112,14 +113,14 @@ static void divided_entropy(const struct mfs_net *net, const struct mfs_pass *ru
 static void chunk(const struct mfs_net *net, const struct mfs_pass *run, int64_t row,
 		  const float *scale, const void *x, void *dx)
 {
-	const struct mfs_head *h = &net->head;
+	const struct mfs_head *h = &net->chain->head;
 	const int64_t rows = rows_from(net, row);
 	void *logits = mfs_net_scratch(net, h->logits);
 	float *loss = mfs_net_scratch(net, h->loss);
 	struct mfk_cross_entropy entropy = {
 		.dtype = net->io,
 		.rows = rows,
-		.vocab = net->vocab,
+		.vocab = net->chain->vocab,
 		.ld = h->linear.ld,
 		.logits = logits,
 		.labels = run->labels + row,
@@ -146,18 +147,18 @@ static void run_head(const struct mfs_net *net, const struct mfs_pass *run,
 	const float *scale = scale_of_tokens(net, run, loss->grad_scale);
 	const float *weight = run->loss_mask;
 
-	for (int64_t row = 0; row < net->tokens; row += net->head.chunk) {
+	for (int64_t row = 0; row < net->tokens; row += net->chain->head.chunk) {
 		struct mfs_pass of_chunk = *run;
 
 		of_chunk.adds = loss->adds || row > 0;
-		if (row + net->head.chunk < net->tokens) /* dx has more rows */
+		if (row + net->chain->head.chunk < net->tokens) /* dx has more rows */
 			of_chunk.dx_sum = NULL;
 		chunk(net, &of_chunk, row, scale, x, dnormed);
 	}
 	if (loss->is_mean)
 		weight = scale_of_tokens(net, run, (float)(1 / loss->mean_of));
-	net->backend->ops->weighted_sum(run->ctx, mfs_net_scratch(net, net->head.loss), weight,
-					net->tokens, loss->sum);
+	net->backend->ops->weighted_sum(run->ctx, mfs_net_scratch(net, net->chain->head.loss),
+					weight, net->tokens, loss->sum);
 }
 
 struct mfs_head_loss mfs_head_loss(const struct mfs_net *net, const struct mfs_pass *run)
@@ -165,7 +166,7 @@ struct mfs_head_loss mfs_head_loss(const struct mfs_net *net, const struct mfs_p
 	return (struct mfs_head_loss){
 		.grad_scale = run->pass->grad_scale,
 		.sum = mfs_net_sum(net, MFS_SUM_LM_LOSS),
-		.adds = run->train && net->mtp.count > 0,
+		.adds = run->train && net->chain->mtp.count > 0,
 	};
 }
 
@@ -199,9 +200,9 @@ static float widen(enum mfk_dtype type, uint16_t v)
 static int fetch(const struct mfs_net *net, const struct mfs_pass *run, int64_t rows, float *ret,
 		 struct mfs_error *err)
 {
-	const struct mfs_head *h = &net->head;
-	const size_t size = mfk_dtype_size(net->io), count = (size_t)(rows * net->vocab);
-	const size_t row = (size_t)net->vocab * size, step = (size_t)h->linear.ld * size;
+	const struct mfs_head *h = &net->chain->head;
+	const size_t size = mfk_dtype_size(net->io), count = (size_t)(rows * net->chain->vocab);
+	const size_t row = (size_t)net->chain->vocab * size, step = (size_t)h->linear.ld * size;
 	const char *logits = mfs_net_scratch(net, h->logits);
 	char *to = (char *)ret + count * (sizeof(float) - size);
 	char why[MFK_WHY] = "";
@@ -225,7 +226,7 @@ static int fetch(const struct mfs_net *net, const struct mfs_pass *run, int64_t 
 int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, const void *x,
 		    float *ret, struct mfs_error *err)
 {
-	const struct mfs_head *h = &net->head;
+	const struct mfs_head *h = &net->chain->head;
 
 	for (int64_t row = 0; row < net->tokens; row += h->chunk) {
 		const int64_t rows = rows_from(net, row);
@@ -233,7 +234,7 @@ int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, const
 
 		mfs_linear_forward(net, run, &h->linear, rows, row_at(net, x, row),
 				   mfs_net_scratch(net, h->logits));
-		r = fetch(net, run, rows, ret + row * net->vocab, err);
+		r = fetch(net, run, rows, ret + row * net->chain->vocab, err);
 		if (r)
 			return r;
 	}

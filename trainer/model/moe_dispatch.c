@@ -130,12 +130,12 @@ static const struct mfs_dispatch *dispatch_of(const struct mfs_part *part)
 /* What all processes sorted in the pass that is being submitted. */
 static int64_t *host_sent(const struct mfs_net *net, const struct mfs_dispatch *d)
 {
-	return d->host_sent + net->now.slot * d->processes * (d->all_experts + 1);
+	return d->host_sent + net->slot * d->processes * (d->all_experts + 1);
 }
 
 int64_t *mfs_dispatch_offsets(const struct mfs_net *net, const struct mfs_dispatch *d)
 {
-	return d->host_offsets + net->now.slot * (d->experts + 1);
+	return d->host_offsets + net->slot * (d->experts + 1);
 }
 
 /* The first rows of all experts in what a process sorted. */

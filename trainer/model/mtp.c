@@ -86,7 +86,7 @@ static int find(struct mfs_net *net, struct mfs_mtp_layer *m, int32_t depth, str
 
 int mfs_mtp_plan(struct mfs_net *net, struct mfs_part_plan *scratch, struct mfs_error *err)
 {
-	struct mfs_mtp *mtp = &net->mtp;
+	struct mfs_mtp *mtp = &net->chain->mtp;
 	int r = mtp->count ? check(net, err) : 0;
 
 	for (uint32_t k = 0; !r && k < mtp->count; k++) {
@@ -119,13 +119,13 @@ static void place_sublayer(struct mfs_net *net, struct mfs_sublayer *s)
 
 void mfs_mtp_place(struct mfs_net *net)
 {
-	struct mfs_mtp *mtp = &net->mtp;
+	struct mfs_mtp *mtp = &net->chain->mtp;
 
 	for (uint32_t k = 0; k < mtp->count; k++) {
 		struct mfs_mtp_layer *m = &mtp->layers[k];
 
 		place_joint(net, &m->embedding);
-		m->hidden.x = k ? mtp->layers[k - 1].out.normed : net->head.in.normed;
+		m->hidden.x = k ? mtp->layers[k - 1].out.normed : net->chain->head.in.normed;
 		m->hidden.normed = mfs_memory_for_all(net, mfs_stream_bytes(net));
 		m->hidden.stats = mfs_memory_for_all(net, mfs_norm_stats_bytes(net->rows));
 		place_sublayer(net, &m->layer->attention);
@@ -156,7 +156,7 @@ static struct mfs_pass pass_of(const struct mfs_pass *run, uint32_t depth)
 
 static struct mfs_net_visit visit(const struct mfs_net *net, uint32_t depth, bool writes)
 {
-	return (struct mfs_net_visit){.unit = mfs_layer_unit(net->mtp.layers[depth].layer),
+	return (struct mfs_net_visit){.unit = mfs_layer_unit(net->chain->mtp.layers[depth].layer),
 				      .next = MFS_UNIT_NONE,
 				      .reads = true,
 				      .writes = writes};
@@ -210,12 +210,12 @@ static void layer_forward(const struct mfs_net *net, const struct mfs_pass *run,
 
 void mfs_mtp_forward(const struct mfs_net *net, const struct mfs_pass *run)
 {
-	for (uint32_t k = 0; k < net->mtp.count; k++) {
+	for (uint32_t k = 0; k < net->chain->mtp.count; k++) {
 		const struct mfs_pass of = pass_of(run, k);
 		const struct mfs_net_visit v = visit(net, k, false);
 
 		mfs_visit_begins(net, run, v);
-		layer_forward(net, &of, &net->mtp.layers[k]);
+		layer_forward(net, &of, &net->chain->mtp.layers[k]);
 		mfs_visit_ends(net, run, v);
 	}
 }
@@ -226,7 +226,7 @@ static struct mfs_head_loss loss_of(const struct mfs_net *net, const struct mfs_
 				    const struct mfs_pass *of, uint32_t depth)
 {
 	const double counted = of->counted ? (double)of->counted : 1;
-	const double weight = net->config->mtp_loss_scaling_factor / (double)net->mtp.count;
+	const double weight = net->config->mtp_loss_scaling_factor / (double)net->chain->mtp.count;
 
 	return (struct mfs_head_loss){
 		.grad_scale =
@@ -235,7 +235,7 @@ static struct mfs_head_loss loss_of(const struct mfs_net *net, const struct mfs_
 		.mean_of = counted,
 		.sum = mfs_net_sum(net, MFS_SUM_MTP_LOSS + depth),
 		/* The deepest one is the head's first. */
-		.adds = depth + 1 < net->mtp.count,
+		.adds = depth + 1 < net->chain->mtp.count,
 	};
 }
 
@@ -273,7 +273,7 @@ static void layer_backward(const struct mfs_net *net, const struct mfs_pass *run
 	mfs_sublayer_backward(net, run, &m->layer->attention);
 	dy = mfs_stream_gather(net, run, MFS_GATHERED_DY, dx);
 	project_backward(net, run, m, dy, 1);
-	joint_backward(net, run, &m->hidden, mfs_pass_at(net, net->mtp.dhidden));
+	joint_backward(net, run, &m->hidden, mfs_pass_at(net, net->chain->mtp.dhidden));
 	project_backward(net, run, m, dy, 0);
 	joint_backward(net, run, &m->embedding, dx);
 	mfs_embed_backward(net, run, m->layer->attention.part.layer);
@@ -284,21 +284,22 @@ void mfs_mtp_add_dhidden(const struct mfs_net *net, const struct mfs_pass *run)
 	void *dnormed = mfs_branch_now(net);
 
 	net->backend->ops->add(run->ctx, net->io, dnormed, dnormed,
-			       mfs_pass_at(net, net->mtp.dhidden), net->rows * net->hidden);
+			       mfs_pass_at(net, net->chain->mtp.dhidden), net->rows * net->hidden);
 }
 
 void mfs_mtp_backward(const struct mfs_net *net, const struct mfs_pass *run)
 {
-	for (uint32_t k = net->mtp.count; k-- > 0;) {
+	for (uint32_t k = net->chain->mtp.count; k-- > 0;) {
 		const struct mfs_pass of = pass_of(run, k);
 		const struct mfs_net_visit v = visit(net, k, true);
 		const struct mfs_head_loss loss = loss_of(net, run, &of, k);
 
 		mfs_visit_begins(net, run, v);
-		mfs_head_backward(net, &of, &loss, mfs_pass_at(net, net->mtp.layers[k].out.normed));
-		if (k + 1 < net->mtp.count)
+		mfs_head_backward(net, &of, &loss,
+				  mfs_pass_at(net, net->chain->mtp.layers[k].out.normed));
+		if (k + 1 < net->chain->mtp.count)
 			mfs_mtp_add_dhidden(net, run);
-		layer_backward(net, &of, &net->mtp.layers[k]);
+		layer_backward(net, &of, &net->chain->mtp.layers[k]);
 		mfs_visit_ends(net, run, v);
 	}
 }

@@ -64,51 +64,55 @@ static int check_supported(const struct mfs_net *net, struct mfs_error *err)
 
 static int find_embeddings(struct mfs_net *net, struct mfs_error *err)
 {
-	if (!net->chunks[0].embeds && !net->mtp.count)
+	struct mfs_chain *chain = net->chain;
+	if (!chain->chunks[0].embeds && !chain->mtp.count)
 		return 0;
-	net->word_embeddings =
+	chain->word_embeddings =
 		mfs_params_find(net->params, "embedding.word_embeddings.weight", -1, -1);
-	net->position_embeddings =
+	chain->position_embeddings =
 		mfs_params_find(net->params, "embedding.position_embeddings.weight", -1, -1);
-	if (!net->word_embeddings)
+	if (!chain->word_embeddings)
 		return mfs_fail(err, -ENODATA, "the model has no embedding.word_embeddings.weight");
-	if (net->position_embeddings &&
-	    mfs_param_size(net->position_embeddings, 0) < net->context.whole)
+	if (chain->position_embeddings &&
+	    mfs_param_size(chain->position_embeddings, 0) < net->context.whole)
 		return mfs_fail(err, -EINVAL,
 				"--max-position-embeddings: expected at least --seq-length %lld, "
 				"found %lld",
 				(long long)net->context.whole,
-				(long long)mfs_param_size(net->position_embeddings, 0));
+				(long long)mfs_param_size(chain->position_embeddings, 0));
 	return 0;
 }
 
 static int make_chunks(struct mfs_net *net, struct mfs_error *err)
 {
+	struct mfs_chain *chain = net->chain;
 	const struct mfs_layout *layout = &net->params->layout;
 	const uint32_t stage = net->parallel->place.pp;
 	uint32_t first;
 
-	net->chunk_count = layout->vpp;
-	net->chunks = mfs_arena_array(&net->arena, net->chunk_count, sizeof(*net->chunks));
-	if (!net->chunks)
+	chain->chunk_count = layout->vpp;
+	chain->chunks = mfs_arena_array(&net->arena, chain->chunk_count, sizeof(*chain->chunks));
+	if (!chain->chunks)
 		return mfs_fail_nomem(err);
-	for (uint32_t c = 0; c < net->chunk_count; c++) {
-		net->chunks[c].count = mfs_layout_layers(layout, net->args, c, stage, &first);
-		net->layer_count += net->chunks[c].count;
+	for (uint32_t c = 0; c < chain->chunk_count; c++) {
+		chain->chunks[c].count = mfs_layout_layers(layout, net->args, c, stage, &first);
+		chain->layer_count += chain->chunks[c].count;
 	}
-	net->chunks[0].embeds = mfs_is_first_stage(net->parallel);
-	net->chunks[net->chunk_count - 1].ends = mfs_is_last_stage(net->parallel);
-	if (net->chunks[net->chunk_count - 1].ends && net->args->mtp_num_layers > 0)
-		net->mtp.count = (uint32_t)net->args->mtp_num_layers;
-	net->layer_count += net->mtp.count;
-	net->layers = mfs_arena_array(&net->arena, net->layer_count, sizeof(*net->layers));
-	net->mtp.layers = mfs_arena_array(&net->arena, net->mtp.count, sizeof(*net->mtp.layers));
-	if (!net->layers || !net->mtp.layers)
+	chain->chunks[0].embeds = mfs_is_first_stage(net->parallel);
+	chain->chunks[chain->chunk_count - 1].ends = mfs_is_last_stage(net->parallel);
+	if (chain->chunks[chain->chunk_count - 1].ends && net->args->mtp_num_layers > 0)
+		chain->mtp.count = (uint32_t)net->args->mtp_num_layers;
+	chain->layer_count += chain->mtp.count;
+	chain->layers = mfs_arena_array(&net->arena, chain->layer_count, sizeof(*chain->layers));
+	chain->mtp.layers =
+		mfs_arena_array(&net->arena, chain->mtp.count, sizeof(*chain->mtp.layers));
+	if (!chain->layers || !chain->mtp.layers)
 		return mfs_fail_nomem(err);
-	for (uint32_t c = 0, i = 0; c < net->chunk_count; i += net->chunks[c++].count)
-		net->chunks[c].layers = net->layers + i;
-	for (uint32_t k = 0; k < net->mtp.count; k++)
-		net->mtp.layers[k].layer = &net->layers[net->layer_count - net->mtp.count + k];
+	for (uint32_t c = 0, i = 0; c < chain->chunk_count; i += chain->chunks[c++].count)
+		chain->chunks[c].layers = chain->layers + i;
+	for (uint32_t k = 0; k < chain->mtp.count; k++)
+		chain->mtp.layers[k].layer =
+			&chain->layers[chain->layer_count - chain->mtp.count + k];
 	return 0;
 }
 
@@ -130,16 +134,24 @@ static int fill(struct mfs_net *net, struct mfs_error *err)
 	return r ? r : mfs_net_plan(net, err);
 }
 
+struct whole {
+	struct mfs_net net; /* the first: whoever frees it frees both */
+	struct mfs_chain chain;
+};
+
 int mfs_net_new(const struct mfs_train_config *config, struct mfs_params *params,
 		struct mfs_memory *memory, const struct mfk_backend *backend,
 		struct mfk_device *device, const struct mfs_parallel *parallel,
 		struct mfs_net **ret, struct mfs_error *err)
 {
-	struct mfs_net *net = calloc(1, sizeof(*net));
+	struct whole *whole = calloc(1, sizeof(*whole));
+	struct mfs_net *net;
 	int r;
 
-	if (!net)
+	if (!whole)
 		return mfs_fail_nomem(err);
+	net = &whole->net;
+	net->chain = &whole->chain;
 	net->config = config;
 	net->args = &config->model;
 	net->params = params;
@@ -172,8 +184,8 @@ void mfs_net_free(struct mfs_net *net)
 	mfs_beside_release(net, &net->experts_beside);
 	mfs_beside_release(net, &net->tensor_beside);
 	mfs_beside_release(net, &net->context_beside);
-	if (net->host_sums)
-		net->backend->device->host_free(net->device, net->host_sums,
+	if (net->chain->host_sums)
+		net->backend->device->host_free(net->device, net->chain->host_sums,
 						MFS_SUM_COUNT * sizeof(double));
 	mfs_arena_release(&net->arena);
 	free(net);
@@ -197,10 +209,10 @@ int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 		r = mfs_tensor_beside_begin(net, err);
 	if (!r)
 		r = mfs_context_beside_begin(net, err);
-	if (!r && !net->host_sums) {
-		net->host_sums = net->backend->device->host_alloc(net->device,
-								  MFS_SUM_COUNT * sizeof(double));
-		r = net->host_sums ? 0 : mfs_fail_nomem(err);
+	if (!r && !net->chain->host_sums) {
+		net->chain->host_sums = net->backend->device->host_alloc(
+			net->device, MFS_SUM_COUNT * sizeof(double));
+		r = net->chain->host_sums ? 0 : mfs_fail_nomem(err);
 	}
 	if (!r)
 		r = mfs_rope_fill(net, ctx, err);
@@ -208,10 +220,10 @@ int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 		r = mfs_context_fill(net, ctx, err);
 	if (!r)
 		r = mfs_shared_groups_fill(net, ctx, err);
-	for (uint32_t i = 0; !r && i < net->layer_count; i++) {
-		r = begin_part(net, ctx, &net->layers[i].attention.part, err);
+	for (uint32_t i = 0; !r && i < net->chain->layer_count; i++) {
+		r = begin_part(net, ctx, &net->chain->layers[i].attention.part, err);
 		if (!r)
-			r = begin_part(net, ctx, &net->layers[i].mlp.part, err);
+			r = begin_part(net, ctx, &net->chain->layers[i].mlp.part, err);
 	}
 	if (!r)
 		mfs_net_clear_losses(net, ctx);
@@ -220,7 +232,7 @@ int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 
 void mfs_net_set_watch(struct mfs_net *net, const struct mfs_net_watch *watch)
 {
-	net->watch = *watch;
+	net->chain->watch = *watch;
 }
 
 /* ---- losses ---- */
@@ -228,8 +240,8 @@ void mfs_net_set_watch(struct mfs_net *net, const struct mfs_net_watch *watch)
 void mfs_net_clear_losses(struct mfs_net *net, struct mfk_ctx *ctx)
 {
 	net->backend->device->zero(ctx, mfs_net_at(net, net->sums), MFS_SUM_COUNT * sizeof(double));
-	for (uint32_t i = 0; i < net->layer_count; i++) {
-		const struct mfs_part *part = &net->layers[i].mlp.part;
+	for (uint32_t i = 0; i < net->chain->layer_count; i++) {
+		const struct mfs_part *part = &net->chain->layers[i].mlp.part;
 
 		if (part->kind->begin_step)
 			part->kind->begin_step(net, ctx, part);
@@ -249,19 +261,19 @@ int mfs_net_losses(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_net_loss
 	char why[MFK_WHY] = "";
 	int r;
 
-	net->backend->device->copy_out(ctx, net->host_sums, mfs_net_at(net, net->sums),
+	net->backend->device->copy_out(ctx, net->chain->host_sums, mfs_net_at(net, net->sums),
 				       MFS_SUM_COUNT * sizeof(double));
 	r = net->backend->device->sync(ctx, why);
 	if (r)
 		return mfs_fail(err, r, "%s", why);
 	*ret = (struct mfs_net_losses){
-		.lm_loss_sum = net->host_sums[MFS_SUM_LM_LOSS],
-		.z_loss = net->host_sums[MFS_SUM_Z_LOSS],
+		.lm_loss_sum = net->chain->host_sums[MFS_SUM_LM_LOSS],
+		.z_loss = net->chain->host_sums[MFS_SUM_Z_LOSS],
 	};
 	for (int i = 0; i < MFS_AUX_LOSSES; i++)
-		ret->aux[i] = net->host_sums[MFS_SUM_AUX_LOSS + i];
+		ret->aux[i] = net->chain->host_sums[MFS_SUM_AUX_LOSS + i];
 	for (int i = 0; i < MFS_MTP_MOST; i++)
-		ret->mtp[i] = net->host_sums[MFS_SUM_MTP_LOSS + i];
+		ret->mtp[i] = net->chain->host_sums[MFS_SUM_MTP_LOSS + i];
 	return 0;
 }
 
@@ -269,8 +281,8 @@ int mfs_net_update_expert_bias(struct mfs_net *net, struct mfk_ctx *ctx, struct 
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; i < net->layer_count && !rc; i++) {
-		const struct mfs_part *part = &net->layers[i].mlp.part;
+	for (uint32_t i = 0; i < net->chain->layer_count && !rc; i++) {
+		const struct mfs_part *part = &net->chain->layers[i].mlp.part;
 
 		if (part->kind->end_step)
 			rc = part->kind->end_step(net, ctx, part, err);

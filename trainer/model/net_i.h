@@ -628,6 +628,43 @@ int mfs_experts_beside_begin(struct mfs_net *net, struct mfs_error *err);
 int mfs_tensor_beside_begin(struct mfs_net *net, struct mfs_error *err);
 int mfs_context_beside_begin(struct mfs_net *net, struct mfs_error *err);
 
+/* What the net is made of, and what its passes write beside what parts keep. Parts know nothing of
+ * it. */
+struct mfs_chain {
+	struct mfs_net_watch watch;
+
+	/* NULL: none, or the stage does not embed */
+	const struct mfs_param *word_embeddings, *position_embeddings;
+	struct mfs_layer *layers; /* of all chunks, and those of MTP */
+	uint32_t layer_count;
+	struct mfs_net_chunk *chunks;
+	uint32_t chunk_count;
+	struct mfs_head head; /* of the chunk that ends the model */
+	int64_t vocab;	      /* padded; of it the columns of logits that the process has */
+	struct mfs_mtp mtp;
+	struct mfs_batch_place on_device;
+	struct mfs_taken *taken; /* [net->batch_count] */
+
+	/* Layers [k n, k n + n) of a model chunk are run again as one, where n is again_layers;
+	 * layers from again_end on are not. again_layers 0: none are. */
+	uint32_t again_layers, again_end;
+
+	/* Gradients of the residual stream, [T, hidden] each, one behind the other. */
+	uint64_t dx, dx_bytes;
+	uint32_t dx_count;
+	struct {
+		uint32_t dx, output; /* numbers, of the pass that is being submitted */
+	} now;
+	struct mfs_stages stages;
+
+	/* [rows, hidden]: a part's output; backward: the gradient of its input. A second one while
+	 * the first is sent to the next stage. */
+	uint64_t branch, branch_bytes;
+	uint32_t branch_count;
+	uint64_t dropped; /* [rows, hidden]: dx behind dropout; with hidden dropout alone */
+	double *host_sums;
+};
+
 struct mfs_net {
 	const struct mfs_train_config *config;
 	const struct mfs_megatron_args *args; /* config->model */
@@ -638,52 +675,26 @@ struct mfs_net {
 	const struct mfk_backend *backend; /* NULL: a plan alone */
 	struct mfk_device *device;
 	const struct mfs_parallel *parallel;
-	struct mfs_net_watch watch;
+	struct mfs_chain *chain;
 
 	enum mfk_dtype io, grad;
 	int64_t batch, seq, tokens, hidden; /* tokens = batch * seq */
-	int64_t vocab;		 /* padded; of it the columns of logits that the process has */
-	int64_t rows, first_row; /* of the residual stream, that the process has */
+	int64_t rows, first_row;	    /* of the residual stream, that the process has */
 	struct mfs_context context;
 	struct mfs_shared_groups groups;
-
-	/* NULL: none, or the stage does not embed */
-	const struct mfs_param *word_embeddings, *position_embeddings;
-	struct mfs_layer *layers; /* of all chunks, and those of MTP */
-	uint32_t layer_count;
-	struct mfs_net_chunk *chunks;
-	uint32_t chunk_count;
-	struct mfs_head head; /* of the chunk that ends the model */
-	struct mfs_mtp mtp;
-	struct mfs_beside experts_beside, tensor_beside, context_beside;
 	struct mfs_rope rope;
-	struct mfs_batch_place on_device;
+	struct mfs_beside experts_beside, tensor_beside, context_beside;
 
-	/* Layers [k n, k n + n) of a model chunk are run again as one, where n is again_layers;
-	 * layers from again_end on are not. again_layers 0: none are. */
-	uint32_t again_layers, again_end;
+	/* What passes keep until their backward: slots of equal size, one behind the other. */
+	uint64_t slots, slot_bytes;
+	uint32_t slot_count, batch_count; /* batches: that are on the device at once */
+	uint32_t slot;			  /* of the pass that is being submitted */
 
-	/* What passes keep until their backward lies in slots of equal size, one behind the other.
-	 * Likewise gradients of the residual stream, [T, hidden] each. */
-	uint64_t slots, slot_bytes, dx, dx_bytes;
-	uint32_t slot_count, batch_count, dx_count;
-	struct mfs_taken *taken; /* [batch_count] */
-	struct {
-		uint32_t slot, dx, output; /* numbers, of the pass that is being submitted */
-	} now;
-	struct mfs_stages stages;
-
-	/* [rows, hidden]: a part's output; backward: the gradient of its input. A second one while
-	 * the first is sent to the next stage. */
-	uint64_t branch, branch_bytes;
-	uint32_t branch_count;
-	uint64_t dropped; /* [rows, hidden]: dx behind dropout; with hidden dropout alone */
 	/* [T, hidden], with --sequence-parallel: see mfs_stream_gather(), mfs_stream_term() */
 	uint64_t gathered[2], of_all;
 	uint64_t terms; /* gradients that are added up over the group, one behind the other */
 	uint64_t scratch;
 	uint64_t sums;
-	double *host_sums;
 	struct mfs_arena arena;
 };
 
@@ -695,7 +706,7 @@ static inline void *mfs_net_at(const struct mfs_net *net, uint64_t offset)
 /* Of the pass that is being submitted. */
 static inline void *mfs_pass_at(const struct mfs_net *net, struct mfs_at at)
 {
-	return mfs_net_at(net, at.in_slot ? net->slots + net->now.slot * net->slot_bytes + at.offset
+	return mfs_net_at(net, at.in_slot ? net->slots + net->slot * net->slot_bytes + at.offset
 					  : at.offset);
 }
 

@@ -53,7 +53,7 @@ static void output(const struct mfs_net *net, const struct mfs_pass *run,
 
 	if (last && mfs_drops(net, run))
 		d = mfs_dropout_at(net, run, last->part.layer, last->site);
-	d.x = last ? mfs_branch_now(net) : mfs_net_first_x(net, net->now.slot);
+	d.x = last ? mfs_branch_now(net) : mfs_net_first_x(net, net->slot);
 	d.y = mfs_branch_now(net);
 	d.residual = last ? mfs_pass_at(net, last->in.x) : NULL;
 	mfs_drop(net, run, net->backend->ops->dropout, &d);
@@ -71,7 +71,7 @@ static void chunk_forward(const struct mfs_net *net, const struct mfs_pass *run,
 
 	if (chunk->embeds) {
 		mfs_visit_begins(net, run, embedding);
-		mfs_embed(net, run, 0, mfs_net_first_x(net, net->now.slot));
+		mfs_embed(net, run, 0, mfs_net_first_x(net, net->slot));
 		mfs_visit_ends(net, run, embedding);
 	}
 	layers_forward(net, run, chunk, 0, chunk->count,
@@ -81,7 +81,7 @@ static void chunk_forward(const struct mfs_net *net, const struct mfs_pass *run,
 		return;
 	}
 	mfs_visit_begins(net, run, norm);
-	mfs_join(net, run, last, &net->head.in);
+	mfs_join(net, run, last, &net->chain->head.in);
 	mfs_visit_ends(net, run, norm);
 }
 
@@ -93,7 +93,7 @@ static void head_forward(const struct mfs_net *net, const struct mfs_pass *run)
 	const struct mfs_head_loss loss = mfs_head_loss(net, run);
 
 	mfs_head_begins(net, run, false);
-	mfs_head_forward(net, run, &loss, mfs_pass_at(net, net->head.in.normed));
+	mfs_head_forward(net, run, &loss, mfs_pass_at(net, net->chain->head.in.normed));
 	mfs_head_ends(net, run, false);
 }
 
@@ -106,14 +106,16 @@ static void run_layers_again(const struct mfs_net *net, const struct mfs_pass *r
 	struct mfs_pass again = *run;
 
 	again.again = true;
-	layers_forward(net, &again, chunk, last / net->again_layers * net->again_layers, last + 1,
+	layers_forward(net, &again, chunk,
+		       last / net->chain->again_layers * net->chain->again_layers, last + 1,
 		       MFS_UNIT_NONE);
 }
 
 static bool ends_layers(const struct mfs_net *net, const struct mfs_net_chunk *chunk, uint32_t i)
 {
-	return i < net->again_end && (i + 1 == net->again_end || i + 1 == chunk->count ||
-				      (i + 1) % net->again_layers == 0);
+	return i < net->chain->again_end &&
+	       (i + 1 == net->chain->again_end || i + 1 == chunk->count ||
+		(i + 1) % net->chain->again_layers == 0);
 }
 
 /* The unit that is visited behind layer i. */
@@ -123,7 +125,7 @@ static int32_t before_layer(const struct mfs_net *net, const struct mfs_net_chun
 	if (!i)
 		return MFS_UNIT_NONE;
 	if (ends_layers(net, chunk, i - 1))
-		i = (i - 1) / net->again_layers * net->again_layers + 1;
+		i = (i - 1) / net->chain->again_layers * net->chain->again_layers + 1;
 	return mfs_layer_unit(&chunk->layers[i - 1]);
 }
 
@@ -140,10 +142,10 @@ static void layers_backward(const struct mfs_net *net, const struct mfs_pass *ru
 		if (ends_layers(net, chunk, i))
 			run_layers_again(net, run, chunk, i);
 		mfs_visit_begins(net, run, v);
-		if (i >= net->again_end)
+		if (i >= net->chain->again_end)
 			mfs_make_again(net, run, &l->mlp);
 		mfs_sublayer_backward(net, run, &l->mlp);
-		if (i >= net->again_end)
+		if (i >= net->chain->again_end)
 			mfs_make_again(net, run, &l->attention);
 		mfs_sublayer_backward(net, run, &l->attention);
 		mfs_visit_ends(net, run, v);
@@ -157,10 +159,10 @@ static void head_backward(const struct mfs_net *net, const struct mfs_pass *run)
 	mfs_head_begins(net, run, true);
 	mfs_mtp_forward(net, run);
 	mfs_mtp_backward(net, run);
-	mfs_head_backward(net, run, &loss, mfs_pass_at(net, net->head.in.normed));
-	if (net->mtp.count)
+	mfs_head_backward(net, run, &loss, mfs_pass_at(net, net->chain->head.in.normed));
+	if (net->chain->mtp.count)
 		mfs_mtp_add_dhidden(net, run);
-	mfs_join_backward(net, run, &net->head.in, mfs_branch_now(net), NULL);
+	mfs_join_backward(net, run, &net->chain->head.in, mfs_branch_now(net), NULL);
 	mfs_head_ends(net, run, true);
 }
 
@@ -170,8 +172,8 @@ static void embed_backward(const struct mfs_net *net, const struct mfs_pass *run
 	const struct mfs_net_visit v = {.unit = MFS_UNIT_EMBEDDING,
 					.next = MFS_UNIT_NONE,
 					.writes = true,
-					.again =
-						(net->args->tied || net->mtp.count) && chunk->ends};
+					.again = (net->args->tied || net->chain->mtp.count) &&
+						 chunk->ends};
 
 	mfs_visit_begins(net, run, v);
 	mfs_embed_backward(net, run, 0);
@@ -193,7 +195,7 @@ static void chunk_backward(const struct mfs_net *net, const struct mfs_pass *run
 int mfs_net_take(struct mfs_net *net, struct mfk_ctx *ctx, uint32_t place,
 		 const struct mfs_net_pass *pass, struct mfs_error *err)
 {
-	struct mfs_taken *taken = &net->taken[place];
+	struct mfs_taken *taken = &net->chain->taken[place];
 	int rc;
 
 	taken->pass = *pass;
@@ -205,12 +207,12 @@ int mfs_net_take(struct mfs_net *net, struct mfk_ctx *ctx, uint32_t place,
 
 void mfs_net_step(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pipeline_step *step)
 {
-	const struct mfs_pass *run = &net->taken[step->batch].run;
-	const struct mfs_net_chunk *chunk = &net->chunks[step->chunk];
+	const struct mfs_pass *run = &net->chain->taken[step->batch].run;
+	const struct mfs_net_chunk *chunk = &net->chain->chunks[step->chunk];
 
-	net->now.slot = step->slot;
-	net->now.dx = step->grad;
-	net->now.output = step->output;
+	net->slot = step->slot;
+	net->chain->now.dx = step->grad;
+	net->chain->now.output = step->output;
 	mfs_stages_await(net, ctx, step->after);
 	switch (step->kind) {
 	case MFS_PIPELINE_FORWARD:
@@ -229,9 +231,9 @@ void mfs_net_step(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pip
 
 bool mfs_net_gives_loss(const struct mfs_net *net, const struct mfs_pipeline_step *step)
 {
-	const bool train = net->taken[step->batch].run.train;
+	const bool train = net->chain->taken[step->batch].run.train;
 
-	return net->chunks[step->chunk].ends &&
+	return net->chain->chunks[step->chunk].ends &&
 	       step->kind == (train ? MFS_PIPELINE_BACKWARD : MFS_PIPELINE_FORWARD);
 }
 
@@ -252,18 +254,18 @@ int mfs_net_logits(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_ba
 		   float *ret, struct mfs_error *err)
 {
 	const struct mfs_net_pass pass = {.batch = batch};
-	const struct mfs_pass *run = &net->taken[0].run;
+	const struct mfs_pass *run = &net->chain->taken[0].run;
 	int rc = mfs_net_take(net, ctx, 0, &pass, err);
 
 	if (rc)
 		return rc;
-	net->now.slot = net->now.output = 0;
-	chunk_forward(net, run, &net->chunks[0]);
+	net->slot = net->chain->now.output = 0;
+	chunk_forward(net, run, &net->chain->chunks[0]);
 	mfs_head_begins(net, run, false);
-	rc = mfs_head_logits(
-		net, run,
-		mfs_stream_gather(net, run, MFS_GATHERED_X, mfs_pass_at(net, net->head.in.normed)),
-		ret, err);
+	rc = mfs_head_logits(net, run,
+			     mfs_stream_gather(net, run, MFS_GATHERED_X,
+					       mfs_pass_at(net, net->chain->head.in.normed)),
+			     ret, err);
 	mfs_head_ends(net, run, false);
 	return rc;
 }

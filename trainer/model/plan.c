@@ -156,13 +156,14 @@ struct mfs_at mfs_memory_for_all(struct mfs_net *net, uint64_t bytes)
 /* What a kind of sublayer keeps at most, of those that are place k of what is run again. */
 static uint64_t kept_at(const struct mfs_net *net, uint32_t k, bool mlp)
 {
+	const struct mfs_chain *chain = net->chain;
 	uint64_t kept = 0;
 
-	for (uint32_t c = 0; c < net->chunk_count; c++) {
-		const struct mfs_net_chunk *chunk = &net->chunks[c];
+	for (uint32_t c = 0; c < chain->chunk_count; c++) {
+		const struct mfs_net_chunk *chunk = &chain->chunks[c];
 
-		for (uint32_t i = k; i < chunk->count && i < net->again_end;
-		     i += net->again_layers) {
+		for (uint32_t i = k; i < chunk->count && i < chain->again_end;
+		     i += chain->again_layers) {
 			const struct mfs_layer *l = &chunk->layers[i];
 
 			kept = larger(kept, mlp ? l->mlp.part.bytes : l->attention.part.bytes);
@@ -197,14 +198,15 @@ static void place_at(struct mfs_sublayer *s, const struct place *p)
 /* Layers that are run again: place k of every chunk of them is one place. */
 static void place_again(struct mfs_net *net, uint32_t k)
 {
+	const struct mfs_chain *chain = net->chain;
 	const struct place attention = place_new(net, kept_at(net, k, false));
 	const struct place mlp = place_new(net, kept_at(net, k, true));
 
-	for (uint32_t c = 0; c < net->chunk_count; c++) {
-		const struct mfs_net_chunk *chunk = &net->chunks[c];
+	for (uint32_t c = 0; c < chain->chunk_count; c++) {
+		const struct mfs_net_chunk *chunk = &chain->chunks[c];
 
-		for (uint32_t i = k; i < chunk->count && i < net->again_end;
-		     i += net->again_layers) {
+		for (uint32_t i = k; i < chunk->count && i < chain->again_end;
+		     i += chain->again_layers) {
 			place_at(&chunk->layers[i].attention, &attention);
 			place_at(&chunk->layers[i].mlp, &mlp);
 		}
@@ -221,8 +223,9 @@ static struct shared plan_shared(struct mfs_net *net)
 	struct shared shared = {0};
 	uint64_t kept = 0;
 
-	for (uint32_t i = 0; i < net->layer_count - net->mtp.count; i++) {
-		const struct mfs_sublayer *of[] = {&net->layers[i].attention, &net->layers[i].mlp};
+	for (uint32_t i = 0; i < net->chain->layer_count - net->chain->mtp.count; i++) {
+		const struct mfs_sublayer *of[] = {&net->chain->layers[i].attention,
+						   &net->chain->layers[i].mlp};
 
 		for (int k = 0; k < 2; k++)
 			if (of[k]->part_again)
@@ -247,18 +250,19 @@ static void place_own(struct mfs_net *net, struct mfs_sublayer *s, const struct 
 static uint64_t place_chunk(struct mfs_net *net, const struct mfs_net_chunk *chunk,
 			    const struct shared *shared)
 {
-	struct mfs_joint *last = &net->head.in;
+	struct mfs_chain *chain = net->chain;
+	struct mfs_joint *last = &chain->head.in;
 	uint64_t used = 0;
 
 	for (uint32_t i = 0; i < chunk->count; i++) {
 		struct mfs_layer *l = &chunk->layers[i];
 
-		l->attention.part.again = i < net->again_end || l->attention.part_again;
-		l->mlp.part.again = i < net->again_end || l->mlp.part_again;
-		if (i >= net->again_end) {
+		l->attention.part.again = i < chain->again_end || l->attention.part_again;
+		l->mlp.part.again = i < chain->again_end || l->mlp.part_again;
+		if (i >= chain->again_end) {
 			place_own(net, &l->attention, shared, &used);
 			place_own(net, &l->mlp, shared, &used);
-		} else if (i % net->again_layers == 0) { /* what a chunk is run again from */
+		} else if (i % chain->again_layers == 0) { /* what a chunk is run again from */
 			l->attention.in.x = in_slot(&used, mfs_stream_bytes(net));
 		}
 	}
@@ -276,11 +280,11 @@ static void place_layers(struct mfs_net *net)
 {
 	const struct shared shared = plan_shared(net);
 
-	for (uint32_t k = 0; k < net->again_layers && k < net->again_end; k++)
+	for (uint32_t k = 0; k < net->chain->again_layers && k < net->chain->again_end; k++)
 		place_again(net, k);
-	for (uint32_t c = 0; c < net->chunk_count; c++)
+	for (uint32_t c = 0; c < net->chain->chunk_count; c++)
 		net->slot_bytes =
-			larger(net->slot_bytes, place_chunk(net, &net->chunks[c], &shared));
+			larger(net->slot_bytes, place_chunk(net, &net->chain->chunks[c], &shared));
 	net->slots = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, net->slot_bytes);
 	for (uint32_t i = 1; i < net->slot_count; i++)
 		mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, net->slot_bytes);
@@ -303,16 +307,16 @@ static int choose_layers(struct mfs_net *net, struct mfs_error *err)
 				"--recompute-granularity full: expected --recompute-method uniform "
 				"or block, found %s",
 				c->recompute_method ? c->recompute_method : "none");
-	for (uint32_t i = 0; i < net->chunk_count; i++)
-		most = net->chunks[i].count > most ? net->chunks[i].count : most;
+	for (uint32_t i = 0; i < net->chain->chunk_count; i++)
+		most = net->chain->chunks[i].count > most ? net->chain->chunks[i].count : most;
 	if (!most)
 		return 0;
 	if (c->recompute_num_layers < 1 || c->recompute_num_layers > most)
 		return mfs_fail(err, -EINVAL,
 				"--recompute-num-layers: expected 1 to %u, found %lld", most,
 				(long long)c->recompute_num_layers);
-	net->again_layers = uniform ? (uint32_t)c->recompute_num_layers : 1;
-	net->again_end = uniform ? most : (uint32_t)c->recompute_num_layers;
+	net->chain->again_layers = uniform ? (uint32_t)c->recompute_num_layers : 1;
+	net->chain->again_end = uniform ? most : (uint32_t)c->recompute_num_layers;
 	return 0;
 }
 
@@ -355,7 +359,7 @@ void mfs_net_pipeline(const struct mfs_net *net, uint64_t microbatches, bool bac
 
 	*ret = (struct mfs_pipeline_shape){
 		.stages = net->parallel->size.pp,
-		.chunks = net->chunk_count,
+		.chunks = net->chain->chunk_count,
 		.group = group > 0 ? (uint32_t)group : net->parallel->size.pp,
 		.microbatches = microbatches,
 		.backward = backward,
@@ -365,13 +369,14 @@ void mfs_net_pipeline(const struct mfs_net *net, uint64_t microbatches, bool bac
 bool mfs_net_has_room(const struct mfs_net *net, const struct mfs_pipeline *p)
 {
 	return p->slots <= net->slot_count && p->batches <= net->batch_count &&
-	       p->grads <= net->dx_count && p->exchanges <= net->stages.count;
+	       p->grads <= net->chain->dx_count && p->exchanges <= net->chain->stages.count;
 }
 
 /* As many of everything as so many microbatches have at once. */
 static int count_places(struct mfs_net *net, uint64_t microbatches, bool backward,
 			struct mfs_error *err)
 {
+	struct mfs_chain *chain = net->chain;
 	struct mfs_pipeline_shape shape;
 	struct mfs_pipeline p;
 	int rc;
@@ -382,8 +387,8 @@ static int count_places(struct mfs_net *net, uint64_t microbatches, bool backwar
 		return rc;
 	net->slot_count = (uint32_t)larger(net->slot_count, p.slots);
 	net->batch_count = (uint32_t)larger(net->batch_count, p.batches);
-	net->dx_count = (uint32_t)larger(net->dx_count, larger(p.grads, 1));
-	net->stages.count = (uint32_t)larger(net->stages.count, p.exchanges);
+	chain->dx_count = (uint32_t)larger(chain->dx_count, larger(p.grads, 1));
+	chain->stages.count = (uint32_t)larger(chain->stages.count, p.exchanges);
 	mfs_pipeline_release(&p);
 	return 0;
 }
@@ -395,7 +400,7 @@ static int plan_pipeline(struct mfs_net *net, struct mfs_error *err)
 	const uint64_t of_eval = (uint64_t)c->eval_global_batch_size / each;
 	/* The last batch of a whole split has fewer microbatches. With several model chunks these
 	 * may need more room, where their last group is not whole. */
-	const uint64_t least = c->full_validation && net->chunk_count > 1 ? 1 : of_eval;
+	const uint64_t least = c->full_validation && net->chain->chunk_count > 1 ? 1 : of_eval;
 	int rc = count_places(net, most_samples(c) / each, true, err);
 
 	for (uint64_t n = least; n <= of_eval && !rc; n++)
@@ -407,18 +412,19 @@ static int plan_pipeline(struct mfs_net *net, struct mfs_error *err)
 
 static void plan_streams(struct mfs_net *net)
 {
+	struct mfs_chain *chain = net->chain;
 	const uint64_t bytes = mfs_stream_bytes(net);
 
-	take(&net->branch_bytes, bytes);
-	net->branch_count = mfs_stages_overlap(net) ? MFS_PIPELINE_OUTPUTS : 1;
-	net->branch = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH,
-				     net->branch_count * net->branch_bytes);
-	take(&net->dx_bytes, bytes);
-	net->dx = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, net->dx_bytes);
-	for (uint32_t i = 1; i < net->dx_count; i++)
-		mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, net->dx_bytes);
+	take(&chain->branch_bytes, bytes);
+	chain->branch_count = mfs_stages_overlap(net) ? MFS_PIPELINE_OUTPUTS : 1;
+	chain->branch = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH,
+				       chain->branch_count * chain->branch_bytes);
+	take(&chain->dx_bytes, bytes);
+	chain->dx = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, chain->dx_bytes);
+	for (uint32_t i = 1; i < chain->dx_count; i++)
+		mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, chain->dx_bytes);
 	if (net->config->hidden_dropout > 0)
-		net->dropped = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes);
+		chain->dropped = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes);
 	net->sums = mfs_memory_add(net->memory, MFS_MEMORY_BATCH, MFS_SUM_COUNT * sizeof(double));
 }
 
@@ -428,8 +434,8 @@ static int plan_layers(struct mfs_net *net, struct mfs_part_plan *scratch, struc
 	const struct mfs_layout *layout = &net->params->layout;
 	int r = 0;
 
-	for (uint32_t c = 0; !r && c < net->chunk_count; c++) {
-		const struct mfs_net_chunk *chunk = &net->chunks[c];
+	for (uint32_t c = 0; !r && c < net->chain->chunk_count; c++) {
+		const struct mfs_net_chunk *chunk = &net->chain->chunks[c];
 		uint32_t first;
 
 		mfs_layout_layers(layout, net->args, c, net->parallel->place.pp, &first);
@@ -458,7 +464,7 @@ int mfs_net_plan(struct mfs_net *net, struct mfs_error *err)
 		r = mfs_shared_groups_plan(net, err);
 	if (!r)
 		r = plan_layers(net, &scratch, err);
-	if (!r && net->chunks[net->chunk_count - 1].ends)
+	if (!r && net->chain->chunks[net->chain->chunk_count - 1].ends)
 		r = mfs_head_plan(net, &scratch, err);
 	if (!r)
 		r = mfs_mtp_plan(net, &scratch, err);

@@ -13,12 +13,13 @@
 
 void *mfs_net_branch(const struct mfs_net *net, uint32_t number)
 {
-	return mfs_net_at(net, net->branch + number % net->branch_count * net->branch_bytes);
+	return mfs_net_at(net, net->chain->branch + number % net->chain->branch_count *
+							    net->chain->branch_bytes);
 }
 
 void *mfs_net_dx(const struct mfs_net *net, uint32_t number)
 {
-	return mfs_net_at(net, net->dx + number * net->dx_bytes);
+	return mfs_net_at(net, net->chain->dx + number * net->chain->dx_bytes);
 }
 
 /* Each slot begins with it. */
@@ -44,7 +45,7 @@ bool mfs_stages_overlap(const struct mfs_net *net)
 int mfs_stages_begin(struct mfs_net *net, struct mfs_error *err)
 {
 	const struct mfk_device_ops *device = net->backend->device;
-	struct mfs_stages *s = &net->stages;
+	struct mfs_stages *s = &net->chain->stages;
 	char why[MFK_WHY] = "";
 	int rc;
 
@@ -64,7 +65,7 @@ int mfs_stages_begin(struct mfs_net *net, struct mfs_error *err)
 
 void mfs_stages_release(struct mfs_net *net)
 {
-	struct mfs_stages *s = &net->stages;
+	struct mfs_stages *s = &net->chain->stages;
 	char why[MFK_WHY];
 
 	if (!s->beside)
@@ -101,7 +102,7 @@ void mfs_stages_exchange(struct mfs_net *net, struct mfk_ctx *ctx,
 			 const struct mfs_pipeline_step *step)
 {
 	const struct mfk_device_ops *device = net->backend->device;
-	struct mfs_stages *s = &net->stages;
+	struct mfs_stages *s = &net->chain->stages;
 
 	if (!s->beside) {
 		say(net, ctx, step);
@@ -116,7 +117,7 @@ void mfs_stages_exchange(struct mfs_net *net, struct mfk_ctx *ctx,
 
 void mfs_stages_await(const struct mfs_net *net, struct mfk_ctx *ctx, uint64_t exchanges)
 {
-	const struct mfs_stages *s = &net->stages;
+	const struct mfs_stages *s = &net->chain->stages;
 
 	if (s->beside && exchanges)
 		mfs_parallel_wait(net->parallel, MFS_GROUP_PIPELINE, net->backend->device, ctx,
@@ -125,6 +126,6 @@ void mfs_stages_await(const struct mfs_net *net, struct mfk_ctx *ctx, uint64_t e
 
 void mfs_net_end(struct mfs_net *net, struct mfk_ctx *ctx)
 {
-	mfs_stages_await(net, ctx, net->stages.said);
-	net->stages.said = 0;
+	mfs_stages_await(net, ctx, net->chain->stages.said);
+	net->chain->stages.said = 0;
 }

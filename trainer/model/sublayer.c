@@ -7,12 +7,12 @@
 
 void *mfs_branch_now(const struct mfs_net *net)
 {
-	return mfs_net_branch(net, net->now.output);
+	return mfs_net_branch(net, net->chain->now.output);
 }
 
 void *mfs_dx_now(const struct mfs_net *net)
 {
-	return mfs_net_dx(net, net->now.dx);
+	return mfs_net_dx(net, net->chain->now.dx);
 }
 
 /* ---- the residual stream ---- */
@@ -26,7 +26,7 @@ const void *mfs_before_dropout(const struct mfs_net *net, const struct mfs_pass 
 	if (!mfs_drops(net, run))
 		return mfs_dx_now(net);
 	d.x = mfs_dx_now(net);
-	d.y = mfs_net_at(net, net->dropped);
+	d.y = mfs_net_at(net, net->chain->dropped);
 	mfs_drop(net, run, net->backend->ops->dropout_backward, &d);
 	return d.y;
 }

@@ -55,8 +55,8 @@ static void clear_unit(const struct mfs_net *net, struct mfk_ctx *ctx, int32_t u
 void mfs_visit_begins(const struct mfs_net *net, const struct mfs_pass *run, struct mfs_net_visit v)
 {
 	v.last = run->pass->last;
-	if (net->watch.begins)
-		net->watch.begins(net->watch.arg, run->ctx, &v);
+	if (net->chain->watch.begins)
+		net->chain->watch.begins(net->chain->watch.arg, run->ctx, &v);
 	if (v.writes && !v.again)
 		clear_unit(net, run->ctx, v.unit);
 }
@@ -64,8 +64,8 @@ void mfs_visit_begins(const struct mfs_net *net, const struct mfs_pass *run, str
 void mfs_visit_ends(const struct mfs_net *net, const struct mfs_pass *run, struct mfs_net_visit v)
 {
 	v.last = run->pass->last;
-	if (net->watch.ends)
-		net->watch.ends(net->watch.arg, run->ctx, &v);
+	if (net->chain->watch.ends)
+		net->chain->watch.ends(net->chain->watch.arg, run->ctx, &v);
 }
 
 int32_t mfs_layer_unit(const struct mfs_layer *l)
@@ -89,7 +89,7 @@ static int32_t last_unit(const struct mfs_net_chunk *chunk)
  * whose gradient embed_backward() adds to where the chunk embeds. Returns how many they are. */
 static unsigned head_visits(const struct mfs_net *net, bool backward, struct mfs_net_visit ret[2])
 {
-	const struct mfs_net_chunk *chunk = &net->chunks[net->chunk_count - 1];
+	const struct mfs_net_chunk *chunk = &net->chain->chunks[net->chain->chunk_count - 1];
 	const struct mfs_net_visit v = {.unit = MFS_UNIT_HEAD,
 					.next = backward ? last_unit(chunk) : MFS_UNIT_NONE,
 					.reads = true,
@@ -98,7 +98,7 @@ static unsigned head_visits(const struct mfs_net *net, bool backward, struct mfs
 	ret[0] = ret[1] = v;
 	ret[1].unit = MFS_UNIT_EMBEDDING;
 	ret[1].later = backward && chunk->embeds;
-	return net->args->tied || (backward && net->mtp.count) ? 2 : 1;
+	return net->args->tied || (backward && net->chain->mtp.count) ? 2 : 1;
 }
 
 void mfs_head_begins(const struct mfs_net *net, const struct mfs_pass *run, bool backward)
