@@ -44,9 +44,9 @@ static struct mfk_attention shape(const struct mfs_net *net, const struct attent
 static void plan_shared(const struct mfs_net *net, struct attention *a, struct mfs_part_plan *p,
 			bool backward)
 {
-	const uint64_t own = mfs_matrix_bytes(net->io, net->tokens, net->groups.share);
+	const uint64_t own = mfs_matrix_bytes(net->io, net->tokens, net->groups->share);
 
-	if (!net->groups.share)
+	if (!net->groups->share)
 		return;
 	a->shared[backward].own = mfs_part_plan_scratch(p, own);
 	a->shared[backward].all = mfs_part_plan_scratch(p, own * net->parallel->size.tp);
@@ -94,7 +94,7 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 	if (!a)
 		return mfs_fail_nomem(err);
 	a->heads = net->args->num_attention_heads / net->parallel->size.tp;
-	a->groups = net->groups.share ? 1 : net->args->num_query_groups / net->parallel->size.tp;
+	a->groups = net->groups->share ? 1 : net->args->num_query_groups / net->parallel->size.tp;
 	a->dim = net->args->kv_channels;
 	whole = shape(net, a);
 	r = mfs_linear_find(net, "decoder.layers.self_attention.linear_qkv", layer, -1, &a->qkv,
@@ -143,7 +143,7 @@ static struct mfk_qkv split(const struct mfs_net *net, const struct mfs_part *pa
 		.groups = a->groups,
 		.heads_per_group = a->heads / a->groups,
 		.dim = a->dim,
-		.rotary_dim = net->rope.dim,
+		.rotary_dim = net->rope->dim,
 		.interleaved = net->args->rotary_interleaved,
 		.layernorm = net->args->layernorm,
 		.zero_centered = net->args->zero_centered_gamma,
@@ -155,9 +155,9 @@ static struct mfk_qkv split(const struct mfs_net *net, const struct mfs_part *pa
 	};
 
 	if (s.rotary_dim) {
-		s.cos = mfs_net_at(net, net->rope.cos);
-		s.sin = mfs_net_at(net, net->rope.sin);
-		s.positions = mfs_net_at(net, net->rope.positions);
+		s.cos = mfs_net_at(net, net->rope->cos);
+		s.sin = mfs_net_at(net, net->rope->sin);
+		s.positions = mfs_net_at(net, net->rope->positions);
 	}
 	if (a->q_norm.weight) {
 		s.q_norm = mfs_weight(net, a->q_norm.weight);
@@ -195,8 +195,8 @@ static void qkv_forward(const struct mfs_net *net, const struct mfs_pass *run,
 	const struct attention *a = part->own;
 	void *packed = packed_of(net, part), *own = mfs_net_scratch(net, a->shared[0].own);
 
-	mfs_linear_forward(net, run, &a->qkv, net->tokens, x, net->groups.share ? own : packed);
-	if (net->groups.share)
+	mfs_linear_forward(net, run, &a->qkv, net->tokens, x, net->groups->share ? own : packed);
+	if (net->groups->share)
 		mfs_shared_groups_take(net, run, own, mfs_net_scratch(net, a->shared[0].all),
 				       packed);
 }
@@ -207,11 +207,11 @@ static void qkv_backward(const struct mfs_net *net, const struct mfs_pass *run,
 	const struct attention *a = part->own;
 	void *own = mfs_net_scratch(net, a->shared[1].own);
 
-	if (net->groups.share)
+	if (net->groups->share)
 		mfs_shared_groups_give(net, run, dpacked, mfs_net_scratch(net, a->shared[1].all),
 				       own);
 	mfs_stream_await(net, run);
-	mfs_linear_backward(net, run, &a->qkv, net->tokens, x, net->groups.share ? own : dpacked,
+	mfs_linear_backward(net, run, &a->qkv, net->tokens, x, net->groups->share ? own : dpacked,
 			    dx);
 }
 

@@ -681,8 +681,8 @@ struct mfs_net {
 	int64_t batch, seq, tokens, hidden; /* tokens = batch * seq */
 	int64_t rows, first_row;	    /* of the residual stream, that the process has */
 	struct mfs_context context;
-	struct mfs_shared_groups groups;
-	struct mfs_rope rope;
+	struct mfs_shared_groups *groups;
+	struct mfs_rope *rope;
 	struct mfs_beside experts_beside, tensor_beside, context_beside;
 
 	/* What passes keep until their backward: slots of equal size, one behind the other. */

@@ -39,9 +39,12 @@ static int64_t rotary_dim(const struct mfs_megatron_args *a)
 
 int mfs_rope_plan(struct mfs_net *net, struct mfs_error *err)
 {
-	struct mfs_rope *rope = &net->rope;
+	struct mfs_rope *rope = mfs_arena_array(&net->arena, 1, sizeof(*rope));
 	uint64_t bytes;
 
+	if (!rope)
+		return mfs_fail_nomem(err);
+	net->rope = rope;
 	rope->dim = rotary_dim(net->args);
 	if (!rope->dim)
 		return 0;
@@ -129,10 +132,10 @@ static void fill(const struct mfs_net *net, float *cosines, float *sines, int32_
 				       ? 0
 				       : net->args->rotary_seq_len_interpolation_factor;
 	const double size = magnitude(net->args);
-	const int64_t half = net->rope.dim / 2;
+	const int64_t half = net->rope->dim / 2;
 
 	for (int64_t i = 0; i < half; i++) {
-		const float f = frequency(net->args, net->rope.dim, i);
+		const float f = frequency(net->args, net->rope->dim, i);
 
 		for (int64_t s = 0; s < net->context.whole; s++) {
 			const float at = stretch > 0 ? (float)s * (float)(1 / stretch) : (float)s;
@@ -150,22 +153,22 @@ static void fill(const struct mfs_net *net, float *cosines, float *sines, int32_
 int mfs_rope_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
-	const size_t table = (size_t)(net->context.whole * (net->rope.dim / 2)) * sizeof(float);
+	const size_t table = (size_t)(net->context.whole * (net->rope->dim / 2)) * sizeof(float);
 	const size_t positions = (size_t)net->tokens * sizeof(int32_t);
 	char why[MFK_WHY] = "";
 	float *host;
 	int r;
 
-	if (!net->rope.dim)
+	if (!net->rope->dim)
 		return 0;
 	host = malloc(2 * table + positions);
 	if (!host)
 		return mfs_fail_nomem(err);
 	fill(net, host, host + table / sizeof(float),
 	     (int32_t *)(host + 2 * table / sizeof(float)));
-	dev->copy_in(ctx, mfs_net_at(net, net->rope.cos), host, table);
-	dev->copy_in(ctx, mfs_net_at(net, net->rope.sin), (char *)host + table, table);
-	dev->copy_in(ctx, mfs_net_at(net, net->rope.positions), (char *)host + 2 * table,
+	dev->copy_in(ctx, mfs_net_at(net, net->rope->cos), host, table);
+	dev->copy_in(ctx, mfs_net_at(net, net->rope->sin), (char *)host + table, table);
+	dev->copy_in(ctx, mfs_net_at(net, net->rope->positions), (char *)host + 2 * table,
 		     positions);
 	r = dev->sync(ctx, why);
 	free(host);

@@ -28,12 +28,12 @@ static int64_t common_divisor(int64_t a, int64_t b)
 
 static int64_t taken_units(const struct mfs_net *net)
 {
-	return net->tokens * (net->groups.taken / net->groups.unit);
+	return net->tokens * (net->groups->taken / net->groups->unit);
 }
 
 static int64_t all_units(const struct mfs_net *net)
 {
-	const struct mfs_shared_groups *g = &net->groups;
+	const struct mfs_shared_groups *g = net->groups;
 
 	return net->parallel->size.tp * net->tokens * (g->share / g->unit);
 }
@@ -47,8 +47,11 @@ int mfs_shared_groups_plan(struct mfs_net *net, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = net->args;
 	const int64_t tp = net->parallel->size.tp, dim = a->kv_channels;
-	struct mfs_shared_groups *g = &net->groups;
+	struct mfs_shared_groups *g = mfs_arena_array(&net->arena, 1, sizeof(*g));
 
+	if (!g)
+		return mfs_fail_nomem(err);
+	net->groups = g;
 	if (a->multi_latent_attention || a->num_query_groups % tp == 0)
 		return 0;
 	g->share = (a->num_attention_heads + 2 * a->num_query_groups) * dim / tp;
@@ -78,7 +81,7 @@ static int64_t column_of(const struct mfs_net *net, int64_t c)
 /* Unit (token, j) of what is taken is unit (process, token, k) of all, and the reverse. */
 static void fill(const struct mfs_net *net, int32_t *to_taken, int32_t *to_all)
 {
-	const struct mfs_shared_groups *g = &net->groups;
+	const struct mfs_shared_groups *g = net->groups;
 	const int64_t each = g->taken / g->unit, per_share = g->share / g->unit;
 
 	for (int64_t i = 0; i < all_units(net); i++)
@@ -98,7 +101,7 @@ static void fill(const struct mfs_net *net, int32_t *to_taken, int32_t *to_all)
 int mfs_shared_groups_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
-	const struct mfs_shared_groups *g = &net->groups;
+	const struct mfs_shared_groups *g = net->groups;
 	char why[MFK_WHY] = "";
 	int32_t *host;
 	int r;
@@ -120,7 +123,7 @@ int mfs_shared_groups_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_
 void mfs_shared_groups_take(const struct mfs_net *net, const struct mfs_pass *run,
 			    const void *share, void *all, void *taken)
 {
-	const struct mfs_shared_groups *g = &net->groups;
+	const struct mfs_shared_groups *g = net->groups;
 	const struct mfk_rows rows = {
 		.dtype = net->io,
 		.rows = taken_units(net),
@@ -138,7 +141,7 @@ void mfs_shared_groups_take(const struct mfs_net *net, const struct mfs_pass *ru
 void mfs_shared_groups_give(const struct mfs_net *net, const struct mfs_pass *run,
 			    const void *dtaken, void *all, void *dshare)
 {
-	const struct mfs_shared_groups *g = &net->groups;
+	const struct mfs_shared_groups *g = net->groups;
 	const struct mfk_rows rows = {
 		.dtype = net->io,
 		.rows = all_units(net),
