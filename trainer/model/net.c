@@ -7,23 +7,6 @@
 #include "trainer/base/dtype.h"
 #include "trainer/model/net_i.h"
 
-/* ---- addresses ---- */
-
-void *mfs_net_scratch(const struct mfs_net *net, uint64_t offset)
-{
-	return mfs_net_at(net, net->scratch + offset);
-}
-
-void *mfs_part_kept(const struct mfs_net *net, const struct mfs_part *part, uint64_t offset)
-{
-	return (char *)mfs_pass_at(net, part->kept) + offset;
-}
-
-double *mfs_net_sum(const struct mfs_net *net, unsigned which)
-{
-	return (double *)mfs_net_at(net, net->sums) + which;
-}
-
 /* ---- life ---- */
 
 static int check_supported(const struct mfs_net *net, struct mfs_error *err)
@@ -233,6 +216,11 @@ int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 void mfs_net_set_watch(struct mfs_net *net, const struct mfs_net_watch *watch)
 {
 	net->chain->watch = *watch;
+}
+
+void mfs_net_sum_gradients(struct mfs_net *net, struct mfk_ctx *ctx)
+{
+	mfs_tensor_sum_gradients(net, ctx);
 }
 
 /* ---- losses ---- */

@@ -90,6 +90,8 @@ void mfs_random_logits(const struct mfs_net *net, const struct mfs_pass *run, ui
 struct mfs_part_plan {
 	uint64_t kept, scratch, scratch_most; /* bytes */
 };
+/* Takes bytes behind what is used, and returns where they lie. */
+uint64_t mfs_memory_behind(uint64_t *used, uint64_t bytes);
 uint64_t mfs_part_plan_keep(struct mfs_part_plan *p, uint64_t bytes);
 uint64_t mfs_part_plan_scratch(struct mfs_part_plan *p, uint64_t bytes);
 /* What is asked from here on lies where scratch began: backward's, after forward's. */
@@ -343,6 +345,8 @@ void mfs_tensor_scatter(const struct mfs_net *net, struct mfk_ctx *ctx, enum mfk
  * stream's rows that each has, or of the heads. p NULL: none. To be said when the net is planned.
  */
 void mfs_net_gradient_is_term(struct mfs_net *net, const struct mfs_param *p);
+/* Behind a step's passes: those gradients become the sums. */
+void mfs_tensor_sum_gradients(const struct mfs_net *net, struct mfk_ctx *ctx);
 
 /* ---- the chain ---- */
 

@@ -18,65 +18,6 @@
 #include "formats/base/str.h"
 #include "trainer/model/net_i.h"
 
-#define MOST (UINT64_C(1) << 60)
-
-static uint64_t sum_of(uint64_t a, uint64_t b)
-{
-	return a > MOST || b > MOST || a + b > MOST ? MOST : a + b;
-}
-
-static uint64_t take(uint64_t *used, uint64_t bytes)
-{
-	const uint64_t offset = *used;
-
-	if (bytes > MOST)
-		bytes = MOST;
-	*used = sum_of(offset,
-		       (bytes + MFS_MEMORY_ALIGN - 1) / MFS_MEMORY_ALIGN * MFS_MEMORY_ALIGN);
-	return offset;
-}
-
-uint64_t mfs_part_plan_keep(struct mfs_part_plan *p, uint64_t bytes)
-{
-	return take(&p->kept, bytes);
-}
-
-uint64_t mfs_part_plan_scratch(struct mfs_part_plan *p, uint64_t bytes)
-{
-	const uint64_t offset = take(&p->scratch, bytes);
-
-	if (p->scratch > p->scratch_most)
-		p->scratch_most = p->scratch;
-	return offset;
-}
-
-void mfs_part_plan_scratch_anew(struct mfs_part_plan *p)
-{
-	p->scratch = 0;
-}
-
-uint64_t mfs_matrix_bytes(enum mfk_dtype type, int64_t rows, int64_t cols)
-{
-	uint64_t bytes;
-
-	if (__builtin_mul_overflow((uint64_t)rows, (uint64_t)cols, &bytes) ||
-	    __builtin_mul_overflow(bytes, mfk_dtype_size(type), &bytes))
-		return MOST;
-	return bytes < MOST ? bytes : MOST;
-}
-
-bool mfs_recomputes(const struct mfs_net *net, const char *module)
-{
-	const struct mfs_words *modules = &net->config->recompute_modules;
-
-	if (net->config->recompute_granularity != MFS_RECOMPUTE_SELECTIVE || !module)
-		return false;
-	for (size_t i = 0; i < modules->count; i++)
-		if (mfs_str_is(modules->list[i], module))
-			return true;
-	return false;
-}
-
 /* ---- what there is ---- */
 
 /* The part's plan. Its scratch lies where every other's does. */
@@ -145,7 +86,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 
 static struct mfs_at in_slot(uint64_t *used, uint64_t bytes)
 {
-	return (struct mfs_at){take(used, bytes), true};
+	return (struct mfs_at){mfs_memory_behind(used, bytes), true};
 }
 
 struct mfs_at mfs_memory_for_all(struct mfs_net *net, uint64_t bytes)
@@ -415,11 +356,11 @@ static void plan_streams(struct mfs_net *net)
 	struct mfs_chain *chain = net->chain;
 	const uint64_t bytes = mfs_stream_bytes(net);
 
-	take(&chain->branch_bytes, bytes);
+	mfs_memory_behind(&chain->branch_bytes, bytes);
 	chain->branch_count = mfs_stages_overlap(net) ? MFS_PIPELINE_OUTPUTS : 1;
 	chain->branch = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH,
 				       chain->branch_count * chain->branch_bytes);
-	take(&chain->dx_bytes, bytes);
+	mfs_memory_behind(&chain->dx_bytes, bytes);
 	chain->dx = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, chain->dx_bytes);
 	for (uint32_t i = 1; i < chain->dx_count; i++)
 		mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, chain->dx_bytes);

@@ -202,7 +202,7 @@ static uint64_t copy_terms(const struct mfs_net *net, struct mfk_ctx *ctx, bool 
 	return count;
 }
 
-void mfs_net_sum_gradients(struct mfs_net *net, struct mfk_ctx *ctx)
+void mfs_tensor_sum_gradients(const struct mfs_net *net, struct mfk_ctx *ctx)
 {
 	uint64_t count;
 
