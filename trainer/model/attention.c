@@ -8,7 +8,10 @@
  */
 #include <math.h>
 
-#include "trainer/model/net_i.h"
+#include "trainer/model/attention_i.h"
+#include "trainer/model/base/dropout.h"
+#include "trainer/model/base/linear.h"
+#include "trainer/model/base/tensor_parallel.h"
 
 struct attention {
 	struct mfs_linear qkv, proj;

@@ -3,7 +3,7 @@
 #ifndef MFS_TRAINER_MODEL_CORE_H
 #define MFS_TRAINER_MODEL_CORE_H
 
-#include "trainer/model/net_i.h"
+#include "trainer/model/attention_i.h"
 
 struct mfs_core_kind {
 	/* Asks for scratch, of forward or of backward. */

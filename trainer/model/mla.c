@@ -17,7 +17,10 @@
 #include <math.h>
 
 #include "formats/ckpt/names.h"
-#include "trainer/model/net_i.h"
+#include "trainer/model/attention_i.h"
+#include "trainer/model/base/dropout.h"
+#include "trainer/model/base/linear.h"
+#include "trainer/model/base/tensor_parallel.h"
 
 /* One way down and up. down.weight NULL: up is of x itself. */
 struct lora {

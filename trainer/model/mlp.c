@@ -5,7 +5,8 @@
 #include <stdio.h>
 
 #include "formats/ckpt/names.h"
-#include "trainer/model/net_i.h"
+#include "trainer/model/base/tensor_parallel.h"
+#include "trainer/model/mlp_i.h"
 
 enum mfk_activation mfs_activation(const struct mfs_megatron_args *args)
 {

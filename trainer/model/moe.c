@@ -2,6 +2,7 @@
  * A layer of experts: router, dispatch, experts and shared experts put together (moe_i.h). What
  * shared experts compute, and the router's gradient, does not wait for rows on their way.
  */
+#include "trainer/model/base/tensor_parallel.h"
 #include "trainer/model/moe_i.h"
 
 static int refuse(struct mfs_error *err, const char *flag)

@@ -16,7 +16,7 @@
 #ifndef MFS_TRAINER_MODEL_MOE_I_H
 #define MFS_TRAINER_MODEL_MOE_I_H
 
-#include "trainer/model/net_i.h"
+#include "trainer/model/mlp_i.h"
 
 struct mfs_router {
 	int64_t experts, top_k;

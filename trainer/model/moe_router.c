@@ -12,6 +12,8 @@
  * Source: megatron/core/transformer/moe/router.py.
  */
 #include "formats/base/str.h"
+#include "trainer/model/base/dropout.h"
+#include "trainer/model/base/tensor_parallel.h"
 #include "trainer/model/moe_i.h"
 
 /* ---- what can be computed ---- */

@@ -4,6 +4,7 @@
  * With --sequence-parallel it is divided as the MLP of a dense layer is: each process computes a
  * term of all tokens' output (tensor_parallel.c).
  */
+#include "trainer/model/base/tensor_parallel.h"
 #include "trainer/model/moe_i.h"
 
 static int find_gate(struct mfs_net *net, struct mfs_shared_experts *s, uint32_t layer,

@@ -16,6 +16,7 @@
 #include "kernels/kernels.h"
 #include "trainer/config/config.h"
 #include "trainer/data/loader.h"
+#include "trainer/model/base/pass.h"
 #include "trainer/params/params.h"
 #include "trainer/base/memory.h"
 #include "trainer/parallel/parallel.h"
@@ -56,21 +57,6 @@ struct mfs_net_watch {
 	void *arg;
 };
 void mfs_net_set_watch(struct mfs_net *net, const struct mfs_net_watch *watch);
-
-/* What a microbatch is worth. */
-struct mfs_net_pass {
-	const struct mfs_batch *batch; /* host; it is copied to the device first */
-	/* The gradient of the loss's sum over counted tokens is multiplied by this: 1 / (counted
-	 * tokens * microbatches) or, with per-token loss, 1; times the loss scale of fp16. */
-	float grad_scale;
-	bool backward; /* false: validation, without dropout */
-	/* The first microbatch after mfs_net_clear_grads(); otherwise gradients are added to. */
-	bool first;
-	bool last; /* the step's last microbatch */
-	/* Of dropout: random numbers are a function of seed, iteration, microbatch and layer, so a
-	 * run that is resumed draws the same. */
-	uint64_t iteration, microbatch;
-};
 
 /* Before a step's first microbatch: zeroes gradients, but for those of weights that the first pass
  * writes whole. */

@@ -16,6 +16,8 @@
  * Source of the modules' names: megatron/core/transformer/transformer_config.py.
  */
 #include "formats/base/str.h"
+#include "trainer/model/attention.h"
+#include "trainer/model/mlp.h"
 #include "trainer/model/net_i.h"
 
 /* ---- what there is ---- */

@@ -1,5 +1,5 @@
 /* Where random numbers come from: dropout of the residual stream, and logits of benchmarks. */
-#include "trainer/model/net_i.h"
+#include "trainer/model/base/dropout.h"
 
 /* splitmix64: neighbours become numbers that have nothing in common. */
 static uint64_t mix(uint64_t state, uint64_t value)

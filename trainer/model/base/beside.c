@@ -5,7 +5,8 @@
  * behind what the passes' context has so far, and whoever needs it waits. Without such a context it
  * is in the passes'; operations come in the same order, and results have the same bits.
  */
-#include "trainer/model/net_i.h"
+#include "trainer/model/base/beside.h"
+#include "trainer/model/base/state.h"
 
 int mfs_beside_begin(const struct mfs_net *net, struct mfs_beside *b, struct mfs_error *err)
 {

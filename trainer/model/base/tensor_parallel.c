@@ -12,7 +12,8 @@
  * the gradient of the weight of the last of them is computed. Source:
  * megatron/core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsyncCommunication.
  */
-#include "trainer/model/net_i.h"
+#include "trainer/model/base/part.h"
+#include "trainer/model/base/tensor_parallel.h"
 
 bool mfs_is_divided(const struct mfs_net *net)
 {

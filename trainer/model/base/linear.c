@@ -2,7 +2,9 @@
 #include <stdio.h>
 
 #include "formats/ckpt/names.h"
-#include "trainer/model/net_i.h"
+#include "trainer/model/base/linear.h"
+#include "trainer/model/base/part.h"
+#include "trainer/model/base/tensor_parallel.h"
 
 static const struct mfs_param *find(const struct mfs_net *net, const char *prefix, const char *leaf,
 				    int32_t layer, int32_t expert)

@@ -1,6 +1,6 @@
-/* Memory of parts: what they ask for, and where it lies. */
+/* What parts ask for, and where it lies. */
 #include "formats/base/str.h"
-#include "trainer/model/net_i.h"
+#include "trainer/model/base/part.h"
 
 #define MOST (UINT64_C(1) << 60)
 

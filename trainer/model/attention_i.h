@@ -1,0 +1,77 @@
+/* Private to attention: what its kinds share. */
+#ifndef MFS_TRAINER_MODEL_ATTENTION_I_H
+#define MFS_TRAINER_MODEL_ATTENTION_I_H
+
+#include "trainer/model/attention.h"
+
+/* Where a part keeps what attention gives and needs for backward. */
+struct mfs_attention_kept {
+	uint64_t q, k, v, out, lse;
+};
+
+/* A shape with what a pass and a part add: documents, dropout and memory. */
+struct mfk_attention mfs_attention_of(const struct mfs_net *net, const struct mfs_pass *run,
+				      const struct mfs_part *part, struct mfk_attention shape,
+				      const struct mfs_attention_kept *kept);
+
+/* What computes outputs of queries, keys and values, alone or with the processes that share the
+ * sequence (core.c). */
+#define MFS_CORE_BUFFERS 12
+struct mfs_core {
+	enum mfs_context_ways way;
+	const struct mfs_core_kind *kind; /* what attends, where heads were exchanged, if any are */
+	struct mfk_attention shape;	  /* what it attends with */
+	/* scratch of forward, of backward: the kind's, and the exchange's */
+	uint64_t at[2][MFS_CORE_BUFFERS], heads_at[2][MFS_CORE_BUFFERS];
+};
+/* -EINVAL: --cp-comm-type does not do the shape. */
+int mfs_core_find(const struct mfs_net *net, uint32_t layer, const struct mfk_attention *shape,
+		  struct mfs_core *ret, struct mfs_error *err);
+void mfs_core_plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_part_plan *p,
+		   bool backward);
+/* a: as mfs_attention_of() gives it; backward with dout, dq, dk and dv. */
+void mfs_core_forward(const struct mfs_net *net, const struct mfs_pass *run,
+		      const struct mfs_core *core, const struct mfk_attention *a);
+void mfs_core_backward(const struct mfs_net *net, const struct mfs_pass *run,
+		       const struct mfs_core *core, const struct mfk_attention *a);
+/* A layer does it in this way. */
+bool mfs_core_has_way(const struct mfs_net *net, enum mfs_context_ways which);
+
+/* ---- processes that share sequences; context.c ---- */
+
+/* Of the tokens of one in the ring, [whole / ring]; device memory. */
+const int32_t *mfs_context_positions(const struct mfs_net *net, enum mfs_context_ways which,
+				     uint32_t part);
+/* Rows of so many bytes: this process's tokens for its neighbour p, which begin at row p * step of
+ * parts, become those of all neighbours in joined [batch, net->seq * way.heads], or the reverse. */
+void mfs_context_exchange(const struct mfs_net *net, const struct mfs_pass *run,
+			  enum mfs_context_ways which, void *parts, int64_t step, void *joined,
+			  size_t row, bool to_joined);
+
+/* ---- tables ---- */
+
+/* Groups of queries that tensor parallel processes share; shared_groups.c. */
+struct mfs_shared_groups {
+	int64_t share; /* columns of linear_qkv that a process computes; 0: no group is shared */
+	int64_t taken; /* that it takes of all processes' */
+	int64_t unit;
+	/* offsets in memory, int32: the unit of all, [size, T, share / unit], that each taken one
+	 * is, [T, taken / unit]; and the reverse, negative where none is taken */
+	uint64_t to_taken, to_all;
+};
+/* taken [T, taken] of share [T, share] of each process. all: room for [size, T, share]. */
+void mfs_shared_groups_take(const struct mfs_net *net, const struct mfs_pass *run,
+			    const void *share, void *all, void *taken);
+/* The gradient of share, of all processes' gradients of what they have taken. */
+void mfs_shared_groups_give(const struct mfs_net *net, const struct mfs_pass *run,
+			    const void *dtaken, void *all, void *dshare);
+
+/* Tables of sines and cosines, fp32 [whole, dim / 2], and the positions of tokens [T]. */
+struct mfs_rope {
+	int64_t dim; /* 0: no rotation */
+	uint64_t cos, sin, positions;
+};
+/* yarn_rotary_pos_embedding.py: _yarn_get_mscale. */
+double mfs_yarn_mscale(double factor, double mscale);
+
+#endif

@@ -1,0 +1,33 @@
+/* Private to MLPs: one that is a part, or in one. */
+#ifndef MFS_TRAINER_MODEL_MLP_I_H
+#define MFS_TRAINER_MODEL_MLP_I_H
+
+#include "trainer/model/base/linear.h"
+#include "trainer/model/base/part.h"
+#include "trainer/model/mlp.h"
+
+/* The arguments' activation function. */
+enum mfk_activation mfs_activation(const struct mfs_megatron_args *args);
+
+/* An MLP that is a part, or in one: fc2(scale * activation(fc1(x))). */
+struct mfs_mlp {
+	struct mfs_linear fc1, fc2; /* fc1 adds: so does backward */
+	bool gated;
+	enum mfk_activation activation;
+	bool again;		 /* backward runs forward again: hidden and active are scratch */
+	uint64_t hidden, active; /* kept: [T, fc1.out], [T, fc2.in] */
+	uint64_t dactive;	 /* scratch: [T, fc2.in] */
+};
+
+/* prefix: "decoder.layers.mlp"; ret->again is set before. */
+int mfs_mlp_plan(struct mfs_net *net, const char *prefix, uint32_t layer, struct mfs_mlp *ret,
+		 struct mfs_part_plan *plan, struct mfs_error *err);
+/* scale: fp32 [T]; NULL: 1. y NULL: it is not wanted. */
+void mfs_mlp_forward(const struct mfs_net *net, const struct mfs_pass *run,
+		     const struct mfs_part *part, const struct mfs_mlp *m, const float *scale,
+		     const void *x, void *y);
+void mfs_mlp_backward(const struct mfs_net *net, const struct mfs_pass *run,
+		      const struct mfs_part *part, const struct mfs_mlp *m, const float *scale,
+		      float *dscale, const void *x, const void *dy, void *dx);
+
+#endif
