@@ -5,7 +5,7 @@
  *
  * Source: megatron/core/transformer/moe/shared_experts.py: SharedExpertMLP.stream.
  */
-#include "trainer/model/moe_i.h"
+#include "trainer/model/mlp/moe_i.h"
 
 int mfs_experts_beside_begin(struct mfs_net *net, struct mfs_error *err)
 {

@@ -6,7 +6,7 @@
 
 #include "formats/ckpt/names.h"
 #include "trainer/model/base/tensor_parallel.h"
-#include "trainer/model/mlp_i.h"
+#include "trainer/model/mlp/mlp_i.h"
 
 enum mfk_activation mfs_activation(const struct mfs_megatron_args *args)
 {

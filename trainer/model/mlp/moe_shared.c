@@ -5,7 +5,7 @@
  * term of all tokens' output (tensor_parallel.c).
  */
 #include "trainer/model/base/tensor_parallel.h"
-#include "trainer/model/moe_i.h"
+#include "trainer/model/mlp/moe_i.h"
 
 static int find_gate(struct mfs_net *net, struct mfs_shared_experts *s, uint32_t layer,
 		     struct mfs_error *err)

@@ -3,7 +3,7 @@
  * shared experts compute, and the router's gradient, does not wait for rows on their way.
  */
 #include "trainer/model/base/tensor_parallel.h"
-#include "trainer/model/moe_i.h"
+#include "trainer/model/mlp/moe_i.h"
 
 static int refuse(struct mfs_error *err, const char *flag)
 {

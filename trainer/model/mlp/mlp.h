@@ -1,6 +1,6 @@
 /* The kinds of MLPs. */
-#ifndef MFS_TRAINER_MODEL_MLP_H
-#define MFS_TRAINER_MODEL_MLP_H
+#ifndef MFS_TRAINER_MODEL_MLP_MLP_H
+#define MFS_TRAINER_MODEL_MLP_MLP_H
 
 #include "formats/base/error.h"
 #include "trainer/model/base/part.h"

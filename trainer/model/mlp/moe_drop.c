@@ -17,7 +17,7 @@
 #include <math.h>
 
 #include "formats/base/str.h"
-#include "trainer/model/moe_i.h"
+#include "trainer/model/mlp/moe_i.h"
 
 int mfs_drop_plan(const struct mfs_net *net, struct mfs_drop *d, struct mfs_error *err)
 {

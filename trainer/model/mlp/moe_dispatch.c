@@ -18,7 +18,7 @@
  */
 #include <string.h>
 
-#include "trainer/model/moe_i.h"
+#include "trainer/model/mlp/moe_i.h"
 
 /* ---- memory ---- */
 

@@ -13,10 +13,10 @@
  * Sources: megatron/core/transformer/moe/{moe_layer,router,token_dispatcher,experts,
  * shared_experts}.py.
  */
-#ifndef MFS_TRAINER_MODEL_MOE_I_H
-#define MFS_TRAINER_MODEL_MOE_I_H
+#ifndef MFS_TRAINER_MODEL_MLP_MOE_I_H
+#define MFS_TRAINER_MODEL_MLP_MOE_I_H
 
-#include "trainer/model/mlp_i.h"
+#include "trainer/model/mlp/mlp_i.h"
 
 struct mfs_router {
 	int64_t experts, top_k;

@@ -14,7 +14,7 @@
 #include "formats/base/str.h"
 #include "trainer/model/base/dropout.h"
 #include "trainer/model/base/tensor_parallel.h"
-#include "trainer/model/moe_i.h"
+#include "trainer/model/mlp/moe_i.h"
 
 /* ---- what can be computed ---- */
 

@@ -16,7 +16,7 @@
  * Source: megatron/core/transformer/moe/router.py: _apply_aux_loss, _apply_seq_aux_loss,
  * _apply_global_aux_loss; core/distributed/finalize_model_grads.py: reset_model_temporary_tensors.
  */
-#include "trainer/model/moe_i.h"
+#include "trainer/model/mlp/moe_i.h"
 
 bool mfs_balance_exists(const struct mfs_router *r)
 {

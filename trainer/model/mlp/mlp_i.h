@@ -1,10 +1,10 @@
 /* Private to MLPs: one that is a part, or in one. */
-#ifndef MFS_TRAINER_MODEL_MLP_I_H
-#define MFS_TRAINER_MODEL_MLP_I_H
+#ifndef MFS_TRAINER_MODEL_MLP_MLP_I_H
+#define MFS_TRAINER_MODEL_MLP_MLP_I_H
 
 #include "trainer/model/base/linear.h"
 #include "trainer/model/base/part.h"
-#include "trainer/model/mlp.h"
+#include "trainer/model/mlp/mlp.h"
 
 /* The arguments' activation function. */
 enum mfk_activation mfs_activation(const struct mfs_megatron_args *args);

@@ -2,7 +2,7 @@
  * Experts: probability * fc2(activation(fc1(x))) of the rows that each has. The probability is
  * applied before fc2's weight, and to its bias.
  */
-#include "trainer/model/moe_i.h"
+#include "trainer/model/mlp/moe_i.h"
 
 /* ---- memory ---- */
 
