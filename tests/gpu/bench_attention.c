@@ -616,7 +616,7 @@ int main(int argc, char **argv)
 		{MFK_BF16, 2, 4096, 32, 8, 128, 128, true, 1},
 		{MFK_BF16, 4, 2048, 32, 8, 64, 64, true, 0},
 	};
-	/* Pairs of pieces of long sequences (trainer/model/core_pieces.c). */
+	/* Pairs of pieces of long sequences (trainer/model/attention/core_pieces.c). */
 	static const struct shape pieces[] = {
 		{MFK_BF16, 1, 8192, 32, 8, 64, 64, false, 0},
 		{MFK_BF16, 1, 8192, 32, 8, 128, 128, false, 0},

@@ -1,6 +1,7 @@
 /*
- * Processes that share sequences (trainer/model/context.c, core*.c; trainer/parallel/context.h): of
- * random small models, their losses and the gradients of every parameter are those of one process.
+ * Processes that share sequences (trainer/model/attention/context.c, core*.c;
+ * trainer/parallel/context.h): of random small models, their losses and the gradients of every
+ * parameter are those of one process.
  */
 #include "trainer/parallel/context.h"
 

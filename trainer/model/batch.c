@@ -4,7 +4,7 @@
  * With a sliding window a token's first key is the window's start, or its document's where that is
  * later. Such keys are made here, in two buffers by turns, and are copied behind the block.
  */
-#include "trainer/model/attention.h"
+#include "trainer/model/attention/attention.h"
 #include "trainer/model/net_i.h"
 
 /* Of struct mfs_batch, and of each struct mfs_batch_ahead. */

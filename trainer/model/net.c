@@ -5,7 +5,7 @@
 
 #include "formats/base/str.h"
 #include "trainer/base/dtype.h"
-#include "trainer/model/attention.h"
+#include "trainer/model/attention/attention.h"
 #include "trainer/model/mlp/mlp.h"
 #include "trainer/model/net_i.h"
 

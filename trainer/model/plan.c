@@ -16,7 +16,7 @@
  * Source of the modules' names: megatron/core/transformer/transformer_config.py.
  */
 #include "formats/base/str.h"
-#include "trainer/model/attention.h"
+#include "trainer/model/attention/attention.h"
 #include "trainer/model/mlp/mlp.h"
 #include "trainer/model/net_i.h"
 

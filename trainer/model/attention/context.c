@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "trainer/model/core.h"
+#include "trainer/model/attention/core.h"
 
 void mfs_context_find(const struct mfs_parallel *p, int64_t whole, struct mfs_context *ret)
 {

@@ -13,7 +13,7 @@
  *
  * Source: transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py.
  */
-#include "trainer/model/core.h"
+#include "trainer/model/attention/core.h"
 
 #include "formats/base/str.h"
 

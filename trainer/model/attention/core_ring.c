@@ -12,7 +12,7 @@
  */
 #include <math.h>
 
-#include "trainer/model/core.h"
+#include "trainer/model/attention/core.h"
 
 /* Of keys and values, and of their gradients, there are two: one goes while the other comes. */
 enum { KEYS, VALUES = KEYS + 2, WORK = VALUES + 2, OUT, PART, PART_LSE };

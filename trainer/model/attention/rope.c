@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "formats/base/str.h"
-#include "trainer/model/attention_i.h"
+#include "trainer/model/attention/attention_i.h"
 
 /* Llama 3's scaling: waves longer than LOW_LENGTH / LOW are slowed down by the factor, those
  * shorter than LENGTH / HIGH are not, and between them is a slope. */

@@ -13,7 +13,7 @@
  */
 #include <stdlib.h>
 
-#include "trainer/model/attention_i.h"
+#include "trainer/model/attention/attention_i.h"
 #include "trainer/model/base/tensor_parallel.h"
 
 static int64_t common_divisor(int64_t a, int64_t b)

@@ -1,9 +1,9 @@
 /* Private to trainer/model: attention's core (core.c), and the ways in which processes that share a
  * sequence compute it. */
-#ifndef MFS_TRAINER_MODEL_CORE_H
-#define MFS_TRAINER_MODEL_CORE_H
+#ifndef MFS_TRAINER_MODEL_ATTENTION_CORE_H
+#define MFS_TRAINER_MODEL_ATTENTION_CORE_H
 
-#include "trainer/model/attention_i.h"
+#include "trainer/model/attention/attention_i.h"
 
 struct mfs_core_kind {
 	/* Asks for scratch, of forward or of backward. */

@@ -1,8 +1,8 @@
 /* Private to attention: what its kinds share. */
-#ifndef MFS_TRAINER_MODEL_ATTENTION_I_H
-#define MFS_TRAINER_MODEL_ATTENTION_I_H
+#ifndef MFS_TRAINER_MODEL_ATTENTION_ATTENTION_I_H
+#define MFS_TRAINER_MODEL_ATTENTION_ATTENTION_I_H
 
-#include "trainer/model/attention.h"
+#include "trainer/model/attention/attention.h"
 
 /* Where a part keeps what attention gives and needs for backward. */
 struct mfs_attention_kept {

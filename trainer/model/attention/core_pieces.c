@@ -7,7 +7,7 @@
  */
 #include <math.h>
 
-#include "trainer/model/core.h"
+#include "trainer/model/attention/core.h"
 
 bool mfs_pieces_do(const struct mfk_attention *a)
 {

@@ -1,7 +1,7 @@
 /* The kinds of attention, and the tables that they need. Tables are planned before the parts, and
  * filled when memory was placed. */
-#ifndef MFS_TRAINER_MODEL_ATTENTION_H
-#define MFS_TRAINER_MODEL_ATTENTION_H
+#ifndef MFS_TRAINER_MODEL_ATTENTION_ATTENTION_H
+#define MFS_TRAINER_MODEL_ATTENTION_ATTENTION_H
 
 #include "formats/base/error.h"
 #include "trainer/model/base/part.h"

@@ -5,7 +5,7 @@
  */
 #include <math.h>
 
-#include "trainer/model/core.h"
+#include "trainer/model/attention/core.h"
 
 /* keys, values: [batch, whole, ...]; raw: either of them as it is gathered, a process's rows one
  * behind the other. */

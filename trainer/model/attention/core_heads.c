@@ -8,7 +8,7 @@
  * theirs is the part that one process would have if the sequence were divided by as many processes
  * as there are such groups.
  */
-#include "trainer/model/core.h"
+#include "trainer/model/attention/core.h"
 
 enum { PACKED, Q, K, V, OUT, DOUT, DQ, DK, DV };
 

@@ -8,7 +8,7 @@
  */
 #include <math.h>
 
-#include "trainer/model/attention_i.h"
+#include "trainer/model/attention/attention_i.h"
 #include "trainer/model/base/dropout.h"
 #include "trainer/model/base/linear.h"
 #include "trainer/model/base/tensor_parallel.h"
