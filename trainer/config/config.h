@@ -96,7 +96,7 @@ struct mfs_train_config {
 	const uint32_t *chunk_layers;
 	/* processes that share a sequence; the model's own sizes are in `model` */
 	int64_t context_parallel_size, context_parallel_rank;
-	struct mfs_words cp_comm_type; /* of each layer, or one (trainer/model/attention/core.c) */
+	struct mfs_words cp_comm_type; /* of each layer, or one of all (model/attention/core.c) */
 	/* of those that share a sequence, neighbours that exchange tokens for heads where a layer's
 	 * type is a2a+p2p; 0: no layer's is */
 	int64_t context_neighbours;

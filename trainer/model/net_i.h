@@ -18,7 +18,7 @@
  * part knows no other process.
  *
  * A part is of a kind: a table of functions. Kinds are chosen by what the arguments say of a layer
- * (kinds.c): attention.c or mla.c, mlp.c or moe.c. All else is shared. Source:
+ * (kinds.c): attention/attention.c or mla.c, mlp/mlp.c or moe.c. All else is shared. Source:
  * megatron/core/transformer/transformer_layer.py.
  */
 #ifndef MFS_TRAINER_MODEL_NET_I_H

@@ -9,7 +9,7 @@
  *   full        Layers of a model chunk are run again in chunks. Place k of a chunk has one set of
  *               memory for all chunks; only the first x of each chunk is kept.
  *   selective   "layernorm": all share one normed; "mlp", "moe": all share what the part keeps.
- *               "moe_act", "shared_experts": that is in scratch (moe.c). "core_attn" and
+ *               "moe_act", "shared_experts": that is in scratch (mlp/moe.c). "core_attn" and
  *               "mla_up_proj" change nothing: scores are never kept, and queries, keys and values
  *               always are.
  *
