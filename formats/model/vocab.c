@@ -14,13 +14,18 @@
 int mfs_vocab_tokenizer(const struct mfs_ckpt *ckpt, const char *ref, char **ret,
 			struct mfs_error *err)
 {
-	/* of NeMo 2; of Megatron-LM and Megatron-Bridge */
-	static const char *const places[] = {"context/nemo_tokenizer", "tokenizer"};
+	const char *named = mfs_ckpt_args(ckpt)->nemo_tokenizer;
+	/* of NeMo 2, by its name or the usual one; of Megatron-LM and Megatron-Bridge */
+	const char *const places[][2] = {
+		{"context/", named ? named : "nemo_tokenizer"},
+		{"context/", "nemo_tokenizer"},
+		{"", "tokenizer"},
+	};
 
 	*ret = ref ? strdup(ref) : NULL;
-	for (size_t i = 0; i < 2 && !ref; i++) {
+	for (size_t i = 0; i < 3 && !ref; i++) {
 		free(*ret);
-		if (asprintf(ret, "%s/%s", mfs_ckpt_dir(ckpt), places[i]) < 0)
+		if (asprintf(ret, "%s/%s%s", mfs_ckpt_dir(ckpt), places[i][0], places[i][1]) < 0)
 			*ret = NULL;
 		if (!*ret || !access(*ret, F_OK))
 			break;

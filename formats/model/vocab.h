@@ -40,8 +40,8 @@ struct mfs_vocab_said {
 	const char *tokenizer;	      /* directory of tokenizer.json, for MFS_VOCAB_TOKENIZER */
 };
 
-/* The directory of a checkpoint's tokenizer: the reference, or tokenizer/ or
- * context/nemo_tokenizer/ beside the checkpoint, which need not be there. The caller frees *ret.
+/* The directory of a checkpoint's tokenizer: the reference, or tokenizer/ or the folder that NeMo
+ * has in context/, beside the checkpoint, which need not be there. The caller frees *ret.
  * -ENOMEM. */
 int mfs_vocab_tokenizer(const struct mfs_ckpt *ckpt, const char *ref, char **ret,
 			struct mfs_error *err);

@@ -589,6 +589,7 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 	a->provider = string(r, "model_provider", NULL);
 	a->tokenizer_type = string(r, "tokenizer_type", NULL);
 	a->tokenizer_model = string(r, "tokenizer_model", NULL);
+	a->nemo_tokenizer = string(r, "nemo_tokenizer", NULL);
 	/* An argument as old as the change (core 0.18). */
 	a->null_tokenizer_counts_eod = lookup_has(r, "null_tokenizer_eod_id");
 	a->iteration = integer(r, "iteration", 0);

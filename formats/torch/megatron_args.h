@@ -157,6 +157,7 @@ struct mfs_megatron_args {
 	const char *params_dtype;	/* torch's name, or NULL */
 	const char *tokenizer_type;	/* or NULL */
 	const char *tokenizer_model;	/* or NULL: a name or a path on the training cluster */
+	const char *nemo_tokenizer;	/* or NULL: a folder in NeMo's context/ */
 	bool null_tokenizer_counts_eod; /* NullTokenizer's vocab_size holds the end of documents */
 	int64_t iteration;
 };

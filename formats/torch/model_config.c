@@ -320,6 +320,20 @@ static int write_sections(struct reader *r, const struct mfs_yaml_node *root)
 	return rc;
 }
 
+/* NeMo copies the folder of a tokenizer into context/, under the folder's own name. A name with a
+ * slash is that of a model on the HuggingFace Hub, of which nothing was copied. */
+static void write_tokenizer(struct reader *r, const struct mfs_yaml_node *root)
+{
+	const struct mfs_yaml_node *n =
+		mfs_yaml_get(mfs_yaml_get(root, "tokenizer"), "pretrained_model_name");
+
+	if (!n || n->kind != MFS_YAML_SCALAR || mfs_yaml_is_null(n) || strchr(n->text, '/') ||
+	    !*n->text || !strcmp(n->text, ".") || !strcmp(n->text, ".."))
+		return;
+	mfs_pickle_name(r->w, "nemo_tokenizer");
+	mfs_pickle_str(r->w, n->text);
+}
+
 /* The class that makes the model: some make more of it than the fields say. */
 static void write_provider(struct reader *r, const struct mfs_yaml_node *model)
 {
@@ -354,6 +368,7 @@ static int write_model(struct reader *r, const struct mfs_yaml_node *root,
 		return rc;
 	write_activation(r, model);
 	write_provider(r, model);
+	write_tokenizer(r, root);
 	if (length && !field_of(model, "max_position_embeddings")) {
 		mfs_pickle_name(r->w, "max_position_embeddings");
 		rc = write_value(r, "seq_length", length, 0);

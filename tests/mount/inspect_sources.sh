@@ -53,6 +53,12 @@ EOF
 	unmount
 done
 
+# NeMo's tokenizer lies under the name of the folder that it was copied from.
+nemo=$FIXTURES/nemo/llama-fit
+same 'NeMo: tokenizer' "$("$m" ls "$nemo" hf | awk '$5 ~ /tokenizer/ { print $5 }' | xargs)" 'tokenizer.json tokenizer_config.json'
+same 'NeMo: vocabulary' "$(field "$nemo" "j['model']['vocabulary']" -o vocab_size=tokenizer)" \
+	"{'rows': 41, 'padded': 48, 'source': 'tokenizer'}"
+
 # One iteration directory, by any path.
 dist=resume/llama-torch_dist-tp2-pp2
 same 'iteration' "$(field "$FIXTURES/$dist/iter_0000020/" "j['latest']")" iter_0000020

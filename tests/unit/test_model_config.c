@@ -114,6 +114,35 @@ START_TEST(forms)
 }
 END_TEST
 
+/* NeMo copies a tokenizer's folder under its own name; a name on the Hub is no folder. */
+START_TEST(nemo_tokenizer)
+{
+	static const struct {
+		const char *said, *found;
+	} cases[] = {
+		{"tok-32k", "tok-32k"},
+		{"meta-llama/Llama-3.1-8B", NULL},
+		{"..", NULL},
+		{".", NULL},
+		{"''", NULL},
+		{"null", NULL},
+		{"{_target_: nemo.lightning.io.artifact.DirOrStringArtifact}", NULL},
+	};
+	const char *nemo = "config:\n  _target_: a.LlamaConfig\n" SIZES
+			   "tokenizer:\n  pretrained_model_name: ";
+	char text[512];
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		snprintf(text, sizeof(text), "%s%s\n", nemo, cases[i].said);
+		unit_ok(read_args(text), &err);
+		if (cases[i].found)
+			ck_assert_str_eq(args.nemo_tokenizer, cases[i].found);
+		else
+			ck_assert_ptr_null(args.nemo_tokenizer);
+	}
+}
+END_TEST
+
 /* transformer_impl says the same whatever the layers are. */
 START_TEST(layer_specs)
 {
@@ -295,6 +324,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_checked_fixture(c, NULL, tear_down);
 	tcase_add_loop_test(c, activation, 0, sizeof(activations) / sizeof(activations[0]));
+	tcase_add_test(c, nemo_tokenizer);
 	tcase_add_test(c, layer_specs);
 	tcase_add_test(c, providers);
 	tcase_add_test(c, llama3_scaling);

@@ -178,6 +178,7 @@ static const struct {
 	{TINY("mixtral-torch_dist-ep2-gathered"), MFS_OPTIM_DISTRIBUTED, 2, {2, 1}, 1},
 	{"nemo/llama-optimizer", MFS_OPTIM_DISTRIBUTED, 1, {2}, 1},
 	{"nemo/llama-optimizer-gathered", MFS_OPTIM_DISTRIBUTED, 1, {2}, 1},
+	{"nemo/llama-fit", MFS_OPTIM_DISTRIBUTED, 1, {2}, 2},
 	{"dcp/llama-optimizer", MFS_OPTIM_FLOAT16, 1, {2}, 1},
 	{"dcp/llama-optimizer-fp16", MFS_OPTIM_FLOAT16, 1, {2}, 1},
 	{"dcp/llama-fsdp-optimizer", MFS_OPTIM_DISTRIBUTED, 1, {2}, 1},
