@@ -552,6 +552,15 @@ static void read_hybrid(struct reader *r, struct mfs_megatron_args *a)
 	read_hybrid_experts(r, a);
 }
 
+/* The name of a folder in one that is known. NULL: there is none, or it leads elsewhere. A name
+ * with a slash is that of a model on the HuggingFace Hub, of which NeMo copies nothing. */
+static const char *folder(struct reader *r, const char *name)
+{
+	const char *s = string(r, name, NULL);
+
+	return s && *s && !strchr(s, '/') && strcmp(s, ".") && strcmp(s, "..") ? s : NULL;
+}
+
 static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 {
 	int64_t per_chunk;
@@ -589,7 +598,7 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 	a->provider = string(r, "model_provider", NULL);
 	a->tokenizer_type = string(r, "tokenizer_type", NULL);
 	a->tokenizer_model = string(r, "tokenizer_model", NULL);
-	a->nemo_tokenizer = string(r, "nemo_tokenizer", NULL);
+	a->nemo_tokenizer = folder(r, "nemo_tokenizer");
 	/* An argument as old as the change (core 0.18). */
 	a->null_tokenizer_counts_eod = lookup_has(r, "null_tokenizer_eod_id");
 	a->iteration = integer(r, "iteration", 0);

@@ -320,15 +320,14 @@ static int write_sections(struct reader *r, const struct mfs_yaml_node *root)
 	return rc;
 }
 
-/* NeMo copies the folder of a tokenizer into context/, under the folder's own name. A name with a
- * slash is that of a model on the HuggingFace Hub, of which nothing was copied. */
+/* NeMo copies the folder of a tokenizer into context/, under the folder's own name. Whoever reads
+ * it looks whether it is one. */
 static void write_tokenizer(struct reader *r, const struct mfs_yaml_node *root)
 {
 	const struct mfs_yaml_node *n =
 		mfs_yaml_get(mfs_yaml_get(root, "tokenizer"), "pretrained_model_name");
 
-	if (!n || n->kind != MFS_YAML_SCALAR || mfs_yaml_is_null(n) || strchr(n->text, '/') ||
-	    !*n->text || !strcmp(n->text, ".") || !strcmp(n->text, ".."))
+	if (!n || n->kind != MFS_YAML_SCALAR || mfs_yaml_is_null(n))
 		return;
 	mfs_pickle_name(r->w, "nemo_tokenizer");
 	mfs_pickle_str(r->w, n->text);

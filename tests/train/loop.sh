@@ -193,6 +193,7 @@ keeps_validation_sets_apart() {
 		echo 21 >"$work/sets/latest_checkpointed_iteration.txt" && with_sets 0 $data/{notes,tales}_text_document -- "${many[@]}" \
 		--load "$work/sets" --ckpt-step 21 --validation-set-names diary books && is "$(apart)" "-diary${notes#* } -books${tales#* }" || return 1
 	with_sets 1 $data/{notes,tales}_text_document -- "${many[@]}" --validation-set-names a && says 'expected a name for each.*, 2, found 1' &&
+		with_sets 1 $data/{notes,tales}_text_document -- "${many[@]}" --validation-set-names a "$(printf 'b%.0s' {1..79})" && says '78 bytes at most' &&
 		with_sets 1 1 $data/notes_text_document 2 $data/tales_text_document -- "${many[@]}" && says 'has a weight, but no number of samples' &&
 		with_sets 1 $data/{notes,no_such}_document -- "${many[@]}" && says "there is no '$data/notes_document.idx'" &&
 		write_short "$work/short" && with_sets 1 $data/notes_text_document "$work/short" -- "${many[@]}" && says 'validation set 1: .*/short: ' &&

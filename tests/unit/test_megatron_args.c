@@ -742,12 +742,34 @@ START_TEST(test_no_namespace)
 }
 END_TEST
 
+/* A checkpoint that says so itself does not lead out of its folder. */
+START_TEST(test_folder_of_a_tokenizer)
+{
+	static const char *const elsewhere[] = {"", ".", "..", "/etc", "../../elsewhere", "a/b"};
+
+	for (size_t i = 0; i < sizeof(elsewhere) / sizeof(elsewhere[0]); i++) {
+		begin();
+		sizes();
+		set_text("nemo_tokenizer", elsewhere[i]);
+		unit_ok(finish(), &err);
+		ck_assert_ptr_null(args.nemo_tokenizer);
+		tear_down();
+	}
+	begin();
+	sizes();
+	set_text("nemo_tokenizer", "tok-32k");
+	unit_ok(finish(), &err);
+	ck_assert_str_eq(args.nemo_tokenizer, "tok-32k");
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("megatron_args");
 	TCase *c = unit_case(s, "Meaning", test_defaults);
 
 	tcase_add_checked_fixture(c, NULL, tear_down);
+	tcase_add_test(c, test_folder_of_a_tokenizer);
 	tcase_add_test(c, test_query_groups);
 	tcase_add_test(c, test_swiglu_width);
 	tcase_add_test(c, test_moe_layers);

@@ -35,14 +35,20 @@ static int open_set(struct mfs_trainer *t, enum mfs_split split, uint32_t set,
 /* training.py: evaluate_and_print_results. */
 static int check_names(const struct mfs_trainer *t, uint32_t sets, struct mfs_error *err)
 {
-	const size_t names = t->config->validation_set_names.count;
+	const struct mfs_words *names = &t->config->validation_set_names;
 
-	if (!names || names == sets)
-		return 0;
-	return mfs_fail(err, -EINVAL,
-			"--validation-set-names: expected a name for each validation set, %u, "
-			"found %zu",
-			sets, names);
+	if (names->count && names->count != sets)
+		return mfs_fail(err, -EINVAL,
+				"--validation-set-names: expected a name for each validation set, "
+				"%u, found %zu",
+				sets, (size_t)names->count);
+	for (size_t i = 0; i < names->count; i++)
+		if (strlen(names->list[i]) > MFS_SET_NAME - 2)
+			return mfs_fail(err, -EINVAL,
+					"--validation-set-names: expected %d bytes at most, found "
+					"'%.*s...'",
+					MFS_SET_NAME - 2, MFS_SET_NAME, names->list[i]);
+	return 0;
 }
 
 int mfs_trainer_open_data(struct mfs_trainer *t, enum mfs_split split, struct mfs_error *err)
