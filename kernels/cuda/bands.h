@@ -1,9 +1,9 @@
 /*
  * The order of tiles of a product: down a band of rows, column by column, then the next band.
  *
- * Blocks take tiles in that order, so some 130 in a row are computed at once, and read rows of a and
- * columns of b by way of the L2 cache. Down all rows of a tall product they would read each row of a
- * for a column of their own: of 28672 x 4096, 132 tiles need 133 strips of a and b; in bands 25.
+ * Clusters take tiles of 128 x 512 in that order, so 66 in a row are computed at once, and read rows
+ * of a and columns of b by way of the L2 cache. Down all rows of a tall product they would read 66 x
+ * 128 rows and 512 columns, 8960 in all; in bands 16 x 128 and at most 6 x 512, 5120.
  */
 #ifndef MFK_CUDA_BANDS_H
 #define MFK_CUDA_BANDS_H
@@ -14,7 +14,7 @@
 #define MFK_BANDS static inline
 #endif
 
-#define MFK_BAND 16 /* tiles: 16 down and 8 across are nearly as few strips as can be */
+#define MFK_BAND 16 /* tiles: 16 down and 4 across are nearly as little as can be */
 
 /* Where tile at is, below down * across, in tiles. */
 MFK_BANDS void mfk_band_tile(int at, int down, int across, int *row, int *col)

@@ -2,10 +2,11 @@
  * Products of groups on sm_90: one launch for all groups, that reads on the device how many rows
  * each has. So the host need not know, and groups of few rows do not leave the GPU idle.
  *
- * A block stays on its multiprocessor and takes one tile of c after the other: tile t, then t +
- * blocks, and so on. One warp copies tiles of a and b into a ring of stages. Two warpgroups take
- * turns: while one multiplies its tile, the other stores its own. A tile is summed by one
- * warpgroup in the order of k, so the same inputs give the same bits.
+ * A block stays on its multiprocessor and takes one tile of c after the other. One warp copies
+ * parts of a and b into a ring of stages; each of two warpgroups multiplies half of the tile's
+ * rows. An element is summed by one thread in the order of k, so the same inputs give the same
+ * bits. A cluster of two blocks has two tiles side by side: each copies half of their rows of a,
+ * to both.
  *
  *   forward   c[rows, n] = a[rows, k] b_g[n, k]^T
  *   inputs    c[rows, n] = a[rows, k] b_g[k, n]
@@ -13,6 +14,9 @@
  *
  * A tile of rows may reach into the next group's: those are computed and not stored. Where rows are
  * what is summed over, those of the next group are zeroed in shared memory.
+ *
+ * Why 128 x 256: products of a step of 64 take 1024 cycles, in which shared memory moves 128 KB.
+ * They read 80 of it, and copies write 48. Two tiles of 128 x 128 take as long, and need 96 and 64.
  */
 #include "kernels/cuda/gemm_hopper.h"
 
@@ -22,15 +26,19 @@
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/hopper_map.h"
 
-#define TILE	    128 /* rows and columns of c */
+#define TILE_ROWS   128 /* of c */
+#define TILE_COLS   256
 #define BLOCK_K	    64
 #define STAGES	    4
+#define CLUSTER	    2	/* blocks, side by side */
 #define GROUP_LANES 128 /* threads of a warpgroup */
-#define TURNS	    2	/* warpgroups */
-#define THREADS	    (TURNS * GROUP_LANES + 32)
-#define GROUPS_MOST 1024
+#define WARPGROUPS  2	/* that multiply: 64 rows of a tile each */
+#define MULTIPLIERS (WARPGROUPS * GROUP_LANES)
+#define THREADS	    (MULTIPLIERS + 32)
 #define HALF_BYTES  (64 * BLOCK_K * 2) /* 64 rows or columns of a tile */
 #define SWIZZLED    1024	       /* bytes that a swizzle repeats after */
+#define PIECES	    2		       /* of weights on their way out, a warpgroup's */
+#define PIECE_COLS  32
 
 enum form { FORWARD, INPUTS, WEIGHTS };
 
@@ -44,20 +52,13 @@ struct arguments {
 
 /* Aligned to SWIZZLED. */
 struct stage {
-	unsigned char a[2 * HALF_BYTES], b[2 * HALF_BYTES];
-};
-
-/* Half of a tile of weights on its way out, a warpgroup's: 32 columns of 64 rows, four times. */
-struct half_tile {
-	unsigned char part[4][64 * 128];
+	unsigned char a[TILE_ROWS / 64 * HALF_BYTES], b[TILE_COLS / 64 * HALF_BYTES];
 };
 
 struct shared {
 	struct stage stages[STAGES];
-	struct half_tile out[TURNS];
+	unsigned char out[WARPGROUPS][PIECES][64 * PIECE_COLS * 4];
 	uint64_t full[STAGES], empty[STAGES];
-	uint64_t turn[TURNS]; /* the warpgroup has begun its last step of a tile */
-	int offsets[GROUPS_MOST + 1];
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -72,7 +73,8 @@ struct tile {
 
 /* Where a walk through the tiles is. */
 struct walk {
-	int group, first; /* number of the group's first tile */
+	int at;		  /* the cluster's next number */
+	int group, first; /* number of the group's first tiles */
 };
 
 static __device__ __forceinline__ int parts(int size, int part)
@@ -80,31 +82,41 @@ static __device__ __forceinline__ int parts(int size, int part)
 	return (size + part - 1) / part;
 }
 
-/* Tile t, which is none before the one of the last call. False: there are no more. */
-template <enum form F>
-static __device__ bool find_tile(const struct arguments &a, const int *offsets, int t,
-				 struct walk *w, struct tile *ret)
+static __device__ __forceinline__ int rank_in_cluster()
 {
-	const int across = parts(a.n, TILE);
+	return blockIdx.x % CLUSTER;
+}
+
+static __device__ __forceinline__ struct walk first_tile()
+{
+	return {static_cast<int>(blockIdx.x / CLUSTER), 0, 0};
+}
+
+/* The block's next tile; those of a cluster differ in col alone. False: there are no more. */
+template <enum form F>
+static __device__ bool next_tile(const struct arguments &a, struct walk *w, struct tile *ret)
+{
+	const int across = parts(a.n, CLUSTER * TILE_COLS);
 
 	for (; w->group < a.groups; w->group++) {
-		const int begin = offsets[w->group], end = offsets[w->group + 1];
-		const int down = parts(F == WEIGHTS ? a.m : end - begin, TILE);
-		const int at = t - w->first;
+		const int begin = static_cast<int>(a.offsets[w->group]);
+		const int end = static_cast<int>(a.offsets[w->group + 1]);
+		const int down = parts(F == WEIGHTS ? a.m : end - begin, TILE_ROWS);
+		int row, col;
 
-		if (at < down * across) {
-			int row, col;
-
-			mfk_band_tile(at, down, across, &row, &col);
-			*ret = {w->group,
-				row * TILE + (F == WEIGHTS ? 0 : begin),
-				col * TILE,
-				begin,
-				end,
-				parts(F == WEIGHTS ? end - begin : a.k, BLOCK_K)};
-			return true;
+		if (w->at - w->first >= down * across) {
+			w->first += down * across;
+			continue;
 		}
-		w->first += down * across;
+		mfk_band_tile(w->at - w->first, down, across, &row, &col);
+		*ret = {w->group,
+			row * TILE_ROWS + (F == WEIGHTS ? 0 : begin),
+			(col * CLUSTER + rank_in_cluster()) * TILE_COLS,
+			begin,
+			end,
+			parts(F == WEIGHTS ? end - begin : a.k, BLOCK_K)};
+		w->at += gridDim.x / CLUSTER;
+		return true;
 	}
 	return false;
 }
@@ -118,19 +130,17 @@ static __device__ __forceinline__ void copy_step(struct shared *s, int stage, co
 {
 	struct stage *to = &s->stages[stage];
 	uint64_t *bar = &s->full[stage];
-	const int k = step * BLOCK_K;
+	const int k = step * BLOCK_K, half = rank_in_cluster();
+	const int own = t.row + half * 64;
 
 	barrier_expect(bar, sizeof(*to));
-	if (F == WEIGHTS)
-		for (int h = 0; h < 2; h++)
-			copy_box(to->a + h * HALF_BYTES, ma, bar, t.row + h * 64, t.begin + k, 0);
-	else
-		copy_box(to->a, ma, bar, k, t.row, 0);
+	copy_box_to((1 << CLUSTER) - 1, to->a + half * HALF_BYTES, ma, bar, F == WEIGHTS ? own : k,
+		    F == WEIGHTS ? t.begin + k : own, 0);
 	if (F == FORWARD)
 		copy_box(to->b, mb, bar, k, t.col, t.group);
 	else
-		for (int h = 0; h < 2; h++)
-			copy_box(to->b + h * HALF_BYTES, mb, bar, t.col + h * 64,
+		for (int i = 0; i < TILE_COLS / 64; i++)
+			copy_box(to->b + i * HALF_BYTES, mb, bar, t.col + i * 64,
 				 F == WEIGHTS ? t.begin + k : k, F == WEIGHTS ? 0 : t.group);
 }
 
@@ -138,11 +148,11 @@ template <enum form F>
 static __device__ __forceinline__ void copy_tiles(const struct arguments &a, struct shared *s,
 						  const CUtensorMap *ma, const CUtensorMap *mb)
 {
-	struct walk w = {};
+	struct walk w = first_tile();
 	struct tile t;
 	unsigned n = 0; /* steps so far */
 
-	for (int i = blockIdx.x; find_tile<F>(a, s->offsets, i, &w, &t); i += gridDim.x)
+	while (next_tile<F>(a, &w, &t))
 		for (int step = 0; step < t.steps; step++, n++) {
 			barrier_wait(&s->empty[n % STAGES], n / STAGES % 2 ^ 1);
 			copy_step<F>(s, n % STAGES, ma, mb, t, step);
@@ -151,31 +161,40 @@ static __device__ __forceinline__ void copy_tiles(const struct arguments &a, str
 
 /* ---- a warpgroup that multiplies ---- */
 
-static __device__ __forceinline__ void wait_for_warpgroup()
+static __device__ __forceinline__ int own_warpgroup()
 {
-	asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.x / GROUP_LANES), "n"(GROUP_LANES)
-		     : "memory");
+	return threadIdx.x / GROUP_LANES;
 }
 
-/* Rows from `rows` on of both matrices of a stage become zero. All of the warpgroup call it. */
+static __device__ __forceinline__ void wait_for_warpgroup()
+{
+	asm volatile("bar.sync %0, %1;" ::"r"(1 + own_warpgroup()), "n"(GROUP_LANES) : "memory");
+}
+
+/*
+ * Rows from `rows` on of what the warpgroup reads of a stage become zero: its half of a, and b. The
+ * other warpgroup writes the same zeros to b, so neither waits for the other.
+ */
 static __device__ void zero_rows(struct stage *s, int rows)
 {
 	const int row_bytes = 128, each = (BLOCK_K - rows) * row_bytes / 16;
 
-	for (int i = threadIdx.x % GROUP_LANES; i < 4 * each; i += GROUP_LANES) {
-		unsigned char *half = s->a + i / each * HALF_BYTES; /* b follows a */
+	for (int i = threadIdx.x % GROUP_LANES; i < (1 + TILE_COLS / 64) * each; i += GROUP_LANES) {
+		const int half = i / each;
+		unsigned char *p =
+			half ? s->b + (half - 1) * HALF_BYTES : s->a + own_warpgroup() * HALF_BYTES;
 
-		reinterpret_cast<uint4 *>(half + rows * row_bytes)[i % each] = uint4{};
+		reinterpret_cast<uint4 *>(p + rows * row_bytes)[i % each] = uint4{};
 	}
 	fence_async();
 	wait_for_warpgroup();
 }
 
-/* sum[h]: rows h * 64 to h * 64 + 63 of the tile. */
 template <typename T, enum form F>
-static __device__ __forceinline__ void multiply_step(float (&sum)[2][64], const struct stage *s)
+static __device__ __forceinline__ void multiply_step(float (&sum)[128], const struct stage *s)
 {
 	typedef Product<T, F == WEIGHTS, F != FORWARD> product;
+	const unsigned char *half = s->a + own_warpgroup() * HALF_BYTES;
 
 	products_begin();
 #pragma unroll
@@ -183,34 +202,30 @@ static __device__ __forceinline__ void multiply_step(float (&sum)[2][64], const 
 		/* 16 columns of rows of 64, or 16 rows. */
 		const int a_at = F == WEIGHTS ? k * 128 : k * 2;
 		const int b_at = F == FORWARD ? k * 2 : k * 128;
-		const uint64_t b = matrix_at(s->b + b_at, HALF_BYTES);
 
-#pragma unroll
-		for (int h = 0; h < 2; h++)
-			product::add(sum[h], matrix_at(s->a + h * HALF_BYTES + a_at, HALF_BYTES),
-				     b);
+		product::add(sum, matrix_at(half + a_at, HALF_BYTES),
+			     matrix_at(s->b + b_at, HALF_BYTES));
 	}
 	products_commit();
 }
 
-/*
- * n: the tile's first step, of all steps of the block. tile: how many the warpgroup had before.
- *
- * Who waits for a stage must not be a whole round of the ring ahead: phases are known by their
- * parity alone. So a warpgroup begins when the other one needs no more stages.
- */
-template <typename T, enum form F>
-static __device__ __forceinline__ void multiply_tile(float (&sum)[2][64], struct shared *s,
-						     const struct tile &t, unsigned n,
-						     unsigned tile)
+/* Of both blocks, since both copy into it. */
+static __device__ __forceinline__ void stage_is_empty(struct shared *s, unsigned stage)
 {
-	const int own = threadIdx.x / GROUP_LANES;
-	const bool says = threadIdx.x % 32 == 0;
+	const unsigned lane = threadIdx.x % 32;
 
-	barrier_wait(&s->turn[own ^ 1], (tile + own + 1) % 2);
+	if (lane < CLUSTER)
+		barrier_arrive_at(&s->empty[stage], lane);
+}
+
+/* n: the tile's first step, of all steps of the block. */
+template <typename T, enum form F>
+static __device__ __forceinline__ void multiply_tile(float (&sum)[128], struct shared *s,
+						     const struct tile &t, unsigned n)
+{
 #pragma unroll
-	for (int i = 0; i < 64; i++)
-		sum[0][i] = sum[1][i] = 0;
+	for (int i = 0; i < 128; i++)
+		sum[i] = 0;
 	for (int step = 0; step < t.steps; step++, n++) {
 		struct stage *stage = &s->stages[n % STAGES];
 		const int rows = t.end - t.begin - step * BLOCK_K;
@@ -220,16 +235,13 @@ static __device__ __forceinline__ void multiply_tile(float (&sum)[2][64], struct
 			zero_rows(stage, rows);
 		multiply_step<T, F>(sum, stage);
 		products_wait<1>();
-		if (step && says)
-			barrier_arrive(&s->empty[(n - 1) % STAGES]);
+		if (step)
+			stage_is_empty(s, (n - 1) % STAGES);
 	}
-	if (says)
-		barrier_arrive(&s->turn[own]);
 	products_wait<0>();
-	products_done(sum[0]);
-	products_done(sum[1]);
-	if (t.steps && says)
-		barrier_arrive(&s->empty[(n - 1) % STAGES]);
+	products_done(sum);
+	if (t.steps)
+		stage_is_empty(s, (n - 1) % STAGES);
 }
 
 /* ---- storing ---- */
@@ -249,22 +261,27 @@ static __device__ __forceinline__ uint32_t pack(__half, float x, float y)
 }
 
 /*
- * Of 64 rows of a tile, lane l of warp w has rows 16 w + l / 4, and that + 8; of each eight columns
- * the two at l % 4 * 2. d: [column / 8][row / 8 % 2][2].
+ * Of a warpgroup's 64 rows, lane l of warp w has rows 16 w + l / 4, and that + 8; of each eight
+ * columns the two at l % 4 * 2. d: [column / 8][row / 8 % 2][2].
  */
+static __device__ __forceinline__ int row_in_half()
+{
+	return threadIdx.x % GROUP_LANES / 32 * 16 + threadIdx.x % 32 / 4;
+}
+
 template <typename T>
 static __device__ __forceinline__ void store_rows(const struct arguments &a, const struct tile &t,
-						  const float (&d)[64], int half)
+						  const float (&d)[128])
 {
-	const int lane = threadIdx.x % 32, warp = threadIdx.x % GROUP_LANES / 32;
+	const int lane = threadIdx.x % 32;
 
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
-		const int row = t.row + half * 64 + warp * 16 + lane / 4 + r * 8;
+		const int row = t.row + own_warpgroup() * 64 + row_in_half() + r * 8;
 		T *to = static_cast<T *>(a.c) + row * a.ldc;
 
 #pragma unroll
-		for (int j = 0; j < TILE / 8; j += 4) {
+		for (int j = 0; j < TILE_COLS / 8; j += 4) {
 			const int col = t.col + (j + lane % 4) * 8;
 			uint32_t w[4];
 
@@ -280,63 +297,70 @@ static __device__ __forceinline__ void store_rows(const struct arguments &a, con
 	}
 }
 
-/* By way of shared memory, swizzled as the copies do: those add faster than threads, who would have
- * to read first. All of the warpgroup call it. */
-static __device__ __forceinline__ void store_weights(const struct arguments &a, struct half_tile *s,
-						     const CUtensorMap *mc, const struct tile &t,
-						     const float (&d)[64], int half)
+/* Columns from `first` on to a piece, swizzled as the copies do. */
+static __device__ __forceinline__ void fill_piece(unsigned char *piece, const float (&d)[128],
+						  int first)
 {
-	const int lane = threadIdx.x % 32, warp = threadIdx.x % GROUP_LANES / 32;
-	const bool copies = threadIdx.x % GROUP_LANES == 0;
+	const int lane = threadIdx.x % 32;
 
-	if (copies)
-		stores_wait_read();
-	wait_for_warpgroup();
 #pragma unroll
-	for (int j = 0; j < TILE / 8; j++)
+	for (int j = 0; j < PIECE_COLS / 8; j++)
 #pragma unroll
 		for (int r = 0; r < 2; r++) {
-			const int row = warp * 16 + lane / 4 + r * 8;
-			const int word = (j % 4 * 2 + lane % 4 / 2) ^ row % 8;
-			unsigned char *to = s->part[j / 4] + row * 128 + word * 16 + lane % 2 * 8;
+			const int row = row_in_half() + r * 8;
+			const int word = (j * 2 + lane % 4 / 2) ^ row % 8;
+			const float *from = d + (first / 8 + j) * 4 + r * 2;
 
-			*reinterpret_cast<float2 *>(to) =
-				make_float2(d[j * 4 + r * 2], d[j * 4 + r * 2 + 1]);
+			*reinterpret_cast<float2 *>(piece + row * 128 + word * 16 + lane % 2 * 8) =
+				make_float2(from[0], from[1]);
 		}
-	fence_async();
-	wait_for_warpgroup();
-	if (!copies)
-		return;
-	for (int i = 0; i < 4; i++)
+}
+
+/* By way of shared memory: copies add faster than threads, who would have to read first (experts of
+ * 4096 x 28672 with 1024 rows: 0.99 and 1.13 ms). All of the warpgroup call it. */
+static __device__ __forceinline__ void store_weights(const struct arguments &a, struct shared *s,
+						     const CUtensorMap *mc, const struct tile &t,
+						     const float (&d)[128])
+{
+	const bool copies = threadIdx.x % GROUP_LANES == 0;
+
+#pragma unroll
+	for (int i = 0; i < TILE_COLS / PIECE_COLS; i++) {
+		unsigned char *piece = s->out[own_warpgroup()][i % PIECES];
+		const int col = t.col + i * PIECE_COLS, row = t.row + own_warpgroup() * 64;
+
+		if (copies)
+			stores_wait_read<PIECES - 1>();
+		wait_for_warpgroup();
+		fill_piece(piece, d, i * PIECE_COLS);
+		fence_async();
+		wait_for_warpgroup();
+		if (!copies)
+			continue;
 		if (a.adds)
-			add_box(mc, s->part[i], t.col + i * 32, t.row + half * 64, t.group);
+			add_box(mc, piece, col, row, t.group);
 		else
-			store_box(mc, s->part[i], t.col + i * 32, t.row + half * 64, t.group);
-	stores_commit();
+			store_box(mc, piece, col, row, t.group);
+		stores_commit();
+	}
 }
 
 template <typename T, enum form F>
 static __device__ __forceinline__ void multiply_tiles(const struct arguments &a, struct shared *s,
 						      const CUtensorMap *mc)
 {
-	const unsigned own = threadIdx.x / GROUP_LANES;
-	struct walk w = {};
+	struct walk w = first_tile();
 	struct tile t;
-	unsigned n = 0, tile = 0;
+	unsigned n = 0;
 
-	for (int i = blockIdx.x; find_tile<F>(a, s->offsets, i, &w, &t);
-	     i += gridDim.x, n += t.steps, tile++) {
-		float sum[2][64];
+	for (; next_tile<F>(a, &w, &t); n += t.steps) {
+		float sum[128];
 
-		if (tile % TURNS != own)
-			continue;
-		multiply_tile<T, F>(sum, s, t, n, tile / TURNS);
-#pragma unroll
-		for (int h = 0; h < 2; h++)
-			if (F != WEIGHTS)
-				store_rows<T>(a, t, sum[h], h);
-			else if (t.steps || !a.adds)
-				store_weights(a, &s->out[own], mc, t, sum[h], h);
+		multiply_tile<T, F>(sum, s, t, n);
+		if (F != WEIGHTS)
+			store_rows<T>(a, t, sum);
+		else if (t.steps || !a.adds)
+			store_weights(a, s, mc, t, sum);
 	}
 	if (F == WEIGHTS)
 		stores_wait();
@@ -355,20 +379,17 @@ static __global__ void __launch_bounds__(THREADS, 1)
 	struct shared *s = reinterpret_cast<struct shared *>(
 		memory + (-shared_address(memory) & (SWIZZLED - 1)));
 
-	for (int i = threadIdx.x; i <= a.groups; i += THREADS)
-		s->offsets[i] = static_cast<int>(a.offsets[i]);
 	if (threadIdx.x < STAGES) {
 		barrier_init(&s->full[threadIdx.x], 1);
-		barrier_init(&s->empty[threadIdx.x], GROUP_LANES / 32);
+		barrier_init(&s->empty[threadIdx.x], CLUSTER * MULTIPLIERS / 32);
 	}
-	if (threadIdx.x < TURNS)
-		barrier_init(&s->turn[threadIdx.x], GROUP_LANES / 32);
-	fence_async();
-	__syncthreads();
-	if (threadIdx.x < TURNS * GROUP_LANES)
+	barriers_begin();
+	cluster_wait();
+	if (threadIdx.x < MULTIPLIERS)
 		multiply_tiles<T, F>(a, s, &mc);
-	else if (threadIdx.x == TURNS * GROUP_LANES)
+	else if (threadIdx.x == MULTIPLIERS)
 		copy_tiles<F>(a, s, &ma, &mb);
+	cluster_wait(); /* the other block arrives at this one's barriers */
 #endif
 }
 
@@ -394,7 +415,7 @@ bool mfk_cuda_gemm_hopper_can(const struct mfk_device *d, const struct mfk_gemm_
 		return false;
 	if (b->m < 1 || b->n < 1 || b->k < 1 || b->m > most || b->n > most || b->k > most)
 		return false;
-	return a->groups >= 1 && a->groups <= GROUPS_MOST &&
+	return a->groups >= 1 && a->groups <= most &&
 	       row_of_words(b->n | b->lda | b->ldb | b->ldc | a->stride);
 }
 
@@ -416,7 +437,7 @@ static struct matrices matrices_of(const struct mfk_gemm_grouped *g)
 {
 	const struct mfk_gemm *p = &g->base;
 	const enum mfk_dtype t = p->dtype_ab;
-	const struct mfk_cuda_matrix rows = {t, p->a, p->k, p->m, 1, p->lda, p->lda, TILE};
+	const struct mfk_cuda_matrix rows = {t, p->a, p->k, p->m, 1, p->lda, p->lda, 64};
 	const struct mfk_cuda_matrix out = {p->dtype_c, p->c, p->n, p->m, 1, p->ldc, p->ldc, 64};
 
 	if (p->trans_a)
@@ -424,7 +445,7 @@ static struct matrices matrices_of(const struct mfk_gemm_grouped *g)
 			{t, p->b, p->n, p->k, 1, p->ldb, p->ldb, BLOCK_K},
 			{p->dtype_c, p->c, p->n, p->m, g->groups, p->ldc, g->stride, 64}};
 	if (p->trans_b)
-		return {rows, {t, p->b, p->k, p->n, g->groups, p->ldb, g->stride, TILE}, out};
+		return {rows, {t, p->b, p->k, p->n, g->groups, p->ldb, g->stride, TILE_COLS}, out};
 	return {rows, {t, p->b, p->n, p->k, g->groups, p->ldb, g->stride, BLOCK_K}, out};
 }
 
@@ -432,6 +453,8 @@ template <typename T, enum form F>
 static void launch(struct mfk_ctx *c, const struct matrices *m, const struct arguments *args)
 {
 	const int bytes = sizeof(struct shared) + SWIZZLED;
+	cudaLaunchAttribute cluster = {};
+	cudaLaunchConfig_t how = {};
 	CUtensorMap ma, mb, mc;
 
 	if (!mfk_cuda_map(c, &m->a, &ma) || !mfk_cuda_map(c, &m->b, &mb) ||
@@ -442,9 +465,17 @@ static void launch(struct mfk_ctx *c, const struct matrices *m, const struct arg
 						 bytes),
 			    "gemm_grouped"))
 		return;
-	grouped_kernel<T, F>
-		<<<c->device->multiprocessors, THREADS, bytes, c->stream>>>(ma, mb, mc, *args);
-	mfk_cuda_end(c, "gemm_grouped");
+	cluster.id = cudaLaunchAttributeClusterDimension;
+	cluster.val.clusterDim = {CLUSTER, 1, 1};
+	how.gridDim = c->device->multiprocessors / CLUSTER * CLUSTER;
+	how.blockDim = THREADS;
+	how.dynamicSmemBytes = bytes;
+	how.stream = c->stream;
+	how.attrs = &cluster;
+	how.numAttrs = 1;
+	if (mfk_cuda_check(c, cudaLaunchKernelEx(&how, grouped_kernel<T, F>, ma, mb, mc, *args),
+			   "gemm_grouped"))
+		mfk_cuda_end(c, "gemm_grouped");
 }
 
 template <typename T>

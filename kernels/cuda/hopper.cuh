@@ -23,9 +23,27 @@ static __device__ __forceinline__ void barrier_init(uint64_t *bar, uint32_t arri
 		     "r"(arrivals));
 }
 
+/* Behind barrier_init(): copies and other blocks of the cluster see the barriers. */
+static __device__ __forceinline__ void barriers_begin()
+{
+	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
 static __device__ __forceinline__ void barrier_arrive(uint64_t *bar)
 {
 	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar))
+		     : "memory");
+}
+
+/* The same barrier of block `rank` of the cluster. */
+static __device__ __forceinline__ void barrier_arrive_at(uint64_t *bar, uint32_t rank)
+{
+	asm volatile("{\n"
+		     ".reg .b32 there;\n"
+		     "mapa.shared::cluster.u32 there, %0, %1;\n"
+		     "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+		     "}" ::"r"(shared_address(bar)),
+		     "r"(rank)
 		     : "memory");
 }
 
@@ -53,6 +71,14 @@ static __device__ __forceinline__ void barrier_wait(uint64_t *bar, uint32_t pari
 		     : "memory");
 }
 
+/* Until all threads of the cluster are here. */
+static __device__ __forceinline__ void cluster_wait()
+{
+	asm volatile("barrier.cluster.arrive.release;\n"
+		     "barrier.cluster.wait.acquire;" ::
+			     : "memory");
+}
+
 /* ---- copies ---- */
 
 /* The box of the map that begins at (x, y, z); what lies outside of the tensor is zero. */
@@ -62,6 +88,17 @@ static __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *map
 	asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::"
 		     "bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
 		     "l"(map), "r"(shared_address(bar)), "r"(x), "r"(y), "r"(z)
+		     : "memory");
+}
+
+/* The same to each block of the cluster whose bit is set, at the same places of its shared memory. */
+static __device__ __forceinline__ void
+copy_box_to(uint16_t blocks, void *to, const CUtensorMap *map, uint64_t *bar, int x, int y, int z)
+{
+	asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::"
+		     "bytes.multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(
+			     shared_address(to)),
+		     "l"(map), "r"(shared_address(bar)), "r"(x), "r"(y), "r"(z), "h"(blocks)
 		     : "memory");
 }
 
@@ -99,10 +136,10 @@ static __device__ __forceinline__ void stores_commit()
 	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* Until the thread's stores have read shared memory. */
-static __device__ __forceinline__ void stores_wait_read()
+/* Until at most N of the thread's groups of stores have yet to read shared memory. */
+template <int N> static __device__ __forceinline__ void stores_wait_read()
 {
-	asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+	asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 }
 
 /* Until they are done. */
@@ -192,39 +229,63 @@ static __device__ __forceinline__ uint64_t matrix_at(const void *p, uint32_t nex
 
 #define D4(i)  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define D16(i) D4(i), D4(i + 4), D4(i + 8), D4(i + 12)
-#define WGMMA(type)                                                                                \
+#define D64(i) D16(i), D16(i + 16), D16(i + 32), D16(i + 48)
+#define WGMMA(columns, type, names, a_at, b_at, ta_at, tb_at, ...)                                 \
 	asm volatile("{\n"                                                                         \
 		     ".reg .pred add;\n"                                                           \
 		     "setp.eq.u32 add, 1, 1;\n"                                                    \
-		     "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {"             \
-		     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                      \
-		     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"            \
-		     "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"            \
-		     "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"             \
-		     "}, %64, %65, add, 1, 1, %66, %67;\n"                                         \
+		     "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type          \
+		     " {" names "}, " a_at ", " b_at ", add, 1, 1, " ta_at ", " tb_at ";\n"        \
 		     "}"                                                                           \
-		     : D16(0), D16(16), D16(32), D16(48)                                           \
+		     : __VA_ARGS__                                                                 \
 		     : "l"(a), "l"(b), "n"(TRANS_A), "n"(TRANS_B))
+#define NAMES_128                                                                                  \
+	"%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                                   \
+	"%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"                         \
+	"%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"                         \
+	"%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define NAMES_256                                                                                  \
+	NAMES_128                                                                                  \
+	",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,"                        \
+	"%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,"                         \
+	"%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,"             \
+	"%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+#define WGMMA_128(type) WGMMA("128", type, NAMES_128, "%64", "%65", "%66", "%67", D64(0))
+#define WGMMA_256(type)                                                                            \
+	WGMMA("256", type, NAMES_256, "%128", "%129", "%130", "%131", D64(0), D64(64))
 
-/* d[64, 128] += a[64, 16] b[16, 128]. Rows of memory are rows of a, or of b transposed; with TRANS
- * they are its columns. */
+/* d[64, N] += a[64, 16] b[16, N], N: 128 or 256. Rows of memory are rows of a, or of b transposed;
+ * with TRANS they are its columns. */
 template <typename T, int TRANS_A, int TRANS_B> struct Product;
 
 template <int TRANS_A, int TRANS_B> struct Product<__nv_bfloat16, TRANS_A, TRANS_B> {
 	static __device__ __forceinline__ void add(float (&d)[64], uint64_t a, uint64_t b)
 	{
-		WGMMA("bf16");
+		WGMMA_128("bf16");
+	}
+	static __device__ __forceinline__ void add(float (&d)[128], uint64_t a, uint64_t b)
+	{
+		WGMMA_256("bf16");
 	}
 };
 
 template <int TRANS_A, int TRANS_B> struct Product<__half, TRANS_A, TRANS_B> {
 	static __device__ __forceinline__ void add(float (&d)[64], uint64_t a, uint64_t b)
 	{
-		WGMMA("f16");
+		WGMMA_128("f16");
+	}
+	static __device__ __forceinline__ void add(float (&d)[128], uint64_t a, uint64_t b)
+	{
+		WGMMA_256("f16");
 	}
 };
 
+#undef WGMMA_256
+#undef WGMMA_128
+#undef NAMES_256
+#undef NAMES_128
 #undef WGMMA
+#undef D64
 #undef D16
 #undef D4
 

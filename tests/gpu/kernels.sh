@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.." || exit 1
 O=${O:-build}
 plugin=$O/libmcorefs-cuda.so
 program=$O/obj/tests/kernels/check_cuda
-seconds=${KERNELS_SECONDS:-85} # for all of it
+seconds=${KERNELS_SECONDS:-120} # for all of it
 failed=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -39,7 +39,7 @@ if ldd "$plugin" | grep -q 'cublasLt.*not found'; then
 	lib=$(find / -xdev -name 'libcublasLt.so.13' -print -quit 2>/dev/null)
 	export LD_LIBRARY_PATH=${lib%/*}:${LD_LIBRARY_PATH:-}
 fi
-run 40 "$program" "$plugin" check
+run 70 "$program" "$plugin" check
 [ $? = 77 ] && exit 77
 run "$(left)" "$program" "$plugin" bench $(($(left) > 40 ? 35 : $(left) - 6))
 # Memory accesses of every path, as far as the time goes; the short ones first.

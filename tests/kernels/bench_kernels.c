@@ -19,6 +19,8 @@
 #define EXPERTS	   64 /* small ones; and large ones of LARGE_ROWS each */
 #define LARGE	   2
 #define LARGE_ROWS 1024
+#define TALL_ROWS  4096 /* of each large one, in tall products */
+#define IDLE_ROWS  64	/* of each small one, where weights are all there is */
 
 /* Memory for what an operation reads, writes and adds to; each size is the largest's. */
 struct buffers {
@@ -29,7 +31,7 @@ struct buffers {
 	int32_t *expert, *row, *from; /* choices: the router's, and what dispatch makes of them */
 	int64_t *offsets;
 	double *sums;
-	int64_t *first_rows; /* of experts; behind them of large ones */
+	int64_t *first_rows; /* of small, large, tall and idle experts, one behind the other */
 };
 
 #define BIG ((int64_t)TOKENS * 2 * FFN)
@@ -40,10 +42,11 @@ struct bench {
 	struct mfk_device *device;
 	struct mfk_ctx *ctx;
 	struct buffers b;
-	double copy;	/* bytes per second, read and written */
-	double product; /* operations per second of the fastest product so far */
-	double end;	/* no measurement begins later */
-	int64_t first_rows[EXPERTS + 1 + LARGE + 1]; /* the same here */
+	double copy;	  /* bytes per second, read and written */
+	double product;	  /* operations per second of the fastest product so far */
+	double end;	  /* no measurement begins later */
+	const char *only; /* those whose names contain it */
+	int64_t first_rows[2 * (EXPERTS + 1) + 2 * (LARGE + 1)]; /* the same here */
 	int failures;
 };
 
@@ -81,7 +84,7 @@ static double seconds_of(struct bench *s, const char *name, operation *op)
 {
 	double times[3], second;
 
-	if (now() > s->end)
+	if (now() > s->end || !strstr(name, s->only))
 		return 0;
 	op(s); /* may build what later calls keep */
 	if (!synced(s, name))
@@ -230,6 +233,8 @@ struct experts {
 
 static const struct experts small = {2048, 1408, 0, EXPERTS};
 static const struct experts large = {4096, 2 * FFN, EXPERTS + 1, LARGE};
+static const struct experts tall = {4096, 2 * FFN, EXPERTS + 1 + LARGE + 1, LARGE};
+static const struct experts idle = {2048, 1408, EXPERTS + 1 + 2 * (LARGE + 1), EXPERTS};
 
 static int64_t expert_rows(int i)
 {
@@ -247,12 +252,17 @@ static double grouped_rows(void)
 
 static void make_first_rows(struct bench *s)
 {
-	int64_t *x = s->first_rows, *y = x + large.first;
+	int64_t *x = s->first_rows, *y = x + large.first, *z = x + tall.first;
+	int64_t *w = x + idle.first;
 
-	for (int i = 0; i < EXPERTS; i++)
+	for (int i = 0; i < EXPERTS; i++) {
 		x[i + 1] = x[i] + expert_rows(i);
-	for (int i = 0; i < LARGE; i++)
+		w[i + 1] = w[i] + IDLE_ROWS;
+	}
+	for (int i = 0; i < LARGE; i++) {
 		y[i + 1] = y[i] + LARGE_ROWS;
+		z[i + 1] = z[i] + TALL_ROWS;
+	}
 	s->backend->device->copy_in(s->ctx, s->b.first_rows, x, sizeof(s->first_rows));
 	synced(s, "first rows");
 }
@@ -319,6 +329,26 @@ static void large_weights(struct bench *s)
 static void large_weights_new(struct bench *s)
 {
 	grouped(s, &large, true, false, false);
+}
+
+static void tall_forward(struct bench *s)
+{
+	grouped(s, &tall, false, true, false);
+}
+
+static void tall_inputs(struct bench *s)
+{
+	grouped(s, &tall, false, false, false);
+}
+
+static void tall_weights(struct bench *s)
+{
+	grouped(s, &tall, true, false, true);
+}
+
+static void idle_weights(struct bench *s)
+{
+	grouped(s, &idle, true, false, true);
 }
 
 static void bias_backward(struct bench *s)
@@ -968,6 +998,7 @@ static void measure_products(struct bench *s)
 {
 	const double ffn = 2.0 * TOKENS * HIDDEN * FFN, rows = grouped_rows();
 	const double of_large = 2.0 * LARGE * LARGE_ROWS * 4096 * 2 * FFN;
+	const double of_tall = of_large / LARGE_ROWS * TALL_ROWS;
 	/* Causal: half of the scores. Backward has five products for forward's two. */
 	const double attended = 2.0 * 2 * 2 * HEADS * 4096.0 * 4096 * DIM / 2;
 
@@ -980,13 +1011,17 @@ static void measure_products(struct bench *s)
 	compute_bound(s, "gemm weights 4096", product_weights_half_new, ffn / 2);
 	compute_bound(s, "gemm qkv", product_narrow, 2.0 * TOKENS * 6144 * HIDDEN);
 	compute_bound(s, "gemm bias", product_biased, 2.0 * TOKENS * HIDDEN * HIDDEN);
-	compute_bound(s, "gemm_grouped", grouped_forward, 2 * rows * 2048 * 1408);
-	compute_bound(s, "gemm_grouped inputs", grouped_inputs, 2 * rows * 2048 * 1408);
-	compute_bound(s, "gemm_grouped weights", grouped_weights, 2 * rows * 2048 * 1408);
-	compute_bound(s, "gemm_grouped large", large_forward, of_large);
-	compute_bound(s, "large inputs", large_inputs, of_large);
-	compute_bound(s, "large weights +=", large_weights, of_large);
-	compute_bound(s, "large weights", large_weights_new, of_large);
+	compute_bound(s, "grouped", grouped_forward, 2 * rows * 2048 * 1408);
+	compute_bound(s, "grouped inputs", grouped_inputs, 2 * rows * 2048 * 1408);
+	compute_bound(s, "grouped weights+", grouped_weights, 2 * rows * 2048 * 1408);
+	compute_bound(s, "grouped large", large_forward, of_large);
+	compute_bound(s, "grouped large inputs", large_inputs, of_large);
+	compute_bound(s, "grouped large weights+", large_weights, of_large);
+	compute_bound(s, "grouped large weights", large_weights_new, of_large);
+	memory_bound(s, "grouped idle weights+", idle_weights, 8.0 * EXPERTS * 2048 * 1408);
+	compute_bound(s, "grouped tall", tall_forward, of_tall);
+	compute_bound(s, "grouped tall inputs", tall_inputs, of_tall);
+	compute_bound(s, "grouped tall weights+", tall_weights, of_tall);
 	if (!s->ops->attention)
 		return;
 	compute_bound(s, "attention 128", attention, attended);
@@ -995,9 +1030,9 @@ static void measure_products(struct bench *s)
 	compute_bound(s, "attention_backward 64", attention_narrow_backward, 2.5 * attended / 2);
 }
 
-int bench_kernels(const struct mfk_backend *b, double seconds)
+int bench_kernels(const struct mfk_backend *b, double seconds, const char *only)
 {
-	struct bench s = {.backend = b, .ops = b->ops, .end = now() + seconds};
+	struct bench s = {.backend = b, .ops = b->ops, .end = now() + seconds, .only = only};
 	char why[MFK_WHY];
 
 	if (b->device->open(0, 0, &s.device, why)) {

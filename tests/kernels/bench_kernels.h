@@ -6,6 +6,6 @@
 
 /* Prints a line for each operation, at most so many seconds long. Returns the number of operations
  * that failed. Sizes are those of a training step of a Llama-3-8B layer on 8192 tokens. */
-int bench_kernels(const struct mfk_backend *b, double seconds);
+int bench_kernels(const struct mfk_backend *b, double seconds, const char *only);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * check_cuda PLUGIN [check [NAME] | bench [SECONDS]]: the CUDA backend's operations against their
- * definitions, and their speed. Exit status 77: there is no GPU.
+ * check_cuda PLUGIN [check [NAME] | bench [SECONDS [NAME]]]: the CUDA backend's operations against
+ * their definitions, and their speed; NAME: of those whose names contain it. Exit status 77: there
+ * is no GPU.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -49,7 +50,8 @@ int main(int argc, char **argv)
 	int rc, failed;
 
 	if (argc < 2 || (strcmp(what, "check") && strcmp(what, "bench"))) {
-		fprintf(stderr, "usage: check_cuda PLUGIN [check [NAME] | bench [SECONDS]]\n");
+		fprintf(stderr,
+			"usage: check_cuda PLUGIN [check [NAME] | bench [SECONDS [NAME]]]\n");
 		return 2;
 	}
 	rc = mfk_cuda_load(argv[1], &b, why);
@@ -57,7 +59,9 @@ int main(int argc, char **argv)
 		printf("%s: %s\n", rc == -ENODEV ? "skipped: no GPU" : "check_cuda", why);
 		return rc == -ENODEV ? 77 : 1;
 	}
-	failed = strcmp(what, "bench") ? check(b, more) : bench_kernels(b, more ? atof(more) : 60);
+	failed = strcmp(what, "bench")
+			 ? check(b, more)
+			 : bench_kernels(b, more ? atof(more) : 60, argc > 4 ? argv[4] : "");
 	if (failed)
 		printf("%d FAILED\n", failed);
 	return failed != 0;

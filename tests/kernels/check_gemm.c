@@ -192,7 +192,7 @@ static void grouped(struct check *c, const struct groups *s, enum mfk_dtype type
 	if (c->ops->gemm_grouped_wants_host(c->device, &g))
 		g.host_offsets = s->offsets;
 	c->ops->gemm_grouped(c->ctx, &g);
-	check_near(c, "c", y, want, tolerance(s->k), 1);
+	check_near(c, "c", y, want, tolerance(g.base.k), 1);
 }
 
 static void grouped_type(struct check *c, const struct groups *s, enum mfk_dtype type)
