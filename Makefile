@@ -33,7 +33,7 @@ code = $(wildcard $(foreach top,formats fs kernels trainer,$(foreach depth,* */*
 
 # Everything but the two main.c is a library: the programs and every test link it. kernels/cuda and
 # kernels/mpi are plugins.
-CUDA_SOURCES  := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c)
+CUDA_SOURCES  := $(wildcard kernels/cuda/*.c kernels/cuda/*/*.cu kernels/cuda/*/*.c)
 # The families of HF models that the program holds: $(O)/families.c is made of them.
 FAMILIES      := $(wildcard configs/models/*.conf)
 LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/% kernels/mpi/%,$(call code,.c))
@@ -218,9 +218,9 @@ $(O)/libmcorefs-mpi.so $(MPI_PIECES): kernels/mpi/mpi.c kernels/mpi/mpi.h kernel
 
 # CUDA's and NCCL's calls of groups, on what stands in for both where there is no GPU. Only headers are needed.
 FAKE_GPU := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(O)/asan/libfake-gpu.so)
-FAKE_SOURCES := tests/gpu/fake_gpu.c kernels/cuda/comm.c kernels/cuda/nccl.c kernels/cuda/device.c
+FAKE_SOURCES := tests/gpu/fake_gpu.c kernels/cuda/base/comm.c kernels/cuda/base/nccl.c kernels/cuda/base/device.c
 
-$(O)/asan/libfake-gpu.so: $(FAKE_SOURCES) $(wildcard kernels/*.h kernels/cuda/*.h) Makefile
+$(O)/asan/libfake-gpu.so: $(FAKE_SOURCES) $(wildcard kernels/*.h kernels/cuda/base/*.h) Makefile
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(GCC_CFLAGS) $(ADDRESS) $(SANITIZE) $(SAN_CFLAGS) -fPIC -fvisibility=hidden -shared -I$(CUDA_HOME)/include -o $@ $(FAKE_SOURCES) -pthread -lrt

@@ -54,9 +54,10 @@ for f in "${formats[@]}" "${fs[@]}" "${kernels[@]}" "${trainer[@]}"; do
 done
 forbid '#include <microhttpd' "libmicrohttpd is for fs/http/mhd_* alone" "${not_mhd[@]}"
 
-# Who includes whom: exactly the arrows of tests/arrows, and no circle of folders.
+# Who includes whom: exactly the arrows of tests/arrows, and no circle of folders. What only CUDA's compiler reads is of it.
+mapfile -t cuda < <(find kernels/cuda -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 arrows() {
-	grep -oE '^#include "(formats|fs|kernels|trainer)/[^"]+' "${formats[@]}" "${fs[@]}" "${kernels[@]}" "${trainer[@]}" /dev/null | sed 's/:#include "/ /' |
+	grep -oE '^#include "(formats|fs|kernels|trainer)/[^"]+' "${formats[@]}" "${fs[@]}" "${kernels[@]}" "${cuda[@]}" "${trainer[@]}" /dev/null | sed 's/:#include "/ /' |
 		awk '{ for (i = 1; i <= 2; i++) sub("/[^/]*$", "", $i) } $1 != $2 { print $1, $2 }' | sort -u
 }
 allowed() {
@@ -73,7 +74,7 @@ circle=$(allowed | tsort 2>&1 >/dev/null) || complain "tests/arrows has a circle
 # A header *_i.h is for its own folder, and for tests.
 while read -r from header; do
 	[ "${from%/*}" = "${header%/*}" ] || complain "$from includes $header, which is private to ${header%/*}"
-done < <(grep -oE '^#include "[^"]+_i\.h' "${formats[@]}" "${fs[@]}" "${kernels[@]}" "${trainer[@]}" /dev/null | sed 's/:#include "/ /')
+done < <(grep -oE '^#include "[^"]+_i\.h' "${formats[@]}" "${fs[@]}" "${kernels[@]}" "${cuda[@]}" "${trainer[@]}" /dev/null | sed 's/:#include "/ /')
 
 # Who calls whom, as the objects in $OBJECTS say: what a folder defines for others a header of its own declares, and a
 # folder calls none but those that it includes from, or that these do.

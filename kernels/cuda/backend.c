@@ -1,5 +1,8 @@
 /* The table of the CUDA backend, the plugin's one symbol. */
-#include "kernels/cuda/cuda_i.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/moe/moe.h"
+#include "kernels/cuda/ops/ops.h"
 
 static const struct mfk_ops ops = {
 	.gemm = mfk_cuda_gemm,

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/attention_cudnn.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/cudnn.h"
 
 struct shape {
 	enum mfk_dtype dtype;

@@ -1,7 +1,7 @@
 /*
- * What stands in for CUDA and NCCL where there is no GPU: kernels/cuda/comm.c, nccl.c and device.c
- * are linked with it to a plugin that check_comm opens, and finds NCCL in. Devices are plain
- * memory, and operations run when they are called.
+ * What stands in for CUDA and NCCL where there is no GPU: comm.c, nccl.c and device.c of
+ * kernels/cuda/base are linked with it to a plugin that check_comm opens, and finds NCCL in.
+ * Devices are plain memory, and operations run when they are called.
  *
  * NCCL's processes share a file of memory, with a slot for each. Everything is checked that the
  * real one would mind: ranks, types, messages that do not meet, operations outside of a group.
@@ -23,8 +23,8 @@
 #include <unistd.h>
 
 #include "formats/base/half.h"
-#include "kernels/cuda/cuda_i.h"
-#include "kernels/cuda/nccl.h"
+#include "kernels/cuda/base/context.h"
+#include "kernels/cuda/base/nccl.h"
 
 /* ---- CUDA ---- */
 
@@ -243,16 +243,6 @@ void mfk_cuda_stamp(struct mfk_ctx *c, void *to)
 	(void)c;
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	*(int64_t *)to = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-void mfk_cuda_gemm_free(struct mfk_ctx *c)
-{
-	(void)c;
-}
-
-void mfk_cuda_attention_free(struct mfk_ctx *c)
-{
-	(void)c;
 }
 
 const struct mfk_backend mfk_cuda_backend = {

@@ -216,7 +216,7 @@ static struct groups apart(const struct groups *s)
 /* An expert that is alone. */
 static const struct groups single = {.n = 24, .k = 40, .groups = 1, .offsets = {0, 70}};
 
-/* More rows and columns than a band of tiles has (kernels/cuda/bands.h). */
+/* More rows and columns than a band of tiles has (kernels/cuda/gemm/bands.h). */
 static const struct groups tall = {.n = 2184, .k = 40, .groups = 2, .offsets = {0, 2150, 2300}};
 
 void check_gemm_grouped(struct check *c)

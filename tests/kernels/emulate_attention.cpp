@@ -6,8 +6,8 @@
  *	emulate_attention	a line for each case; 1 if one fails
  */
 #define MFK_EMULATE
-#include "kernels/cuda/attention_flash.cuh"
-#include "kernels/cuda/attention_flash_launch.cuh"
+#include "kernels/cuda/attention/flash.cuh"
+#include "kernels/cuda/attention/flash_launch.cuh"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /*
- * A block of CUDA threads on a CPU: the names of kernels/cuda/attention_warp.cuh, so that a kernel's
+ * A block of CUDA threads on a CPU: the names of kernels/cuda/attention/warp.cuh, so that a kernel's
  * own source runs, and its indices are checked, where there is no GPU. C++17.
  *
  * Each thread is a coroutine. It runs until it waits for its warp or its block. What a warp does

@@ -1,10 +1,10 @@
-/* The order of tiles of a product: kernels/cuda/bands.h. */
+/* The order of tiles of a product: kernels/cuda/gemm/bands.h. */
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/bands.h"
+#include "kernels/cuda/gemm/bands.h"
 
 #define MOST	224
 #define AT_ONCE 132 /* tiles, as an H100 has multiprocessors */

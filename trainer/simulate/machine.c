@@ -5,10 +5,10 @@
 
 /* ---- on one GPU ---- */
 
-/* Rows and columns of a tile of a product, and of one of groups (kernels/cuda/gemm_hopper.cu). */
-#define TILE_M	     128
-#define TILE_N	     256
-#define TILE_N_GROUP 128
+/* Rows and columns of a tile of a product. Of groups two multiprocessors have two tiles side by
+ * side (kernels/cuda/gemm/hopper.cu). */
+#define TILE_M 128
+#define TILE_N 256
 
 static double share_of(const struct mfs_machine *m, const char *name)
 {
@@ -21,11 +21,11 @@ static double share_of(const struct mfs_machine *m, const char *name)
 /* The part of the multiprocessors' time that tiles fill. Few tiles are divided along k. */
 static double filled(const struct mfs_machine *m, const struct mfk_work *w)
 {
-	const double width = w->groups > 1 ? TILE_N_GROUP : TILE_N;
+	const double units = w->groups > 1 ? 2 : 1, width = units * TILE_N;
 	const double tiles =
 		ceil((double)w->m / TILE_M) * ceil((double)w->n / width) * (double)w->groups;
 	const double used = (double)w->m * (double)w->n * (double)w->groups / (TILE_M * width);
-	const double waves = tiles / m->units;
+	const double waves = tiles * units / m->units;
 
 	return used / tiles * (waves < 1 ? 1 : waves / ceil(waves));
 }

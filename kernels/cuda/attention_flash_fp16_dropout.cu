@@ -1,6 +1,0 @@
-#include "kernels/cuda/attention_flash_launch.cuh"
-
-cudaError_t flash_run_fp16_dropout(const flash &f, bool back, cudaStream_t stream)
-{
-	return flash_run<fp16, true>(f, back, stream);
-}

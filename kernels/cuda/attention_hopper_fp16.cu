@@ -1,8 +1,0 @@
-#include "kernels/cuda/attention_hopper_launch.cuh"
-
-#ifdef MFK_SM90A
-cudaError_t hopper_run_fp16(const flash &f, const hopper_maps &m, cudaStream_t stream)
-{
-	return hopper_run<fp16>(f, m, stream);
-}
-#endif
