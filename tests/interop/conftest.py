@@ -21,8 +21,8 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(session, items):
     """Tells the writer which checkpoints this run needs, so that one process writes all those of one version."""
-    specs = {item.callspec.params["spec"].name for item in items if "spec" in getattr(getattr(item, "callspec", None), "params", {})}
-    session.config.wanted = specs
+    params = [getattr(getattr(item, "callspec", None), "params", {}) for item in items]
+    session.config.wanted = {p["spec"].name for p in params if "spec" in p} | {p["load"].source for p in params if hasattr(p.get("load"), "source")}
 
 
 def cpu_seconds():

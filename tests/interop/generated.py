@@ -45,11 +45,12 @@ class Writer:
         self.wanted, self.store, self.tried, self.missing = wanted, store(), set(), {}
 
     def path(self, spec):
-        """Where `spec` lies; writes all wanted checkpoints of its version first."""
+        """Where `spec` lies; writes all wanted checkpoints of its version first, once."""
         place = self.store / spec.name
-        if not place.exists() and spec.core not in self.tried:
-            self.tried.add(spec.core)
-            self.write([s for s in checkpoints.ALL if s.core == spec.core and (s.name in self.wanted or s == spec)])
+        if not place.exists() and spec.name not in self.tried:
+            asked = [s for s in checkpoints.ALL if s.core == spec.core and s.name not in self.tried and (s.name in self.wanted or s == spec)]
+            self.tried.update(s.name for s in asked)
+            self.write(asked)
         if spec.core in self.missing:
             pytest.skip(self.missing[spec.core])
         if not place.exists():

@@ -100,13 +100,15 @@ wait "$pid" || fail "the run that nobody disturbs"
 pid=
 rows "$work/log" >"$work/undisturbed.rows"
 [ "$(wc -l <"$work/undisturbed.rows")" = "$iterations" ] || fail "the run that nobody disturbs has other rows"
-most=$((($(now) - wait_for_a_while) / 4)) # a run is disturbed within a quarter of its time
+most=$((($(now) - wait_for_a_while) / 4)) # a run is disturbed within a quarter of its time, behind its first iteration
 echo "undisturbed: $iterations iterations in $((most * 4 / 1000)) s"
 
 end=$(($(now) + minutes * 60000))
 before=0
 while [ "$(now)" -lt $end ]; do
 	start "$work/save" --save-keep-last 2
+	# Each fourth may be disturbed while its processes begin.
+	[ $((RANDOM % 4)) = 0 ] || while [ -z "$(rows "$work/log")" ] && kill -0 "$pid" 2>/dev/null; do sleep 0.02; done
 	sleep "$(awk -v r=$((RANDOM * 32768 + RANDOM)) -v most=$most 'BEGIN { print r / 1073741824 * most / 1000 }')"
 	signal=KILL
 	[ $((RANDOM % 4)) != 0 ] || [ -z "$(rows "$work/log")" ] || signal=STOP
