@@ -7,6 +7,7 @@ const struct check_entry check_entries[] = {
 	{"stamp", check_stamp},
 	{"gemm", check_gemm},
 	{"gemm_grouped", check_gemm_grouped},
+	{"gemm_tall", check_gemm_tall},
 	{"bias_backward", check_bias_backward},
 	{"group_bias", check_group_bias},
 	{"norm", check_norm},

@@ -79,6 +79,7 @@ const char *check_type_name(enum mfk_dtype t);
 void check_stamp(struct check *c);
 void check_gemm(struct check *c);
 void check_gemm_grouped(struct check *c);
+void check_gemm_tall(struct check *c);
 void check_bias_backward(struct check *c);
 void check_group_bias(struct check *c);
 void check_norm(struct check *c);
