@@ -3,13 +3,17 @@
 #
 #   tests/train/follow.sh [FIXTURE...]     BACKEND=cpu|cuda  PRECISION=--bf16  LAUNCH="mpirun -n 2"  FLAGS="--expert-model-parallel-size 2"
 #
-# A row fails if its loss differs by more than 2e-3, or its learning rate as printed. A run fails if gradient norms differ by more than 1 %
-# in two rows, or by more than 2 % in one: row 25 of qwen2 is 0.64 to 1.57 % off, as a processor adds up fp32 in this order or that, and
-# Megatron itself at one rank is 0.65 % off the run, which had two. The norms of the qwen3 run are not looked at: what bf16
-# rounds is a large part of them, and Megatron at one rank is 139 % off. tests/gpu/train.py compares with Megatron at one rank.
+# A row fails if its loss differs by more than 2e-3, its learning rate as printed, or its gradient norm by more than 1 %. On an H200 one
+# row of qwen2 fails so, by 1.35 %. The norms of the qwen3 run are not looked at: what bf16 rounds is a large part of them, and Megatron
+# itself at one rank is 139 % off the run, which had four. tests/gpu/train.py compares with Megatron at one rank.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/train/families.sh
+# Of that row's norm: with AVX2 and no AVX-512 OpenBLAS's Sandybridge kernels, which tests/run.sh asks for, are 1.57 % off, and its Haswell
+# kernels 0.64 %.
+if [ "${OPENBLAS_CORETYPE:-}" = Sandybridge ] && grep -qw avx2 /proc/cpuinfo && ! grep -qw avx512f /proc/cpuinfo; then
+	export OPENBLAS_CORETYPE=Haswell
+fi
 train=${MCOREFS_TRAIN:-$(realpath -m "${O:-build}")/mcorefs-train}
 work=$(mktemp -d "${TMPDIR:-/tmp}/follow-XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -35,7 +39,7 @@ follow() {
 		NR == FNR { if ($1 > 20) { lr[$1] = $3; loss[$1] = $4; norm[$1] = $5; consumed[$1] = $2 } next }
 		{ seen++; d = $4 - loss[$1]; if (d < 0) d = -d; if (!(d <= 2e-3)) bad = bad " loss@" $1 "=" $4 "/" loss[$1]
 		  if (d > most) most = d
-		  n = $5 / norm[$1] - 1; if (n < 0) n = -n; if (name !~ /^qwen3/ && !(n <= 0.01)) { far = far " norm@" $1 "=" $5 "/" norm[$1]; if (++count > 1 || !(n <= 0.02)) bad = bad far }
+		  n = $5 / norm[$1] - 1; if (n < 0) n = -n; if (name !~ /^qwen3/ && !(n <= 0.01)) bad = bad " norm@" $1 "=" $5 "/" norm[$1]
 		  if (n > most_norm) most_norm = n
 		  if ($3 != lr[$1]) bad = bad " lr@" $1 "=" $3 "/" lr[$1]
 		  if ($2 != consumed[$1]) bad = bad " consumed@" $1 }
