@@ -1,6 +1,7 @@
 #include "formats/model/peft.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,14 +105,21 @@ static int read_scale(const json_t *root, const char *name, struct mfs_peft_conf
 		     *alpha = json_object_get(root, "lora_alpha");
 	const bool stabilised = json_is_true(json_object_get(root, "use_rslora"));
 	const double r = (double)json_integer_value(rank);
+	double scale;
 
 	if (!json_is_integer(rank) || r < 1 || r > MOST_RANK)
 		return mfs_fail(err, -EINVAL, "%s: expected 'r', a whole number from 1 to %d", name,
 				MOST_RANK);
-	if (!json_is_number(alpha) || !isfinite(json_number_value(alpha)))
+	if (!json_is_number(alpha))
 		return mfs_fail(err, -EINVAL, "%s: expected 'lora_alpha', a number", name);
+	scale = json_number_value(alpha) / (stabilised ? sqrt(r) : r);
+	if (!(fabs(scale) <= FLT_MAX))
+		return mfs_fail(err, -EINVAL,
+				"%s: expected 'lora_alpha' and 'r' whose quotient fp32 holds, "
+				"found %g",
+				name, scale);
 	ret->rank = (uint64_t)json_integer_value(rank);
-	ret->scale = (float)(json_number_value(alpha) / (stabilised ? sqrt(r) : r));
+	ret->scale = (float)scale;
 	return 0;
 }
 

@@ -1,6 +1,7 @@
 #include "formats/torch/megatron_args.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -83,8 +84,8 @@ static double real(struct reader *r, const char *name, double otherwise)
 
 	if (absent(r, v))
 		return otherwise;
-	if (!mfs_value_float(r->doc, v, &f) || !isfinite(f)) {
-		wrong(r, name, "a number");
+	if (!mfs_value_float(r->doc, v, &f) || !(fabs(f) <= FLT_MAX)) {
+		wrong(r, name, "a number that fp32 holds");
 		return otherwise;
 	}
 	return f;
@@ -372,7 +373,8 @@ static void read_bases(struct reader *r, struct mfs_megatron_args *a)
 	}
 	if (!mfs_value_float(r->doc, mfs_value_at(r->doc, v, 0), &a->rotary_base_local) ||
 	    !mfs_value_float(r->doc, mfs_value_at(r->doc, v, 1), &a->rotary_base) ||
-	    !(a->rotary_base_local > 0) || !(a->rotary_base > 0))
+	    !(a->rotary_base_local > 0 && a->rotary_base_local <= FLT_MAX) ||
+	    !(a->rotary_base > 0 && a->rotary_base <= FLT_MAX))
 		wrong(r, "rotary_base", "a positive number, or (local, global)");
 	a->rotary_seq_len_interpolation_factor = real(r, "rope_scaling_factor", 0);
 }
@@ -636,6 +638,11 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 		r.rc = mfs_megatron_foreign(doc, args, arena, &a, err);
 	if (r.rc)
 		return r.rc;
+	/* Runs of dense models say 1 of them beside any size of tensor parallelism. */
+	if (!a.moe_layers) {
+		a.expert_model_parallel_size = 1;
+		a.expert_tensor_parallel_size = a.tensor_model_parallel_size;
+	}
 	*ret = a;
 	return 0;
 }

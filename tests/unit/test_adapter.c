@@ -68,6 +68,8 @@ static const struct {
 	{"\"r\": 4, \"lora_alpha\": 6, \"init_lora_weights\": \"pissa\"", -ENOTSUP, "is 'pissa'"},
 	{"\"r\": 0, \"lora_alpha\": 6", -EINVAL, "'r'"},
 	{"\"r\": \"4\", \"lora_alpha\": 6", -EINVAL, "'r'"},
+	{"\"r\": 4, \"lora_alpha\": 2e39", -EINVAL, "whose quotient fp32 holds, found 5e+38"},
+	{"\"r\": 1, \"lora_alpha\": -1e39", -EINVAL, "whose quotient fp32 holds"},
 	{"\"r\": 4, \"lora_alpha\": null", -EINVAL, "'lora_alpha'"},
 	{"\"r\": 4,", -EINVAL, "not valid JSON"},
 };

@@ -427,6 +427,8 @@ START_TEST(files_that_are_no_machine)
 		{"memory_gib: -1", "line 1: expected a number above 0"},
 		{"memory_gib: nan", "line 1: expected a number above 0"},
 		{"memory_gib: 1e999", "line 1: expected a number above 0"},
+		{"memory_tb_per_s: 1e300", "line 1: expected a number above 0"},
+		{"launch_us: 0x10", "line 1: expected a number above 0"},
 		{"memory_gib: '1'", "line 1: expected a number above 0"},
 		{"products_tflops: {bf16: 1}", "line 1: expected fp32, bf16 and fp16"},
 		{"products_tflops: {int8: 1}", "line 1: expected fp32, bf16 and fp16"},

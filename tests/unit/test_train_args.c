@@ -233,7 +233,7 @@ START_TEST(fields)
 		      "--exp-avg-dtype bf16 --lr-decay-style WSD --lr-wsd-decay-style minus_sqrt "
 		      "--lr-wsd-decay-iters=2 --no-data-sharding --recompute-granularity full "
 		      "--recompute-method block --recompute-num-layers 1 --data-path 0.3 a 0.7 b "
-		      "--exit-duration-in-mins 5 --loss-scale 128 --seed -7 --min-lr -1e-3 "
+		      "--exit-duration-in-mins 5 --loss-scale 128 --seed -7 --weight-decay -1e-3 "
 		      "--moe-z-loss-coeff 1e-3 --use-rope-scaling --rope-scaling-factor 32 "
 		      "--device 3 --save-keep-last 2 --dry-run --eod-id 5 "
 		      "--num-experts 4 --moe-router-load-balancing-type seq_aux_loss "
@@ -256,7 +256,7 @@ START_TEST(fields)
 	ck_assert_double_eq(c.exit_duration_in_mins, 5);
 	ck_assert_double_eq(c.loss_scale, 128);
 	ck_assert_int_eq(c.seed, -7);
-	ck_assert_double_eq(c.min_lr, -1e-3);
+	ck_assert_double_eq(c.weight_decay, -1e-3);
 	ck_assert_double_eq(c.moe_z_loss_coeff, 1e-3);
 	ck_assert_double_eq(c.model.rope_scaling_factor, 32);
 	ck_assert_int_eq(c.device, 3);
@@ -404,6 +404,72 @@ START_TEST(wrong)
 	fails("--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 16 "
 	      "--max-position-embeddings 16 --micro-batch-size 1 --train-iters 3 --lr 0.1",
 	      -ENODATA, "vocabulary is not known");
+}
+END_TEST
+
+/* Numbers as Python reads them. Those that fp32 does not hold end as NaN in a step. */
+START_TEST(numbers)
+{
+	static const char *const spaced[] = {"--save-interval", " 2_000 ", "--lr", " +1_0.5e-2"};
+	struct mfs_train_config c;
+	char line[512];
+
+	read_ok(SMALL "--save-interval 2_000 --lr 1_0.5 --seed +5 --ddp-bucket-size 10000000000 "
+		      "--weight-decay -1_0.5 --timing-log-level +1",
+		&c);
+	ck_assert_int_eq(c.save_interval, 2000);
+	ck_assert_double_eq(c.lr, 10.5);
+	ck_assert_int_eq(c.seed, 5);
+	ck_assert_int_eq(c.ddp_bucket_size, 10000000000);
+	ck_assert_double_eq(c.weight_decay, -10.5);
+	mfs_train_config_release(&c);
+	unit_ok(mfs_train_config_parse_words(spaced, 4, &c, &err), &err);
+	ck_assert_int_eq(c.save_interval, 2000);
+	ck_assert_double_eq(c.lr, 0.105);
+	mfs_train_config_release(&c);
+	fails(SMALL "--save-interval 2__0", -EINVAL, "expected an integer, found '2__0'");
+	fails(SMALL "--save-interval 2_", -EINVAL, "expected an integer, found '2_'");
+	fails(SMALL "--save-interval _2", -EINVAL, "expected an integer, found '_2'");
+	fails(SMALL "--save-interval 0x10", -EINVAL, "expected an integer, found '0x10'");
+	fails(SMALL "--save-interval 9223372036854775808", -EINVAL, "an integer of 64 bits");
+	fails(SMALL "--ddp-bucket-size 0", -EINVAL, "expected a positive number, found 0");
+	fails(SMALL "--lr 0x1p3", -EINVAL, "--lr: expected a number, found '0x1p3'");
+	fails(SMALL "--lr 1e400", -EINVAL, "--lr: expected a number of at most 3.4e38, found");
+	fails(SMALL "--lr 1e39", -EINVAL, "--lr: expected a number of at most 3.4e38, found");
+	fails(SMALL "--lr -1", -EINVAL, "--lr: expected 0 or more, found -1");
+	fails(SMALL "--min-lr -1", -EINVAL, "--min-lr: expected 0 or more, found -1");
+	fails(SMALL "--hidden-size 1000000000", -EINVAL, "--hidden-size: expected a smaller one");
+	/* Every flag that takes a real. */
+	for (size_t i = 0; i < mfs_flag_count(); i++) {
+		static const char *const infinite[] = {"inf", "-Infinity", "nan", "-1e400"};
+		const struct mfs_flag *f = mfs_flag_at(i);
+		char spelling[MFS_FLAG_SPELLING];
+		bool on;
+
+		if (f->kind != MFS_FLAG_REAL && f->kind != MFS_FLAG_REALS)
+			continue;
+		mfs_flag_spelling(f, 0, spelling, &on);
+		snprintf(line, sizeof(line), "%s %s", spelling, infinite[i % 4]);
+		fails(line, -EINVAL, i % 4 == 3 ? "at most 3.4e38" : "a finite number");
+	}
+}
+END_TEST
+
+/* Groups of experts that a dense model says it has. */
+START_TEST(no_experts)
+{
+	struct mfs_train_config c;
+
+	read_ok(SMALL "--dry-run --tensor-model-parallel-size 2 --expert-tensor-parallel-size 1 "
+		      "--expert-model-parallel-size 1 --padded-vocab-size 128",
+		&c);
+	ck_assert_int_eq(mfs_flag_number(c.values, "expert_tensor_parallel_size", 0), 1);
+	ck_assert_int_eq(c.model.expert_tensor_parallel_size, 2);
+	mfs_train_config_release(&c);
+	fails(SMALL "--dry-run --expert-model-parallel-size 2", -EINVAL,
+	      "--expert-model-parallel-size: expected 1, as there is no --num-experts; found 2");
+	fails(SMALL "--dry-run --tensor-model-parallel-size 4 --expert-tensor-parallel-size 2 ",
+	      -EINVAL, "--expert-tensor-parallel-size: expected 1, as there is no --num-experts");
 }
 END_TEST
 
@@ -1457,6 +1523,8 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, defaults_are_supported);
 	tcase_add_test(c, fields);
+	tcase_add_test(c, numbers);
+	tcase_add_test(c, no_experts);
 	tcase_add_test(c, several_aux_losses);
 	tcase_add_test(c, batch_steps);
 	tcase_add_test(c, other_batches);

@@ -8,6 +8,7 @@
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
 #include "trainer/config/fill.h"
+#include "trainer/config/number.h"
 #include "trainer/config/value.h"
 #include "trainer/config/yaml.h"
 
@@ -19,15 +20,12 @@ struct words {
 };
 
 /* A flag, and not a negative number or a lone hyphen. (argparse takes -1 and -0.5 for numbers, and
- * -1e-3 in its newest versions alone.) */
+ * -1e-3 and -1_000 in its newest versions alone.) */
 static bool is_flag(const char *word)
 {
-	char *end;
+	double number;
 
-	if (*word != '-' || !word[1])
-		return false;
-	strtod(word, &end);
-	return *end || end == word;
+	return *word == '-' && word[1] && mfs_number_real(word, &number) == MFS_NUMBER_NOT;
 }
 
 /* Remembers the nearest name; a spelling lives for one comparison alone. */

@@ -9,34 +9,11 @@
 #include <string.h>
 
 #include "formats/base/str.h"
+#include "trainer/config/number.h"
 
 #define PATTERN_MAX 100000 /* items of a list that is written as a pattern: layers */
 
 /* ---- words to values ---- */
-
-/* As Python's int(): decimal digits, maybe with a sign. */
-static bool read_int(const char *word, int64_t *ret)
-{
-	const char *digits = word + (*word == '-' || *word == '+');
-	char *end;
-
-	if (!isdigit((unsigned char)*digits))
-		return false;
-	errno = 0;
-	*ret = strtoll(word, &end, 10);
-	return !*end && !errno;
-}
-
-/* As Python's float(), without hexadecimal digits, which it does not take. */
-static bool read_real(const char *word, double *ret)
-{
-	char *end;
-
-	if (!*word || isspace((unsigned char)*word) || strpbrk(word, "xX("))
-		return false;
-	*ret = strtod(word, &end);
-	return !*end;
-}
 
 static struct mfs_flag_value none(void)
 {
@@ -238,7 +215,7 @@ static int read_pattern(const char *said, const char *word, struct mfs_arena *ar
 	struct items list;
 	int64_t i;
 
-	if (read_int(word, &i)) {
+	if (mfs_number_int(word, &i) == MFS_NUMBER_OK) {
 		*ret = number(i);
 		return 0;
 	}
@@ -263,7 +240,7 @@ static int read_tuple(const char *said, const char *word, struct mfs_arena *aren
 		char item[32];
 
 		snprintf(item, sizeof(item), "%.*s", (int)(len < 31 ? len : 31), at);
-		if (count == 16 || !read_int(item + strspn(item, " "), &list[count++]))
+		if (count == 16 || mfs_number_int(item, &list[count++]) != MFS_NUMBER_OK)
 			return mfs_fail(err, -EINVAL,
 					"%s: expected integers with commas between, found '%.80s'",
 					said, word);
@@ -321,16 +298,32 @@ static int read_text(const struct mfs_flag *f, const char *said, const char *wor
 	return 0;
 }
 
+/* A choice is a value: +1 and 1 are one. */
+static bool is_chosen(const struct mfs_flag *f, const struct mfs_flag_value *v)
+{
+	struct mfs_buf text = {0};
+	bool chosen;
+
+	if (!f->choices)
+		return true;
+	mfs_flag_value_show(v, &text);
+	chosen = !text.failed && mfs_flag_is_choice(f->choices, text.data, text.len);
+	mfs_buf_release(&text);
+	return chosen;
+}
+
 static int read_number(const struct mfs_flag *f, const char *said, const char *word,
 		       struct mfs_flag_value *ret, struct mfs_error *err)
 {
 	const bool whole = f->kind == MFS_FLAG_INT || f->kind == MFS_FLAG_INTS;
+	enum mfs_number found;
 
 	ret->type = whole ? MFS_IS_INT : MFS_IS_REAL;
-	if (whole ? !read_int(word, &ret->number) : !read_real(word, &ret->real))
+	found = whole ? mfs_number_int(word, &ret->number) : mfs_number_real(word, &ret->real);
+	if (found != MFS_NUMBER_OK)
 		return mfs_fail(err, -EINVAL, "%s: expected %s, found '%.80s'", said,
-				whole ? "an integer" : "a number", word);
-	if (f->choices && !mfs_flag_is_choice(f->choices, word, strlen(word)))
+				mfs_number_expected(found, whole), word);
+	if (!is_chosen(f, ret))
 		return mfs_fail(err, -EINVAL, "%s: expected one of %s, found %.80s", said,
 				f->choices, word);
 	return 0;
@@ -436,7 +429,7 @@ static int read_initial(const struct mfs_flag *f, struct mfs_arena *arena,
 		snprintf(word, sizeof(word), "%.*s", (int)len - 2, text + 1);
 	else if (*text == '[')
 		snprintf(word, sizeof(word), "%.*s", (int)len - 4, text + 2);
-	else if (read_int(text, &ret->number)) {
+	else if (mfs_number_int(text, &ret->number) == MFS_NUMBER_OK) {
 		ret->type = MFS_IS_INT;
 		return 0;
 	} else

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,13 +23,8 @@ static int fail(const struct reader *r, const struct mfs_yaml_node *n, const cha
 
 static int read_number(const struct reader *r, const struct mfs_yaml_node *n, double *ret)
 {
-	char *end;
-
-	if (n->kind == MFS_YAML_SCALAR && !n->quoted) {
-		*ret = strtod(n->text, &end);
-		if (end != n->text && !*end && isfinite(*ret) && *ret > 0)
-			return 0;
-	}
+	if (mfs_yaml_real(n, ret) && *ret > 0 && *ret <= FLT_MAX)
+		return 0;
 	return fail(r, n, "expected a number above 0");
 }
 

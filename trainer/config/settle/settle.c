@@ -58,13 +58,13 @@ static int settle_saves(struct settle *s)
 	if (has(s, "save"))
 		r = require(s, "save_interval");
 	if (!r)
-		r = at_least(s, "save_interval", 1);
+		r = from_to(s, "save_interval", 1, INT64_MAX);
 	if (!r)
-		r = at_least(s, "non_persistent_save_interval", 1);
+		r = from_to(s, "non_persistent_save_interval", 1, INT64_MAX);
 	if (!r && has(s, "non_persistent_save_interval"))
 		r = require(s, "non_persistent_ckpt_type");
 	if (!r)
-		r = at_least(s, "save_retain_interval", 1);
+		r = from_to(s, "save_retain_interval", 1, INT64_MAX);
 	if (!r && has(s, "save") && has(s, "save_retain_interval") && kept % every)
 		r = mfs_fail(s->err, -EINVAL,
 			     "--save-retain-interval: expected a multiple of --save-interval %lld, "

@@ -62,7 +62,7 @@ static int settle_evaluation(struct settle *s)
 	if (!r)
 		r = at_least(s, "eval_micro_batch_size", 1);
 	if (!r)
-		r = at_least(s, "start_eval_at_iter", 0);
+		r = from_to(s, "start_eval_at_iter", 0, INT64_MAX);
 	if (!r)
 		r = check_divided(s, "eval_global_batch_size", "eval_micro_batch_size");
 	if (!r)

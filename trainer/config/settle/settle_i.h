@@ -63,16 +63,25 @@ static inline int require(struct settle *s, const char *dest)
 	return has(s, dest) ? 0 : mfs_fail(s->err, -ENODATA, "%s is missing", flag(dest, spelling));
 }
 
-/* Where it is given, it is at least this. */
-static inline int at_least(struct settle *s, const char *dest, int64_t least)
+/* Where it is given, it is one of these. */
+static inline int from_to(struct settle *s, const char *dest, int64_t least, int64_t most)
 {
+	const int64_t found = number(s, dest);
 	char spelling[MFS_FLAG_SPELLING];
 
-	if (!has(s, dest) || (number(s, dest) >= least && number(s, dest) <= LARGEST))
+	if (!has(s, dest) || (found >= least && found <= most))
 		return 0;
+	if (found > most)
+		return mfs_fail(s->err, -EINVAL, "%s: expected at most %lld, found %lld",
+				flag(dest, spelling), (long long)most, (long long)found);
 	return mfs_fail(s->err, -EINVAL, "%s: expected %s, found %lld", flag(dest, spelling),
-			least == 1 ? "a positive number" : "a number from 0 to 2^31",
-			(long long)number(s, dest));
+			least == 1 ? "a positive number" : "0 or more", (long long)found);
+}
+
+/* A size, which others are multiplied with. */
+static inline int at_least(struct settle *s, const char *dest, int64_t least)
+{
+	return from_to(s, dest, least, LARGEST);
 }
 
 static inline int exclude(struct settle *s, const char *one, const char *other)

@@ -83,9 +83,12 @@ int mfs_settle_sizes(struct settle *s)
 	hidden = number(s, "hidden_size");
 	otherwise(s, "ffn_hidden_size",
 		  is(s, "swiglu") ? (int64_t)(4 * (double)hidden * 2 / 3 / 64) * 64 : 4 * hidden);
-	r = at_least(s, "ffn_hidden_size", 1);
-	if (r)
-		return r;
+	if (number(s, "ffn_hidden_size") > LARGEST)
+		return mfs_fail(s->err, -EINVAL,
+				"--hidden-size: expected a smaller one, found %lld: an MLP would "
+				"have %lld, and at most %lld are possible",
+				(long long)hidden, (long long)number(s, "ffn_hidden_size"),
+				(long long)LARGEST);
 	if (number(s, "max_position_embeddings") < number(s, "seq_length"))
 		return mfs_fail(s->err, -EINVAL,
 				"--max-position-embeddings: expected at least --seq-length %lld, "

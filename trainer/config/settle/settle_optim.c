@@ -87,6 +87,11 @@ int mfs_settle_rates(struct settle *s)
 
 	if (!has(s, "lr") && !is(s, "skip_train") && !s->c->dry_run)
 		return require(s, "lr");
+	/* optimizer_param_scheduler.py: OptimizerParamScheduler */
+	if (lr < 0)
+		return mfs_fail(s->err, -EINVAL, "--lr: expected 0 or more, found %g", lr);
+	if (least < 0)
+		return mfs_fail(s->err, -EINVAL, "--min-lr: expected 0 or more, found %g", least);
 	if (has(s, "lr") && !(least <= lr))
 		return mfs_fail(s->err, -EINVAL, "--min-lr: expected at most --lr %g, found %g", lr,
 				least);

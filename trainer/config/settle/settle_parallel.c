@@ -134,6 +134,23 @@ static int check_context(struct settle *s)
 	return check_comm_types(s);
 }
 
+/* parallel_state.py makes groups of experts for a dense model, too, of which nobody is a member
+ * then. One of each is what launch scripts say of it, and divides nothing. */
+static int check_no_experts(struct settle *s)
+{
+	static const char *const sizes[] = {"expert_model_parallel_size",
+					    "expert_tensor_parallel_size"};
+	const int64_t tp = number(s, "tensor_model_parallel_size");
+	char a[MFS_FLAG_SPELLING];
+
+	for (size_t i = 0; i < 2; i++)
+		if (number(s, sizes[i]) > 1 && !(i && number(s, sizes[i]) == tp))
+			return mfs_fail(s->err, -EINVAL,
+					"%s: expected 1, as there is no --num-experts; found %lld",
+					flag(sizes[i], a), (long long)number(s, sizes[i]));
+	return 0;
+}
+
 /* Processes of a stage, the fewest: what each has of dense parameters and of experts is had by as
  * many as there are instances, or a multiple of it. experts: that have all of them. */
 static int64_t needed(int64_t tp, int64_t cp, int64_t experts, int64_t instances)
@@ -149,7 +166,6 @@ int mfs_settle_parallel(struct settle *s)
 		"context_parallel_size",       "expert_model_parallel_size",
 		"expert_tensor_parallel_size", "num_distributed_optimizer_instances"};
 	int64_t tp, pp, cp, ep, etp, instances, world;
-	char a[MFS_FLAG_SPELLING];
 	int r = 0;
 
 	r = at_least(s, "distributed_timeout_minutes", 1);
@@ -161,13 +177,10 @@ int mfs_settle_parallel(struct settle *s)
 			     "--straggler-ctrlr-port: expected 1 to 65535, found %lld",
 			     (long long)number(s, "straggler_ctrlr_port"));
 	otherwise(s, "expert_tensor_parallel_size", number(s, "tensor_model_parallel_size"));
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !r; i++) {
-		r = at_least(s, sizes[i], 1);
-		if (!r && number(s, sizes[i]) > MOST_PROCESSES)
-			r = mfs_fail(s->err, -EINVAL, "%s: expected at most %d, found %lld",
-				     flag(sizes[i], a), MOST_PROCESSES,
-				     (long long)number(s, sizes[i]));
-	}
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !r; i++)
+		r = from_to(s, sizes[i], 1, MOST_PROCESSES);
+	if (!r && !has(s, "num_experts"))
+		r = check_no_experts(s);
 	if (!r)
 		r = check_context(s);
 	if (!r)
@@ -250,9 +263,9 @@ static int settle_buckets(struct settle *s)
 	if (!r)
 		r = needs(s, "overlap_param_gather", "overlap_grad_reduce");
 	if (!r)
-		r = at_least(s, "ddp_bucket_size", 1);
+		r = from_to(s, "ddp_bucket_size", 1, INT64_MAX);
 	if (!r)
-		r = at_least(s, "ddp_num_buckets", 1);
+		r = from_to(s, "ddp_num_buckets", 1, INT64_MAX);
 	return r ? r : exclude(s, "ddp_bucket_size", "ddp_num_buckets");
 }
 
