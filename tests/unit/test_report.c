@@ -14,6 +14,7 @@
 #include "trainer/report/events.h"
 #include "trainer/report/flops.h"
 #include "trainer/report/lines.h"
+#include "trainer/report/offline.h"
 #include "trainer/report/straggler.h"
 #include "trainer/report/terminal.h"
 
@@ -350,6 +351,41 @@ START_TEST(test_events_fail)
 }
 END_TEST
 
+/* What is sent to Weights & Biases later: values of a step in one line. */
+START_TEST(test_offline)
+{
+	static const char want[] = "\"log\": {\"lm loss\": 2.5, \"a \\\"b\\\"\": \"NaN\"}}\n";
+	static const char first[] = "{\"init\": {\"project\": \"p\"}}\n{\"step\": 300, \"time\": ";
+	struct mfs_buf init = {0};
+	struct mfs_offline *o;
+	char dir[400], *text, *line;
+	size_t len;
+
+	snprintf(dir, sizeof(dir), "%s/c/d", unit_tmpdir());
+	mfs_buf_adds(&init, "{\"project\": \"p\"}");
+	unit_ok(mfs_offline_open(dir, &init, &o, &err), &err);
+	mfs_offline_value(o, "lm loss", 2.5, 300);
+	mfs_offline_value(o, "a \"b\"", NAN, 300);
+	mfs_offline_value(o, "lm loss", -INFINITY, 301);
+	unit_ok(mfs_offline_flush(o, &err), &err);
+	mfs_offline_value(o, "kept", 1, 302);
+	text = (char *)unit_slurp(mfs_offline_path(o), &len);
+	text = realloc(text, len + 1);
+	text[len] = '\0';
+	ck_assert(!strncmp(text, first, sizeof(first) - 1));
+	line = strchr(text, '\n') + 1;
+	ck_assert(!strncmp(strstr(line, "\"log\""), want, sizeof(want) - 1));
+	line = strchr(line, '\n') + 1;
+	ck_assert_ptr_eq(strstr(line, "{\"step\": 301, "), line);
+	ck_assert_ptr_nonnull(strstr(line, "{\"lm loss\": \"-Infinity\"}}\n"));
+	ck_assert_ptr_null(strstr(line, "kept"));
+	free(text);
+	mfs_offline_close(o);
+	unit_fails(mfs_offline_open("/dev/null/x", &init, &o, &err), &err, -ENOTDIR, "/dev/null");
+	mfs_buf_release(&init);
+}
+END_TEST
+
 /* The line of Megatron's README_STRAGGLER.md; of equal ranks the first is named. */
 START_TEST(test_straggler)
 {
@@ -392,5 +428,6 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "events", test_events);
 	tcase_add_test(c, test_crc);
 	tcase_add_test(c, test_events_fail);
+	tcase_add_test(c, test_offline);
 	return s;
 }

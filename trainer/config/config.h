@@ -183,6 +183,8 @@ struct mfs_train_config {
 	/* reports */
 	int64_t log_interval, tensorboard_log_interval;
 	const char *tensorboard_dir;
+	/* project NULL or empty: nothing is written */
+	const char *wandb_project, *wandb_exp_name, *wandb_entity, *wandb_save_dir;
 	bool log_throughput, log_params_norm, log_num_zeros_in_grad, log_memory_to_tensorboard;
 	bool log_validation_ppl_to_tensorboard, log_loss_scale_to_tensorboard;
 	bool log_timers_to_tensorboard, log_world_size_to_tensorboard;

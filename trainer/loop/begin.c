@@ -425,6 +425,7 @@ int mfs_trainer_close(struct mfs_trainer *t, struct mfs_error *err)
 	mfs_trainer_close_data(t);
 	mfs_pipeline_release(&t->pipeline);
 	mfs_events_close(t->events);
+	mfs_offline_close(t->offline);
 	mfs_straggler_free(t->straggler);
 	mfs_update_free(t->update);
 	mfs_sync_free(t->sync);

@@ -5,6 +5,7 @@
 
 #include "formats/base/buf.h"
 #include "formats/base/clock.h"
+#include "trainer/config/arguments_json.h"
 #include "trainer/config/help.h"
 #include "trainer/loop/trainer_i.h"
 #include "trainer/report/flops.h"
@@ -85,13 +86,75 @@ static void print_arguments(const struct mfs_train_config *c)
 	mfs_buf_release(&out);
 }
 
+/* What wandb.init() is given (global_vars.py: _set_wandb_writer). */
+static void describe_run(const struct mfs_train_config *c, struct mfs_buf *out)
+{
+	const struct {
+		const char *name, *value;
+	} words[] = {{"project", c->wandb_project},
+		     {"name", c->wandb_exp_name},
+		     {"entity", c->wandb_entity}};
+
+	mfs_buf_adds(out, "{");
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		mfs_buf_printf(out, "\"%s\": ", words[i].name);
+		if (words[i].value && *words[i].value)
+			mfs_buf_add_json(out, words[i].value);
+		else
+			mfs_buf_adds(out, "null");
+		mfs_buf_adds(out, ", ");
+	}
+	mfs_buf_adds(out, "\"config\": ");
+	mfs_arguments_json(c->values, out);
+	mfs_buf_adds(out, "}");
+}
+
+/* Without a directory of its own or one to save to, where wandb itself would write. */
+static void place_offline(const struct mfs_train_config *c, struct mfs_buf *dir)
+{
+	if (c->wandb_save_dir && *c->wandb_save_dir)
+		mfs_buf_adds(dir, c->wandb_save_dir);
+	else
+		mfs_buf_printf(dir, "%s%swandb", c->save ? c->save : "", c->save ? "/" : "");
+}
+
+static void open_offline(struct mfs_trainer *t)
+{
+	struct mfs_buf init = {0}, dir = {0};
+	struct mfs_error err = {0};
+
+	place_offline(t->config, &dir);
+	describe_run(t->config, &init);
+	if (dir.failed)
+		mfs_fail_nomem(&err);
+	else
+		mfs_offline_open(dir.data, &init, &t->offline, &err);
+	if (t->offline)
+		printf("Weights & Biases: nothing is sent; what it would be told is in %s\n",
+		       mfs_offline_path(t->offline));
+	else
+		fprintf(stderr, "mcorefs-train: %s; nothing is kept for Weights & Biases\n",
+			err.msg);
+	mfs_buf_release(&init);
+	mfs_buf_release(&dir);
+}
+
+/* An empty project is none (global_vars.py: _set_wandb_writer). */
+static bool keeps_offline(const struct mfs_train_config *c)
+{
+	return c->wandb_project && *c->wandb_project;
+}
+
 static void open_events(struct mfs_trainer *t)
 {
+	const struct mfs_train_config *c = t->config;
 	struct mfs_error err;
 
-	if (t->config->tensorboard_dir &&
-	    mfs_events_open(t->config->tensorboard_dir, &t->events, &err))
+	if (c->tensorboard_dir && mfs_events_open(c->tensorboard_dir, &t->events, &err))
 		fprintf(stderr, "mcorefs-train: %s; TensorBoard is told nothing\n", err.msg);
+	if (keeps_offline(c))
+		open_offline(t);
+	fflush(stdout);
 }
 
 /* As Megatron does, a run begins anew where there is nothing to load; that must be seen. */
@@ -217,18 +280,47 @@ static bool is_due(const struct mfs_trainer *t, int64_t interval)
 	return interval > 0 && t->progress.iteration % (uint64_t)interval == 0;
 }
 
-/* ---- TensorBoard ---- */
+/* ---- TensorBoard, Weights & Biases ---- */
+
+static bool is_told(const struct mfs_trainer *t)
+{
+	return t->events || t->offline;
+}
+
+static void tell(struct mfs_trainer *t, const char *tag, double value)
+{
+	if (t->events)
+		mfs_events_scalar(t->events, tag, value, t->progress.iteration);
+	if (t->offline)
+		mfs_offline_value(t->offline, tag, value, t->progress.iteration);
+}
+
+/* By iterations, and for TensorBoard by samples, too. */
+static void tell_both(struct mfs_trainer *t, const char *tag, double value)
+{
+	if (t->events)
+		mfs_events_both(t->events, tag, value, t->progress.iteration,
+				t->progress.consumed_train_samples);
+	if (t->offline)
+		mfs_offline_value(t->offline, tag, value, t->progress.iteration);
+}
 
 /* One who cannot be told is not told again; training goes on. */
-static void flush_events(struct mfs_trainer *t)
+static void flush_told(struct mfs_trainer *t)
 {
 	struct mfs_error err;
 
-	if (!mfs_events_flush(t->events, &err))
-		return;
-	fprintf(stderr, "mcorefs-train: %s; TensorBoard is told nothing more\n", err.msg);
-	mfs_events_close(t->events);
-	t->events = NULL;
+	if (t->events && mfs_events_flush(t->events, &err)) {
+		fprintf(stderr, "mcorefs-train: %s; TensorBoard is told nothing more\n", err.msg);
+		mfs_events_close(t->events);
+		t->events = NULL;
+	}
+	if (t->offline && mfs_offline_flush(t->offline, &err)) {
+		fprintf(stderr, "mcorefs-train: %s; no more is kept for Weights & Biases\n",
+			err.msg);
+		mfs_offline_close(t->offline);
+		t->offline = NULL;
+	}
 }
 
 /* What is planned is there from the beginning to the end, as one block. */
@@ -236,61 +328,59 @@ static void tell_memory(struct mfs_trainer *t)
 {
 	static const char *const tags[] = {"mem-reserved-bytes", "mem-allocated-bytes",
 					   "mem-max-allocated-bytes"};
-	const uint64_t iteration = t->progress.iteration;
 
 	for (size_t i = 0; i < sizeof(tags) / sizeof(tags[0]); i++)
-		mfs_events_scalar(t->events, tags[i], (double)t->memory.total, iteration);
-	mfs_events_scalar(t->events, "mem-allocated-count", 1, iteration);
+		tell(t, tags[i], (double)t->memory.total);
+	tell(t, "mem-allocated-count", 1);
 }
 
 /* training.py: training_log. Losses of skipped iterations are told, too. */
-static void tell_tensorboard(struct mfs_trainer *t, const struct mfs_step *step)
+static void tell_step(struct mfs_trainer *t, const struct mfs_step *step)
 {
 	const struct mfs_train_config *c = t->config;
 	const struct mfs_progress *p = &t->progress;
-	const uint64_t iteration = p->iteration, samples = p->consumed_train_samples;
 	const struct mfs_log_losses l = losses_of(step);
 	struct mfs_report_loss losses[MFS_LOG_LOSSES];
 	unsigned count;
 
-	if (!t->events || !is_due(t, c->tensorboard_log_interval))
+	if (!is_told(t) || !is_due(t, c->tensorboard_log_interval))
 		return;
 	count = name_losses(c, &l, 1, losses);
-	mfs_events_both(t->events, "learning-rate", mfs_schedule_lr(&p->schedule), iteration,
-			samples);
+	if (t->offline)
+		mfs_offline_value(t->offline, "samples vs steps", (double)p->consumed_train_samples,
+				  p->iteration);
+	tell_both(t, "learning-rate", mfs_schedule_lr(&p->schedule));
 	if (p->skipped_train_samples)
-		mfs_events_scalar(t->events, "skipped-train-samples",
-				  (double)p->skipped_train_samples, iteration);
-	mfs_events_both(t->events, "batch-size", (double)step->batch, iteration, samples);
-	mfs_events_both(t->events, "lm loss", losses[0].value, iteration, samples);
+		tell(t, "skipped-train-samples", (double)p->skipped_train_samples);
+	tell_both(t, "batch-size", (double)step->batch);
+	tell_both(t, "lm loss", losses[0].value);
 	if (c->log_loss_scale_to_tensorboard)
-		mfs_events_both(t->events, "loss-scale", p->scaler.scale, iteration, samples);
+		tell_both(t, "loss-scale", p->scaler.scale);
 	if (c->log_world_size_to_tensorboard)
-		mfs_events_both(t->events, "world-size", t->parallel.group[MFS_GROUP_WORLD].size,
-				iteration, samples);
+		tell_both(t, "world-size", t->parallel.group[MFS_GROUP_WORLD].size);
 	if (!step->update.skipped)
-		mfs_events_both(t->events, "grad-norm", step->update.grad_norm, iteration, samples);
+		tell_both(t, "grad-norm", step->update.grad_norm);
 	if (step->zeros != MFS_NOT_SAID)
-		mfs_events_both(t->events, "num-zeros", step->zeros, iteration, samples);
+		tell_both(t, "num-zeros", step->zeros);
 	if (step->params_norm != MFS_NOT_SAID)
-		mfs_events_both(t->events, "params-norm", step->params_norm, iteration, samples);
+		tell_both(t, "params-norm", step->params_norm);
 	if (c->log_memory_to_tensorboard)
 		tell_memory(t);
 	for (unsigned i = 1; i < count; i++)
-		mfs_events_scalar(t->events, losses[i].name, losses[i].value, iteration);
-	flush_events(t);
+		tell(t, losses[i].name, losses[i].value);
+	flush_told(t);
 }
 
 /* The first iteration's time is that of a beginning, and not told. */
 static void tell_times(struct mfs_trainer *t, const struct mfs_report_iteration *line)
 {
-	if (!t->events || !t->config->log_timers_to_tensorboard)
+	if (!is_told(t) || !t->config->log_timers_to_tensorboard)
 		return;
 	if (t->said_first)
-		mfs_events_scalar(t->events, "iteration-time", line->seconds, line->iteration);
+		tell(t, "iteration-time", line->seconds);
 	if (line->throughput != MFS_NOT_SAID)
-		mfs_events_scalar(t->events, "throughput", line->throughput, line->iteration);
-	flush_events(t);
+		tell(t, "throughput", line->throughput);
+	flush_told(t);
 }
 
 /* ---- iterations ---- */
@@ -345,7 +435,7 @@ bool mfs_log_reports(const struct mfs_trainer *t)
 	const struct mfs_train_config *c = t->config;
 
 	return is_due(t, c->log_interval) || (c->log_interval > 0 && !t->said_first) ||
-	       (c->tensorboard_dir && is_due(t, c->tensorboard_log_interval));
+	       ((c->tensorboard_dir || keeps_offline(c)) && is_due(t, c->tensorboard_log_interval));
 }
 
 /* Megatron says the first iteration of a process, too, whatever the interval is. */
@@ -364,7 +454,7 @@ void mfs_log_step(struct mfs_trainer *t, const struct mfs_step *step)
 		w->steps++;
 		t->has_loss = true;
 	}
-	tell_tensorboard(t, step);
+	tell_step(t, step);
 	if (due || (interval > 0 && !t->said_first))
 		print_window(t, step);
 	t->said_first = true;
@@ -393,18 +483,16 @@ const char *mfs_log_set(const struct mfs_trainer *t, enum mfs_split split, uint3
 /* " vs samples" comes behind it. */
 static void tell_evaluation(struct mfs_trainer *t, const char *set, double loss)
 {
-	const uint64_t iteration = t->progress.iteration;
-	const uint64_t samples = t->progress.consumed_train_samples;
 	char tag[MFS_SET_NAME + 32];
 
-	if (!t->events || t->config->skip_train)
+	if (!is_told(t) || t->config->skip_train)
 		return;
 	snprintf(tag, sizeof(tag), "lm loss validation%s", set);
-	mfs_events_both(t->events, tag, loss, iteration, samples);
+	tell_both(t, tag, loss);
 	snprintf(tag, sizeof(tag), "lm loss validation%s ppl", set);
 	if (t->config->log_validation_ppl_to_tensorboard)
-		mfs_events_both(t->events, tag, mfs_report_perplexity(loss), iteration, samples);
-	flush_events(t);
+		tell_both(t, tag, mfs_report_perplexity(loss));
+	flush_told(t);
 }
 
 void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, uint32_t set, bool last,

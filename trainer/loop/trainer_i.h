@@ -17,6 +17,7 @@
 #include "trainer/optim/sync.h"
 #include "trainer/optim/update.h"
 #include "trainer/report/events.h"
+#include "trainer/report/offline.h"
 #include "trainer/report/lines.h"
 #include "trainer/report/terminal.h"
 #include "trainer/base/memory.h"
@@ -80,8 +81,9 @@ struct mfs_trainer {
 		int64_t began_ns;
 	} window;
 	bool said_first;
-	bool has_loss;		   /* a step of this process was not skipped */
-	struct mfs_events *events; /* NULL: no --tensorboard-dir */
+	bool has_loss;		     /* a step of this process was not skipped */
+	struct mfs_events *events;   /* NULL: no --tensorboard-dir */
+	struct mfs_offline *offline; /* NULL: no --wandb-project */
 	struct mfs_terminal terminal;
 
 	/* what the stage does in a step of so many microbatches */

@@ -1,21 +1,15 @@
-#define _GNU_SOURCE
 #include "trainer/report/events.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include "formats/base/buf.h"
 #include "formats/base/bytes.h"
+#include "trainer/report/appended.h"
 
 struct mfs_events {
-	int fd;
-	char *path;
-	off_t end; /* of the records that are written */
-	struct mfs_buf records;
+	struct mfs_appended file;
 };
 
 /* ---- messages ---- */
@@ -118,7 +112,7 @@ static void add_version(struct mfs_events *e)
 
 	begin_event(&event);
 	add_bytes(&event, 3, version, strlen(version)); /* file_version */
-	add_record(&e->records, &event);
+	add_record(&e->file.records, &event);
 	mfs_buf_release(&event);
 }
 
@@ -134,7 +128,7 @@ void mfs_events_scalar(struct mfs_events *e, const char *tag, double value, uint
 	add_varint(&event, step);
 	add_bytes(&event, 5, summary.data, summary.len);
 	event.failed |= scalar.failed | summary.failed;
-	add_record(&e->records, &event);
+	add_record(&e->file.records, &event);
 	mfs_buf_release(&scalar);
 	mfs_buf_release(&summary);
 	mfs_buf_release(&event);
@@ -152,79 +146,9 @@ void mfs_events_both(struct mfs_events *e, const char *tag, double value, uint64
 
 /* ---- the file ---- */
 
-static int write_all(struct mfs_events *e, struct mfs_error *err)
-{
-	for (size_t done = 0; done < e->records.len;) {
-		const ssize_t n = pwrite(e->fd, e->records.data + done, e->records.len - done,
-					 e->end + (off_t)done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return mfs_fail(err, n ? -errno : -EIO, "%s: %s", e->path,
-					strerror(n ? errno : EIO));
-		done += (size_t)n;
-	}
-	e->end += (off_t)e->records.len;
-	return 0;
-}
-
 int mfs_events_flush(struct mfs_events *e, struct mfs_error *err)
 {
-	int rc = e->records.failed ? mfs_fail_nomem(err) : write_all(e, err);
-
-	/* A reader waits for the rest of half a record for ever. */
-	if (rc && ftruncate(e->fd, e->end))
-		mfs_fail_in(err, "half a record stays");
-	mfs_buf_release(&e->records);
-	e->records = (struct mfs_buf){0};
-	return rc;
-}
-
-/* Makes dir and the directories above it. */
-static int make_dirs(const char *dir, struct mfs_error *err)
-{
-	char *path = strdup(dir);
-	int rc = 0;
-
-	if (!path)
-		return mfs_fail_nomem(err);
-	for (char *at = path + 1; *path && !rc; at++) {
-		const char c = *at;
-
-		if (c && c != '/')
-			continue;
-		*at = '\0';
-		if (mkdir(path, 0777) && errno != EEXIST)
-			rc = mfs_fail_errno(err, "cannot make the directory '%s'", path);
-		*at = c;
-		if (!c)
-			break;
-	}
-	free(path);
-	return rc;
-}
-
-static int create(struct mfs_events *e, const char *dir, struct mfs_error *err)
-{
-	char host[256] = "host";
-	struct timeval now;
-
-	gethostname(host, sizeof(host) - 1);
-	gettimeofday(&now, NULL);
-	/* The last number tells apart what one process begins in one second. */
-	for (unsigned i = 0; i < 1000; i++) {
-		free(e->path);
-		if (asprintf(&e->path, "%s/events.out.tfevents.%010lld.%s.%ld.%u", dir,
-			     (long long)now.tv_sec, host, (long)getpid(), i) < 0) {
-			e->path = NULL;
-			return mfs_fail_nomem(err);
-		}
-		e->fd = open(e->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-		if (e->fd >= 0 || errno != EEXIST)
-			break;
-	}
-	return e->fd < 0 ? mfs_fail_errno(err, "%s", e->path) : 0;
+	return mfs_appended_flush(&e->file, err);
 }
 
 int mfs_events_open(const char *dir, struct mfs_events **ret, struct mfs_error *err)
@@ -234,10 +158,7 @@ int mfs_events_open(const char *dir, struct mfs_events **ret, struct mfs_error *
 
 	if (!e)
 		return mfs_fail_nomem(err);
-	e->fd = -1;
-	rc = make_dirs(dir, err);
-	if (!rc)
-		rc = create(e, dir, err);
+	rc = mfs_appended_open(&e->file, dir, "events.out.tfevents", "", err);
 	if (!rc) {
 		add_version(e);
 		rc = mfs_events_flush(e, err);
@@ -254,16 +175,11 @@ void mfs_events_close(struct mfs_events *e)
 {
 	if (!e)
 		return;
-	if (e->fd >= 0) {
-		mfs_events_flush(e, NULL);
-		close(e->fd);
-	}
-	mfs_buf_release(&e->records);
-	free(e->path);
+	mfs_appended_close(&e->file);
 	free(e);
 }
 
 const char *mfs_events_path(const struct mfs_events *e)
 {
-	return e->path;
+	return e->file.path;
 }

@@ -1,0 +1,107 @@
+#define _GNU_SOURCE
+#include "trainer/report/appended.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+static int write_all(struct mfs_appended *a, struct mfs_error *err)
+{
+	for (size_t done = 0; done < a->records.len;) {
+		const ssize_t n = pwrite(a->fd, a->records.data + done, a->records.len - done,
+					 a->end + (off_t)done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return mfs_fail(err, n ? -errno : -EIO, "%s: %s", a->path,
+					strerror(n ? errno : EIO));
+		done += (size_t)n;
+	}
+	a->end += (off_t)a->records.len;
+	return 0;
+}
+
+int mfs_appended_flush(struct mfs_appended *a, struct mfs_error *err)
+{
+	int rc = a->records.failed ? mfs_fail_nomem(err) : write_all(a, err);
+
+	/* A reader waits for the rest of half a record for ever. */
+	if (rc && ftruncate(a->fd, a->end))
+		mfs_fail_in(err, "half a record stays");
+	mfs_buf_release(&a->records);
+	a->records = (struct mfs_buf){0};
+	return rc;
+}
+
+/* Makes dir and the directories above it. */
+static int make_dirs(const char *dir, struct mfs_error *err)
+{
+	char *path = strdup(dir);
+	int rc = 0;
+
+	if (!path)
+		return mfs_fail_nomem(err);
+	for (char *at = path + 1; *path && !rc; at++) {
+		const char c = *at;
+
+		if (c && c != '/')
+			continue;
+		*at = '\0';
+		if (mkdir(path, 0777) && errno != EEXIST)
+			rc = mfs_fail_errno(err, "cannot make the directory '%s'", path);
+		*at = c;
+		if (!c)
+			break;
+	}
+	free(path);
+	return rc;
+}
+
+static int create(struct mfs_appended *a, const char *dir, const char *prefix, const char *suffix,
+		  struct mfs_error *err)
+{
+	char host[256] = "host";
+	struct timeval now;
+
+	gethostname(host, sizeof(host) - 1);
+	gettimeofday(&now, NULL);
+	/* The last number tells apart what one process begins in one second. */
+	for (unsigned i = 0; i < 1000; i++) {
+		free(a->path);
+		if (asprintf(&a->path, "%s/%s.%010lld.%s.%ld.%u%s", dir, prefix,
+			     (long long)now.tv_sec, host, (long)getpid(), i, suffix) < 0) {
+			a->path = NULL;
+			return mfs_fail_nomem(err);
+		}
+		a->fd = open(a->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		if (a->fd >= 0 || errno != EEXIST)
+			break;
+	}
+	return a->fd < 0 ? mfs_fail_errno(err, "%s", a->path) : 0;
+}
+
+int mfs_appended_open(struct mfs_appended *a, const char *dir, const char *prefix,
+		      const char *suffix, struct mfs_error *err)
+{
+	int rc;
+
+	*a = (struct mfs_appended){.fd = -1};
+	rc = make_dirs(dir, err);
+	return rc ? rc : create(a, dir, prefix, suffix, err);
+}
+
+void mfs_appended_close(struct mfs_appended *a)
+{
+	if (a->fd >= 0) {
+		mfs_appended_flush(a, NULL);
+		close(a->fd);
+	}
+	mfs_buf_release(&a->records);
+	free(a->path);
+}

@@ -1,0 +1,25 @@
+/* A new file that grows by whole records: what cannot be written is cut off again. */
+#ifndef MFS_TRAINER_REPORT_APPENDED_H
+#define MFS_TRAINER_REPORT_APPENDED_H
+
+#include <sys/types.h>
+
+#include "formats/base/buf.h"
+#include "formats/base/error.h"
+
+struct mfs_appended {
+	int fd;
+	char *path;
+	off_t end;		/* of what is written */
+	struct mfs_buf records; /* kept in memory until the next flush */
+};
+
+/* A file of its own in dir, which is made if it is not there. Its name begins with prefix and ends
+ * with suffix. -errno. Close it also if it could not be opened. */
+int mfs_appended_open(struct mfs_appended *a, const char *dir, const char *prefix,
+		      const char *suffix, struct mfs_error *err);
+/* -errno: what was kept is lost, and the file ends with whole records. */
+int mfs_appended_flush(struct mfs_appended *a, struct mfs_error *err);
+void mfs_appended_close(struct mfs_appended *a);
+
+#endif

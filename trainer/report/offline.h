@@ -1,0 +1,35 @@
+/*
+ * What Weights & Biases is to be told, as lines of JSON that can be sent later: the first has what
+ * wandb.init() takes, each other one what wandb.log() takes.
+ *
+ *   {"init": {"project": "p", "name": "n", "entity": null, "config": {"num_layers": 2, ...}}}
+ *   {"step": 1, "time": 1764200000.5, "log": {"learning-rate": 0.001, "lm loss": 6.9}}
+ *
+ * What is not finite is a text, "NaN" or "Infinity", as JSON has no numbers for it.
+ * Source of the words: wandb/sdk/wandb_init.py, wandb_run.py.
+ */
+#ifndef MFS_TRAINER_REPORT_OFFLINE_H
+#define MFS_TRAINER_REPORT_OFFLINE_H
+
+#include <stdint.h>
+
+#include "formats/base/buf.h"
+#include "formats/base/error.h"
+
+struct mfs_offline;
+
+/* A new file in dir, which is made if it is not there. init: the first line's object. -errno. */
+int mfs_offline_open(const char *dir, const struct mfs_buf *init, struct mfs_offline **ret,
+		     struct mfs_error *err);
+void mfs_offline_close(struct mfs_offline *o);
+const char *mfs_offline_path(const struct mfs_offline *o);
+
+/* Kept in memory until the next flush; values of one step make one line. */
+void mfs_offline_value(struct mfs_offline *o, const char *tag, double value, uint64_t step);
+/* -errno: what was kept is lost, and the file ends with whole lines. */
+int mfs_offline_flush(struct mfs_offline *o, struct mfs_error *err);
+
+/* Appends a number as JSON has it, or the text that stands for one that is not finite. */
+void mfs_offline_number(struct mfs_buf *out, double value);
+
+#endif
