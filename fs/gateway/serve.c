@@ -557,21 +557,47 @@ static int serve(struct serve *s)
 /* ---- the command line ---- */
 
 /* ORG/NAME=SOURCE, or SOURCE, which may have '=' in it too. The name is made in the arena. */
+/* The length of the name in ORG/NAME=SOURCE, or in NAME=SOURCE, which is refused later; 0: there is
+ * none. A source may have '=' in its own name. */
+static size_t name_length(const char *word)
+{
+	const char *equals = strchr(word, '='), *slash = strchr(word, '/');
+	const char *scheme = strstr(word, "://"); /* of the source, or of a name that is none */
+
+	if (!equals || equals == word || *word == '.' || slash == word ||
+	    (scheme && scheme < equals))
+		return 0;
+	if ((!slash || slash > equals) && !access(word, F_OK))
+		return 0;
+	return (size_t)(equals - word);
+}
+
+/* ORG/NAME:SOURCE, as other programs have it. */
+static bool has_colon(const char *word)
+{
+	const char *colon = strchr(word, ':');
+
+	return colon && colon > word && *word != '/' && *word != '.' && strchr("/.", colon[1]) &&
+	       colon[1] && !mfs_mirror_is_url(word) && access(word, F_OK);
+}
+
 static int add_word(struct mfs_serve_config *c, const char *word, const char *options,
 		    struct mfs_error *err)
 {
-	const char *equals = strchr(word, '='), *slash = strchr(word, '/');
-	const char *scheme = strstr(word, "://"); /* of a name, or of a source that has '=' in it */
+	const size_t len = name_length(word);
 	char *name = NULL;
 
 	if (mfs_serve_config_is(word))
 		return mfs_serve_config_read(c, word, err);
-	if (equals && slash && slash < equals && slash > word && *word != '.' &&
-	    (!scheme || scheme > equals)) {
-		name = mfs_arena_strndup(&c->arena, word, (size_t)(equals - word));
+	if (!len && has_colon(word))
+		return mfs_fail(err, -EINVAL,
+				"there is no '%s': a repository is named ORG/NAME=SOURCE, with '='",
+				word);
+	if (len) {
+		name = mfs_arena_strndup(&c->arena, word, len);
 		if (!name)
 			return mfs_fail_nomem(err);
-		word = equals + 1;
+		word += len + 1;
 	}
 	return mfs_serve_config_add(c, name, word, options, err);
 }

@@ -10,38 +10,57 @@
 
 static const char *get_header(const struct mfs_request *q, const char *name)
 {
-	return MHD_lookup_connection_value((struct MHD_Connection *)q->headers, MHD_HEADER_KIND,
-					   name);
+	return q->headers ? MHD_lookup_connection_value((struct MHD_Connection *)q->headers,
+							MHD_HEADER_KIND, name)
+			  : NULL;
 }
 
-/* Headers follow, so the request's method is not known yet. NULL: no memory, which
- * mfs_exchange_handle() meets. */
+/* The library would make a list of the query's pairs, in memory of which a request has little, and
+ * loses the request when there is none. They are read by url.h, so it gets an empty query. The
+ * bytes are in the library's own buffer, which it writes to itself. */
+static void hide_pairs(const char *target)
+{
+	char *query = strchr(target, '?');
+
+	if (query)
+		query[1] = '\0';
+}
+
+/* Headers follow, so the request's method is not known yet. target NULL: there is none. NULL: no
+ * memory, which mfs_exchange_handle() meets. */
 void *mfs_exchange_begin(void *arg, const char *target, struct MHD_Connection *mhd)
 {
-	struct mfs_exchange *x = calloc(1, sizeof(*x));
+	struct mfs_peer *peer =
+		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+	struct mfs_exchange *x = peer ? calloc(1, sizeof(*x)) : NULL;
 
 	if (!x)
 		return NULL;
+	mfs_exchange_forget(peer);
 	x->http = arg;
+	x->peer = peer;
 	x->request.headers = mhd;
 	x->request.header = get_header;
 	x->request.began_ns = mfs_now_ns();
-	x->request.target = x->target = strdup(target);
-	x->connection =
-		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+	x->request.target = x->target = strdup(target ? target : "");
+	if (!x->target) {
+		free(x);
+		return NULL;
+	}
+	x->raw = target;
+	x->raw_len = strlen(x->target);
 	mfs_address_text(
 		MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr,
 		x->request.client, sizeof(x->request.client));
-	if (x->target)
-		return x;
-	free(x);
-	return NULL;
+	if (target)
+		hide_pairs(target);
+	peer->exchange = x;
+	return x;
 }
 
 static void set_due(const struct mfs_exchange *x, unsigned seconds)
 {
-	if (x->connection)
-		mfs_connection_due(x->connection, seconds);
+	mfs_connection_due(&x->peer->connection, seconds);
 }
 
 /* From here on the connection is none that may be closed to make room. */
@@ -49,9 +68,8 @@ static void answer(struct mfs_exchange *x)
 {
 	struct mfs_http *http = x->http;
 
-	if (x->connection)
-		x->request.crowded = mfs_deadlines_answers(&http->deadlines, x->connection,
-							   http->config.limits.connections);
+	x->request.crowded = mfs_deadlines_answers(&http->deadlines, &x->peer->connection,
+						   http->config.limits.connections);
 	http->config.answer(http->config.arg, &x->request, &x->reply);
 }
 
@@ -115,46 +133,15 @@ static enum mfs_method method_of(const char *name)
 	return MFS_METHOD_OTHER;
 }
 
-/* Headers that say where a request ends and whom it is for. */
-struct framing {
-	unsigned lengths, codings, hosts;
-	bool blank; /* a name has white space */
-	const char *forwarded;
-};
-
-static enum MHD_Result count_header(void *arg, enum MHD_ValueKind kind, const char *name,
-				    const char *value)
+/* The last one: a proxy appends its own. */
+static enum MHD_Result find_forwarded(void *arg, enum MHD_ValueKind kind, const char *name,
+				      const char *value)
 {
-	struct framing *f = arg;
+	const char **forwarded = arg;
 
 	(void)kind;
-	f->lengths += !strcasecmp(name, "Content-Length");
-	f->codings += !strcasecmp(name, "Transfer-Encoding");
-	f->hosts += !strcasecmp(name, "Host");
-	f->forwarded = strcasecmp(name, "X-Forwarded-For") ? f->forwarded : value;
-	f->blank |= strpbrk(name, " \t") != NULL;
+	*forwarded = strcasecmp(name, "X-Forwarded-For") ? *forwarded : value;
 	return MHD_YES;
-}
-
-/* Why a proxy in front may have seen another request than this one; NULL: it has not. The library
- * takes the first of two headers, and does not know one whose name ends with a blank. (RFC 9112
- * 3.2, 5.1, 6.1 and 6.3.) */
-static const char *why_ambiguous(struct MHD_Connection *mhd, const char *version,
-				 const char **ret_forwarded)
-{
-	struct framing f = {0};
-
-	MHD_get_connection_values(mhd, MHD_HEADER_KIND, count_header, &f);
-	*ret_forwarded = f.forwarded;
-	if (f.blank)
-		return "the name of a header has white space";
-	if (f.lengths && f.codings)
-		return "Content-Length and Transfer-Encoding are both said";
-	if (f.lengths > 1 || f.codings > 1)
-		return "the length of the body is said twice";
-	if (f.hosts > 1 || (!f.hosts && strcmp(version, MHD_HTTP_VERSION_1_0)))
-		return "there must be one Host";
-	return NULL;
 }
 
 /* The headers are there. True: a body may follow, and is wanted. Methods that are not known here
@@ -163,28 +150,31 @@ static bool begin(struct mfs_exchange *x, struct MHD_Connection *mhd, const char
 		  const char *version)
 {
 	const char *length = get_header(&x->request, "Content-Length");
-	const char *ambiguous = why_ambiguous(mhd, version, &x->request.forwarded);
+	unsigned status = 400;
+	const char *unclear = mfs_framing_why(x, mhd, method, version, &status);
 	struct mfs_error err;
 	int rc;
 
 	x->begun = true;
 	atomic_fetch_add(&x->http->requests, 1);
-	x->request.method_name = method;
+	MHD_get_connection_values(mhd, MHD_HEADER_KIND, find_forwarded, &x->request.forwarded);
+	snprintf(x->method, sizeof(x->method), "%s", method);
+	x->request.method_name = x->method;
 	x->request.method = method_of(method);
 	rc = mfs_url_parse(x->target, &x->request.url, &err);
 	if (rc == -ENOMEM)
 		mfs_reply_error(&x->reply, 500, "%s", err.msg);
 	else if (rc)
 		mfs_reply_error(&x->reply, rc == -E2BIG ? 414 : 400, "%s", err.msg);
-	else if (ambiguous)
-		mfs_reply_error(&x->reply, 400, "%s", ambiguous);
+	else if (unclear)
+		mfs_reply_error(&x->reply, status, "%s", unclear);
 	else if (x->request.method == MFS_METHOD_OTHER)
 		answer(x);
 	else if (length && strtoull(length, NULL, 10) > MFS_REQUEST_BODY)
 		mfs_reply_error(&x->reply, 413, "a body has at most %u bytes", MFS_REQUEST_BODY);
 	else
 		return true;
-	if (ambiguous)
+	if (unclear)
 		mfs_reply_header(&x->reply, "Connection", "close");
 	return false;
 }
@@ -224,31 +214,51 @@ enum MHD_Result mfs_exchange_handle(void *arg, struct MHD_Connection *mhd, const
 	return queue(x, mhd);
 }
 
+/* Counts and logs it, and frees it. */
+static void finish(struct mfs_exchange *x, bool whole)
+{
+	struct mfs_http *http = x->http;
+
+	if (!x->reply.stream && x->request.method != MFS_METHOD_HEAD)
+		x->sent = whole ? x->reply.text.len : 0;
+	if (!x->queued)
+		x->reply.status = 0; /* not answered, or by the library */
+	if (!x->begun)
+		snprintf(x->reply.why, sizeof(x->reply.why),
+			 "its headers were too long, broken or not whole");
+	http->config.done(http->config.arg, &x->request, &x->reply, x->sent, whole && x->queued);
+	if (x->begun)
+		atomic_fetch_sub(&http->requests, 1);
+	mfs_reply_release(&x->reply);
+	mfs_url_release(&x->request.url);
+	mfs_buf_release(&x->request.body);
+	free(x->target);
+	free(x);
+}
+
 void mfs_exchange_end(void *arg, struct MHD_Connection *mhd, void **exchange,
 		      enum MHD_RequestTerminationCode how)
 {
 	struct mfs_exchange *x = *exchange;
 	struct mfs_http *http = arg;
-	bool whole = how == MHD_REQUEST_TERMINATED_COMPLETED_OK;
 
 	(void)mhd;
 	if (!x)
 		return;
 	*exchange = NULL;
 	set_due(x, http->idle_seconds);
-	if (x->connection)
-		atomic_store(&x->connection->answering, false);
-	if (x->begun) {
-		if (!x->reply.stream && x->request.method != MFS_METHOD_HEAD)
-			x->sent = whole ? x->reply.text.len : 0;
-		if (!x->queued)
-			x->reply.status = 0; /* the client has gone before the answer */
-		http->config.done(http->config.arg, &x->request, &x->reply, x->sent, whole);
-		atomic_fetch_sub(&http->requests, 1);
-	}
-	mfs_reply_release(&x->reply);
-	mfs_url_release(&x->request.url);
-	mfs_buf_release(&x->request.body);
-	free(x->target);
-	free(x);
+	atomic_store(&x->peer->connection.answering, false);
+	x->peer->exchange = NULL;
+	finish(x, how == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+}
+
+void mfs_exchange_forget(struct mfs_peer *peer)
+{
+	struct mfs_exchange *x = peer->exchange;
+
+	if (!x)
+		return;
+	peer->exchange = NULL;
+	x->request.headers = NULL; /* the library has freed them */
+	finish(x, false);
 }

@@ -19,32 +19,35 @@
 #define CLOSING 8
 #define ABOVE	(MFS_CONNECTIONS_SPARE + 4 * CLOSING)
 
-/* GnuTLS's own list has TLS 1.0 and 1.1 (RFC 8996: do not use them). */
-#define TLS_VERSIONS "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
+/* GnuTLS's own list has TLS 1.0 and 1.1 (RFC 8996: do not use them), and sessions whose keys are
+ * sent under the certificate's (RFC 9325 4.1: neither): who gets it reads what he recorded. */
+#define TLS_VERSIONS "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA"
 
 static void notify_connection(void *arg, struct MHD_Connection *mhd, void **context,
 			      enum MHD_ConnectionNotificationCode what)
 {
 	struct mfs_http *http = arg;
 	const union MHD_ConnectionInfo *info;
-	struct mfs_connection *c;
+	struct mfs_peer *peer = *context;
 	unsigned closing;
 
 	if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-		if (*context)
-			mfs_deadlines_remove(&http->deadlines, *context);
-		free(*context);
+		if (!peer)
+			return;
+		mfs_exchange_forget(peer);
+		mfs_deadlines_remove(&http->deadlines, &peer->connection);
+		free(peer);
 		*context = NULL;
 		return;
 	}
 	info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-	*context = c = calloc(1, sizeof(*c));
-	if (!c) {
+	*context = peer = calloc(1, sizeof(*peer));
+	if (!peer) {
 		shutdown(info->connect_fd, SHUT_RDWR);
 		return;
 	}
-	mfs_connection_due(c, http->idle_seconds);
-	closing = mfs_deadlines_add(&http->deadlines, c, info->connect_fd,
+	mfs_connection_due(&peer->connection, http->idle_seconds);
+	closing = mfs_deadlines_add(&http->deadlines, &peer->connection, info->connect_fd,
 				    http->config.limits.connections);
 	/* They get the processor, and the library has room for the next one. */
 	if (closing > CLOSING)

@@ -173,7 +173,27 @@ bool mfs_url_truth(const struct mfs_url *url, const char *name)
 
 bool mfs_url_is_secret(const char *name, size_t len)
 {
-	static const char *const names[] = {"signature", "X-Amz-Signature", "X-Amz-Security-Token"};
+	static const char *const names[] = {
+		"signature",
+		"X-Amz-Signature",
+		"X-Amz-Security-Token", /* known here */
+		/* what other programs call theirs, and people try */
+		"token",
+		"access_token",
+		"auth_token",
+		"hf_token",
+		"id_token",
+		"api_key",
+		"apikey",
+		"key",
+		"auth",
+		"authorization",
+		"password",
+		"passwd",
+		"secret",
+		"sig",
+		"code",
+	};
 	struct mfs_buf plain = {0};
 	bool is = mfs_uri_decode(&plain, name, len, true) == -ENOMEM;
 

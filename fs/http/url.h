@@ -51,7 +51,7 @@ const char *mfs_url_rest(const struct mfs_url *url, unsigned from);
 const char *mfs_url_without_authority(const char *target);
 
 /* Whether a name of a query, as it was sent, is of a value that gives rights: "signature",
- * "X-Amz-Signature", "Signature". */
+ * "X-Amz-Signature", "Signature", "token". */
 bool mfs_url_is_secret(const char *name, size_t len);
 
 /* Decodes a form (application/x-www-form-urlencoded), pair by pair. text is written over. Stops

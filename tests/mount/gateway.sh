@@ -113,6 +113,38 @@ fi
 expect 200 /healthz
 stop
 
+# Names: a dataset has the one that it is given; what is no name, or another program's way of naming, is told so.
+tales=$FIXTURES/data/tales_text_document
+mkdir "$work/two" && cp "$tales".* "$work/two"
+serve lab/mine="$tales" lab/two="$work/two/tales_text_document" lab/x="$FIXTURES/hf/llama-safetensors" --listen 127.0.0.1:0 \
+	--access-log "$work/access"
+expect 200 /api/datasets
+same 'names of datasets' "$(grep -o '"id":"[^"]*"' "$work/body" | tr -d '\n')" '"id":"lab/mine""id":"lab/two"'
+expect 200 /api/datasets/lab/mine/tree/main
+expect 200 /files/datasets/lab/two__jsonl/main/
+expect 404 /api/datasets/lab/tales_text_document
+expect 200 /api/datasets/lab/mine/auth-check
+expect 404 /api/models/lab/mine/auth-check
+# What the library ends by itself is logged and counted, a secret is not written down, and nothing of it stays.
+expect 414 "/healthz?$(printf 'a=b&%.0s' {1..3000})"
+expect 200 '/healthz?a=b&token=hf_alice_1&Access%5fToken=hf_alice_2'
+grep -q '/healthz?a=b&token=\*&Access%5fToken=\*"' "$work/access" || fail "a token in the log: $(<"$work/access")"
+status /healthz -H "Cookie: $(printf 'a=b; %.0s' {1..2500})" >/dev/null
+expect 200 /metrics
+grep -q '^mcorefs_http_requests_total{route="none",code="414"} 1$' "$work/body" || fail 'a query of 3000 pairs is not counted'
+grep -q '^mcorefs_http_requests_total{route="none",code="none"} 1$' "$work/body" || fail 'a cookie of 2500 parts is not counted'
+grep -q '"/healthz" 0 0(cut) .*"its headers were too long, broken or not whole"' "$work/access" ||
+	fail "what the library ended is not logged: $(tail -n 2 "$work/access")"
+if command -v python3 >/dev/null; then
+	flat_memory 30000
+fi
+stop
+refused 'a name without ORG' 1 "'llama' is no name of a repository: ORG/NAME or ORG/\* is" "$m" serve llama="$ckpt" --listen 127.0.0.1:0
+refused 'a name with a colon' 1 "there is no 'lab/llama:$ckpt': a repository is named ORG/NAME=SOURCE, with '='" \
+	"$m" serve "lab/llama:$ckpt" --listen 127.0.0.1:0
+refused 'two of one name' 1 "would both be the repository lab/a: give each a name of its own, ORG/NAME=SOURCE" \
+	"$m" serve lab/a="$tales" lab/a="$work/two/tales_text_document" --listen 127.0.0.1:0
+
 # Tokens, limits and a directory of runs, from a file.
 mkdir "$work/runs" && cp -a "$FIXTURES/weights/llama-torch-tp2-pp2" "$work/runs/a" && mkdir "$work/runs/empty"
 printf 'alice hf_alice_1 lab/*\nall - runs/*\n' >"$work/tokens" && chmod 600 "$work/tokens"
@@ -294,6 +326,9 @@ if command -v openssl >/dev/null; then
 		*) grep -qF 'New, (NONE), Cipher is (NONE)' <<<"$got" || fail "TLS $version is not refused: $got" ;;
 		esac
 	done
+	# No key under the certificate's own key: who gets that one later would read what he has recorded.
+	got=$(openssl s_client -connect "${url#https://}" -tls1_2 -cipher kRSA </dev/null 2>&1)
+	grep -qF 'New, (NONE), Cipher is (NONE)' <<<"$got" || fail "RSA key exchange is not refused: $got"
 	# SIGHUP: new connections see a new certificate, at both addresses. One that is open is not cut, and keeps its own;
 	# a pair that does not fit changes nothing.
 	serial() { # HOST:PORT

@@ -68,7 +68,61 @@ START_TEST(test_refused_sources)
 	unit_fails(mfs_repos_add(repos, "a/b", "/nonexistent", &options, &err), &err, -ENOENT,
 		   "nonexistent");
 	unit_ok(mfs_repos_add(repos, "a/b", llama, &options, &err), &err);
-	unit_fails(mfs_repos_add(repos, "a/b", llama, &options, &err), &err, -EEXIST, "one name");
+	unit_fails(mfs_repos_add(repos, "a/b", llama, &options, &err), &err, -EEXIST,
+		   "both be the repository a/b");
+	unit_fails(mfs_repos_add(repos, "datasets/a/b", llama, &options, &err), &err, -EINVAL,
+		   "a dataset is named ORG/NAME, too");
+	mfs_repos_free(repos);
+}
+END_TEST
+
+static int list_name(void *arg, const char *name)
+{
+	mfs_buf_printf(arg, "%s ", name);
+	return 0;
+}
+
+/* A dataset has the name that it is given, also if another one's files are called the same. One of
+ * several has its own. */
+START_TEST(test_names_of_datasets)
+{
+	const char *tales = unit_fixture("data/tales_text_document");
+	struct mfs_repos *repos = mfs_repos_new(0);
+	char command[3 * PATH_MAX], other[PATH_MAX], both[PATH_MAX];
+	struct mfs_buf names = {0};
+	struct mfs_revision r;
+	enum mfs_absent what;
+
+	snprintf(both, sizeof(both), "%s/both", unit_tmpdir());
+	snprintf(other, sizeof(other), "%s/both/tales_text_document", unit_tmpdir());
+	snprintf(command, sizeof(command), "mkdir '%s' && cp '%s'.* '%s'", both, tales, both);
+	ck_assert_int_eq(system(command), 0);
+	unit_ok(mfs_repos_add(repos, "lab/mine", tales, &options, &err), &err);
+	unit_ok(mfs_repos_add(repos, "lab/other", other, &options, &err), &err);
+	unit_ok(mfs_repos_add(repos, "lab/dir", both, &options, &err), &err);
+	unit_ok(mfs_repos_add(repos, NULL, tales, &options, &err), &err);
+	unit_fails(mfs_repos_add(repos, "lab/mine", other, &options, &err), &err, -EEXIST,
+		   "both be the repository lab/mine");
+	snprintf(command, sizeof(command),
+		 "cd '%s' && mkdir ../two && cp *.bin *.idx ../two && cp *.bin ../two/b.bin && cp "
+		 "*.idx ../two/b.idx",
+		 both);
+	ck_assert_int_eq(system(command), 0);
+	snprintf(both, sizeof(both), "%s/two", unit_tmpdir());
+	unit_ok(mfs_repos_add(repos, "two/dir", both, &options, &err), &err);
+	ck_assert_int_eq(mfs_repos_each(repos, MFS_REPO_DATASET, list_name, &names), 0);
+	ck_assert_str_eq(names.data, "lab/mine lab/other lab/dir local/tales_text_document two/b "
+				     "two/tales_text_document ");
+	unit_ok(mfs_repos_hold(repos, MFS_REPO_DATASET, "lab/other__jsonl", "main", &r, &what,
+			       &err),
+		&err);
+	mfs_revision_drop(&r);
+	unit_ok(mfs_repos_hold(repos, MFS_REPO_DATASET, "two/b", "main", &r, &what, &err), &err);
+	mfs_revision_drop(&r);
+	unit_fails(mfs_repos_hold(repos, MFS_REPO_DATASET, "lab/tales_text_document", "main", &r,
+				  &what, &err),
+		   &err, -ENOENT, NULL);
+	mfs_buf_release(&names);
 	mfs_repos_free(repos);
 }
 END_TEST
@@ -960,6 +1014,17 @@ START_TEST(test_hub)
 	      "X-Error-Code", "RepoNotFound");
 	check(MFS_METHOD_GET, "/api/models/lab/llama/tree/main/nope", NULL, NULL, 404,
 	      "X-Error-Code", "EntryNotFound");
+	check(MFS_METHOD_GET, "/api/models/lab/llama/auth-check", NULL, NULL, 200, NULL, NULL);
+	check(MFS_METHOD_GET, "/api/datasets/local/tales_text_document/auth-check", NULL, NULL, 200,
+	      NULL, NULL);
+	check(MFS_METHOD_GET, "/api/datasets/lab/llama/auth-check", NULL, NULL, 404, "X-Error-Code",
+	      "RepoNotFound");
+	check(MFS_METHOD_GET, "/api/models/lab/none/auth-check", NULL, NULL, 404, "X-Error-Code",
+	      "RepoNotFound");
+	check(MFS_METHOD_GET, "/api/models/lab/llama/auth-check/write", NULL, NULL, 403,
+	      "X-Error-Code", "Forbidden");
+	check(MFS_METHOD_GET, "/api/models/lab/llama/auth-check/more", NULL, NULL, 404,
+	      "X-Error-Code", "NotFound");
 	check(MFS_METHOD_GET, "/api/whoami", NULL, NULL, 404, "X-Error-Code", "NotFound");
 	check(MFS_METHOD_GET, "/favicon.ico", NULL, NULL, 404, NULL, NULL);
 	check(MFS_METHOD_POST, "/lab/llama/resolve/main/config.json", NULL, NULL, 405, "Allow",
@@ -1229,6 +1294,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "gateway", test_names);
 
 	tcase_add_test(c, test_refused_sources);
+	tcase_add_test(c, test_names_of_datasets);
 	tcase_add_test(c, test_commits);
 	tcase_add_test(c, test_commits_of_options);
 	tcase_add_test(c, test_commits_of_option_files);

@@ -118,7 +118,7 @@ START_TEST(test_filters)
 	ck_assert_str_eq(fields("/api/models?search=LLAMA", "id"), "lab/llama-a Team/Llama-B");
 	ck_assert_str_eq(fields("/api/models?search=llama&author=lab", "id"), "lab/llama-a");
 	ck_assert_str_eq(fields("/api/models?search=llama&search=-b", "id"), "Team/Llama-B");
-	ck_assert_str_eq(fields("/api/datasets?search=tale", "id"), "lab/tales_text_document");
+	ck_assert_str_eq(fields("/api/datasets?search=tale", "id"), "lab/tales");
 	ck_assert_str_eq(fields("/api/datasets?author=team", "id"), "");
 
 	ck_assert_str_eq(fields("/api/models?limit=2", "id"), "lab/llama-a lab/other");
@@ -303,9 +303,8 @@ START_TEST(test_single)
 	ck_assert_str_eq(fields("/api/models/lab/hf/commits/main", "title"), "");
 	ck_assert_uint_eq(strlen(fields("/api/models/lab/hf/commits/main", "id")),
 			  MFS_COMMIT_CHARS);
-	ck_assert_uint_eq(
-		strlen(fields("/api/datasets/lab/tales_text_document/commits/main", "id")),
-		MFS_COMMIT_CHARS);
+	ck_assert_uint_eq(strlen(fields("/api/datasets/lab/tales/commits/main", "id")),
+			  MFS_COMMIT_CHARS);
 	o = ask("/api/models/lab/hf/refs", NULL, 200);
 	ck_assert_uint_eq(json_array_size(json_object_get(o, "tags")), 0);
 	ck_assert_uint_eq(json_array_size(json_object_get(o, "branches")), 1);

@@ -23,8 +23,9 @@ static struct mfs_error err;
 static struct mfs_http *http;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static unsigned held;  /* requests that wait for may_go */
-static unsigned ended; /* requests */
+static unsigned held;	    /* requests that wait for may_go */
+static unsigned ended;	    /* requests */
+static unsigned unanswered; /* of these */
 static bool may_go;
 
 static void hold(void)
@@ -52,9 +53,14 @@ static void answer(void *arg, const struct mfs_request *q, struct mfs_reply *a)
 static void done(void *arg, const struct mfs_request *q, const struct mfs_reply *a, uint64_t sent,
 		 bool whole)
 {
-	(void)arg, (void)q, (void)a, (void)sent, (void)whole;
+	(void)arg, (void)sent, (void)whole;
+	/* What the log asks for is there, or is known not to be. */
+	ck_assert_ptr_nonnull(q->target);
+	ck_assert(!mfs_request_header(q, "X-Not-Sent"));
+	ck_assert(!q->method_name || *q->method_name);
 	pthread_mutex_lock(&lock);
 	ended++;
+	unanswered += !a->status;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
 }
@@ -77,7 +83,7 @@ static void setup(void)
 		.done = done,
 	};
 
-	held = ended = 0;
+	held = ended = unanswered = 0;
 	may_go = false;
 	unit_ok(mfs_http_start(&config, &http, &err), &err);
 }
@@ -228,6 +234,135 @@ START_TEST(test_all_are_answered)
 }
 END_TEST
 
+/* ---- odd requests ---- */
+
+static void send_all(int fd, const char *bytes, size_t len)
+{
+	while (len) {
+		const ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL);
+
+		if (n < 0) /* it has heard enough, and closed */
+			return;
+		bytes += n;
+		len -= (size_t)n;
+	}
+}
+
+/* The status of a request of one text and count times another, with an end. */
+static int status_of_many(const char *before, const char *many, unsigned count, const char *after)
+{
+	const int fd = dial();
+	int status;
+
+	send_all(fd, before, strlen(before));
+	for (unsigned i = 0; i < count; i++)
+		send_all(fd, many, strlen(many));
+	send_all(fd, after, strlen(after));
+	status = status_of(fd);
+	close(fd);
+	return status;
+}
+
+#define HOST " HTTP/1.1\r\nHost: x\r\n"
+
+/* What is too much is refused or cut, and told to who counts. LeakSanitizer looks at what stays. */
+START_TEST(test_too_much)
+{
+	static const struct {
+		const char *before, *many, *after;
+		unsigned count;
+		int status; /* 0: any refusal, or none */
+	} cases[] = {
+		{"GET /?", "a=b&", HOST "\r\n", 2000, 414},
+		{"GET /?", "a&", HOST "\r\n", 4000, 414},
+		{"GET /?a=", "b", HOST "\r\n", 8000, 200},
+		{"GET /", "a", HOST "\r\n", 9000, 414},
+		{"GET /", "a/", HOST "\r\n", 2000, 414},
+		{"GET /", "?a=b&c", HOST "\r\n", 1000, 414},
+		{"GET /" HOST, "a:\r\n", "\r\n", 2500, 431},
+		{"GET /" HOST "Cookie: ", "a=b; ", "\r\n\r\n", 2000, 0},
+		{"GET /" HOST "Cookie: ", "a;", "\r\n\r\n", 4000, 0},
+		{"POST /" HOST "Content-Type: application/x-www-form-urlencoded\r\n"
+		 "Content-Length: 20000\r\n\r\n",
+		 "a=b&", "", 5000, 200},
+		{"GET /?", "a=b&", "", 2000, 0},
+	};
+	unsigned answered = 0;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		int status;
+
+		if (!*cases[i].after) { /* it hangs up in the middle of its first line */
+			const int fd = dial();
+
+			send_all(fd, cases[i].before, strlen(cases[i].before));
+			close(fd);
+			continue;
+		}
+		status = status_of_many(cases[i].before, cases[i].many, cases[i].count,
+					cases[i].after);
+		if (cases[i].status)
+			ck_assert_msg(status == cases[i].status, "case %zu: %d", i, status);
+		else
+			ck_assert_msg(status == 0 || status >= 400, "case %zu: %d", i, status);
+		wait_for_ends(++answered);
+	}
+	ck_assert_uint_ge(unanswered, 2); /* the headers, and a cookie */
+}
+END_TEST
+
+/* Bytes that the library would not see, and what it would wait for. */
+START_TEST(test_unclear)
+{
+#define CASE(text, status)                                                                         \
+	{                                                                                          \
+		text, sizeof(text) - 1, status                                                     \
+	}
+	static const struct {
+		const char *text;
+		size_t len;
+		int status;
+	} cases[] = {
+		CASE("GET /" HOST "\r\n", 200),
+		CASE("GET /" HOST "A:\r\nB: \r\nC: c\r\n\r\n", 200),
+		CASE("GET / HTTP/1.1\nHost: x\nA: b \n\n", 200),
+		CASE("GET / HTTP/1.0\r\n\r\n", 200),
+		CASE("\r\nGET /" HOST "\r\n", 200),
+		CASE("GET /\0x" HOST "\r\n", 400),
+		CASE("GET /\0" HOST "\r\n", 400),
+		CASE("GET /?a=\0b" HOST "\r\n", 400),
+		CASE("GET /?\0" HOST "\r\n", 400),
+		CASE("GET /" HOST "A: b\0c\r\n\r\n", 400),
+		CASE("GET /" HOST "A: b\0c\r\nD: e\r\n\r\n", 400),
+		CASE("GET /" HOST "A: \0c\r\nD: e\r\n\r\n", 400),
+		CASE("GET /" HOST "A: b\0\r\n\r\n", 400),
+		CASE("GET /" HOST "A\0: b\r\n\r\n", 400),
+		CASE("GET /" HOST "\0A: b\r\n\r\n", 400),
+		CASE("GET /" HOST "\0\r\nA: b\r\n\r\n", 400),
+		CASE("GET / HTTP/1.1\r\nHost: x\0y\r\n\r\n", 400),
+		CASE("GET /" HOST "A: b\r\n c\r\n\r\n", 400),
+		CASE("POST /" HOST "Transfer-Encoding: gzip\r\n\r\n", 501),
+		CASE("POST /" HOST "Transfer-Encoding: gzip, chunked\r\n\r\n", 501),
+		CASE("POST /" HOST "Transfer-Encoding: identity\r\n\r\n", 501),
+		CASE("POST /" HOST "Transfer-Encoding: Chunked\r\n\r\n0\r\n\r\n", 200),
+		CASE("POST /" HOST "Expect: 200-ok\r\nContent-Length: 4\r\n\r\n", 417),
+		CASE("GET /" HOST "Expect: \r\n\r\n", 417),
+		CASE("GET /" HOST "Expect: 100-Continue\r\n\r\n", 100),
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const int fd = dial();
+		int status;
+
+		send_all(fd, cases[i].text, cases[i].len);
+		status = status_of(fd);
+		ck_assert_msg(status == cases[i].status, "case %zu: %d", i, status);
+		close(fd);
+		wait_for_ends((unsigned)i + 1);
+	}
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("http_server");
@@ -238,6 +373,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_silent);
 	tcase_add_test(c, test_kept_alive);
 	tcase_add_test(c, test_all_are_answered);
+	tcase_add_test(c, test_too_much);
+	tcase_add_test(c, test_unclear);
 	suite_add_tcase(s, c);
 	return s;
 }

@@ -9,6 +9,7 @@
  *   GET  /api/models/REPO/refs
  *   GET  /api/models/REPO/commits/REVISION?limit=&cursor=
  *   GET  /api/models/REPO/xet-read-token/REVISION
+ *   GET  /api/models/REPO/auth-check
  *   GET  /api/models?author=&search=&limit=&cursor=
  *   GET  /api/whoami-v2
  *
@@ -139,6 +140,18 @@ static void refuse_repo(struct mfs_call *c, const char *name)
 	mfs_hub_error(c->reply, c->grant->known ? 404 : 401, "RepoNotFound", text);
 }
 
+/* The answer when a revision cannot be held. */
+static void refuse_revision(struct mfs_call *c, int rc, enum mfs_absent what, struct mfs_error *err)
+{
+	if (rc != -ENOENT || what == MFS_ABSENT_NOTHING) {
+		mfs_reply_failure(c->reply, rc, err);
+		return;
+	}
+	mfs_hide_directories(err->msg);
+	mfs_hub_error(c->reply, 404, what == MFS_ABSENT_REPO ? "RepoNotFound" : "RevisionNotFound",
+		      err->msg);
+}
+
 static bool hold(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
 		 const char *revision, struct mfs_revision *ret)
 {
@@ -146,16 +159,9 @@ static bool hold(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
 	struct mfs_error err;
 	int rc = mfs_repos_hold(c->gateway->repos, kind, name, revision, ret, &what, &err);
 
-	if (!rc)
-		return true;
-	if (rc != -ENOENT || what == MFS_ABSENT_NOTHING) {
-		mfs_reply_failure(c->reply, rc, &err);
-		return false;
-	}
-	mfs_hide_directories(err.msg);
-	mfs_hub_error(c->reply, 404, what == MFS_ABSENT_REPO ? "RepoNotFound" : "RevisionNotFound",
-		      err.msg);
-	return false;
+	if (rc)
+		refuse_revision(c, rc, what, &err);
+	return !rc;
 }
 
 bool mfs_hub_hold(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
@@ -202,6 +208,30 @@ static void resolve(struct mfs_call *c, const struct route *r)
 	mfs_revision_drop(&revision);
 }
 
+/* Whether the client may read a repository: it is there, be any iteration of it complete or not.
+ * Nobody may write. rest: "write" if that is asked. */
+static void check_access(struct mfs_call *c, const struct route *r)
+{
+	struct mfs_revision revision;
+	enum mfs_absent what;
+	struct mfs_error err;
+	int rc;
+
+	if (!mfs_call_allows(c, r->kind, r->name)) {
+		refuse_repo(c, r->name);
+		return;
+	}
+	rc = mfs_repos_hold(c->gateway->repos, r->kind, r->name, "main", &revision, &what, &err);
+	if (!rc)
+		mfs_revision_drop(&revision);
+	if (rc && (rc != -ENOENT || what != MFS_ABSENT_REVISION))
+		refuse_revision(c, rc, what, &err);
+	else if (r->revision)
+		mfs_hub_error(c->reply, 403, "Forbidden", "nobody may write to a gateway");
+	else
+		mfs_hub_json(c->reply, 200, json_object());
+}
+
 typedef void answer_fn(struct mfs_call *c, const struct mfs_revision *r, const char *name,
 		       const char *rest);
 
@@ -230,6 +260,9 @@ static void answer_repo(struct mfs_call *c, const struct route *r)
 		with_revision(c, r, mfs_hub_refs);
 	else if (!strcmp(r->verb, "commits") && r->revision && !*r->rest)
 		with_revision(c, r, mfs_hub_commits);
+	else if (!strcmp(r->verb, "auth-check") && !*r->rest &&
+		 (!r->revision || !strcmp(r->revision, "write")))
+		check_access(c, r);
 	else if (!strcmp(r->verb, "xet-read-token") && r->revision)
 		with_revision(c, r, mfs_hub_xet_token);
 	else

@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <syslog.h>
 
 #include "formats/base/grow.h"
 #include "formats/base/path.h"
 #include "formats/base/str.h"
+#include "fs/cli/log.h"
 #include "fs/data/data.h"
 #include "fs/gateway/repos/repos_i.h"
 #include "fs/source/root.h"
@@ -125,25 +127,50 @@ static bool has_dataset(const struct mfs_repo_source *s, const char *name)
 	return false;
 }
 
-/* Whether two sources have a name in common. */
-static bool collide(const struct mfs_repo_source *a, const struct mfs_repo_source *b)
+/* A name that two sources have in common. NULL: they have none. */
+static const char *find_common(const struct mfs_repo_source *a, const struct mfs_repo_source *b)
 {
 	if (strcmp(a->org, b->org))
-		return false;
+		return NULL;
 	if (!a->name && !b->name)
-		return true;
+		return "*";
 	if (a->has_model && b->has_model && mfs_str_is(a->name, b->name ? b->name : ""))
-		return true;
+		return a->name;
 	for (uint32_t i = 0; i < a->dataset_count; i++)
 		if (has_dataset(b, a->datasets[i]))
-			return true;
-	return false;
+			return a->datasets[i];
+	return NULL;
 }
 
-static int note_datasets(struct mfs_repo_source *s, const struct mfs_data *data)
+/* What to do about it depends on whether a name was said. */
+static int check_names(const struct mfs_repos *repos, const struct mfs_repo_source *s,
+		       struct mfs_error *err)
 {
-	for (uint32_t i = 0; data && i < mfs_data_count(data); i++) {
-		char *name = mfs_repo_part(mfs_dataset_name(mfs_data_at(data, i)));
+	for (uint32_t i = 0; i < repos->source_count; i++) {
+		const struct mfs_repo_source *other = &repos->sources[i];
+		const char *name = find_common(s, other);
+
+		if (name)
+			return mfs_fail(err, -EEXIST,
+					"'%s' and '%s' would both be the repository %s/%s: give "
+					"each a name of its own, ORG/NAME=SOURCE%s",
+					other->path, s->path, s->org, name,
+					s->dataset_count > 1 || other->dataset_count > 1
+						? ", and name their datasets one by one"
+						: "");
+	}
+	return 0;
+}
+
+/* said: by a name that somebody chose. */
+static int note_datasets(struct mfs_repo_source *s, const struct mfs_data *data, bool said)
+{
+	const uint32_t count = data ? mfs_data_count(data) : 0;
+
+	s->is_dataset = said && count == 1 && !s->has_model;
+	for (uint32_t i = 0; i < count; i++) {
+		const char *own = mfs_dataset_name(mfs_data_at(data, i));
+		char *name = s->is_dataset ? strdup(s->name) : mfs_repo_part(own);
 
 		if (!name || mfs_grow(&s->datasets, s->dataset_count)) {
 			free(name);
@@ -170,9 +197,15 @@ static int look(struct mfs_repos *repos, struct mfs_repo_source *s, bool every,
 	if (rc)
 		return rc;
 	s->has_model = mfs_root_has_model(shared->root);
-	rc = note_datasets(s, mfs_root_data(shared->root));
+	rc = note_datasets(s, mfs_root_data(shared->root), !every);
 	mfs_roots_drop(repos->roots, shared);
-	return rc ? mfs_fail_nomem(err) : 0;
+	if (rc)
+		return mfs_fail_nomem(err);
+	if (!every && !s->has_model && s->dataset_count > 1)
+		mfs_log(LOG_NOTICE,
+			"%s/%s is several datasets, by their own names: %s/%s and %u more", s->org,
+			s->name, s->org, s->datasets[0], s->dataset_count - 1);
+	return 0;
 }
 
 static bool is_reserved(const char *org, size_t len)
@@ -199,6 +232,10 @@ static int set_name(struct mfs_repo_source *s, const char *name, struct mfs_erro
 	snprintf(check, sizeof(check), "%s", name);
 	if (slash && !strcmp(slash, "/*") && strlen(name) < sizeof(check))
 		check[slash - name + 1] = 'x';
+	if (!strncmp(name, "datasets/", 9) && strchr(name + 9, '/'))
+		return mfs_fail(err, -EINVAL,
+				"'%s': a dataset is named ORG/NAME, too; what it is, its files say",
+				name);
 	if (!mfs_repo_name_ok(check))
 		return mfs_fail(
 			err, -EINVAL,
@@ -229,12 +266,8 @@ int mfs_repos_add(struct mfs_repos *repos, const char *name, const char *source,
 		rc = set_name(&s, name, err);
 	if (!rc && s.name)
 		rc = look(repos, &s, !name, err);
-	for (uint32_t i = 0; !rc && i < repos->source_count; i++)
-		if (collide(&s, &repos->sources[i]))
-			rc = mfs_fail(err, -EEXIST,
-				      "'%s' and '%s' would be repositories of one name: say "
-				      "ORG/NAME=SOURCE",
-				      repos->sources[i].path, s.path);
+	if (!rc)
+		rc = check_names(repos, &s, err);
 	if (!rc && mfs_grow(&repos->sources, repos->source_count))
 		rc = mfs_fail_nomem(err);
 	if (rc) {
@@ -266,7 +299,7 @@ int mfs_repos_find(struct mfs_repos *repos, enum mfs_repo_kind kind, const char 
 
 		if (strlen(s->org) != org || memcmp(s->org, name, org))
 			continue;
-		*ret_dataset = s->name ? last : "";
+		*ret_dataset = s->name && !s->is_dataset ? last : "";
 		if (!s->name)
 			found = mfs_runs_find(s->path, last, path, path_size);
 		else

@@ -50,7 +50,8 @@ void mfs_repos_on_free(struct mfs_repos *repos, void (*freed)(void *arg), void *
  * Adds SOURCE. name: "org/model"; "org/" with a star behind it: each directory in SOURCE is a
  * repository, whatever comes and goes; NULL: MFS_REPO_ORG and the last part of SOURCE, or of its
  * directories if it is no source itself. Except for these directories it is opened, to see what it
- * is. Its datasets are repositories of the same organisation. options are borrowed. -EINVAL: the
+ * is. Its datasets are repositories of the same organisation, by their own names; one that is all
+ * of SOURCE has the name that was said. options are borrowed. -EINVAL: the
  * name is none that clients take; -EEXIST: it is there already; errors of mfs_root_open().
  */
 int mfs_repos_add(struct mfs_repos *repos, const char *name, const char *source,

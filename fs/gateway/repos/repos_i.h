@@ -16,6 +16,7 @@ struct mfs_repo_source {
 	bool has_model;
 	char **datasets; /* names, known from the time when it was added */
 	uint32_t dataset_count;
+	bool is_dataset; /* nothing else: the one name is that of the source, not the dataset's */
 };
 
 /* What is kept beside a root as long as it is open (fs/source/roots.h). */

@@ -14,7 +14,9 @@
 
 #define NAME "mcorefs_http_requests_total"
 
-/* The statuses that are sent; "cut" is of replies that ended too early, "other" of all the rest. */
+/* The statuses that are sent; "cut" is of replies that ended too early, "none" of requests that
+ * ended without a reply of ours (HTTP's library refused them, or the client left), "other" of all
+ * the rest. */
 #define CODES(X, route, help)                                                                      \
 	X(route, "200", help)                                                                      \
 	X(route, "206", NULL)                                                                      \
@@ -30,8 +32,11 @@
 	X(route, "413", NULL)                                                                      \
 	X(route, "414", NULL)                                                                      \
 	X(route, "416", NULL)                                                                      \
+	X(route, "417", NULL)                                                                      \
 	X(route, "500", NULL)                                                                      \
+	X(route, "501", NULL)                                                                      \
 	X(route, "503", NULL)                                                                      \
+	X(route, "none", NULL)                                                                     \
 	X(route, "cut", NULL)                                                                      \
 	X(route, "other", NULL)
 #define ROW(route, code, help)                                                                     \
@@ -68,7 +73,7 @@ static unsigned code_of(unsigned status, bool whole)
 	for (unsigned i = 0; i < CODE_COUNT && whole; i++)
 		if (atoi(codes[i]) == (int)status)
 			return i;
-	return CODE_COUNT - 1 - !whole;
+	return !status ? CODE_COUNT - 3 : CODE_COUNT - 1 - !whole;
 }
 
 void mfs_gateway_count(struct mfs_stats *s, const char *route, unsigned status, bool whole,
