@@ -621,6 +621,8 @@ static void within(const struct reader *r, int64_t *id)
 
 static int read_config(struct reader *r, const struct mfs_bpe_files *f)
 {
+	const struct mfs_hf_token_files names = {.config = {f->config, f->config_len},
+						 .tokenizer = {f->tokenizer, f->tokenizer_len}};
 	json_t *config = NULL;
 	int rc = 0;
 
@@ -629,8 +631,7 @@ static int read_config(struct reader *r, const struct mfs_bpe_files *f)
 		rc = mfs_json_load(f->config, f->config_len, MFS_HF_TOKENIZER_CONFIG_MAX,
 				   JSON_DECODE_INT_AS_REAL, CONFIG, &config, r->err);
 	if (!rc && f->config)
-		rc = mfs_hf_tokens_parse(f->config, f->config_len, f->tokenizer, f->tokenizer_len,
-					 &r->bpe->special, r->err);
+		rc = mfs_hf_tokens_parse(&names, &r->bpe->special, r->err);
 	within(r, &r->bpe->special.bos);
 	within(r, &r->bpe->special.eos);
 	within(r, &r->bpe->special.pad);

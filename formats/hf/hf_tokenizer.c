@@ -9,6 +9,7 @@
 #include "formats/hf/json_scan.h"
 
 #define CONFIG	  "tokenizer_config.json"
+#define MAP	  "special_tokens_map.json"
 #define TOKENIZER "tokenizer.json"
 
 #define MAX_ID MFS_SCAN_MAX_ID
@@ -66,61 +67,190 @@ static int64_t id_among_decoder(json_t *decoder, const char *content)
 	return MFS_HF_NO_TOKEN;
 }
 
-static int64_t find_token(json_t *config, const json_t *added, const char *name)
+/* ---- the vocabulary of tokenizer.json ---- */
+
+/* A string as jansson would have it is `content`. */
+static bool is_content(const struct mfs_scan *string, const char *content)
 {
-	json_t *token = json_object_get(config, name);
-	const char *content;
+	const size_t len = (size_t)(string->end - string->at);
+	char *decoded;
+	bool same;
+
+	if (!memchr(string->at, '\\', len))
+		return mfs_scan_is(string, content);
+	decoded = malloc(len);
+	same = decoded && mfs_scan_decode(string, decoded) == strlen(content) &&
+	       !memcmp(decoded, content, strlen(content));
+	free(decoded);
+	return same;
+}
+
+/* {"token": id, ...}; WordLevel, WordPiece, BPE. */
+static int64_t id_in_object(struct mfs_scan vocab, const char *content)
+{
+	bool first = true, broken;
+	struct mfs_scan key, value;
 	int64_t id;
 
-	content = json_string_value(json_is_object(token) ? json_object_get(token, "content")
-							  : token);
+	if (!mfs_scan_accept(&vocab, '{'))
+		return MFS_HF_NO_TOKEN;
+	while (mfs_scan_member(&vocab, &first, &key, &broken))
+		if (!mfs_scan_value(&vocab, &value) || !mfs_scan_id(&value, &id))
+			return MFS_HF_NO_TOKEN;
+		else if (is_content(&key, content))
+			return id;
+	return MFS_HF_NO_TOKEN;
+}
+
+/* [["token", score], ...] of Unigram: the place is the id. */
+static int64_t id_in_list(struct mfs_scan vocab, const char *content)
+{
+	struct mfs_scan pair, text;
+
+	if (!mfs_scan_accept(&vocab, '['))
+		return MFS_HF_NO_TOKEN;
+	for (int64_t id = 0; id < MAX_ID && mfs_scan_value(&vocab, &pair); id++) {
+		if (mfs_scan_accept(&pair, '[') && mfs_scan_string(&pair, &text) &&
+		    is_content(&text, content))
+			return id;
+		if (!mfs_scan_accept(&vocab, ','))
+			break;
+	}
+	return MFS_HF_NO_TOKEN;
+}
+
+static int64_t id_in_vocab(const struct mfs_hf_text *tokenizer, const char *content)
+{
+	struct mfs_scan whole, model, vocab;
+	int64_t id;
+
+	if (!tokenizer->text)
+		return MFS_HF_NO_TOKEN;
+	whole = (struct mfs_scan){tokenizer->text, tokenizer->text + tokenizer->len};
+	if (!mfs_scan_find(whole, "model", &model) || !mfs_scan_find(model, "vocab", &vocab))
+		return MFS_HF_NO_TOKEN;
+	id = id_in_object(vocab, content);
+	return id != MFS_HF_NO_TOKEN ? id : id_in_list(vocab, content);
+}
+
+/* ---- the special tokens ---- */
+
+struct finder {
+	const struct mfs_hf_token_files *files;
+	json_t *config, *map; /* NULL: no such file */
+	json_t *added;	      /* of tokenizer.json; NULL: none */
+};
+
+/* What a class takes for padding where nobody mentions it (transformers 5,
+ * models/.../tokenization_....py); those that GPTModels have. */
+static const struct {
+	const char *class_name, *pad;
+} classes[] = {
+	{"CohereTokenizer", "<PAD>"},	       {"GPTNeoXTokenizer", "<|padding|>"},
+	{"GemmaTokenizer", "<pad>"},	       {"Qwen2Tokenizer", "<|endoftext|>"},
+	{"Qwen3_5Tokenizer", "<|endoftext|>"},
+};
+
+static const char *pad_of_class(const json_t *config)
+{
+	const char *name = json_string_value(json_object_get(config, "tokenizer_class"));
+
+	for (size_t i = 0; name && i < sizeof(classes) / sizeof(classes[0]); i++) {
+		const size_t len = strlen(classes[i].class_name);
+
+		if (!strncmp(name, classes[i].class_name, len) &&
+		    (!name[len] || !strcmp(name + len, "Fast")))
+			return classes[i].pad;
+	}
+	return NULL;
+}
+
+static const char *content_of(const struct finder *f, const char *name)
+{
+	json_t *token = NULL;
+
+	if (!json_object_get(f->config, "added_tokens_decoder"))
+		token = json_object_get(f->map, name);
+	if (!token)
+		token = json_object_get(f->config, name);
+	if (!token)
+		return strcmp(name, "pad_token") ? NULL : pad_of_class(f->config);
+	return json_string_value(json_is_object(token) ? json_object_get(token, "content") : token);
+}
+
+static int64_t find_token(const struct finder *f, const char *name)
+{
+	const char *content = content_of(f, name);
+	int64_t id;
+
 	if (!content)
 		return MFS_HF_NO_TOKEN;
-	id = id_among_decoder(json_object_get(config, "added_tokens_decoder"), content);
+	id = id_among_decoder(json_object_get(f->config, "added_tokens_decoder"), content);
 	if (id == MFS_HF_NO_TOKEN)
-		id = id_among_added(added, content);
+		id = id_among_added(f->added, content);
+	if (id == MFS_HF_NO_TOKEN)
+		id = id_in_vocab(&f->files->tokenizer, content);
 	return id >= 0 && id < MAX_ID ? id : MFS_HF_NO_TOKEN;
 }
 
-int mfs_hf_tokens_parse(const char *config, size_t config_len, const char *tokenizer,
-			size_t tokenizer_len, struct mfs_hf_tokens *ret, struct mfs_error *err)
+/* Integers as reals: model_max_length is often 10^30. */
+static int load_names(const struct mfs_hf_text *file, const char *name, json_t **ret,
+		      struct mfs_error *err)
 {
-	json_t *root, *added = NULL;
-	int rc;
+	*ret = NULL;
+	return file->text ? mfs_json_load(file->text, file->len, MFS_HF_TOKENIZER_CONFIG_MAX,
+					  JSON_DECODE_INT_AS_REAL, name, ret, err)
+			  : 0;
+}
 
-	/* Integers as reals: model_max_length is often 10^30. */
-	rc = mfs_json_load(config, config_len, MFS_HF_TOKENIZER_CONFIG_MAX, JSON_DECODE_INT_AS_REAL,
-			   CONFIG, &root, err);
-	if (rc)
-		return rc;
-	rc = load_added(tokenizer, tokenizer_len, &added, err);
+int mfs_hf_tokens_parse(const struct mfs_hf_token_files *files, struct mfs_hf_tokens *ret,
+			struct mfs_error *err)
+{
+	struct finder f = {.files = files};
+	int rc = load_names(&files->config, CONFIG, &f.config, err);
+
 	if (!rc)
-		*ret = (struct mfs_hf_tokens){.bos = find_token(root, added, "bos_token"),
-					      .eos = find_token(root, added, "eos_token"),
-					      .pad = find_token(root, added, "pad_token")};
-	json_decref(added);
-	json_decref(root);
+		rc = load_names(&files->map, MAP, &f.map, err);
+	if (!rc)
+		rc = load_added(files->tokenizer.text, files->tokenizer.len, &f.added, err);
+	if (!rc)
+		*ret = (struct mfs_hf_tokens){.bos = find_token(&f, "bos_token"),
+					      .eos = find_token(&f, "eos_token"),
+					      .pad = find_token(&f, "pad_token")};
+	json_decref(f.added);
+	json_decref(f.map);
+	json_decref(f.config);
 	return rc;
+}
+
+/* A file that does not exist is no text. *ret is to be freed. */
+static int slurp(const char *dir, const char *name, uint64_t max, struct mfs_hf_text *file,
+		 char **ret, struct mfs_error *err)
+{
+	const int rc = mfs_hf_slurp(dir, name, max, ret, &file->len, err);
+
+	file->text = *ret;
+	return rc == -ENOENT ? 0 : rc;
 }
 
 int mfs_hf_tokens_read(const char *dir, struct mfs_hf_tokens *ret, struct mfs_error *err)
 {
-	char *config = NULL, *tokenizer = NULL;
-	size_t config_len = 0, tokenizer_len = 0;
+	char *config = NULL, *map = NULL, *tokenizer = NULL;
+	struct mfs_hf_token_files files = {0};
 	int rc;
 
 	*ret = (struct mfs_hf_tokens){MFS_HF_NO_TOKEN, MFS_HF_NO_TOKEN, MFS_HF_NO_TOKEN};
-	rc = mfs_hf_slurp(dir, CONFIG, MFS_HF_TOKENIZER_CONFIG_MAX, &config, &config_len, err);
-	if (rc == -ENOENT)
-		return 0;
+	rc = slurp(dir, CONFIG, MFS_HF_TOKENIZER_CONFIG_MAX, &files.config, &config, err);
 	if (!rc)
-		rc = mfs_hf_slurp(dir, TOKENIZER, MFS_HF_TOKENIZER_MAX, &tokenizer, &tokenizer_len,
-				  err);
-	if (!rc || rc == -ENOENT)
-		rc = mfs_hf_tokens_parse(config, config_len, tokenizer, tokenizer_len, ret, err);
+		rc = slurp(dir, MAP, MFS_HF_TOKENIZER_CONFIG_MAX, &files.map, &map, err);
+	if (!rc && (config || map))
+		rc = slurp(dir, TOKENIZER, MFS_HF_TOKENIZER_MAX, &files.tokenizer, &tokenizer, err);
+	if (!rc)
+		rc = mfs_hf_tokens_parse(&files, ret, err);
 	if (rc)
 		mfs_fail_in(err, "%s", dir);
 	free(config);
+	free(map);
 	free(tokenizer);
 	return rc;
 }

@@ -2,10 +2,12 @@
  * What config.json needs from a tokenizer's files: the ids of its special tokens, and on request
  * the number of tokens.
  *
- * tokenizer_config.json names the special tokens, as a string or as an object with "content". Their
- * ids are in its "added_tokens_decoder" or in "added_tokens" of tokenizer.json
- * (transformers/tokenization_utils_base.py, tokenizers' AddedToken). tokenizer.json may have tens
- * of megabytes, so it is scanned for the part that is needed and never becomes a tree.
+ * tokenizer_config.json names the special tokens, as a string or as an object with "content". Where
+ * it has no "added_tokens_decoder", special_tokens_map.json comes before it; what neither of them
+ * mentions is the tokenizer class's own. Ids are in "added_tokens_decoder", in "added_tokens" of
+ * tokenizer.json, or in its vocabulary (transformers/tokenization_utils_base.py: _from_pretrained,
+ * tokenizers' AddedToken). tokenizer.json may have tens of megabytes, so it is scanned for the part
+ * that is needed and never becomes a tree.
  *
  * Files larger than the limits are refused. Nothing here recurses deeper than jansson's 2048.
  */
@@ -26,10 +28,20 @@ struct mfs_hf_tokens {
 	int64_t bos, eos, pad; /* MFS_HF_NO_TOKEN: the files do not say */
 };
 
-/* config: tokenizer_config.json; tokenizer: tokenizer.json, or NULL. -EINVAL: not JSON; -ENOTSUP:
- * too large. */
-int mfs_hf_tokens_parse(const char *config, size_t config_len, const char *tokenizer,
-			size_t tokenizer_len, struct mfs_hf_tokens *ret, struct mfs_error *err);
+struct mfs_hf_text {
+	const char *text; /* NULL: there is no such file */
+	size_t len;
+};
+
+struct mfs_hf_token_files {
+	struct mfs_hf_text config;    /* tokenizer_config.json */
+	struct mfs_hf_text map;	      /* special_tokens_map.json */
+	struct mfs_hf_text tokenizer; /* tokenizer.json */
+};
+
+/* -EINVAL: not JSON; -ENOTSUP: too large. */
+int mfs_hf_tokens_parse(const struct mfs_hf_token_files *files, struct mfs_hf_tokens *ret,
+			struct mfs_error *err);
 /* The same from a directory. A file or directory that does not exist gives MFS_HF_NO_TOKEN. */
 int mfs_hf_tokens_read(const char *dir, struct mfs_hf_tokens *ret, struct mfs_error *err);
 

@@ -6,16 +6,19 @@
 /* Fields of ModelProto, SentencePiece and TrainerSpec. */
 enum { MODEL_PIECES = 1, MODEL_TRAINER = 2 };
 enum { PIECE_TEXT = 1, PIECE_TYPE = 3 };
-enum { TRAINER_EOS_PIECE = 47 };
+enum { TRAINER_EOS_PIECE = 47, TRAINER_PAD_PIECE = 48 };
 /* SentencePiece.Type */
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, BYTE = 6 };
 /* How a field's value is written. */
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 
-#define USUAL_EOS "</s>"
-
 struct bytes {
 	const uint8_t *at, *end;
+};
+
+/* The texts of the pieces that are asked for. */
+struct texts {
+	struct bytes eos, pad;
 };
 
 struct field {
@@ -95,13 +98,18 @@ static int read_field(const struct reader *r, struct bytes *b, struct field *f)
 
 /* ---- the model ---- */
 
+static struct bytes bytes_of(const char *text)
+{
+	return (struct bytes){(const uint8_t *)text, (const uint8_t *)text + strlen(text)};
+}
+
 static bool is_text(struct bytes a, struct bytes b)
 {
 	return a.end - a.at == b.end - b.at && !memcmp(a.at, b.at, (size_t)(b.end - b.at));
 }
 
-/* *eos stays as it is where the trainer's message says nothing. */
-static int read_trainer(const struct reader *r, struct bytes b, struct bytes *eos)
+/* What the trainer's message says nothing of stays as it is. */
+static int read_trainer(const struct reader *r, struct bytes b, struct texts *texts)
 {
 	struct field f;
 	int rc = 0;
@@ -109,15 +117,18 @@ static int read_trainer(const struct reader *r, struct bytes b, struct bytes *eo
 	while (!rc && b.at < b.end) {
 		rc = read_field(r, &b, &f);
 		/* model_interface.cc: an empty one is the usual one. */
-		if (!rc && f.number == TRAINER_EOS_PIECE && f.form == BYTES &&
-		    f.bytes.at < f.bytes.end)
-			*eos = f.bytes;
+		if (rc || f.form != BYTES || f.bytes.at == f.bytes.end)
+			continue;
+		if (f.number == TRAINER_EOS_PIECE)
+			texts->eos = f.bytes;
+		else if (f.number == TRAINER_PAD_PIECE)
+			texts->pad = f.bytes;
 	}
 	return rc;
 }
 
 /* The trainer's message stands behind the pieces. */
-static int find_eos(const struct reader *r, struct bytes b, struct bytes *eos)
+static int find_texts(const struct reader *r, struct bytes b, struct texts *texts)
 {
 	struct field f;
 	int rc = 0;
@@ -125,7 +136,7 @@ static int find_eos(const struct reader *r, struct bytes b, struct bytes *eos)
 	while (!rc && b.at < b.end) {
 		rc = read_field(r, &b, &f);
 		if (!rc && f.number == MODEL_TRAINER && f.form == BYTES)
-			rc = read_trainer(r, f.bytes, eos);
+			rc = read_trainer(r, f.bytes, texts);
 	}
 	return rc;
 }
@@ -151,13 +162,27 @@ static int read_piece(const struct reader *r, struct bytes b, struct bytes *text
 	return rc;
 }
 
-/* sentencepiece_processor.cc: eos_id() is the id of a piece by its text, and not the trainer's
- * eos_id. A piece that is not a control symbol ends nothing. */
-static int read_pieces(const struct reader *r, struct bytes b, struct bytes eos,
+/* A piece of this text is there once; one that is not a control symbol has no meaning. */
+static int note_piece(const struct reader *r, struct bytes text, unsigned type, struct bytes wanted,
+		      bool *found, uint64_t id, int64_t *ret)
+{
+	if (!is_text(text, wanted))
+		return 0;
+	if (*found)
+		return fail(r, text.at, "this piece is there twice");
+	*found = true;
+	if (type == CONTROL)
+		*ret = (int64_t)id;
+	return 0;
+}
+
+/* sentencepiece_processor.cc: eos_id() and pad_id() are ids of pieces by their texts, and not the
+ * trainer's eos_id and pad_id. */
+static int read_pieces(const struct reader *r, struct bytes b, const struct texts *texts,
 		       struct mfs_sentencepiece *ret)
 {
 	unsigned unknown = 0, type;
-	bool found = false;
+	bool eos = false, pad = false;
 	struct bytes text;
 	struct field f;
 
@@ -172,11 +197,11 @@ static int read_pieces(const struct reader *r, struct bytes b, struct bytes eos,
 		if (rc)
 			return rc;
 		unknown += type == UNKNOWN;
-		if (is_text(text, eos) && found)
-			return fail(r, text.at, "this piece is there twice");
-		found |= is_text(text, eos);
-		if (is_text(text, eos) && type == CONTROL)
-			ret->eos = (int64_t)ret->count;
+		rc = note_piece(r, text, type, texts->eos, &eos, ret->count, &ret->eos);
+		if (!rc)
+			rc = note_piece(r, text, type, texts->pad, &pad, ret->count, &ret->pad);
+		if (rc)
+			return rc;
 		ret->count++;
 	}
 	if (unknown != 1)
@@ -190,16 +215,15 @@ static int read_pieces(const struct reader *r, struct bytes b, struct bytes eos,
 int mfs_sentencepiece_parse(const char *name, const void *bytes, size_t len,
 			    struct mfs_sentencepiece *ret, struct mfs_error *err)
 {
-	static const uint8_t usual[] = USUAL_EOS;
 	const struct reader r = {name, bytes, err};
 	const struct bytes all = {bytes, (const uint8_t *)bytes + len};
-	struct bytes eos = {usual, usual + sizeof(usual) - 1};
+	struct texts texts = {bytes_of("</s>"), bytes_of("<pad>")}; /* the usual ones */
 	int rc;
 
 	if (len > MFS_SENTENCEPIECE_MAX)
 		return mfs_fail(err, -ENOTSUP, "%s: it has %zu bytes, more than the limit of %u",
 				name, len, MFS_SENTENCEPIECE_MAX);
-	*ret = (struct mfs_sentencepiece){.eos = -1};
-	rc = find_eos(&r, all, &eos);
-	return rc ? rc : read_pieces(&r, all, eos, ret);
+	*ret = (struct mfs_sentencepiece){.eos = -1, .pad = -1};
+	rc = find_texts(&r, all, &texts);
+	return rc ? rc : read_pieces(&r, all, &texts, ret);
 }

@@ -1,6 +1,6 @@
 /*
- * What a trainer needs of a SentencePiece model ("tokenizer.model"): the number of its pieces, and
- * the one that ends a sentence.
+ * What a trainer needs of a SentencePiece model ("tokenizer.model"): the number of its pieces, the
+ * one that ends a sentence, and the one that is padding.
  *
  * The file is a protobuf message, ModelProto (sentencepiece/src/sentencepiece_model.proto). Its
  * form is docs/formats/sentencepiece.md. Nothing is decoded but what is asked for; what is skipped
@@ -19,6 +19,7 @@
 struct mfs_sentencepiece {
 	uint64_t count; /* pieces */
 	int64_t eos;	/* -1: no piece ends sentences */
+	int64_t pad;	/* -1: none is padding */
 };
 
 /* name: the file's, for messages. -EINVAL: not a model that SentencePiece loads; -ENOTSUP: too

@@ -38,6 +38,7 @@ const struct mfs_sample_options mfs_sample_nothing_said = {
 	.rank = MFS_UNSAID,
 	.consumed_samples = MFS_UNSAID,
 	.eod = MFS_UNSAID,
+	.pad = MFS_UNSAID,
 };
 
 struct planner {
@@ -358,11 +359,16 @@ static int take_sampler(const struct planner *p, struct mfs_error *err)
 
 static int take_mask(const struct planner *p)
 {
-	p->plan->loss_mask =
-		p->o->eod_mask_loss || (p->args->eod_mask_loss && p->o->eod != MFS_UNSAID);
-	if (p->plan->loss_mask && p->o->eod > INT64_MAX)
+	const bool eod = p->o->eod_mask_loss || (p->args->eod_mask_loss && p->o->eod != MFS_UNSAID);
+	const bool pad = p->o->pad != MFS_UNSAID;
+
+	if (eod && p->o->eod > INT64_MAX)
 		return mfs_usage_error("sample: --eod-mask-loss needs --eod ID");
-	p->plan->eod = (int64_t)p->o->eod;
+	if (pad && p->o->pad > INT64_MAX)
+		return mfs_usage_error("sample: --pad takes a token's id");
+	p->plan->loss_mask = eod || pad;
+	p->plan->eod = eod ? (int64_t)p->o->eod : -1;
+	p->plan->pad = pad ? (int64_t)p->o->pad : -1;
 	return MFS_EXIT_OK;
 }
 

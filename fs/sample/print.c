@@ -65,11 +65,13 @@ static void add_tokens(struct printer *p)
 	mfs_buf_adds(&p->line, "]");
 	if (!p->plan->loss_mask)
 		return;
-	/* Of inputs: the last token is a label alone (gpt_dataset.py:
-	 * _get_ltor_masks_and_position_ids). */
+	/* Of inputs: the last token is a label alone. Padding counts as a label (gpt_dataset.py:
+	 * _get_ltor_masks_and_position_ids, GPTDataset.__getitem__). */
 	mfs_buf_adds(&p->line, ", \"loss_mask\": [");
 	for (uint64_t i = 0; i + 1 < count; i++)
-		mfs_buf_printf(&p->line, "%s%d", i ? ", " : "", p->tokens[i] != p->plan->eod);
+		mfs_buf_printf(&p->line, "%s%d", i ? ", " : "",
+			       (p->plan->eod < 0 || p->tokens[i] != p->plan->eod) &&
+				       (p->plan->pad < 0 || p->tokens[i + 1] != p->plan->pad));
 	mfs_buf_adds(&p->line, "]");
 }
 

@@ -139,6 +139,8 @@ static const char help[] =
 	"                           default: the newest, or what the checkpoint's\n"
 	"                           arguments say\n"
 	"  --eod-mask-loss --eod ID a loss_mask that is 0 where a token is ID\n"
+	"  --pad ID                 a loss_mask that is 0 where a label is ID, the\n"
+	"                           tokenizer's pad token\n"
 	"  --npy FILE, --bin FILE   write the tokens instead, int64, samples by S+1;\n"
 	"                           -: to stdout\n";
 
@@ -171,7 +173,8 @@ int mfs_cmd_sample(int argc, char **argv)
 			   NUMBER("data-parallel-size", data_parallel_size),
 			   NUMBER("rank", rank),
 			   NUMBER("consumed-samples", consumed_samples),
-			   NUMBER("eod", eod)},
+			   NUMBER("eod", eod),
+			   NUMBER("pad", pad)},
 	};
 	int exit_code;
 

@@ -30,7 +30,7 @@ struct mfs_sample_options {
 	const char *data_args_path, *split, *dataloader_type, *megatron, *surplus, *npy, *bin;
 	uint64_t step, seq_length, seed, train_samples, train_iters;
 	uint64_t global_batch_size, micro_batch_size, data_parallel_size, rank, consumed_samples;
-	uint64_t eod;
+	uint64_t eod, pad;
 	bool no_data_sharding, eod_mask_loss;
 };
 
@@ -45,7 +45,7 @@ struct mfs_sample_plan {
 	struct mfs_sampler_config sampler; /* but for total */
 	uint64_t microbatch; /* the step's first one, counted from the sampler's beginning */
 	bool loss_mask;
-	int64_t eod; /* of loss_mask */
+	int64_t eod, pad; /* what loss_mask leaves out, as an input and as a label; -1: nothing */
 };
 
 /* args: those of the checkpoint, or NULL. data: that of the mount's options, or NULL. Returns an

@@ -125,7 +125,7 @@ _mcorefs() {
 			mapfile -t COMPREPLY < <(compgen -W '--step --data-path --train-data-path --data-args-path --split --seq-length
 				--seed --dataloader-type --global-batch-size --train-iters --train-samples --micro-batch-size
 				--data-parallel-size --rank --consumed-samples --no-data-sharding --mid-level-dataset-surplus
-				--megatron --eod-mask-loss --eod --npy --bin -o' -- "$cur")
+				--megatron --eod-mask-loss --eod --pad --npy --bin -o' -- "$cur")
 			;;
 		pack)
 			mapfile -t COMPREPLY < <(compgen -W '--vocab-size --dtype --append-eod --key --format --resume --force' -- "$cur")

@@ -8,8 +8,9 @@
 
 /*
  * The first byte says what the rest is: 'c' a reference's config.json, checked against a real
- * checkpoint and merged; 't' tokenizer_config.json, a NUL, tokenizer.json; 'n' tokenizer.json, to
- * be counted; 'g' a config.json for which a generation_config.json is wanted.
+ * checkpoint and merged; 't' tokenizer_config.json, tokenizer.json and
+ * special_tokens_map.json with NULs between; 'n' tokenizer.json, to be counted; 'g' a config.json
+ * for which a generation_config.json is wanted.
  */
 #define CHECKPOINT "tests/fixtures/weights/llama-torch-tp2-pp2/iter_0000040"
 #define MANY_WARNINGS                                                                              \
@@ -65,11 +66,19 @@ static int fuzz_config(const char *text, size_t len, struct mfs_error *err)
 
 static int fuzz_tokens(const char *text, size_t len, struct mfs_error *err)
 {
-	const char *nul = memchr(text, 0, len);
-	size_t config_len = nul ? (size_t)(nul - text) : len;
+	struct mfs_hf_token_files files = {0};
+	struct mfs_hf_text *each[] = {&files.config, &files.tokenizer, &files.map};
+	const char *end = text + len;
 	struct mfs_hf_tokens tokens;
-	int rc = mfs_hf_tokens_parse(text, config_len, nul ? nul + 1 : NULL,
-				     nul ? len - config_len - 1 : 0, &tokens, err);
+	int rc;
+
+	for (size_t i = 0; i < 3 && text; i++) {
+		const char *nul = memchr(text, 0, (size_t)(end - text));
+
+		*each[i] = (struct mfs_hf_text){text, (size_t)((nul ? nul : end) - text)};
+		text = nul ? nul + 1 : NULL;
+	}
+	rc = mfs_hf_tokens_parse(&files, &tokens, err);
 
 	fuzz_require(rc || (tokens.bos >= -1 && tokens.eos >= -1 && tokens.pad >= -1));
 	return rc;

@@ -13,6 +13,7 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 	/* A piece has a tag, a length and a text with both, five bytes at least. */
 	fuzz_require(model.count > 0 && model.count <= len / 5);
 	fuzz_require(model.eos >= -1 && model.eos < (int64_t)model.count);
+	fuzz_require(model.pad >= -1 && model.pad < (int64_t)model.count);
 	return 0;
 }
 

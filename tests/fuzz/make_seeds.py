@@ -561,6 +561,7 @@ def make_hf_config():
     ok("hf_config", "tokens", b"t" + text(TOKENIZER_CONFIG) + b"\0" + text(TOKENIZER))
     save("corpus", "hf_config", "tokens-of-tokenizer-cut", b"t" + text(TOKENIZER_CONFIG) + b"\0" + text(TOKENIZER)[:60])
     ok("hf_config", "tokens-alone", b"t" + text(TOKENIZER_CONFIG))
+    ok("hf_config", "tokens-map", b"t" + text({"pad_token": "a"}) + b"\0" + text(TOKENIZER) + b"\0" + text({"pad_token": {"content": "\u00e9\\"}}))
     ok("hf_config", "count", b"n" + text(TOKENIZER))
     ok("hf_config", "generation", b"g" + text(LLAMA))
     for name, data in {
@@ -578,6 +579,7 @@ def make_hf_config():
         "config-tied": b"c" + text({**LLAMA, "tie_word_embeddings": True}),
         "config-other-model-type": b"c" + text({**LLAMA, "model_type": "qwen2"}),
         "tokens-no-json": b"t{",
+        "tokens-map-no-json": b"t" + text(TOKENIZER_CONFIG) + b"\0" + text(TOKENIZER) + b"\0{",
         "count-no-vocabulary": b"n" + text({"model": {"type": "BPE"}}),
         "count-cut": b"n" + text(TOKENIZER)[:-40],
         "count-id-too-large": b"n" + text({"model": {"vocab": {"a": 2**63 - 1}}}),

@@ -39,15 +39,16 @@ def train(**more):
 
 
 def says(model):
-    """(pieces, eos) as sentencepiece says, or None."""
+    """(pieces, eos, pad) as sentencepiece says, or None."""
     try:
         loaded = sentencepiece.SentencePieceProcessor(model_proto=model)
-        return loaded.get_piece_size(), loaded.eos_id()
+        return loaded.get_piece_size(), loaded.eos_id(), loaded.pad_id()
     except (RuntimeError, TypeError):
         return None
 
 
 UNK, BOS, EOS = piece(b"<unk>", UNKNOWN), piece(b"<s>", CONTROL), piece(b"</s>", CONTROL)
+PAD = piece(b"<pad>", CONTROL)
 LETTERS = piece("\u2581a".encode()) + piece(b"b")
 SMALL = UNK + BOS + EOS + LETTERS
 TRAINER = field(2, field(3, 1) + field(42, 1))
@@ -62,11 +63,12 @@ MODELS = {
     "two-trainers": SMALL + field(2, field(47, b"x")) + field(2, field(47, b"<s>")), "eos-is-text": UNK + piece(b"</s>") + LETTERS,
     "eos-is-users": UNK + piece(b"</s>", USER_DEFINED), "unknown-fields": SMALL + field(200, 1) + b"\xc5\x0c\0\0\0\0\xc1\x0c" + bytes(8),
     "long-varint": SMALL + b"\x08" + b"\x80" * 9 + b"\x02",  # bits that do not fit are dropped
-    "type-of-the-future": UNK + EOS + piece(b"c", 9),
+    "type-of-the-future": UNK + EOS + piece(b"c", 9), "pad": SMALL + PAD, "pad-is-text": SMALL + piece(b"<pad>"),
+    "other-pad": SMALL + PAD + piece(b"<empty>", CONTROL) + field(2, field(48, b"<empty>")),
 }
 BAD = {
     "empty": b"", "no-unknown": BOS + EOS, "two-unknown": SMALL + piece(b"<unk2>", UNKNOWN), "no-text": UNK + field(1, field(3, 1)),
-    "empty-text": SMALL + piece(b""), "eos-twice": SMALL + EOS, "cut": SMALL[:-1], "cut-in-a-piece": UNK + field(1, b"\x0a\x09</s>"),
+    "empty-text": SMALL + piece(b""), "eos-twice": SMALL + EOS, "pad-twice": SMALL + PAD + PAD, "cut": SMALL[:-1], "cut-in-a-piece": UNK + field(1, b"\x0a\x09</s>"),
     "field-0": SMALL + b"\x02\x01a", "group": SMALL + b"\x0b", "form-7": SMALL + b"\x0f",
     "endless-varint": SMALL + b"\x08" + b"\xff" * 11, "huge-length": SMALL + b"\x12" + b"\xff" * 9 + b"\x01", "cut-fixed": SMALL + b"\x15\0\0",
     "trainer-cut": SMALL + field(2, b"\xfa\x02\x05a"), "json": b'{"model": {"type": "BPE"}}', "big-field": SMALL + varint(1 << 32 | 1 << 3) + b"\1",

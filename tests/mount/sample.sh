@@ -77,6 +77,12 @@ zeros=$(grep -o '"loss_mask": \[[^]]*' "$work/lines" | grep -o '\b0\b' | wc -l)
 ends=$(grep -o '"tokens": \[[^]]*' "$work/lines" | sed 's/, [0-9]*$//' | grep -Eo '(\[| )0\b' | wc -l)
 same 'masked tokens' "$zeros" "$ends"
 [ "$zeros" -gt 0 ] || fail 'no end of a document was met'
+# A label that is the pad token does not count, either: the first input has no mask of it, the last label has.
+"$m" sample "$data" --step 3 "${run[@]}" --pad 0 >"$work/lines" || fail 'a loss mask of padding'
+zeros=$(grep -o '"loss_mask": \[[^]]*' "$work/lines" | grep -o '\b0\b' | wc -l)
+labels=$(grep -o '"tokens": \[[^]]*' "$work/lines" | sed 's/.*: \[[0-9]*, //' | grep -Ewo '0' | wc -l)
+same 'masked labels' "$zeros" "$labels"
+[ "$zeros" -gt 0 ] || fail 'no padding was met'
 
 # The mount has them as rows.
 "$m" "$data" "$mnt" -o 'data_path=0.7 tales_text_document 0.3 notes_text_document,split=90\,10\,0' || fail 'mount'

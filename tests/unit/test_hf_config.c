@@ -595,14 +595,23 @@ END_TEST
 
 /* ---- tokenizers ---- */
 
-static struct mfs_hf_tokens parse_tokens(const char *config, const char *tokenizer)
+static struct mfs_hf_text text_of(const char *text)
 {
+	return (struct mfs_hf_text){text, text ? strlen(text) : 0};
+}
+
+static struct mfs_hf_tokens parse_files(const char *config, const char *map, const char *tokenizer)
+{
+	const struct mfs_hf_token_files files = {text_of(config), text_of(map), text_of(tokenizer)};
 	struct mfs_hf_tokens t;
 
-	unit_ok(mfs_hf_tokens_parse(config, strlen(config), tokenizer,
-				    tokenizer ? strlen(tokenizer) : 0, &t, &err),
-		&err);
+	unit_ok(mfs_hf_tokens_parse(&files, &t, &err), &err);
 	return t;
+}
+
+static struct mfs_hf_tokens parse_tokens(const char *config, const char *tokenizer)
+{
+	return parse_files(config, NULL, tokenizer);
 }
 
 START_TEST(test_tokens)
@@ -629,6 +638,41 @@ START_TEST(test_tokens)
 	ck_assert_int_eq(t.pad, MFS_HF_NO_TOKEN);
 	t = parse_tokens("{\"eos_token\": \"</s>\"}", NULL);
 	ck_assert_int_eq(t.eos, MFS_HF_NO_TOKEN);
+}
+END_TEST
+
+/* Where the names of tokens stand, and their ids, besides: transformers 5 says the same of each. */
+START_TEST(test_tokens_elsewhere)
+{
+	static const char pairs[] = "{\"model\": {\"vocab\": {\"a\": 0, \"\\u003cp>\": 4}}, "
+				    "\"added_tokens\": []}";
+	static const char list[] = "{\"model\": {\"vocab\": [[\"a\", -1], [\"<p>\", -2.5]]}}";
+
+	ck_assert_int_eq(parse_tokens("{\"pad_token\": \"<p>\"}", pairs).pad, 4);
+	ck_assert_int_eq(parse_tokens("{\"pad_token\": \"<p>\"}", list).pad, 1);
+	ck_assert_int_eq(parse_tokens("{\"pad_token\": \"<q>\"}", list).pad, MFS_HF_NO_TOKEN);
+	/* special_tokens_map.json counts before an older tokenizer_config.json. */
+	ck_assert_int_eq(parse_files(NULL, "{\"pad_token\": \"<p>\"}", pairs).pad, 4);
+	ck_assert_int_eq(
+		parse_files("{\"pad_token\": \"a\"}", "{\"pad_token\": \"<p>\"}", pairs).pad, 4);
+	ck_assert_int_eq(parse_files("{\"pad_token\": \"a\", \"added_tokens_decoder\": {}}",
+				     "{\"pad_token\": \"<p>\"}", pairs)
+				 .pad,
+			 0);
+	/* A class's own. */
+	ck_assert_int_eq(
+		parse_tokens("{\"tokenizer_class\": \"GemmaTokenizerFast\", "
+			     "\"added_tokens_decoder\": {\"7\": {\"content\": \"<pad>\"}}}",
+			     NULL)
+			.pad,
+		7);
+	ck_assert_int_eq(
+		parse_tokens("{\"tokenizer_class\": \"GemmaTokenizer\", \"pad_token\": "
+			     "null, "
+			     "\"added_tokens_decoder\": {\"7\": {\"content\": \"<pad>\"}}}",
+			     NULL)
+			.pad,
+		MFS_HF_NO_TOKEN);
 }
 END_TEST
 
@@ -732,6 +776,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_reference_broken);
 	tcase_add_test(c, test_reference_directory);
 	c = unit_case(s, "tokenizer", test_tokens);
+	tcase_add_test(c, test_tokens_elsewhere);
 	tcase_add_test(c, test_tokens_of_a_fixture);
 	tcase_add_loop_test(c, test_token_count, 0, sizeof(counts) / sizeof(counts[0]));
 	tcase_add_test(c, test_token_count_broken);

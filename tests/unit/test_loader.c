@@ -50,6 +50,7 @@ static struct mfs_train_config fixtures_run(void)
 		.mid_level_dataset_surplus = 0.005,
 		.num_workers = 2,
 		.eod = MFS_UNSET,
+		.pad = MFS_UNSET,
 	};
 }
 
@@ -138,9 +139,9 @@ static void megatrons(const struct mfs_batch_rules *r, const int64_t *text, stru
 		}
 	}
 	for (int32_t i = 0; i < n; i++) {
-		if (b->labels[i] == MFS_NO_TOKEN)
+		if (b->labels[i] == r->pad)
 			b->loss_mask[i] = b->labels[i] = 0;
-		if (b->tokens[i] == MFS_NO_TOKEN)
+		if (b->tokens[i] == r->pad)
 			b->tokens[i] = 0;
 	}
 }
@@ -292,18 +293,23 @@ START_TEST(test_masks)
 	struct mfs_train_config c = fixtures_run();
 	struct mfs_loader *l;
 	uint64_t count, most = 0;
+	int64_t second = MFS_UNSET;
 	int64_t *tokens = samples_of(&c, MFS_TRAIN, &count);
 	unsigned seen[VOCAB] = {0};
 
 	for (uint64_t i = 0; i < count * 129; i++)
 		if (++seen[tokens[i]] > most) {
 			most = seen[tokens[i]];
+			second = c.eod != tokens[i] ? c.eod : second;
 			c.eod = tokens[i];
 		}
+	ck_assert_int_ne(second, MFS_UNSET);
 	free(tokens);
 	c.reset_position_ids = _i & 1;
 	c.reset_attention_mask = _i & 2;
 	c.eod_mask_loss = _i & 4;
+	if (_i & 8) /* with one that ends documents, too: --allow-ambiguous-pad-tokens */
+		c.pad = _i & 1 ? c.eod : second;
 	l = open_loader(&c, MFS_TRAIN, 0, 4);
 	check_all(&c, MFS_TRAIN, 4, l);
 	close_loader(l);
@@ -963,7 +969,7 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "times", test_stall);
 	tcase_add_test(c, test_statistics);
 	tcase_add_loop_test(c, test_megatrons_steps, 0, ENGINES);
-	tcase_add_loop_test(c, test_masks, 0, 8);
+	tcase_add_loop_test(c, test_masks, 0, 16);
 	tcase_add_test(c, test_tokens_further_on);
 	tcase_add_loop_test(c, test_parts, 1, 4);
 	tcase_add_loop_test(c, test_resume, 0, ENGINES);

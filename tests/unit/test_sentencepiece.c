@@ -15,27 +15,30 @@ START_TEST(models)
 	static const struct {
 		const char *name;
 		uint64_t count;
-		int64_t eos;
+		int64_t eos, pad;
 	} all[] = {
-		{"unigram", 200, 2},
-		{"bpe", 120, 2},
-		{"bytes", 400, 2},
-		{"end", 100, 2},
-		{"eos-last", 100, 5},
-		{"no-eos", 100, -1},
-		{"small", 5, 2},
+		{"unigram", 200, 2, -1},
+		{"bpe", 120, 2, -1},
+		{"bytes", 400, 2, -1},
+		{"end", 100, 2, -1},
+		{"eos-last", 100, 5, 3},
+		{"no-eos", 100, -1, -1},
+		{"small", 5, 2, -1},
 		/* the trainer's eos_id is not looked at */
-		{"trainer-says-another-id", 5, 2},
-		{"trainer-first", 5, 2},
-		{"two-trainers", 5, 1},
-		{"empty-eos", 5, 2},
+		{"trainer-says-another-id", 5, 2, -1},
+		{"trainer-first", 5, 2, -1},
+		{"two-trainers", 5, 1, -1},
+		{"empty-eos", 5, 2, -1},
 		/* no control symbols */
-		{"other-eos", 5, -1},
-		{"eos-is-text", 4, -1},
-		{"eos-is-users", 2, -1},
-		{"unknown-fields", 5, 2},
-		{"long-varint", 5, 2},
-		{"type-of-the-future", 3, 1},
+		{"other-eos", 5, -1, -1},
+		{"eos-is-text", 4, -1, -1},
+		{"eos-is-users", 2, -1, -1},
+		{"unknown-fields", 5, 2, -1},
+		{"long-varint", 5, 2, -1},
+		{"type-of-the-future", 3, 1, -1},
+		{"pad", 6, 2, 5},
+		{"other-pad", 7, 2, 6},
+		{"pad-is-text", 6, 2, -1},
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
@@ -47,9 +50,11 @@ START_TEST(models)
 		snprintf(path, sizeof(path), CORPUS "%s", all[i].name);
 		bytes = unit_slurp(path, &len);
 		unit_ok(mfs_sentencepiece_parse("t.model", bytes, len, &model, &err), &err);
-		ck_assert_msg(model.count == all[i].count && model.eos == all[i].eos,
-			      "%s: %llu pieces, eos %lld", all[i].name,
-			      (unsigned long long)model.count, (long long)model.eos);
+		ck_assert_msg(model.count == all[i].count && model.eos == all[i].eos &&
+				      model.pad == all[i].pad,
+			      "%s: %llu pieces, eos %lld, pad %lld", all[i].name,
+			      (unsigned long long)model.count, (long long)model.eos,
+			      (long long)model.pad);
 		/* Nothing behind the end is looked at. */
 		for (size_t cut = 0; cut < len; cut += 1 + len / 97) {
 			uint8_t *part = malloc(cut + 1);

@@ -164,6 +164,9 @@ struct mfs_train_config {
 	double mid_level_dataset_surplus;
 	int64_t num_workers; /* batches that are prefetched are at least this many */
 	int64_t eod;	     /* token that ends a document; MFS_UNSET: not known */
+	int64_t pad;	     /* token that is padding; MFS_UNSET: none is */
+	bool pad_unknown;    /* the tokenizer may have one, and its files are not there */
+	bool pad_ambiguous; /* it has one that ends documents, too, and so none counts as padding */
 
 	/* tokenizer: its files go along with checkpoints; vocab_size of the model follows from it
 	 */

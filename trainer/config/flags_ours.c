@@ -37,6 +37,9 @@ static const struct mfs_flag ours[] = {
 	      "the same bits twice")},
 	{INT, "eod_id", "None", TO(eod), OURS,
 	 SAYS("the token that ends a document, where no tokenizer says it")},
+	{INT, "pad_id", "None", TO(pad), OURS,
+	 SAYS("the token that is padding, and does not count as a label, where no tokenizer says "
+	      "it; -1: none is")},
 	{INT, "save_keep_last", "0", TO(save_keep_last), OURS,
 	 SAYS("keep so many checkpoints and remove older ones; 0: keep all")},
 };

@@ -261,6 +261,22 @@ int mfs_help_completions(const char *shell, struct mfs_buf *out, struct mfs_erro
 
 /* ---- at the start of a run ---- */
 
+/* A token that is padding changes what is trained, so nobody has to guess which one is. */
+static void note_pad(const struct mfs_train_config *config, struct mfs_buf *out)
+{
+	if (config->pad != MFS_UNSET)
+		mfs_buf_printf(out, "labels that are the pad token %lld do not count\n",
+			       (long long)config->pad);
+	else if (config->pad_ambiguous)
+		mfs_buf_adds(out, "the tokenizer's pad token ends documents, too: no label is "
+				  "padding (--allow-ambiguous-pad-tokens)\n");
+	else if (config->pad_unknown)
+		mfs_buf_printf(out,
+			       "no label is padding: the files of %s that say its pad token are "
+			       "not here (--pad-id ID, or -1 where it has none)\n",
+			       config->tokenizer_type ? config->tokenizer_type : "the tokenizer");
+}
+
 void mfs_help_notes(const struct mfs_train_config *config, struct mfs_buf *out)
 {
 	const double factor = config->model.rope_scaling_factor;
@@ -271,6 +287,7 @@ void mfs_help_notes(const struct mfs_train_config *config, struct mfs_buf *out)
 		mfs_buf_printf(out, "without effect here: %s\n", unused.data);
 	out->failed |= unused.failed;
 	mfs_buf_release(&unused);
+	note_pad(config, out);
 	if (config->model.use_rope_scaling && factor != MFS_ROPE_SCALING_FACTOR)
 		mfs_buf_printf(out,
 			       "RoPE is scaled by %g; Megatron up to core 0.19 takes %g whatever "

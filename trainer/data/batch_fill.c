@@ -67,6 +67,7 @@ int mfs_batch_rules_take(const struct mfs_train_config *config, uint32_t micro, 
 		.length = (uint32_t)config->seq_length,
 		.vocab = vocab,
 		.eod = config->eod,
+		.pad = config->pad, /* MFS_UNSET is MFS_NO_TOKEN */
 		.reset_position_ids = config->reset_position_ids,
 		.reset_attention_mask = config->reset_attention_mask,
 		.eod_mask_loss = config->eod_mask_loss,
@@ -103,8 +104,7 @@ static int outside(const struct mfs_batch_rules *r, const struct mfs_part *part,
 			(unsigned long long)r->vocab - 1);
 }
 
-/* Puts tokens of a sequence, from token `at` of its S + 1 on. What a sample lacks is MFS_NO_TOKEN
- * as a label, and 0 as a token, so that it can be embedded. */
+/* Puts tokens of a sequence, from token `at` of its S + 1 on. */
 static void put(const struct mfs_batch_rules *r, struct mfs_batch *b, uint32_t sequence,
 		uint32_t at, const int64_t *wide, uint32_t count)
 {
@@ -118,6 +118,12 @@ static void put(const struct mfs_batch_rules *r, struct mfs_batch *b, uint32_t s
 	}
 }
 
+static void fill_with(int64_t *to, uint32_t count, int64_t token)
+{
+	for (uint32_t i = 0; i < count; i++)
+		to[i] = token;
+}
+
 static int put_part(const struct mfs_batch_rules *r, const struct mfs_fetch *from,
 		    const struct mfs_part *part, const uint64_t *samples, struct mfs_batch *b,
 		    struct mfs_error *err)
@@ -128,13 +134,15 @@ static int put_part(const struct mfs_batch_rules *r, const struct mfs_fetch *fro
 
 	for (uint32_t done = 0, n; done < part->count; done += n) {
 		n = (uint32_t)mfs_min_u64(WIDEN, part->count - done);
-		if (part->wide)
+		if (part->lacking)
+			fill_with(wide, n, r->pad);
+		else if (part->wide)
 			memcpy(wide, from->raw + part->at + done, n * sizeof(*wide));
 		else
 			mfs_dtype_widen(part->rows->dtype,
 					bytes + (size_t)done * part->rows->token_size, n, wide);
 		for (uint32_t i = 0; i < n; i++)
-			if ((uint64_t)wide[i] >= r->vocab && wide[i] != MFS_NO_TOKEN)
+			if ((uint64_t)wide[i] >= r->vocab && wide[i] != r->pad)
 				return outside(r, part, wide[i], samples[sequence], at + done + i,
 					       err);
 		put(r, b, sequence, at + done, wide, n);
@@ -154,17 +162,16 @@ static uint64_t fill_sequence(const struct mfs_batch_rules *r, struct mfs_batch 
 
 	for (uint32_t t = 0; t < r->length; t++) {
 		const bool ends = r->eod != MFS_UNSET && tokens[t] == r->eod;
-		const bool masked =
-			!counts || (r->eod_mask_loss && ends) || labels[t] == MFS_NO_TOKEN;
+		const bool masked = !counts || (r->eod_mask_loss && ends) || labels[t] == r->pad;
 
 		b->positions[first + t] = (int32_t)(r->reset_position_ids ? t - start : t);
 		b->first_key[first + t] = r->reset_attention_mask ? (int32_t)start : 0;
 		b->documents |= b->first_key[first + t] != 0;
 		b->loss_mask[first + t] = masked ? 0 : 1;
 		counted += !masked;
-		if (tokens[t] == MFS_NO_TOKEN)
+		if (tokens[t] == r->pad)
 			tokens[t] = 0;
-		if (labels[t] == MFS_NO_TOKEN)
+		if (labels[t] == r->pad)
 			labels[t] = 0;
 		if (ends)
 			start = t + 1;

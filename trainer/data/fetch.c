@@ -209,10 +209,8 @@ static int add_piece(void *arg, const struct mfs_gpt_piece *piece, struct mfs_er
 
 static int add_padding(struct planner *x, uint32_t count, struct mfs_error *err)
 {
-	const struct mfs_part part = {.at = x->at, .count = count, .wide = true};
+	const struct mfs_part part = {.at = x->at, .count = count, .lacking = true};
 
-	for (uint32_t i = 0; i < count; i++)
-		x->p->raw[x->at + i] = MFS_NO_TOKEN;
 	return count ? add_part(x, &part, err) : 0;
 }
 

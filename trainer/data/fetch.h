@@ -21,6 +21,7 @@ struct mfs_part {
 	const struct mfs_rows *rows;
 	uint32_t at, count; /* elements of raw */
 	bool wide;	    /* they are int64, whatever the rows are */
+	bool lacking;	    /* the sample has none there, and raw is not filled */
 	bool read;	    /* io reads them */
 	struct mfs_io io;
 	struct iovec iov;
@@ -42,7 +43,7 @@ struct mfs_fetch {
 	struct mfs_error err;
 };
 
-#define MFS_NO_TOKEN (-1) /* what a sample lacks: Megatron's _PAD_TOKEN_ID */
+#define MFS_NO_TOKEN (-1) /* what is padding where no token is: Megatron's _PAD_TOKEN_ID */
 
 struct mfs_fetcher;
 

@@ -114,12 +114,13 @@ static int fill_rest(struct settle *s)
 {
 	const char *granularity = text(s, "recompute_granularity");
 	struct mfs_train_config *c = s->c;
-	const int64_t eod = c->eod;
+	const int64_t eod = c->eod, pad = c->pad;
 	int r = mfs_train_config_fill(c, s->err);
 
 	if (r)
 		return r;
 	c->eod = eod;
+	c->pad = pad;
 	c->data_parallel_rank =
 		number(s, "rank") /
 		(number(s, "tensor_model_parallel_size") * number(s, "context_parallel_size")) %

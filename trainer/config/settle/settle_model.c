@@ -260,6 +260,9 @@ int mfs_settle_vocab(struct settle *s)
 				"need: expected --eod-id, or a tokenizer that says it");
 	s->c->model.vocab_size = found.size;
 	s->c->eod = found.eod;
+	s->c->pad = found.pad;
+	s->c->pad_unknown = found.pad_unknown;
+	s->c->pad_ambiguous = found.pad_ambiguous;
 	return at_least(s, "padded_vocab_size", 1);
 }
 

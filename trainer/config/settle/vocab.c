@@ -13,10 +13,11 @@
 #define VOCAB_FILE_MAX (64u << 20) /* bytes of a JSON file of tokens */
 
 /* tiktoken_tokenizer.py: its default vocabulary, the special tokens that it always has, and "</s>"
- * among them. */
+ * and "<pad>" among them. */
 #define TIKTOKEN_SIZE	 (1 << 17)
 #define TIKTOKEN_SPECIAL 7
 #define TIKTOKEN_EOS	 2
+#define TIKTOKEN_PAD	 4
 
 static bool is_directory(const char *path)
 {
@@ -46,6 +47,8 @@ static int from_directory(const char *dir, struct mfs_vocab_found *ret, struct m
 		return r;
 	ret->size = (int64_t)count;
 	ret->eod = tokens.eos == MFS_HF_NO_TOKEN ? MFS_UNSET : tokens.eos;
+	ret->pad = tokens.pad == MFS_HF_NO_TOKEN ? MFS_UNSET : tokens.pad;
+	ret->pad_unknown = false;
 	return 0;
 }
 
@@ -88,12 +91,15 @@ static int from_vocab_file(const char *path, struct mfs_vocab_found *ret, struct
 		ret->size = (int64_t)json_object_size(root);
 		if (json_is_integer(eod) && json_integer_value(eod) >= 0)
 			ret->eod = json_integer_value(eod);
+		ret->pad_unknown = false; /* GPT-2's tokenizer has none */
 	}
 	json_decref(root);
 	return r;
 }
 
-static int from_sentencepiece(const char *path, struct mfs_vocab_found *ret, struct mfs_error *err)
+/* sentencepiece_tokenizer.py: a legacy one asks for a pad_token, which nothing gives it. */
+static int from_sentencepiece(const struct mfs_flag_values *v, const char *path,
+			      struct mfs_vocab_found *ret, struct mfs_error *err)
 {
 	struct mfs_sentencepiece model;
 	char *bytes = NULL;
@@ -107,6 +113,9 @@ static int from_sentencepiece(const char *path, struct mfs_vocab_found *ret, str
 		return r;
 	ret->size = (int64_t)model.count;
 	ret->eod = model.eos < 0 ? MFS_UNSET : model.eos;
+	if (model.pad >= 0 && !mfs_flag_truth(v, "tokenizer_sentencepiece_legacy"))
+		ret->pad = model.pad;
+	ret->pad_unknown = false;
 	return 0;
 }
 
@@ -136,7 +145,7 @@ static int from_tiktoken(const struct mfs_flag_values *v, const char *path,
 	json_decref(root);
 	if (r)
 		return r;
-	*ret = (struct mfs_vocab_found){size, TIKTOKEN_EOS};
+	*ret = (struct mfs_vocab_found){.size = size, .eod = TIKTOKEN_EOS, .pad = TIKTOKEN_PAD};
 	return 0;
 }
 
@@ -158,7 +167,7 @@ static int from_files(const struct mfs_flag_values *v, struct mfs_vocab_found *r
 	if (mfs_str_is(type, "GPT2BPETokenizer") && file)
 		return from_vocab_file(file, ret, err);
 	if (is_sentencepiece(type) && is_there(model))
-		return from_sentencepiece(model, ret, err);
+		return from_sentencepiece(v, model, ret, err);
 	if (mfs_str_is(type, "TikTokenizer") && is_there(model))
 		return from_tiktoken(v, model, ret, err);
 	return 0;
@@ -176,10 +185,31 @@ static const char *files_of(const char *type)
 	return "--tokenizer-model, a directory with tokenizer.json";
 }
 
+/* What --pad-id or NullTokenizer says; and megatron_dataset.py: a token that is padding and
+ * something else is not padding. eod: the tokenizer's own. */
+static void settle_pad(const struct mfs_flag_values *v, int64_t eod, struct mfs_vocab_found *found)
+{
+	if (mfs_str_is(mfs_flag_text(v, "tokenizer_type"), "NullTokenizer")) {
+		found->pad = mfs_flag_number(v, "null_tokenizer_pad_id", MFS_UNSET);
+		found->pad_unknown = false;
+	}
+	if (!mfs_flag_is_none(v, "pad_id")) {
+		found->pad = mfs_flag_number(v, "pad_id", MFS_UNSET);
+		found->pad_unknown = false;
+	}
+	found->pad_ambiguous = found->pad != MFS_UNSET &&
+			       (found->pad == eod || found->pad == found->eod) &&
+			       !mfs_flag_truth(v, "allow_ambiguous_pad_tokens");
+	if (found->pad_ambiguous || found->pad < 0)
+		found->pad = MFS_UNSET;
+}
+
 int mfs_vocab_find(const struct mfs_flag_values *v, struct mfs_vocab_found *ret,
 		   struct mfs_error *err)
 {
-	struct mfs_vocab_found found = {MFS_UNSET, MFS_UNSET};
+	struct mfs_vocab_found found = {
+		.size = MFS_UNSET, .eod = MFS_UNSET, .pad = MFS_UNSET, .pad_unknown = true};
+	int64_t eod;
 	const char *type = mfs_flag_text(v, "tokenizer_type");
 	const int64_t said = mfs_flag_number(v, "vocab_size", MFS_UNSET);
 	int r = from_files(v, &found, err);
@@ -191,8 +221,10 @@ int mfs_vocab_find(const struct mfs_flag_values *v, struct mfs_vocab_found *ret,
 	if (mfs_str_is(type, "NullTokenizer"))
 		found.eod = mfs_flag_number(v, "null_tokenizer_eod_id",
 					    found.size == MFS_UNSET ? MFS_UNSET : found.size - 1);
+	eod = found.eod;
 	if (!mfs_flag_is_none(v, "eod_id"))
 		found.eod = mfs_flag_number(v, "eod_id", MFS_UNSET);
+	settle_pad(v, eod, &found);
 	if (found.size == MFS_UNSET && mfs_flag_is_none(v, "padded_vocab_size"))
 		return mfs_fail(err, -ENODATA,
 				"the size of the vocabulary is not known: expected --vocab-size, "

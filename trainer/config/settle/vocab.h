@@ -1,7 +1,9 @@
-/* The size of the vocabulary, and the token that ends a document: by the tokenizer's files, or as
- * arguments say. */
+/* The size of the vocabulary, the token that ends a document and the one that is padding: by the
+ * tokenizer's files, or as arguments say. */
 #ifndef MFS_TRAINER_CONFIG_VOCAB_H
 #define MFS_TRAINER_CONFIG_VOCAB_H
+
+#include <stdbool.h>
 
 #include "formats/base/error.h"
 #include "trainer/config/value.h"
@@ -9,6 +11,8 @@
 struct mfs_vocab_found {
 	int64_t size; /* tokens; MFS_UNSET: only the padded size is known */
 	int64_t eod;  /* MFS_UNSET: not known */
+	int64_t pad;  /* MFS_UNSET: none; also one that ends documents, too (pad_ambiguous) */
+	bool pad_unknown, pad_ambiguous; /* config.h */
 };
 
 /*
@@ -18,8 +22,12 @@ struct mfs_vocab_found {
  * documents. TikTokenizer: --vocab-size or 131072, with as many tokens in --tokenizer-model.
  * NullTokenizer: --vocab-size, whose last token ends documents, or --null-tokenizer-eod-id. With
  * others, or where a tokenizer's files are not there,
- * --vocab-size or --padded-vocab-size must say it. Sources:
- * core/tokenizers/utils/build_tokenizer.py, core/tokenizers/text/libraries.
+ * --vocab-size or --padded-vocab-size must say it.
+ *
+ * Padding is HuggingFaceTokenizer's pad_token, a SentencePiece model's pad piece, TikTokenizer's
+ * <pad>, --null-tokenizer-pad-id, or --pad-id. One that ends documents, too, is none, but with
+ * --allow-ambiguous-pad-tokens. Sources: core/tokenizers/utils/build_tokenizer.py,
+ * core/tokenizers/text/libraries, core/datasets/megatron_dataset.py.
  *
  * -EINVAL: the files are wrong; -ENODATA: nothing says the size.
  */
