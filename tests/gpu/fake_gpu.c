@@ -50,6 +50,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 	p->multiProcessorCount = 1;
 	p->totalGlobalMem = (size_t)1 << 30;
 	p->uuid.bytes[0] = (char)device;
+	/* Each host has GPUs of its own. */
+	gethostname(p->uuid.bytes + 1, sizeof(p->uuid.bytes) - 1);
 	return cudaSuccess;
 }
 

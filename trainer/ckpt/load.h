@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "trainer/ckpt/progress.h"
 #include "trainer/config/config.h"
+#include "trainer/parallel/parallel.h"
 #include "trainer/params/params.h"
 
 struct mfs_load;
@@ -27,6 +28,13 @@ void mfs_load_free(struct mfs_load *l);
  * is another one than the arguments', with both values (check_checkpoint_args). config is settled
  * then (config/settle.h). */
 int mfs_load_args(struct mfs_load *l, struct mfs_train_config *config, struct mfs_error *err);
+
+/* Of several processes: all load the same. One that has found an older checkpoint than another, or
+ * none, looks again for a while, since its host may see a shared directory late; *load is the newer
+ * one then, and its model is compared with config, which is settled. -ESTALE: they still differ,
+ * and the message names two ranks, their hosts and what each finds. */
+int mfs_load_agree(struct mfs_load **load, struct mfs_train_config *config,
+		   const struct mfs_parallel *p, struct mfs_error *err);
 
 /* Reads weights, and optimizer states unless finetune or no_load_optim, into the params' device
  * memory. Without main parameters in the source they are made of the weights. progress: as saved;

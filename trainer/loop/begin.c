@@ -372,6 +372,8 @@ int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *l
 		rc = load ? mfs_load_args(load, config, err) : mfs_train_config_settle(config, err);
 	if (!rc)
 		rc = open_processes(t, launch, recorder, err);
+	if (!rc && !config->dry_run && !recorder)
+		rc = mfs_load_agree(&load, config, &t->parallel, err);
 	/* While the device has room. */
 	if (!rc && !config->dry_run && config->log_throughput)
 		rc = mfs_peak_measure(t->backend, t->device, t->ctx,
