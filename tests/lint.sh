@@ -118,7 +118,7 @@ for f in "${formats[@]}" "${fs[@]}" "${trainer[@]}"; do
 	# The opener itself; what is written, and made durable; files of the overlay, which O_PATH has found to be regular;
 	# what the kernel says of mounts and of memory.
 	case $f in
-	*.h | formats/io/regular.c | formats/io/commit.c | formats/indexed/indexed_dataset_write_open.c | fs/overlay/*.c | fs/export/d*.c | fs/daemon/mountpoint.c | trainer/base/host_memory.c) ;;
+	*.h | formats/io/regular.c | formats/io/beneath.c | formats/io/commit.c | formats/indexed/indexed_dataset_write_open.c | fs/overlay/*.c | fs/export/d*.c | fs/daemon/mountpoint.c | trainer/base/host_memory.c) ;;
 	*) sources+=("$f") ;;
 	esac
 done
@@ -127,6 +127,15 @@ opens() {
 		grep -vE 'O_DIRECTORY|O_CREAT|O_PATH|"/dev/null"|"/proc/self/|O_RDWR'
 }
 if opens; then complain "source files are opened with formats/io/regular.h"; fi
+# What is written, renamed or removed lies in an open directory (docs/SECURITY.md, "What is written and removed"). Whole paths
+# are for those that a person has given: the helper itself, logs, sockets, the file of metrics, DIR of an overlay.
+forbid '(^|[^.>_a-z])(unlink|rmdir|rename|remove|mkdir|mkstemp|mkdtemp|symlink|link|nftw|creat)\(' "formats/io/beneath.h makes, renames and removes" \
+	$(printf '%s\n' "${formats[@]}" "${fs[@]}" "${trainer[@]}" | grep -vE '^(formats/io/beneath|fs/http/listen|fs/fuse/(metrics|session)|fs/overlay/overlay)\.[ch]$|\.h$')
+made() {
+	grep -n 'O_CREAT' "${formats[@]}" "${fs[@]}" "${trainer[@]}" /dev/null |
+		grep -vE 'O_EXCL|O_NOFOLLOW|mfs_beneath_|^fs/cli/log\.c:|^fs/gateway/serve\.c:|\.h:'
+}
+if made; then complain "files are made with formats/io/beneath.h"; fi
 unseeded=()
 for f; do
 	[ "$f" = formats/base/uthash.h ] || unseeded+=("$f")

@@ -10,6 +10,7 @@
 #include "formats/base/bytes.h"
 #include "formats/indexed/indexed_dataset.h"
 #include "formats/indexed/indexed_dataset_write_i.h"
+#include "formats/io/beneath.h"
 #include "formats/io/whole.h"
 
 /* After so many bytes the kernel is told to write them, so that a save has less to wait for. */
@@ -351,9 +352,9 @@ static int make_idx(struct mfs_indexed_writer *w, struct mfs_error *err)
 
 	if (rc)
 		return rc;
-	fd = openat(w->dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+	fd = mfs_beneath_create(w->dirfd, name, O_WRONLY, 0644);
 	if (fd < 0)
-		return mfs_indexed_failed(w, -errno, "open", ".idx.part", err);
+		return mfs_indexed_failed(w, fd, "open", ".idx.part", err);
 	rc = write_idx(w, fd);
 	if (close(fd) && !rc)
 		rc = -errno;

@@ -163,6 +163,11 @@ static int open_stream(struct mfs_indexed_writer *w, enum mfs_indexed_stream s, 
 		o->fd = openat(w->dirfd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (o->fd < 0 || fstat(o->fd, &st))
 		return mfs_indexed_failed(w, -errno, "open", suffix, err);
+	/* What follows cuts it: a second name would be that of somebody's file. */
+	if (!S_ISREG(st.st_mode) || st.st_nlink != 1)
+		return mfs_fail(err, -EINVAL,
+				"'%s%s' is not a file of its own: it cannot be written", w->prefix,
+				suffix);
 	if ((uint64_t)st.st_size < size)
 		return mfs_fail(
 			err, -EINVAL,

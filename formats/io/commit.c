@@ -7,29 +7,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/base/path.h"
+#include "formats/io/beneath.h"
 #include "formats/io/whole.h"
-
-int mfs_sync_path(const char *path, struct mfs_error *err)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	int rc = 0;
-
-	if (fd < 0)
-		return mfs_fail_errno(err, "cannot open '%s'", path);
-	if (fsync(fd))
-		rc = mfs_fail_errno(err, "cannot make '%s' durable", path);
-	close(fd);
-	return rc;
-}
 
 static int write_file(int dirfd, const char *name, const void *bytes, size_t len)
 {
-	int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-	int rc;
+	int fd = mfs_beneath_create(dirfd, name, O_WRONLY, 0644), rc;
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	rc = mfs_write_whole(fd, bytes, len);
 	if (!rc && fsync(fd))
 		rc = -errno;
@@ -60,59 +46,64 @@ int mfs_commit_file(int dirfd, const char *name, const void *bytes, size_t len,
 
 /* Exchanges both names in one step if the file system can. Otherwise the old one makes room
  * first. */
-static int exchange(const char *from, const char *to)
+static int exchange(int dirfd, const char *from, const char *to)
 {
 	char *aside = NULL;
 	int rc = 0;
 
-	if (!renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE))
+	if (!renameat2(dirfd, from, dirfd, to, RENAME_EXCHANGE))
 		return 0;
 	if (errno != EINVAL && errno != ENOSYS)
 		return -errno;
 	if (asprintf(&aside, "%s.old", from) < 0)
 		return -ENOMEM;
-	if (rename(to, aside))
+	if (renameat(dirfd, to, dirfd, aside))
 		rc = -errno;
-	else if (rename(from, to)) {
+	else if (renameat(dirfd, from, dirfd, to)) {
 		rc = -errno;
-		rename(aside, to);
-	} else if (rename(aside, from)) {
+		renameat(dirfd, aside, dirfd, to);
+	} else if (renameat(dirfd, aside, dirfd, from)) {
 		rc = -errno;
 	}
 	free(aside);
 	return rc;
 }
 
-int mfs_commit_dir(const char *from, const char *to, bool replace, bool *ret_replaced,
+static int sync_below(int dirfd, const char *name, struct mfs_error *err)
+{
+	const int fd = mfs_beneath_open(dirfd, name, O_RDONLY, 0);
+	int rc = fd < 0 ? fd : 0;
+
+	if (rc)
+		return mfs_fail(err, rc, "cannot open '%s': %s", name, strerror(-rc));
+	if (fsync(fd))
+		rc = mfs_fail_errno(err, "cannot make '%s' durable", name);
+	close(fd);
+	return rc;
+}
+
+int mfs_commit_dir(int dirfd, const char *from, const char *to, bool replace, bool *ret_replaced,
 		   struct mfs_error *err)
 {
-	char *parent = mfs_path_parent(to);
 	bool replaced = false;
-	int rc;
+	int rc = sync_below(dirfd, from, err);
 
-	if (!parent)
-		return mfs_fail_nomem(err);
-	rc = mfs_sync_path(from, err);
 	if (rc)
-		goto done;
-	/* rename(2) itself refuses all but an empty directory at the new name. */
-	if (rename(from, to)) {
+		return rc;
+	/* renameat(2) itself refuses all but an empty directory at the new name. */
+	if (renameat(dirfd, from, dirfd, to)) {
 		rc = -errno;
 		if (replace && (rc == -ENOTEMPTY || rc == -EEXIST || rc == -ENOTDIR)) {
-			rc = exchange(from, to);
+			rc = exchange(dirfd, from, to);
 			replaced = !rc;
 		}
 		if (rc == -ENOTEMPTY || rc == -ENOTDIR)
 			rc = -EEXIST;
 	}
-	if (rc) {
-		mfs_error_set(err, rc, "cannot rename '%s' to '%s': %s", from, to, strerror(-rc));
-		goto done;
-	}
-	rc = mfs_sync_path(parent, err);
-	if (!rc)
-		*ret_replaced = replaced;
-done:
-	free(parent);
-	return rc;
+	if (rc)
+		return mfs_fail(err, rc, "cannot rename '%s' to '%s': %s", from, to, strerror(-rc));
+	if (fsync(dirfd))
+		return mfs_fail_errno(err, "cannot make the directory of '%s' durable", to);
+	*ret_replaced = replaced;
+	return 0;
 }

@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "formats/base/bytes.h"
+#include "formats/io/beneath.h"
 #include "formats/io/whole.h"
 
 #define MAGIC "mcorefs blocks 1"
@@ -91,9 +92,9 @@ int mfs_blocks_create(int dirfd, const char *name, const char *key, const char *
 	int fd, rc;
 
 	snprintf(temporary, sizeof(temporary), "%s.tmp", name);
-	fd = openat(dirfd, temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	fd = mfs_beneath_create(dirfd, temporary, O_RDWR, 0600);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	rc = fill(fd, key, what, size);
 	close(fd);
 	if (!rc && renameat(dirfd, temporary, dirfd, name))

@@ -16,6 +16,7 @@
 #include "formats/base/buf.h"
 #include "formats/base/clock.h"
 #include "formats/base/str.h"
+#include "formats/io/beneath.h"
 #include "formats/remote/cache_i.h"
 
 #define SAFE (O_CLOEXEC | O_NOFOLLOW)
@@ -56,10 +57,8 @@ void mfs_cache_unlock(int lock)
 
 static int open_dir(int dirfd, const char *name, int *ret)
 {
-	if (mkdirat(dirfd, name, 0700) && errno != EEXIST)
-		return -errno;
-	*ret = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	return *ret < 0 ? -errno : 0;
+	*ret = mfs_beneath_make_dirs(dirfd, name, 0700);
+	return *ret < 0 ? *ret : 0;
 }
 
 /* Whoever can write here decides what all readers see. */
@@ -77,32 +76,27 @@ static int check_owner(struct mfs_cache *c, struct mfs_error *err)
 	return 0;
 }
 
-/* The directories above it are made as well: mkdir -p. */
-int mfs_cache_make_dir(const char *dir)
+/* In /tmp others may have made what bears the name of a cache: a link into the user's own files, of
+ * which the cache would remove some. */
+static int check_name(const char *dir, struct mfs_error *err)
 {
-	char *copy = strdup(dir);
-	int rc = 0;
+	struct stat st;
 
-	if (!copy)
-		return -ENOMEM;
-	for (char *p = copy + 1; *p && !rc; p++) {
-		if (*p != '/')
-			continue;
-		*p = '\0';
-		if (mkdir(copy, 0755) && errno != EEXIST)
-			rc = -errno;
-		*p = '/';
-	}
-	if (!rc && mkdir(copy, 0700) && errno != EEXIST)
-		rc = -errno;
-	free(copy);
-	return rc;
+	if (lstat(dir, &st))
+		return mfs_fail_errno(err, "cannot open the cache %s", dir);
+	if (st.st_uid == geteuid() || (S_ISLNK(st.st_mode) && !st.st_uid))
+		return 0;
+	return mfs_fail(err, -EACCES,
+			"%s: a cache must belong to who uses it (found a %s of user %u)", dir,
+			S_ISLNK(st.st_mode) ? "link" : "file or directory", (unsigned)st.st_uid);
 }
 
 static int open_cache_dir(struct mfs_cache *c, const char *dir, struct mfs_error *err)
 {
-	int rc = mfs_cache_make_dir(dir);
+	int rc = mfs_make_path(dir, 0755, 0700);
 
+	if (!rc && check_name(dir, err))
+		return err->code;
 	if (!rc && !(c->dir = realpath(dir, NULL)))
 		rc = -errno;
 	if (!rc) {
@@ -137,7 +131,7 @@ static int make_place(struct mfs_cache *c)
 	rc = open_dir(c->mounts_fd, id, &c->place_fd);
 	if (rc)
 		return rc;
-	c->lock_fd = openat(c->place_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	c->lock_fd = openat(c->place_fd, "lock", O_RDWR | O_CREAT | O_EXCL | SAFE, 0600);
 	if (c->lock_fd < 0 || flock(c->lock_fd, LOCK_EX | LOCK_NB))
 		return -errno;
 	rc = open_dir(c->place_fd, "refs", &c->refs_fd);
@@ -279,10 +273,10 @@ static void key_of(const struct mfs_object_id *id, const char *version, char ret
 
 static int create_data(struct mfs_cache *c, const char *name, uint64_t size)
 {
-	int rc = 0, fd = openat(c->objects_fd, name, O_RDWR | O_CREAT | O_TRUNC | SAFE, 0600);
+	int rc = 0, fd = mfs_beneath_create(c->objects_fd, name, O_RDWR, 0600);
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	if (ftruncate(fd, (off_t)size))
 		rc = -errno;
 	close(fd);

@@ -45,15 +45,13 @@ struct mfs_object_id {
 	uint64_t size;
 };
 
-/* -EACCES: others may write to the directory; -errno. */
+/* -EACCES: others may write to the directory, or it is a link of theirs; -errno. */
 int mfs_cache_open(const struct mfs_cache_options *opt, struct mfs_cache **ret,
 		   struct mfs_error *err);
 /* Ends what is being fetched, and removes the process's own directory. Objects and their backings
  * end with the cache; nobody may use them any more. */
 void mfs_cache_free(struct mfs_cache *c);
 
-/* Makes a cache's directory and those above it, as far as they are not there. -errno. */
-int mfs_cache_make_dir(const char *dir);
 /* Ends threads and what is being fetched; the next one who needs bytes begins them again. Nobody
  * may use the cache meanwhile. */
 void mfs_cache_rest(struct mfs_cache *c);

@@ -17,6 +17,7 @@
 #include "formats/base/bytes.h"
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
+#include "formats/io/beneath.h"
 #include "formats/remote/cache_i.h"
 
 /* The cache's size is looked at whenever so much has been written. */
@@ -42,27 +43,8 @@ struct eviction {
 
 /* ---- places of processes ---- */
 
-static void remove_tree(int dirfd, const char *name)
-{
-	int fd;
-	struct dirent *d;
-	DIR *dir;
-
-	if (!unlinkat(dirfd, name, 0) || errno == ENOENT)
-		return;
-	fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	dir = fd < 0 ? NULL : fdopendir(fd);
-	while (dir && (d = readdir(dir)))
-		if (strcmp(d->d_name, ".") && strcmp(d->d_name, ".."))
-			remove_tree(fd, d->d_name);
-	if (dir)
-		closedir(dir);
-	else if (fd >= 0)
-		close(fd);
-	unlinkat(dirfd, name, AT_REMOVEDIR);
-}
-
-/* Whoever made the place has ended: the kernel has given its lock back. */
+/* Whoever made the place has ended: the kernel has given its lock back. What is no directory was
+ * never one. */
 static bool is_dead(int mounts, const char *id)
 {
 	char name[300];
@@ -70,9 +52,9 @@ static bool is_dead(int mounts, const char *id)
 	int fd;
 
 	snprintf(name, sizeof(name), "%s/lock", id);
-	fd = openat(mounts, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	fd = mfs_beneath_open(mounts, name, O_RDWR, 0);
 	if (fd < 0)
-		return errno == ENOENT;
+		return fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP;
 	dead = !flock(fd, LOCK_EX | LOCK_NB);
 	close(fd);
 	return dead;
@@ -98,12 +80,21 @@ static int each_place(struct mfs_cache *c, void (*each)(void *arg, const char *i
 	return rc;
 }
 
+/* "4711-65f0c0de2f": as make_place() names them. Nothing else in the directory is a place. */
+static bool is_place(const char *id)
+{
+	const size_t digits = strspn(id, "0123456789");
+
+	return digits && id[digits] == '-' && id[digits + 1] &&
+	       !id[digits + 1 + strspn(id + digits + 1, "0123456789abcdef")];
+}
+
 static void remove_if_dead(void *arg, const char *id)
 {
 	struct mfs_cache *c = arg;
 
-	if (is_dead(c->mounts_fd, id))
-		remove_tree(c->mounts_fd, id);
+	if (is_place(id) && is_dead(c->mounts_fd, id))
+		mfs_beneath_remove(c->mounts_fd, id, NULL, NULL);
 }
 
 void mfs_evict_dead_places(struct mfs_cache *c)

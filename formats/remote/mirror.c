@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "formats/base/grow.h"
+#include "formats/base/path.h"
+#include "formats/io/beneath.h"
 #include "formats/remote/server.h"
 
-#define SAFE (O_EXCL | O_CLOEXEC | O_NOFOLLOW)
+#define NEW (O_WRONLY | O_CREAT | O_EXCL)
 
 struct mfs_mirror {
 	struct mfs_server server;
@@ -71,42 +73,41 @@ static int open_cache(struct mfs_mirror *m, const struct mfs_mirror_options *opt
 
 static int make_tree(struct mfs_mirror *m, struct mfs_error *err)
 {
+	const char *below;
+
 	if (asprintf(&m->path, "%s/tree/%s", mfs_cache_place(m->cache), m->server.name) < 0) {
 		m->path = NULL;
 		return mfs_fail_nomem(err);
 	}
-	*strrchr(m->path, '/') = '\0';
-	if (mkdir(m->path, 0700))
-		return mfs_fail_errno(err, "cannot make %s", m->path);
-	m->path[strlen(m->path)] = '/';
-	if (mkdir(m->path, 0700))
-		return mfs_fail_errno(err, "cannot make %s", m->path);
-	m->dirfd = open(m->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return m->dirfd < 0 ? mfs_fail_errno(err, "%s", m->path) : 0;
+	below = m->path + strlen(mfs_cache_place(m->cache)) + 1;
+	m->dirfd = mfs_beneath_make_dirs(mfs_cache_place_fd(m->cache), below, 0700);
+	return m->dirfd < 0
+		       ? mfs_fail(err, m->dirfd, "cannot make %s: %s", m->path, strerror(-m->dirfd))
+		       : 0;
 }
 
 /* The directories that a name leads through. */
-static int make_dirs(int dirfd, char *name)
+static int make_dirs(int dirfd, const char *name)
 {
-	for (char *p = strchr(name, '/'); p; p = strchr(p + 1, '/')) {
-		int rc;
+	char *above = strchr(name, '/') ? mfs_path_parent(name) : NULL;
+	int fd;
 
-		*p = '\0';
-		rc = mkdirat(dirfd, name, 0700) && errno != EEXIST ? -errno : 0;
-		*p = '/';
-		if (rc)
-			return rc;
-	}
-	return 0;
+	if (!above)
+		return strchr(name, '/') ? -ENOMEM : 0;
+	fd = mfs_beneath_make_dirs(dirfd, above, 0700);
+	free(above);
+	if (fd >= 0)
+		close(fd);
+	return fd < 0 ? fd : 0;
 }
 
 static int make_placeholder(int dirfd, const struct mfs_listed *item, struct stat *ret)
 {
 	const struct timespec times[2] = {{0, UTIME_OMIT}, {item->mtime, 0}};
-	int rc = 0, fd = openat(dirfd, item->name, O_WRONLY | O_CREAT | SAFE, 0600);
+	int rc = 0, fd = mfs_beneath_open(dirfd, item->name, NEW, 0600);
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	if (ftruncate(fd, (off_t)item->size) || futimens(fd, times) || fstat(fd, ret))
 		rc = -errno;
 	close(fd);

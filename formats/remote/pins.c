@@ -7,17 +7,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/io/beneath.h"
 #include "formats/io/regular.h"
 
 #define BYTES (MFS_PINS * sizeof(struct mfs_pin))
 
 int mfs_pins_create(int dirfd, const char *name, struct mfs_pins *ret)
 {
-	int rc, fd = openat(dirfd, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int rc, fd = mfs_beneath_create(dirfd, name, O_RDWR, 0600);
 	void *map;
 
 	if (fd < 0)
-		return -errno;
+		return fd;
 	rc = -posix_fallocate(fd, 0, BYTES);
 	map = rc ? MAP_FAILED : mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (!rc && map == MAP_FAILED)

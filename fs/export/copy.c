@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/io/beneath.h"
 #include "formats/io/guard.h"
 #include "formats/io/io_engine.h"
 
@@ -81,16 +82,18 @@ static int claim_space(int fd, uint64_t size)
 static void open_stream(struct pump *p, struct stream *s, uint32_t file)
 {
 	const struct mfs_view_file *f = &p->job->view->files[file];
+	bool is_new;
 	int rc;
 
 	*s = (struct stream){.file = file, .size = mfs_vfile_size(f->data)};
 	s->durable = s->next = p->job->durable[file];
-	s->fd = openat(p->job->dirfd, f->name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-		       p->job->mode);
+	s->fd = mfs_beneath_continue(p->job->dirfd, f->name, O_WRONLY, p->job->mode, &is_new);
 	if (s->fd < 0) {
-		fail_write(p, s, "create", -errno);
+		fail_write(p, s, "create", s->fd);
 		return;
 	}
+	if (is_new)
+		s->durable = s->next = p->job->durable[file] = 0;
 	s->open = true;
 	if (p->job->created)
 		p->job->created(p->job->arg, s->fd);

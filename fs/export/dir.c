@@ -11,6 +11,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "formats/io/beneath.h"
 #include "fs/export/journal.h"
 
 struct below {
@@ -27,10 +28,12 @@ void mfs_export_mark(int fd)
 static int make_dir(void *arg, const char *dir)
 {
 	const struct below *b = arg;
+	const int fd = mfs_beneath_make_dirs(b->dirfd, dir, b->mode);
 
-	if (!mkdirat(b->dirfd, dir, b->mode) || errno == EEXIST)
-		return 0;
-	return mfs_fail_errno(b->err, "cannot create directory '%s'", dir);
+	if (fd < 0)
+		return mfs_fail(b->err, fd, "cannot create directory '%s': %s", dir, strerror(-fd));
+	close(fd);
+	return 0;
 }
 
 mode_t mfs_export_dir_mode(const struct mfs_view *view)
@@ -48,8 +51,8 @@ int mfs_export_make_dirs(int dirfd, const struct mfs_view *view, struct mfs_erro
 static int sync_dir(void *arg, const char *dir)
 {
 	const struct below *b = arg;
-	int fd = openat(b->dirfd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	int rc = fd < 0 ? -errno : 0;
+	const int fd = mfs_beneath_open(b->dirfd, dir, O_RDONLY | O_DIRECTORY, 0);
+	int rc = fd < 0 ? fd : 0;
 
 	if (!rc) {
 		mfs_export_mark(fd);
@@ -198,9 +201,9 @@ static int walk(struct walk *w, int fd, const char *above)
 	return rc;
 }
 
-static int start_walk(struct walk *w, const char *path, struct mfs_error *err)
+static int start_walk(struct walk *w, int dirfd, const char *path, struct mfs_error *err)
 {
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int fd = openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	struct stat st;
 	int rc = fd < 0 || fstat(fd, &st) ? -errno : 0;
 
@@ -224,14 +227,15 @@ static int start_walk(struct walk *w, const char *path, struct mfs_error *err)
 	return rc;
 }
 
-int mfs_export_check_known(const char *path, const struct mfs_view *view, struct mfs_error *err)
+int mfs_export_check_known(int dirfd, const char *path, const struct mfs_view *view,
+			   struct mfs_error *err)
 {
 	struct walk w = {.view = view, .known = true};
 
-	return start_walk(&w, path, err);
+	return start_walk(&w, dirfd, path, err);
 }
 
-int mfs_export_sweep(const char *path, const struct mfs_view *view, enum mfs_sweep what,
+int mfs_export_sweep(int dirfd, const char *path, const struct mfs_view *view, enum mfs_sweep what,
 		     struct mfs_error *err)
 {
 	struct walk w = {
@@ -240,7 +244,7 @@ int mfs_export_sweep(const char *path, const struct mfs_view *view, enum mfs_swe
 		.removing = true,
 		.keeping = what == MFS_SWEEP_FOREIGN,
 	};
-	int rc = w.known ? mfs_export_check_known(path, view, err) : 0;
+	int rc = w.known ? mfs_export_check_known(dirfd, path, view, err) : 0;
 
-	return rc ? rc : start_walk(&w, path, err);
+	return rc ? rc : start_walk(&w, dirfd, path, err);
 }

@@ -26,10 +26,11 @@ int mfs_export_make_dirs(int dirfd, const struct mfs_view *view, struct mfs_erro
 /* Marks them, and makes their entries durable. */
 int mfs_export_sync_dirs(int dirfd, const struct mfs_view *view, struct mfs_error *err);
 
-/* -EEXIST: the directory at path holds something that no export has left: a link, or a file or
- * directory without the mark. Where the file system has no marks, one without a name of the view.
- * The sentence names it. */
-int mfs_export_check_known(const char *path, const struct mfs_view *view, struct mfs_error *err);
+/* -EEXIST: the directory `path` in an open one holds something that no export has left: a link, or
+ * a file or directory without the mark. Where the file system has no marks, one without a name of
+ * the view. The sentence names it. */
+int mfs_export_check_known(int dirfd, const char *path, const struct mfs_view *view,
+			   struct mfs_error *err);
 
 enum mfs_sweep {
 	MFS_SWEEP_FOREIGN, /* everything that is neither the view's nor the journal */
@@ -37,8 +38,8 @@ enum mfs_sweep {
 	MFS_SWEEP_KNOWN, /* what an export has left. If there is more: -EEXIST, and nothing goes */
 };
 
-/* Removes what is in a directory. Links are removed, never followed. */
-int mfs_export_sweep(const char *path, const struct mfs_view *view, enum mfs_sweep what,
+/* Removes what is in the directory `path` of an open one. Links are removed, never followed. */
+int mfs_export_sweep(int dirfd, const char *path, const struct mfs_view *view, enum mfs_sweep what,
 		     struct mfs_error *err);
 
 #endif

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "formats/base/path.h"
+#include "formats/io/beneath.h"
 #include "formats/io/commit.h"
 #include "formats/io/lock.h"
 #include "formats/io/io_engine.h"
@@ -33,6 +35,7 @@ struct export
 {
 	bool force;
 	char *dest, *partial;
+	int above; /* the directory of both, whose links were followed once */
 	struct mfs_root *root;
 	struct mfs_place place;
 	struct mfs_view *view;
@@ -50,9 +53,12 @@ struct export
 /* --force removes what stands at DEST, so an export must have left all of it. */
 static int check_replaced(const struct export *x, struct mfs_error *err)
 {
+	const char *name = mfs_path_base(x->dest);
 	struct stat st;
 
-	return x->force && !lstat(x->dest, &st) ? mfs_export_check_known(x->dest, x->view, err) : 0;
+	if (!x->force || fstatat(x->above, name, &st, AT_SYMLINK_NOFOLLOW))
+		return 0;
+	return mfs_export_check_known(x->above, name, x->view, err);
 }
 
 static int set_paths(struct export *x, const char *dest, struct mfs_error *err)
@@ -71,16 +77,30 @@ static int set_paths(struct export *x, const char *dest, struct mfs_error *err)
 	return 0;
 }
 
+static int open_above(struct export *x, struct mfs_error *err)
+{
+	char *parent = mfs_path_parent(x->dest);
+	int rc = 0;
+
+	if (!parent)
+		return mfs_fail_nomem(err);
+	x->above = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (x->above < 0)
+		rc = mfs_fail_errno(err, "cannot create '%s'", x->partial);
+	free(parent);
+	return rc;
+}
+
 /* The lock goes with the descriptor, however the program ends. */
 static int open_partial(struct export *x, struct mfs_error *err)
 {
+	const char *name = mfs_path_base(x->partial);
 	int rc;
 
-	if (mkdir(x->partial, mfs_export_dir_mode(x->view)) && errno != EEXIST)
-		return mfs_fail_errno(err, "cannot create '%s'", x->partial);
-	x->dirfd = open(x->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	x->dirfd = mfs_beneath_make_dirs(x->above, name, mfs_export_dir_mode(x->view));
 	if (x->dirfd < 0)
-		return mfs_fail_errno(err, "cannot open '%s'", x->partial);
+		return mfs_fail(err, x->dirfd, "cannot create '%s': %s", x->partial,
+				strerror(-x->dirfd));
 	rc = mfs_lock_try(x->dirfd, NULL);
 	if (rc) { /* it is another's, who may have nothing in it yet */
 		close(x->dirfd);
@@ -94,11 +114,16 @@ static int open_partial(struct export *x, struct mfs_error *err)
 	return 0;
 }
 
+static int remove_partial(const struct export *x)
+{
+	return unlinkat(x->above, mfs_path_base(x->partial), AT_REMOVEDIR);
+}
+
 /* Clears what an earlier run has left and this one cannot use. Without a journal the directory
  * may be a predecessor of DEST, and hold what a person has put there. */
 static int clear_partial(const struct export *x, bool resumed, struct mfs_error *err)
 {
-	return mfs_export_sweep(x->partial, x->view,
+	return mfs_export_sweep(x->above, mfs_path_base(x->partial), x->view,
 				resumed	      ? MFS_SWEEP_FOREIGN
 				: x->resuming ? MFS_SWEEP_ALL
 					      : MFS_SWEEP_KNOWN,
@@ -254,11 +279,12 @@ static int finish(struct export *x, struct mfs_error *err)
 		return rc;
 	if (unlinkat(x->dirfd, MFS_EXPORT_JOURNAL, 0))
 		return mfs_fail_errno(err, "cannot remove the journal of '%s'", x->partial);
-	rc = mfs_commit_dir(x->partial, x->dest, x->force, &replaced, err);
+	rc = mfs_commit_dir(x->above, mfs_path_base(x->partial), mfs_path_base(x->dest), x->force,
+			    &replaced, err);
 	if (rc || !replaced)
 		return rc;
-	rc = mfs_export_sweep(x->partial, x->view, MFS_SWEEP_KNOWN, err);
-	if (!rc && rmdir(x->partial))
+	rc = mfs_export_sweep(x->above, mfs_path_base(x->partial), x->view, MFS_SWEEP_KNOWN, err);
+	if (!rc && remove_partial(x))
 		rc = mfs_fail_errno(err, "cannot remove '%s'", x->partial);
 	if (rc)
 		mfs_fail_in(err, "'%s' is complete, but what it replaced is still there", x->dest);
@@ -280,6 +306,8 @@ static int prepare(struct export *x, const struct mfs_cmdline *c, struct mfs_err
 		rc = mfs_export_check_apart(x->dest, x->force, x->root, &c->options.view, err);
 	if (!rc)
 		rc = mfs_root_view(x->root, c->arguments[1], &x->view, &x->place, err);
+	if (!rc)
+		rc = open_above(x, err);
 	if (!rc)
 		rc = check_replaced(x, err);
 	if (rc)
@@ -346,8 +374,9 @@ static int say_failed(const struct export *x, const struct mfs_error *err)
 
 	/* Nothing can go on from a source that is damaged or has changed. */
 	if (err->code == -ESTALE || err->code == -EINVAL || err->code == -ENODATA) {
-		if (!mfs_export_sweep(x->partial, x->view, MFS_SWEEP_ALL, NULL))
-			rmdir(x->partial);
+		if (!mfs_export_sweep(x->above, mfs_path_base(x->partial), x->view, MFS_SWEEP_ALL,
+				      NULL))
+			remove_partial(x);
 		return mfs_command_failed("%s", err->msg);
 	}
 	for (uint32_t i = 0; i < x->view->count; i++)
@@ -360,7 +389,7 @@ static int say_failed(const struct export *x, const struct mfs_error *err)
 
 static int export_view(const struct mfs_cmdline *c, bool force, bool json)
 {
-	struct export x = {.force = force, .dirfd = -1};
+	struct export x = {.force = force, .above = -1, .dirfd = -1};
 	struct mfs_error err;
 	int exit_code = MFS_EXIT_OK, rc;
 
@@ -368,7 +397,7 @@ static int export_view(const struct mfs_cmdline *c, bool force, bool json)
 	if (rc) {
 		exit_code = mfs_command_failed("%s", err.msg);
 		if (x.dirfd >= 0)
-			rmdir(x.partial); /* does nothing unless it is empty */
+			remove_partial(&x); /* does nothing unless it is empty */
 		goto done;
 	}
 	if (copy(&x, &err))
@@ -383,6 +412,8 @@ done:
 	mfs_io_engine_free(x.engine);
 	if (x.dirfd >= 0)
 		close(x.dirfd);
+	if (x.above >= 0)
+		close(x.above);
 	mfs_root_free(x.root);
 	free(x.durable);
 	free(x.partial);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -49,6 +50,22 @@ static int listen_on(const struct sockaddr *address, socklen_t len, int *ret_fd)
 	return rc;
 }
 
+/* Not another file that bears the name, nor a link to a socket: connect(2) refuses the one and
+ * follows the other. */
+static void remove_socket(const char *path)
+{
+	struct stat st;
+
+	if (!lstat(path, &st) && S_ISSOCK(st.st_mode))
+		unlink(path);
+}
+
+void mfs_listen_end(const char *address)
+{
+	if (!strncmp(address, "unix:", 5))
+		remove_socket(address + 5);
+}
+
 /* A socket file of a server that has ended stands in the way of the next one. */
 static void remove_dead(const struct sockaddr_un *un)
 {
@@ -57,7 +74,7 @@ static void remove_dead(const struct sockaddr_un *un)
 	if (fd < 0)
 		return;
 	if (connect(fd, (const void *)un, sizeof(*un)) && errno == ECONNREFUSED)
-		unlink(un->sun_path);
+		remove_socket(un->sun_path);
 	close(fd);
 }
 

@@ -11,6 +11,9 @@
 int mfs_listen(const char *address, int *ret_fd, char ret_text[MFS_LISTEN_TEXT],
 	       struct mfs_error *err);
 
+/* The server has ended: the file of its unix socket goes. address: what mfs_listen() has told. */
+void mfs_listen_end(const char *address);
+
 struct sockaddr;
 /* "192.0.2.1:80", "[2001:db8::1]:80", "unix". */
 void mfs_address_text(const struct sockaddr *address, char *text, size_t size);

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fs/http/listen.h"
 #include "fs/http/mhd_i.h"
 
 /* Threads open checkpoints. What they do not touch of it costs nothing. */
@@ -269,7 +270,6 @@ void mfs_http_stop(struct mfs_http *http, unsigned grace_seconds)
 	}
 	if (listener != MHD_INVALID_SOCKET)
 		close(listener);
-	if (!strncmp(http->address, "unix:", 5))
-		unlink(http->address + 5);
+	mfs_listen_end(http->address);
 	free(http);
 }

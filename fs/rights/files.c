@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "formats/io/beneath.h"
 #include "formats/remote/mirror.h"
 #include "formats/remote/places.h"
 #include "fs/rights/rights_i.h"
@@ -132,7 +133,7 @@ static int allow_cache(const struct rules *rules, const char *said, struct mfs_e
 
 	if (rc)
 		return rc;
-	rc = mfs_cache_make_dir(dir);
+	rc = mfs_make_path(dir, 0755, 0700);
 	if (rc)
 		rc = mfs_fail(err, rc, "cannot make the cache %s: %s", dir, strerror(-rc));
 	else

@@ -12,6 +12,7 @@
 #include "formats/io/commit.h"
 
 static char base[300];
+static int dir; /* the same, open */
 
 /* Path of name in a directory of this test's own, in one of four static buffers. */
 static const char *at(const char *name)
@@ -27,6 +28,13 @@ static const char *at(const char *name)
 static void new_base(void)
 {
 	snprintf(base, sizeof(base), "%s", unit_tmpdir());
+	dir = open(base, O_RDONLY | O_DIRECTORY);
+	ck_assert_int_ge(dir, 0);
+}
+
+static void close_base(void)
+{
+	close(dir);
 }
 
 static void make_dir(const char *name, const char *content)
@@ -49,27 +57,64 @@ static void check_content(const char *name, const char *want)
 START_TEST(test_file_is_replaced)
 {
 	struct mfs_error err;
-	int fd = open(base, O_RDONLY | O_DIRECTORY);
 
-	unit_ok(mfs_commit_file(fd, "journal", "first", 5, &err), &err);
+	unit_ok(mfs_commit_file(dir, "journal", "first", 5, &err), &err);
 	check_content("journal", "first");
-	unit_ok(mfs_commit_file(fd, "journal", "2nd", 3, &err), &err);
+	unit_ok(mfs_commit_file(dir, "journal", "2nd", 3, &err), &err);
 	check_content("journal", "2nd");
 	ck_assert_int_ne(access(at("journal.tmp"), F_OK), 0);
-	close(fd);
 }
 END_TEST
 
 START_TEST(test_file_failure_keeps_the_old_one)
 {
 	struct mfs_error err;
-	int fd = open(base, O_RDONLY | O_DIRECTORY);
 
 	unit_write(base, "journal", "old", 3);
 	make_dir("journal.tmp", NULL);
-	unit_fails(mfs_commit_file(fd, "journal", "new", 3, &err), &err, -EISDIR, "journal");
+	unit_fails(mfs_commit_file(dir, "journal", "new", 3, &err), &err, -EISDIR, "journal");
 	check_content("journal", "old");
-	close(fd);
+}
+END_TEST
+
+/* "journal.tmp" may be a second name of somebody's file, or lead to one. */
+START_TEST(test_file_is_new)
+{
+	struct mfs_error err;
+
+	unit_write(base, "victim", "mine", 4);
+	for (int i = 0; i < 2; i++) {
+		if (i)
+			ck_assert_int_eq(symlink(at("victim"), at("journal.tmp")), 0);
+		else
+			ck_assert_int_eq(link(at("victim"), at("journal.tmp")), 0);
+		unit_ok(mfs_commit_file(dir, "journal", "new", 3, &err), &err);
+		check_content("journal", "new");
+		check_content("victim", "mine");
+	}
+	unlink(at("journal"));
+	ck_assert_int_eq(symlink(at("victim"), at("journal")), 0);
+	unit_ok(mfs_commit_file(dir, "journal", "new", 3, &err), &err);
+	check_content("journal", "new");
+	check_content("victim", "mine");
+}
+END_TEST
+
+/* What a link at the new name leads to is neither moved nor removed. */
+START_TEST(test_link_is_exchanged)
+{
+	bool replaced = false;
+	char target[8] = "";
+	struct mfs_error err;
+
+	make_dir("new", "a");
+	make_dir("victim", "b");
+	ck_assert_int_eq(symlink("victim", at("name")), 0);
+	unit_ok(mfs_commit_dir(dir, "new", "name", true, &replaced, &err), &err);
+	ck_assert(replaced);
+	check_content("name/file", "a");
+	check_content("victim/file", "b");
+	ck_assert_int_eq(readlink(at("new"), target, sizeof(target)), 6);
 }
 END_TEST
 
@@ -79,7 +124,7 @@ START_TEST(test_directory_takes_its_name)
 	struct mfs_error err;
 
 	make_dir("new", "a");
-	unit_ok(mfs_commit_dir(at("new"), at("name"), false, &replaced, &err), &err);
+	unit_ok(mfs_commit_dir(dir, "new", "name", false, &replaced, &err), &err);
 	ck_assert(!replaced);
 	check_content("name/file", "a");
 	ck_assert_int_ne(access(at("new"), F_OK), 0);
@@ -93,7 +138,7 @@ START_TEST(test_empty_directory_gives_way)
 
 	make_dir("new", "a");
 	make_dir("name", NULL);
-	unit_ok(mfs_commit_dir(at("new"), at("name"), false, &replaced, &err), &err);
+	unit_ok(mfs_commit_dir(dir, "new", "name", false, &replaced, &err), &err);
 	ck_assert(!replaced);
 	check_content("name/file", "a");
 }
@@ -106,7 +151,7 @@ START_TEST(test_full_directory_stays)
 
 	make_dir("new", "a");
 	make_dir("name", "b");
-	unit_fails(mfs_commit_dir(at("new"), at("name"), false, &replaced, &err), &err, -EEXIST,
+	unit_fails(mfs_commit_dir(dir, "new", "name", false, &replaced, &err), &err, -EEXIST,
 		   "name");
 	check_content("name/file", "b");
 	check_content("new/file", "a");
@@ -120,7 +165,7 @@ START_TEST(test_full_directory_is_exchanged)
 
 	make_dir("new", "a");
 	make_dir("name", "b");
-	unit_ok(mfs_commit_dir(at("new"), at("name"), true, &replaced, &err), &err);
+	unit_ok(mfs_commit_dir(dir, "new", "name", true, &replaced, &err), &err);
 	ck_assert(replaced);
 	check_content("name/file", "a");
 	check_content("new/file", "b");
@@ -132,12 +177,11 @@ START_TEST(test_missing_names_are_told)
 	bool replaced;
 	struct mfs_error err;
 
-	unit_fails(mfs_commit_dir(at("none"), at("name"), false, &replaced, &err), &err, -ENOENT,
+	unit_fails(mfs_commit_dir(dir, "none", "name", false, &replaced, &err), &err, -ENOENT,
 		   "none");
 	make_dir("new", "a");
-	unit_fails(mfs_commit_dir(at("new"), at("no/name"), false, &replaced, &err), &err, -ENOENT,
+	unit_fails(mfs_commit_dir(dir, "new", "no/name", false, &replaced, &err), &err, -ENOENT,
 		   "no/name");
-	unit_fails(mfs_sync_path(at("none"), &err), &err, -ENOENT, "none");
 }
 END_TEST
 
@@ -146,8 +190,10 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("commit");
 	TCase *c = unit_case(s, "core", test_file_is_replaced);
 
-	tcase_add_checked_fixture(c, new_base, NULL);
+	tcase_add_checked_fixture(c, new_base, close_base);
 	tcase_add_test(c, test_file_failure_keeps_the_old_one);
+	tcase_add_test(c, test_file_is_new);
+	tcase_add_test(c, test_link_is_exchanged);
 	tcase_add_test(c, test_directory_takes_its_name);
 	tcase_add_test(c, test_empty_directory_gives_way);
 	tcase_add_test(c, test_full_directory_stays);

@@ -3,6 +3,7 @@
 #include "tests/unit/unit.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -284,6 +285,51 @@ START_TEST(test_journal_round_trip)
 }
 END_TEST
 
+/* Whoever may write beside DEST puts links and other files into what an export has left: it is
+ * written around them, whether the export goes on or begins again. */
+START_TEST(test_links_are_not_followed)
+{
+	char victim[300], path[400];
+	struct mfs_error err;
+	size_t len;
+	void *bytes;
+
+	snprintf(victim, sizeof(victim), "%s/victim", unit_tmpdir());
+	ck_assert_int_eq(mkdir(victim, 0700), 0);
+	unit_write(victim, "file", "mine", 4);
+	snprintf(path, sizeof(path), "%s/file", victim);
+	ck_assert_int_eq(symlinkat(path, dirfd_, "file-0"), 0);
+	ck_assert_int_eq(linkat(AT_FDCWD, path, dirfd_, "file-2/b/2", 0), 0);
+	ck_assert_int_eq(linkat(AT_FDCWD, path, dirfd_, "file-5", 0), 0);
+	ck_assert_int_eq(mkfifoat(dirfd_, "file-6", 0600), 0);
+	durable[5] = 3; /* so its journal says */
+	unit_ok(copy_with(engine_of(0), NULL, &err), &err);
+	check_files();
+	bytes = unit_slurp(path, &len);
+	ck_assert(len == 4 && !memcmp(bytes, "mine", 4));
+	free(bytes);
+	/* A directory on the way. */
+	for (int i = 0; i < 2; i++) {
+		memset(durable, 0, sizeof(durable));
+		ck_assert_int_eq(renameat(dirfd_, i ? "file-2" : "file-2/b", dirfd_,
+					  i ? "away" : "file-2/away"),
+				 0);
+		ck_assert_int_eq(symlinkat(victim, dirfd_, i ? "file-2" : "file-2/b"), 0);
+		ck_assert_int_lt(mfs_export_make_dirs(dirfd_, &view, &err), 0);
+		ck_assert_int_lt(copy_with(engine_of(0), NULL, &err), 0);
+		ck_assert_int_lt(mfs_export_sync_dirs(dirfd_, &view, &err), 0);
+		ck_assert_int_eq(unlinkat(dirfd_, i ? "file-2" : "file-2/b", 0), 0);
+		ck_assert_int_eq(renameat(dirfd_, i ? "away" : "file-2/away", dirfd_,
+					  i ? "file-2" : "file-2/b"),
+				 0);
+	}
+	snprintf(path, sizeof(path), "%s/2", victim);
+	ck_assert_int_ne(access(path, F_OK), 0);
+	snprintf(path, sizeof(path), "%s/b", victim);
+	ck_assert_int_ne(access(path, F_OK), 0);
+}
+END_TEST
+
 START_TEST(test_fingerprint_tells_sources_apart)
 {
 	struct mfs_fingerprint a, b;
@@ -335,6 +381,7 @@ Suite *mfs_suite(void)
 	tcase_add_checked_fixture(c, set_up, tear_down);
 	tcase_add_loop_test(c, test_whole_copy, 0, 2);
 	tcase_add_loop_test(c, test_stopped_and_resumed, 0, 2);
+	tcase_add_test(c, test_links_are_not_followed);
 	c = unit_case(s, "journal", test_journal_round_trip);
 	tcase_add_checked_fixture(c, set_up, tear_down);
 	tcase_add_test(c, test_fingerprint_tells_sources_apart);

@@ -1,8 +1,12 @@
 /* Requests without a socket: fs/http/url.h, range.h, message.h. */
 #include "tests/unit/unit.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "fs/http/listen.h"
 #include "fs/http/message.h"
 #include "fs/http/range.h"
 #include "fs/http/url.h"
@@ -180,6 +184,37 @@ START_TEST(test_reply_headers)
 }
 END_TEST
 
+/* A server's socket file is replaced when the server has ended, and nothing else is. */
+START_TEST(test_socket_files)
+{
+	char address[300], told[MFS_LISTEN_TEXT], path[290];
+	struct mfs_error err;
+	int fd, again;
+
+	snprintf(path, sizeof(path), "%s/s", unit_tmpdir());
+	snprintf(address, sizeof(address), "unix:%s", path);
+	unit_ok(mfs_listen(address, &fd, told, &err), &err);
+	unit_fails(mfs_listen(address, &again, told, &err), &err, -EADDRINUSE, path);
+	close(fd);
+	unit_ok(mfs_listen(address, &fd, told, &err), &err);
+	close(fd);
+	/* A link to a dead socket, and a file of somebody's. */
+	snprintf(path, sizeof(path), "%s/t", unit_tmpdir());
+	ck_assert_int_eq(symlink("s", path), 0);
+	snprintf(address, sizeof(address), "unix:%s", path);
+	ck_assert_int_lt(mfs_listen(address, &fd, told, &err), 0);
+	mfs_listen_end(address);
+	ck_assert_int_eq(unlink(path), 0);
+	unit_write(unit_tmpdir(), "t", "mine", 4);
+	unit_fails(mfs_listen(address, &fd, told, &err), &err, -EADDRINUSE, path);
+	mfs_listen_end(address);
+	ck_assert_int_eq(access(path, F_OK), 0);
+	mfs_listen_end(told); /* of the first */
+	snprintf(path, sizeof(path), "%s/s", unit_tmpdir());
+	ck_assert_int_ne(access(path, F_OK), 0);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("http");
@@ -190,5 +225,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_etags);
 	tcase_add_test(c, test_conditions);
 	tcase_add_test(c, test_reply_headers);
+	tcase_add_test(c, test_socket_files);
 	return s;
 }

@@ -526,6 +526,74 @@ START_TEST(test_refuses_others)
 }
 END_TEST
 
+/* In the place of a name of the cache somebody has put a link to a directory that has the same
+ * names in it, or another file stands there. */
+START_TEST(test_links)
+{
+	static const char *const names[] = {"mounts", "objects"};
+	const struct mfs_cache_options opt = {.dir = dir};
+	char victim[320], path[700], away[700];
+	struct mfs_cache *c;
+
+	snprintf(victim, sizeof(victim), "%s/victim", unit_tmpdir());
+	ck_assert_int_eq(mkdir(victim, 0700), 0);
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/%s", victim, names[i]);
+		ck_assert_int_eq(mkdir(path, 0700), 0);
+		unit_write(path, "mine", "mine", 4);
+	}
+	mfs_cache_free(cache);
+	cache = NULL;
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+		snprintf(away, sizeof(away), "%s.away", path);
+		ck_assert_int_eq(rename(path, away), 0);
+		ck_assert_int_eq(symlink(victim, path), 0);
+		unit_fails(mfs_cache_open(&opt, &c, &err), &err, -ENOTDIR, "cannot open the cache");
+		ck_assert_int_eq(unlink(path), 0);
+		ck_assert_int_eq(rename(away, path), 0);
+	}
+	/* A place of a process that is none, and what a person keeps there. */
+	snprintf(path, sizeof(path), "%s/mounts/4711-65f0c0de", dir);
+	ck_assert_int_eq(symlink(victim, path), 0);
+	snprintf(away, sizeof(away), "%s/mounts/notes", dir);
+	ck_assert_int_eq(mkdir(away, 0700), 0);
+	unit_write(away, "mine", "mine", 4);
+	cache = open_cache();
+	object = open_object(cache);
+	unit_ok(look(object, 0, 10), &err);
+	ck_assert_int_ne(faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW), 0);
+	for (int i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s/%s/mine", i < 2 ? victim : away,
+			 i < 2 ? names[i] : ".");
+		ck_assert_msg(!access(path, F_OK), "%s is gone", path);
+	}
+}
+END_TEST
+
+/* The default name in /tmp may be taken by somebody else, who lets it lead into the user's own
+ * files. Only root can try it here. */
+START_TEST(test_link_of_another)
+{
+	const struct mfs_cache_options opt = {.dir = dir};
+	char real[310];
+	struct mfs_cache *c;
+
+	if (geteuid())
+		return;
+	snprintf(real, sizeof(real), "%s.real", dir);
+	mfs_cache_free(cache);
+	cache = NULL;
+	ck_assert_int_eq(rename(dir, real), 0);
+	ck_assert_int_eq(symlink(real, dir), 0);
+	ck_assert_int_eq(fchownat(AT_FDCWD, dir, 65534, 65534, AT_SYMLINK_NOFOLLOW), 0);
+	unit_fails(mfs_cache_open(&opt, &c, &err), &err, -EACCES, "link of user 65534");
+	/* One of one's own is fine. */
+	ck_assert_int_eq(fchownat(AT_FDCWD, dir, 0, 0, AT_SYMLINK_NOFOLLOW), 0);
+	cache = open_cache();
+}
+END_TEST
+
 /* ---- its size ---- */
 
 static uint64_t on_disk(void)
@@ -785,6 +853,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_damaged_bytes);
 	tcase_add_loop_test(c, test_damaged_map, 0, 2);
 	tcase_add_test(c, test_refuses_others);
+	tcase_add_test(c, test_links);
+	tcase_add_test(c, test_link_of_another);
 	tcase_add_test(c, test_files_at_the_first_use);
 	tcase_add_test(c, test_damaged_while_in_use);
 	tcase_add_test(c, test_frozen_process);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -363,7 +364,7 @@ START_TEST(test_offline)
 
 	snprintf(dir, sizeof(dir), "%s/c/d", unit_tmpdir());
 	mfs_buf_adds(&init, "{\"project\": \"p\"}");
-	unit_ok(mfs_offline_open(dir, &init, &o, &err), &err);
+	unit_ok(mfs_offline_open(dir, NULL, &init, &o, &err), &err);
 	mfs_offline_value(o, "lm loss", 2.5, 300);
 	mfs_offline_value(o, "a \"b\"", NAN, 300);
 	mfs_offline_value(o, "lm loss", -INFINITY, 301);
@@ -381,7 +382,13 @@ START_TEST(test_offline)
 	ck_assert_ptr_null(strstr(line, "kept"));
 	free(text);
 	mfs_offline_close(o);
-	unit_fails(mfs_offline_open("/dev/null/x", &init, &o, &err), &err, -ENOTDIR, "/dev/null");
+	/* The directory that a run makes in another one is no link. */
+	snprintf(dir, sizeof(dir), "%s/wandb", unit_tmpdir());
+	ck_assert_int_eq(symlink("/", dir), 0);
+	unit_fails(mfs_offline_open(unit_tmpdir(), "wandb", &init, &o, &err), &err, -ENOTDIR,
+		   "wandb");
+	unit_fails(mfs_offline_open("/dev/null/x", NULL, &init, &o, &err), &err, -ENOTDIR,
+		   "/dev/null");
 	mfs_buf_release(&init);
 }
 END_TEST

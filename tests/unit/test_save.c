@@ -488,11 +488,11 @@ START_TEST(weights_alone)
 END_TEST
 
 /* arg: a semaphore that lets one call go on. */
-static int waits_in_mkdir(void *arg, const char *path)
+static int waits_in_mkdir(void *arg, int dirfd, const char *name)
 {
 	while (sem_wait(arg))
 		;
-	return mfs_save_system.mkdir(NULL, path);
+	return mfs_save_system.mkdir(NULL, dirfd, name);
 }
 
 START_TEST(busy)
@@ -540,9 +540,9 @@ START_TEST(locked)
 }
 END_TEST
 
-static int no_exchange(void *arg, const char *a, const char *b)
+static int no_exchange(void *arg, int dirfd, const char *a, const char *b)
 {
-	(void)arg, (void)a, (void)b;
+	(void)arg, (void)dirfd, (void)a, (void)b;
 	return -EINVAL;
 }
 
@@ -622,11 +622,13 @@ END_TEST
 
 /* ---- a system that fails ---- */
 
-/* Counts calls; the one of a number fails with an error, or ends the process. */
+/* Counts calls; the one of a number fails with an error, or ends the process, or finds that
+ * somebody else has done something just before. */
 struct faults {
 	atomic_uint calls;
-	unsigned at;  /* 0: none */
-	int fault;    /* errno; 0: the process ends, as by kill -9 */
+	unsigned at; /* 0: none */
+	int fault;   /* errno; 0: the process ends, as by kill -9 */
+	void (*meanwhile)(void);
 	bool partial; /* writes are short, and the engine is full at times */
 	unsigned turn;
 };
@@ -635,6 +637,10 @@ static int strike(struct faults *f)
 {
 	if (atomic_fetch_add(&f->calls, 1) + 1 != f->at)
 		return 0;
+	if (f->meanwhile) {
+		f->meanwhile();
+		return 0;
+	}
 	if (!f->fault)
 		_exit(9);
 	return -f->fault;
@@ -642,14 +648,19 @@ static int strike(struct faults *f)
 
 #define CALL(arg_, call_) (strike(arg_) ?: mfs_save_system.call_)
 
-static int f_mkdir(void *a, const char *path)
+static int f_mkdir(void *a, int dirfd, const char *name)
 {
-	return CALL(a, mkdir(NULL, path));
+	return CALL(a, mkdir(NULL, dirfd, name));
 }
 
-static int f_open(void *a, const char *path, int *ret)
+static int f_open_dir(void *a, int dirfd, const char *name, int *ret)
 {
-	return CALL(a, open(NULL, path, ret));
+	return CALL(a, open_dir(NULL, dirfd, name, ret));
+}
+
+static int f_open(void *a, int dirfd, const char *path, int *ret)
+{
+	return CALL(a, open(NULL, dirfd, path, ret));
 }
 
 static int f_allocate(void *a, int fd, uint64_t size)
@@ -670,24 +681,24 @@ static int f_close(void *a, int fd)
 	return strike(a) ?: rc;
 }
 
-static int f_sync_dir(void *a, const char *path)
+static int f_sync_dir(void *a, int fd)
 {
-	return CALL(a, sync_dir(NULL, path));
+	return CALL(a, sync_dir(NULL, fd));
 }
 
-static int f_rename(void *a, const char *from, const char *to)
+static int f_rename(void *a, int dirfd, const char *from, const char *to)
 {
-	return CALL(a, rename(NULL, from, to));
+	return CALL(a, rename(NULL, dirfd, from, to));
 }
 
-static int f_exchange(void *a, const char *x, const char *y)
+static int f_exchange(void *a, int dirfd, const char *x, const char *y)
 {
-	return CALL(a, exchange(NULL, x, y));
+	return CALL(a, exchange(NULL, dirfd, x, y));
 }
 
-static int f_remove(void *a, const char *path)
+static int f_remove(void *a, int dirfd, const char *name, int flags)
 {
-	return CALL(a, remove(NULL, path));
+	return CALL(a, remove(NULL, dirfd, name, flags));
 }
 
 static void *f_alloc(void *a, uint64_t bytes)
@@ -769,6 +780,7 @@ static int f_engine(void *arg, unsigned depth, struct mfs_io_engine **ret, struc
 static struct mfs_save_system faulty(struct faults *f)
 {
 	return (struct mfs_save_system){.mkdir = f_mkdir,
+					.open_dir = f_open_dir,
 					.open = f_open,
 					.allocate = f_allocate,
 					.truncate = f_truncate,
@@ -968,6 +980,250 @@ START_TEST(kills)
 END_TEST
 #endif
 
+/* ---- links ---- */
+
+static char victim[300], save_dir[256];
+
+/* Somebody's directory, which no save may touch. */
+static void make_victim(const struct setup *s)
+{
+	char inside[320];
+
+	snprintf(save_dir, sizeof(save_dir), "%s", s->dir);
+	snprintf(victim, sizeof(victim), "%s/victim", unit_tmpdir());
+	snprintf(inside, sizeof(inside), "%s/deep", victim);
+	ck_assert_int_eq(mkdir(victim, 0777), 0);
+	ck_assert_int_eq(mkdir(inside, 0777), 0);
+	unit_write(victim, "file", "mine", 4);
+	unit_write(inside, "file", "mine", 4);
+}
+
+static unsigned count_names(const char *path)
+{
+	DIR *dir = opendir(path);
+	unsigned count = 0;
+
+	ck_assert_ptr_nonnull(dir);
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count - 2;
+}
+
+static void check_victim(const char *when)
+{
+	char path[340];
+	size_t len;
+
+	ck_assert_msg(count_names(victim) == 2, "%s: %u names", when, count_names(victim));
+	snprintf(path, sizeof(path), "%s/deep", victim);
+	ck_assert_msg(count_names(path) == 1, "%s: deep", when);
+	for (int i = 0; i < 2; i++) {
+		void *bytes;
+
+		snprintf(path, sizeof(path), "%s/%sfile", victim, i ? "deep/" : "");
+		bytes = unit_slurp(path, &len);
+		ck_assert_msg(len == 4 && !memcmp(bytes, "mine", 4), "%s: %s", when, path);
+		free(bytes);
+	}
+}
+
+static void put_link(const char *name, const char *to)
+{
+	char path[400], target[400];
+
+	snprintf(path, sizeof(path), "%s/%s", save_dir, name);
+	snprintf(target, sizeof(target), "%s%s", victim, to);
+	ck_assert_int_eq(symlink(target, path), 0);
+}
+
+static bool is_link(const char *name)
+{
+	char path[400];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s", save_dir, name);
+	return !lstat(path, &st) && S_ISLNK(st.st_mode);
+}
+
+/* A link in the place of anything that a saver removes, replaces or makes goes itself. */
+START_TEST(links)
+{
+	static const char *const left[] = {"iter_0000009.tmp", "iter_0000030.tmp",
+					   MFS_TRACKER_FILE ".tmp"};
+	struct mfs_saver *saver;
+	struct setup s;
+
+	set_up(&s, &small, "--save-keep-last 1");
+	fill(s.run.params, 1);
+	mfs_saver_free(new_saver(&s, &mfs_save_system, 0));
+	make_victim(&s);
+	put_link(left[0], "");
+	put_link(left[1], "");
+	put_link(left[2], "/file");
+	put_link("iter_0000031.old", "");
+	put_link("iter_0000030", "");
+	put_link(MFS_TRACKER_FILE, "/file");
+	saver = new_saver(&s, &mfs_save_system, 0);
+	check_victim("a new saver");
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_msg(!is_link(left[i]), "'%s' is left", left[i]);
+	put_link(left[1], "");
+	put_link(left[2], "/file");
+	save(saver, &s, 1);
+	check_victim("a save");
+	ck_assert(!is_link("iter_0000030") && !is_link(MFS_TRACKER_FILE));
+	check_save(&s, 30, 1);
+	check_tracker(&s, 30);
+	/* What a person has moved elsewhere and linked back stays. */
+	put_link("iter_0000020", "");
+	s.progress.iteration = 40;
+	save(saver, &s, 1);
+	check_victim("retention");
+	ck_assert(is_link("iter_0000020") && !there(&s, 30));
+	check_clean(&s);
+	mfs_saver_free(saver);
+	tear_down(&s);
+}
+END_TEST
+
+/* A saver of root, and a directory that somebody else may write in: his links lead into a directory
+ * of root's that he cannot enter. */
+START_TEST(links_of_others)
+{
+	struct setup s;
+	int status;
+	pid_t child;
+
+	set_up(&s, &small, "");
+	if (geteuid()) {
+		tear_down(&s);
+		return;
+	}
+	mfs_saver_free(new_saver(&s, &mfs_save_system, 0));
+	make_victim(&s);
+	ck_assert_int_eq(chmod(victim, 0700), 0);
+	ck_assert_int_eq(chmod(s.dir, 0777), 0);
+	ck_assert_int_eq(chmod(unit_tmpdir(), 0755), 0);
+	child = fork();
+	if (!child)
+		_exit(setgid(65534) || setuid(65534) || chdir(s.dir) ||
+		      symlink(victim, "iter_0000009.tmp"));
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	mfs_saver_free(new_saver(&s, &mfs_save_system, 0));
+	check_victim("root's");
+	ck_assert(!is_link("iter_0000009.tmp"));
+	tear_down(&s);
+}
+END_TEST
+
+/* --save itself may be a link. Another directory in its place later is not the one that was
+ * meant, and one below it is no link. */
+START_TEST(link_to_save)
+{
+	struct mfs_save_result result;
+	struct mfs_saver *saver;
+	char real[300];
+	struct setup s;
+
+	set_up(&s, &small, "--non-persistent-save-interval 2 --non-persistent-ckpt-type global");
+	fill(s.run.params, 1);
+	mfs_saver_free(new_saver(&s, &mfs_save_system, 0));
+	make_victim(&s);
+	snprintf(real, sizeof(real), "%s/elsewhere", unit_tmpdir());
+	ck_assert_int_eq(rename(s.dir, real), 0);
+	ck_assert_int_eq(symlink(real, s.dir), 0);
+	saver = new_saver(&s, &mfs_save_system, 0);
+	save(saver, &s, 1);
+	check_save(&s, 30, 1);
+	ck_assert_int_eq(unlink(s.dir), 0);
+	ck_assert_int_eq(symlink(victim, s.dir), 0);
+	unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err), &err);
+	result = end(saver);
+	ck_assert(result.failed);
+	unit_sentence(result.why, "is not the directory that it was when the run began");
+	check_victim("another --save");
+	mfs_saver_free(saver);
+	ck_assert_int_eq(unlink(s.dir), 0);
+	ck_assert_int_eq(rename(real, s.dir), 0);
+	snprintf(real, sizeof(real), "rm -rf %s/non_persistent", s.dir);
+	ck_assert_int_eq(system(real), 0);
+	put_link("non_persistent", "");
+	unit_fails(mfs_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device, NULL,
+				 &saver, &err),
+		   &err, -ELOOP, "--non-persistent-global-ckpt-dir");
+	check_victim("non_persistent");
+	tear_down(&s);
+}
+END_TEST
+
+static void swap_tmp(void)
+{
+	char tmp[300], away[300];
+
+	snprintf(tmp, sizeof(tmp), "%s/iter_0000040.tmp", save_dir);
+	snprintf(away, sizeof(away), "%s/away", save_dir);
+	if (!rename(tmp, away) || errno == ENOENT)
+		ck_assert_int_eq(symlink(victim, tmp), 0);
+}
+
+static void swap_save(void)
+{
+	char away[300];
+
+	snprintf(away, sizeof(away), "%s.away", save_dir);
+	ck_assert_int_eq(rename(save_dir, away), 0);
+	ck_assert_int_eq(symlink(victim, save_dir), 0);
+}
+
+static void swap_back(void)
+{
+	char away[300], command[700];
+
+	snprintf(away, sizeof(away), "%s.away", save_dir);
+	if (!access(away, F_OK)) {
+		ck_assert_int_eq(unlink(save_dir), 0);
+		ck_assert_int_eq(rename(away, save_dir), 0);
+	}
+	snprintf(command, sizeof(command), "rm -rf %s/away", save_dir);
+	ck_assert_int_eq(system(command), 0);
+}
+
+/* Before each call of a save somebody puts a link in the place of the directory that is being
+ * written (0), or of --save (1). Nothing is written, renamed or removed where it leads. */
+START_TEST(swapped)
+{
+	unsigned calls;
+	struct setup s;
+
+	prepare(&s, false);
+	make_victim(&s);
+	calls = count_calls(&s);
+	undo(&s, false, true);
+	for (unsigned at = 1; at <= calls; at += _i ? 3 * STRIDE : STRIDE) {
+		struct faults f = {.at = at, .meanwhile = _i ? swap_save : swap_tmp};
+		const struct mfs_save_system system = faulty(&f);
+		struct mfs_saver *saver = new_saver(&s, &system, 0);
+		struct mfs_tracker t = {0};
+		char when[40];
+
+		unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err),
+			&err);
+		end(saver);
+		mfs_saver_free(saver);
+		snprintf(when, sizeof(when), "before call %u of %u", at, calls);
+		check_victim(when);
+		swap_back();
+		mfs_tracker_read(s.dir, &t);
+		ck_assert_msg(!is_link("iter_0000040") || t.number == 30, "%s", when);
+		undo(&s, false, check_either(&s, false));
+		check_victim(when);
+	}
+	tear_down(&s);
+}
+END_TEST
+
 /* Short writes, writes that must be tried again, signals, and a ring of two buffers. */
 START_TEST(short_writes)
 {
@@ -1031,9 +1287,9 @@ static int r_engine(void *arg, unsigned depth, struct mfs_io_engine **ret, struc
 }
 
 /* A file system that has no O_DIRECT refuses it here, and the test has nothing to refuse. */
-static int opens_direct(void *arg, const char *path, int *ret)
+static int opens_direct(void *arg, int dirfd, const char *path, int *ret)
 {
-	const int rc = mfs_save_system.open(NULL, path, ret);
+	const int rc = mfs_save_system.open(NULL, dirfd, path, ret);
 
 	(void)arg;
 	if (!rc)
@@ -1210,12 +1466,16 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, makes_room);
 	tcase_add_test(c, tokenizer);
 	tcase_add_test(c, refused);
+	tcase_add_test(c, links);
+	tcase_add_test(c, links_of_others);
+	tcase_add_test(c, link_to_save);
 	tcase_add_test(c, refuses_direct);
 	tcase_add_test(c, failed_copies);
 	suite_add_tcase(s, c);
 	c = tcase_create("faults");
 	tcase_set_timeout(c, 900);
 	tcase_add_loop_test(c, errors, 0, 4);
+	tcase_add_loop_test(c, swapped, 0, 2);
 #ifndef __SANITIZE_THREAD__
 	tcase_add_loop_test(c, kills, 0, 2);
 #endif

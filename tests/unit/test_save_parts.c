@@ -521,11 +521,11 @@ START_TEST(one_fails)
 END_TEST
 
 /* What a process has written is not where the first one looks. */
-static int elsewhere(void *arg, const char *path, int *ret)
+static int elsewhere(void *arg, int dirfd, const char *path, int *ret)
 {
-	const int rc = mfs_save_system.open(arg, path, ret);
+	const int rc = mfs_save_system.open(arg, dirfd, path, ret);
 
-	return rc ? rc : unlink(path);
+	return rc ? rc : unlinkat(dirfd, path, 0);
 }
 
 START_TEST(not_shared)

@@ -220,11 +220,11 @@ START_TEST(test_making_directories)
 	ck_assert(is_there("a/b/"));
 	unit_ok(mfs_export_make_dirs(dirfd, view, &err), &err);
 	unit_ok(mfs_export_sync_dirs(dirfd, view, &err), &err);
-	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_KNOWN, &err), 0);
+	ck_assert_int_eq(mfs_export_sweep(AT_FDCWD, base, view, MFS_SWEEP_KNOWN, &err), 0);
 	ck_assert(!is_there("a"));
 	unit_fails(mfs_export_sync_dirs(dirfd, view, &err), &err, -ENOENT, "'a'");
 	MAKE("a");
-	unit_fails(mfs_export_make_dirs(dirfd, view, &err), &err, -ENOTDIR, "a/b");
+	unit_fails(mfs_export_make_dirs(dirfd, view, &err), &err, -ENOTDIR, "'a'");
 	close(dirfd);
 }
 END_TEST
@@ -257,11 +257,11 @@ START_TEST(test_sweeping_what_is_foreign)
 {
 	MAKE("a/", "a/b/", "a/b/1", "a/b/5", "a/c/", "a/c/1", "4", "6", MFS_EXPORT_JOURNAL,
 	     "a/" MFS_EXPORT_JOURNAL, "d/", "d/4");
-	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_FOREIGN, NULL), 0);
+	ck_assert_int_eq(mfs_export_sweep(AT_FDCWD, base, view, MFS_SWEEP_FOREIGN, NULL), 0);
 	ck_assert(is_there("a/b/1") && is_there("4") && is_there(MFS_EXPORT_JOURNAL));
 	ck_assert(!is_there("a/b/5") && !is_there("a/c") && !is_there("6") && !is_there("d"));
 	ck_assert(!is_there("a/" MFS_EXPORT_JOURNAL));
-	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_ALL, NULL), 0);
+	ck_assert_int_eq(mfs_export_sweep(AT_FDCWD, base, view, MFS_SWEEP_ALL, NULL), 0);
 	ck_assert(!is_there("a") && !is_there("4") && !is_there(MFS_EXPORT_JOURNAL));
 }
 END_TEST
@@ -274,17 +274,19 @@ START_TEST(test_sweeping_what_is_known)
 
 	MAKE("a/", "a/b/", "a/b/1", "4", MFS_EXPORT_JOURNAL);
 	mark_all((const char *[]){"a", "a/b", "a/b/1", "4", NULL});
-	unit_ok(mfs_export_check_known(base, view, &err), &err);
+	unit_ok(mfs_export_check_known(AT_FDCWD, base, view, &err), &err);
 	MAKE("a/x");
-	unit_fails(mfs_export_check_known(base, view, &err), &err, -EEXIST, "'a/x'");
-	unit_fails(mfs_export_sweep(base, view, MFS_SWEEP_KNOWN, &err), &err, -EEXIST, "'a/x'");
+	unit_fails(mfs_export_check_known(AT_FDCWD, base, view, &err), &err, -EEXIST, "'a/x'");
+	unit_fails(mfs_export_sweep(AT_FDCWD, base, view, MFS_SWEEP_KNOWN, &err), &err, -EEXIST,
+		   "'a/x'");
 	ck_assert(is_there("a/x") && is_there("a/b/1") && is_there("4"));
 	snprintf(target, sizeof(target), "%s/a/x", base);
 	ck_assert_int_eq(unlink(target), 0);
 	MAKE("mine/");
-	unit_fails(mfs_export_check_known(base, view, &err), &err, -EEXIST, "'mine'");
+	unit_fails(mfs_export_check_known(AT_FDCWD, base, view, &err), &err, -EEXIST, "'mine'");
 	MAKE("mine/1");
-	unit_fails(mfs_export_sweep(base, view, MFS_SWEEP_KNOWN, &err), &err, -EEXIST, "'mine'");
+	unit_fails(mfs_export_sweep(AT_FDCWD, base, view, MFS_SWEEP_KNOWN, &err), &err, -EEXIST,
+		   "'mine'");
 	ck_assert(is_there("mine/1") && is_there("4"));
 
 	snprintf(target, sizeof(target), "%s/mine", base);
@@ -292,12 +294,12 @@ START_TEST(test_sweeping_what_is_known)
 	snprintf(link, sizeof(link), "%s/a/b/link", base);
 	ck_assert_int_eq(symlink(target, link), 0);
 	snprintf(link, sizeof(link), "%s/a", base);
-	ck_assert_int_eq(mfs_export_sweep(link, view, MFS_SWEEP_ALL, NULL), 0);
+	ck_assert_int_eq(mfs_export_sweep(AT_FDCWD, link, view, MFS_SWEEP_ALL, NULL), 0);
 	ck_assert(!is_there("a/b") && is_there("mine/1"));
-	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_ALL, NULL), 0);
+	ck_assert_int_eq(mfs_export_sweep(AT_FDCWD, base, view, MFS_SWEEP_ALL, NULL), 0);
 	ck_assert(!is_there("mine"));
 	snprintf(link, sizeof(link), "%s/none", base);
-	ck_assert_int_eq(mfs_export_sweep(link, view, MFS_SWEEP_ALL, NULL), -ENOENT);
+	ck_assert_int_eq(mfs_export_sweep(AT_FDCWD, link, view, MFS_SWEEP_ALL, NULL), -ENOENT);
 }
 END_TEST
 
@@ -310,24 +312,26 @@ START_TEST(test_what_an_export_has_left)
 
 	MAKE("a/", "a/b/", "a/b/1", "old/", "old/1", "old-4");
 	if (has_marks())
-		unit_fails(mfs_export_check_known(base, view, &err), &err, -EEXIST, NULL);
+		unit_fails(mfs_export_check_known(AT_FDCWD, base, view, &err), &err, -EEXIST, NULL);
 	mark_all((const char *[]){"a", "a/b", "a/b/1", "old", "old/1", NULL});
 	if (has_marks())
-		unit_fails(mfs_export_check_known(base, view, &err), &err, -EEXIST, "'old-4'");
+		unit_fails(mfs_export_check_known(AT_FDCWD, base, view, &err), &err, -EEXIST,
+			   "'old-4'");
 	else
-		unit_fails(mfs_export_check_known(base, view, &err), &err, -EEXIST, "'old");
+		unit_fails(mfs_export_check_known(AT_FDCWD, base, view, &err), &err, -EEXIST,
+			   "'old");
 	mark("old-4");
 	if (has_marks())
-		unit_ok(mfs_export_check_known(base, view, &err), &err);
+		unit_ok(mfs_export_check_known(AT_FDCWD, base, view, &err), &err);
 	snprintf(link, sizeof(link), "%s/4", base);
 	ck_assert_int_eq(symlink("old-4", link), 0);
-	unit_fails(mfs_export_check_known(base, view, &err), &err, -EEXIST,
+	unit_fails(mfs_export_check_known(AT_FDCWD, base, view, &err), &err, -EEXIST,
 		   has_marks() ? "'4'" : NULL);
 	ck_assert_int_eq(unlink(link), 0);
 	if (has_marks())
-		ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_KNOWN, &err), 0);
+		ck_assert_int_eq(mfs_export_sweep(AT_FDCWD, base, view, MFS_SWEEP_KNOWN, &err), 0);
 	ck_assert(is_there("a") == !has_marks());
-	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_ALL, &err), 0);
+	ck_assert_int_eq(mfs_export_sweep(AT_FDCWD, base, view, MFS_SWEEP_ALL, &err), 0);
 }
 END_TEST
 

@@ -15,8 +15,6 @@
 #include "formats/base/bytes.h"
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
-#include "formats/base/path.h"
-#include "formats/io/lock.h"
 #include "formats/io/regular.h"
 #include "formats/io/whole.h"
 #include "trainer/base/host_memory.h"
@@ -89,94 +87,6 @@ static void *run(void *arg)
 }
 
 /* ---- what a saver has ---- */
-
-static int make_path(const char *path, struct mfs_error *err)
-{
-	char *parent;
-	int rc = 0;
-
-	if (!mkdir(path, 0777) || errno == EEXIST)
-		return 0;
-	if (errno != ENOENT)
-		return mfs_fail_errno(err, "--save: cannot create directory '%s'", path);
-	parent = mfs_path_parent(path);
-	if (!parent)
-		return mfs_fail_nomem(err);
-	if (!strcmp(parent, path) || !strcmp(parent, "."))
-		rc = mfs_fail(err, -ENOENT, "--save: cannot create directory '%s'", path);
-	else
-		rc = make_path(parent, err);
-	free(parent);
-	if (!rc && mkdir(path, 0777) && errno != EEXIST)
-		rc = mfs_fail_errno(err, "--save: cannot create directory '%s'", path);
-	return rc;
-}
-
-static int lock_home(struct mfs_save_home *h, struct mfs_error *err)
-{
-	char path[PATH_MAX];
-	bool none;
-	int rc;
-
-	if ((size_t)snprintf(path, sizeof(path), "%s/" MFS_SAVE_LOCK, h->dir) >= sizeof(path))
-		return mfs_fail(err, -ENAMETOOLONG, "path '%.200s' is too long", h->dir);
-	h->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-	if (h->lock_fd < 0)
-		return mfs_fail_errno(err, "--save: cannot open '%s'", path);
-	rc = mfs_lock_try(h->lock_fd, &none);
-	h->locked = !none;
-	if (rc == -EBUSY)
-		return mfs_fail(err, rc, "--save: another process saves into '%s'", h->dir);
-	return rc ? mfs_fail(err, rc, "--save: cannot lock '%s': %s", path, strerror(-rc)) : 0;
-}
-
-/* checkpointing.py: save_checkpoint. */
-/* Saves that do not stay remove all that lie beside them. */
-static int check_apart(const struct mfs_saver *s, struct mfs_error *err)
-{
-	const char *a = s->homes[MFS_SAVE_PERSISTENT].dir;
-	const char *b = s->homes[MFS_SAVE_NON_PERSISTENT].dir;
-	struct stat x, y;
-
-	if (!b || stat(a, &x) || stat(b, &y) || x.st_dev != y.st_dev || x.st_ino != y.st_ino)
-		return 0;
-	return mfs_fail(err, -EINVAL,
-			"--non-persistent-global-ckpt-dir: expected another directory than that "
-			"of --save, found '%s'",
-			b);
-}
-
-static int set_homes(struct mfs_saver *s, struct mfs_error *err)
-{
-	const struct mfs_train_config *c = s->config;
-	struct mfs_save_home *passing = &s->homes[MFS_SAVE_NON_PERSISTENT];
-	int rc = 0;
-
-	s->homes[MFS_SAVE_PERSISTENT].dir = strdup(c->save);
-	if (c->non_persistent_save_interval > 0 && !c->non_persistent_global_ckpt_dir) {
-		if (asprintf(&passing->dir, "%s/" MFS_NON_PERSISTENT_DIR, c->save) < 0)
-			passing->dir = NULL;
-	} else if (c->non_persistent_save_interval > 0) {
-		passing->dir = strdup(c->non_persistent_global_ckpt_dir);
-	}
-	if (!s->homes[MFS_SAVE_PERSISTENT].dir ||
-	    (c->non_persistent_save_interval > 0 && !passing->dir))
-		return mfs_fail_nomem(err);
-	/* The first process has the directory to itself, for all of them. */
-	for (int i = 0; i < MFS_SAVE_KINDS && !rc && !s->parallel->launch.rank; i++) {
-		s->dir = s->homes[i].dir;
-		if (!s->dir)
-			continue;
-		rc = make_path(s->dir, err);
-		if (!rc)
-			rc = check_apart(s, err);
-		if (!rc)
-			rc = lock_home(&s->homes[i], err);
-		if (!rc)
-			mfs_save_clean(s);
-	}
-	return rc;
-}
 
 static int read_asset(struct mfs_saver *s, int dirfd, const char *name, struct mfs_error *err)
 {
@@ -322,7 +232,7 @@ static int fill(struct mfs_saver *s, const char *tokenizer_dir, uint64_t ring_by
 	if (!rc)
 		rc = await_all(s, err); /* that may still load from the directory */
 	if (!rc)
-		rc = set_homes(s, err);
+		rc = mfs_save_homes(s, err);
 	if (!rc)
 		rc = make_buffers(s, err);
 	if (!rc)
@@ -362,8 +272,9 @@ int mfs_saver_new_with(const struct mfs_save_system *system, const struct mfs_tr
 	s->device = device;
 	s->system = *system;
 	s->released = true;
+	s->dirfd = -1;
 	for (int i = 0; i < MFS_SAVE_KINDS; i++)
-		s->homes[i].lock_fd = -1;
+		s->homes[i].fd = s->homes[i].lock_fd = -1;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->changed, NULL);
 	rc = fill(s, tokenizer_dir, ring_bytes, err);
@@ -412,11 +323,7 @@ void mfs_saver_free(struct mfs_saver *s)
 	free(s->tokenizer);
 	free(s->slot_of);
 	free(s->said);
-	for (int i = 0; i < MFS_SAVE_KINDS; i++) {
-		free(s->homes[i].dir);
-		if (s->homes[i].lock_fd >= 0)
-			close(s->homes[i].lock_fd);
-	}
+	mfs_save_homes_release(s);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
 	free(s);

@@ -16,6 +16,7 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,50 +34,31 @@ struct commit {
 	struct mfs_saver *s;
 	const struct mfs_save_system *sys;
 	struct mfs_io_engine *engine;
-	char tmp[PATH_MAX], final[PATH_MAX];
+	char final[64], tmp[64];	  /* names in the saver's directory */
+	struct mfs_save_place at;	  /* that of tmp, while files are written */
 	char (*digests)[MFS_SAVE_DIGEST]; /* of the large files */
 	struct mfs_buf manifest;
 	bool replaced; /* tmp is an older iteration */
 	struct mfs_error *err;
 };
 
-/* ---- paths ---- */
-
-static int set_path(char path[PATH_MAX], const char *dir, const char *name, const char *ending,
-		    struct mfs_error *err)
-{
-	if ((size_t)snprintf(path, PATH_MAX, "%s/%s%s", dir, name, ending) < PATH_MAX)
-		return 0;
-	return mfs_fail(err, -ENAMETOOLONG, "path '%.200s/%s' is too long", dir, name);
-}
+/* ---- names ---- */
 
 static void name_of(char name[64], uint64_t iteration)
 {
 	snprintf(name, 64, "iter_%07llu", (unsigned long long)iteration);
 }
 
-/* ---- removing ---- */
-
-/* Removes a directory and what is in it. What cannot be removed stays. */
-static void remove_tree(const struct mfs_save_system *sys, const char *path)
+static void add_ending(char ret[64], const char *name, const char *ending)
 {
-	DIR *dir = opendir(path);
-	char inside[PATH_MAX];
-	struct dirent *d;
+	snprintf(ret, 64, "%.50s%s", name, ending);
+}
+
+static bool is_there(const struct mfs_saver *s, const char *name)
+{
 	struct stat st;
 
-	while (dir && (d = readdir(dir))) {
-		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, "..") ||
-		    set_path(inside, path, d->d_name, "", NULL))
-			continue;
-		if (!lstat(inside, &st) && S_ISDIR(st.st_mode))
-			remove_tree(sys, inside);
-		else
-			sys->remove(sys->arg, inside);
-	}
-	if (dir)
-		closedir(dir);
-	sys->remove(sys->arg, path);
+	return !fstatat(s->dirfd, name, &st, AT_SYMLINK_NOFOLLOW);
 }
 
 /* "iter_0000040.tmp": the iteration's name without the ending. */
@@ -90,34 +72,47 @@ static bool has_ending(const char *name, const char *ending, char ret[64])
 	return mfs_iteration_number(ret, &number) && number >= 0;
 }
 
+/* ---- removing ---- */
+
+/* A name in the saver's directory, and what is in it. A link is removed itself. What cannot be
+ * removed stays. */
+static void remove_tree(const struct mfs_saver *s, const char *name)
+{
+	mfs_beneath_remove(s->dirfd, name, s->system.remove, s->system.arg);
+}
+
 /* An iteration that made room comes back, if the new one did not come. */
 static void bring_back(struct mfs_saver *s, const char *aside, const char *name)
 {
-	char final[PATH_MAX];
-
-	if (set_path(final, s->dir, name, "", NULL))
-		return;
-	if (access(final, F_OK))
-		s->system.rename(s->system.arg, aside, final);
+	if (is_there(s, name))
+		remove_tree(s, aside);
 	else
-		remove_tree(&s->system, aside);
+		s->system.rename(s->system.arg, s->dirfd, aside, name);
+}
+
+/* The saver's directory, to be listed. */
+static DIR *list_names(const struct mfs_saver *s)
+{
+	const int fd = mfs_beneath_open(s->dirfd, ".", O_RDONLY | O_DIRECTORY, 0);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!dir && fd >= 0)
+		close(fd);
+	return dir;
 }
 
 void mfs_save_clean(struct mfs_saver *s)
 {
-	DIR *dir = opendir(s->dir);
-	char path[PATH_MAX], name[64];
+	DIR *dir = list_names(s);
 	struct dirent *d;
+	char name[64];
 
 	while (dir && (d = readdir(dir))) {
-		if (set_path(path, s->dir, d->d_name, "", NULL))
-			continue;
-		if (!strcmp(d->d_name, MFS_TRACKER_FILE UNFINISHED))
-			s->system.remove(s->system.arg, path);
-		else if (has_ending(d->d_name, UNFINISHED, name))
-			remove_tree(&s->system, path);
+		if (!strcmp(d->d_name, MFS_TRACKER_FILE UNFINISHED) ||
+		    has_ending(d->d_name, UNFINISHED, name))
+			remove_tree(s, d->d_name);
 		else if (has_ending(d->d_name, MFS_SAVE_ASIDE, name))
-			bring_back(s, path, name);
+			bring_back(s, d->d_name, name);
 	}
 	if (dir)
 		closedir(dir);
@@ -135,24 +130,33 @@ static bool is_first(const struct mfs_saver *s)
 	return !s->parallel->launch.rank;
 }
 
-static int make_dir(const struct commit *c, const char *path)
+static int enter_tmp(struct commit *c)
 {
-	const int rc = c->sys->mkdir(c->sys->arg, path);
+	int rc = c->sys->mkdir(c->sys->arg, c->s->dirfd, c->tmp);
 
-	if (rc == -EEXIST && !is_alone(c->s))
-		return 0;
-	return rc ? mfs_fail(c->err, rc, "cannot create directory '%s': %s", path, strerror(-rc))
-		  : 0;
+	if (!rc || (rc == -EEXIST && !is_alone(c->s)))
+		rc = c->sys->open_dir(c->sys->arg, c->s->dirfd, c->tmp, &c->at.fd);
+	if (rc)
+		c->at.fd = -1;
+	return rc;
 }
 
-/* Of many processes the first one to come makes it, and nobody knows whether others have begun. */
-static int make_tmp(const struct commit *c)
+/* Of many processes the first one to come makes it, and nobody knows whether others have begun. So
+ * only what is no directory makes way. */
+static int make_tmp(struct commit *c)
 {
-	if (is_alone(c->s) && !access(c->tmp, F_OK))
-		remove_tree(c->sys, c->tmp);
-	if (!is_alone(c->s) && !access(c->tmp, F_OK))
-		return 0;
-	return make_dir(c, c->tmp);
+	int rc;
+
+	if (is_alone(c->s))
+		remove_tree(c->s, c->tmp);
+	rc = enter_tmp(c);
+	if (rc == -ENOTDIR || rc == -ELOOP) {
+		c->sys->remove(c->sys->arg, c->s->dirfd, c->tmp, 0);
+		rc = enter_tmp(c);
+	}
+	return rc ? mfs_fail(c->err, rc, "cannot create directory '%s': %s", c->at.path,
+			     strerror(-rc))
+		  : 0;
 }
 
 static void note(struct commit *c, const char *name, const char *digest)
@@ -165,7 +169,7 @@ static void note(struct commit *c, const char *name, const char *digest)
 static int write_small(struct commit *c, const char *name, const void *bytes, uint64_t length)
 {
 	char digest[MFS_SAVE_DIGEST];
-	int rc = mfs_save_write_small(c->s, c->tmp, name, bytes, length, c->engine, c->err);
+	int rc = mfs_save_write_small(c->s, &c->at, name, bytes, length, c->engine, c->err);
 
 	if (rc)
 		return rc;
@@ -201,7 +205,7 @@ static int write_manifest(struct commit *c)
 	mfs_buf_adds(&text, "\n  }\n}");
 	rc = text.failed || c->manifest.failed
 		     ? mfs_fail_nomem(c->err)
-		     : mfs_save_write_small(c->s, c->tmp, "integrity.json", text.data, text.len,
+		     : mfs_save_write_small(c->s, &c->at, "integrity.json", text.data, text.len,
 					    c->engine, c->err);
 	c->s->result.bytes += text.len;
 	mfs_buf_release(&text);
@@ -210,14 +214,16 @@ static int write_manifest(struct commit *c)
 
 static int write_tokenizer(struct commit *c)
 {
-	char path[PATH_MAX];
-	int rc;
+	int rc = 0;
 
 	if (!c->s->tokenizer_count)
 		return 0;
-	rc = set_path(path, c->tmp, "tokenizer", "", c->err);
-	if (!rc)
-		rc = make_dir(c, path);
+	rc = c->sys->mkdir(c->sys->arg, c->at.fd, "tokenizer");
+	if (rc == -EEXIST && !is_alone(c->s))
+		rc = 0;
+	if (rc)
+		return mfs_fail(c->err, rc, "cannot create directory '%s/tokenizer': %s",
+				c->at.path, strerror(-rc));
 	for (uint32_t i = 0; i < c->s->tokenizer_count && !rc; i++)
 		rc = write_small(c, c->s->tokenizer[i].name, c->s->tokenizer[i].bytes.data,
 				 c->s->tokenizer[i].bytes.len);
@@ -242,25 +248,35 @@ static int write_index(struct commit *c)
 	if (rc)
 		return rc;
 	c->s->result.bytes += metadata->len;
-	return mfs_save_write_small(c->s, c->tmp, ".metadata", metadata->data, metadata->len,
+	return mfs_save_write_small(c->s, &c->at, ".metadata", metadata->data, metadata->len,
 				    c->engine, c->err);
 }
 
-static int sync_dir(const struct commit *c, const char *path)
+/* path: for the message. */
+static int sync_dir(const struct commit *c, int fd, const char *path)
 {
-	const int rc = c->sys->sync_dir(c->sys->arg, path);
+	const int rc = c->sys->sync_dir(c->sys->arg, fd);
 
 	return rc ? mfs_fail(c->err, rc, "cannot make '%s' durable: %s", path, strerror(-rc)) : 0;
 }
 
+static int sync_below(const struct commit *c, const char *name)
+{
+	int fd, rc = c->sys->open_dir(c->sys->arg, c->at.fd, name, &fd);
+
+	if (rc)
+		return mfs_fail(c->err, rc, "cannot open '%s/%s': %s", c->at.path, name,
+				strerror(-rc));
+	rc = sync_dir(c, fd, name);
+	close(fd);
+	return rc;
+}
+
 static int sync_dirs(struct commit *c)
 {
-	char path[PATH_MAX];
-	int rc = 0;
+	const int rc = c->s->tokenizer_count ? sync_below(c, "tokenizer") : 0;
 
-	if (c->s->tokenizer_count)
-		rc = set_path(path, c->tmp, "tokenizer", "", c->err) ?: sync_dir(c, path);
-	return rc ? rc : sync_dir(c, c->tmp);
+	return rc ? rc : sync_dir(c, c->at.fd, c->at.path);
 }
 
 /* The item of random states, which a large file has among others. */
@@ -291,7 +307,7 @@ static int write_own(struct commit *c)
 	if (!rc)
 		rc = update_rng(c);
 	if (!rc)
-		rc = mfs_save_write(c->s, c->tmp, c->digests, c->engine, c->err);
+		rc = mfs_save_write(c->s, &c->at, c->digests, c->engine, c->err);
 	if (!rc)
 		c->s->result.bytes += c->s->plan.bytes;
 	return rc;
@@ -301,19 +317,16 @@ static int write_own(struct commit *c)
  * there. */
 static int note_other(struct commit *c, const struct mfs_save_other *o)
 {
-	char name[MFS_DIST_FILE_NAME_SIZE], path[PATH_MAX];
+	char name[MFS_DIST_FILE_NAME_SIZE];
 	struct stat st;
-	int rc;
 
 	mfs_dist_file_name(name, o->process, o->number);
-	rc = set_path(path, c->tmp, name, "", c->err);
-	if (rc)
-		return rc;
-	if (stat(path, &st) || (uint64_t)st.st_size != o->size)
+	if (fstatat(c->at.fd, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) ||
+	    (uint64_t)st.st_size != o->size)
 		return mfs_fail(c->err, -ENOENT,
-				"'%s' is not as rank %u has written it; --save: expected a "
+				"'%s/%s' is not as rank %u has written it; --save: expected a "
 				"directory that all processes share",
-				path, o->process);
+				c->at.path, name, o->process);
 	c->s->result.bytes += o->size;
 	note(c, name, c->s->said[o->process].digests[o->number]);
 	return 0;
@@ -351,73 +364,84 @@ static int write_rest(struct commit *c)
  * run brings it back. */
 static int make_room(struct commit *c)
 {
-	char aside[PATH_MAX];
+	const struct mfs_save_system *sys = c->sys;
+	const int dir = c->s->dirfd;
+	char aside[64];
 	int rc;
 
-	if ((size_t)snprintf(aside, sizeof(aside), "%.*s" MFS_SAVE_ASIDE, (int)sizeof(aside) - 8,
-			     c->final) >= sizeof(aside))
-		return -ENAMETOOLONG;
-	rc = c->sys->rename(c->sys->arg, c->final, aside);
+	add_ending(aside, c->final, MFS_SAVE_ASIDE);
+	rc = sys->rename(sys->arg, dir, c->final, aside);
 	if (rc)
 		return rc;
-	rc = c->sys->rename(c->sys->arg, c->tmp, c->final);
+	rc = sys->rename(sys->arg, dir, c->tmp, c->final);
 	if (rc) {
-		c->sys->rename(c->sys->arg, aside, c->final);
+		sys->rename(sys->arg, dir, aside, c->final);
 		return rc;
 	}
-	return c->sys->rename(c->sys->arg, aside, c->tmp);
+	return sys->rename(sys->arg, dir, aside, c->tmp);
 }
 
 static int show(struct commit *c)
 {
+	const int dir = c->s->dirfd;
 	int rc;
 
-	c->replaced = !access(c->final, F_OK);
+	c->replaced = is_there(c->s, c->final);
 	if (c->replaced) {
-		rc = c->sys->exchange(c->sys->arg, c->tmp, c->final);
+		rc = c->sys->exchange(c->sys->arg, dir, c->tmp, c->final);
 		if (rc == -EINVAL || rc == -ENOSYS)
 			rc = make_room(c);
 	} else {
-		rc = c->sys->rename(c->sys->arg, c->tmp, c->final);
+		rc = c->sys->rename(c->sys->arg, dir, c->tmp, c->final);
 	}
-	return rc ? mfs_fail(c->err, rc, "cannot rename '%s' to '%s': %s", c->tmp, c->final,
+	return rc ? mfs_fail(c->err, rc, "cannot rename '%s' to '%s': %s", c->at.path, c->final,
 			     strerror(-rc))
 		  : 0;
+}
+
+/* Who may write in the directory may have put something else in its place before it was renamed. */
+static int check_shown(const struct commit *c)
+{
+	struct stat held, shown;
+
+	if (!fstat(c->at.fd, &held) &&
+	    !fstatat(c->s->dirfd, c->final, &shown, AT_SYMLINK_NOFOLLOW) &&
+	    held.st_dev == shown.st_dev && held.st_ino == shown.st_ino)
+		return 0;
+	return mfs_fail(c->err, -ESTALE, "'%s' was replaced while it was written", c->at.path);
 }
 
 /* The names as they were before show(). */
 static void hide(struct commit *c)
 {
+	const int dir = c->s->dirfd;
+
 	if (!c->replaced)
-		c->sys->rename(c->sys->arg, c->final, c->tmp);
-	else if (c->sys->exchange(c->sys->arg, c->tmp, c->final))
+		c->sys->rename(c->sys->arg, dir, c->final, c->tmp);
+	else if (c->sys->exchange(c->sys->arg, dir, c->tmp, c->final))
 		make_room(c);
 }
 
 static int write_tracker(struct commit *c)
 {
 	static const char name[] = MFS_TRACKER_FILE UNFINISHED;
-	char from[PATH_MAX], to[PATH_MAX], text[32];
+	struct mfs_save_place home = {.fd = c->s->dirfd};
+	char text[32];
 	const int length =
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)c->s->progress.iteration);
-	int rc = set_path(from, c->s->dir, name, "", c->err);
+	int rc;
 
-	if (!rc)
-		rc = set_path(to, c->s->dir, MFS_TRACKER_FILE, "", c->err);
-	if (rc)
-		return rc;
-	if (!access(from, F_OK)) /* of a save that did not end */
-		c->sys->remove(c->sys->arg, from);
-	rc = mfs_save_write_small(c->s, c->s->dir, name, text, (uint64_t)length, c->engine, c->err);
-	if (rc) {
-		c->sys->remove(c->sys->arg, from);
-		return rc;
+	snprintf(home.path, sizeof(home.path), "%s", c->s->dir);
+	rc = mfs_save_write_small(c->s, &home, name, text, (uint64_t)length, c->engine, c->err);
+	if (!rc) {
+		rc = c->sys->rename(c->sys->arg, home.fd, name, MFS_TRACKER_FILE);
+		if (rc)
+			mfs_fail(c->err, rc, "cannot write '%s/" MFS_TRACKER_FILE "': %s",
+				 c->s->dir, strerror(-rc));
 	}
-	rc = c->sys->rename(c->sys->arg, from, to);
-	if (!rc)
-		return 0;
-	c->sys->remove(c->sys->arg, from);
-	return mfs_fail(c->err, rc, "cannot write '%s': %s", to, strerror(-rc));
+	if (rc)
+		remove_tree(c->s, name);
+	return rc;
 }
 
 static int commit(struct commit *c)
@@ -427,21 +451,23 @@ static int commit(struct commit *c)
 	if (!rc)
 		rc = show(c);
 	if (rc) {
-		remove_tree(c->sys, c->tmp);
+		remove_tree(c->s, c->tmp);
 		return rc;
 	}
-	rc = sync_dir(c, c->s->dir);
+	rc = check_shown(c);
+	if (!rc)
+		rc = sync_dir(c, c->s->dirfd, c->s->dir);
 	if (!rc)
 		rc = write_tracker(c);
 	if (rc) {
 		hide(c);
-		remove_tree(c->sys, c->tmp);
+		remove_tree(c->s, c->tmp);
 		return rc;
 	}
 	/* The tracker names the new one already: it stays, whatever the disk says. */
-	rc = sync_dir(c, c->s->dir);
+	rc = sync_dir(c, c->s->dirfd, c->s->dir);
 	if (!rc && c->replaced)
-		remove_tree(c->sys, c->tmp);
+		remove_tree(c->s, c->tmp);
 	return rc;
 }
 
@@ -450,17 +476,16 @@ static int commit(struct commit *c)
 /* Nobody finds half of it: it loses its name first. */
 static void remove_iteration(struct mfs_saver *s, uint64_t iteration)
 {
-	char path[PATH_MAX], tmp[PATH_MAX], name[64];
+	char name[64], tmp[64];
 	struct stat st;
 
 	name_of(name, iteration);
-	if (set_path(path, s->dir, name, "", NULL) || set_path(tmp, s->dir, name, UNFINISHED, NULL))
-		return;
+	add_ending(tmp, name, UNFINISHED);
 	/* Megatron leaves links alone, too. */
-	if (lstat(path, &st) || !S_ISDIR(st.st_mode))
+	if (fstatat(s->dirfd, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISDIR(st.st_mode))
 		return;
-	if (!s->system.rename(s->system.arg, path, tmp))
-		remove_tree(&s->system, tmp);
+	if (!s->system.rename(s->system.arg, s->dirfd, name, tmp))
+		remove_tree(s, tmp);
 }
 
 static bool is_retained(const struct mfs_saver *s, uint64_t iteration)
@@ -480,7 +505,7 @@ static int descending(const void *a, const void *b)
 /* Iterations up to the newest one, latest first. */
 static uint64_t *list_iterations(const struct mfs_saver *s, size_t *ret_count)
 {
-	DIR *dir = opendir(s->dir);
+	DIR *dir = list_names(s);
 	uint64_t *list = NULL;
 	struct dirent *d;
 	int64_t number;
@@ -534,13 +559,16 @@ static void remove_old(struct mfs_saver *s, const struct mfs_tracker *before)
 static int begin(struct commit *c)
 {
 	struct mfs_saver *s = c->s;
-	char name[64];
-	int rc;
+	int rc = mfs_save_home(s, c->err);
 
-	name_of(name, s->progress.iteration);
-	rc = set_path(c->final, s->dir, name, "", c->err);
-	if (!rc)
-		rc = set_path(c->tmp, s->dir, name, UNFINISHED, c->err);
+	if (rc)
+		return rc;
+	name_of(c->final, s->progress.iteration);
+	add_ending(c->tmp, c->final, UNFINISHED);
+	if ((size_t)snprintf(c->at.path, sizeof(c->at.path), "%s/%s", s->dir, c->tmp) >=
+	    sizeof(c->at.path))
+		rc = mfs_fail(c->err, -ENAMETOOLONG, "path '%.200s/%s' is too long", s->dir,
+			      c->tmp);
 	if (!rc)
 		rc = s->system.engine(s->system.arg, MFS_SAVE_DEPTH, &c->engine, c->err);
 	if (rc)
@@ -560,7 +588,7 @@ static int end(struct commit *c, int rc)
 		return rc;
 	if (rc) {
 		if (c->tmp[0])
-			remove_tree(c->sys, c->tmp);
+			remove_tree(c->s, c->tmp);
 		return rc;
 	}
 	mfs_tracker_read(c->s->dir, &before);
@@ -572,10 +600,12 @@ static int end(struct commit *c, int rc)
 
 int mfs_save_iteration(struct mfs_saver *s, struct mfs_error *err)
 {
-	struct commit c = {.s = s, .sys = &s->system, .err = err};
+	struct commit c = {.s = s, .sys = &s->system, .at = {.fd = -1}, .err = err};
 	int rc = begin(&c);
 
 	rc = end(&c, mfs_save_await_others(s, rc, c.digests, err));
+	if (c.at.fd >= 0)
+		close(c.at.fd);
 	mfs_io_engine_free(c.engine);
 	mfs_buf_release(&c.manifest);
 	free(c.digests);

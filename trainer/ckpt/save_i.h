@@ -2,10 +2,12 @@
 #ifndef MFS_TRAINER_CKPT_SAVE_I_H
 #define MFS_TRAINER_CKPT_SAVE_I_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <sys/types.h>
 
 #include "formats/base/buf.h"
+#include "formats/io/beneath.h"
 #include "formats/io/io_engine.h"
 #include "formats/ckpt/target.h"
 #include "formats/megatron/write/dist_boxes.h"
@@ -22,17 +24,21 @@
 
 /* ---- the system (save_system.c) ---- */
 
-/* All that a save asks of the system, so that tests can let each call fail. 0 or -errno. */
+/* All that a save asks of the system, so that tests can let each call fail. 0 or -errno. Names are
+ * those of an open directory, and no link among them is followed (formats/io/beneath.h). */
 struct mfs_save_system {
-	int (*mkdir)(void *arg, const char *path);
-	int (*open)(void *arg, const char *path, int *ret); /* a new file, O_DIRECT if it can */
+	int (*mkdir)(void *arg, int dirfd, const char *name);
+	int (*open_dir)(void *arg, int dirfd, const char *name, int *ret);
+	/* A new file in the place of what bears its name; O_DIRECT if it can. path: "a/b" below
+	 * dirfd. */
+	int (*open)(void *arg, int dirfd, const char *path, int *ret);
 	int (*allocate)(void *arg, int fd, uint64_t size);
 	int (*truncate)(void *arg, int fd, uint64_t size);
 	int (*close)(void *arg, int fd);
-	int (*sync_dir)(void *arg, const char *path);
-	int (*rename)(void *arg, const char *from, const char *to);
-	int (*exchange)(void *arg, const char *a, const char *b);
-	int (*remove)(void *arg, const char *path); /* of a file or an empty directory */
+	int (*sync_dir)(void *arg, int fd);
+	int (*rename)(void *arg, int dirfd, const char *from, const char *to);
+	int (*exchange)(void *arg, int dirfd, const char *a, const char *b);
+	mfs_unlink_at *remove; /* of a file, a link or an empty directory */
 	int (*engine)(void *arg, unsigned depth, struct mfs_io_engine **ret, struct mfs_error *err);
 	/* Zeros that O_DIRECT can write, for free(); NULL: there is no memory. */
 	void *(*alloc)(void *arg, uint64_t bytes);
@@ -198,6 +204,7 @@ struct mfs_saver {
 	uint32_t tokenizer_count;
 	struct mfs_save_home {
 		char *dir;   /* NULL: there are no saves of the kind */
+		int fd;	     /* of dir, as it was when the run first came here; -1: not yet */
 		int lock_fd; /* of MFS_SAVE_LOCK; -1: it is not open */
 		bool locked;
 	} homes[MFS_SAVE_KINDS];
@@ -221,19 +228,28 @@ struct mfs_saver {
 	bool released;			/* nothing more is copied: fences are open */
 	uint64_t stall_ns;
 	enum mfs_save_kind kind;       /* of the save; the thread's while it is busy */
-	const char *dir;	       /* likewise: that of its home */
+	const char *dir;	       /* likewise: that of its home, for messages */
+	int dirfd;		       /* likewise */
 	struct mfs_progress progress;  /* likewise */
 	struct mfs_save_result result; /* likewise */
 	bool in_flight;		       /* the run's thread's: all processes know it alike */
 };
 
-/* Writes the large files into dir and syncs them. digests: [files] SHA-256 in hexadecimal. On
- * failure all that was open is closed, and what was written stays for the caller to remove. */
-int mfs_save_write(struct mfs_saver *s, const char *dir, char (*digests)[MFS_SAVE_DIGEST],
-		   struct mfs_io_engine *engine, struct mfs_error *err);
+/* Where files are written: an open directory, and its path for messages. */
+struct mfs_save_place {
+	int fd;
+	char path[PATH_MAX];
+};
+
+/* Writes the large files into a directory and syncs them. digests: [files] SHA-256 in hexadecimal.
+ * On failure all that was open is closed, and what was written stays for the caller to remove. */
+int mfs_save_write(struct mfs_saver *s, const struct mfs_save_place *to,
+		   char (*digests)[MFS_SAVE_DIGEST], struct mfs_io_engine *engine,
+		   struct mfs_error *err);
 /* Writes and syncs a small file. */
-int mfs_save_write_small(struct mfs_saver *s, const char *dir, const char *name, const void *bytes,
-			 uint64_t length, struct mfs_io_engine *engine, struct mfs_error *err);
+int mfs_save_write_small(struct mfs_saver *s, const struct mfs_save_place *to, const char *name,
+			 const void *bytes, uint64_t length, struct mfs_io_engine *engine,
+			 struct mfs_error *err);
 
 /* Gives a slot memory. False: there is no more, or the ring has all it may have. */
 bool mfs_save_ring_grow(struct mfs_saver *s);
@@ -242,6 +258,15 @@ void mfs_save_ring_release(struct mfs_saver *s);
 /* The sum of bytes; name: of their file, for the message. */
 int mfs_save_sum(const struct mfs_save_system *sys, const char *name, const void *bytes,
 		 uint64_t length, char ret[MFS_SAVE_DIGEST], struct mfs_error *err);
+
+/* ---- where saves go (save_home.c) ---- */
+
+/* The directories of a run's saves. The first process makes, locks and cleans them. */
+int mfs_save_homes(struct mfs_saver *s, struct mfs_error *err);
+/* At the start of a save: the directory of its kind, which is the one that it was before. Sets
+ * s->dirfd. */
+int mfs_save_home(struct mfs_saver *s, struct mfs_error *err);
+void mfs_save_homes_release(struct mfs_saver *s);
 
 /* ---- what processes agree on (save_agree.c) ---- */
 
@@ -257,7 +282,7 @@ bool mfs_save_agree(struct mfs_saver *s, bool wait, struct mfs_save_result *ret)
 
 /* Saves iteration progress.iteration; the old checkpoint or the new one is there at any moment. */
 int mfs_save_iteration(struct mfs_saver *s, struct mfs_error *err);
-/* Removes what saves that did not end have left. */
+/* Removes what saves that did not end have left in the directory of s->dirfd. */
 void mfs_save_clean(struct mfs_saver *s);
 
 #endif

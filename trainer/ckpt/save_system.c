@@ -10,29 +10,32 @@
 #include <unistd.h>
 
 #include "formats/base/str.h"
-#include "formats/io/commit.h"
 #include "trainer/ckpt/save_i.h"
 
-static int make_dir(void *arg, const char *path)
+static int make_dir(void *arg, int dirfd, const char *name)
 {
 	(void)arg;
-	return mkdir(path, 0777) ? -errno : 0;
+	return mkdirat(dirfd, name, 0777) ? -errno : 0;
+}
+
+static int open_dir(void *arg, int dirfd, const char *name, int *ret)
+{
+	(void)arg;
+	*ret = mfs_beneath_open(dirfd, name, O_RDONLY | O_DIRECTORY, 0);
+	return *ret < 0 ? *ret : 0;
 }
 
 /* Page cache that nobody reads again, and its writeback, cost the run memory and time. File systems
  * without O_DIRECT (tmpfs before 6.6, some of the network) say EINVAL. */
-static int open_file(void *arg, const char *path, int *ret)
+static int open_file(void *arg, int dirfd, const char *path, int *ret)
 {
-	const int flags = O_WRONLY | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
-	int fd = open(path, O_CREAT | O_DIRECT | flags, 0666);
+	int fd = mfs_beneath_create(dirfd, path, O_WRONLY | O_DIRECT, 0666);
 
 	(void)arg;
-	if (fd < 0 && errno == EINVAL) {
-		unlink(path); /* some have made it before they refuse */
-		fd = open(path, O_CREAT | flags, 0666);
-	}
+	if (fd == -EINVAL) /* some have made it before they refuse */
+		fd = mfs_beneath_create(dirfd, path, O_WRONLY, 0666);
 	*ret = fd;
-	return fd < 0 ? -errno : 0;
+	return fd < 0 ? fd : 0;
 }
 
 /* Writes into space that is there need no journal, and a full disk is known before the first
@@ -57,28 +60,28 @@ static int close_file(void *arg, int fd)
 	return close(fd) ? -errno : 0;
 }
 
-static int sync_dir(void *arg, const char *path)
+static int sync_dir(void *arg, int fd)
 {
 	(void)arg;
-	return mfs_sync_path(path, NULL);
+	return fsync(fd) ? -errno : 0;
 }
 
-static int rename_path(void *arg, const char *from, const char *to)
+static int rename_name(void *arg, int dirfd, const char *from, const char *to)
 {
 	(void)arg;
-	return rename(from, to) ? -errno : 0;
+	return renameat(dirfd, from, dirfd, to) ? -errno : 0;
 }
 
-static int exchange(void *arg, const char *a, const char *b)
+static int exchange(void *arg, int dirfd, const char *a, const char *b)
 {
 	(void)arg;
-	return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) ? -errno : 0;
+	return renameat2(dirfd, a, dirfd, b, RENAME_EXCHANGE) ? -errno : 0;
 }
 
-static int remove_path(void *arg, const char *path)
+static int remove_name(void *arg, int dirfd, const char *name, int flags)
 {
 	(void)arg;
-	return remove(path) ? -errno : 0;
+	return unlinkat(dirfd, name, flags) ? -errno : 0;
 }
 
 static int engine(void *arg, unsigned depth, struct mfs_io_engine **ret, struct mfs_error *err)
@@ -135,14 +138,15 @@ static int sum_end(void *arg, void *sum, char ret[MFS_SAVE_DIGEST])
 
 const struct mfs_save_system mfs_save_system = {
 	.mkdir = make_dir,
+	.open_dir = open_dir,
 	.open = open_file,
 	.allocate = allocate,
 	.truncate = cut,
 	.close = close_file,
 	.sync_dir = sync_dir,
-	.rename = rename_path,
+	.rename = rename_name,
 	.exchange = exchange,
-	.remove = remove_path,
+	.remove = remove_name,
 	.engine = engine,
 	.alloc = alloc,
 	.sum_new = sum_new,

@@ -27,7 +27,7 @@ struct open_file {
 
 struct writer {
 	struct mfs_saver *s;
-	const char *dir;
+	const struct mfs_save_place *to;
 	struct mfs_io_engine *engine;
 	struct open_file *files;
 	char (*digests)[MFS_SAVE_DIGEST];
@@ -270,37 +270,23 @@ static void note_direct(struct mfs_saver *s, int fd)
 		strncat(s->engine, ", O_DIRECT", sizeof(s->engine) - strlen(s->engine) - 1);
 }
 
-/* What a save that failed has left, if it could not be removed then, goes. */
-static int open_new(const struct mfs_save_system *sys, const char *path, int *ret)
-{
-	const int rc = sys->open(sys->arg, path, ret);
-
-	if (rc != -EEXIST || sys->remove(sys->arg, path))
-		return rc;
-	return sys->open(sys->arg, path, ret);
-}
-
 static int open_file(struct writer *w, uint32_t number)
 {
 	const struct mfs_save_file *f = &w->s->plan.files[number];
 	const struct mfs_save_system *sys = &w->s->system;
 	struct open_file *o = &w->files[number];
-	char path[PATH_MAX];
-	int rc;
+	int rc = sys->open(sys->arg, w->to->fd, f->name, &o->fd);
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/%s", w->dir, f->name) >= sizeof(path))
-		return mfs_fail(w->err, -ENAMETOOLONG, "path '%.200s/%s' is too long", w->dir,
-				f->name);
-	rc = open_new(sys, path, &o->fd);
 	if (rc) {
 		o->fd = -1;
-		return mfs_fail(w->err, rc, "cannot create '%s': %s", path, strerror(-rc));
+		return mfs_fail(w->err, rc, "cannot create '%s/%s': %s", w->to->path, f->name,
+				strerror(-rc));
 	}
 	o->left = f->size;
 	note_direct(w->s, o->fd);
 	rc = sys->allocate(sys->arg, o->fd, f->size);
-	return rc ? mfs_fail(w->err, rc, "no room for '%s' of %llu bytes: %s", path,
-			     (unsigned long long)f->size, strerror(-rc))
+	return rc ? mfs_fail(w->err, rc, "no room for '%s/%s' of %llu bytes: %s", w->to->path,
+			     f->name, (unsigned long long)f->size, strerror(-rc))
 		  : 0;
 }
 
@@ -340,8 +326,8 @@ static void begin_fill(struct writer *w, struct mfs_save_slot *slot)
 
 static int bad_write(const struct writer *w, uint32_t file, int rc)
 {
-	return mfs_fail(w->err, rc, "cannot write '%s/%s': %s", w->dir, w->s->plan.files[file].name,
-			strerror(-rc));
+	return mfs_fail(w->err, rc, "cannot write '%s/%s': %s", w->to->path,
+			w->s->plan.files[file].name, strerror(-rc));
 }
 
 static int submit(struct writer *w, struct mfs_io *io, uint32_t file)
@@ -535,12 +521,13 @@ static void free_slots(struct mfs_saver *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-int mfs_save_write(struct mfs_saver *s, const char *dir, char (*digests)[MFS_SAVE_DIGEST],
-		   struct mfs_io_engine *engine, struct mfs_error *err)
+int mfs_save_write(struct mfs_saver *s, const struct mfs_save_place *to,
+		   char (*digests)[MFS_SAVE_DIGEST], struct mfs_io_engine *engine,
+		   struct mfs_error *err)
 {
 	const uint32_t files = s->plan.file_count;
 	struct writer w = {.s = s,
-			   .dir = dir,
+			   .to = to,
 			   .engine = engine,
 			   .digests = digests,
 			   .files_left = files,
@@ -581,28 +568,26 @@ static int run_io(struct mfs_io_engine *engine, struct mfs_io *io)
 	return rc ? rc : io->result;
 }
 
-int mfs_save_write_small(struct mfs_saver *s, const char *dir, const char *name, const void *bytes,
-			 uint64_t length, struct mfs_io_engine *engine, struct mfs_error *err)
+int mfs_save_write_small(struct mfs_saver *s, const struct mfs_save_place *to, const char *name,
+			 const void *bytes, uint64_t length, struct mfs_io_engine *engine,
+			 struct mfs_error *err)
 {
 	const uint64_t room = (length + MFS_SAVE_BLOCK - 1) / MFS_SAVE_BLOCK * MFS_SAVE_BLOCK;
 	const struct mfs_save_system *sys = &s->system;
 	struct iovec iov = {.iov_len = room};
 	struct mfs_io io = {.kind = MFS_IO_WRITE, .iov = &iov, .iov_count = 1};
-	char path[PATH_MAX];
-	void *block;
+	void *block = sys->alloc(sys->arg, room);
 	int rc, fd;
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
-		return mfs_fail(err, -ENAMETOOLONG, "path '%.200s/%s' is too long", dir, name);
-	block = sys->alloc(sys->arg, room);
 	if (!block)
 		return mfs_fail_nomem(err);
 	memcpy(block, bytes, length);
 	iov.iov_base = block;
-	rc = open_new(sys, path, &fd);
+	rc = sys->open(sys->arg, to->fd, name, &fd);
 	if (rc) {
 		free(block);
-		return mfs_fail(err, rc, "cannot create '%s': %s", path, strerror(-rc));
+		return mfs_fail(err, rc, "cannot create '%s/%s': %s", to->path, name,
+				strerror(-rc));
 	}
 	io.fd = fd;
 	if (room)
@@ -614,5 +599,6 @@ int mfs_save_write_small(struct mfs_saver *s, const char *dir, const char *name,
 		rc = run_io(engine, &io);
 	rc = sys->close(sys->arg, fd) ?: rc;
 	free(block);
-	return rc ? mfs_fail(err, rc, "cannot write '%s': %s", path, strerror(-rc)) : 0;
+	return rc ? mfs_fail(err, rc, "cannot write '%s/%s': %s", to->path, name, strerror(-rc))
+		  : 0;
 }

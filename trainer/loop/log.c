@@ -110,33 +110,30 @@ static void describe_run(const struct mfs_train_config *c, struct mfs_buf *out)
 }
 
 /* Without a directory of its own or one to save to, where wandb itself would write. */
-static void place_offline(const struct mfs_train_config *c, struct mfs_buf *dir)
+static int start_offline(struct mfs_trainer *t, const struct mfs_buf *init, struct mfs_error *err)
 {
-	if (c->wandb_save_dir && *c->wandb_save_dir)
-		mfs_buf_adds(dir, c->wandb_save_dir);
-	else
-		mfs_buf_printf(dir, "%s%swandb", c->save ? c->save : "", c->save ? "/" : "");
+	const struct mfs_train_config *c = t->config;
+	const bool own = c->wandb_save_dir && *c->wandb_save_dir;
+
+	return mfs_offline_open(own	  ? c->wandb_save_dir
+				: c->save ? c->save
+					  : ".",
+				own ? NULL : "wandb", init, &t->offline, err);
 }
 
 static void open_offline(struct mfs_trainer *t)
 {
-	struct mfs_buf init = {0}, dir = {0};
+	struct mfs_buf init = {0};
 	struct mfs_error err = {0};
 
-	place_offline(t->config, &dir);
 	describe_run(t->config, &init);
-	if (dir.failed)
-		mfs_fail_nomem(&err);
-	else
-		mfs_offline_open(dir.data, &init, &t->offline, &err);
-	if (t->offline)
+	if (!start_offline(t, &init, &err))
 		printf("Weights & Biases: nothing is sent; what it would be told is in %s\n",
 		       mfs_offline_path(t->offline));
 	else
 		fprintf(stderr, "mcorefs-train: %s; nothing is kept for Weights & Biases\n",
 			err.msg);
 	mfs_buf_release(&init);
-	mfs_buf_release(&dir);
 }
 
 /* An empty project is none (global_vars.py: _set_wandb_writer). */

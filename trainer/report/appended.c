@@ -3,12 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
+
+#include "formats/base/path.h"
+#include "formats/io/beneath.h"
 
 static int write_all(struct mfs_appended *a, struct mfs_error *err)
 {
@@ -39,32 +42,8 @@ int mfs_appended_flush(struct mfs_appended *a, struct mfs_error *err)
 	return rc;
 }
 
-/* Makes dir and the directories above it. */
-static int make_dirs(const char *dir, struct mfs_error *err)
-{
-	char *path = strdup(dir);
-	int rc = 0;
-
-	if (!path)
-		return mfs_fail_nomem(err);
-	for (char *at = path + 1; *path && !rc; at++) {
-		const char c = *at;
-
-		if (c && c != '/')
-			continue;
-		*at = '\0';
-		if (mkdir(path, 0777) && errno != EEXIST)
-			rc = mfs_fail_errno(err, "cannot make the directory '%s'", path);
-		*at = c;
-		if (!c)
-			break;
-	}
-	free(path);
-	return rc;
-}
-
-static int create(struct mfs_appended *a, const char *dir, const char *prefix, const char *suffix,
-		  struct mfs_error *err)
+static int create(struct mfs_appended *a, int dirfd, const char *dir, const char *prefix,
+		  const char *suffix, struct mfs_error *err)
 {
 	char host[256] = "host";
 	struct timeval now;
@@ -79,21 +58,41 @@ static int create(struct mfs_appended *a, const char *dir, const char *prefix, c
 			a->path = NULL;
 			return mfs_fail_nomem(err);
 		}
-		a->fd = open(a->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-		if (a->fd >= 0 || errno != EEXIST)
+		a->fd = mfs_beneath_open(dirfd, mfs_path_base(a->path), O_WRONLY | O_CREAT | O_EXCL,
+					 0666);
+		if (a->fd != -EEXIST)
 			break;
 	}
-	return a->fd < 0 ? mfs_fail_errno(err, "%s", a->path) : 0;
+	return a->fd < 0 ? mfs_fail(err, a->fd, "%s: %s", a->path, strerror(-a->fd)) : 0;
 }
 
-int mfs_appended_open(struct mfs_appended *a, const char *dir, const char *prefix,
-		      const char *suffix, struct mfs_error *err)
+/* A directory in a person's one is no person's path: it is no link. */
+static int open_dir(const char *dir, const char *below)
 {
-	int rc;
+	const int fd = mfs_open_path(dir, 0777, 0777);
+	int inner;
+
+	if (fd < 0 || !below)
+		return fd;
+	inner = mfs_beneath_make_dirs(fd, below, 0777);
+	close(fd);
+	return inner;
+}
+
+int mfs_appended_open(struct mfs_appended *a, const char *dir, const char *below,
+		      const char *prefix, const char *suffix, struct mfs_error *err)
+{
+	char path[PATH_MAX];
+	int fd, rc;
 
 	*a = (struct mfs_appended){.fd = -1};
-	rc = make_dirs(dir, err);
-	return rc ? rc : create(a, dir, prefix, suffix, err);
+	snprintf(path, sizeof(path), "%s%s%s", dir, below ? "/" : "", below ? below : "");
+	fd = open_dir(dir, below);
+	if (fd < 0)
+		return mfs_fail(err, fd, "cannot make the directory '%s': %s", path, strerror(-fd));
+	rc = create(a, fd, path, prefix, suffix, err);
+	close(fd);
+	return rc;
 }
 
 void mfs_appended_close(struct mfs_appended *a)

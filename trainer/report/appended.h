@@ -14,10 +14,11 @@ struct mfs_appended {
 	struct mfs_buf records; /* kept in memory until the next flush */
 };
 
-/* A file of its own in dir, which is made if it is not there. Its name begins with prefix and ends
+/* A file of its own in dir, or in the directory `below` in it. They are made if they are not there;
+ * dir may be a link, and what is in it may not. Its name begins with prefix and ends
  * with suffix. -errno. Close it also if it could not be opened. */
-int mfs_appended_open(struct mfs_appended *a, const char *dir, const char *prefix,
-		      const char *suffix, struct mfs_error *err);
+int mfs_appended_open(struct mfs_appended *a, const char *dir, const char *below,
+		      const char *prefix, const char *suffix, struct mfs_error *err);
 /* -errno: what was kept is lost, and the file ends with whole records. */
 int mfs_appended_flush(struct mfs_appended *a, struct mfs_error *err);
 void mfs_appended_close(struct mfs_appended *a);

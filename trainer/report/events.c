@@ -158,7 +158,7 @@ int mfs_events_open(const char *dir, struct mfs_events **ret, struct mfs_error *
 
 	if (!e)
 		return mfs_fail_nomem(err);
-	rc = mfs_appended_open(&e->file, dir, "events.out.tfevents", "", err);
+	rc = mfs_appended_open(&e->file, dir, NULL, "events.out.tfevents", "", err);
 	if (!rc) {
 		add_version(e);
 		rc = mfs_events_flush(e, err);

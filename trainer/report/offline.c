@@ -60,15 +60,15 @@ int mfs_offline_flush(struct mfs_offline *o, struct mfs_error *err)
 	return mfs_appended_flush(&o->file, err);
 }
 
-int mfs_offline_open(const char *dir, const struct mfs_buf *init, struct mfs_offline **ret,
-		     struct mfs_error *err)
+int mfs_offline_open(const char *dir, const char *below, const struct mfs_buf *init,
+		     struct mfs_offline **ret, struct mfs_error *err)
 {
 	struct mfs_offline *o = calloc(1, sizeof(*o));
 	int rc;
 
 	if (!o)
 		return mfs_fail_nomem(err);
-	rc = mfs_appended_open(&o->file, dir, "run", ".jsonl", err);
+	rc = mfs_appended_open(&o->file, dir, below, "run", ".jsonl", err);
 	if (!rc) {
 		mfs_buf_adds(&o->file.records, "{\"init\": ");
 		mfs_buf_add(&o->file.records, init->data, init->len);
