@@ -260,7 +260,7 @@ OTHER_PROGRAMS  := $(COMM_PROGRAMS) $(TEST_PROGRAMS:%=$(O)/obj/%) $(patsubst %,$
 
 deps: $(O)/config.mk $(O)/config-test.mk ## install what building and testing need (apt-get; root or sudo)
 
-demo: all ## mount a sample checkpoint, look at it, read it through the mount
+demo: $(PROGRAMS:%=$(O)/%) ## mount a sample checkpoint, look at it, read it through the mount
 	@tests/demo.sh
 
 tests: $(PROGRAMS:%=$(O)/%) $(PLUGINS) $(foreach v,asan tsan,$(PROGRAMS:%=$(O)/$(v)/%)) $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) $(EMULATORS) ## build all tests without running them

@@ -1,10 +1,11 @@
 #!/bin/bash
-# make demo: what mcorefs does, on the sample checkpoint of the tests.
+# make demo: what mcorefs does, on a small checkpoint that vLLM takes, too.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
 mcorefs=$PWD/${O:-build}/mcorefs
-sample=tests/fixtures/weights/llama-torch_dist-tp2-pp2-vpp2
+sample=tests/fixtures/sample
+iteration=iter_0000410
 corpus=tests/fixtures/data/tales_text_document
 train=$PWD/${O:-build}/mcorefs-train
 work=$(mktemp -d "${TMPDIR:-/tmp}/mcorefs-demo-XXXXXX") || exit 1
@@ -38,8 +39,8 @@ sums() {
 	(cd "$1" && sha256sum -- *)
 }
 
-say "A checkpoint as Megatron-LM wrote it: 4 ranks, TP 2, PP 2, virtual pipeline"
-show ls -A "$sample/iter_0000040"
+say "A checkpoint of Megatron's format torch_dist: 4 ranks, TP 2, PP 2, virtual pipeline"
+show ls -A "$sample/$iteration"
 show "$mcorefs" inspect "$sample" || fail "inspect"
 
 say "The same as a HuggingFace model, written out (the copy that a mount saves)"
@@ -69,7 +70,7 @@ cmp "$work/mounted" "$work/written" || fail "the mount and the copy differ"
 echo "identical"
 say 'The same for Megatron-LM on two GPUs, for --load: any layout is there when it is asked for'
 show ls -LR "$mnt/latest/megatron/torch/tp2-pp1" || fail "the view at another layout"
-sums "$mnt/latest/megatron/torch/tp2-pp1/iter_0000040/mp_rank_00" || fail "a file cannot be read"
+sums "$mnt/latest/megatron/torch/tp2-pp1/$iteration/mp_rank_00" || fail "a file cannot be read"
 show "${unmount[@]}" || fail "umount"
 
 say "A dataset as Megatron-LM wrote it, mounted: for datasets.load_from_disk, DuckDB, numpy, and as training samples"
@@ -109,7 +110,7 @@ cat <<END
 
 The demo has ended well. Next, with a checkpoint of yours (a directory with latest_checkpointed_iteration.txt):
   build/mcorefs inspect CHECKPOINT            what it is, what is missing
-  build/mcorefs CHECKPOINT MOUNTPOINT         then: from_pretrained("MOUNTPOINT/latest/hf")
+  build/mcorefs CHECKPOINT MOUNTPOINT         then: from_pretrained("MOUNTPOINT/latest/hf"), vllm serve MOUNTPOINT/latest/hf
   build/mcorefs PREFIX MOUNTPOINT             then: load_from_disk("MOUNTPOINT/data/NAME/hf")
   make install                                and mount -t mcorefs CHECKPOINT MOUNTPOINT
 END

@@ -30,31 +30,32 @@ def ask(python, script, directories):
 class Peer:
     """Mounts every model that this run asks about, and asks about all of them in one process."""
 
-    def __init__(self, checkpoint, specs, python, script):
+    def __init__(self, sources, python, script):
         self.stack, self.directories, self.failed = contextlib.ExitStack(), {}, {}
-        for spec in specs:
+        for name, source in sources.items():
             try:
-                self.directories[spec.name] = self.stack.enter_context(program.hf(checkpoint(spec)))
+                self.directories[name] = self.stack.enter_context(program.hf(source))
             except AssertionError as error:  # one model's failure, not that of all of them
-                self.failed[spec.name] = error
+                self.failed[name] = error
         self.answers = ask(python, script, self.directories.values())
 
-    def check(self, spec):
-        if spec.name in self.failed:
-            raise self.failed[spec.name]
-        directory = self.directories[spec.name]
-        models.assert_same_text(self.answers[str(directory)], models.load(directory), spec.name)
+    def check(self, name):
+        if name in self.failed:
+            raise self.failed[name]
+        directory = self.directories[name]
+        models.assert_same_text(self.answers[str(directory)], models.load(directory), name)
 
 
-def asked(request, specs):
-    return [spec for spec in specs if spec.name in request.config.wanted]
+def asked(request, checkpoint, specs):
+    return {spec.name: checkpoint(spec) for spec in specs if spec.name in request.config.wanted}
 
 
 @pytest.fixture(scope="module")
-def vllm(request, checkpoint):
+def vllm(request, checkpoint, fixtures):
     if os.environ.get("MCOREFS_NO_VLLM"):
         pytest.skip(f"vLLM: could not be installed: {os.environ['MCOREFS_NO_VLLM']}")
-    peer = Peer(checkpoint, asked(request, checkpoints.PEERS), sys.executable, "greedy_vllm.py")
+    sources = asked(request, checkpoint, checkpoints.PEERS) | {"sample": fixtures / "sample"}
+    peer = Peer(sources, sys.executable, "greedy_vllm.py")
     with peer.stack:
         yield peer
 
@@ -65,16 +66,21 @@ def mlx(request, checkpoint):
         python = venvs.python("mlx", "MLX")
     except venvs.Missing as reason:
         pytest.skip(str(reason))
-    peer = Peer(checkpoint, asked(request, MLX), python, "greedy_mlx.py")
+    peer = Peer(asked(request, checkpoint, MLX), python, "greedy_mlx.py")
     with peer.stack:
         yield peer
 
 
 @pytest.mark.parametrize("spec", checkpoints.PEERS, ids=lambda spec: spec.name)
 def test_vllm(vllm, spec):
-    vllm.check(spec)
+    vllm.check(spec.name)
+
+
+def test_vllm_sample(vllm):
+    """What make demo mounts."""
+    vllm.check("sample")
 
 
 @pytest.mark.parametrize("spec", MLX, ids=lambda spec: spec.name)
 def test_mlx(mlx, spec):
-    mlx.check(spec)
+    mlx.check(spec.name)
