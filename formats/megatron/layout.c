@@ -179,13 +179,6 @@ static int check_widths(const struct mfs_layout *p, const struct mfs_megatron_ar
 	};
 	int rc = 0;
 
-	if (p->tp % p->etp)
-		return mfs_fail(
-			err, -EINVAL,
-			"etp%u is impossible with tp%u: etp must divide tp, since the names of "
-			"rank files do not hold the expert-tensor rank",
-			p->etp, p->tp);
-
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]) && !rc; i++)
 		rc = divisible(&checks[i], err);
 	return rc ? rc : check_expert_biases(p, a, err);
@@ -202,7 +195,7 @@ static const char *example(const struct mfs_layout *p, const struct mfs_megatron
 	other.last = 0;
 	other.first = (uint32_t)(a->num_layers - a->num_layers / p->pp * (p->pp - 1));
 	text[0] = '\0';
-	if (p->pp > 1 && !mfs_layout_check(&other, a, NULL))
+	if (p->pp > 1 && !mfs_layout_check_model(&other, a, NULL))
 		snprintf(text, size, "; %s is possible", mfs_layout_name(&other, name));
 	return text;
 }
@@ -294,6 +287,18 @@ static int check_interleaved(const struct mfs_layout *p, const struct mfs_megatr
 
 int mfs_layout_check(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 		     struct mfs_error *err)
+{
+	if (p->tp % p->etp && a->moe_layers)
+		return mfs_fail(
+			err, -EINVAL,
+			"etp%u is impossible with tp%u: etp must divide tp, since the names of "
+			"rank files do not hold the expert-tensor rank",
+			p->etp, p->tp);
+	return mfs_layout_check_model(p, a, err);
+}
+
+int mfs_layout_check_model(const struct mfs_layout *p, const struct mfs_megatron_args *a,
+			   struct mfs_error *err)
 {
 	int rc;
 

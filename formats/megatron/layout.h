@@ -52,6 +52,10 @@ void mfs_layout_resolve(struct mfs_layout *p, const struct mfs_megatron_args *a)
 
 /* -EINVAL: the model cannot be divided so; the message says which number is not divisible by
  * which. */
+int mfs_layout_check_model(const struct mfs_layout *p, const struct mfs_megatron_args *a,
+			   struct mfs_error *err);
+/* The same, and -EINVAL where etp does not divide tp: a run may be divided so, but files that are
+ * named after ranks cannot. */
 int mfs_layout_check(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 		     struct mfs_error *err);
 

@@ -35,6 +35,8 @@ static uint32_t part_of(const struct mfs_rank_tensor *t, uint32_t *ret_parts)
 	const struct mfs_rank_list *l = t->list;
 
 	*ret_parts = t->is_expert ? l->layout.etp : l->layout.tp;
+	if (l->layout.tp % *ret_parts)
+		return l->rank.etp;
 	return l->rank.tp % *ret_parts;
 }
 

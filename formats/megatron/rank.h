@@ -23,6 +23,8 @@ enum mfs_layer_spec mfs_layer_spec_of(const struct mfs_ckpt *ckpt);
 
 struct mfs_rank {
 	uint32_t tp, pp, ep;
+	uint32_t
+		etp; /* only looked at where the layout's etp does not divide tp: else it follows */
 };
 
 struct mfs_module_row;
@@ -61,8 +63,8 @@ struct mfs_rank_list {
 
 /*
  * layout has been checked. vocab: true rows; 0: not known (layout.h). Only the rank's own routed
- * experts are listed; its expert-tensor rank is tp modulo etp. -EINVAL: a tensor cannot be divided
- * so.
+ * experts are listed; its expert-tensor rank is tp modulo etp, where that divides tp. -EINVAL: a
+ * tensor cannot be divided so.
  */
 int mfs_rank_list_new(struct mfs_ckpt *ckpt, const struct mfs_layout *layout,
 		      const struct mfs_rank *rank, enum mfs_layer_spec spec, uint64_t vocab,

@@ -86,6 +86,9 @@ static inline void layout_draw(struct layout *l, uint64_t *seed, uint32_t proces
 			     .sharded = true,
 			     .drawn = true};
 	l->size.etp = experts && layout_below(seed, 2) ? 1 : l->size.tp;
+	/* Whatever tp is: those that share an expert may have other tokens. */
+	if (experts && !layout_below(&apart, 3))
+		l->size.etp = layout_divisor(&apart, processes / l->size.pp, true);
 	left = l->size.tp * l->size.cp * l->size.dp / l->size.etp;
 	l->size.ep = experts ? layout_divisor(seed, left, true) : 1;
 	l->size.edp = left / l->size.ep;

@@ -374,9 +374,9 @@ static int make_ckpt(struct mfs_params *p, const struct mfs_train_config *config
 static int build(struct mfs_params *p, const struct mfs_train_config *config,
 		 const struct mfs_parallel *parallel, struct mfs_error *err)
 {
-	const struct mfs_rank rank = {parallel ? parallel->place.tp : 0,
-				      parallel ? parallel->place.pp : 0,
-				      parallel ? parallel->place.ep : 0};
+	const struct mfs_parallel_sizes here =
+		parallel ? parallel->place : (struct mfs_parallel_sizes){0};
+	const struct mfs_rank rank = {here.tp, here.pp, here.ep, here.etp};
 	int rc;
 
 	p->layout = layout_of(config, parallel);
@@ -388,7 +388,7 @@ static int build(struct mfs_params *p, const struct mfs_train_config *config,
 	rc = p->is_other ? 0 : make_ckpt(p, config, err);
 	if (rc)
 		return rc;
-	rc = mfs_layout_check(&p->layout, &config->model, err);
+	rc = mfs_layout_check_model(&p->layout, &config->model, err);
 	if (!rc)
 		rc = mfs_rank_list_new(p->ckpt, &p->layout, &rank, mfs_layer_spec_of(p->ckpt),
 				       p->padded_vocab, &p->parts, err);

@@ -134,21 +134,18 @@ static int check_context(struct settle *s)
 	return check_comm_types(s);
 }
 
-/* parallel_state.py makes groups of experts for a dense model, too, of which nobody is a member
- * then. One of each is what launch scripts say of it, and divides nothing. */
+/* parallel_state.py makes groups of experts for a dense model, too, whatever their tensor
+ * parallelism is; nobody is a member of them then, and they divide nothing. */
 static int check_no_experts(struct settle *s)
 {
-	static const char *const sizes[] = {"expert_model_parallel_size",
-					    "expert_tensor_parallel_size"};
-	const int64_t tp = number(s, "tensor_model_parallel_size");
-	char a[MFS_FLAG_SPELLING];
+	const int64_t ep = number(s, "expert_model_parallel_size");
 
-	for (size_t i = 0; i < 2; i++)
-		if (number(s, sizes[i]) > 1 && !(i && number(s, sizes[i]) == tp))
-			return mfs_fail(s->err, -EINVAL,
-					"%s: expected 1, as there is no --num-experts; found %lld",
-					flag(sizes[i], a), (long long)number(s, sizes[i]));
-	return 0;
+	if (ep <= 1)
+		return 0;
+	return mfs_fail(s->err, -EINVAL,
+			"--expert-model-parallel-size: expected 1, as there is no --num-experts; "
+			"found %lld",
+			(long long)ep);
 }
 
 /* Processes of a stage, the fewest: what each has of dense parameters and of experts is had by as
@@ -193,11 +190,6 @@ int mfs_settle_parallel(struct settle *s)
 	ep = number(s, "expert_model_parallel_size");
 	etp = number(s, "expert_tensor_parallel_size");
 	instances = number(s, "num_distributed_optimizer_instances");
-	if (tp % etp)
-		return mfs_fail(s->err, -EINVAL,
-				"--expert-tensor-parallel-size: expected a divisor of "
-				"--tensor-model-parallel-size %lld, found %lld",
-				(long long)tp, (long long)etp);
 	/* transformer_config.py: __post_init__. */
 	if (etp > 1 && is(s, "add_bias_linear") && has(s, "num_experts"))
 		return mfs_fail(s->err, -EINVAL,
