@@ -22,6 +22,10 @@ as_one "experts with a bias, divided over processes, layers run again" deepseek 
 	--recompute-granularity full --recompute-method uniform --recompute-num-layers 2
 as_one "experts in groups of their own, stages, drawn weights" mixtral 4-ep2-pp2 4 "${fsdp[@]}" --overlap-grad-reduce \
 	"${said[@]}"
+# The scale of the loss is found by all processes together: steps are skipped alike.
+within=1e-2 as_one "torch's FSDP in fp16, a tied head" gpt2 2 4 --use-torch-fsdp2 --fp16 --initial-loss-scale 2097152 --hysteresis 1 "${said[@]}"
+grep -q 'number of skipped iterations:   1' "$work/n2.log"
+verdict $? "steps are skipped with FSDP"
 as_one "gradients and state" qwen2 2 4 --data-parallel-sharding-strategy optim_grads "${beside[@]}" "${said[@]}"
 
 # A last stage of 256 parameters, in two processes: the gradients of each have less room than main parameters of any piece of 128 need.

@@ -34,7 +34,7 @@ static const struct mfs_flag data_and_dataloader[] = {
 	{TEXT, "object_storage_cache_path", "None", REFUSED("leave it out")},
 	{REAL, "mid_level_dataset_surplus", "0.005", TO(mid_level_dataset_surplus)},
 	{ON, "allow_ambiguous_pad_tokens", "False", USED},
-	{ON, "fim_data", "False", REFUSED("leave it out")},
+	{ON, "fim_data", "False", USED},
 	{REAL, "fim_rate", "0.5", UNUSED},
 	{REAL, "fim_spm_rate", "0.5", UNUSED},
 	{TEXT, "fim_split_sample", "None", UNUSED},

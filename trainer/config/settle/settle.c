@@ -45,6 +45,11 @@ static int settle_data(struct settle *s)
 		return mfs_fail(s->err, -EINVAL,
 				"--data-path, --train-data-path (or --valid-, --test-) and "
 				"--mock-data exclude each other");
+	if (is(s, "fim_data") && !is(s, "mock_data") && !is(s, "dry_run"))
+		return mfs_fail(s->err, -ENOTSUP,
+				"--fim-data: it cuts documents between characters and tokenizes "
+				"the pieces again, and there is no tokenizer here; leave it out. "
+				"--dry-run plans such a run");
 	if (has(s, "data_path") && !has(s, "split"))
 		mfs_flag_set_text(s->v, "split", "969, 30, 1");
 	return 0;
