@@ -8,6 +8,7 @@
 #include "formats/model/features.h"
 #include "formats/model/hf_config.h"
 #include "formats/model/hf_args_i.h"
+#include "formats/model/hf_known.h"
 #include "formats/model/language.h"
 #include "formats/model/model.h"
 
@@ -157,7 +158,19 @@ static bool is_shared(const char *type)
 	return possible && impossible;
 }
 
-static void choose_family(struct mfs_hf_reader *r, const char *arch)
+/* Files of one class may be read as another's: see family.h. */
+static void follow_layer_types(struct mfs_hf_reader *r)
+{
+	const char *name = r->family->with_layer_types;
+
+	if (name && json_array_size(json_object_get(r->config, "layer_types")))
+		r->family = find_family(name, false);
+	if (!r->family)
+		r->rc = mfs_fail(r->err, -EINVAL, "%s: 'layer_types' means a %s, and there is none",
+				 r->name, name);
+}
+
+static void choose_family(struct mfs_hf_reader *r, const char *arch, bool whole)
 {
 	const json_t *architectures = json_object_get(r->config, "architectures");
 	const char *architecture = json_string_value(json_array_get(architectures, 0));
@@ -181,6 +194,8 @@ static void choose_family(struct mfs_hf_reader *r, const char *arch)
 		r->rc = mfs_fail(r->err, -ENODATA,
 				 "%s: neither 'model_type' nor 'architectures' names the family",
 				 r->name);
+	if (!r->rc && !arch && !whole)
+		follow_layer_types(r);
 }
 
 /* What names the family by another name than its own. */
@@ -247,25 +262,73 @@ static void read_quantisation(struct mfs_hf_reader *r, const json_t *found)
 	}
 }
 
-static void refuse_others(struct mfs_hf_reader *r)
+/* ---- keys that no row has ---- */
+
+/* A sentence that views of the model show. */
+static void remark(struct mfs_hf_reader *r, const char *sentence)
 {
-	static const struct {
-		const char *key, *expected;
-	} keys[] = {
-		{"compression_config", "none: quantised weights are not read"},
-		{"quantization", "none: MLX's quantised weights are not read"},
-		{"is_encoder_decoder", "false"},
-		{"pruned_heads", "none"},
-		{"per_layer_config", "none: layers that differ are not read"},
-		{"transformers_weights", "none: weights under their usual name"},
-	};
+	const char *const *old = r->args->hf_remarks;
+	const char **all;
+	size_t count = 0;
 
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-		const json_t *found = json_object_get(r->config, keys[i].key);
-
-		if (!says_nothing(found))
-			mfs_hf_refuse(r, -ENOTSUP, keys[i].key, found, keys[i].expected);
+	while (old && old[count])
+		count++;
+	all = mfs_arena_array(r->arena, count + 2, sizeof(*all));
+	if (!all || !sentence) {
+		r->rc = mfs_fail_nomem(r->err);
+		return;
 	}
+	if (count)
+		memcpy(all, old, count * sizeof(*all));
+	all[count] = sentence;
+	all[count + 1] = NULL;
+	r->args->hf_remarks = all;
+}
+
+/* What Megatron has no argument for is refused; what nobody here knows is said. A vision-language
+ * model has keys of its other parts beside these. */
+static void check_others(struct mfs_hf_reader *r, bool whole)
+{
+	struct mfs_hf_key_list unknown = {0};
+	const char *key, *usual;
+	json_t *value;
+
+	json_object_foreach(r->config, key, value)
+	{
+		switch (mfs_hf_meaning_of(r->family, r->args, key, value, &usual)) {
+		case MFS_HF_COMPUTES:
+		case MFS_HF_STORES:
+			mfs_hf_refuse(r, -ENOTSUP, key, value, usual);
+			return;
+		case MFS_HF_UNKNOWN:
+			mfs_hf_key_list_add(&unknown, key);
+			break;
+		default:
+			break;
+		}
+	}
+	if (*unknown.text && !whole)
+		remark(r, mfs_arena_printf(
+				  r->arena,
+				  "config.json has %s: if that changes what the model computes, "
+				  "Megatron and gguf views are wrong",
+				  mfs_hf_key_list_text(&unknown)));
+}
+
+/* transformers from 5 on takes it for a floor, Megatron and the makers' code have none. */
+static void remark_time_step(struct mfs_hf_reader *r)
+{
+	const double floor =
+		mfs_hf_real(r, "time_step_min",
+			    r->args->hybrid_layers ? mfs_hf_set_key(r, "time_step_min") : NULL, 0);
+
+	if (floor > MFS_HF_NO_TIME_STEP)
+		remark(r, mfs_arena_printf(
+				  r->arena,
+				  "config.json has time_step_min %g: transformers from 5.0 on puts "
+				  "this floor under the time steps of Mamba; Megatron and the "
+				  "makers' code have none, nor have Megatron views",
+				  floor));
 }
 
 static void check_aliases(struct mfs_hf_reader *r)
@@ -351,13 +414,16 @@ static void check_family(struct mfs_hf_reader *r)
 		mfs_fail_in(r->err, "%s", r->name);
 }
 
-static void read_config(struct mfs_hf_reader *r)
+static void read_config(struct mfs_hf_reader *r, bool whole)
 {
 	read_quantisation(r, json_object_get(r->config, "quantization_config"));
-	refuse_others(r);
 	check_aliases(r);
 	if (!r->rc)
 		mfs_hf_read_keys(r);
+	if (!r->rc)
+		check_others(r, whole);
+	if (!r->rc)
+		remark_time_step(r);
 	if (!r->rc)
 		check_family(r);
 }
@@ -415,13 +481,13 @@ int mfs_hf_args_parse(const char *bytes, size_t len, const char *name, const cha
 	if (!r.rc)
 		r.rc = enter_language(&r, ret_whole);
 	if (!r.rc)
-		choose_family(&r, arch);
+		choose_family(&r, arch, *ret_whole != NULL);
 	if (!r.rc)
 		keep_names(&r);
 	if (!r.rc)
 		r.rc = load_defaults(&r, *ret_whole);
 	if (!r.rc)
-		read_config(&r);
+		read_config(&r, *ret_whole != NULL);
 	json_decref(r.config);
 	json_decref(r.defaults);
 	if (r.rc)

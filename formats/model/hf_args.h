@@ -5,8 +5,9 @@
  * A key that config.json leaves out has the default of transformers' class (the family's), never
  * Megatron's. A value that Megatron's arguments cannot express (rope_type dynamic, attention_bias
  * without mlp_bias, a quantised model) is refused; the message gives the key, the expected and the
- * found value. So a model is never shown as one that computes something else. Keys that
- * transformers ignores for the model_type are ignored.
+ * found value. So a model is never shown as one that computes something else. Of keys that the
+ * family has no row for (hf_known.h) those are refused, too, that change the result in some reader;
+ * hf_remarks names those that nothing here knows.
  *
  * Sources: transformers/models/NAME/configuration_NAME.py, transformers/modeling_rope_utils.py;
  * Megatron's side as in family.h.

@@ -7,7 +7,10 @@
 #include "formats/hf/hf_json.h"
 #include "formats/model/hf_args.h"
 
-#define MFS_HF_MAX_NUMBER (1ll << 31) /* of any key: the product of two fits in int64_t */
+/* What is written for no floor under Mamba's time steps: below what a float tells from none, and
+ * classes take its logarithm. */
+#define MFS_HF_NO_TIME_STEP 1e-37
+#define MFS_HF_MAX_NUMBER   (1ll << 31) /* of any key: the product of two fits in int64_t */
 
 struct mfs_hf_reader {
 	const char *name; /* of the file, for messages */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/model/hf_args_i.h"
+#include "formats/model/hf_known.h"
 #include "formats/base/str.h"
 #include "formats/base/tensor.h"
 #include "formats/model/features.h"
@@ -185,7 +186,7 @@ static void check_constant(struct mfs_hf_reader *r, const struct mfs_config_row 
 		return;
 	switch (row->kind) {
 	case MFS_CONFIG_TEXT:
-		same = json_is_string(found) && !strcmp(json_string_value(found), row->text);
+		same = mfs_str_is(mfs_hf_activation(json_string_value(found)), row->text);
 		snprintf(expected, sizeof(expected), "\"%s\"", row->text);
 		break;
 	case MFS_CONFIG_NUMBER:
@@ -216,9 +217,15 @@ static void check_constant(struct mfs_hf_reader *r, const struct mfs_config_row 
 static bool slides(struct mfs_hf_reader *r, const json_t *types, size_t i, bool windowed)
 {
 	const size_t listed = json_array_size(types);
+	const json_t *pattern = json_object_get(r->defaults, "sliding_window_pattern");
 	const json_t *type = listed ? json_array_get(types, i % listed) : NULL;
 	const char *text = json_string_value(type);
 
+	if (!types && pattern) { /* each Nth sees all: Gemma3TextConfig */
+		const int64_t n = positive(r, "sliding_window_pattern");
+
+		return windowed && !r->rc && ((int64_t)i + 1) % n != 0;
+	}
 	if (!types)
 		return windowed &&
 		       (int64_t)i >= mfs_hf_integer(r, "max_window_layers",
@@ -368,12 +375,22 @@ static const char *letters_of(struct mfs_hf_reader *r, const char *key, const js
 	return r->rc ? NULL : letters;
 }
 
+/* A key that has no row, under one of two names. NULL: it is absent or null. */
+static const json_t *under_either_name(struct mfs_hf_reader *r, const char *key, const char *other)
+{
+	const json_t *a = mfs_hf_set_key(r, key), *b = mfs_hf_set_key(r, other);
+
+	if (a && b && !json_equal(a, b))
+		mfs_hf_refuse(r, -EINVAL, other, b, "the same under both names");
+	return a ? a : b;
+}
+
 /* A text of letters, or (transformers from 5.0 on) a list of types. The number of layers may follow
  * from it. */
 static void read_pattern(struct mfs_hf_reader *r)
 {
 	const struct mfs_config_row *row = hybrid_row(r->family);
-	const json_t *types = row ? mfs_hf_set_key(r, "layers_block_type") : NULL;
+	const json_t *types = row ? under_either_name(r, "layers_block_type", "layer_types") : NULL;
 	const char *key = types || !row ? "layers_block_type" : row->key, *letters;
 	const json_t *found = types || !row ? types : mfs_hf_set_key(r, key), *said;
 
@@ -402,7 +419,7 @@ static void read_pattern(struct mfs_hf_reader *r)
  * object, and hf_json.c reads Python's as null. */
 static void check_time_steps(struct mfs_hf_reader *r)
 {
-	const json_t *limit = mfs_hf_set_key(r, "time_step_limit");
+	const json_t *limit = under_either_name(r, "time_step_limit", "mamba_dt_limit");
 	const json_t *least = json_array_get(limit, 0), *most = json_array_get(limit, 1);
 
 	if (limit &&
@@ -541,17 +558,17 @@ static void read_mlp_layer_types(struct mfs_hf_reader *r, const char *key)
 		count_dense(a);
 }
 
-/* GELU by tanh. The first release of Gemma said "gelu" and meant this one, as GemmaConfig does. */
-static void check_gelu_tanh(struct mfs_hf_reader *r, const char *key)
+/* GELU by tanh. The first release of Gemma said "gelu" and meant this one, as GemmaConfig does
+ * (legacy); in its other classes "gelu" is GELU by erf. */
+static void check_gelu_tanh(struct mfs_hf_reader *r, const char *key, bool legacy)
 {
-	static const char *const names[] = {"gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu"};
+	static const char tanh[] = "gelu_pytorch_tanh";
 	const json_t *found = mfs_hf_set_key(r, key);
-	const char *text = json_string_value(found);
+	const char *text = mfs_hf_activation(json_string_value(found));
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!found || (text && !strcmp(text, names[i])))
-			return;
-	mfs_hf_refuse(r, -ENOTSUP, key, found, "\"gelu_pytorch_tanh\"");
+	if (found && !mfs_str_is(text, tanh) &&
+	    !(legacy && mfs_str_is(json_string_value(found), "gelu")))
+		mfs_hf_refuse(r, -ENOTSUP, key, found, "\"gelu_pytorch_tanh\"");
 }
 
 static void read_query_pre_attn(struct mfs_hf_reader *r, const char *key)
@@ -624,7 +641,8 @@ static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row
 		read_mlp_layer_types(r, row->key);
 		break;
 	case MFS_VALUE_GELU_TANH:
-		check_gelu_tanh(r, row->key);
+	case MFS_VALUE_LEGACY_GELU:
+		check_gelu_tanh(r, row->key, row->value == MFS_VALUE_LEGACY_GELU);
 		break;
 	case MFS_VALUE_QUERY_PRE_ATTN:
 		read_query_pre_attn(r, row->key);
@@ -641,6 +659,7 @@ static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row
 	case MFS_VALUE_ARCHITECTURES: /* it chose the family */
 	case MFS_VALUE_MODEL_TYPE:
 	case MFS_VALUE_GROUP_TOPK:		/* read with the groups */
+	case MFS_VALUE_WINDOW_INTERVAL:		/* read with the types of layers */
 	case MFS_VALUE_FULL_ATTENTION_INTERVAL: /* read with the types of layers */
 	case MFS_VALUE_HYBRID_PATTERN:		/* read_pattern() */
 	case MFS_VALUE_ROPE_SCALING:		/* mfs_hf_read_positions() */
@@ -693,21 +712,17 @@ static const char *gelu_key(const struct mfs_family *f)
 	return NULL;
 }
 
-/* GELU: by tanh under three names, by erf under one (transformers/activations.py). */
+/* GELU: by tanh, or by erf. */
 static void read_gelu(struct mfs_hf_reader *r)
 {
-	static const char *const tanh_names[] = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"};
 	const char *key = gelu_key(r->family);
 	const json_t *found = key ? mfs_hf_key(r, key) : NULL;
-	const char *text = json_string_value(found);
+	const char *text = mfs_hf_activation(json_string_value(found));
 
-	if (!key)
+	if (!key || mfs_str_is(text, "gelu_pytorch_tanh"))
 		return;
-	for (size_t i = 0; i < 3 && text; i++)
-		if (!strcmp(text, tanh_names[i]))
-			return;
 	r->args->exact_gelu = true;
-	if (!text || strcmp(text, "gelu"))
+	if (!mfs_str_is(text, "gelu"))
 		mfs_hf_refuse(r, -ENOTSUP, key, found, "\"gelu_new\" or \"gelu\"");
 }
 

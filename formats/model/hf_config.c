@@ -93,17 +93,18 @@ static void append(json_t **list, json_t *value)
 	}
 }
 
+static bool slides(const struct mfs_megatron_args *a, int64_t layer)
+{
+	return a->window_size != MFS_UNSET && (!a->window_layers || a->window_layers[layer]);
+}
+
 static json_t *layer_types(const struct writer *w)
 {
 	const struct mfs_megatron_args *a = w->args;
 	json_t *types = json_array();
 
-	for (int64_t i = 0; i < a->num_layers; i++) {
-		const bool slides =
-			a->window_size != MFS_UNSET && (!a->window_layers || a->window_layers[i]);
-
-		append(&types, json_string(slides ? "sliding_attention" : "full_attention"));
-	}
+	for (int64_t i = 0; i < a->num_layers; i++)
+		append(&types, json_string(slides(a, i) ? "sliding_attention" : "full_attention"));
 	return types;
 }
 
@@ -115,6 +116,20 @@ static json_t *linear_layer_types(const struct mfs_megatron_args *a)
 		append(&types, json_string(mfs_args_is_linear(a, i) ? "linear_attention"
 								    : "full_attention"));
 	return types;
+}
+
+/* Null if the layers without the window are not each Nth. If all have it, N is one that no layer
+ * reaches. */
+static json_t *window_interval(const struct mfs_megatron_args *a)
+{
+	int64_t n = 1;
+
+	while (n <= a->num_layers && slides(a, n - 1))
+		n++;
+	for (int64_t i = 0; i < a->num_layers; i++)
+		if (slides(a, i) != ((i + 1) % n != 0))
+			return json_null();
+	return json_integer(n);
 }
 
 /* Null if the layers with full attention are not each Nth. */
@@ -224,6 +239,7 @@ static json_t *value_of(const struct writer *w, enum mfs_config_value value)
 	case MFS_VALUE_MLP_LAYER_TYPES:
 		return mlp_layer_types(a);
 	case MFS_VALUE_GELU_TANH:
+	case MFS_VALUE_LEGACY_GELU:
 		return json_string("gelu_pytorch_tanh");
 	case MFS_VALUE_QUERY_PRE_ATTN:
 		return query_pre_attn_scalar(a);
@@ -231,6 +247,8 @@ static json_t *value_of(const struct writer *w, enum mfs_config_value value)
 		return a->window_size == MFS_UNSET ? json_null() : json_integer(a->window_size - 1);
 	case MFS_VALUE_ALTERNATING:
 		return alternating(a);
+	case MFS_VALUE_WINDOW_INTERVAL:
+		return window_interval(a);
 	case MFS_VALUE_ROTARY_DIM:
 		return json_integer((json_int_t)((double)a->kv_channels * a->rotary_percent));
 	case MFS_VALUE_NORM_TOPK:

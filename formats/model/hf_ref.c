@@ -9,6 +9,7 @@
 
 #include "formats/base/str.h"
 #include "formats/model/hf_config_i.h"
+#include "formats/model/hf_known.h"
 #include "formats/model/families/family.h"
 #include "formats/model/language.h"
 
@@ -207,10 +208,13 @@ static bool same_rope(const json_t *mine, const json_t *theirs)
 
 /* The reference's value of a key, wherever its version of transformers keeps it. NULL: it is absent
  * or null. */
-static json_t *ref_value(const struct mfs_hf_ref *ref, const char *key)
+static json_t *ref_value(const struct mfs_hf_ref *ref, const struct mfs_family *f, const char *key)
 {
 	json_t *value = json_object_get(ref->config, key);
 
+	for (const struct mfs_config_alias *a = f->aliases; a->key && !value; a++)
+		if (!strcmp(a->key, key))
+			value = json_object_get(ref->config, a->other);
 	if (!strcmp(key, "rope_scaling"))
 		return ref->rope;
 	if (!strcmp(key, "rope_theta") && !value)
@@ -220,7 +224,12 @@ static json_t *ref_value(const struct mfs_hf_ref *ref, const char *key)
 
 static bool same_value(const char *key, const json_t *mine, const json_t *theirs)
 {
-	return strcmp(key, "rope_scaling") ? agree(mine, theirs) : same_rope(mine, theirs);
+	const char *a = mfs_hf_activation(json_string_value(mine));
+	const char *b = mfs_hf_activation(json_string_value(theirs));
+
+	if (!strcmp(key, "rope_scaling"))
+		return same_rope(mine, theirs);
+	return agree(mine, theirs) || (strstr(key, "act") && a && b && !strcmp(a, b));
 }
 
 /* A value for a message: one line, cut if it is long. */
@@ -272,7 +281,8 @@ static bool names_family(const struct mfs_model *m, const struct mfs_config_row 
 static int merge_row(const struct mfs_hf_ref *ref, struct mfs_model *m,
 		     const struct mfs_config_row *row, json_t *config, struct mfs_error *err)
 {
-	json_t *mine = json_object_get(config, row->key), *theirs = ref_value(ref, row->key);
+	json_t *mine = json_object_get(config, row->key),
+	       *theirs = ref_value(ref, m->family, row->key);
 	int rc = 0;
 
 	if (!theirs || same_value(row->key, mine, theirs))
@@ -299,19 +309,6 @@ static int merge_row(const struct mfs_hf_ref *ref, struct mfs_model *m,
 
 /* ---- merging ---- */
 
-/* Keys of a reference that would be wrong for these weights. */
-static bool is_foreign(const char *key)
-{
-	static const char *const keys[] = {
-		"quantization_config",	"compression_config", "quantization", /* MLX's */
-		"transformers_weights", "_name_or_path",      "mcorefs"};
-
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		if (!strcmp(key, keys[i]))
-			return true;
-	return false;
-}
-
 /* A list that had Infinity, which JSON cannot say (hf_json.h). */
 static bool had_infinity(const json_t *value)
 {
@@ -326,9 +323,23 @@ static bool had_infinity(const json_t *value)
 	return false;
 }
 
-static int add_rest(const struct mfs_hf_ref *ref, struct mfs_model *m, json_t *config)
+static int contradicts(const struct mfs_hf_ref *ref, const char *key, const json_t *theirs,
+		       const char *usual, struct mfs_error *err)
 {
-	const char *key;
+	char word[64], text[160];
+
+	return mfs_fail(err, -EINVAL, "%s: %s is %s, expected %s", ref->name,
+			mfs_hf_key_in_words(key, word, sizeof(word)),
+			in_words(theirs, text, sizeof(text)), usual);
+}
+
+/* Only what is known to be harmless is said again. */
+static int add_rest(const struct mfs_hf_ref *ref, struct mfs_model *m, json_t *config,
+		    struct mfs_error *err)
+{
+	const struct mfs_megatron_args *args = mfs_ckpt_args(m->ckpt);
+	struct mfs_hf_key_list unknown = {0};
+	const char *key, *usual;
 	json_t *value;
 	int rc = 0;
 
@@ -340,12 +351,28 @@ static int add_rest(const struct mfs_hf_ref *ref, struct mfs_model *m, json_t *c
 				"the reference's quantization_config is left out: these "
 				"weights are %s",
 				mfs_dtype_torch(m->dtype));
-		if (!rc && !is_foreign(key) && !had_infinity(value) &&
-		    !json_object_get(config, key))
-			rc = json_object_set(config, key, value);
+		switch (mfs_hf_meaning_of(m->family, args, key, value, &usual)) {
+		case MFS_HF_COMPUTES:
+			return contradicts(ref, key, value, usual, err);
+		case MFS_HF_COPIED:
+			if (!rc && !had_infinity(value) && !json_object_get(config, key))
+				rc = json_object_set(config, key, value);
+			break;
+		case MFS_HF_UNKNOWN:
+			mfs_hf_key_list_add(&unknown, key);
+			break;
+		case MFS_HF_READ:
+		case MFS_HF_LEFT:
+		case MFS_HF_STORES:
+			break;
+		}
 		if (rc)
-			return -ENOMEM;
+			return mfs_fail_nomem(err);
 	}
+	if (*unknown.text && !mfs_ckpt_is_language(m->ckpt) &&
+	    mfs_model_warn(m, "the reference's %s is left out: nothing here knows what it means",
+			   mfs_hf_key_list_text(&unknown)))
+		return mfs_fail_nomem(err);
 	return 0;
 }
 
@@ -358,9 +385,7 @@ int mfs_hf_ref_merge(const struct mfs_hf_ref *ref, struct mfs_model *model, json
 	for (; row->key && !rc; row++)
 		if (mfs_applies(row->when, row->unless, model->features))
 			rc = merge_row(ref, model, row, config, err);
-	if (rc)
-		return rc;
-	return add_rest(ref, model, config) ? mfs_fail_nomem(err) : 0;
+	return rc ? rc : add_rest(ref, model, config, err);
 }
 
 /* ---- files that are shown as they are ---- */

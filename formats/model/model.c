@@ -319,8 +319,11 @@ int mfs_model_warn(struct mfs_model *model, const char *fmt, ...)
 static int warn(struct builder *b)
 {
 	const struct mfs_family_note *note = b->model->family->notes;
+	const char *const *remark = mfs_ckpt_args(b->model->ckpt)->hf_remarks;
 	int rc = 0;
 
+	for (; remark && *remark && !rc; remark++)
+		rc = mfs_model_warn(b->model, "%s", *remark);
 	for (; note && note->text && !rc; note++)
 		if ((b->model->features & note->when) == note->when)
 			rc = mfs_model_warn(b->model, "%s", note->text);

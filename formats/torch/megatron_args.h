@@ -128,6 +128,9 @@ struct mfs_megatron_args {
 	 * none. */
 	int64_t hf_fp8_block[2];
 	bool hf_mxfp4; /* its experts are 4-bit floats in blocks (base/fp4.h) */
+	/* Sentences about what its config.json says and no argument does, ended by NULL. NULL:
+	 * there are none. */
+	const char *const *hf_remarks;
 	/* The class of Megatron-Bridge or NeMo that made the model: "Gemma2ModelProvider9B". Some
 	 * make more of it than its fields say (families/family.h: providers). NULL: no such
 	 * class. */

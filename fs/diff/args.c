@@ -118,6 +118,7 @@ static const struct mfs_diff_field fields[] = {
 	APART(hf_model_type, "another name of one class"),
 	APART(hf_fp8_block, "how weights are stored; they are compared"),
 	APART(hf_mxfp4, "how weights are stored; they are compared"),
+	APART(hf_remarks, "the other arguments say what the model computes"),
 	NAMED(TEXT, MODEL, provider, "model_provider"),
 	NAMED(TEXT, MODEL, foreign, "other arguments"),
 	APART(untrainable, "foreign has it"),

@@ -62,6 +62,8 @@ def default(config, key, said):
         return said if config.layer_types == over_and_over(said, config.num_hidden_layers) else config.layer_types
     if key == "full_attention_interval":  # taken, and forgotten
         return said if type(config)(full_attention_interval=said).layer_types == config.layer_types else None
+    if key == "sliding_window_pattern":  # taken, and forgotten
+        return said if type(config)(sliding_window_pattern=said).layer_types == config.layer_types else None
     if key == "rotary_pct":
         return config.rope_parameters["partial_rotary_factor"]
     if key == "sliding_window":  # the class forgets it without use_sliding_window

@@ -640,6 +640,83 @@ START_TEST(all_layers_dense)
 }
 END_TEST
 
+/* ---- keys that no row has ---- */
+
+static const char *remark_of(const char *text)
+{
+	const struct mfs_megatron_args a = accepted(text);
+
+	return a.hf_remarks ? a.hf_remarks[0] : "";
+}
+
+START_TEST(keys_without_a_row)
+{
+	static const char *const harmless[] = {
+		"{'model_type': 'llama', 'is_causal': true, 'return_dict': false, 'id2label': {}}",
+		"{'model_type': 'llama', 'clip_qkv': null, 'logit_scale': 1.0, 'qk_norm': false}",
+		"{'model_type': 'llama', 'quantization': false, 'pruned_heads': {}}",
+		"{'model_type': 'llama', 'layer_types': ['full_attention', 'full_attention']}",
+		"{'model_type': 'qwen3_next', 'use_sliding_window': false, 'sliding_window': null}",
+		"{'model_type': 'phi3', 'head_dim': 96}",
+		"{'model_type': 'gpt2', 'hidden_act': null, 'is_decoder': true}",
+		"{'model_type': 'gemma2', 'hidden_act': 'gelu_pytorch_tanh'}",
+		"{'model_type': 'minimax_m2', 'attn_type_list': [1, 1, 1]}",
+	};
+
+	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
+		ck_assert_str_eq(remark_of(harmless[i]), "");
+	ck_assert_str_eq(remark_of("{'model_type': 'llama', 'wingspan': 7, 'a\\u001b\\u007f': 1}"),
+			 "config.json has 'wingspan', 'a\\u001B?': if that changes what the "
+			 "model computes, Megatron and gguf views are wrong");
+	ck_assert_ptr_nonnull(
+		strstr(remark_of("{'model_type': 'nemotron_h', 'mamba_dt_min': 0.25}"),
+		       "time_step_min 0.25: transformers from 5.0 on"));
+}
+END_TEST
+
+/* A Mistral with layer_types is what AutoModelForCausalLM takes it for. */
+START_TEST(layer_types_of_a_mistral)
+{
+	struct mfs_megatron_args a;
+
+	a = accepted("{'model_type': 'mistral', 'architectures': ['MistralForCausalLM'],"
+		     " 'num_hidden_layers': 2, 'sliding_window': 64,"
+		     " 'layer_types': ['full_attention', 'sliding_attention']}");
+	ck_assert_str_eq(family->name, "ministral");
+	ck_assert(a.window_size == 64 && !a.window_layers[0] && a.window_layers[1]);
+	a = accepted("{'model_type': 'mistral', 'num_hidden_layers': 1,"
+		     " 'layer_types': ['full_attention']}");
+	ck_assert_int_eq(a.window_size, MFS_UNSET);
+	accepted("{'model_type': 'mistral', 'layer_types': null}");
+	ck_assert_str_eq(family->name, "mistral");
+}
+END_TEST
+
+/* Without layer_types each sixth layer has no window, or each Nth. */
+START_TEST(windows_of_gemma_3)
+{
+	struct mfs_megatron_args a;
+
+	a = accepted("{'model_type': 'gemma3_text', 'num_hidden_layers': 7}");
+	ck_assert_mem_eq(a.window_layers, "\1\1\1\1\1\0\1", 7);
+	a = accepted("{'model_type': 'gemma3_text', 'num_hidden_layers': 4,"
+		     " 'sliding_window_pattern': 2}");
+	ck_assert_mem_eq(a.window_layers, "\1\0\1\0", 4);
+}
+END_TEST
+
+START_TEST(activations)
+{
+	ck_assert(!accepted("{'model_type': 'gpt2', 'activation_function': 'gelu_accurate'}")
+			   .exact_gelu);
+	ck_assert(accepted("{'model_type': 'gpt2', 'activation_function': 'gelu_python'}")
+			  .exact_gelu);
+	ck_assert(accepted("{'model_type': 'llama', 'hidden_act': 'swish'}").swiglu);
+	ck_assert(accepted("{'model_type': 'gemma', 'hidden_act': 'gelu'}").geglu);
+	ck_assert(accepted("{'model_type': 'gemma2', 'hidden_activation': 'gelu_fast'}").geglu);
+}
+END_TEST
+
 /* ---- what is refused ---- */
 
 static const struct {
@@ -823,6 +900,39 @@ static const struct {
 	{"{'model_type': 'glm4_moe_lite', 'num_hidden_layers': 2, 'first_k_dense_replace': 2,"
 	 " 'mlp_layer_types': ['dense', 'sparse']}",
 	 -EINVAL, "as many leading dense layers"},
+	/* keys that no row has */
+	{"{'model_type': 'qwen2', 'is_causal': false}", -ENOTSUP,
+	 "'is_causal' is false, expected true"},
+	{"{'model_type': 'gpt2', 'is_causal': false}", -ENOTSUP, "'is_causal'"},
+	{"{'model_type': 'llava', 'text_config': {'is_causal': false}}", -ENOTSUP, "'is_causal'"},
+	{"{'model_type': 'qwen3', 'use_bidirectional_attention': true}", -ENOTSUP,
+	 "use_bidirectional_attention"},
+	{"{'model_type': 'llama', 'logit_scale': 0.5}", -ENOTSUP,
+	 "'logit_scale' is 0.5, expected 1"},
+	{"{'model_type': 'llama', 'sliding_window': 64}", -ENOTSUP, "'sliding_window' is 64"},
+	{"{'model_type': 'llama', 'layer_types': ['sliding_attention']}", -ENOTSUP,
+	 "'layer_types'"},
+	{"{'model_type': 'phi3', 'sliding_window': 64, 'layer_types': ['full_attention']}",
+	 -ENOTSUP, "'layer_types'"},
+	{"{'model_type': 'phi3', 'head_dim': 64}", -ENOTSUP,
+	 "'head_dim' is 64, expected hidden_size"},
+	{"{'model_type': 'qwen2', 'dual_chunk_attention_config': {'chunk_size': 64}}", -ENOTSUP,
+	 "dual_chunk_attention_config"},
+	{"{'model_type': 'mistral', 'llama_4_scaling': {'beta': 0.1}}", -ENOTSUP,
+	 "llama_4_scaling"},
+	{"{'model_type': 'minimax_m2', 'attn_type_list': [1, 0]}", -ENOTSUP, "attn_type_list"},
+	{"{'model_type': 'llama', 'hidden_activation': 'gelu'}", -ENOTSUP, "hidden_activation"},
+	/* activations */
+	{"{'model_type': 'gemma2', 'hidden_activation': 'gelu'}", -ENOTSUP,
+	 "'hidden_activation' is \"gelu\""},
+	{"{'model_type': 'gemma3_text', 'hidden_activation': 'gelu_python'}", -ENOTSUP,
+	 "gelu_python"},
+	{"{'model_type': 'gemma2', 'hidden_act': 'gelu'}", -ENOTSUP, "'hidden_act' is \"gelu\""},
+	{"{'model_type': 'gemma', 'hidden_activation': 'gelu'}", -ENOTSUP, "hidden_activation"},
+	{"{'model_type': 'gpt2', 'activation_function': 'quick_gelu'}", -ENOTSUP, "quick_gelu"},
+	{"{'model_type': 'gpt2', 'activation_function': 'gelu_10'}", -ENOTSUP, "gelu_10"},
+	{"{'model_type': 'gemma3_text', 'sliding_window_pattern': 0}", -EINVAL,
+	 "sliding_window_pattern"},
 };
 
 START_TEST(refusals)
@@ -923,6 +1033,10 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, windows);
 	tcase_add_test(c, vision_language_models);
 	tcase_add_test(c, windows_of_some_layers);
+	tcase_add_test(c, keys_without_a_row);
+	tcase_add_test(c, layer_types_of_a_mistral);
+	tcase_add_test(c, windows_of_gemma_3);
+	tcase_add_test(c, activations);
 	tcase_add_test(c, layers_with_experts);
 	tcase_add_test(c, layers_with_linear_attention);
 	tcase_add_test(c, layers_of_one_sublayer);

@@ -386,6 +386,39 @@ START_TEST(test_reference_supplies_the_rest)
 }
 END_TEST
 
+/* What is not known to be harmless is left out; what nobody knows is said. */
+START_TEST(test_reference_says_no_more)
+{
+	static const char *const left[] = {
+		"return_dict",
+		"_experts_implementation",
+		"output_attentions",
+		"use_return_dict",
+		"attn_implementation",
+		"torchscript",
+		"chunk_size_feed_forward",
+		"is_decoder",
+		"num_beams",
+		"wingspan",
+	};
+	struct mfs_megatron_args args = fake_llama();
+	struct shown s;
+
+	for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++) {
+		char ref[64];
+
+		snprintf(ref, sizeof(ref), "{\"%s\": 7}", left[i]);
+		agrees(&args, ref, left[i], "absent");
+	}
+	open_model(&s, &args);
+	unit_ok(write_config(&s, "{\"wingspan\": 7, \"torchscript\": true}"), &err);
+	ck_assert_str_eq(s.model->warnings[s.model->warning_count - 1],
+			 "the reference's 'wingspan' is left out: nothing here knows what it "
+			 "means");
+	release(&s);
+}
+END_TEST
+
 START_TEST(test_reference_disagrees)
 {
 	struct mfs_megatron_args args = fake_llama();
@@ -396,6 +429,11 @@ START_TEST(test_reference_disagrees)
 	disagrees(&args, "{\"model_type\": \"mistral\"}", "\"mistral\"");
 	disagrees(&args, "{\"tie_word_embeddings\": true}", "tie_word_embeddings");
 	disagrees(&args, "{\"rope_parameters\": {\"rope_theta\": 5.0}}", "rope_theta");
+	disagrees(&args, "{\"is_causal\": false}", "'is_causal' is false, expected true");
+	disagrees(&args, "{\"add_cross_attention\": true}", "'add_cross_attention'");
+	disagrees(&args, "{\"pruned_heads\": {\"0\": [1]}}", "'pruned_heads'");
+	disagrees(&args, "{\"sliding_window\": 64}", "'sliding_window' is 64");
+	disagrees(&args, "{\"logit_scale\": 0.5}", "'logit_scale' is 0.5, expected 1");
 	disagrees(&args, "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
 		  "rope_scaling");
 }
@@ -766,6 +804,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_yarn_of_gpt_oss);
 	tcase_add_test(c, test_generation_config);
 	c = unit_case(s, "reference", test_reference_supplies_the_rest);
+	tcase_add_test(c, test_reference_says_no_more);
 	tcase_add_test(c, test_reference_disagrees);
 	tcase_add_test(c, test_reference_by_another_name);
 	tcase_add_test(c, test_reference_rotary_forms);

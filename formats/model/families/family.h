@@ -274,8 +274,10 @@ enum mfs_config_value {
 	MFS_VALUE_DENSE_LAYERS,	   /* numbers of the layers without experts */
 	MFS_VALUE_MLP_LAYER_TYPES, /* "dense" or "sparse" for each layer */
 	MFS_VALUE_GELU_TANH,	   /* "gelu_pytorch_tanh", under any of its names */
+	MFS_VALUE_LEGACY_GELU,	   /* the same, and "gelu", which the class takes for it */
 	MFS_VALUE_QUERY_PRE_ATTN,  /* 1 / softmax_scale^2 */
 	MFS_VALUE_WINDOW_LEFT,	   /* without the token itself */
+	MFS_VALUE_WINDOW_INTERVAL, /* N, if each Nth layer alone has no window */
 	MFS_VALUE_ALTERNATING,	   /* layer types: sliding, full, sliding, ... */
 	MFS_VALUE_ROTARY_DIM,	   /* how many numbers of a head are rotated */
 	MFS_VALUE_NORM_TOPK,	   /* Megatron normalises sigmoid scores if top k is above 1 */
@@ -350,6 +352,9 @@ struct mfs_family {
 	const char *name;	  /* for -o arch=: "deepseek-v3" */
 	const char *architecture; /* "DeepseekV3ForCausalLM"; NULL: only a base of others */
 	const char *model_type;	  /* "deepseek_v3" */
+	/* the family that readers take a model for whose config.json has layer_types
+	 * (transformers/models/auto/configuration_auto.py); NULL: this one */
+	const char *with_layer_types;
 	const char *also;	  /* other model types and architectures, "a, b"; NULL: none */
 	const char *layer_prefix; /* "model.layers.{i}." */
 	const char *mtp_prefix;	  /* of MTP layers from 0; NULL: layer_prefix from num_layers */

@@ -130,6 +130,7 @@ static const struct key {
 	{"architecture", set_text, FAMILY_FIELD(architecture)},
 	{"model_type", set_text, FAMILY_FIELD(model_type)},
 	{"also", set_text, FAMILY_FIELD(also)},
+	{"with-layer-types", set_text, FAMILY_FIELD(with_layer_types)},
 	{"layers", read_layers, FAMILY_FIELD(layer_prefix)},
 	{"mtp-layers", read_layers, FAMILY_FIELD(mtp_prefix)},
 	{"order", read_order, 0},
