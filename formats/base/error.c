@@ -20,6 +20,11 @@ void mfs_error_set(struct mfs_error *err, int code, const char *fmt, ...)
 			*p = '?';
 }
 
+const char *mfs_errno_text(int code)
+{
+	return code == ENOLINK ? "a link leads out of its source" : strerror(code);
+}
+
 int mfs_fail_in(struct mfs_error *err, const char *fmt, ...)
 {
 	char prefix[sizeof(err->msg)];

@@ -10,6 +10,7 @@
  *   -ENODATA  something that must be there is missing (a file, a tensor, an argument)
  *   -ESTALE   a source changed after it was opened
  *   -EIO      a source could not be read, or is shorter than it said
+ *   -ENOLINK  a link leads out of its source (formats/io/fence.h)
  *   -ENOMEM   out of memory
  */
 #ifndef MFS_BASE_ERROR_H
@@ -34,9 +35,12 @@ void mfs_error_set(struct mfs_error *err, int code, const char *fmt, ...)
 		mfs_code_;                                                                         \
 	})
 
+/* What an errno means: strerror(3)'s words, or ours where a code has another meaning here. */
+const char *mfs_errno_text(int code);
+
 /* The errno that a system call has left, and what it means, behind ": ". */
 #define mfs_fail_errno(err, fmt, ...)                                                              \
-	mfs_fail(err, -errno, fmt ": %s", ##__VA_ARGS__, strerror(errno))
+	mfs_fail(err, -errno, fmt ": %s", ##__VA_ARGS__, mfs_errno_text(errno))
 
 /* Puts the formatted text and ": " in front of the message that is there, and returns its code
  * (-EIO if there is none). */

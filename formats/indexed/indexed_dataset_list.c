@@ -10,6 +10,7 @@
 
 #include "formats/base/buf.h"
 #include "formats/indexed/indexed_dataset.h"
+#include "formats/io/directory.h"
 
 /* As Megatron's merge_datasets.py sorts them, by prefixes: "a" comes before "a-2", though "a-2.idx"
  * comes before "a.idx". */
@@ -66,7 +67,7 @@ int mfs_indexed_dataset_list(const char *dir, char ***ret, size_t *ret_count, st
 	struct dirent **names;
 	struct mfs_buf texts = {0};
 	size_t count = 0;
-	int n, rc, fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int n, rc, fd = mfs_open_directory(dir);
 
 	if (fd < 0)
 		return mfs_fail_errno(err, "cannot open directory '%s'", dir);

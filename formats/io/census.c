@@ -68,7 +68,7 @@ void mfs_census_unref(struct mfs_census *c)
 /* What this process itself is kept from, nobody else reads either. */
 static bool is_barred(int rc)
 {
-	return rc == -EACCES || rc == -EPERM || rc == -ELOOP;
+	return rc == -EACCES || rc == -EPERM || rc == -ELOOP || rc == -ENOLINK;
 }
 
 /* Walks to an entry. True: the same file is still there, and *ret_fd is the caller's. */

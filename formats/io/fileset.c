@@ -79,7 +79,8 @@ int mfs_fileset_new(const char *dir, struct mfs_fileset **ret, struct mfs_error 
 	if (rc) {
 		pthread_mutex_destroy(&set->holding);
 		free(set);
-		return mfs_fail(err, rc, "cannot open directory '%s': %s", dir, strerror(-rc));
+		return mfs_fail(err, rc, "cannot open directory '%s': %s", dir,
+				mfs_errno_text(-rc));
 	}
 	set->granted = MFS_ACCESS_ALL;
 	set->dir = strdup(dir);
@@ -179,7 +180,7 @@ int mfs_fileset_add(struct mfs_fileset *set, const char *name, uint32_t *ret_fil
 				set->dir, name);
 	rc = look_at(set, name, &access, &granted, &st);
 	if (rc)
-		return mfs_fail(err, rc, "%s/%s: %s", set->dir, name, strerror(-rc));
+		return mfs_fail(err, rc, "%s/%s: %s", set->dir, name, mfs_errno_text(-rc));
 	if (!S_ISREG(st.st_mode))
 		return mfs_fail(err, -EINVAL, "%s/%s: not a regular file", set->dir, name);
 	if (mfs_grow(&set->files, set->count))

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "formats/io/backing.h"
+#include "formats/io/fence.h"
 
 /* Of the last call, if the bytes of a file did not come from where they are: why. */
 static _Thread_local struct mfs_error why;
@@ -63,6 +64,8 @@ int mfs_open_regular_as_is(int dirfd, const char *name, int flags, int *ret_fd, 
 	if (fd < 0)
 		return fd;
 	rc = check(fd, ret);
+	if (!rc)
+		rc = mfs_fence_check(dirfd, name, fd);
 	/* Sources on other file systems need not know what the open was careful for. */
 	if (!rc && fcntl(fd, F_SETFL, 0))
 		rc = -errno;
@@ -106,5 +109,5 @@ const char *mfs_open_regular_why(int rc)
 {
 	if (why.code && why.code == rc)
 		return why.msg;
-	return rc == -EINVAL ? "not a regular file" : strerror(-rc);
+	return rc == -EINVAL ? "not a regular file" : mfs_errno_text(-rc);
 }

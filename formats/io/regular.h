@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 
 /* Opens name below dirfd (AT_FDCWD: as open(2) does) with O_RDONLY | O_CLOEXEC | flags; a useful
- * flag is O_NOFOLLOW. ret may be NULL. 0 or -errno; -EINVAL: it is not a regular file. It never
+ * flag is O_NOFOLLOW. ret may be NULL. 0 or -errno; -EINVAL: it is not a regular file; -ENOLINK: it
+ * lies beyond a fence (fence.h). It never
  * waits for another process, except for one that holds a lease on a regular file (fcntl(2):
  * F_SETLEASE), and then as long as the kernel gives that one. */
 int mfs_open_regular(int dirfd, const char *name, int flags, int *ret_fd, struct stat *ret);

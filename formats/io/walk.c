@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "formats/io/walk.h"
+#include "formats/io/fence.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -157,6 +158,8 @@ int mfs_walk(int dirfd, const char *path, struct mfs_access_fold *fold, int *ret
 	rc = arrive(&w, openat(dirfd, *path == '/' ? "/" : ".", O_PATH | O_DIRECTORY | STEP));
 	while (!rc && w.rest[0])
 		rc = step(&w);
+	if (!rc)
+		rc = mfs_fence_check(dirfd, path, w.at);
 	if (rc) {
 		if (w.at >= 0)
 			close(w.at);

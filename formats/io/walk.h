@@ -18,7 +18,8 @@
  * O_PATH descriptor. *st is the file's, never a symbolic link's. The directories passed are counted
  * in fold with MFS_ACCESS_SEARCH. What stands at the end is not counted: mfs_walk_count() does
  * that. Only directories are opened for more than their name, so the walk waits for nobody. 0 or
- * -errno, as open(2) says it: -ENOENT, -ENOTDIR, -ELOOP, -EACCES, -ENAMETOOLONG.
+ * -errno, as open(2) says it: -ENOENT, -ENOTDIR, -ELOOP, -EACCES, -ENAMETOOLONG; -ENOLINK
+ * (fence.h).
  */
 int mfs_walk(int dirfd, const char *path, struct mfs_access_fold *fold, int *ret_fd,
 	     struct stat *st);

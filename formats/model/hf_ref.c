@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "formats/base/str.h"
+#include "formats/io/directory.h"
 #include "formats/model/hf_config_i.h"
 #include "formats/model/hf_known.h"
 #include "formats/model/families/family.h"
@@ -448,7 +449,7 @@ int mfs_hf_files(const char *dir, bool code, struct mfs_arena *arena, const char
 {
 	const char **names;
 	uint32_t count = 0;
-	DIR *d = opendir(dir);
+	DIR *d = mfs_opendir(dir);
 	int rc;
 
 	if (!d && errno != ENOENT)

@@ -59,6 +59,30 @@ int mfs_serve_config_add(struct mfs_serve_config *c, const char *name, const cha
 	return add_source(c, name, source, options, &s, err);
 }
 
+static int add_link(struct mfs_serve_config *c, const char *dir, size_t len, struct mfs_error *err)
+{
+	struct mfs_serve_link *l = mfs_arena_alloc(&c->arena, sizeof(*l));
+
+	if (!l || !(l->dir = mfs_arena_strndup(&c->arena, dir, len)))
+		return mfs_fail_nomem(err);
+	l->next = c->links;
+	c->links = l;
+	return 0;
+}
+
+int mfs_serve_config_add_links(struct mfs_serve_config *c, const char *dirs, struct mfs_error *err)
+{
+	int rc = 0;
+
+	while (*dirs && !rc) {
+		const size_t len = strcspn(dirs, ":");
+
+		rc = len ? add_link(c, dirs, len, err) : 0;
+		dirs += len + (dirs[len] == ':');
+	}
+	return rc;
+}
+
 /* ---- options ---- */
 
 static const char of_mounts[] = "it is of a mount, and a gateway mounts nothing";
@@ -244,6 +268,9 @@ static int take_repositories(const struct reader *r, const struct mfs_yaml_node 
 	return rc;
 }
 
+typedef int take_fn(const struct reader *r, const struct mfs_yaml_node *key,
+		    const struct mfs_yaml_node *value, struct mfs_error *err);
+
 static int take_proxy(const struct reader *r, const struct mfs_yaml_node *key,
 		      const struct mfs_yaml_node *value, struct mfs_error *err)
 {
@@ -255,17 +282,26 @@ static int take_proxy(const struct reader *r, const struct mfs_yaml_node *key,
 	return rc;
 }
 
+static int take_link(const struct reader *r, const struct mfs_yaml_node *key,
+		     const struct mfs_yaml_node *value, struct mfs_error *err)
+{
+	const char *text;
+	int rc = take_text(r, key, value, &text, err);
+
+	return rc ? rc : add_link(r->c, text, strlen(text), err);
+}
+
 /* One, or a list of them. */
-static int take_proxies(const struct reader *r, const struct mfs_yaml_node *key,
-			struct mfs_error *err)
+static int take_each(const struct reader *r, const struct mfs_yaml_node *key, take_fn *take,
+		     struct mfs_error *err)
 {
 	const struct mfs_yaml_node *value = key->next;
 	int rc = 0;
 
 	if (value->kind != MFS_YAML_SEQUENCE)
-		return take_proxy(r, key, value, err);
+		return take(r, key, value, err);
 	for (const struct mfs_yaml_node *n = value->first; n && !rc; n = n->next)
-		rc = take_proxy(r, key, n, err);
+		rc = take(r, key, n, err);
 	return rc;
 }
 
@@ -285,14 +321,16 @@ static int take_key(const struct reader *r, const struct mfs_yaml_node *key, str
 		if (!strcmp(texts[i].name, key->text))
 			return take_text(r, key, key->next, texts[i].value, err);
 	if (!strcmp(key->text, "trusted_proxies"))
-		return take_proxies(r, key, err);
+		return take_each(r, key, take_proxy, err);
+	if (!strcmp(key->text, "links"))
+		return take_each(r, key, take_link, err);
 	if (!strcmp(key->text, "limits"))
 		return take_limits(r, key->next, err);
 	if (!strcmp(key->text, "repositories"))
 		return take_repositories(r, key->next, err);
 	return mfs_fail(err, -EINVAL,
 			"%s:%u: '%.100s' is none of listen, listen_s3, tokens, access_log, "
-			"certificate, key, data_node, url_secret, trusted_proxies, limits, "
+			"certificate, key, data_node, url_secret, trusted_proxies, links, limits, "
 			"repositories",
 			r->name, key->line, key->text);
 }

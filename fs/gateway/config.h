@@ -10,6 +10,7 @@
  *   data_node: https://node7:8443
  *   url_secret: /etc/mcorefs/url-secret
  *   trusted_proxies: [10.0.0.0/8, unix]
+ *   links: [/archive]
  *   limits: {connections: 2048, per_address: 1024, idle_seconds: 75, stall_seconds: 60,
  *            header_bytes: 16384, open: 32, grace_seconds: 10, url_seconds: 3600}
  *   repositories:
@@ -37,12 +38,18 @@ struct mfs_serve_source {
 	struct mfs_serve_source *next;
 };
 
+struct mfs_serve_link {
+	const char *dir;
+	struct mfs_serve_link *next;
+};
+
 /* Texts are in the arena, or borrowed from the command line. NULL and 0: not said. */
 struct mfs_serve_config {
 	struct mfs_arena arena;
 	const char *listen, *listen_s3, *tokens, *access_log, *certificate, *key;
 	const char *data_node, *url_secret;
 	struct mfs_proxies proxies;
+	struct mfs_serve_link *links; /* directories into which links of sources may lead */
 	struct mfs_http_limits limits;
 	unsigned open, grace_seconds, url_seconds;
 	struct mfs_serve_source *first, **end; /* in their order */
@@ -62,6 +69,9 @@ int mfs_serve_config_check(const struct mfs_serve_config *c, struct mfs_error *e
 /* Adds a SOURCE; options: a list as of -o, or NULL. */
 int mfs_serve_config_add(struct mfs_serve_config *c, const char *name, const char *source,
 			 const char *options, struct mfs_error *err);
+
+/* Adds directories, with ':' between them. -ENOMEM. */
+int mfs_serve_config_add_links(struct mfs_serve_config *c, const char *dirs, struct mfs_error *err);
 
 /* Which of -o a gateway takes. -EINVAL: one that says nothing of a gateway, or nothing of one
  * repository; the message names it, and says what to do instead. whole: those of the command

@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "formats/base/clock.h"
+#include "formats/base/grow.h"
+#include "formats/io/fence.h"
 #include "formats/io/slurp.h"
 #include "formats/remote/mirror.h"
 #include "fs/cli/cmdline.h"
@@ -37,7 +39,7 @@ struct said {
 	const char *options;		   /* NULL: none */
 	const struct mfs_options *process; /* the same: how the gateway itself runs */
 	const char *listen, *listen_s3, *tokens, *access_log, *certificate, *key;
-	const char *data_node, *url_secret;
+	const char *data_node, *url_secret, *links;
 };
 
 /* A configuration that is in force, or was and has replies under way. Freed with its repositories,
@@ -46,6 +48,8 @@ struct site {
 	struct mfs_serve_config config;
 	struct mfs_tokens *tokens;
 	struct mfs_secrets *secrets; /* NULL: none */
+	struct mfs_fence **links;    /* directories into which links may lead, beside sources */
+	uint32_t link_count;
 };
 
 /* PEM texts; NULL: no TLS. */
@@ -84,6 +88,8 @@ static int read_config(const struct said *said, struct mfs_serve_config *c, stru
 	c->key = said->key ? said->key : c->key;
 	c->data_node = said->data_node ? said->data_node : c->data_node;
 	c->url_secret = said->url_secret ? said->url_secret : c->url_secret;
+	if (!rc && said->links)
+		rc = mfs_serve_config_add_links(c, said->links, err);
 	return rc ? rc : mfs_serve_config_check(c, err);
 }
 
@@ -93,6 +99,9 @@ static void site_free(void *arg)
 
 	mfs_tokens_free(s->tokens);
 	mfs_secrets_free(s->secrets);
+	for (uint32_t i = 0; i < s->link_count; i++)
+		mfs_fence_remove(s->links[i]);
+	free(s->links);
 	mfs_serve_config_release(&s->config);
 	free(s);
 }
@@ -145,9 +154,23 @@ static int read_site(const struct said *said, struct site **ret, struct mfs_erro
 	return rc;
 }
 
+static int allow_links(struct site *s, struct mfs_error *err)
+{
+	for (const struct mfs_serve_link *l = s->config.links; l; l = l->next) {
+		int rc = mfs_grow(&s->links, s->link_count);
+
+		if (!rc)
+			rc = mfs_fence_add(MFS_FENCE_COMMON, l->dir, &s->links[s->link_count]);
+		if (rc)
+			return mfs_fail(err, rc, "links: '%s': %s", l->dir, strerror(-rc));
+		s->link_count++;
+	}
+	return 0;
+}
+
 static int add_sources(struct site *s, struct mfs_repos *repos, struct mfs_error *err)
 {
-	int rc = 0;
+	int rc = allow_links(s, err);
 
 	for (struct mfs_serve_source *from = s->config.first; from && !rc; from = from->next)
 		rc = mfs_repos_add(repos, from->name, from->source, &from->options.view, err);
@@ -265,6 +288,7 @@ static int give_up_rights(struct serve *s, struct mfs_error *err)
 	const struct mfs_serve_config *c = &s->site->config;
 	const char *read_again[MFS_CMDLINE_ARGUMENTS + 5], *logs[2] = {NULL};
 	struct mfs_rights_needs needs = {.read_again = read_again, .logs = logs};
+	static const struct mfs_options plain;
 	struct mfs_rights_served *served;
 	size_t n = 0;
 	int rc;
@@ -287,12 +311,16 @@ static int give_up_rights(struct serve *s, struct mfs_error *err)
 		logs[0] = c->access_log;
 	for (struct mfs_serve_source *from = c->first; from; from = from->next)
 		needs.served_count++;
+	for (const struct mfs_serve_link *l = c->links; l; l = l->next)
+		needs.served_count++;
 	served = calloc(needs.served_count, sizeof(*served));
 	if (!served)
 		return mfs_fail_nomem(err);
 	n = 0;
 	for (struct mfs_serve_source *from = c->first; from; from = from->next)
 		served[n++] = (struct mfs_rights_served){&from->options, from->source};
+	for (const struct mfs_serve_link *l = c->links; l; l = l->next)
+		served[n++] = (struct mfs_rights_served){&plain, l->dir};
 	needs.served = served;
 	rc = mfs_rights_drop_for(s->said.process, &needs, err);
 	free(served);
@@ -640,6 +668,7 @@ int mfs_cmd_serve(int argc, char **argv)
 			"  --certificate FILE  TLS, with --key FILE; both PEM\n"
 			"  --data-node URL     who sends the Hub's files, by signed addresses\n"
 			"  --url-secret FILE   what signs them: the node has the same\n"
+			"  --links DIR[:DIR]   where links may lead out of their source\n"
 			"See docs/GATEWAY.md.\n",
 		.min = 1,
 		.max = MFS_CMDLINE_ARGUMENTS,
@@ -650,7 +679,8 @@ int mfs_cmd_serve(int argc, char **argv)
 			   {"certificate", MFS_VALUE_TEXT, &said->certificate},
 			   {"key", MFS_VALUE_TEXT, &said->key},
 			   {"data-node", MFS_VALUE_TEXT, &said->data_node},
-			   {"url-secret", MFS_VALUE_TEXT, &said->url_secret}},
+			   {"url-secret", MFS_VALUE_TEXT, &said->url_secret},
+			   {"links", MFS_VALUE_TEXT, &said->links}},
 		.o_list = &o,
 	};
 	int exit_code;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "formats/io/beneath.h"
+#include "formats/io/fence.h"
 #include "formats/remote/mirror.h"
 #include "formats/remote/places.h"
 #include "fs/rights/rights_i.h"
@@ -105,15 +106,23 @@ static int allow_replaced(const struct rules *rules, const char *path, struct mf
 }
 
 /* A dataset's prefix is no file: its directory is meant. So it is for a file, which may be replaced
- * by a new one. */
+ * by a new one. The links of a snapshot in HuggingFace's cache lead to the blobs beside it. */
 static int allow_source(const struct rules *rules, const char *path, struct mfs_error *err)
 {
 	struct stat st;
 
+	char real[PATH_MAX], blobs[PATH_MAX];
+	int rc;
+
 	if (!path)
 		return 0;
-	if (!stat(path, &st) && S_ISDIR(st.st_mode))
-		return allow(rules, path, READING, err);
+	if (!stat(path, &st) && S_ISDIR(st.st_mode)) {
+		rc = allow(rules, path, READING, err);
+		if (!rc && realpath(path, real) && mfs_fence_blobs(real, blobs) &&
+		    !access(blobs, F_OK))
+			rc = allow(rules, blobs, READING, err);
+		return rc;
+	}
 	return allow_above(rules, path, READING, err);
 }
 

@@ -16,6 +16,7 @@
 #include "formats/ckpt/read/config.h"
 #include "formats/ckpt/read/open.h"
 #include "formats/ckpt/read/verl.h"
+#include "formats/io/directory.h"
 #include "fs/source/root.h"
 #include "formats/megatron/tracker.h"
 
@@ -125,7 +126,7 @@ static int list_marks(const char *path, char ***ret, size_t *ret_count)
 {
 	struct names n = {0};
 	struct dirent *d;
-	DIR *dir = opendir(path);
+	DIR *dir = mfs_opendir(path);
 	int rc = 0;
 
 	if (!dir)
@@ -491,7 +492,7 @@ int mfs_iteration_look(const char *path, const char *name, int64_t number,
 		rc = refuse_mixture(it, last_save(before), all);
 	if (rc) {
 		mfs_iteration_free(it);
-		return mfs_fail(err, rc, "%s: %s", path, strerror(-rc));
+		return mfs_fail(err, rc, "%s: %s", path, mfs_errno_text(-rc));
 	}
 	if (complete && !hold && stays(before, it)) {
 		before->tried = all;
@@ -527,7 +528,7 @@ int mfs_iteration_look_hf(const char *path, const char *name,
 		rc = fill_complete(it, ckpt);
 	if (rc) {
 		mfs_iteration_free(it);
-		return mfs_fail(err, rc, "%s: %s", path, strerror(-rc));
+		return mfs_fail(err, rc, "%s: %s", path, mfs_errno_text(-rc));
 	}
 	*ret = it;
 	return 0;

@@ -18,6 +18,7 @@
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
 #include "formats/ckpt/read/verl.h"
+#include "formats/io/directory.h"
 #include "formats/model/hf_ckpt.h"
 #include "formats/remote/mirror.h"
 #include "fs/data/data.h"
@@ -111,7 +112,7 @@ static bool is_directory(const char *dir, const char *name)
 /* Lists the directories that are named like iterations, in ascending order. */
 static int list_candidates(const char *source, struct candidates *c, struct mfs_error *err)
 {
-	DIR *dir = opendir(source);
+	DIR *dir = mfs_opendir(source);
 	struct dirent *d;
 	int64_t number;
 	int rc = 0;
@@ -486,7 +487,7 @@ static bool is_log(const char *name)
 
 static bool holds_logs_alone(const char *source)
 {
-	DIR *dir = opendir(source);
+	DIR *dir = mfs_opendir(source);
 	struct dirent *d;
 	bool alone = dir;
 
@@ -507,7 +508,7 @@ static bool is_rank_part(const char *name)
 
 static int refuse_rank_parts(const char *source, struct mfs_error *err)
 {
-	DIR *dir = opendir(source);
+	DIR *dir = mfs_opendir(source);
 	struct dirent *d;
 	int rc = 0;
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "formats/io/directory.h"
 #include "fs/source/root.h"
 
 /* 1, 0 or -errno: a storage that does not answer is not one without the directory. */
@@ -33,7 +34,7 @@ int mfs_runs_each(const char *dir, int (*each)(void *arg, const char *name, cons
 	struct dirent **list;
 	char path[PATH_MAX];
 	struct stat st;
-	int count = scandir(dir, &list, NULL, alphasort), rc = 0;
+	int count = mfs_scandir(dir, &list, NULL, alphasort), rc = 0;
 
 	if (count < 0)
 		return -errno;

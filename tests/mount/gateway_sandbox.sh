@@ -44,7 +44,7 @@ gw=$!
 wait_until "it serves" eval 'grep -q "serving on" "$log" || ended $gw'
 ended "$gw" && { grep -q 'has no Landlock' "$log" && skip "$(cat "$log")"; fail "sandbox"; }
 stop
-serve "$work/etc/gw.yaml"
+serve "$work/etc/gw.yaml" --links "$work/out"
 expect 200 /lab/link/resolve/main/config.json "${alice[@]}"
 same "Seccomp without a sandbox" "$(field Seccomp)" "$(sed -n 's/^Seccomp:[[:space:]]*//p' /proc/$$/status)"
 stop
@@ -56,8 +56,8 @@ all_threads Seccomp 2
 all_threads NoNewPrivs 1
 same "capabilities but CAP_DAC_READ_SEARCH" "$((0x$(field CapPrm) & ~4))" 0
 # A link that leads out of what is served is not followed; what comes later is found.
-expect 500 /lab/link/resolve/main/config.json "${alice[@]}"
-grep -q 'Permission denied' "$work/body" || fail "a link out of a sandbox: $(<"$work/body")"
+expect 403 /lab/link/resolve/main/config.json "${alice[@]}"
+grep -q 'a link leads out of its source' "$work/body" || fail "a link out of a sandbox: $(<"$work/body")"
 cp -a "$work/in/a" "$work/in/later"
 expect 200 /lab/later/resolve/main/config.json "${alice[@]}"
 # Rules are read again when another file takes their place, and so are configurations and both logs by SIGHUP.
@@ -79,6 +79,20 @@ expect 200 /lab/again/resolve/main/config.json "${bob[@]}"
 config "{lab/out: 'https://localhost/x'}"
 kill -HUP "$gw"
 wait_until 'a URL is refused' grep -q 'began without a web URL reads from none later: restart it; what is served' "$log"
+stop
+
+# Where links may lead is said at the start, and a snapshot of HuggingFace's cache has its blobs.
+mkdir -p "$work/hub/blobs" "$work/hub/snapshots/1"
+for f in "$work/hf"/*; do
+	cp "$f" "$work/hub/blobs" && ln -s "../../blobs/${f##*/}" "$work/hub/snapshots/1"
+done
+config "{lab/*: {source: $work/in}, cache/one: $work/hub/snapshots/1, all/*: $work/hub/snapshots}"
+printf 'alice hf_alice_1 lab/* cache/* all/*\n' >"$work/etc/new" && chmod 600 "$work/etc/new" && mv "$work/etc/new" "$work/etc/tokens"
+serve "$work/etc/gw.yaml" -o sandbox --links "$work/out"
+for name in lab/link cache/one all/1; do
+	expect 200 "/$name/resolve/main/model.safetensors" "${alice[@]}"
+	[ $name = lab/link ] || cmp "$work/body" "$work/hf/model.safetensors" || fail "$name by links in a sandbox"
+done
 stop
 
 # TLS: certificate and key are read again in a sandbox, too.

@@ -18,7 +18,10 @@
 #include <unistd.h>
 
 #include "formats/io/census.h"
+#include "formats/io/directory.h"
+#include "formats/io/fence.h"
 #include "formats/io/fileset.h"
+#include "formats/io/regular.h"
 #include "formats/io/walk.h"
 
 static struct mfs_error err;
@@ -486,6 +489,131 @@ START_TEST(test_a_set_says_who_may_read_it)
 }
 END_TEST
 
+/* ---- fences ---- */
+
+/* Whether a path is let through, by each way of opening it, and by both names of its directory. */
+static void fenced(const char *name, bool passes)
+{
+	const int want = passes ? 0 : -ENOLINK;
+	const char *whole = path(name), *base = strrchr(name, '/');
+	struct mfs_access_fold fold = {0};
+	char dir[400];
+	struct stat st;
+	DIR *list;
+	int fd, dirfd, rc = mfs_walk(AT_FDCWD, whole, &fold, &fd, &st);
+
+	ck_assert_msg(rc == want, "walk %s: %s", name, mfs_errno_text(-rc));
+	if (!rc)
+		close(fd);
+	ck_assert_int_eq(mfs_fence_check_path(whole), want);
+	if (stat(whole, &st))
+		ck_abort_msg("%s: %m", name);
+	if (S_ISDIR(st.st_mode)) {
+		list = mfs_opendir(whole);
+		ck_assert_msg(!list == !passes, "list %s", name);
+		ck_assert(list || errno == ENOLINK);
+		if (list)
+			closedir(list);
+		return;
+	}
+	rc = mfs_open_regular(AT_FDCWD, whole, 0, &fd, NULL);
+	ck_assert_msg(rc == want, "open %s: %s", name, mfs_open_regular_why(rc));
+	if (!rc)
+		close(fd);
+	snprintf(dir, sizeof(dir), "%.*s", (int)(strlen(whole) - strlen(base)), whole);
+	dirfd = mfs_open_directory(dir);
+	if (dirfd < 0) {
+		ck_assert(!passes && errno == ENOLINK);
+		return;
+	}
+	rc = mfs_open_regular(dirfd, base + 1, 0, &fd, NULL);
+	ck_assert_msg(rc == want, "open %s below its directory: %s", name,
+		      mfs_open_regular_why(rc));
+	if (!rc)
+		close(fd);
+	close(dirfd);
+}
+
+/* Links of a fenced source end in it. */
+START_TEST(test_fences)
+{
+	struct mfs_fence *f[7];
+
+	make_dir("a", 0755);
+	make_dir("a/sub", 0755);
+	make_dir("ab", 0755);
+	make_dir("runs", 0755);
+	make_dir("runs/1", 0755);
+	make_dir("runs/2", 0755);
+	make_dir("hub", 0755);
+	make_dir("hub/blobs", 0755);
+	make_dir("hub/blobsx", 0755);
+	make_dir("hub/snapshots", 0755);
+	make_dir("hub/snapshots/1", 0755);
+	make_dir("free", 0755);
+	make_file("a/sub/f", 0644);
+	make_file("ab/f", 0644);
+	make_file("runs/1/f", 0644);
+	make_file("runs/2/f", 0644);
+	make_file("hub/blobs/f", 0644);
+	make_file("hub/blobsx/f", 0644);
+	make_file("free/f", 0644);
+	make_file("free/p.bin", 0644);
+	make_file("free/q.bin", 0644);
+	make_link("sub/f", "a/in");
+	make_link(path("a/sub/f"), "a/whole");
+	make_link("../ab/f", "a/out");
+	make_link("../ab", "a/dir");
+	make_link("../free/f", "a/free");
+	make_link("../a", "ab/back");
+	make_link("2", "runs/link");
+	make_link("../2/f", "runs/1/other");
+	make_link("../../blobs/f", "hub/snapshots/1/f");
+	make_link("../../blobsx/f", "hub/snapshots/1/x");
+	make_link("q.bin", "free/p.idx");
+	make_link("p.bin", "free/p.q.idx");
+	make_link("a", "named");
+	fenced("a/out", true); /* nobody has fenced anything in */
+	ck_assert_int_eq(mfs_fence_add(MFS_FENCE_DIR, path("nothing"), &f[0]), -ENOENT);
+	ck_assert_int_eq(mfs_fence_add(MFS_FENCE_DIR, path("named"), &f[0]), 0);
+	ck_assert_int_eq(mfs_fence_add(MFS_FENCE_EACH, path("runs"), &f[1]), 0);
+	ck_assert_int_eq(mfs_fence_add(MFS_FENCE_DIR, path("hub/snapshots/1"), &f[2]), 0);
+	ck_assert_int_eq(mfs_fence_add(MFS_FENCE_PREFIX, path("free/p"), &f[3]), 0);
+	ck_assert_int_eq(mfs_fence_add(MFS_FENCE_DIR, path("a"), &f[4]), 0);
+	fenced("a/in", true);
+	fenced("named/in", true);
+	fenced("a/whole", true);
+	fenced("a/sub", true);
+	fenced("a", true);
+	fenced("a/out", false);
+	fenced("named/out", false);
+	fenced("a/dir", false);
+	fenced("a/dir/f", false);
+	fenced("a/free", false);
+	fenced("ab/f", true);
+	fenced("runs", true);
+	fenced("runs/1/f", true);
+	fenced("runs/1/other", false);
+	fenced("runs/link", false);
+	fenced("runs/link/f", false);
+	fenced("hub/snapshots/1/f", true);
+	fenced("hub/snapshots/1/x", false);
+	fenced("free/p.bin", true);
+	fenced("free/p.idx", false);
+	fenced("free/p.q.idx", true);
+	fenced("free/q.bin", true);
+	ck_assert_int_eq(mfs_fence_add(MFS_FENCE_COMMON, path("free"), &f[5]), 0);
+	fenced("a/free", true);
+	fenced("a/out", false);
+	ck_assert_int_eq(mfs_fence_add(MFS_FENCE_DIR, "/", &f[6]), 0);
+	fenced("a/out", false); /* the narrowest counts */
+	fenced("ab/f", true);
+	for (unsigned i = 0; i < 7; i++)
+		mfs_fence_remove(f[i]);
+	fenced("a/out", true);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("walk");
@@ -499,5 +627,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_the_kernel_agrees);
 	tcase_add_test(c, test_looks_again);
 	tcase_add_test(c, test_a_set_says_who_may_read_it);
+	tcase_add_test(c, test_fences);
 	return s;
 }

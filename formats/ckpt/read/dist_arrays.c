@@ -16,6 +16,7 @@
 #include "formats/base/str.h"
 #include "formats/ckpt/read/dist_i.h"
 #include "formats/ckpt/read/zarray.h"
+#include "formats/io/directory.h"
 
 #define MAX_ZARRAY (1u << 20)
 
@@ -54,7 +55,7 @@ static int list_folder(struct mfs_dist_reader *r, const char *folder, struct nam
 	    sizeof(path))
 		return mfs_fail(r->err, -ENAMETOOLONG, "%s: the name '%.40s...' is too long",
 				r->ckpt->dir, folder);
-	dir = opendir(path);
+	dir = mfs_opendir(path);
 	if (!dir)
 		return errno == ENOTDIR ? -ENOTDIR : mfs_fail_errno(r->err, "%s", path);
 	while (!rc && (e = readdir(dir)))

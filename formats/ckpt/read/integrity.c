@@ -16,6 +16,7 @@
 
 #include "formats/base/str.h"
 #include "formats/base/threads.h"
+#include "formats/io/directory.h"
 #include "formats/io/regular.h"
 
 #define MANIFEST   "integrity.json"
@@ -192,7 +193,7 @@ static int check_all(struct check *c, void (*bad)(void *arg, const struct mfs_er
 int mfs_integrity_check(const char *dir, void (*bad)(void *arg, const struct mfs_error *err),
 			void *arg, uint32_t *ret_checked, struct mfs_error *err)
 {
-	struct check c = {.dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	struct check c = {.dirfd = mfs_open_directory(dir)};
 	json_t *root = NULL;
 	int rc;
 
@@ -245,7 +246,7 @@ static int find_sums(json_t *named, const struct mfs_fileset *files, struct mfs_
 int mfs_integrity_sums(const char *dir, const struct mfs_fileset *files, struct mfs_file_sum *ret,
 		       struct mfs_error *err)
 {
-	const int dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const int dirfd = mfs_open_directory(dir);
 	json_t *root = NULL;
 	int rc;
 

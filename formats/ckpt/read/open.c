@@ -9,6 +9,7 @@
 #include "formats/ckpt/read/dist.h"
 #include "formats/ckpt/read/torch.h"
 #include "formats/ckpt/read/verl.h"
+#include "formats/io/directory.h"
 
 /* Which format: megatron/training/checkpointing.py:_get_checkpoint_format; NeMo 2's folders:
  * nemo/lightning/ckpt_utils.py. */
@@ -24,7 +25,7 @@ static bool exists(const char *dir, const char *name)
 
 static bool has_rank_dirs(const char *dir)
 {
-	DIR *d = opendir(dir);
+	DIR *d = mfs_opendir(dir);
 	struct dirent *e;
 	bool found = false;
 

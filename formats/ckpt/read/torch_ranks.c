@@ -15,6 +15,7 @@
 
 #include "formats/base/grow.h"
 #include "formats/ckpt/read/torch_i.h"
+#include "formats/io/directory.h"
 
 #define STATE_FILE "model_optim_rng.pt"
 #define NO_RANK	   UINT32_MAX
@@ -57,7 +58,7 @@ static bool has_state(const struct mfs_torch_reader *r, const char *name)
 
 static int list_ranks(struct mfs_torch_reader *r)
 {
-	DIR *dir = opendir(r->ckpt->dir);
+	DIR *dir = mfs_opendir(r->ckpt->dir);
 	struct dirent *e;
 	int rc = 0;
 

@@ -1,4 +1,5 @@
 #include "formats/ckpt/read/verl.h"
+#include "formats/io/directory.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -50,7 +51,7 @@ static bool has_rank_dirs(const char *dir, const char *folder)
 
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, folder) >= sizeof(path))
 		return false;
-	d = opendir(path);
+	d = mfs_opendir(path);
 	while (d && !found && (e = readdir(d)))
 		found = !strncmp(e->d_name, "mp_rank_", 8);
 	if (d)

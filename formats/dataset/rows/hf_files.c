@@ -13,6 +13,7 @@
 #include "formats/base/str.h"
 #include "formats/dataset/rows/hf_dataset.h"
 #include "formats/hf/hf_json.h"
+#include "formats/io/directory.h"
 
 #define JSON_MAX (64u << 20) /* bytes; features of thousands of columns take a few hundred kB */
 #define SUFFIX	 ".arrow"
@@ -207,7 +208,7 @@ static int listed_files(const char *dir, const char *split, struct mfs_arena *ar
 			struct mfs_hf_files *ret, struct mfs_error *err)
 {
 	struct dirent **entries;
-	int n = scandir(dir, &entries, is_data_entry, by_bytes), rc = 0;
+	int n = mfs_scandir(dir, &entries, is_data_entry, by_bytes), rc = 0;
 
 	if (n < 0)
 		return mfs_fail_errno(err, "cannot list '%s'", dir);
@@ -335,7 +336,7 @@ bool mfs_hf_dataset_looks_like_one(const char *path)
 		return mfs_str_ends(path, SUFFIX);
 	if (exists(path, "state.json") || exists(path, "dataset_dict.json"))
 		return true;
-	n = scandir(path, &entries, is_data_entry, NULL);
+	n = mfs_scandir(path, &entries, is_data_entry, NULL);
 	if (n < 0)
 		return false;
 	for (int i = 0; i < n; i++)

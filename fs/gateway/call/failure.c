@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <syslog.h>
 
@@ -10,7 +11,9 @@
 #include "fs/cli/log.h"
 #include "fs/gateway/call/reply.h"
 
-#define AGAIN 60000000000ll /* ns after which one sentence is logged again */
+/* For the log: it is the operator's business. */
+#define HOW_TO_LINK "; --links DIR lets links lead to DIR"
+#define AGAIN	    60000000000ll /* ns after which one sentence is logged again */
 
 /* The access log has the reason of each reply; here a sentence stands once a minute. */
 static void log_failure(const char *sentence)
@@ -75,8 +78,9 @@ void mfs_reply_failure(struct mfs_reply *a, int rc, const struct mfs_error *err)
 
 	memcpy(text, err->msg, sizeof(text));
 	mfs_hide_directories(text);
-	mfs_reply_error(a, passes ? 503 : 500, "%s", text);
+	mfs_reply_error(a, passes ? 503 : rc == -ENOLINK ? 403 : 500, "%s", text);
 	if (passes)
 		mfs_reply_header(a, "Retry-After", "1");
-	log_failure(err->msg);
+	snprintf(text, sizeof(text), "%s%s", err->msg, rc == -ENOLINK ? HOW_TO_LINK : "");
+	log_failure(text);
 }

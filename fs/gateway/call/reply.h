@@ -15,8 +15,8 @@ void mfs_reply_file(struct mfs_call *c, struct mfs_revision *r, uint32_t file);
 void mfs_reply_elsewhere(struct mfs_call *c, struct mfs_revision *r, uint32_t file, char *url);
 /* The number of a file in a view; -1: there is none. */
 int64_t mfs_view_find(const struct mfs_view *view, const char *name);
-/* 503 for what may pass, with Retry-After; else 500. Paths are logged; the client gets their last
- * parts. */
+/* 503 for what may pass, with Retry-After; 403 for a link out of a source; else 500. Paths are
+ * logged; the client gets their last parts. */
 void mfs_reply_failure(struct mfs_reply *a, int rc, const struct mfs_error *err);
 /* The same, if names cannot be listed. */
 void mfs_reply_unlisted(struct mfs_reply *a, int rc);

@@ -13,6 +13,7 @@
 #include "formats/base/grow.h"
 #include "formats/base/path.h"
 #include "formats/base/str.h"
+#include "formats/io/fence.h"
 #include "fs/cli/log.h"
 #include "fs/data/data.h"
 #include "fs/gateway/repos/repos_i.h"
@@ -39,6 +40,9 @@ static void free_source(struct mfs_repo_source *s)
 	for (uint32_t i = 0; i < s->dataset_count; i++)
 		free(s->datasets[i]);
 	free(s->datasets);
+	for (uint32_t i = 0; i < s->fence_count; i++)
+		mfs_fence_remove(s->fences[i]);
+	free(s->fences);
 	free(s->org);
 	free(s->name);
 	free(s->path);
@@ -117,7 +121,7 @@ char *mfs_repo_part(const char *name)
 	return part;
 }
 
-/* ---- adding ---- */
+/* ---- what they are ---- */
 
 static bool has_dataset(const struct mfs_repo_source *s, const char *name)
 {
@@ -181,6 +185,57 @@ static int note_datasets(struct mfs_repo_source *s, const struct mfs_data *data,
 	return 0;
 }
 
+/* ---- fences ---- */
+
+static int add_fence(struct mfs_repo_source *s, const char *path, bool each)
+{
+	struct stat st;
+	const bool dir = !stat(path, &st) && S_ISDIR(st.st_mode);
+	int rc = mfs_grow(&s->fences, s->fence_count);
+
+	if (!rc)
+		rc = mfs_fence_add(each	 ? MFS_FENCE_EACH
+				   : dir ? MFS_FENCE_DIR
+					 : MFS_FENCE_PREFIX,
+				   path, &s->fences[s->fence_count]);
+	s->fence_count += !rc;
+	return rc;
+}
+
+/* A file that an option names is followed wherever it leads: the operator has named it. What there
+ * is not is said when it is opened. */
+static int fence_named(struct mfs_repo_source *s, const char *path)
+{
+	struct stat st;
+
+	return path && !stat(path, &st) && S_ISDIR(st.st_mode) ? add_fence(s, path, false) : 0;
+}
+
+/* Links of SOURCE, and of what its options name, lead to nothing else: who writes there decides
+ * where they lead, and the gateway may read more than he and its clients. */
+static int fence_in(struct mfs_repo_source *s, struct mfs_error *err)
+{
+	const struct mfs_view_options *o = s->options;
+	const unsigned paths = o->data ? o->data->path_count : 0;
+	char *path;
+	int rc = *s->path == '/' ? add_fence(s, s->path, !s->name) : 0; /* else a URL */
+
+	if (!rc)
+		rc = fence_named(s, o->ref);
+	if (!rc)
+		rc = fence_named(s, o->adapter);
+	if (!rc && o->data)
+		rc = fence_named(s, o->data->tokenizer_id);
+	for (unsigned i = 0; i < paths && !rc; i++)
+		if (!mfs_root_named(o->data->paths[i], &path, NULL)) {
+			rc = add_fence(s, path, false);
+			free(path);
+		}
+	return rc ? mfs_fail(err, rc, "'%s': %s", s->path, strerror(-rc)) : 0;
+}
+
+/* ---- adding ---- */
+
 /* Opens it once, to see what it is. every: it may be a directory of sources instead. */
 static int look(struct mfs_repos *repos, struct mfs_repo_source *s, bool every,
 		struct mfs_error *err)
@@ -192,7 +247,7 @@ static int look(struct mfs_repos *repos, struct mfs_repo_source *s, bool every,
 	if (rc == -ENODATA && every && !stat(s->path, &st) && S_ISDIR(st.st_mode)) {
 		free(s->name);
 		s->name = NULL;
-		return 0;
+		return fence_in(s, err);
 	}
 	if (rc)
 		return rc;
@@ -264,6 +319,8 @@ int mfs_repos_add(struct mfs_repos *repos, const char *name, const char *source,
 
 	if (!rc)
 		rc = set_name(&s, name, err);
+	if (!rc)
+		rc = fence_in(&s, err);
 	if (!rc && s.name)
 		rc = look(repos, &s, !name, err);
 	if (!rc)
@@ -295,7 +352,7 @@ int mfs_repos_find(struct mfs_repos *repos, enum mfs_repo_kind kind, const char 
 
 	for (uint32_t i = 0; i < repos->source_count; i++) {
 		const struct mfs_repo_source *s = &repos->sources[i];
-		int found;
+		int found, rc;
 
 		if (strlen(s->org) != org || memcmp(s->org, name, org))
 			continue;
@@ -304,8 +361,10 @@ int mfs_repos_find(struct mfs_repos *repos, enum mfs_repo_kind kind, const char 
 			found = mfs_runs_find(s->path, last, path, path_size);
 		else
 			found = has_name(s, kind, last);
+		if (found > 0 && (rc = mfs_fence_check_path(path)))
+			found = rc;
 		if (found < 0)
-			return mfs_fail(err, found, "'%s': %s", path, strerror(-found));
+			return mfs_fail(err, found, "'%s': %s", path, mfs_errno_text(-found));
 		if (!found)
 			continue;
 		if (s->name && (size_t)snprintf(path, path_size, "%s", s->path) >= path_size)
@@ -343,7 +402,8 @@ static bool looks_right(const struct naming *n, const char *run)
 	enum mfs_root_look look;
 	char path[PATH_MAX];
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/%s", n->source->path, run) >= sizeof(path))
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", n->source->path, run) >= sizeof(path) ||
+	    mfs_fence_check_path(path) == -ENOLINK)
 		return false;
 	if (mfs_root_look(path, &look))
 		return n->kind == MFS_REPO_MODEL;

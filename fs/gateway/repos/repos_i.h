@@ -8,11 +8,15 @@
 #include "fs/gateway/repos/repos.h"
 #include "fs/source/roots.h"
 
+struct mfs_fence;
+
 /* SOURCE as it was added. */
 struct mfs_repo_source {
 	char *org, *name; /* name NULL: each directory of path */
 	char *path;
 	const struct mfs_view_options *options;
+	struct mfs_fence **fences; /* of SOURCE and of what options name (formats/io/fence.h) */
+	uint32_t fence_count;
 	bool has_model;
 	char **datasets; /* names, known from the time when it was added */
 	uint32_t dataset_count;

@@ -8,6 +8,7 @@
 #include "formats/base/hash.h"
 #include "formats/base/str.h"
 #include "formats/base/version.h"
+#include "formats/io/fence.h"
 #include "fs/data/data.h"
 #include "fs/gateway/repos/repos_i.h"
 #include "fs/source/root.h"
@@ -329,6 +330,13 @@ static int find_root(struct mfs_repos *repos, enum mfs_repo_kind kind, const str
 
 	if (!rc)
 		rc = mfs_roots_hold(repos->roots, path, source->options, ret, err);
+	if (!rc && !mfs_fence_allows(path, mfs_root_source((*ret)->root))) {
+		/* A link took the directory's place before it was opened. */
+		mfs_roots_stale(repos->roots, *ret);
+		mfs_roots_drop(repos->roots, *ret);
+		*ret = NULL;
+		rc = mfs_fail(err, -ENOLINK, "'%s': %s", path, mfs_errno_text(ENOLINK));
+	}
 	if (rc == -ENODATA || rc == -ENOTDIR || rc == -ENOTSUP)
 		err->code = rc = -ENOENT;
 	return rc;
