@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/crc32c.h"
 #include "trainer/report/events.h"
 #include "trainer/report/flops.h"
 #include "trainer/report/lines.h"

@@ -6,6 +6,7 @@
 
 #include "formats/base/buf.h"
 #include "formats/base/bytes.h"
+#include "formats/base/crc32c.h"
 #include "trainer/report/appended.h"
 
 struct mfs_events {
@@ -62,26 +63,11 @@ static void add_float(struct mfs_buf *b, unsigned field, float value)
 
 /* ---- records ---- */
 
-/* The polynomial 0x1EDC6F41, bits from the lowest on. */
-uint32_t mfs_crc32c(const void *bytes, size_t len)
-{
-	const uint8_t *at = bytes;
-	uint32_t crc = UINT32_MAX;
-
-	for (size_t i = 0; i < len; i++) {
-		crc ^= at[i];
-		for (int bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0);
-	}
-	return ~crc;
-}
-
 static void add_masked(struct mfs_buf *b, const void *bytes, size_t len)
 {
-	const uint32_t crc = mfs_crc32c(bytes, len);
 	uint8_t masked[8];
 
-	mfs_put_le64(masked, (uint32_t)((crc >> 15 | crc << 17) + 0xa282ead8u));
+	mfs_put_le64(masked, mfs_crc32c_masked(bytes, len));
 	mfs_buf_add(b, masked, 4);
 }
 

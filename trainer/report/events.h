@@ -8,7 +8,6 @@
 #ifndef MFS_TRAINER_REPORT_EVENTS_H
 #define MFS_TRAINER_REPORT_EVENTS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "formats/base/error.h"
@@ -27,8 +26,5 @@ void mfs_events_both(struct mfs_events *e, const char *tag, double value, uint64
 		     uint64_t samples);
 /* -errno: what was kept is lost, and the file ends with whole records. */
 int mfs_events_flush(struct mfs_events *e, struct mfs_error *err);
-
-/* CRC-32C (Castagnoli), as records have it before it is masked. */
-uint32_t mfs_crc32c(const void *bytes, size_t len);
 
 #endif

@@ -1,0 +1,28 @@
+#include "formats/base/crc32c.h"
+
+/* Of one byte; bit by bit it takes eight steps. Half a byte a step needs no table of 1 KiB. */
+static const uint32_t halves[16] = {
+	0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3,
+	0x61c69362, 0x7198540d, 0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
+	0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75,
+};
+
+uint32_t mfs_crc32c(const void *bytes, size_t len)
+{
+	const uint8_t *at = bytes;
+	uint32_t crc = UINT32_MAX;
+
+	for (size_t i = 0; i < len; i++) {
+		crc ^= at[i];
+		crc = crc >> 4 ^ halves[crc & 15];
+		crc = crc >> 4 ^ halves[crc & 15];
+	}
+	return ~crc;
+}
+
+uint32_t mfs_crc32c_masked(const void *bytes, size_t len)
+{
+	const uint32_t crc = mfs_crc32c(bytes, len);
+
+	return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
