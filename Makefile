@@ -39,7 +39,7 @@ FAMILIES      := $(wildcard configs/models/*.conf)
 LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/% kernels/mpi/%,$(call code,.c))
 # What fuzz targets are made of: the readers that they call are nowhere else.
 READER_SOURCES := $(filter $(addsuffix .c,formats/% fs/view/% trainer/config/% trainer/simulate/machine% fs/cli/options fs/fsck/scan fs/fsck/verdict \
-	fs/gateway/config fs/gateway/access/proxies fs/gateway/access/rules fs/gateway/access/secret_list fs/gateway/hub/asked fs/http/range fs/http/url \
+	fs/gateway/config fs/gateway/access/authorization fs/gateway/access/proxies fs/gateway/access/rules fs/gateway/access/secret_list fs/gateway/access/sessions fs/gateway/call/accept fs/gateway/hub/asked fs/gateway/web/html fs/http/range fs/http/url \
 	fs/sums/sums),\
 	$(filter-out formats/dataset/files/% formats/megatron/read/%,$(LIB_SOURCES)))
 # Run the checks of a backend's operations on a GPU, and of its groups in several processes.
@@ -111,6 +111,14 @@ $(O)/families.c: $(FAMILIES) configs/models Makefile
 		for f in $(FAMILIES); do echo "{\"$$f\","; sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $$f; echo '},'; done; \
 		echo '{0}};'; } >$@.tmp && mv $@.tmp $@
 
+# What the gateway's pages show as it is.
+$(O)/web_texts.c: fs/gateway/web/style.css docs/GATEWAY.md Makefile
+	$(call say,MAKE,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q){ echo '#include "fs/gateway/web/page.h"'; \
+		for pair in style=fs/gateway/web/style.css documentation=docs/GATEWAY.md; do echo "const char mfs_web_$${pair%%=*}[] ="; \
+		sed 's/[\\"?]/\\&/g; s/.*/"&\\n"/' $${pair#*=}; echo ';'; done; } >$@.tmp && mv $@.tmp $@
+
 # Kernels may fuse multiply and add. Their loops say which of them are vectors (omp simd).
 REF_FLAGS := -ffp-contract=fast -fno-math-errno -fno-trapping-math -Wno-pass-failed
 
@@ -131,7 +139,13 @@ $(O)/$(1)/families.o: $(O)/families.c formats/model/families/texts.h
 	$$(Q)mkdir -p $$(@D)
 	$$(Q)$(2) $(BASE_CFLAGS) $(3) $$($(4)) -c -o $$@ $$<
 
-$(O)/$(1)/libmcorefs.a: $(patsubst %.c,$(O)/$(1)/%.o,$(if $(filter fuzz,$(1)),$(READER_SOURCES),$(LIB_SOURCES))) $(O)/$(1)/families.o
+$(O)/$(1)/web_texts.o: $(O)/web_texts.c fs/gateway/web/page.h
+	$$(call say,CC,$$@)
+	$$(Q)mkdir -p $$(@D)
+	$$(Q)$(2) $(BASE_CFLAGS) $(3) $$($(4)) -c -o $$@ $$<
+
+$(O)/$(1)/libmcorefs.a: $(patsubst %.c,$(O)/$(1)/%.o,$(if $(filter fuzz,$(1)),$(READER_SOURCES),$(LIB_SOURCES))) $(O)/$(1)/families.o \
+		$(if $(filter fuzz,$(1)),,$(O)/$(1)/web_texts.o)
 	$$(call say,AR,$$@)
 	$$(Q)rm -f $$@ && ar rcs $$@ $$^
 

@@ -18,6 +18,7 @@
 #include "fs/cli/log.h"
 #include "fs/cli/notify.h"
 #include "fs/gateway/command.h"
+#include "fs/gateway/access/sessions.h"
 #include "fs/gateway/config.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/web/metrics.h"
@@ -362,7 +363,9 @@ static int answer_on_all(struct serve *s, struct mfs_error *err)
 	s->gateway.redirects = redirects(s->site);
 	s->gateway.proxies = &s->site->config.proxies;
 	s->gateway.lock = &s->lock;
-	rc = mfs_warmer_start(&s->warmer, err);
+	rc = mfs_sessions_new(&s->gateway.sessions, err);
+	if (!rc)
+		rc = mfs_warmer_start(&s->warmer, err);
 	if (!rc)
 		rc = mfs_http_run(s->gateway.http, err);
 	return rc || !s->s3 ? rc : mfs_http_run(s->s3, err);
@@ -513,6 +516,7 @@ static void release(struct serve *s)
 		mfs_repos_free(s->gateway.repos); /* and with them the site */
 	else if (s->site)
 		site_free(s->site);
+	mfs_sessions_free(s->gateway.sessions);
 	mfs_stats_free(s->gateway.stats);
 	if (s->gateway.access_log > STDERR_FILENO)
 		close(s->gateway.access_log);

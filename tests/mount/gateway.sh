@@ -151,6 +151,7 @@ printf 'alice hf_alice_1 lab/*\nall - runs/*\n' >"$work/tokens" && chmod 600 "$w
 cat >"$work/gw.yaml" <<END
 listen: unix:$work/socket
 tokens: $work/tokens
+access_log: $work/people
 limits: {idle_seconds: 1, per_address: 64, connections: 40, open: 2}
 repositories:
   lab/llama: {source: $FIXTURES/weights/llama-torch-tp2-pp2, options: vocab_size=1000}
@@ -169,6 +170,29 @@ url=http://gw
 expect 401 /lab/llama/resolve/main/config.json "${sock[@]}"
 expect 401 /lab/llama/resolve/main/config.json "${sock[@]}" -H 'Authorization: Bearer hf_alice_2'
 expect 200 /lab/llama/resolve/main/config.json "${sock[@]}" -H 'Authorization: Bearer hf_alice_1'
+# People sign in: by Basic, and by a form with a cookie. No log has a token.
+p=/files/lab/llama/main/config.json
+expect 401 $p "${sock[@]}"
+head_of WWW-Authenticate | grep -q '^Basic realm=' || fail "no browser asks for a token: $(<"$work/head")"
+expect 401 $p "${sock[@]}" -u anybody:hf_alice_2
+expect 200 $p "${sock[@]}" -u anybody:hf_alice_1
+expect 200 /lab/llama/resolve/main/config.json "${sock[@]}" -u anybody:hf_alice_1
+expect 401 /lab/llama "${sock[@]}" -H 'Accept: text/html'
+grep -q '<form .*action="/sign-in"' "$work/body" || fail "a browser gets no form: $(<"$work/body")"
+expect 200 '/sign-in?token=hf_alice_1' "${sock[@]}"
+expect 403 /sign-in "${sock[@]}" -d token=hf_alice_2
+expect 403 /sign-in "${sock[@]}" -d token=hf_alice_1 -H 'Origin: http://other'
+expect 303 /sign-in "${sock[@]}" -c "$work/jar" -d 'token=hf_alice_1&next=//other/'
+same 'where it goes on' "$(head_of Location)" /
+expect 200 /lab/llama "${sock[@]}" -b "$work/jar"
+grep -q 'HF_ENDPOINT=http://gw vllm serve lab/llama<' "$work/body" || fail "no line to copy: $(<"$work/body")"
+expect 200 $p "${sock[@]}" -b "$work/jar"
+expect 401 /lab/llama/resolve/main/config.json "${sock[@]}" -b "$work/jar"
+cp "$work/jar" "$work/stolen"
+expect 303 /sign-out "${sock[@]}" -b "$work/jar" -c "$work/jar" -d ''
+expect 401 $p "${sock[@]}" -b "$work/stolen"
+! grep -q hf_alice "$work/people" "$work/jar" "$work/stolen" "$log" || fail "a token is told: $(<"$work/people")"
+grep -q ' alice "POST" "/sign-in" 303 ' "$work/people" || fail "who has signed in is not logged: $(<"$work/people")"
 expect 200 /runs/a/resolve/main/config.json "${sock[@]}"
 expect 404 /runs/empty/resolve/main/config.json "${sock[@]}"
 cp -a "$work/runs/a" "$work/runs/later"

@@ -1110,7 +1110,12 @@ START_TEST(test_files)
 	check(MFS_METHOD_GET, "/files/", NULL, NULL, 200, NULL, NULL);
 	check(MFS_METHOD_GET, "/files/lab/llama/main/nope", NULL, NULL, 404, NULL, NULL);
 	check(MFS_METHOD_GET, "/files/lab/llama/main/config.json/", NULL, NULL, 404, NULL, NULL);
-	check(MFS_METHOD_GET, "/files/lab/", NULL, NULL, 404, NULL, NULL);
+	check(MFS_METHOD_GET, "/files/lab/", NULL, NULL, 200, NULL, NULL);
+	check(MFS_METHOD_GET, "/files/lab", NULL, NULL, 301, "Location", "/files/lab/");
+	check(MFS_METHOD_GET, "/files/nobody/", NULL, NULL, 404, NULL, NULL);
+	check(MFS_METHOD_GET, "/files/datasets/", NULL, NULL, 200, NULL, NULL);
+	check(MFS_METHOD_GET, "/files/datasets/local/", NULL, NULL, 200, NULL, NULL);
+	check(MFS_METHOD_GET, "/files/datasets/lab/", NULL, NULL, 404, NULL, NULL);
 	check(MFS_METHOD_POST, "/files/lab/llama/main/config.json", NULL, NULL, 405, NULL, NULL);
 	check(MFS_METHOD_GET, "/files/datasets/local/tales_text_document/main/", NULL, NULL, 200,
 	      NULL, NULL);

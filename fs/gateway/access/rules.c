@@ -12,7 +12,7 @@
 #include "formats/base/str.h"
 #include "fs/gateway/access/tokens.h"
 
-#define SHA256 32
+#define SHA256 MFS_TOKEN_SUM
 
 struct rule {
 	const char *name;
@@ -44,7 +44,7 @@ static bool read_hex(const char *hex, uint8_t sum[SHA256])
 }
 
 /* Digests have one length, so comparing them says nothing about a token. */
-static void hash(const char *token, uint8_t sum[SHA256])
+void mfs_token_sum(const char *token, uint8_t sum[SHA256])
 {
 	unsigned len = 0;
 
@@ -58,7 +58,7 @@ static bool set_token(struct rule *r, const char *token)
 		return true;
 	if (!strncmp(token, "sha256:", 7))
 		return read_hex(token + 7, r->sum);
-	hash(token, r->sum);
+	mfs_token_sum(token, r->sum);
 	r->secret = token;
 	return strlen(token) >= 8;
 }
@@ -180,20 +180,26 @@ unsigned mfs_rules_count(const struct mfs_rules *rules)
 	return rules->count;
 }
 
-int mfs_rules_find(const struct mfs_rules *rules, const char *token)
+int mfs_rules_find_sum(const struct mfs_rules *rules, const uint8_t *sum)
 {
-	uint8_t sum[SHA256] = {0};
 	int found = -1;
 
-	if (token)
-		hash(token, sum);
 	for (uint32_t i = 0; i < rules->count; i++) {
 		const struct rule *r = &rules->list[i];
 
-		if (r->anonymous ? !token : token && !CRYPTO_memcmp(r->sum, sum, SHA256))
+		if (r->anonymous ? !sum : sum && !CRYPTO_memcmp(r->sum, sum, SHA256))
 			found = (int)i;
 	}
 	return found;
+}
+
+int mfs_rules_find(const struct mfs_rules *rules, const char *token)
+{
+	uint8_t sum[SHA256];
+
+	if (token)
+		mfs_token_sum(token, sum);
+	return mfs_rules_find_sum(rules, token ? sum : NULL);
 }
 
 const char *mfs_rules_name(const struct mfs_rules *rules, int rule)

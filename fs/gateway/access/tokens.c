@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <syslog.h>
 
 #include "formats/base/clock.h"
 #include "fs/cli/log.h"
+#include "fs/gateway/access/authorization.h"
 #include "fs/gateway/access/watched.h"
 
 /* Rules that are replaced live until the last who uses them has gone. */
@@ -131,15 +131,6 @@ void mfs_tokens_free(struct mfs_tokens *t)
 	free(t);
 }
 
-static const char *bearer(const char *authorization)
-{
-	if (!authorization || strncasecmp(authorization, "Bearer ", 7))
-		return NULL;
-	authorization += 7;
-	authorization += strspn(authorization, " ");
-	return *authorization ? authorization : NULL;
-}
-
 struct mfs_grant mfs_tokens_hold(struct mfs_tokens *t)
 {
 	struct mfs_grant g = {.rule = -1};
@@ -154,20 +145,32 @@ struct mfs_grant mfs_tokens_hold(struct mfs_tokens *t)
 	return g;
 }
 
-struct mfs_grant mfs_tokens_grant(struct mfs_tokens *t, const char *authorization, char *name,
-				  size_t name_size)
+struct mfs_grant mfs_tokens_grant_sum(struct mfs_tokens *t, const uint8_t sum[MFS_TOKEN_SUM],
+				      char *name, size_t name_size)
 {
-	const char *token = bearer(authorization);
 	struct mfs_grant g = mfs_tokens_hold(t);
 
-	g.sent = token;
+	g.sent = sum;
 	*name = '\0';
 	if (!g.rules)
 		return g;
-	g.rule = mfs_rules_find(g.rules, token);
-	g.known = token && g.rule >= 0;
+	g.rule = mfs_rules_find_sum(g.rules, sum);
+	g.known = sum && g.rule >= 0;
 	snprintf(name, name_size, "%s", mfs_rules_name(g.rules, g.rule));
 	return g;
+}
+
+struct mfs_grant mfs_tokens_grant(struct mfs_tokens *t, const char *authorization, char *name,
+				  size_t name_size)
+{
+	uint8_t sum[MFS_TOKEN_SUM];
+	char *token;
+
+	mfs_authorization_token(authorization, &token);
+	if (token)
+		mfs_token_sum(token, sum);
+	mfs_authorization_forget(token);
+	return mfs_tokens_grant_sum(t, token ? sum : NULL, name, name_size);
 }
 
 void mfs_grant_drop(struct mfs_tokens *t, struct mfs_grant *g)

@@ -3,8 +3,8 @@
  *
  *   NAME TOKEN PATTERN...
  *
- * TOKEN is what a client sends as "Authorization: Bearer TOKEN", or "sha256:" and the 64 digits of
- * its SHA-256, so that the file holds no secret; "-" is for those who send none. A PATTERN is of
+ * TOKEN is what a client sends (authorization.h), or "sha256:" and the 64 digits of its SHA-256, so
+ * that the file holds no secret; "-" is for those who send none. A PATTERN is of
  * names: "org/model", "org/" and a star, "datasets/org/name", "metrics"; "!" before it takes away.
  * S3's clients sign instead: their access key is NAME, and their secret TOKEN itself.
  * Who sends a token, known or not, may read besides what those may read who send none.
@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "formats/base/error.h"
 
@@ -25,6 +26,10 @@ struct mfs_rules;
 #define MFS_TOKENS_BYTES (1u << 20)
 #define MFS_TOKENS_RULES 4096
 
+#define MFS_TOKEN_SUM 32 /* bytes of a token's SHA-256, by which rules know it */
+
+void mfs_token_sum(const char *token, uint8_t ret[MFS_TOKEN_SUM]);
+
 /* Parses the text of a file. -EINVAL: a line has not the form; the message has name and line. */
 int mfs_rules_parse(const char *name, const char *text, size_t len, struct mfs_rules **ret,
 		    struct mfs_error *err);
@@ -32,6 +37,8 @@ void mfs_rules_free(struct mfs_rules *rules);
 unsigned mfs_rules_count(const struct mfs_rules *rules);
 /* The number of a token's rule; that of "-" for token NULL. -1: it has none. */
 int mfs_rules_find(const struct mfs_rules *rules, const char *token);
+/* The same of the token that has this sum; NULL: of "-". */
+int mfs_rules_find_sum(const struct mfs_rules *rules, const uint8_t *sum);
 const char *mfs_rules_name(const struct mfs_rules *rules, int rule);
 /* The next rule of that name behind rule number after (-1: the first one), "-" left out; -1: there
  * is none. *ret: its token; NULL: the file has the token's sum alone. */
@@ -49,11 +56,15 @@ struct mfs_grant {
 	const struct mfs_rules *rules; /* NULL: everything */
 	int rule;		       /* -1: nothing */
 	bool sent, known;	       /* it has sent a token; one that has a rule */
+	bool session;		       /* by a cookie (sessions.h) */
 };
 /* authorization: the header, or NULL. name: room for the rule's name. The rules live until
- * mfs_grant_drop(). */
+ * mfs_grant_drop(). Without memory for it, no token was sent. */
 struct mfs_grant mfs_tokens_grant(struct mfs_tokens *tokens, const char *authorization, char *name,
 				  size_t name_size);
+/* The same of a token's sum. */
+struct mfs_grant mfs_tokens_grant_sum(struct mfs_tokens *tokens, const uint8_t sum[MFS_TOKEN_SUM],
+				      char *name, size_t name_size);
 /* The same for a client that has not said who it is: rule is -1. */
 struct mfs_grant mfs_tokens_hold(struct mfs_tokens *tokens);
 void mfs_grant_drop(struct mfs_tokens *tokens, struct mfs_grant *grant);

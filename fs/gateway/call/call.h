@@ -16,6 +16,8 @@
 #include "fs/http/message.h"
 
 struct mfs_http;
+struct mfs_protocol;
+struct mfs_sessions;
 struct mfs_stats;
 
 /* Who sends files: this gateway, or a data node, to which clients are sent with a signed address
@@ -32,6 +34,7 @@ struct mfs_gateway {
 	struct mfs_tokens *tokens;	   /* they live as long as repos */
 	struct mfs_redirects redirects;	   /* the same */
 	const struct mfs_proxies *proxies; /* the same; NULL: none */
+	struct mfs_sessions *sessions;	   /* of its own; NULL: nobody signs in on pages */
 	struct mfs_http *http;		   /* for the status; NULL: not started */
 	int access_log;			   /* a descriptor; -1: none */
 	bool log_json;			   /* lines of it are JSON */
@@ -45,6 +48,7 @@ struct mfs_call {
 	const struct mfs_request *request;
 	const struct mfs_grant *grant;
 	struct mfs_reply *reply;
+	const struct mfs_protocol *protocol; /* that answers; NULL: none */
 };
 
 struct mfs_protocol {
@@ -52,6 +56,9 @@ struct mfs_protocol {
 	/* Whether a path is its own. The first one in the table that says so gets the request. */
 	bool (*claims)(const struct mfs_request *q);
 	void (*answer)(struct mfs_call *c);
+	/* For people: a session's cookie counts as a token (session.h), and who may not read is
+	 * asked for one. */
+	bool is_web;
 };
 
 /* What is served now, and to whom: a copy with a share of its repositories, for one request.

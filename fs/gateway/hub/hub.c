@@ -292,4 +292,4 @@ static void answer(struct mfs_call *c)
 	}
 }
 
-const struct mfs_protocol mfs_protocol_hub = {"hub", claims, answer};
+const struct mfs_protocol mfs_protocol_hub = {"hub", claims, answer, false};

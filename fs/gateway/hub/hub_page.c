@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "formats/net/uri.h"
+#include "fs/gateway/call/address.h"
 #include "fs/gateway/hub/hub_i.h"
-#include "fs/http/server.h"
 
 #define MOST	 1000 /* entries of a part, as the Hub has it */
 #define REVISION 5    /* its part in /api/models/ORG/NAME/tree/REVISION */
@@ -49,37 +49,6 @@ bool mfs_hub_page_is_full(const struct mfs_hub_page *p)
 
 /* ---- the address of the next part ---- */
 
-static bool is_host(const char *text)
-{
-	static const char chars[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				    "0123456789.-_:[]";
-
-	return text && *text && strspn(text, chars) == strlen(text);
-}
-
-static const char *said_by_proxy(const struct mfs_call *c, const char *header)
-{
-	return mfs_proxies_trust(c->gateway->proxies, c->request->client)
-		       ? mfs_request_header(c->request, header)
-		       : NULL;
-}
-
-/* Clients take whole addresses alone. */
-static void add_base(const struct mfs_call *c, struct mfs_buf *b)
-{
-	const struct mfs_http *http = c->gateway->http;
-	const bool tls = http && !strncmp(mfs_http_address(http), "https:", 6);
-	const char *scheme = said_by_proxy(c, "X-Forwarded-Proto");
-	const char *host = said_by_proxy(c, "X-Forwarded-Host");
-
-	if (!is_host(host))
-		host = mfs_request_header(c->request, "Host");
-	if (!mfs_str_is(scheme, "http") && !mfs_str_is(scheme, "https"))
-		scheme = tls ? "https" : "http";
-	if (is_host(host))
-		mfs_buf_printf(b, "%s://%s", scheme, host);
-}
-
 static void add_pair(struct mfs_buf *b, const char *before, const char *name, const char *value)
 {
 	mfs_buf_adds(b, before);
@@ -113,7 +82,7 @@ void mfs_hub_page_end(struct mfs_call *c, const struct mfs_hub_page *p, const ch
 
 	if (!p->most || !mfs_hub_page_is_full(p))
 		return;
-	add_base(c, &b);
+	mfs_call_add_address(c, &b); /* clients take whole addresses alone */
 	add_target(c, &b, commit, p->first + p->most);
 	mfs_buf_add(&b, "", 1);
 	if (b.failed)

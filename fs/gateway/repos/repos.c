@@ -16,7 +16,7 @@
 #include "formats/io/fence.h"
 #include "fs/cli/log.h"
 #include "fs/data/data.h"
-#include "fs/gateway/repos/repos_i.h"
+#include "fs/gateway/repos/facts_i.h"
 #include "fs/source/root.h"
 #include "fs/source/runs.h"
 
@@ -29,10 +29,12 @@ struct mfs_repos *mfs_repos_new(unsigned open)
 	repos->open = open ? open : MFS_ROOTS_OPEN;
 	repos->roots = mfs_roots_new(repos->open, &mfs_served_kind, NULL);
 	atomic_init(&repos->shares, 1);
-	if (repos->roots)
-		return repos;
-	free(repos);
-	return NULL;
+	if (!repos->roots) {
+		free(repos);
+		return NULL;
+	}
+	mfs_facts_table_init(&repos->facts);
+	return repos;
 }
 
 static void free_source(struct mfs_repo_source *s)
@@ -64,6 +66,7 @@ void mfs_repos_free(struct mfs_repos *repos)
 	if (!repos || atomic_fetch_sub(&repos->shares, 1) != 1)
 		return;
 	mfs_roots_free(repos->roots);
+	mfs_facts_table_release(&repos->facts);
 	for (uint32_t i = 0; i < repos->source_count; i++)
 		free_source(&repos->sources[i]);
 	free(repos->sources);

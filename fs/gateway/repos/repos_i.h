@@ -1,10 +1,12 @@
-/* The inside of repositories. Private to repos.c, revision.c, served.c, commits.c and warm.c. */
+/* The inside of repositories. Private to this folder. */
 #ifndef MFS_FS_GATEWAY_REPOS_REPOS_I_H
 #define MFS_FS_GATEWAY_REPOS_REPOS_I_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "formats/run/curve.h"
+#include "fs/gateway/repos/facts.h"
 #include "fs/gateway/repos/repos.h"
 #include "fs/source/roots.h"
 
@@ -25,6 +27,13 @@ struct mfs_repo_source {
 
 /* What is kept beside a root as long as it is open (fs/source/roots.h). */
 struct mfs_note;
+struct mfs_losses_noted {
+	pthread_mutex_t lock; /* of the fields below */
+	struct mfs_curve curve;
+	char note[MFS_FACT_REASON];
+	uint64_t stamp; /* of the files that were read */
+	int64_t looked; /* monotonic; 0: never */
+};
 struct mfs_served {
 	char said[MFS_COMMIT_SIZE]; /* of its options when it was opened: mfs_options_digest() */
 	_Atomic uint64_t stamp;	    /* of the files when that was their digest last; 0: none */
@@ -32,14 +41,24 @@ struct mfs_served {
 	pthread_mutex_t listing; /* held while commits of all iterations are found out */
 	pthread_mutex_t lock;	 /* of the notes: a table of commits.c */
 	struct mfs_note *notes;
+
+	struct mfs_losses_noted losses; /* facts.c */
 };
 
 extern const struct mfs_beside_kind mfs_served_kind;
+
+/* facts.c: what is known of repositories, by their names. */
+struct mfs_noted;
+struct mfs_facts_table {
+	pthread_mutex_t lock; /* of the field below */
+	struct mfs_noted *first;
+};
 
 struct mfs_repos {
 	struct mfs_repo_source *sources;
 	uint32_t source_count;
 	struct mfs_roots *roots;
+	struct mfs_facts_table facts;
 	unsigned open; /* how many of these stay open without users */
 	atomic_uint shares;
 	void (*freed)(void *arg); /* NULL: nobody asks */
@@ -63,6 +82,10 @@ void mfs_served_note(struct mfs_served *s, const struct mfs_revision *r);
 
 /* revision.c: holds the view of an iteration; all but that is set. */
 int mfs_revision_open(struct mfs_revision *r, struct mfs_iteration *it, struct mfs_error *err);
+
+/* The dataset of a revision; NULL: it is of a model. */
+struct mfs_dataset;
+struct mfs_dataset *mfs_revision_dataset(const struct mfs_revision *r);
 
 /* repos.c: finds the source of a name without "__VIEW". path: of the root. dataset: its name
  * there; "": the only one that the root has. -ENOENT: there is none; -errno: it is not known. */

@@ -271,6 +271,16 @@ static struct mfs_dataset *find_dataset(const struct mfs_data *data, const char 
 	return NULL;
 }
 
+struct mfs_dataset *mfs_revision_dataset(const struct mfs_revision *r)
+{
+	const struct mfs_data *data = mfs_root_data(r->shared->root);
+
+	for (uint32_t i = 0; data && i < mfs_data_count(data); i++)
+		if (mfs_dataset_views(mfs_data_at(data, i)) == r->views)
+			return mfs_data_at(data, i);
+	return NULL;
+}
+
 static int hold_dataset(struct mfs_revision *r, const struct asked *a, const char *dataset,
 			const char *revision, enum mfs_absent *ret_absent, struct mfs_error *err)
 {

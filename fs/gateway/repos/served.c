@@ -4,8 +4,12 @@
 
 static void served_close(void *beside)
 {
-	mfs_served_release(beside);
-	free(beside);
+	struct mfs_served *s = beside;
+
+	mfs_served_release(s);
+	mfs_curve_release(&s->losses.curve);
+	pthread_mutex_destroy(&s->losses.lock);
+	free(s);
 }
 
 static int served_open(const struct mfs_view_options *options, void **ret, struct mfs_error *err)
@@ -16,6 +20,7 @@ static int served_open(const struct mfs_view_options *options, void **ret, struc
 	if (!s)
 		return mfs_fail_nomem(err);
 	mfs_served_init(s);
+	pthread_mutex_init(&s->losses.lock, NULL);
 	rc = mfs_options_digest(options, s->said, err);
 	if (rc)
 		served_close(s);

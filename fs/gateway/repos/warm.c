@@ -33,16 +33,14 @@ static void open_repo(struct mfs_repos *repos, enum mfs_repo_kind kind, const ch
 		      const char *part)
 {
 	char name[MFS_REPO_NAME];
+	struct mfs_facts facts;
 	enum mfs_absent what;
-	struct mfs_revision r;
 	struct mfs_error err;
 
 	if ((size_t)snprintf(name, sizeof(name), "%s/%s", org, part) >= sizeof(name))
 		return;
-	if (mfs_repos_hold(repos, kind, name, "main", &r, &what, &err))
+	if (mfs_repos_learn(repos, kind, name, 0, &facts, &what, &err))
 		mfs_log(LOG_WARNING, "%s: %s", name, err.msg);
-	else
-		mfs_revision_drop(&r);
 }
 
 static void open_source(struct mfs_warmer *w, struct mfs_repos *repos,

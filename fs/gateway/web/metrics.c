@@ -22,6 +22,7 @@
 	X(route, "206", NULL)                                                                      \
 	X(route, "301", NULL)                                                                      \
 	X(route, "302", NULL)                                                                      \
+	X(route, "303", NULL)                                                                      \
 	X(route, "304", NULL)                                                                      \
 	X(route, "400", NULL)                                                                      \
 	X(route, "401", NULL)                                                                      \
@@ -44,7 +45,7 @@
 #define CODE(route, code, help) code,
 
 static const char *const codes[] = {CODES(CODE, , )};
-static const char *const routes[] = {"hub", "files", "status", "s3", "none"};
+static const char *const routes[] = {"hub", "files", "pages", "status", "s3", "none"};
 
 #define CODE_COUNT (sizeof(codes) / sizeof(*codes))
 #define REQUESTS   (CODE_COUNT * (sizeof(routes) / sizeof(*routes)))
@@ -54,6 +55,7 @@ static const struct mfs_stats_row rows[ROW_COUNT] = {
 	/* clang-format off */
 	CODES(ROW, "hub", "Requests that were answered, by protocol and status.")
 	CODES(ROW, "files", NULL)
+	CODES(ROW, "pages", NULL)
 	CODES(ROW, "status", NULL)
 	CODES(ROW, "s3", NULL)
 	CODES(ROW, "none", NULL)

@@ -1,0 +1,198 @@
+/*
+ * Signing in and out of the pages:
+ *
+ *   GET  /sign-in?next=PATH     a form
+ *   POST /sign-in               token=TOKEN&next=PATH: a session begins, and PATH follows
+ *   POST /sign-out              the session ends
+ *
+ * A POST of another site's page is refused, and PATH is of this gateway whatever is said there.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include <openssl/crypto.h>
+
+#include "formats/base/str.h"
+#include "formats/net/uri.h"
+#include "fs/gateway/call/address.h"
+#include "fs/gateway/call/session.h"
+#include "fs/gateway/web/page.h"
+#include "fs/gateway/web/web.h"
+
+#define IN    "sign-in"
+#define OUT   "sign-out"
+#define FIELD 4096 /* bytes of a field that is taken */
+
+static bool is(const struct mfs_request *q, const char *name)
+{
+	return q->url.count == 1 && !q->url.slash && !strcmp(q->url.parts[0], name);
+}
+
+static bool claims(const struct mfs_request *q)
+{
+	return is(q, IN) || is(q, OUT);
+}
+
+/* ---- the form ---- */
+
+static bool is_loopback(const char *host)
+{
+	const size_t len = host ? strcspn(host, ":") : 0;
+
+	return host && (!strncmp(host, "[::1]", 5) || !strncmp(host, "127.", 4) ||
+			(len == 9 && !strncmp(host, "localhost", 9)));
+}
+
+void mfs_sign_in_form(struct mfs_call *c, const char *next)
+{
+	struct mfs_buf *b = &c->reply->text;
+
+	mfs_buf_adds(b, "<form class=card method=post action=\"/" IN "\">\n"
+			"<label for=token>Your token (what <code>HF_TOKEN</code> holds)</label>\n"
+			"<input id=token name=token type=password required "
+			"autocomplete=current-password autofocus>\n"
+			"<input name=user value=token autocomplete=username hidden>\n"
+			"<input name=next type=hidden value=\"");
+	mfs_html_text(b, next);
+	mfs_buf_adds(b, "\">\n<button>Sign in</button>\n");
+	if (!mfs_call_is_tls(c) && !is_loopback(mfs_call_host(c)))
+		mfs_buf_adds(b, "<p class=warn>This address has no TLS: the token can be read on "
+				"the way.\n");
+	mfs_buf_adds(b, "</form>\n");
+}
+
+static void show_form(struct mfs_call *c, const char *next, const char *problem)
+{
+	mfs_page_begin(c, "Sign in", NULL, 0);
+	if (!c->grant->rules || !c->gateway->sessions) {
+		mfs_buf_adds(&c->reply->text, "<p>This gateway asks for no tokens: everybody reads "
+					      "all of it.\n");
+	} else {
+		if (problem)
+			mfs_buf_printf(&c->reply->text, "<p class=bad role=alert>%s\n", problem);
+		mfs_sign_in_form(c, next);
+	}
+	mfs_page_end(c);
+}
+
+/* ---- where it goes on ---- */
+
+/* A path of this gateway, made of the parts of what was said: it cannot name another host. "/" for
+ * all that is no such path. */
+static void add_next(struct mfs_buf *b, const char *said)
+{
+	struct mfs_url url;
+
+	if (*said != '/' || mfs_url_parse(said, &url, NULL)) {
+		mfs_buf_adds(b, "/");
+		return;
+	}
+	for (unsigned i = 0; i < url.count; i++) {
+		mfs_buf_adds(b, "/");
+		mfs_uri_encode(b, url.parts[i], strlen(url.parts[i]), false);
+	}
+	mfs_buf_adds(b, url.slash ? "/" : "");
+	mfs_url_release(&url);
+}
+
+static void go_to(struct mfs_call *c, const char *next)
+{
+	struct mfs_buf to = {0};
+
+	add_next(&to, next);
+	mfs_buf_add(&to, "", 1);
+	c->reply->status = 303;
+	mfs_page_headers(c->reply);
+	if (to.failed)
+		c->reply->failed = true;
+	else
+		mfs_reply_header(c->reply, "Location", "%s", to.data);
+	mfs_buf_release(&to);
+}
+
+/* ---- what was sent ---- */
+
+struct fields {
+	char token[FIELD], next[FIELD];
+};
+
+static int take_field(void *arg, const char *name, const char *value)
+{
+	struct fields *f = arg;
+
+	if (!strcmp(name, "token"))
+		snprintf(f->token, sizeof(f->token), "%s", value);
+	else if (!strcmp(name, "next"))
+		snprintf(f->next, sizeof(f->next), "%s", value);
+	return 0;
+}
+
+static bool read_form(const struct mfs_buf *body, struct fields *ret)
+{
+	struct mfs_buf copy = {0};
+	bool ok;
+
+	*ret = (struct fields){.next = "/"};
+	mfs_buf_add(&copy, body->data ? body->data : "", body->len);
+	mfs_buf_add(&copy, "", 1);
+	ok = !copy.failed && strlen(copy.data) == body->len &&
+	     !mfs_form_each(copy.data, take_field, ret, NULL);
+	if (copy.data)
+		OPENSSL_cleanse(copy.data, copy.len);
+	mfs_buf_release(&copy);
+	return ok;
+}
+
+static void sign_in(struct mfs_call *c)
+{
+	uint8_t sum[MFS_TOKEN_SUM];
+	struct fields f;
+	bool known;
+
+	if (!read_form(&c->request->body, &f)) {
+		mfs_reply_error(c->reply, 400, "the body is no form with a token");
+		return;
+	}
+	mfs_token_sum(f.token, sum);
+	known = c->grant->rules && c->gateway->sessions &&
+		mfs_rules_find_sum(c->grant->rules, sum) >= 0;
+	OPENSSL_cleanse(f.token, sizeof(f.token));
+	if (known) {
+		mfs_call_begin_session(c, sum);
+		snprintf(c->reply->who, sizeof(c->reply->who), "%s",
+			 mfs_rules_name(c->grant->rules, mfs_rules_find_sum(c->grant->rules, sum)));
+		go_to(c, f.next);
+		return;
+	}
+	show_form(c, f.next, "This token is not known here.");
+	c->reply->status = 403;
+	snprintf(c->reply->why, sizeof(c->reply->why), "the token is not known here");
+}
+
+static void answer_post(struct mfs_call *c)
+{
+	if (!mfs_call_is_same_site(c))
+		mfs_reply_error(c->reply, 403, "another site's page has sent this form");
+	else if (is(c->request, IN))
+		sign_in(c);
+	else {
+		mfs_call_end_session(c);
+		go_to(c, "/");
+	}
+}
+
+static void answer(struct mfs_call *c)
+{
+	const char *next = mfs_url_query(&c->request->url, "next");
+
+	if (c->request->method == MFS_METHOD_POST) {
+		answer_post(c);
+	} else if (is(c->request, OUT)) {
+		mfs_reply_error(c->reply, 405, "signing out is a POST");
+		mfs_reply_header(c->reply, "Allow", "POST");
+	} else {
+		show_form(c, next ? next : "/", NULL);
+	}
+}
+
+const struct mfs_protocol mfs_protocol_sign = {"pages", claims, answer, true};
