@@ -55,6 +55,11 @@ cmp "$work/body" "$work/hf/model.safetensors" || fail 'a file in a sandbox'
 all_threads Seccomp 2
 all_threads NoNewPrivs 1
 same "capabilities but CAP_DAC_READ_SEARCH" "$((0x$(field CapPrm) & ~4))" 0
+# People sign in there, and the loss beside a run is read.
+printf 'iteration,lm_loss\n1,6.5\n40,6.25\n' >"$work/in/a/loss.csv"
+expect 303 /sign-in -d token=hf_alice_1 -c "$work/jar"
+expect 200 /lab/a -b "$work/jar"
+grep -q '<td class=n>6.2500<' "$work/body" || fail "a page in a sandbox: $(<"$work/body")"
 # A link that leads out of what is served is not followed; what comes later is found.
 expect 403 /lab/link/resolve/main/config.json "${alice[@]}"
 grep -q 'a link leads out of its source' "$work/body" || fail "a link out of a sandbox: $(<"$work/body")"

@@ -376,6 +376,10 @@ START_TEST(test_sign_in)
 	with[2].value = sign_in("token=hf_alice1", form);
 	check_page("/lab/llama", with, 200, (const char *[]){"alice", "Sign out", "llama", NULL});
 	check_page("/files/lab/llama/", with, 200, (const char *[]){"iter_0000020", NULL});
+	ask("/files/lab/llama/main/config.json", with, NULL, 200, &a);
+	ck_assert_str_eq(value_of(&a, "X-Content-Type-Options"), "nosniff");
+	ck_assert_str_eq(value_of(&a, "Cache-Control"), "private");
+	mfs_reply_release(&a);
 	ask("/lab/llama/resolve/main/config.json", with, NULL, 401, &a);
 	mfs_reply_release(&a);
 	ask("/api/models/lab/llama", with, NULL, 401, &a);
@@ -626,6 +630,26 @@ START_TEST(test_incomplete)
 }
 END_TEST
 
+/* What is no model of a family's has a page all the same, and the views that need none. */
+START_TEST(test_no_family)
+{
+	static const struct mfs_view_options other = {.arch = "gpt2"};
+	static const struct headers browser[] = {BROWSER, {0}};
+	struct mfs_reply a;
+
+	begin_gateway(NULL);
+	unit_ok(mfs_repos_add(gateway.repos, "lab/odd", unit_fixture("weights/llama-torch-tp2-pp2"),
+			      &other, &err),
+		&err);
+	check_page("/lab/odd", browser, 200,
+		   (const char *[]){"gpt2", "lab/odd__raw", "iter_0000040", "!vllm serve lab/odd<",
+				    NULL});
+	ask("/lab/none", browser, NULL, 404, &a);
+	mfs_reply_release(&a);
+	end_gateway();
+}
+END_TEST
+
 START_TEST(test_curve_of_odd_numbers)
 {
 	const double huge = 1.7e308, values[] = {0.0 / 0.0, huge, -huge, 1.0 / 0.0};
@@ -662,6 +686,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_model_page);
 	tcase_add_test(c, test_search);
 	tcase_add_test(c, test_incomplete);
+	tcase_add_test(c, test_no_family);
 	tcase_add_test(c, test_curve_of_odd_numbers);
 	return s;
 }

@@ -1,8 +1,8 @@
 /*
  * Sessions of people who have signed in with a token on a page. A session is a text, which the
  * browser keeps as a cookie: the token's SHA-256 and the time of signing in, sealed with
- * AES-256-GCM under a key that nobody else has. So a gateway keeps no list of them, a cookie does not tell the
- * token, and a session ends with the token's rule.
+ * AES-256-GCM under a key that nobody else has. So a gateway keeps no list of them, a cookie does
+ * not tell the token, and a session ends with the token's rule.
  *
  * The key follows from the first secret of `url_secret` (secrets.h): then all gateways that have
  * it take each other's sessions, and the older secrets are still accepted. Without one it is random

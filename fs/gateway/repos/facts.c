@@ -97,8 +97,7 @@ void mfs_facts_note(struct mfs_repos *repos, enum mfs_repo_kind kind, const char
 
 /* ---- sources that are open ---- */
 
-/* -EAGAIN: it is not open. */
-static int hold_open(struct mfs_repos *repos, const char *name, struct mfs_shared_root **ret)
+int mfs_facts_hold_open(struct mfs_repos *repos, const char *name, struct mfs_shared_root **ret)
 {
 	const struct mfs_repo_source *source;
 	const char *dataset;
@@ -117,7 +116,7 @@ bool mfs_repos_is_open(struct mfs_repos *repos, enum mfs_repo_kind kind, const c
 {
 	struct mfs_shared_root *shared;
 
-	if (kind != MFS_REPO_MODEL || hold_open(repos, name, &shared))
+	if (kind != MFS_REPO_MODEL || mfs_facts_hold_open(repos, name, &shared))
 		return false;
 	mfs_roots_drop(repos->roots, shared);
 	return true;
@@ -128,7 +127,7 @@ int mfs_repos_each_saved(struct mfs_repos *repos, const char *name,
 {
 	const struct mfs_root_snapshot *s;
 	struct mfs_shared_root *shared;
-	int rc = hold_open(repos, name, &shared);
+	int rc = mfs_facts_hold_open(repos, name, &shared);
 
 	if (rc)
 		return rc;
@@ -159,7 +158,7 @@ int mfs_repos_each_layout(struct mfs_repos *repos, const char *name,
 	const char *const *specs = NULL;
 	struct mfs_error err;
 	uint32_t count = 0;
-	int rc = hold_open(repos, name, &shared);
+	int rc = mfs_facts_hold_open(repos, name, &shared);
 
 	if (rc)
 		return rc;
@@ -242,7 +241,7 @@ int mfs_repos_losses(struct mfs_repos *repos, const char *name, struct mfs_curve
 	struct mfs_losses_noted *l;
 	struct mfs_shared_root *shared;
 	char dir[PATH_MAX];
-	int rc = hold_open(repos, name, &shared);
+	int rc = mfs_facts_hold_open(repos, name, &shared);
 
 	*note = '\0';
 	*ret = (struct mfs_curve){0};

@@ -199,6 +199,24 @@ static void learn(struct mfs_repos *repos, enum mfs_repo_kind kind, const char *
 	mfs_facts_note(repos, kind, name, f);
 }
 
+/* The default view cannot be shown, but the newest iteration may have others. */
+static void learn_others(struct mfs_repos *repos, const char *name, struct mfs_facts *f)
+{
+	const struct mfs_root_snapshot *s;
+	struct mfs_shared_root *shared;
+
+	if (mfs_facts_hold_open(repos, name, &shared))
+		return;
+	s = mfs_root_snapshot(shared->root);
+	if (s->latest && !mfs_iteration_reason(s->latest)) {
+		list_views(mfs_iteration_views(s->latest), f);
+		copy_text(f->format, mfs_iteration_format(s->latest));
+		copy_text(f->iteration, mfs_iteration_name(s->latest));
+		f->saved_ns = mfs_iteration_mtime(s->latest);
+	}
+	mfs_roots_drop(repos->roots, shared);
+}
+
 int mfs_repos_learn(struct mfs_repos *repos, enum mfs_repo_kind kind, const char *name,
 		    int64_t until_ns, struct mfs_facts *ret, enum mfs_absent *ret_absent,
 		    struct mfs_error *err)
@@ -218,6 +236,8 @@ int mfs_repos_learn(struct mfs_repos *repos, enum mfs_repo_kind kind, const char
 	snprintf(ret->why, sizeof(ret->why), "%s", err->msg);
 	if ((rc == -ENOENT && *ret_absent != MFS_ABSENT_NOTHING) || mfs_keeper_lasts(rc))
 		lasts = mfs_repos_is_open(repos, kind, name);
+	if (lasts)
+		learn_others(repos, name, ret);
 	if (lasts)
 		mfs_facts_note(repos, kind, name, ret);
 	return rc;

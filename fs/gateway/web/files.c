@@ -135,6 +135,15 @@ static bool list_view(struct mfs_call *c, const struct mfs_view *view, const cha
 	return true;
 }
 
+/* A browser takes a file for what its type says, and a cache between keeps what a token or a cookie
+ * has opened for nobody else. */
+static void add_file_headers(struct mfs_call *c)
+{
+	mfs_reply_header(c->reply, "X-Content-Type-Options", "nosniff");
+	if (c->grant->rules)
+		mfs_reply_header(c->reply, "Cache-Control", "private");
+}
+
 static void answer_view(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
 			const char *revision, const char *path)
 {
@@ -155,6 +164,7 @@ static void answer_view(struct mfs_call *c, enum mfs_repo_kind kind, const char 
 	}
 	file = c->request->url.slash ? -1 : mfs_view_find(r.view, path);
 	if (file >= 0) {
+		add_file_headers(c);
 		mfs_reply_file(c, &r, (uint32_t)file);
 		return;
 	}

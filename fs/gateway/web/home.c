@@ -1,7 +1,7 @@
 /*
  * The page at /: models first, then datasets, each with what is known of it; at the end counters
- * for who runs the gateway. ?q=TEXT names those alone that have TEXT in their names, and from=N begins
- * behind the first N. Nothing is opened for it but what is open anyway.
+ * for who runs the gateway. ?q=TEXT names those alone that have TEXT in their names, and from=N
+ * begins after the first N. Nothing is opened for it but what is open anyway.
  */
 #define _GNU_SOURCE
 #include <limits.h>

@@ -8,8 +8,8 @@
 
 /*
  * Appends a text of anybody's: what HTML gives a meaning to becomes a reference. Control
- * characters, those that turn the direction of what follows (U+202E and its like), and bytes that are no UTF-8
- * become U+FFFD: a page shows what is there, and in its order.
+ * characters, those that turn the direction of what follows (U+202E and its like), and bytes that
+ * are no UTF-8 become U+FFFD: a page shows what is there, and in its order.
  */
 void mfs_html_text(struct mfs_buf *b, const char *text);
 /* The same of its first bytes. */

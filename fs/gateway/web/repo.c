@@ -313,7 +313,9 @@ static void add_iterations(struct mfs_call *c, const struct asked *a)
 	mfs_repos_each_saved(c->gateway->repos, a->name, add_iteration, &l);
 	mfs_buf_adds(b, l.count ? "</table></div>\n" : "<p class=soft>It has none.\n");
 	if (l.count > ITERATIONS)
-		mfs_buf_printf(b, "<p>The newest %d. ", ITERATIONS);
+		mfs_buf_printf(b,
+			       "<p class=soft>These are the newest %d; all are among the files.\n",
+			       ITERATIONS);
 	if (*note) {
 		mfs_buf_adds(b,
 			     "<p class=warn>A file of the training loss is not read to its end: ");
@@ -416,10 +418,10 @@ static void answer(struct mfs_call *c)
 	} else {
 		add_dataset(&c->reply->text, &f);
 	}
-	if (!rc) {
+	if (!rc)
 		mfs_page_add_lines(c, a.kind, a.name, &f);
+	if (f.view_count)
 		add_views(c, &a, &f);
-	}
 	if (a.kind == MFS_REPO_MODEL)
 		add_iterations(c, &a);
 	mfs_page_end(c);
