@@ -164,6 +164,16 @@ def test_fsspec(client, exported, fixtures):
         client(endpoint, sys.executable, "-c", FSSPEC, f"{endpoint}/files/lab/llama/main/", exported)
 
 
+@pytest.mark.parametrize("form", ["simple", "tensor"])
+def test_loss_by_tensorboard(form, client, fixtures, tmp_path):
+    """The page of a model has the loss that TensorBoard's own writer has written beside its iterations."""
+    shutil.copytree(fixtures / MODEL, tmp_path / "run")
+    with program.serving(f"lab/llama={tmp_path / 'run'}") as endpoint:
+        client(endpoint, python("tensorboard"), PEERS / "write_events.py", tmp_path / "run" / "tensorboard", form)
+        page = client(endpoint, sys.executable, "-c", f"import urllib.request as r; print(r.urlopen('{endpoint}/lab/llama').read().decode())")
+    assert "<td class=n>6.2500<" in page and "<polyline" in page and "not read to its end" not in page, page
+
+
 @pytest.mark.parametrize("spec", checkpoints.PEERS[:1], ids=lambda spec: spec.name)
 def test_vllm(client, checkpoint, spec):
     """It resolves, lists and downloads by routes of its own, and says what transformers says of the export."""
