@@ -143,6 +143,7 @@ done
 forbid '#include <uthash' "hash tables are those of formats/base/uthash.h" "${unseeded[@]}"
 forbid '\b(gets|alloca|strtok)\(' "function that is not used here" "$@"
 forbid '\b(TODO|FIXME|XXX)\b' "unfinished" "$@"
+forbid '\btcase_set_timeout\(' "tests are limited by what they take of the processors (tests/unit/unit.c)" "$@"
 # What docs/formats names is there: files, other pages, unit tests ("test_NAME: one, another").
 for page in docs/formats/*.md; do
 	text=$(tr '\n' ' ' <"$page")

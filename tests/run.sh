@@ -5,8 +5,11 @@
 # fails with any other. A case that ends with a line "N passed, N failed, N skipped" counts as that
 # many; its lines "skipped: NAME: why" are shown. The last line of this script is the sum.
 #
-# MCOREFS_TEST_COSTS=1 says before it what each case and each suite took of the processors (user and system
-# seconds of a case and the processes that it has waited for, which daemons in the background are not).
+# Before it stands what each suite has taken of the processors (user and system seconds of all processes that a case has
+# started, daemons too), and its budget. MCOREFS_TEST_COSTS=1 says the same of each case.
+#
+# MCOREFS_TEST_SEED is what random changes and fuzzing begin with: by default the day, so that a failure is found again
+# with the number that is printed first.
 set -u
 # What a machine or a person has set is not for tests to depend on.
 export LC_ALL=C.UTF-8
@@ -19,7 +22,11 @@ cd "$(dirname "$0")/.." || exit 1
 
 O=${O:-build}
 jobs=${JOBS:-$(($(nproc) + 1))} # one more than processors: many cases wait for something
-smoke=${FUZZ_SMOKE_SECONDS:-6}
+export MCOREFS_TEST_SEED=${MCOREFS_TEST_SEED:-$(date -u +%Y%m%d)}
+# Seconds of a processor that a suite is meant to take. More is no failure; it is for its next author to earn.
+declare -A budget=([make]=1 [mount-san]=150 [unit]=200 [train]=120 [mount]=180 [damage]=70 [fuzz-corpus]=10 [fuzz-smoke]=110
+	[giants]=20)
+runner=$(realpath -m "$O/obj/tests/runner/case")
 failed_logs=$(realpath -m "$O")/failed
 
 base=${TMPDIR:-/tmp}
@@ -60,9 +67,9 @@ trap 'exit 130' INT TERM
 
 summary='^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$'
 
-# judge NAME STATUS SECONDS: the case's log becomes "passed failed skipped" in NAME.count, and a line.
+# judge NAME STATUS COST SECONDS: the case's log becomes "passed failed skipped" in NAME.count, and a line.
 judge() {
-	local name=$1 status=$2 seconds=$3 log=$logs/$1.log last passed=0 failed=0 skipped=0
+	local name=$1 status=$2 log=$logs/$1.log last passed=0 failed=0 skipped=0
 	last=$(tail -n 1 "$log")
 	if [[ $last =~ $summary ]]; then
 		read -r passed _ failed _ skipped _ <<<"${last//,/}"
@@ -81,26 +88,25 @@ judge() {
 		echo "FAILED ${name/./\/} (exit status $status); the end of $failed_logs/$name.log:"
 		tail -n 40 "$log" | sed 's/^/    /'
 	elif [ "$passed" != 0 ]; then
-		echo "ok ${name/./\/} ($passed) $seconds s"
+		echo "ok ${name/./\/} ($passed) $3 s of $4"
 	fi
 	grep -a '^measured: ' "$log"
 	echo "$passed $failed $skipped" >"$logs/$name.count"
 }
 
-# run_case NAME SECONDS COMMAND...
+# run_case NAME SECONDS COMMAND...: SECONDS are of the processors. What hangs takes none, so the clock has a limit, too, that
+# is far from what a busy machine needs.
 run_case() {
 	local name=$1 limit=$2 began=$SECONDS
 	shift 2
 	mkdir -p "$TMPDIR/$name"
-	TMPDIR=$TMPDIR/$name timeout -k 10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null &
+	TMPDIR=$TMPDIR/$name "$runner" "$logs/$name.cost" "$limit" $((limit + 900)) "$@" >"$logs/$name.log" 2>&1 </dev/null &
 	local pid=$! status
 	# It has a process group of its own: who ends the run alone would leave it.
 	trap 'kill "$pid" 2>/dev/null; wait "$pid"; exit 143' TERM
 	wait "$pid"
 	status=$?
-	times >"$logs/$name.times"
-	[ $status = 124 ] && echo "no end after $limit s" >>"$logs/$name.log"
-	judge "$name" $status $((SECONDS - began))
+	judge "$name" $status "$(cat "$logs/$name.cost" 2>/dev/null)" $((SECONDS - began))
 	rm -rf "${TMPDIR:?}/$name"
 }
 
@@ -121,7 +127,7 @@ suite_unit() {
 		name=${t##*/}
 		name=${name%.cpp}
 		if [ -x "$O/asan/$name" ]; then
-			start_case "unit.$name" 900 "$O/asan/$name"
+			start_case "unit.$name" 600 "$O/asan/$name"
 		else
 			start_case "unit.$name" 10 sh -c 'echo there is no C++ compiler here; exit 77'
 		fi
@@ -186,9 +192,11 @@ fuzz_for() {
 	wait
 }
 
-# The same numbers each time: what is found is of the change that is tested, and found again.
+# All targets together have the suite's budget.
 suite_fuzz-smoke() {
-	fuzz_for "$smoke" fuzz-smoke -seed=1
+	local targets=(tests/fuzz/fuzz_*.c)
+	local share=$((${budget[fuzz-smoke]} / ${#targets[@]}))
+	fuzz_for "${FUZZ_SMOKE_SECONDS:-$((share > 2 ? share : 2))}" fuzz-smoke -seed="$MCOREFS_TEST_SEED"
 }
 
 suite_fuzz() {
@@ -205,16 +213,16 @@ suite_damage() {
 		case $dir in
 		*corrupt*) continue ;;
 		tests/fixtures/optim/*)
-			start_case "damage.$name" 1800 "$O/obj/tests/damage/damage" "$dir" "${DAMAGE_CHANGES:-1000}" megatron/torch_dist
+			start_case "damage.$name" 900 "$O/obj/tests/damage/damage" "$dir" "${DAMAGE_CHANGES:-500}" megatron/torch_dist
 			continue
 			;;
 		tests/fixtures/old/2020-09/* | tests/fixtures/old/v1.0-tp2/*)
-			start_case "damage.$name" 1800 "$O/obj/tests/damage/damage" "$dir" 0
+			start_case "damage.$name" 900 "$O/obj/tests/damage/damage" "$dir" 0
 			continue
 			;;
 		esac
-		start_case "damage.$name" 1800 "$O/obj/tests/damage/damage" "$dir" "${DAMAGE_CHANGES:-2000}"
-		start_case "damage.asan-$name" 1800 "$O/asan/tests/damage/damage" "$dir" "${DAMAGE_CHANGES_ASAN:-200}"
+		start_case "damage.$name" 900 "$O/obj/tests/damage/damage" "$dir" "${DAMAGE_CHANGES:-1000}"
+		start_case "damage.asan-$name" 900 "$O/asan/tests/damage/damage" "$dir" "${DAMAGE_CHANGES_ASAN:-100}"
 	done
 	damage_data
 }
@@ -223,18 +231,18 @@ suite_damage() {
 damage_data() {
 	local data=tests/fixtures/data variant changes name
 	for variant in obj asan; do
-		changes=${DAMAGE_CHANGES:-2000}
-		[ $variant = obj ] || changes=${DAMAGE_CHANGES_ASAN:-200}
+		changes=${DAMAGE_CHANGES:-1000}
+		[ $variant = obj ] || changes=${DAMAGE_CHANGES_ASAN:-100}
 		for name in notes tales multimodal gaps overflowed; do
 			[ ! -f "$data/${name}_text_document.idx" ] || name=$data/${name}_text_document
-			start_case "damage.$variant-${name##*/}" 1800 "$O/$variant/tests/damage/damage_data" "$changes" "$name"
+			start_case "damage.$variant-${name##*/}" 900 "$O/$variant/tests/damage/damage_data" "$changes" "$name"
 		done
-		start_case "damage.$variant-merged" 1800 "$O/$variant/tests/damage/damage_data" "$changes" \
+		start_case "damage.$variant-merged" 900 "$O/$variant/tests/damage/damage_data" "$changes" \
 			"$data/notes_text_document" "$data/tales_text_document"
 		for name in saved indices 'dict train' 'cache train'; do
 			# shellcheck disable=SC2086
 			set -- $name
-			start_case "damage.$variant-hf-$1" 1800 "$O/$variant/tests/damage/damage_hf" "$data/hf_dataset/$1" "$changes" ${2+"$2"}
+			start_case "damage.$variant-hf-$1" 900 "$O/$variant/tests/damage/damage_hf" "$data/hf_dataset/$1" "$changes" ${2+"$2"}
 		done
 	done
 }
@@ -245,7 +253,7 @@ suite_mount() {
 	for t in tests/mount/*.sh; do
 		name=${t##*/}
 		case $name in lib*) continue ;; esac
-		start_case "mount.${name%.sh}" 1800 "$t"
+		start_case "mount.${name%.sh}" 900 "$t"
 	done
 }
 
@@ -273,7 +281,7 @@ suite_mount-san() {
 			if [ $variant = tsan ] && ! tsan_works; then
 				start_case "mount-tsan.$name" 10 sh -c 'echo ThreadSanitizer does not run here; exit 77'
 			else
-				start_case "mount-$variant.$name" 1800 "${fixed_addresses[@]}" \
+				start_case "mount-$variant.$name" 900 "${fixed_addresses[@]}" \
 					bash -c "sanitized $variant $name"
 			fi
 		done
@@ -283,23 +291,31 @@ suite_mount-san() {
 # Alone: it measures.
 suite_giants() {
 	wait
-	(run_case giants.giants 1800 tests/giants/giants.sh)
+	(run_case giants.giants 900 tests/giants/giants.sh)
 }
 
-# The dearest first.
-print_costs() {
-	awk 'FNR == 2 { gsub(/[ms]/, " "); name = FILENAME; sub(/.*\//, "", name); sub(/\.times$/, "", name)
-		split(name, part, "."); cost = $1 * 60 + $2 + $3 * 60 + $4; sum[part[1]] += cost; all += cost
-		printf "cost: %7.1f s  %s\n", cost, name }
-		END { for (s in sum) printf "cost: %7.1f s  %s, all cases\n", sum[s], s; printf "cost: %7.1f s  in all\n", all }' \
-		"$logs"/*.times | sort -rnk2
+# Of each case, the dearest first.
+print_cases() {
+	for cost in "$logs"/*.cost; do
+		printf 'cost: %8.2f s  %s\n' "$(<"$cost")" "$(basename "$cost" .cost)"
+	done | sort -rnk2
 }
 
+print_budgets() {
+	local used
+	for suite; do
+		used=$(cat "$logs/$suite".*.cost 2>/dev/null | awk '{ s += $1 } END { printf "%.0f", s }')
+		echo "processors: $suite took $used s of its budget of ${budget[$suite]:-no} s"
+	done
+}
+
+echo "seed: MCOREFS_TEST_SEED=$MCOREFS_TEST_SEED"
 for suite; do
 	"suite_$suite"
 done
 wait
-[ -z "${MCOREFS_TEST_COSTS:-}" ] || print_costs
+[ -z "${MCOREFS_TEST_COSTS:-}" ] || print_cases
+print_budgets "$@"
 read -r passed failed skipped < <(cat "$logs"/*.count 2>/dev/null | awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

@@ -1,5 +1,7 @@
 """What the tests share: the program under test, the fixtures, the checkpoints that megatron-core writes, the final count."""
 import collections
+import contextlib
+import ctypes
 import os
 import pathlib
 import resource
@@ -10,12 +12,16 @@ import pytest
 import generated
 import models
 import program
+import swept
 
 COSTS = {}
+BUDGET = 1400  # seconds of a processor that make interop is meant to take
 
 
 def pytest_configure(config):
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # who ends a run wants what is mounted to go, too
+    # Daemons become this process's children, so that what they took is counted (prctl(2), PR_SET_CHILD_SUBREAPER).
+    ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
     config.reasons = collections.Counter()
 
 
@@ -52,6 +58,13 @@ def pytest_sessionstart(session):
     _config = session.config
 
 
+def reap_daemons():
+    """Of those whose mounts are gone. Only at the end: before it, a Popen may wait for the same process."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
 def print_costs(write_line):
     """MCOREFS_TEST_COSTS=1 (see tests/run.sh): the dearest tests, and each file."""
     files = collections.defaultdict(lambda: [0, 0])
@@ -66,6 +79,9 @@ def print_costs(write_line):
 def pytest_terminal_summary(terminalreporter):
     if os.environ.get("MCOREFS_TEST_COSTS"):
         print_costs(terminalreporter.write_line)
+    reap_daemons()
+    terminalreporter.write_line(f"seed: MCOREFS_TEST_SEED={swept.SEED}")
+    terminalreporter.write_line(f"processors: {len(COSTS)} tests took {sum(cpu_seconds()):.0f} s, daemons too; the budget of all files is {BUDGET} s")
     for kind, (value, where) in models.LARGEST.items():
         if where:
             terminalreporter.write_line(f"largest {kind} difference: {value:.1e} ({where})")

@@ -6,9 +6,10 @@ import pytest
 import checkpoints
 import models
 import program
+import swept
 
 
-@pytest.mark.parametrize("spec", checkpoints.LAYOUTS + checkpoints.OTHERS + checkpoints.PEERS + checkpoints.CORES + checkpoints.SWEEP, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", checkpoints.LAYOUTS + checkpoints.OTHERS + checkpoints.PEERS + checkpoints.CORES + swept.NOW, ids=lambda spec: spec.name)
 def test_logits_are_megatrons(checkpoint, spec):
     source = checkpoint(spec)
     with program.hf(source) as directory:

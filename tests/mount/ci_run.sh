@@ -66,8 +66,11 @@ xargs kill -s KILL <"$work/pids"
 same "a mount that hangs" "$status $(tail -n 1 <<<"$said")" "1 5 passed, 1 failed, 1 skipped"
 
 # Who ends it ends the step and the cases in it, too.
-mkdir "$tree/tests/mount"
+runner=${BIN%/mount}/runner/case
+[ -x "$runner" ] || fail "$runner is not built"
+mkdir -p "$tree/tests/mount" "$tree/build/obj/tests/runner"
 cp tests/run.sh "$tree/tests"
+cp "$runner" "$tree/build/obj/tests/runner"
 printf '#!/bin/sh\necho $$ >%s/pid\nexec sleep 7657\n' "$work" >"$tree/tests/mount/long.sh"
 chmod +x "$tree/tests/mount/long.sh"
 recipes "tests/run.sh mount" "echo '2 passed, 0 failed, 0 skipped'"
@@ -79,6 +82,22 @@ wait_until "the case has ended" ended "$(cat "$work/pid")"
 wait "$daemon"
 same "a run that is ended" "$?" 130
 daemon=
+
+# What a case took of the processors has the daemons in it that it has left; limits are of these seconds, and of the clock
+# for what hangs. (What is left here ends by itself.)
+costs() {
+	"$runner" "$work/cost" "$@" >"$work/said" 2>&1
+}
+busy='for ((i = 0; i < 100000; i++)); do :; done'
+costs 100 100 bash -c "(setsid bash -c '$busy' &) ; exit 3"
+same "a case that leaves a daemon" $? 3
+awk '{ exit !($1 > 0.05 && $1 < 50) }' "$work/cost" || fail "a daemon is not in what its case took: $(<"$work/cost") s"
+costs 100 100 sleep 0.1
+awk '{ exit !($1 < 0.05) }' "$work/cost" || fail "a case that sleeps took $(<"$work/cost") s"
+costs 0.2 100 bash -c 'while :; do :; done'
+same "a case that takes more than it may" "$? $(grep -c '^no end after ' "$work/said")" "124 1"
+costs 100 1 bash -c 'trap : TERM; until ! sleep 7658; do :; done'
+same "a case that hangs" "$? $(grep -c '^no end after 0 s of the processors' "$work/said")" "124 1"
 
 said=$(STEP_SECONDS=1 && export STEP_SECONDS && run_with "sleep 7655" "echo '2 passed, 0 failed, 0 skipped'" && echo "$said")
 grep -q '^check: no end after 1 s' <<<"$said" || fail "a step without an end: $said"

@@ -369,7 +369,6 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("context");
 	TCase *c = tcase_create("gradients");
 
-	tcase_set_timeout(c, 120);
 	tcase_add_loop_test(c, test_gradients, 0, 6 * KINDS);
 	suite_add_tcase(s, c);
 	unit_case(s, "places", test_places);

@@ -258,7 +258,6 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("credentials");
 	TCase *c = tcase_create("role");
 
-	tcase_set_timeout(c, 60);
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_test(c, test_renewed_before_its_end);
 	tcase_add_loop_test(c, test_old_key_stays, 0, 3);

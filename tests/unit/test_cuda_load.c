@@ -2,6 +2,9 @@
 #include "tests/unit/unit.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "kernels/kernels.h"
 
@@ -33,11 +36,27 @@ START_TEST(test_no_plugin)
 }
 END_TEST
 
+/* The plugin that make check builds where there is no GPU (Makefile: CUDA_TESTED): it loads, and says
+ * that it has nothing to run on. */
+START_TEST(test_no_gpu)
+{
+	const char *build = getenv("O");
+	char path[512], why[MFK_WHY] = "";
+
+	snprintf(path, sizeof(path), "%s/cuda-check/libmcorefs-cuda.so", build ? build : "build");
+	if (access(path, R_OK) || !access("/dev/nvidiactl", F_OK))
+		return;
+	ck_assert_int_eq(load(path, why), -ENODEV);
+	unit_sentence(why, NULL);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("cuda_load");
 	TCase *c = unit_case(s, "cuda_load", test_no_file);
 
 	tcase_add_test(c, test_no_plugin);
+	tcase_add_test(c, test_no_gpu);
 	return s;
 }

@@ -260,7 +260,6 @@ Suite *mfs_suite(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, teardown);
-	tcase_set_timeout(c, 120);
 	tcase_add_test(c, test_real_checkpoint);
 	tcase_add_test(c, test_items_tile_the_files);
 	tcase_add_test(c, test_chunks_are_sorted);

@@ -407,7 +407,6 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("metadata");
 
 	suite_add_tcase(s, c);
-	tcase_set_timeout(c, 120);
 	tcase_add_checked_fixture(c, NULL, teardown);
 	tcase_add_loop_test(c, test_real_metadata_again, 0, sizeof fixtures / sizeof *fixtures);
 	tcase_add_loop_test(c, test_real_item_lengths, 0, sizeof fixtures / sizeof *fixtures);

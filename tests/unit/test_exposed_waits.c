@@ -185,7 +185,6 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("exposed_waits");
 	TCase *c = tcase_create("waits");
 
-	tcase_set_timeout(c, 120);
 	tcase_add_loop_test(c, test_waits, 0, sizeof(layouts) / sizeof(layouts[0]));
 	suite_add_tcase(s, c);
 	return s;

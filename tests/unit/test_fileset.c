@@ -422,7 +422,6 @@ static TCase *prepared(Suite *s, const char *name)
 	TCase *c = tcase_create(name);
 
 	tcase_add_checked_fixture(c, setup, teardown);
-	tcase_set_timeout(c, 120);
 	suite_add_tcase(s, c);
 	return c;
 }

@@ -368,7 +368,6 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("http_server");
 	TCase *c = tcase_create("connections");
 
-	tcase_set_timeout(c, 300);
 	tcase_add_checked_fixture(c, setup, teardown);
 	tcase_add_test(c, test_silent);
 	tcase_add_test(c, test_kept_alive);

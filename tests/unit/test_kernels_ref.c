@@ -14,6 +14,6 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("kernels_ref");
 
-	tcase_set_timeout(unit_case(s, "operations", test_operations), 600);
+	unit_case(s, "operations", test_operations);
 	return s;
 }

@@ -227,7 +227,6 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("layout");
 	TCase *c = tcase_create("Layout");
 
-	tcase_set_timeout(c, 120);
 	tcase_add_loop_test(c, names_are_read_and_written, 0, COUNT(names));
 	tcase_add_loop_test(c, what_is_no_name, 0, COUNT(no_names));
 	tcase_add_loop_test(c, random_layouts_have_names_and_layers, 0, RANDOM_FAMILIES);

@@ -522,7 +522,6 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("load");
 	TCase *c = tcase_create("sources");
 
-	tcase_set_timeout(c, 300);
 	tcase_add_loop_test(c, checkpoints, 0, 3 * FIXTURES);
 	tcase_add_loop_test(c, parts_of_processes, 0, PLACES);
 	tcase_add_loop_test(c, hf_directories, 0, 3);

@@ -349,7 +349,6 @@ Suite *mfs_suite(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, teardown);
-	tcase_set_timeout(c, 120);
 	tcase_add_loop_test(c, test_integers, 0, sizeof integers / sizeof *integers);
 	tcase_add_test(c, test_scalars);
 	tcase_add_test(c, test_long_dicts);

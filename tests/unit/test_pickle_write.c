@@ -611,7 +611,6 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("pickles");
 
 	suite_add_tcase(s, c);
-	tcase_set_timeout(c, 120);
 	tcase_add_checked_fixture(c, NULL, teardown);
 	tcase_add_loop_test(c, test_integers, 0, sizeof integers / sizeof *integers);
 	tcase_add_test(c, test_scalars);

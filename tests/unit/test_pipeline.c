@@ -387,7 +387,6 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("pipeline");
 	TCase *c = tcase_create("schedules");
 
-	tcase_set_timeout(c, 120);
 	tcase_add_loop_test(c, test_messages_meet, 0, 10);
 	tcase_add_test(c, test_activations_in_flight);
 	tcase_add_test(c, test_activations_interleaved);

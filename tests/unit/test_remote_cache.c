@@ -807,7 +807,6 @@ static TCase *case_of(Suite *s, const char *name, void (*before)(void))
 {
 	TCase *c = tcase_create(name);
 
-	tcase_set_timeout(c, 120);
 	tcase_add_checked_fixture(c, before, teardown);
 	suite_add_tcase(s, c);
 	return c;

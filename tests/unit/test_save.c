@@ -1453,7 +1453,6 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("saves");
 
 	mfs_parallel_one(&alone);
-	tcase_set_timeout(c, 300);
 	tcase_add_loop_test(c, round_trip, 0, FIXTURES);
 	tcase_add_loop_test(c, save_and_load, 0, FIXTURES);
 	tcase_add_loop_test(c, retention, 0, 2);
@@ -1473,7 +1472,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, failed_copies);
 	suite_add_tcase(s, c);
 	c = tcase_create("faults");
-	tcase_set_timeout(c, 900);
 	tcase_add_loop_test(c, errors, 0, 4);
 	tcase_add_loop_test(c, swapped, 0, 2);
 #ifndef __SANITIZE_THREAD__

@@ -553,7 +553,6 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("save_parts");
 	TCase *c = tcase_create("parts");
 
-	tcase_set_timeout(c, 300);
 	tcase_add_loop_test(c, layouts, 0, MODELS);
 	tcase_add_loop_test(c, even, 0, 5);
 	tcase_add_loop_test(c, one_fails, 0, 4);

@@ -609,7 +609,6 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("archives");
 
 	suite_add_tcase(s, c);
-	tcase_set_timeout(c, 120);
 	tcase_add_checked_fixture(c, NULL, teardown);
 	tcase_add_loop_test(c, test_real_file_to_the_byte, 0, sizeof fixtures / sizeof *fixtures);
 	tcase_add_loop_test(c, test_zip64, 0, sizeof large / sizeof *large);

@@ -831,7 +831,6 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("trainer_net");
 	TCase *c = tcase_create("models");
 
-	tcase_set_timeout(c, 120);
 	tcase_add_loop_test(c, test_logits_are_megatrons, 0, 7);
 	tcase_add_loop_test(c, test_gradients_are_differences, 0, SMALL_MODELS);
 	tcase_add_loop_test(c, test_gaps_stay_zero, 0, SMALL_MODELS);

@@ -374,7 +374,6 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("trainer_pipeline");
 	TCase *c = tcase_create("pipelines");
 
-	tcase_set_timeout(c, 120);
 	tcase_add_loop_test(c, test_stages_have_the_bits_of_the_whole, 0, SMALL_MODELS * SHAPES);
 	tcase_add_loop_test(c, test_schedules_have_the_same_bits, 0, SMALL_MODELS);
 	suite_add_tcase(s, c);

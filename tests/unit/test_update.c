@@ -293,7 +293,6 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("update");
 	TCase *c = tcase_create("offload");
 
-	tcase_set_timeout(c, 120);
 	tcase_add_checked_fixture(c, open_ckpt, close_ckpt);
 	tcase_add_loop_test(c, offloaded, 0, 12);
 	tcase_add_loop_test(c, offloaded_types, 0, 3);

@@ -8,10 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "formats/io/guard.h"
+
+#define PROCESSOR_SECONDS 300
+#define CLOCK_SECONDS	  "1200"
 
 void unit_sentence(const char *msg, const char *part)
 {
@@ -94,11 +98,25 @@ void unit_skip(const char *why)
 	atomic_fetch_add(skips, 1);
 }
 
+/* Each test is a process, whose time starts with it; with CK_FORK=no all are this one. What a busy
+ * machine has no time for is not too slow, so Check's limit, of the clock, is for what hangs. */
+static void limit_time(void)
+{
+	const struct rlimit limit = {PROCESSOR_SECONDS, PROCESSOR_SECONDS + 10};
+	const char *fork = getenv("CK_FORK");
+
+	if (!fork || strcmp(fork, "no"))
+		setrlimit(RLIMIT_CPU, &limit);
+	setenv("CK_DEFAULT_TIMEOUT", CLOCK_SECONDS, 0);
+}
+
 int main(void)
 {
-	SRunner *runner = srunner_create(mfs_suite());
+	SRunner *runner;
 	int failed, skipped;
 
+	limit_time(); /* which Check looks at when it makes a case */
+	runner = srunner_create(mfs_suite());
 	skips = mmap(NULL, sizeof(*skips), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		     0);
 	if (skips == MAP_FAILED)
