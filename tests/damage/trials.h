@@ -1,9 +1,9 @@
 /*
  * Damage to a copy of files, one trial after the other: each file is cut at each 1/64 of its
  * length, then single bytes are changed at random (MCOREFS_TEST_SEED; half of them anywhere, half
- * where the indexes are). After each, a subject reads everything. It must give the right bytes or an
- * error with a sentence: never other bytes, a crash, a hang, or memory beyond a small multiple of
- * the files. Included by the program of each subject.
+ * where the indexes are). After each, a subject reads everything. It must give the right bytes or
+ * an error with a sentence: never other bytes, a crash, a hang, or memory beyond a small multiple
+ * of the files. Included by the program of each subject.
  */
 #ifndef MFS_TESTS_DAMAGE_TRIALS_H
 #define MFS_TESTS_DAMAGE_TRIALS_H
@@ -256,8 +256,8 @@ static bool run_trial(const struct trial *t, subject *read)
 	return rc <= 0;
 }
 
-/* An end of the processor's time, which others on the machine take from nobody, and one of the clock
- * for what waits for ever. */
+/* A limit of the processor's time, which others on the machine take from nobody, and one of the
+ * clock for what waits for ever. */
 static void limit_time(void)
 {
 	const struct itimerval limit = {.it_value.tv_sec = SECONDS_PER_TRIAL};

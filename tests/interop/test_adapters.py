@@ -33,16 +33,23 @@ def folder():
         pytest.skip(str(reason))
 
 
-@pytest.fixture(scope="module", params=CASES)
-def merged(request, folder, tmp_path_factory):
-    """The model, an adapter of it, and what PEFT makes of both."""
-    family, dtype, options = CASES[request.param]
-    place = tmp_path_factory.mktemp(request.param)
-    source = hf_models.make(family, place / "source", dtype=dtype)
-    done = subprocess.run([sys.executable, PEER, source, place / "adapter", place / "merged", json.dumps(options)], capture_output=True, text=True,
-                          timeout=600, env=dict(os.environ, PYTHONPATH=str(folder)))
+@pytest.fixture(scope="module")
+def all_merged(folder, tmp_path_factory):
+    """Of each case the model, an adapter of it, and what PEFT makes of both: in one process, most of whose time are imports."""
+    made, arguments = {}, []
+    for name, (family, dtype, options) in CASES.items():
+        place = tmp_path_factory.mktemp(name)
+        made[name] = hf_models.make(family, place / "source", dtype=dtype), place / "adapter", place / "merged"
+        arguments += [*made[name], json.dumps(options)]
+    done = subprocess.run([sys.executable, PEER, *arguments], capture_output=True, text=True, timeout=600,
+                          env=dict(os.environ, PYTHONPATH=str(folder)))
     assert done.returncode == 0, done.stderr[-3000:]
-    return source, place / "adapter", place / "merged"
+    return made
+
+
+@pytest.fixture(scope="module", params=CASES)
+def merged(request, all_merged):
+    return all_merged[request.param]
 
 
 def changed(source, merged):

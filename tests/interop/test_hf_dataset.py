@@ -24,6 +24,7 @@ HERE = pathlib.Path(__file__).parent
 SECONDS = 1800
 VERSIONS = ["datasets2", "datasets3", "datasets4", "main"]
 CHECKS = ["features", "rows", "arrow", "mapped", "shuffled", "filtered", "streamed", "in_torch", "pickled"]
+DTYPES = ["uint8", "int64", "float32"]
 CODES = {"uint8": 1, "int32": 4, "int64": 5, "float32": 7, "uint16": 8}
 
 
@@ -52,13 +53,16 @@ def python(version):
         pytest.skip(str(why))
 
 
-def used(version, directory, *arguments):
-    """What the checks of peers/use_dataset.py find."""
+def used(version, cases):
+    """What the checks of peers/use_dataset.py find of each (directory, arguments...), in one process: its imports take longer than its checks."""
+    words = [str(word) for case in cases for word in ("--", *case)]
     with tempfile.TemporaryDirectory(prefix="mcorefs-home-") as home:
-        done = subprocess.run([python(version), HERE / "peers" / "use_dataset.py", directory, *map(str, arguments)], capture_output=True, text=True,
+        done = subprocess.run([python(version), HERE / "peers" / "use_dataset.py", *words], capture_output=True, text=True,
                               timeout=SECONDS, env=dict(os.environ, HF_HOME=home))
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    found = [json.loads(line.removeprefix("answer: ")) for line in done.stdout.splitlines() if line.startswith("answer: ")]
+    assert len(found) == len(cases), done.stdout
+    return found
 
 
 @contextlib.contextmanager
@@ -74,31 +78,34 @@ def sources(fixtures, directory):
     """name: (source, dataset, options, arguments of the peer)"""
     tales, notes = (fixtures / "data" / f"{name}_text_document" for name in ("tales", "notes"))
     wide = write(directory / "wide", random_rows("int32", 500, 60, 1), numpy.random.default_rng(1).integers(0, 2, 500))
+    typed = {dtype: write(directory / dtype, random_rows(dtype, 200, 30, 2)) for dtype in DTYPES}
     return {
         "merged": (fixtures / "data", "both", {"merge": "both"}, [notes, tales]),
         # Many files of one batch or two, tokens that are looked at, a column beside them.
         "batches": (wide, "wide", {"arrow_batch": "3000B", "vocab_size": 200_000}, [wide]),
         "validation": (tales, "tales_text_document", {"split": "90/8/2"}, [tales, "216:235"]),
+        **{dtype: (prefix, dtype, {}, [prefix]) for dtype, prefix in typed.items()},
     }
 
 
-# A process of some ten seconds each.
-USED = [(version, name) for version in VERSIONS for name in ("merged", "batches")] + [("main", "validation")]
+USED = [(version, name) for version in VERSIONS for name in ("merged", "batches")] + [("main", name) for name in ("validation", *DTYPES)]
 
 
 @pytest.fixture(scope="session")
 def answers(fixtures, tmp_path_factory):
-    """answers(version, name): of one process that makes all checks of one source."""
+    """answers(version, name): of one process of a version, which makes all checks of all sources."""
     found, written = {}, tmp_path_factory.mktemp("data")
 
     def of(version, name):
-        if (version, name) not in found:
-            source, dataset, options, arguments = sources(fixtures, written)[name]
-            view = f"data/{dataset}/hf"
-            with shown(source, view, tmp_path_factory.mktemp("cache"), **options) as directory:
-                found[version, name] = used(version, directory / "validation" if "split" in options else directory, *arguments)
-            print(found[version, name]["versions"])
-        return found[version, name]
+        if version not in found:
+            names, cases = [n for v, n in USED if v == version], []
+            with contextlib.ExitStack() as stack:
+                for source, dataset, options, arguments in map(sources(fixtures, written).get, names):
+                    directory = stack.enter_context(shown(source, f"data/{dataset}/hf", tmp_path_factory.mktemp("cache"), **options))
+                    cases.append((directory / "validation" if "split" in options else directory, *arguments))
+                found[version] = dict(zip(names, used(version, cases)))
+            print(found[version][name]["versions"])
+        return found[version][name]
 
     return of
 
@@ -131,14 +138,6 @@ print(json.dumps([d.num_rows, {str(s.split) for s in d.values()} == set(d), [len
     rows, named, lengths = json.loads(done.stdout.splitlines()[-1])
     assert rows == {"train": 238, "validation": 2, "test": 0} and named
     assert lengths == numpy.frombuffer(pathlib.Path(f"{source}.idx").read_bytes(), "<i4", 240, 34).tolist()
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "int64", "float32"])
-def test_dtypes(tmp_path, dtype):
-    rows = random_rows(dtype, 200, 30, 2)
-    with shown(write(tmp_path / "x", rows), "data/x/hf", tmp_path / "cache") as directory:
-        found = used("main", directory, tmp_path / "x")
-    assert {name: why for name, why in found.items() if why and name != "versions"} == {}
 
 
 def test_no_rows(tmp_path):

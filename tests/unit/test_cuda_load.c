@@ -36,8 +36,8 @@ START_TEST(test_no_plugin)
 }
 END_TEST
 
-/* The plugin that make check builds where there is no GPU (Makefile: CUDA_TESTED): it loads, and says
- * that it has nothing to run on. */
+/* The plugin that make check builds where there is no GPU (Makefile: CUDA_TESTED): it loads, and
+ * says that it has nothing to run on. */
 START_TEST(test_no_gpu)
 {
 	const char *build = getenv("O");

@@ -1,4 +1,4 @@
-"""PEFT's own LoRA adapters and merges: merge_peft.py MODEL ADAPTER MERGED OPTIONS
+"""PEFT's own LoRA adapters and merges: merge_peft.py (MODEL ADAPTER MERGED OPTIONS)...
 
 OPTIONS: JSON of LoraConfig's fields.  Writes an adapter with random matrices of the model in MODEL to ADAPTER, loads it again as anybody would, and
 saves what merge_and_unload() makes of it in MERGED.
@@ -27,4 +27,5 @@ def main(source, adapter, merged, options):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], json.loads(sys.argv[4]))
+    for at in range(1, len(sys.argv), 4):
+        main(*sys.argv[at:at + 3], json.loads(sys.argv[at + 3]))

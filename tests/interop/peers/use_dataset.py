@@ -1,9 +1,10 @@
 """An HF directory that we show, used as `datasets` uses one: every row must be what numpy reads from the .bin.
 
-use_dataset.py DIR PREFIX... [FIRST:END]     rows FIRST to END of the prefixes' sequences, one behind the other; all
+use_dataset.py DIR PREFIX... [FIRST:END] [-- DIR PREFIX...]...    rows FIRST to END of the prefixes' sequences, one after the other; all
 
-Prints a line of JSON: null, or what went wrong, of each check.
+Prints a line of JSON for each directory: null, or what went wrong, of each check.
 """
+import itertools
 import json
 import os
 import pathlib
@@ -163,8 +164,6 @@ CHECKS = [features, rows, arrow, mapped, shuffled, filtered, streamed, in_torch,
 
 
 def main(path, *arguments):
-    datasets.disable_progress_bars()
-    datasets.logging.set_verbosity_error()
     part = tuple(map(int, arguments[-1].split(":"))) if ":" in arguments[-1] else None
     case, answers = Case(path, arguments[:-1] if part else arguments, part), {"versions": f"{datasets.__version__} {pyarrow.__version__}"}
     for check in CHECKS:
@@ -173,8 +172,13 @@ def main(path, *arguments):
             answers[check.__name__] = None
         except Exception:
             answers[check.__name__] = traceback.format_exc()[-1500:]
-    print(json.dumps(answers))
+    print("answer:", json.dumps(answers), flush=True)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity_error()
+    for _, words in itertools.groupby(sys.argv[1:], "--".__ne__):
+        words = list(words)
+        if words != ["--"]:
+            main(*words)
