@@ -181,6 +181,28 @@ static double softmax_scale(struct reader *r)
 	return real(r, "softmax_scale", scalar > 0 ? 1 / sqrt(scalar) : 0);
 }
 
+/* transformer_config.py: __post_init__. */
+static void read_mup(struct reader *r, struct mfs_megatron_args *a)
+{
+	const double head = real(r, "mup_base_head_dim", 1);
+	const double power = real(r, "mup_attn_scale_power", 1);
+	const double base = (double)positive(r, "mup_base_hidden_size", a->hidden_size);
+
+	a->mup = (struct mfs_mup){.width = 1, .embedding = 1, .output = 1};
+	if (!flag(r, "use_mup", false) || r->rc)
+		return;
+	a->mup.on = true;
+	a->mup.width = (double)a->hidden_size / base;
+	a->mup.embedding = real(r, "mup_embedding_mult", 1);
+	a->mup.output = real(r, "mup_output_mult", 1);
+	if (a->mup.output == 1)
+		a->mup.output = 1 / a->mup.width;
+	a->mup.attention = sqrt(head) / pow((double)a->kv_channels, power);
+	if (!(head >= 0) || !isfinite(a->mup.attention))
+		wrong(r, head >= 0 ? "mup_attn_scale_power" : "mup_base_head_dim",
+		      "a number that gives attention a scale");
+}
+
 static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 {
 	a->layernorm = !mfs_str_is(string(r, "normalization", "LayerNorm"), "RMSNorm");
@@ -201,6 +223,7 @@ static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 	a->qk_norm_wide = flag(r, "qk_norm_wide", false);
 	a->post_norms = flag(r, "post_norms", false);
 	a->softmax_scale = softmax_scale(r);
+	read_mup(r, a);
 	a->attn_logit_softcapping = real(r, "attn_logit_softcapping", 0);
 	a->final_logit_softcapping = real(r, "final_logit_softcapping", 0);
 	a->attention_output_gate = flag(r, "attention_output_gate", false);

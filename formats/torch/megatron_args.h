@@ -29,6 +29,15 @@
  */
 #define MFS_ROPE_SCALING_FACTOR 8.0
 
+/* Maximal update parametrization (core/transformer/transformer_config.py: use_mup): what a model of
+ * another width than the one whose rates were found multiplies. Without it all are 1. */
+struct mfs_mup {
+	bool on;
+	double width;		  /* hidden_size / mup_base_hidden_size */
+	double embedding, output; /* of what goes in, and of logits */
+	double attention;	  /* of scores, in the place of one over the root of kv_channels */
+};
+
 struct mfs_megatron_args {
 	/* size of the model */
 	int64_t num_layers, hidden_size, ffn_hidden_size, num_attention_heads;
@@ -61,6 +70,7 @@ struct mfs_megatron_args {
 	 * Megatron-Bridge's own (exaone4_provider.py). Told by the tensors, too. */
 	bool post_norms;
 	double softmax_scale; /* 0: one over the root of kv_channels */
+	struct mfs_mup mup;
 	/* scale * tanh(x / scale) of attention scores and of logits; 0: without */
 	double attn_logit_softcapping, final_logit_softcapping;
 	/* positions */

@@ -221,7 +221,7 @@ static bool is_hybrid(const struct reader *r, mfs_value v)
 /* ---- the list ---- */
 
 /* Of which models an argument counts; _TRAINED: the trainer has it. */
-enum of { OF_ALL, OF_MOE, OF_MOE_TRAINED, OF_GATED, OF_WINDOWED, OF_MTP };
+enum of { OF_ALL, OF_ALL_TRAINED, OF_MOE, OF_MOE_TRAINED, OF_GATED, OF_WINDOWED, OF_MTP };
 
 static const struct foreign {
 	const char *name;
@@ -249,7 +249,7 @@ static const struct foreign {
 	{"hybrid_override_pattern", OF_ALL, NULL, NULL},
 	{"is_hybrid_model", OF_ALL, NULL, NULL},
 	{"enable_mhc_connections", OF_ALL, NULL, NULL},
-	{"use_mup", OF_ALL, NULL, NULL},
+	{"use_mup", OF_ALL_TRAINED, NULL, NULL},
 	{"spec", OF_ALL, NULL, is_own_spec},
 	{"moe_router_load_balancing_type", OF_MOE_TRAINED, NULL, balances_by_loss},
 	{"moe_router_load_balancing_type", OF_MOE, NULL, balances_as_trained},
@@ -303,6 +303,7 @@ static bool counts(const struct mfs_megatron_args *a, enum of of)
 	case OF_MTP:
 		return a->mtp_num_layers > 0;
 	case OF_ALL:
+	case OF_ALL_TRAINED:
 		break;
 	}
 	return true;
@@ -328,7 +329,7 @@ int mfs_megatron_foreign(const struct mfs_pickle *doc, mfs_value args, struct mf
 			return mfs_fail_nomem(err);
 		if (!known->foreign && !has_field(&r, f->name, v))
 			known->foreign = found;
-		if (!known->untrainable && f->of != OF_MOE_TRAINED)
+		if (!known->untrainable && f->of != OF_MOE_TRAINED && f->of != OF_ALL_TRAINED)
 			known->untrainable = found;
 	}
 	return 0;

@@ -21,6 +21,8 @@ verdict $? "bf16: two processes follow the run that two processes made"
 # Sums in 16 bits. The scale is just below what makes the gradients of one process overflow: parts must be divided before they are
 # added up, or two processes skip what one does not.
 within=1e-2 as_one "gradients in bf16" llama "2 4" 4 --bf16 --grad-reduce-in-bf16
+as_one "muP: scales, rates and eps of their own" llama "2 4-tp2-sp-pp2" 4 --use-mup --mup-base-hidden-size 32 --mup-embedding-mult 2 \
+	--mup-base-head-dim 4 --hidden-dropout 0.1 --use-distributed-optimizer --log-params-norm
 within=1e-2 as_one "gradients in fp16" llama "2 4" 4 --fp16 --loss-scale 900000
 
 # What two processes save, one goes on with, and the reverse.

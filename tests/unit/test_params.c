@@ -262,6 +262,45 @@ static struct mfs_train_config small(void)
 					 .exp_avg_sq_dtype = MFS_F32};
 }
 
+/* transformer_config.py: __post_init__; optimizer/__init__.py: get_mup_config_overrides. */
+START_TEST(mup)
+{
+	static const struct {
+		const char *name;
+		double std; /* times --init-method-std */
+		bool matrix;
+	} all[] = {
+		{"embedding.word_embeddings.weight", 1, false},
+		{"output_layer.weight", 1, false},
+		{"decoder.layers.self_attention.linear_qkv.weight", 0.5, true},
+		{"decoder.layers.mlp.linear_fc1.weight", 0.5, true},
+		{"decoder.layers.mlp.linear_fc2.weight", 0.25, true},
+		{"decoder.layers.self_attention.linear_proj.weight", 0.25, true},
+		{"decoder.layers.input_layernorm.weight", 0, false},
+	};
+
+	for (int sgd = 0; sgd < 2; sgd++) {
+		struct mfs_train_config c = small();
+		struct mfs_params *p;
+
+		c.embedding_init_method_std = c.decoupled_lr = -1;
+		c.optimizer = sgd ? "sgd" : "adam";
+		c.model.mup = (struct mfs_mup){true, 4, 1, 0.25, 1};
+		unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
+		for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+			const int32_t layer = strstr(all[i].name, "layers.") ? 1 : -1;
+			const struct mfs_param *q = mfs_params_find(p, all[i].name, layer, -1);
+
+			ck_assert_msg(q && q->mup == (all[i].matrix != sgd), "%s", all[i].name);
+			if (all[i].std > 0)
+				ck_assert_double_eq_tol(
+					q->init_std, all[i].std * c.model.init_method_std, 1e-12);
+		}
+		mfs_params_free(p);
+	}
+}
+END_TEST
+
 START_TEST(arguments_say)
 {
 	struct mfs_train_config c = small();
@@ -326,5 +365,6 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, model_of_hf, 0, 2);
 	suite_add_tcase(s, c);
 	tcase_add_test(unit_case(s, "arguments", arguments_say), refused);
+	unit_case(s, "mup", mup);
 	return s;
 }

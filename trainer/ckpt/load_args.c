@@ -78,6 +78,12 @@ static const char *argument_of(const struct field *f)
 	return f->name;
 }
 
+static bool is_same_mup(const struct mfs_mup *a, const struct mfs_mup *b)
+{
+	return a->on == b->on && a->width == b->width && a->embedding == b->embedding &&
+	       a->output == b->output && a->attention == b->attention;
+}
+
 static int compare(const struct mfs_load *l, const struct mfs_megatron_args *ours,
 		   struct mfs_error *err)
 {
@@ -93,6 +99,12 @@ static int compare(const struct mfs_load *l, const struct mfs_megatron_args *our
 					"--use-checkpoint-args takes the checkpoint's model",
 					l->what, argument_of(&fields[i]), a, b);
 	}
+	if (theirs->mup.on && !is_same_mup(&theirs->mup, &ours->mup))
+		return mfs_fail(err, -EINVAL,
+				"%s: it has use_mup with a width of %g times mup_base_hidden_size; "
+				"the arguments say another: expected --use-mup, and what the run "
+				"said beside it",
+				l->what, theirs->mup.width);
 	if (!mfs_str_is(theirs->position_embedding_type, ours->position_embedding_type))
 		return mfs_fail(err, -EINVAL,
 				"%s: position_embedding_type is %s, the arguments say %s; "

@@ -86,10 +86,10 @@ static void write_betas(struct common *c)
 }
 
 /* What Transformer Engine's Adam needs in a group, and what torch's does: a run may have either. */
-static void write_adam(struct common *c)
+static void write_adam(struct common *c, double eps)
 {
 	write_betas(c);
-	real(c, "eps", c->config->adam_eps);
+	real(c, "eps", eps);
 	flag(c, "bias_correction", true);
 	flag(c, "amsgrad", false);
 	flag(c, "capturable", false);
@@ -121,7 +121,7 @@ static bool steps_in_groups(const struct common *c)
 
 /* Parameter groups of one kind, of an optimizer of its own or not. */
 struct group {
-	bool decays, decoupled;
+	bool decays, decoupled, mup;
 	bool expert; /* of the optimizer of routed experts, in runs that divide these */
 };
 
@@ -138,25 +138,36 @@ static void write_group(struct common *c, struct group g)
 {
 	const bool decays = g.decays, decoupled = g.decoupled;
 	const struct mfs_schedule *s = &c->progress->schedule;
-	const double wd = mfs_schedule_weight_decay(s);
+	const double wd = mfs_schedule_weight_decay(s), mult = g.mup ? s->mup_mult : 1;
 
 	mfs_pickle_dict_begin(out(c));
 	real(c, "wd_mult", decays ? 1.0 : 0.0);
 	real(c, "lr_mult", 1.0);
 	flag(c, "is_expert_parallel", g.expert);
 	flag(c, "is_decoupled_lr", decoupled);
-	flag(c, "default_config", !decoupled);
-	real(c, "max_lr", decoupled ? s->decoupled_lr : s->max_lr);
-	real(c, "min_lr", decoupled && s->decoupled_min_lr >= 0 ? s->decoupled_min_lr : s->min_lr);
-	real(c, "lr", decoupled ? mfs_schedule_decoupled_lr(s) : mfs_schedule_lr(s));
+	flag(c, "default_config", !decoupled && !g.mup);
+	real(c, "max_lr", decoupled ? s->decoupled_lr : s->max_lr * mult);
+	real(c, "min_lr",
+	     decoupled && s->decoupled_min_lr >= 0 ? s->decoupled_min_lr : s->min_lr * mult);
+	real(c, "lr",
+	     decoupled ? mfs_schedule_decoupled_lr(s)
+	     : g.mup   ? mfs_schedule_mup_lr(s)
+		       : mfs_schedule_lr(s));
 	real(c, "weight_decay", decays ? wd : 0.0);
 	if (is_sgd(c))
 		write_sgd(c);
 	else
-		write_adam(c);
+		write_adam(c, g.mup ? mfs_mup_eps(c->config) : c->config->adam_eps);
 	if (steps_in_groups(c))
 		count(c, "step", c->progress->optimizer_step);
 	mfs_pickle_dict_end(out(c));
+}
+
+static bool mup_of_matrices(const struct common *c)
+{
+	const struct mfs_mup *mup = &c->config->model.mup;
+
+	return mup->on && mup->width != 1 && !is_sgd(c);
 }
 
 /* The first stage may have no experts, whose weights decay. */
@@ -165,22 +176,22 @@ static bool has_group(const struct common *c, struct group g)
 	for (uint32_t i = 0; i < c->params->count; i++) {
 		const struct mfs_param *p = &c->params->list[i];
 
-		if (p->decays == g.decays && p->decoupled == g.decoupled &&
+		if (p->decays == g.decays && p->decoupled == g.decoupled && p->mup == g.mup &&
 		    (has_two(c) && p->is_expert) == g.expert)
 			return true;
 	}
-	return g.expert && g.decays && !g.decoupled;
+	return g.expert && g.decays && !g.decoupled && g.mup == mup_of_matrices(c);
 }
 
-/* Sorted: decay first, and then the decoupled ones behind the others (optim/buffers:
- * mfs_optim.groups). */
+/* Sorted by what they override: decay first, and of these, and of the others, those of muP behind
+ * the plain ones and the decoupled ones behind both (optim/buffers: mfs_optim.groups). */
 static void write_groups(struct common *c, bool expert)
 {
 	mfs_pickle_name(out(c), "param_groups");
 	mfs_pickle_list_begin(out(c));
 	for (int decays = 1; decays >= 0; decays--)
-		for (int decoupled = 0; decoupled < 2; decoupled++) {
-			const struct group g = {decays, decoupled, expert};
+		for (int rate = 0; rate < 3; rate++) {
+			const struct group g = {decays, rate == 2, rate == 1, expert};
 
 			if (has_group(c, g))
 				write_group(c, g);

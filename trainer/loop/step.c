@@ -24,6 +24,7 @@ static struct mfs_update_step update_of(struct mfs_trainer *t, double counted)
 		.number = t->progress.optimizer_step + 1,
 		.lr = mfs_schedule_lr(&t->progress.schedule),
 		.decoupled_lr = mfs_schedule_decoupled_lr(&t->progress.schedule),
+		.mup_lr = mfs_schedule_mup_lr(&t->progress.schedule),
 		.weight_decay = mfs_schedule_weight_decay(&t->progress.schedule),
 		.grad_divisor = divisor(t, counted),
 		.fence = before_update,

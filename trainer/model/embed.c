@@ -25,6 +25,15 @@ static struct mfk_embedding embedding(const struct mfs_net *net, const struct mf
 	};
 }
 
+/* muP's multiplier of what goes in, and of its gradient. */
+static void multiply(const struct mfs_net *net, const struct mfs_pass *run, void *x, int64_t rows)
+{
+	const double by = net->args->mup.embedding;
+
+	if (net->args->mup.on && by != 1)
+		net->backend->ops->scale(run->ctx, net->io, x, (float)by, rows * net->hidden);
+}
+
 void mfs_embed(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer, void *x)
 {
 	struct mfk_embedding e = embedding(net, run);
@@ -34,6 +43,7 @@ void mfs_embed(const struct mfs_net *net, const struct mfs_pass *run, uint32_t l
 	e.y = mfs_stream_term(net, y);
 	net->backend->ops->embedding(run->ctx, &e);
 	mfs_stream_sum(net, run, e.y, y);
+	multiply(net, run, y, net->rows);
 	if (!mfs_drops(net, run))
 		return;
 	d.x = y;
@@ -48,6 +58,7 @@ void mfs_embed_backward(const struct mfs_net *net, const struct mfs_pass *run, u
 
 	e.dy = mfs_stream_gather(net, run, MFS_GATHERED_DY,
 				 mfs_before_dropout(net, run, layer, MFS_DROPOUT_EMBEDDING));
+	multiply(net, run, (void *)(uintptr_t)e.dy, net->tokens);
 	e.dwte = mfs_grad(net, net->chain->word_embeddings);
 	e.dwpe = mfs_grad(net, net->chain->position_embeddings);
 	net->backend->ops->embedding_backward(run->ctx, &e);

@@ -82,6 +82,17 @@ static int64_t rows_from(const struct mfs_net *net, int64_t row)
 							  : net->chain->head.chunk;
 }
 
+/* muP's multiplier of logits, and of their gradient. */
+static void multiply(const struct mfs_net *net, const struct mfs_pass *run, void *logits,
+		     int64_t rows)
+{
+	const double by = net->args->mup.output;
+
+	if (net->args->mup.on && by != 1)
+		net->backend->ops->scale(run->ctx, net->io, logits, (float)by,
+					 rows * net->chain->head.linear.ld);
+}
+
 /* What a token's loss counts: its mask times a number. */
 static const float *scale_of_tokens(const struct mfs_net *net, const struct mfs_pass *run, float by)
 {
@@ -130,10 +141,13 @@ static void chunk(const struct mfs_net *net, const struct mfs_pass *run, int64_t
 	};
 
 	mfs_linear_forward(net, run, &h->linear, rows, row_at(net, x, row), logits);
+	multiply(net, run, logits, rows);
 	if (mfs_is_divided(net))
 		divided_entropy(net, run, &entropy);
 	else
 		net->backend->ops->cross_entropy(run->ctx, &entropy);
+	if (run->train)
+		multiply(net, run, logits, rows);
 	if (run->train)
 		mfs_linear_backward(net, run, &h->linear, rows, row_at(net, x, row), logits,
 				    row_at(net, dx, row));
@@ -234,6 +248,7 @@ int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, const
 
 		mfs_linear_forward(net, run, &h->linear, rows, row_at(net, x, row),
 				   mfs_net_scratch(net, h->logits));
+		multiply(net, run, mfs_net_scratch(net, h->logits), rows);
 		r = fetch(net, run, rows, ret + row * net->chain->vocab, err);
 		if (r)
 			return r;

@@ -18,7 +18,8 @@
 /* In samples, as OptimizerParamScheduler has them and checkpoints keep them. */
 struct mfs_schedule {
 	double max_lr, min_lr, init_lr, start_wd, end_wd;
-	double decoupled_lr, decoupled_min_lr;				  /* < 0: none */
+	double decoupled_lr, decoupled_min_lr; /* < 0: none */
+	double mup_mult; /* of the rates of parameters that --use-mup singles out */
 	double warmup_steps, decay_steps, wsd_decay_steps, wd_incr_steps; /* samples */
 	enum mfs_lr_decay style;
 	enum mfs_wsd_decay wsd_style;
@@ -31,6 +32,10 @@ int mfs_schedule_init(const struct mfs_train_config *config, struct mfs_schedule
 		      struct mfs_error *err);
 double mfs_schedule_lr(const struct mfs_schedule *s);
 double mfs_schedule_decoupled_lr(const struct mfs_schedule *s);
+/* Of parameters that --use-mup gives a rate of their own (params.h). */
+double mfs_schedule_mup_lr(const struct mfs_schedule *s);
+/* Adam's eps of theirs. */
+double mfs_mup_eps(const struct mfs_train_config *config);
 double mfs_schedule_weight_decay(const struct mfs_schedule *s);
 void mfs_schedule_step(struct mfs_schedule *s, uint64_t samples);
 

@@ -9,7 +9,7 @@
 /* Neighbours that the process owns and that are updated alike. */
 struct update_range {
 	uint64_t first, count;
-	bool decays, decoupled;
+	bool decays, decoupled, mup;
 };
 
 /* No more elements are updated in one go, so that a save in flight holds back little at a time. */
@@ -54,8 +54,8 @@ static void add_range(struct mfs_update *u, const struct mfs_param *p, uint64_t 
 	struct update_range *last = u->range_count ? &u->ranges[u->range_count - 1] : NULL;
 
 	if (last && last->decays == p->decays && last->decoupled == p->decoupled &&
-	    last->first + last->count == first && first != u->params->offloaded &&
-	    last->count + count <= RANGE_MAX) {
+	    last->mup == p->mup && last->first + last->count == first &&
+	    first != u->params->offloaded && last->count + count <= RANGE_MAX) {
 		last->count += count;
 		return;
 	}
@@ -64,6 +64,7 @@ static void add_range(struct mfs_update *u, const struct mfs_param *p, uint64_t 
 		.count = count,
 		.decays = p->decays,
 		.decoupled = p->decoupled,
+		.mup = p->mup,
 	};
 }
 
@@ -217,6 +218,11 @@ int mfs_update_norm(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_
 	return 0;
 }
 
+static float lr_of(const struct update_range *r, const struct mfs_update_step *step)
+{
+	return (float)(r->decoupled ? step->decoupled_lr : r->mup ? step->mup_lr : step->lr);
+}
+
 /* AdamW of a range, without pointers. */
 static struct mfk_adamw adamw_of(const struct mfs_update *u, const struct update_range *r,
 				 const struct mfs_update_step *step, double grad_scale)
@@ -231,10 +237,10 @@ static struct mfk_adamw adamw_of(const struct mfs_update *u, const struct update
 		.m_type = mfs_mfk_dtype(p->m_type),
 		.v_type = mfs_mfk_dtype(p->v_type),
 		.count = (int64_t)r->count,
-		.lr = (float)(r->decoupled ? step->decoupled_lr : step->lr),
+		.lr = lr_of(r, step),
 		.beta1 = (float)c->adam_beta1,
 		.beta2 = (float)c->adam_beta2,
-		.eps = (float)c->adam_eps,
+		.eps = (float)(r->mup ? mfs_mup_eps(c) : c->adam_eps),
 		.wd = r->decays ? (float)step->weight_decay : 0,
 		.correction1 = (float)(1 - pow(c->adam_beta1, (double)step->number)),
 		.correction2 = (float)(1 - pow(c->adam_beta2, (double)step->number)),
@@ -257,7 +263,7 @@ static void update_by_sgd(struct mfs_update *u, struct mfk_ctx *ctx, const struc
 		.main = mfs_params_flat(p, MFS_STATE_MAIN, r->first).at,
 		.m = mfs_params_flat(p, MFS_STATE_MOMENTUM, r->first).at,
 		.grad = mfs_params_grads_at(p, r->first),
-		.lr = (float)(r->decoupled ? step->decoupled_lr : step->lr),
+		.lr = lr_of(r, step),
 		.momentum = (float)u->config->sgd_momentum,
 		.wd = r->decays ? (float)step->weight_decay : 0,
 		.grad_scale = (float)grad_scale,

@@ -34,7 +34,7 @@ typedef void mfs_update_fence(void *arg, struct mfk_ctx *ctx, uint64_t first, ui
 
 struct mfs_update_step {
 	uint64_t number; /* of Adam, from 1: it corrects the moments' bias */
-	double lr, decoupled_lr, weight_decay;
+	double lr, decoupled_lr, mup_lr, weight_decay;
 	/* What the gradients were multiplied by in excess: the loss scale, and with per-token loss
 	 * the step's tokens. */
 	double grad_divisor;

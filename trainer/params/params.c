@@ -67,20 +67,35 @@ static bool is_norm(const char *name)
 static void set_init(const struct mfs_train_config *config, struct mfs_param *p)
 {
 	const char *name = p->tensor->name;
-	const double std = config->model.init_method_std;
+	const struct mfs_megatron_args *a = &config->model;
+	const double std = a->init_method_std, narrow = sqrt(a->mup.on ? a->mup.width : 1);
+	const double embedding =
+		config->embedding_init_method_std >= 0 ? config->embedding_init_method_std : std;
 
 	p->init_std = -1;
 	if (mfs_str_ends(name, ".bias") && !mfs_str_ends(name, "router.bias"))
 		return;
 	if (is_norm(name)) {
-		p->init_value = config->model.zero_centered_gamma ? 0 : 1;
+		p->init_value = a->zero_centered_gamma ? 0 : 1;
 		return;
 	}
-	p->init_std = std;
+	p->init_std = std / narrow;
 	if (mfs_str_ends(name, "linear_proj.weight") || mfs_str_ends(name, "linear_fc2.weight"))
-		p->init_std = std / sqrt(2.0 * (double)config->model.num_layers);
-	if (strstr(name, "_embeddings.") && config->embedding_init_method_std >= 0)
-		p->init_std = config->embedding_init_method_std;
+		p->init_std = std / (sqrt(2.0 * (double)a->num_layers) * narrow);
+	/* gpt_model.py: a head of its own begins as the embedding does. */
+	if (strstr(name, "_embeddings.") || (a->mup.on && !strcmp(name, "output_layer.weight")))
+		p->init_std = embedding;
+}
+
+/* optimizer/__init__.py: get_mup_config_overrides: the rate of matrices, with SGD that of all
+ * else. */
+static bool has_mup_rate(const struct mfs_train_config *config, const char *name, unsigned ndim)
+{
+	const bool vector = ndim <= 1 || !strncmp(name, "embedding.", 10) ||
+			    !strcmp(name, "output_layer.weight");
+
+	return config->model.mup.on && config->model.mup.width != 1 &&
+	       vector == mfs_str_is(config->optimizer, "sgd");
 }
 
 /* ---- the list ---- */
@@ -170,6 +185,8 @@ static int add_param(struct mfs_params *p, const struct mfs_train_config *config
 				    .part = *t,
 				    .decays = mfs_optim_decays(rules, name, t->base.ndim),
 				    .decoupled = mfs_optim_decoupled(rules, name),
+				    .mup = has_mup_rate(config, name, t->base.ndim) &&
+					   !mfs_optim_decoupled(rules, name),
 				    .unit = unit_of(&config->model, t->src),
 				    .is_expert = t->is_expert,
 				    .counts = counts_here(parallel, t)};

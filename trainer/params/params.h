@@ -43,6 +43,7 @@ struct mfs_param {
 	uint32_t bucket;	     /* its number */
 	int32_t unit;
 	bool decays, decoupled; /* weight decay; --decoupled-lr (embedding, head) */
+	bool mup;		/* --use-mup gives it a rate of its own, and Adam's eps */
 	bool is_expert;
 	/* In sums over the whole model: of the processes that have the same, this one counts it
 	 * (core/transformer/module.py: param_is_not_shared; core/tensor_parallel/layers.py:

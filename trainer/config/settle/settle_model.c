@@ -112,6 +112,10 @@ int mfs_settle_layers(struct settle *s)
 		return mfs_fail(s->err, -EINVAL,
 				"--no-position-embedding: expected --position-embedding-type rope "
 				"beside it, or --position-embedding-type none instead");
+	if (is(s, "use_mup") && has(s, "mtp_num_layers") && number(s, "mtp_num_layers") > 0)
+		return mfs_fail(s->err, -ENOTSUP,
+				"--use-mup with --mtp-num-layers is not supported; leave one of "
+				"them out");
 	if (is(s, "apply_query_key_layer_scaling"))
 		mfs_flag_set_truth(s->v, "attention_softmax_in_fp32", true);
 	return 0;

@@ -38,7 +38,8 @@ static struct mfk_attention shape(const struct mfs_net *net, const struct attent
 		.kv_heads = a->groups,
 		.qk_dim = a->dim,
 		.v_dim = a->dim,
-		.scale = 1 / sqrtf((float)a->dim),
+		.scale = net->args->mup.on ? (float)net->args->mup.attention
+					   : 1 / sqrtf((float)a->dim),
 		.causal = true,
 		.atomics = net->config->attention_atomics,
 	};
