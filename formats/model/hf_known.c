@@ -49,6 +49,7 @@ static const char *const left[] = {
 	"_flash_attn_2_enabled",
 	"_from_model_config",
 	"_name_or_path",
+	"_sliding_window_pattern",
 	"attention_dropout",
 	"attention_dropout_prob",
 	"attention_probs_dropout_prob",
@@ -403,8 +404,10 @@ static bool depends(const struct mfs_family *f, const struct mfs_megatron_args *
 	const bool none = json_is_null(value);
 
 	if (!strcmp(key, "head_dim")) {
-		*ret_usual = none || mla || is_number(value, a->kv_channels);
-		*ret_words = "hidden_size over the number of heads: this class computes it";
+		*ret_usual =
+			none || is_number(value, mla ? a->qk_pos_emb_head_dim : a->kv_channels);
+		*ret_words = mla ? "the same as 'qk_rope_head_dim'"
+				 : "hidden_size over the number of heads: this class computes it";
 	} else if (!strcmp(key, "num_key_value_heads")) {
 		*ret_usual = none || mla || is_number(value, a->num_attention_heads);
 		*ret_words = "the number of heads: this class has no groups";

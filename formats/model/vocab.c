@@ -61,6 +61,19 @@ static const char *in_words(enum mfs_vocab_source source)
 	return "recorded in the run's arguments";
 }
 
+/* 0: there is no tokenizer.json that can be read, or Megatron would have stored other rows. */
+static uint64_t by_tokenizer(const struct mfs_ckpt *ckpt, const char *dir, uint64_t padded)
+{
+	struct mfs_megatron_args args = *mfs_ckpt_args(ckpt);
+	uint64_t count;
+
+	if (mfs_hf_token_count_read(dir, &count, NULL) || count > INT64_MAX)
+		return 0;
+	args.vocab_size = (int64_t)count;
+	args.tokenizer_type = NULL;
+	return mfs_args_true_vocab(&args, padded);
+}
+
 int mfs_vocab_decide(const struct mfs_ckpt *ckpt, const struct mfs_vocab_said *said,
 		     struct mfs_vocab *ret, struct mfs_error *err)
 {
@@ -72,6 +85,10 @@ int mfs_vocab_decide(const struct mfs_ckpt *ckpt, const struct mfs_vocab_said *s
 	if (!v.rows) {
 		v.rows = mfs_args_true_vocab(mfs_ckpt_args(ckpt), v.padded);
 		v.source = v.rows ? MFS_VOCAB_ARGS : MFS_VOCAB_PADDED;
+	}
+	if (!v.rows && said && said->by_tokenizer) {
+		v.rows = by_tokenizer(ckpt, said->tokenizer, v.padded);
+		v.source = v.rows ? MFS_VOCAB_TOKENIZED : MFS_VOCAB_PADDED;
 	}
 	if (!v.rows)
 		v.rows = v.padded;

@@ -6,11 +6,14 @@
  * 1. -o vocab_size=N, or vocab_size=tokenizer: the largest id of tokenizer.json plus 1;
  * 2. vocab_size of the reference's config.json (-o ref=DIR);
  * 3. vocab_size of the run's arguments, if the run used it (mfs_args_true_vocab);
- * 4. none: all rows are shown.
+ * 4. the same of a tokenizer that the person names alone (-o tokenizer=DIR), if that pads to the
+ *    rows that are stored;
+ * 5. none: all rows are shown.
  */
 #ifndef MFS_MODEL_VOCAB_H
 #define MFS_MODEL_VOCAB_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "formats/base/error.h"
@@ -38,6 +41,7 @@ struct mfs_vocab_said {
 	uint64_t size;		      /* N or MFS_VOCAB_TOKENIZER; 0: neither */
 	const struct mfs_hf_ref *ref; /* NULL: none */
 	const char *tokenizer;	      /* directory of tokenizer.json, for MFS_VOCAB_TOKENIZER */
+	bool by_tokenizer;	      /* it may say the size, where nothing else does */
 };
 
 /* The directory of a checkpoint's tokenizer: the reference, or tokenizer/ or the folder that NeMo

@@ -138,7 +138,21 @@ static int set_ref(struct mfs_options *opt, const struct option_row *row, const 
 		   struct mfs_error *err)
 {
 	(void)row;
-	return replace_string(&opt->view.ref, value, err);
+	/* A person who trains has the directory of --tokenizer-model at hand. */
+	return replace_string(mfs_view_is_tokenizer(value) ? &opt->view.tokenizer : &opt->view.ref,
+			      value, err);
+}
+
+static int set_tokenizer(struct mfs_options *opt, const struct option_row *row, const char *value,
+			 struct mfs_error *err)
+{
+	(void)row;
+	if (!mfs_view_has_tokenizer(value))
+		return mfs_fail(err, -ENODATA,
+				"tokenizer=%s: not a directory with a tokenizer.json, "
+				"tokenizer_config.json, tokenizer.model or vocab.json",
+				value);
+	return replace_string(&opt->view.tokenizer, value, err);
 }
 
 /* Only digits; strtoull() would accept signs and spaces. */
@@ -471,6 +485,7 @@ static const struct option_row table[] = {
 	{"arch", VALUED, set_arch},
 	{"family", VALUED, add_family},
 	{"ref", VALUED, set_ref},
+	{"tokenizer", VALUED, set_tokenizer},
 	{"adapter", VALUED, set_adapter},
 	{"part", VALUED, set_part},
 	{"vocab_size", VALUED, set_vocab_size},
@@ -679,6 +694,8 @@ int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_er
 
 	if (!copy)
 		return mfs_fail_nomem(err);
+	/* the end of a line of a file that was written on Windows */
+	copy[strcspn(copy, "\r\n")] = '\0';
 	opt->view.data = &opt->data;
 	while (!rc && *rest) {
 		char *name = next_option(&rest);
@@ -770,6 +787,7 @@ void mfs_options_release(struct mfs_options *opt)
 {
 	free((char *)opt->view.arch);
 	free((char *)opt->view.ref);
+	free((char *)opt->view.tokenizer);
 	free((char *)opt->view.adapter);
 	free((char *)opt->view.cache);
 	free((char *)opt->log);

@@ -51,6 +51,8 @@ static const char *said_of_models(const struct mfs_view_options *o)
 		return "arch";
 	if (o->ref)
 		return "ref";
+	if (o->tokenizer)
+		return "tokenizer";
 	if (o->adapter)
 		return "adapter";
 	if (o->language)

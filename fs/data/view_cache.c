@@ -42,6 +42,25 @@ static int check_options(const struct mfs_dataset *d, struct mfs_dataset_rules *
 	return 0;
 }
 
+static int check_path(const struct mfs_dataset *d, struct mfs_error *err)
+{
+	if (!d->rows || (d->indexed && d->path))
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"Megatron finds cached indices by the path of the data, and %s is not a "
+			"file on the disk: mount data/%s/megatron/%s of this mount, and take the "
+			"cache from there",
+			d->name, d->name, d->name);
+}
+
+static int possible(const struct mfs_view_origin *s, struct mfs_error *err)
+{
+	struct mfs_dataset_rules rules;
+	int rc = check_options(s->dataset, &rules, err);
+
+	return rc ? rc : check_path(s->dataset, err);
+}
+
 static int parse(const struct mfs_dataset *d, const char *name, struct mfs_cache_spec *spec,
 		 struct mfs_error *err)
 {
@@ -52,15 +71,10 @@ static int parse(const struct mfs_dataset *d, const char *name, struct mfs_cache
 
 	if (!rc)
 		rc = check_options(d, &rules, err);
+	if (!rc)
+		rc = check_path(d, err);
 	if (rc)
 		return rc;
-	if (d->rows && !(d->indexed && d->path))
-		return mfs_fail(
-			err, -EINVAL,
-			"Megatron finds cached indices by the path of the data, and %s is not a "
-			"file on the disk: mount data/%s/megatron/%s of this mount, and take the "
-			"cache from there",
-			d->name, d->name, d->name);
 	if (!spec->split)
 		return 0;
 	if (!d->rows && !opt->data_path && !opt->data_args_path)
@@ -120,6 +134,8 @@ const struct mfs_view_kind mfs_view_kind_data_cache = {
 	.spec = "s4096",
 	.help = "what Megatron takes as --data-cache-path",
 	.of = MFS_VIEW_OF_RUN,
+	.by_option = true,
+	.possible = possible,
 	.check = check,
 	.list = list,
 	.open = open_view,

@@ -159,6 +159,8 @@ static const char *find_replaced(const char *dest, const struct mfs_root *root,
 
 	if (is_replaced(dest, opt->ref))
 		return opt->ref;
+	if (is_replaced(dest, opt->tokenizer))
+		return opt->tokenizer;
 	for (unsigned i = 0; opt->data && i < opt->data->path_count; i++)
 		if (is_replaced(dest, opt->data->paths[i]))
 			return opt->data->paths[i];

@@ -60,13 +60,26 @@ static void on_fuse_log(enum fuse_log_level level, const char *fmt, va_list ap)
 	mfs_vlog((int)level, fmt, ap); /* its levels are those of syslog(3) */
 }
 
+/* What libfuse's words do not tell: who may do something about it, and what works without. */
+static const char *remedy(void)
+{
+	if (!access("/dev/fuse", R_OK | W_OK))
+		return "";
+	return errno == ENOENT
+		       ? " (there is no /dev/fuse: the kernel's module fuse is not loaded, or a "
+			 "container was not given the device; mcorefs serve and export need none)"
+		       : " (this user may not open /dev/fuse: root can say chmod 666 /dev/fuse; "
+			 "mcorefs serve and export need none)";
+}
+
 static int fail_captured(struct mfs_error *err, const char *mountpoint)
 {
 	const char *why = capture;
 
 	if (!strncmp(why, "fuse: ", 6))
 		why += 6;
-	return mfs_fail(err, -EIO, "cannot mount on %s%s%s", mountpoint, *why ? ": " : "", why);
+	return mfs_fail(err, -EIO, "cannot mount on %s%s%s%s", mountpoint, *why ? ": " : "", why,
+			remedy());
 }
 
 /* A person's options come last, so they override these. */

@@ -180,11 +180,16 @@ static void list_kind(struct listing *l, const struct mfs_place *at,
 	}
 }
 
-/* Nobody wonders where it is not: that is no failure. */
-static bool is_extra(const struct mfs_place *at, const struct mfs_views_entry *e)
+/* That it lacks is no failure. */
+static bool may_lack(const struct mfs_view_kind *kind)
+{
+	return kind->is_extra || kind->by_option;
+}
+
+static bool all_may_lack(const struct mfs_place *at, const struct mfs_views_entry *e)
 {
 	for (unsigned i = e->first; i < e->end; i++)
-		if (!at->views->table->kinds[i]->is_extra)
+		if (!may_lack(at->views->table->kinds[i]))
 			return false;
 	return true;
 }
@@ -198,7 +203,7 @@ static void list_group(struct listing *l, const struct mfs_place *at,
 
 		if (!at->views->why_not[i])
 			list_kind(l, at, kind, kind->name + strlen(e->name) + 1);
-		else if (!kind->is_extra)
+		else if (!may_lack(kind))
 			add_lack(l, at, kind->name, at->views->why_not[i]);
 	}
 }
@@ -207,7 +212,7 @@ static void list_entry(struct listing *l, const struct mfs_place *at,
 		       const struct mfs_views_entry *e)
 {
 	if (e->why_not) {
-		if (!is_extra(at, e))
+		if (!all_may_lack(at, e))
 			add_lack(l, at, e->name, e->why_not);
 	} else if (e->is_group) {
 		enter(l, at->views->mtime_ns, e->name);

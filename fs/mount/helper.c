@@ -6,6 +6,7 @@
 #include <getopt.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,7 +22,7 @@ struct request {
 	const char *namespace; /* -N: a file of a mount namespace; NULL: this one */
 	const char *words[2];  /* SOURCE, MOUNTPOINT */
 	int word_count;
-	bool fake, sloppy;
+	bool fake, sloppy, verbose;
 };
 
 static int take_word(struct request *r, const char *word)
@@ -54,8 +55,10 @@ static int take_letter(struct request *r, int letter)
 	case 'N':
 		r->namespace = optarg;
 		return 0;
+	case 'v':
+		r->verbose = true;
+		return 0;
 	case 'n': /* there is no mtab to write */
-	case 'v': /* mount(8) speaks itself */
 	case 't': /* we are one type */
 		return 0;
 	case 1:
@@ -115,6 +118,9 @@ static int mount_it(const struct request *r, struct mfs_options *opt)
 	/* Relative paths of options are those of the directory in which mount(8) was started. */
 	if (read_options(r, opt, &err))
 		return mfs_usage_error("%s", err.msg);
+	if (r->fake && r->verbose)
+		printf("mcorefs: %s on %s: the options are right; nothing was mounted (--fake)\n",
+		       r->words[0], r->words[1]);
 	if (r->fake)
 		return MFS_EXIT_OK;
 	if (r->namespace && enter(r->namespace, &err))

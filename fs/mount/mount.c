@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <libgen.h>
+#include <dirent.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -97,6 +98,9 @@ static int check_outside(const struct mfs_options *opt, const struct paths *path
 		in = "what data= names";
 	else if (opt->view.ref && realpath(opt->view.ref, ref) && mfs_path_contains(ref, place))
 		in = "what ref= names";
+	else if (opt->view.tokenizer && realpath(opt->view.tokenizer, ref) &&
+		 mfs_path_contains(ref, place))
+		in = "what tokenizer= names";
 	else if (mfs_path_contains(paths->mountpoint, place))
 		in = "MOUNTPOINT";
 	return in ? mfs_command_failed("%s: %s lies in %s", option, name, in) : MFS_EXIT_OK;
@@ -130,6 +134,22 @@ static int check_file(const struct mfs_options *opt, const struct paths *paths, 
 	return code;
 }
 
+/* Files of the mount point are still there, and nobody sees them. */
+static void say_hidden(const char *dir)
+{
+	DIR *d = opendir(dir);
+	const struct dirent *e;
+	unsigned count = 0;
+
+	while (d && (e = readdir(d)))
+		count += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+	if (d)
+		closedir(d);
+	if (count)
+		mfs_log(LOG_WARNING,
+			"%s is not empty: what is in it is hidden until the mount ends", dir);
+}
+
 static int resolve_mountpoint(const char *dir, char *ret, struct mfs_error *err)
 {
 	int rc = mfs_mountpoint_resolve(dir, ret, err);
@@ -142,7 +162,10 @@ static int resolve_mountpoint(const char *dir, char *ret, struct mfs_error *err)
 	if (stat(ret, &st))
 		return mfs_fail(err, -errno, "%s%s", strerror(errno),
 				errno == ENOTCONN ? " (a dead mount: umount it first)" : "");
-	return S_ISDIR(st.st_mode) ? 0 : mfs_fail(err, -ENOTDIR, "not a directory");
+	if (!S_ISDIR(st.st_mode))
+		return mfs_fail(err, -ENOTDIR, "not a directory");
+	say_hidden(ret);
+	return 0;
 }
 
 static int resolve(const struct mfs_options *opt, struct paths *ret)

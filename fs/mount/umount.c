@@ -4,10 +4,12 @@
 #include <limits.h>
 #include <string.h>
 
+#include "formats/base/buf.h"
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
 #include "fs/mount/command.h"
 #include "fs/daemon/mountpoint.h"
+#include "fs/daemon/users.h"
 
 static int check(const char *place, struct mfs_error *err)
 {
@@ -20,6 +22,35 @@ static int check(const char *place, struct mfs_error *err)
 		rc = mfs_fail(err, -EINVAL, "a mount of %s is there, not one of mcorefs",
 			      entry.type);
 	mfs_mount_entry_release(&entry);
+	return rc;
+}
+
+/* "process 12 (python3), process 31 (vllm)": who has a file or directory of the mount open, or
+ * stands in it, as far as /proc lets us see. */
+static void name_users(const char *place, struct mfs_buf *text)
+{
+	struct mfs_mount_users users;
+
+	mfs_mount_users_find(place, &users);
+	for (unsigned i = 0; i < users.count; i++)
+		mfs_buf_printf(text, "%sprocess %d (%s)", i ? ", " : " by ", (int)users.pids[i],
+			       users.names[i]);
+	if (users.more)
+		mfs_buf_printf(text, " and %u more", users.more);
+}
+
+static int is_busy(const char *place, int rc, struct mfs_error *err)
+{
+	struct mfs_buf text = {0};
+
+	name_users(place, &text);
+	if (rc == -EPERM && !text.len) /* another user's, perhaps */
+		return rc;
+	rc = mfs_fail(err, rc,
+		      "it is in use%s: end what uses it, or --lazy ends the mount with the last of "
+		      "them",
+		      text.len && !text.failed ? text.data : "");
+	mfs_buf_release(&text);
 	return rc;
 }
 
@@ -37,7 +68,7 @@ static int unmount(const char *dir, bool lazy, struct mfs_error *err)
 	rc = mfs_mountpoint_detach(place, lazy, err);
 	if ((rc == -EBUSY || rc == -EPERM) && !lazy && mfs_mountpoint_is_dead(place))
 		rc = mfs_mountpoint_detach(place, true, err);
-	return rc;
+	return (rc == -EBUSY || rc == -EPERM) && !lazy ? is_busy(place, rc, err) : rc;
 }
 
 int mfs_cmd_umount(int argc, char **argv)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/indexed/plain_text.h"
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
 #include "fs/pack/pack.h"
@@ -72,6 +73,34 @@ static bool check(struct mfs_pack_options *o, const char *dtype, const char *for
 	return choose_dtype(o, dtype, ret_exit) && check_eod(o, eod, ret_exit);
 }
 
+/* preprocess_data.py's flag: who gives it has text. */
+static bool is_input_flag(const char *word)
+{
+	return !strcmp(word, "--input") || !strncmp(word, "--input=", 8);
+}
+
+static bool check_no_input(int argc, char **argv, int *ret_exit)
+{
+	const char *file = "";
+
+	for (int i = 1; i < argc; i++) {
+		if (!is_input_flag(argv[i]))
+			continue;
+		if (argv[i][7])
+			file = argv[i] + 8;
+		else if (i + 1 < argc)
+			file = argv[i + 1];
+		return wrong(
+			ret_exit,
+			mfs_usage_error("pack: there is no --input: token ids come from standard "
+					"input, and text is tokenized before: %s",
+					mfs_plain_text_remedy(mfs_plain_text_file(file)
+								      ? mfs_plain_text_file(file)
+								      : MFS_TEXT_JSONL)));
+	}
+	return true;
+}
+
 bool mfs_pack_parse_options(int argc, char **argv, struct mfs_pack_options *ret, int *ret_exit)
 {
 	struct mfs_pack_options o = {.key = "input_ids"};
@@ -105,7 +134,8 @@ bool mfs_pack_parse_options(int argc, char **argv, struct mfs_pack_options *ret,
 			   {"key", MFS_VALUE_TEXT, &o.key},
 			   {"format", MFS_VALUE_TEXT, &format}},
 	};
-	const bool go_on = mfs_cmdline_parse(&c, argc, argv, ret_exit) &&
+	const bool go_on = check_no_input(argc, argv, ret_exit) &&
+			   mfs_cmdline_parse(&c, argc, argv, ret_exit) &&
 			   take_vocab_size(&o, vocab_size, ret_exit) &&
 			   check(&o, dtype, format, eod, ret_exit);
 

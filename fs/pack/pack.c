@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "formats/indexed/plain_text.h"
 #include "fs/cli/commands.h"
 #include "fs/pack/command.h"
 #include "fs/pack/input.h"
@@ -174,8 +175,20 @@ static int feed(struct pack *x, const uint8_t *bytes, size_t len, struct mfs_err
 	return rc;
 }
 
+/* Text in the place of ids: what to do is said with what was found. */
+static void say_if_text(const uint8_t *bytes, size_t len, struct mfs_error *err)
+{
+	const enum mfs_plain_text kind = mfs_plain_text_of(bytes, len);
+	const struct mfs_error found = *err;
+
+	if (kind)
+		mfs_error_set(err, -EINVAL, "%.200s; if this is %s, tokenize it first: %s",
+			      found.msg, mfs_plain_text_name(kind), mfs_plain_text_remedy(kind));
+}
+
 static int pack_all(struct pack *x, struct mfs_error *err)
 {
+	const uint64_t start = x->input.position;
 	const uint8_t *bytes;
 	size_t len = 0;
 	bool at_end = false;
@@ -185,6 +198,8 @@ static int pack_all(struct pack *x, struct mfs_error *err)
 		rc = mfs_pack_input_read(&x->input, &bytes, &len, err);
 		if (!rc) {
 			rc = feed(x, bytes, len, err);
+			if (rc == -EINVAL && x->input.position == start + len)
+				say_if_text(bytes, len, err);
 			at_end = !len;
 		}
 		if (!rc || rc == -EAGAIN)

@@ -184,8 +184,11 @@ static int allow_served(struct rules *rules, const struct mfs_rights_served *ser
 {
 	const struct mfs_options *opt = served->opt;
 	const bool is_url = served->source && mfs_mirror_is_url(served->source);
-	const char *const places[] = {is_url ? NULL : served->source, opt->view.ref,
-				      opt->view.adapter, opt->data.tokenizer_id,
+	const char *const places[] = {is_url ? NULL : served->source,
+				      opt->view.ref,
+				      opt->view.tokenizer,
+				      opt->view.adapter,
+				      opt->data.tokenizer_id,
 				      opt->data.data_args_path};
 	int rc = allow_families(rules, opt, err);
 

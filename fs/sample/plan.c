@@ -226,6 +226,37 @@ static int take_samples(const struct planner *p, struct mfs_error *err)
 	return MFS_EXIT_OK;
 }
 
+static void add_missing(struct mfs_buf *list, bool missing, const char *option)
+{
+	if (missing)
+		mfs_buf_printf(list, "%s%s", list->len ? ", " : "", option);
+}
+
+/* All that is missing is said at once. */
+static int need_all(const struct planner *p)
+{
+	const struct mfs_sample_options *o = p->o;
+	const struct mfs_megatron_data_args *a = p->args;
+	const bool has_iters = o->train_samples != MFS_UNSAID || o->train_iters != MFS_UNSAID ||
+			       either(MFS_UNSAID, a->train_samples) != MFS_UNSAID ||
+			       either(MFS_UNSAID, a->train_iters) != MFS_UNSAID;
+	struct mfs_buf list = {0};
+	int exit_code = MFS_EXIT_OK;
+
+	add_missing(&list, o->step == MFS_UNSAID && a->iteration < 0, "--step");
+	add_missing(&list, either(o->seq_length, a->seq_length) == MFS_UNSAID, "--seq-length");
+	add_missing(&list, either(o->global_batch_size, a->global_batch_size) == MFS_UNSAID,
+		    "--global-batch-size");
+	add_missing(&list, !has_iters,
+		    "--train-iters or --train-samples (the order of samples depends on it)");
+	if (list.failed)
+		exit_code = mfs_command_failed("out of memory");
+	else if (list.len)
+		exit_code = mfs_usage_error("sample: needed: %s", list.data);
+	mfs_buf_release(&list);
+	return exit_code;
+}
+
 static int take_step(const struct planner *p)
 {
 	const uint64_t after =
@@ -375,8 +406,10 @@ static int take_mask(const struct planner *p)
 static int fill(const struct planner *p)
 {
 	struct mfs_error err = {0};
-	int exit_code = take_step(p);
+	int exit_code = need_all(p);
 
+	if (!exit_code)
+		exit_code = take_step(p);
 	if (!exit_code)
 		exit_code = check_constant(p);
 	if (!exit_code && take_datasets(p, &err))

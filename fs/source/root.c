@@ -18,6 +18,7 @@
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
 #include "formats/ckpt/read/verl.h"
+#include "formats/indexed/plain_text.h"
 #include "formats/io/directory.h"
 #include "formats/model/hf_ckpt.h"
 #include "formats/remote/mirror.h"
@@ -47,7 +48,7 @@ struct mfs_root {
 	struct mfs_mirror *mirror; /* NULL: SOURCE is on this machine */
 	char *url;		   /* of SOURCE, if it has a mirror */
 	char *source;		   /* absolute */
-	char *arch, *ref;
+	char *arch, *ref, *tokenizer;
 	struct mfs_view_options options;
 	struct mfs_data_options no_data; /* used without options of datasets */
 	struct mfs_data *data;		 /* NULL: none */
@@ -454,7 +455,11 @@ static int copy_options(struct mfs_root *root, const struct mfs_view_options *op
 	if (opt->ref && !(root->ref = realpath(opt->ref, NULL)) && !(root->ref = strdup(opt->ref)))
 		return -ENOMEM;
 	root->options.arch = root->arch;
+	if (opt->tokenizer && !(root->tokenizer = realpath(opt->tokenizer, NULL)) &&
+	    !(root->tokenizer = strdup(opt->tokenizer)))
+		return -ENOMEM;
 	root->options.ref = root->ref;
+	root->options.tokenizer = root->tokenizer;
 	return 0;
 }
 
@@ -610,11 +615,17 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 	/* Files that are shown unchanged come from there. */
 	if (root->kind == SOURCE_HF && !root->options.ref)
 		root->options.ref = root->source;
+	if (root->options.tokenizer && root->options.ref)
+		return mfs_fail(err, -EINVAL,
+				"tokenizer=%s: %s gives the tokenizer, too: name one of them",
+				root->options.tokenizer,
+				root->kind == SOURCE_HF ? "a HuggingFace directory" : "ref=");
 	return 0;
 }
 
 static int resolve(struct mfs_root *root, const char *source, struct mfs_error *err)
 {
+	enum mfs_plain_text text;
 	struct stat st;
 	int rc = mfs_mirror_is_url(source) ? open_mirror(root, source, err)
 					   : mfs_data_path(source, &root->source, err);
@@ -626,12 +637,18 @@ static int resolve(struct mfs_root *root, const char *source, struct mfs_error *
 	if (S_ISDIR(st.st_mode))
 		return 0;
 	root->kind = SOURCE_DATA;
-	if (!mfs_data_looks_like_one(root->source))
-		return mfs_fail(err, -ENOTDIR,
-				"'%s' is not a directory: name a checkpoint root, one iteration, "
-				"a HuggingFace model or a dataset",
-				source);
-	return 0;
+	if (mfs_data_looks_like_one(root->source))
+		return 0;
+	text = mfs_plain_text_file(root->source);
+	if (text)
+		return mfs_fail(err, -ENOTSUP,
+				"'%s' is %s, and no tokens: make a dataset of it first, with "
+				"its tokenizer: %s",
+				source, mfs_plain_text_name(text), mfs_plain_text_remedy(text));
+	return mfs_fail(err, -ENOTDIR,
+			"'%s' is not a directory: name a checkpoint root, one iteration, "
+			"a HuggingFace model or a dataset",
+			source);
 }
 
 /* Opens the datasets in SOURCE, and those that options add. */
@@ -714,6 +731,7 @@ void mfs_root_free(struct mfs_root *root)
 	free(root->url);
 	free(root->arch);
 	free(root->ref);
+	free(root->tokenizer);
 	free(root->source);
 	free(root);
 }

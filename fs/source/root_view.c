@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/buf.h"
+#include "formats/megatron/tracker.h"
 #include "fs/data/data.h"
 #include "fs/data/kinds.h"
 #include "fs/source/iteration.h"
@@ -34,6 +35,38 @@ static int no_such_dataset(const struct mfs_root *root, const char *name, struct
 	for (uint32_t i = 0; data && i < mfs_data_count(data); i++)
 		mfs_buf_printf(&text, "%s%s", i ? ", " : "",
 			       mfs_dataset_name(mfs_data_at(data, i)));
+	return fail_with(&text, err);
+}
+
+/* "there is iter_0000040", "there are 3, from iter_0000010 to iter_0000040". */
+static void name_iterations(const struct mfs_root_snapshot *s, struct mfs_buf *text)
+{
+	if (!s->count)
+		mfs_buf_adds(text, "there is none");
+	else if (s->count == 1)
+		mfs_buf_printf(text, "there is %s", s->iterations[0]->name);
+	else
+		mfs_buf_printf(text, "there are %u, from %s to %s", (unsigned)s->count,
+			       s->iterations[0]->name, s->iterations[s->count - 1]->name);
+}
+
+/* True if the name begins with that of an iteration, whether it is there or not. */
+static bool names_iteration(const char *name)
+{
+	char first[MFS_PLACE_NAME];
+	int64_t number;
+
+	snprintf(first, sizeof(first), "%.*s", (int)strcspn(name, "/"), name);
+	return mfs_iteration_number_of_any(first, &number);
+}
+
+static int no_such_iteration(const struct mfs_root *root, const char *name, struct mfs_error *err)
+{
+	struct mfs_buf text = {0};
+
+	mfs_buf_printf(&text, "'%s' has no iteration %.*s: ", mfs_root_source(root),
+		       (int)strcspn(name, "/"), name);
+	name_iterations(mfs_root_snapshot((struct mfs_root *)root), &text);
 	return fail_with(&text, err);
 }
 
@@ -211,6 +244,8 @@ int mfs_root_find(struct mfs_root *root, const char *name, struct mfs_place *ret
 		memmove(view, slash + 1, strlen(slash));
 	else
 		*view = '\0';
+	if (rc == -ENOENT && mfs_root_has_iterations(root) && names_iteration(name))
+		return no_such_iteration(root, name, err);
 	if (rc == -ENOENT || (!rc && (!is_place(view) || (slash && !*view))))
 		return no_such_view(root, name, err);
 	return rc;

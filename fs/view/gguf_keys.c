@@ -200,6 +200,25 @@ static void add_experts(struct keys *k, const struct mfs_megatron_args *a)
 	number(k, "expert_feed_forward_length", a->moe_ffn_hidden_size);
 }
 
+/* What front ends of llama.cpp list it as: "llama 8.0B". Not the directory's name: gateways that
+ * have one storage at different places give the same bytes. */
+static void add_name(struct mfs_gguf *g, const struct mfs_model *model)
+{
+	static const struct {
+		double least;
+		const char *unit;
+	} sizes[] = {{1e12, "T"}, {1e9, "B"}, {1e6, "M"}, {1e3, "K"}, {0, ""}};
+	const double count = (double)model->parameters;
+	char text[96];
+	size_t i = 0;
+
+	while (count < sizes[i].least)
+		i++;
+	snprintf(text, sizeof(text), "%s %.*f%s", model->family->name, sizes[i].least > 0,
+		 sizes[i].least > 0 ? count / sizes[i].least : count, sizes[i].unit);
+	mfs_gguf_text(g, "general.name", text);
+}
+
 /* gguf/constants.py: LlamaFileType. */
 static uint32_t file_type(enum mfs_dtype dtype)
 {
@@ -216,6 +235,7 @@ int mfs_gguf_add_keys(struct mfs_gguf *g, struct mfs_model *model, enum mfs_dtyp
 
 	mfs_gguf_text(g, "general.architecture", k.architecture);
 	mfs_gguf_text(g, "general.type", "model");
+	add_name(g, model);
 	mfs_gguf_u32(g, "general.file_type", file_type(dtype));
 	mfs_gguf_u32(g, "general.quantization_version", QUANTIZATION_VERSION);
 	number(&k, "block_count", a->num_layers);

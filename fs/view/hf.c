@@ -90,7 +90,8 @@ static int find_tokenizer(struct builder *b)
 	struct stat st;
 	int rc;
 
-	rc = mfs_vocab_tokenizer(b->ckpt, b->ref_dir, &b->tokenizer, b->err);
+	rc = mfs_vocab_tokenizer(b->ckpt, b->opt->tokenizer ? b->opt->tokenizer : b->ref_dir,
+				 &b->tokenizer, b->err);
 	if (rc)
 		return rc;
 	rc = mfs_hf_files(b->tokenizer, b->ref && mfs_hf_ref_has_code(b->ref), &b->arena, &b->names,
@@ -204,6 +205,7 @@ static int build_model(struct builder *b)
 		rc = find_tokenizer(b);
 	said.ref = b->ref;
 	said.tokenizer = b->tokenizer;
+	said.by_tokenizer = b->opt->tokenizer != NULL;
 	if (!rc)
 		rc = mfs_vocab_decide(b->ckpt, &said, &vocab, b->err);
 	if (!rc)

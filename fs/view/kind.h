@@ -51,6 +51,7 @@ struct mfs_view_kind {
 	bool nested; /* its files lie in directories, whose number is not known before it is open */
 	bool takes_files; /* with -o dataset_cache */
 	bool is_extra;	  /* few models have it: nobody wonders where it is not */
+	bool by_option;	  /* an option asks for it: without, it lacks, and nothing has failed */
 
 	/*
 	 * 0 if the origin can have such views. -ENOTSUP, -ENODATA, -EINVAL: it cannot, and open()

@@ -64,8 +64,10 @@ enum mfs_view_layer_spec {
 
 /* Options of a person for views (-o). NULL or 0: not said. */
 struct mfs_view_options {
-	const char *arch;    /* family, if several fit the arguments */
-	const char *ref;     /* HF directory that gives config.json and tokenizer */
+	const char *arch; /* family, if several fit the arguments */
+	const char *ref;  /* HF directory that gives config.json and tokenizer */
+	/* directory that gives the tokenizer alone; there is no ref then */
+	const char *tokenizer;
 	const char *adapter; /* directory of an adapter that is merged into the model */
 	uint64_t vocab_size; /* true vocabulary size; MFS_VOCAB_TOKENIZER: the tokenizer's length */
 	uint64_t shard_size; /* bytes; 0: MFS_SHARD_SIZE */
@@ -94,6 +96,10 @@ mode_t mfs_view_copy_mode(const struct mfs_view *view);
 /* The HuggingFace directory that gives config.json and tokenizer: the person's, or the one that
  * said what model it is (ckpt/told.h). NULL: there is none. */
 const char *mfs_view_ref(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt);
+
+/* True for a directory with files of a tokenizer; the second, if it has no config.json. */
+bool mfs_view_has_tokenizer(const char *dir);
+bool mfs_view_is_tokenizer(const char *dir);
 
 /* True rows of the vocabulary, as all views decide it (formats/model/vocab.h); 0: not known. */
 int mfs_view_true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,

@@ -46,21 +46,6 @@ def with_megatron_eps(model):
     return model
 
 
-# Keys of a config that shape a model; the others are about training, generating and the program.
-SHAPING = ("num_", "hidden_", "n_", "head_", "qk_", "q_", "kv_", "v_head", "moe_", "rms_", "layer_norm", "norm_", "tie_", "attention_bias",
-           "attention_out_bias", "mlp_bias", "use_bias", "use_qkv_bias", "use_parallel", "sliding_", "partial_", "rope_", "multi_query",
-           "topk_", "norm_topk", "routed_", "first_k", "max_pos", "intermediate_", "activation_")
-
-
-def unsaid(directory):
-    """Keys with which AutoConfig ends up, which shape the model, and which config.json leaves to a default."""
-    config = transformers.AutoConfig.from_pretrained(directory)
-    written = json.loads((directory / "config.json").read_text())
-    computed = ("qk_head_dim", "head_dim") if hasattr(config, "kv_lora_rank") else ()  # sums of what stands in the file
-    return [key for key in config.to_dict()
-            if key.startswith(SHAPING) and key not in (*written, *computed) and config.attribute_map.get(key, key) not in written]
-
-
 @torch.no_grad()
 def logits(model, tokens):
     return model(torch.from_numpy(tokens)).logits.numpy()

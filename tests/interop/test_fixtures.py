@@ -4,6 +4,7 @@ import json
 import pytest
 import transformers
 
+import config_keys
 import models
 import program
 
@@ -58,5 +59,5 @@ def test_config_is_complete(fixtures, name, view):
         written = json.loads((directory / "config.json").read_text())
         assert written["architectures"] and written["vocab_size"] == 1024
         assert transformers.GenerationConfig.from_pretrained(directory) is not None
-        unsaid = models.unsaid(directory)
+        unsaid = config_keys.unsaid(directory)
         assert not unsaid, f"left to transformers' defaults: {unsaid}"

@@ -3,6 +3,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -147,9 +148,10 @@ def test_keys(read, name):
         expected[f"{architecture}.rope.scaling.type"] = ["STRING", "linear"]
         reals["rope.scaling.factor"] = 4.0
     expected.update({f"{architecture}.{key}": ["FLOAT32", float(numpy.float32(value))] for key, value in reals.items()})
-    expected.update({"general.architecture": ["STRING", architecture], "general.type": ["STRING", "model"], "general.file_type": ["UINT32", 32],
+    expected.update({"general.architecture": ["STRING", architecture], "general.type": ["STRING", "model"], "general.name": said["keys"]["general.name"], "general.file_type": ["UINT32", 32],
                      "general.quantization_version": ["UINT32", 2], "tokenizer.ggml.model": ["STRING", "none"]})
     assert said["keys"] == expected
+    assert re.fullmatch(r"[a-z0-9-]+ \d+\.\d[KMB]", said["keys"]["general.name"][1])
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if "plain" in name])

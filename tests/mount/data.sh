@@ -4,7 +4,7 @@
 
 data=$FIXTURES/data
 tales=$data/tales_text_document
-views=$(printf 'cache\nhf\njsonl\nmegatron\nnpy\nparquet\nsamples')
+views=$(printf 'hf\njsonl\nmegatron\nnpy\nparquet\nsamples\nwhy-not.txt')
 
 attributes() {
 	(cd "$mnt" && find . -exec stat -c '%n %i %s %b %f %u %g %Y %y' {} +) | sort
@@ -21,6 +21,7 @@ same "the root" "$(ls "$mnt")" data
 same "names" "$(ls "$mnt/data")" "$(printf 'notes_text_document\ntales_text_document')"
 d=$mnt/data/tales_text_document
 same "views" "$(ls "$d")" "$views"
+grep -q '^cache: .*-o tokenizer_id=' "$d/why-not.txt" || fail "nothing says why there is no cache"
 for view in hf jsonl megatron npy parquet; do
 	[ -n "$(ls "$d/$view")" ] || fail "$view is empty"
 	for file in "$d/$view"/*; do
@@ -97,10 +98,12 @@ done
 "$MCOREFS" ls "$data" | grep -q 'tales_text_document/' || fail "ls"
 refused "two of one name" 1 "two datasets are named 'tales_text_document'" "$MCOREFS" ls "$data" -o "data=$tales"
 refused "no dataset" 1 'holds no dataset' "$MCOREFS" ls "$tales" -o "data=$FIXTURES/weights"
+echo '{"class": "x"}' >"$work/id"
 for command in ls verify; do
-	refused "$command why-not" 1 "there is no view 'why-not'" "$MCOREFS" $command "$tales" data/tales_text_document/why-not
+	refused "$command why-not" 1 "there is no view 'why-not'" "$MCOREFS" $command "$tales" data/tales_text_document/why-not -o "tokenizer_id=$work/id"
 done
-refused "export why-not" 1 "there is no view 'why-not'" "$MCOREFS" export "$tales" data/tales_text_document/why-not "$work/why-not"
+refused "export why-not" 1 "there is no view 'why-not'" "$MCOREFS" export "$tales" data/tales_text_document/why-not "$work/why-not" \
+	-o "tokenizer_id=$work/id"
 refused "diff of datasets" 2 'diff compares models' "$MCOREFS" diff "$tales" "$tales"
 said=$("$MCOREFS" verify "$tales" --deep -o vocab_size=999 2>&1) && fail "tokens outside of the vocabulary pass"
 grep -q 'vocabulary' <<<"$said" || fail "the vocabulary is not named: $said"

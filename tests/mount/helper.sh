@@ -47,7 +47,8 @@ refused "a SOURCE that is no checkpoint" 32 "no Megatron checkpoint" "$helper" "
 refused "a value that only the mount itself refuses" 32 "cannot mount" "$helper" "$source" "$mnt" -o vocab_size=1000,context=bogus
 refused "no such MOUNTPOINT" 32 "No such file" "$helper" "$source" "$work/none" -o rw
 refused "no program" 1 "there is no program mcorefs" env PATH=/usr/bin:/bin MCOREFS= "$(realpath mount-helpers/mount.mcorefs)" "$source" "$mnt"
-"$helper" "$source" "$mnt" -f -v -o rw,nofail || fail "a fake mount"
+"$helper" "$source" "$mnt" -f -v -o $'rw,nofail\r' >"$work/fake" || fail "a fake mount"
+grep -q 'nothing was mounted' "$work/fake" || fail "a fake mount says nothing"
 not_mounted || fail "a fake mount is a mount"
 
 # Names with commas and blanks; and a value that looks like an option behind an escaped comma.

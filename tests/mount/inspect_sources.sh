@@ -120,5 +120,17 @@ refused 'an adapter without its model' 1 'LoRA adapter of PEFT' "$m" inspect "$w
 refused 'an adapter without weights' 1 "adapter.*expected 'r'" "$m" export "$ckpt" hf "$work/out" -o "adapter=$work/adapter"
 refused 'an adapter that is none' 1 "holds no adapter: looked for adapter_config.json" "$m" export "$ckpt" hf "$work/out" -o "adapter=$FIXTURES/data"
 refused 'no SOURCE' 2 'expected mcorefs inspect SOURCE' "$m" inspect
+# A tokenizer's directory alone, under either name. It also tells the true vocabulary, where padding that gives the stored rows.
+tokenizer=$(echo "$FIXTURES"/weights/llama-torch_dist-tp2-pp2-vpp2/iter_*/tokenizer)
+for option in ref tokenizer; do
+	"$m" export "$FIXTURES/weights/llama-torch-tp2-pp2" hf "$work/$option" -o "$option=$tokenizer" >/dev/null || fail "$option of a tokenizer"
+	cmp "$work/$option/tokenizer.json" "$tokenizer/tokenizer.json" || fail "$option: another tokenizer"
+	grep -q '"vocab_size": 1000' "$work/$option/config.json" || fail "$option: the vocabulary"
+done
+refused 'no tokenizer' 2 'not a directory with a tokenizer.json' "$m" ls "$ckpt" -o "tokenizer=$work/adapter"
+refused 'two tokenizers' 1 'gives the tokenizer, too' "$m" ls "$work/ref" -o "tokenizer=$tokenizer"
+refused 'ls of an iteration' 1 'has no iteration iter_0000041: there is iter_0000040' "$m" ls "$FIXTURES/weights/llama-torch-tp2-pp2" iter_0000041/hf
+printf '{"text": "a tale"}\n' >"$work/tales.jsonl"
+refused 'text' 1 "is text in JSON lines, and no tokens: .*mcorefs pack PREFIX" "$m" ls "$work/tales.jsonl"
 refused 'ls of a file' 1 'is not a directory' "$m" ls "$tracker"
 exit 0

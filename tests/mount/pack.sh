@@ -267,4 +267,10 @@ fi
 awk 'BEGIN { printf "[1"; for (i = 0; i < 4000000; i++) printf ", 12345"; print "]" }' |
 	(ulimit -v 60000 && "$m" pack "$out/long" >"$log" 2>&1) || fail "a long document: $(cat "$log")"
 same 'a long document' "$(stat -c %s "$out/long.bin")" 16000004
+# Text is no ids: what to do is said in the same line.
+printf '{"text": "a tale"}\n' >"$work/tales.jsonl"
+refused 'text' 1 "no key 'input_ids'; if this is text in JSON lines, tokenize it first: python3 -c .* mcorefs pack" \
+	sh -c "'$MCOREFS' pack '$work/text' <'$work/tales.jsonl'"
+refused 'words' 1 "if this is text, tokenize it first" sh -c "echo once upon | '$MCOREFS' pack '$work/words'"
+refused '--input' 2 'there is no --input: .*json.loads' "$MCOREFS" pack --input "$work/tales.jsonl" --output-prefix x
 exit 0

@@ -101,12 +101,13 @@ wanted=$(tail -c +$((header + 1)) "$gold/train-step-40.npy" | od -An -v -t d8 -w
 unmount
 
 # What cannot be.
-refused 'no step' 2 '--step is needed' "$m" sample "$data" "${run[@]}"
+refused 'nothing' 2 'needed: --step, --seq-length, --global-batch-size, --train-iters or --train-samples' "$m" sample "$data"
+refused 'no step' 2 'needed: --step' "$m" sample "$data" "${run[@]}"
 refused 'step 0' 2 '--step cannot be 0' "$m" sample "$data" "${run[@]}" --step 0
 refused 'a step that is no number' 2 "'--step' takes a number" "$m" sample "$data" "${run[@]}" --step x
 refused 'behind the run' 1 'there is no step 41: the run has 40' "$m" sample "$data" "${run[@]}" --step 41
-refused 'no length' 2 '--train-iters or --train-samples is needed' "$m" sample "$data" --step 1 "${run[@]:0:6}" --global-batch-size 8
-refused 'no batch' 2 '--global-batch-size is needed' "$m" sample "$data" --step 1 "${run[@]:0:8}"
+refused 'no length' 2 'needed: --train-iters or --train-samples' "$m" sample "$data" --step 1 "${run[@]:0:6}" --global-batch-size 8
+refused 'no batch' 2 'needed: --global-batch-size' "$m" sample "$data" --step 1 "${run[@]:0:8}"
 refused 'no datasets' 1 'several datasets: name one with --data-path' "$m" sample "$data" --step 1 "${run[@]:2}"
 refused 'another dataset' 1 "no dataset 'c'" "$m" sample "$data" --step 1 --data-path c "${run[@]:2}"
 refused 'data elsewhere' 1 "/tmp/g/tales_text_document.idx' is missing: say where the datasets are with -o data=PATH" "$m" sample "$ckpt" --step 1

@@ -922,6 +922,8 @@ static const struct {
 	 "llama_4_scaling"},
 	{"{'model_type': 'minimax_m2', 'attn_type_list': [1, 0]}", -ENOTSUP, "attn_type_list"},
 	{"{'model_type': 'llama', 'hidden_activation': 'gelu'}", -ENOTSUP, "hidden_activation"},
+	{"{'model_type': 'glm4_moe_lite', 'head_dim': 32}", -ENOTSUP,
+	 "'head_dim' is 32, expected the same as 'qk_rope_head_dim'"},
 	/* activations */
 	{"{'model_type': 'gemma2', 'hidden_activation': 'gelu'}", -ENOTSUP,
 	 "'hidden_activation' is \"gelu\""},
