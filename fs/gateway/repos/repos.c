@@ -346,6 +346,15 @@ static bool has_name(const struct mfs_repo_source *s, enum mfs_repo_kind kind, c
 				      : has_dataset(s, name);
 }
 
+/* As mfs_runs_find(); -ENOLINK: the run's own directory leads out of the source. */
+static int find_run(const struct mfs_repo_source *s, const char *name, char *path, size_t size)
+{
+	const int found = mfs_runs_find(s->path, name, path, size);
+	const int rc = found > 0 ? mfs_fence_check_path(path) : 0;
+
+	return rc ? rc : found;
+}
+
 int mfs_repos_find(struct mfs_repos *repos, enum mfs_repo_kind kind, const char *name,
 		   const struct mfs_repo_source **ret, char *path, size_t path_size,
 		   const char **ret_dataset, struct mfs_error *err)
@@ -355,17 +364,15 @@ int mfs_repos_find(struct mfs_repos *repos, enum mfs_repo_kind kind, const char 
 
 	for (uint32_t i = 0; i < repos->source_count; i++) {
 		const struct mfs_repo_source *s = &repos->sources[i];
-		int found, rc;
+		int found;
 
 		if (strlen(s->org) != org || memcmp(s->org, name, org))
 			continue;
 		*ret_dataset = s->name && !s->is_dataset ? last : "";
 		if (!s->name)
-			found = mfs_runs_find(s->path, last, path, path_size);
+			found = find_run(s, last, path, path_size);
 		else
 			found = has_name(s, kind, last);
-		if (found > 0 && (rc = mfs_fence_check_path(path)))
-			found = rc;
 		if (found < 0)
 			return mfs_fail(err, found, "'%s': %s", path, mfs_errno_text(-found));
 		if (!found)
