@@ -17,6 +17,7 @@ struct text {
 /* A value: a text of the stream, or anything else (s is NULL). */
 struct entry {
 	struct text text;
+	bool no_text; /* no str at all, whatever is called */
 	bool mark;
 	bool set; /* of the memo: the slot has been put */
 };
@@ -25,7 +26,7 @@ struct entry {
 
 struct far {
 	uint64_t slot;
-	struct text text;
+	struct entry entry;
 };
 
 struct entries {
@@ -38,7 +39,10 @@ struct walk {
 	struct entries stack, memo;
 	struct far far[MAX_FAR];
 	size_t far_count;
-	size_t memoised; /* slots that are set: the next MEMOIZE takes that number */
+	size_t memoised;   /* slots that are set: the next MEMOIZE takes that number */
+	uint64_t skipped;  /* bytes of arguments that nobody has looked at */
+	uint64_t searched; /* bytes in which a line should have ended */
+	bool registry;	   /* copyreg's registry was asked */
 	mfs_pickle_found found;
 	void *arg;
 	struct mfs_error *err;
@@ -100,9 +104,10 @@ static int push_text(struct walk *w, struct text t)
 	return push(w, (struct entry){.text = t});
 }
 
-static int push_other(struct walk *w)
+/* What a call returns, or a value that is no text. */
+static int push_other(struct walk *w, bool no_text)
 {
-	return push(w, (struct entry){.text = {NULL, 0}});
+	return push(w, (struct entry){.no_text = no_text});
 }
 
 /* Entries may be taken down to the nearest mark. */
@@ -142,7 +147,7 @@ static struct far *find_far(struct walk *w, uint64_t slot)
 	return NULL;
 }
 
-static int put_far(struct walk *w, uint64_t slot, struct text text)
+static int put_far(struct walk *w, uint64_t slot, struct entry e)
 {
 	struct far *far = find_far(w, slot);
 
@@ -152,7 +157,7 @@ static int put_far(struct walk *w, uint64_t slot, struct text text)
 		far = &w->far[w->far_count++];
 		w->memoised++;
 	}
-	*far = (struct far){slot, text};
+	*far = (struct far){slot, e};
 	return 0;
 }
 
@@ -163,13 +168,14 @@ static int put(struct walk *w, uint64_t slot)
 
 	/* Each slot took a byte of what was read, at least. */
 	if (!rc && slot >= (size_t)(w->at - w->bytes))
-		return put_far(w, slot, e.text);
+		return put_far(w, slot, e);
 	if (!rc)
 		rc = reserve(w, &w->memo, slot + 1);
 	if (rc)
 		return rc;
 	w->memoised += !w->memo.list[slot].set && !find_far(w, slot);
-	w->memo.list[slot] = (struct entry){.text = e.text, .set = true};
+	w->memo.list[slot] = e;
+	w->memo.list[slot].set = true;
 	return 0;
 }
 
@@ -179,8 +185,10 @@ static int take_line(struct walk *w, struct text *ret)
 {
 	const uint8_t *end = memchr(w->at, '\n', (size_t)(w->end - w->at));
 
-	if (!end)
+	if (!end) {
+		w->searched = (uint64_t)(w->end - w->at);
 		return ends_early(w);
+	}
 	*ret = (struct text){(const char *)w->at, (size_t)(end - w->at)};
 	w->at = end + 1;
 	return 0;
@@ -219,6 +227,7 @@ static int take_argument(struct walk *w, const struct mfs_pickle_opcode *op,
 	if (ret->number > (size_t)(w->end - w->at))
 		return ends_early(w);
 	ret->text = (struct text){(const char *)w->at, ret->number};
+	w->skipped += ret->number;
 	w->at += ret->number;
 	return 0;
 }
@@ -286,22 +295,49 @@ static size_t character(const uint8_t *s, size_t left)
 	return len;
 }
 
-/* No module and no attribute has control characters or is no UTF-8: an import of it fails. */
+static bool is_word(uint8_t c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '_' || c == '.';
+}
+
+/* Letters, digits, underscores and dots, or what is no ASCII: the parts of a module's name and of
+ * an attribute's. An import of anything else fails. */
 static bool can_be_imported(struct text t)
 {
 	const uint8_t *s = (const uint8_t *)t.s;
 	size_t len = 1;
 
 	for (size_t i = 0; s && i < t.len && len; i += len)
-		len = s[i] < ' ' || s[i] == 0x7f ? 0 : character(s + i, t.len - i);
+		len = is_word(s[i]) ? 1 : s[i] < 0x80 ? 0 : character(s + i, t.len - i);
 	return len;
+}
+
+/* torch's unpicklers return these by their name, whatever module is asked for, and import nothing
+ * (torch/serialization.py, UnpicklerWrapper.find_class). */
+static bool is_storage(struct text t)
+{
+	static const char *const types[] = {
+		"BFloat16", "Bool",	"Byte",	    "Char",   "ComplexDouble", "ComplexFloat",
+		"Double",   "Float",	"Half",	    "Int",    "Long",	       "QInt32",
+		"QInt8",    "QUInt2x4", "QUInt4x2", "QUInt8", "Short",
+	};
+	static const char end[] = "Storage";
+	const size_t end_len = sizeof(end) - 1;
+
+	if (!t.s || t.len <= end_len || memcmp(t.s + t.len - end_len, end, end_len))
+		return false;
+	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+		if (strlen(types[i]) == t.len - end_len && !memcmp(types[i], t.s, t.len - end_len))
+			return true;
+	return false;
 }
 
 static int found(const struct walk *w, struct text module, struct text name)
 {
 	const bool known = module.s && name.s;
 
-	if (!can_be_imported(module) || !can_be_imported(name))
+	if (!can_be_imported(name) || (!can_be_imported(module) && !is_storage(name)))
 		return malformed(w, "what it imports is no name");
 	w->found(w->arg, known ? module.s : NULL, known ? module.len : 0, known ? name.s : NULL,
 		 known ? name.len : 0);
@@ -321,8 +357,10 @@ static int stack_global(struct walk *w)
 		rc = drop(w, 1);
 	if (rc)
 		return rc;
+	if (module.no_text || name.no_text)
+		return malformed(w, "what it imports is no text");
 	rc = found(w, module.text, name.text);
-	return rc ? rc : push_other(w);
+	return rc ? rc : push_other(w, false);
 }
 
 static int get(struct walk *w, uint64_t slot)
@@ -332,7 +370,7 @@ static int get(struct walk *w, uint64_t slot)
 	if (slot < w->memo.most && w->memo.list[slot].set)
 		return push(w, w->memo.list[slot]);
 	far = find_far(w, slot);
-	return far ? push_text(w, far->text) : malformed(w, "a slot of the memo is empty");
+	return far ? push(w, far->entry) : malformed(w, "a slot of the memo is empty");
 }
 
 static int pop(struct walk *w)
@@ -347,7 +385,7 @@ static int import(struct walk *w, const struct argument_of *a)
 {
 	const int rc = found(w, a->text, a->second);
 
-	return rc ? rc : push_other(w);
+	return rc ? rc : push_other(w, false);
 }
 
 static int apply_memo(struct walk *w, const struct mfs_pickle_opcode *op,
@@ -370,7 +408,7 @@ static int apply(struct walk *w, const struct mfs_pickle_opcode *op, const struc
 	case PUSH:
 	case DROP:
 		rc = drop(w, op->takes);
-		return rc || op->effect == DROP ? rc : push_other(w);
+		return rc || op->effect == DROP ? rc : push_other(w, op->no_text);
 	case TEXT:
 		return push_text(w, op->argument == ARG_LINE ? plain(a->text) : a->text);
 	case QUOTED:
@@ -378,7 +416,7 @@ static int apply(struct walk *w, const struct mfs_pickle_opcode *op, const struc
 	case LIST:
 	case ADD:
 		rc = drop_to_mark(w);
-		return rc || op->effect == ADD ? rc : push_other(w);
+		return rc || op->effect == ADD ? rc : push_other(w, op->no_text);
 	case MARK:
 		return push(w, (struct entry){.mark = true});
 	case POP:
@@ -398,8 +436,8 @@ static int apply(struct walk *w, const struct mfs_pickle_opcode *op, const struc
 	case STACK_GLOBAL:
 		return stack_global(w);
 	case UNKNOWN:
-		rc = found(w, (struct text){NULL, 0}, (struct text){NULL, 0});
-		return rc ? rc : push_other(w);
+		w->registry = true;
+		return push_other(w, false);
 	case STOP:
 		return top(w, &e);
 	case NOTHING:
@@ -429,8 +467,8 @@ static int run(struct walk *w)
 	return rc;
 }
 
-int mfs_pickle_globals(const void *bytes, size_t len, mfs_pickle_found found, void *arg,
-		       size_t *ret_len, struct mfs_error *err)
+int mfs_pickle_walk(const void *bytes, size_t len, mfs_pickle_found found, void *arg,
+		    struct mfs_pickle_walked *ret, struct mfs_error *err)
 {
 	struct walk w = {.bytes = bytes,
 			 .at = bytes,
@@ -440,8 +478,23 @@ int mfs_pickle_globals(const void *bytes, size_t len, mfs_pickle_found found, vo
 			 .err = err};
 	int rc = run(&w);
 
-	*ret_len = (size_t)(w.at - w.bytes);
+	*ret = (struct mfs_pickle_walked){.end = (size_t)(w.at - w.bytes)};
+	ret->seen = ret->end - w.skipped + w.searched;
+	/* A number that nobody has registered ends the unpickler: bytes that are no pickle have
+	 * such numbers often, and hardly ever an end. */
+	if (!rc && w.registry)
+		found(arg, NULL, 0, NULL, 0);
 	free(w.stack.list);
 	free(w.memo.list);
+	return rc;
+}
+
+int mfs_pickle_globals(const void *bytes, size_t len, mfs_pickle_found found, void *arg,
+		       size_t *ret_len, struct mfs_error *err)
+{
+	struct mfs_pickle_walked walked;
+	int rc = mfs_pickle_walk(bytes, len, found, arg, &walked, err);
+
+	*ret_len = walked.end;
 	return rc;
 }

@@ -23,8 +23,19 @@ typedef void (*mfs_pickle_found)(void *arg, const char *module, size_t module_le
  * all that lies before, so imports that were found count in any case. -ENODATA: the bytes end
  * before STOP; -EINVAL: the stream is malformed, and the unpickler, too, goes no further; -ENOTSUP:
  * it may go on, but this walk has a limit here. Memory is proportional to the stream.
+ *
+ * What is imported by a number of copyreg's registry is found at STOP, once: an unpickler without
+ * that number fails.
  */
 int mfs_pickle_globals(const void *bytes, size_t len, mfs_pickle_found found, void *arg,
 		       size_t *ret_len, struct mfs_error *err);
+
+/* The same for who counts what a walk costs. */
+struct mfs_pickle_walked {
+	size_t end;  /* *ret_len of above */
+	size_t seen; /* bytes that were looked at, which those of long arguments are not */
+};
+int mfs_pickle_walk(const void *bytes, size_t len, mfs_pickle_found found, void *arg,
+		    struct mfs_pickle_walked *ret, struct mfs_error *err);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef MFS_TORCH_PICKLE_GLOBALS_I_H
 #define MFS_TORCH_PICKLE_GLOBALS_I_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What an opcode is followed by. */
@@ -37,6 +38,7 @@ enum effect {
 
 struct mfs_pickle_opcode {
 	uint8_t effect, argument, width, takes;
+	bool no_text; /* what it leaves is never a str */
 };
 
 extern const struct mfs_pickle_opcode mfs_pickle_opcodes[256];

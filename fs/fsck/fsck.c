@@ -195,8 +195,9 @@ int mfs_cmd_fsck(int argc, char **argv)
 	struct mfs_cmdline line = {
 		.usage = "fsck PATH [--strict] [--globals]",
 		.help = "Looks for pickles in a file or in all files of a directory (torch.save,\n"
-			"torch_dist, .metadata, ZIP archives, streams of pickles), and says what\n"
-			"torch.load() or pickle.load() would import. Nothing is executed.\n"
+			"torch_dist, .metadata, ZIP and tar archives, gzip, streams of\n"
+			"pickles), and says what torch.load(), pickle.load() or numpy.load()\n"
+			"would import. Nothing is executed.\n"
 			"\n"
 			"  --strict   what is unknown counts as dangerous\n"
 			"  --globals  lists what is harmless, too\n"

@@ -1,173 +1,11 @@
 #include "fs/fsck/verdict.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
+#include <strings.h>
 
-/* "os", and with it "os.path". In an honest checkpoint none of them stands. */
-static const char *const dangerous_modules[] = {
-	"_aix_support",
-	"_ctypes",
-	"_io",
-	"_operator",
-	"_osx_support",
-	"_pickle",
-	"_posixsubprocess",
-	"_pyrepl",
-	"_thread",
-	"aiohttp",
-	"asyncio",
-	"bdb",
-	"builtins",
-	"cProfile",
-	"cffi",
-	"cloudpickle",
-	"code",
-	"codecs",
-	"codeop",
-	"commands",
-	"concurrent",
-	"ctypes",
-	"dill",
-	"distutils",
-	"doctest",
-	"ensurepip",
-	"fcntl",
-	"ftplib",
-	"functools",
-	"gc",
-	"getpass",
-	"glob",
-	"http",
-	"httplib",
-	"idlelib",
-	"imaplib",
-	"imp",
-	"importlib",
-	"inspect",
-	"io",
-	"joblib",
-	"lib2to3",
-	"linecache",
-	"logging",
-	"marshal",
-	"mmap",
-	"multiprocessing",
-	"nt",
-	"ntpath",
-	"operator",
-	"os",
-	"pdb",
-	"pickle",
-	"pip",
-	"pkgutil",
-	"platform",
-	"poplib",
-	"posix",
-	"posixpath",
-	"profile",
-	"pty",
-	"pydoc",
-	"requests",
-	"runpy",
-	"setuptools",
-	"shelve",
-	"shutil",
-	"signal",
-	"site",
-	"smtplib",
-	"socket",
-	"sqlite3",
-	"ssl",
-	"subprocess",
-	"sys",
-	"tarfile",
-	"telnetlib",
-	"tempfile",
-	"test",
-	"threading",
-	"timeit",
-	"trace",
-	"types",
-	"urllib",
-	"urllib2",
-	"uuid",
-	"venv",
-	"webbrowser",
-	"xmlrpc",
-	"zipfile",
-	"zipimport",
-	"numpy.distutils",
-	"numpy.f2py",
-	"numpy.testing",
-	"torch._dynamo",
-	"torch._inductor",
-	"torch.distributed.rpc",
-	"torch.fx",
-	"torch.hub",
-	"torch.jit",
-	"torch.package",
-	"torch.utils",
-};
-
-static const struct known {
-	const char *module, *name; /* a '*' stands for any letters; alone, for any class */
-} harmless[] = {
-	{"_codecs", "encode"}, /* bytes of Python 2 and protocol 2 */
-	{"argparse", "Namespace"},
-	{"builtins", "bytearray"},
-	{"builtins", "complex"},
-	{"builtins", "frozenset"},
-	{"builtins", "object"},
-	{"builtins", "range"},
-	{"builtins", "set"},
-	{"builtins", "slice"},
-	{"collections", "OrderedDict"},
-	{"collections", "defaultdict"},
-	{"copyreg", "_reconstructor"},
-	{"numpy", "dtype"},
-	{"numpy", "ndarray"},
-	{"numpy._core.multiarray", "_reconstruct"},
-	{"numpy._core.multiarray", "scalar"},
-	{"numpy.core.multiarray", "_reconstruct"},
-	{"numpy.core.multiarray", "scalar"},
-	{"pathlib", "PosixPath"},
-	{"pathlib", "PurePosixPath"},
-	{"torch", "BFloat16Storage"},
-	{"torch", "BoolStorage"},
-	{"torch", "ByteStorage"},
-	{"torch", "CharStorage"},
-	{"torch", "DoubleStorage"},
-	{"torch", "FloatStorage"},
-	{"torch", "HalfStorage"},
-	{"torch", "IntStorage"},
-	{"torch", "LongStorage"},
-	{"torch", "ShortStorage"},
-	{"torch", "Size"},
-	{"torch", "Tensor"},
-	{"torch", "bfloat16"},
-	{"torch", "bool"},
-	{"torch", "complex*"},
-	{"torch", "device"},
-	{"torch", "float*"},
-	{"torch", "int*"},
-	{"torch", "uint*"},
-	{"torch._tensor", "_rebuild_from_type_v2"},
-	{"torch._utils", "_rebuild_parameter"},
-	{"torch._utils", "_rebuild_tensor*"},
-	{"torch.distributed.checkpoint.metadata", "*"},
-	{"torch.distributed.checkpoint.planner", "*"},
-	{"torch.distributed.checkpoint.filesystem", "_StorageInfo"},
-	{"torch.nn.parameter", "Parameter"},
-	{"torch.serialization", "_get_layout"},
-	{"torch.storage", "*Storage"},
-	{"megatron.core.enums", "*"},
-	{"megatron.core.rerun_state_machine", "*"},
-	{"megatron.core.transformer.enums", "*"},
-	{"megatron.core.dist_checkpointing.mapping", "*"},
-	{"megatron.core.dist_checkpointing.strategies.torch", "MCoreSavePlan"},
-	{"megatron.model.enums", "*"},
-	{"signal", "Signals"},
-};
+#include "fs/fsck/verdict_i.h"
 
 static bool is(const char *text, const char *s, size_t len)
 {
@@ -195,27 +33,13 @@ static bool is_class(const char *s, size_t len)
 	return i < len && s[i] >= 'A' && s[i] <= 'Z' && is_identifier(s, len);
 }
 
-static bool matches(const char *pattern, const char *s, size_t len)
+/* Dots and what is no ASCII stand in the names of modules, too. */
+static bool is_module(const char *s, size_t len)
 {
-	const char *star = strchr(pattern, '*');
-	const size_t before = star ? (size_t)(star - pattern) : 0,
-		     after = star ? strlen(star + 1) : 0;
-
-	if (!star)
-		return is(pattern, s, len);
-	if (!pattern[1])
-		return is_class(s, len);
-	return is_identifier(s, len) && len >= before + after && !memcmp(pattern, s, before) &&
-	       !memcmp(star + 1, s + len - after, after);
-}
-
-static bool is_harmless(const char *module, size_t module_len, const char *name, size_t name_len)
-{
-	for (size_t i = 0; i < sizeof(harmless) / sizeof(*harmless); i++)
-		if (is(harmless[i].module, module, module_len) &&
-		    matches(harmless[i].name, name, name_len))
-			return true;
-	return false;
+	for (size_t i = 0; i < len; i++)
+		if (s[i] != '.' && !((uint8_t)s[i] & 0x80) && !is_identifier(s + i, 1))
+			return false;
+	return len;
 }
 
 static bool is_inside(const char *parent, const char *s, size_t len)
@@ -226,13 +50,107 @@ static bool is_inside(const char *parent, const char *s, size_t len)
 	       (len == parent_len || s[parent_len] == '.');
 }
 
-/* Python 2's name of builtins, which the unpickler translates. */
+static bool is_inside_any(const char *const *parents, const char *s, size_t len)
+{
+	for (; *parents; parents++)
+		if (is_inside(*parents, s, len))
+			return true;
+	return false;
+}
+
+/* ---- what is harmless ---- */
+
+static bool matches(const char *pattern, const char *s, size_t len)
+{
+	const char *star = strchr(pattern, '*');
+	const size_t before = star ? (size_t)(star - pattern) : 0,
+		     after = star ? strlen(star + 1) : 0;
+
+	if (!star)
+		return is(pattern, s, len);
+	if (!strcmp(pattern, "**"))
+		return is_identifier(s, len);
+	if (!pattern[1])
+		return is_class(s, len);
+	return is_identifier(s, len) && len >= before + after && !memcmp(pattern, s, before) &&
+	       !memcmp(star + 1, s + len - after, after);
+}
+
+static bool matches_module(const char *pattern, const char *s, size_t len)
+{
+	const size_t stem = strlen(pattern) - 2;
+
+	if (strlen(pattern) < 2 || strcmp(pattern + stem, ".*"))
+		return is(pattern, s, len);
+	return len >= stem && !memcmp(pattern, s, stem) && (len == stem || s[stem] == '.');
+}
+
+static bool is_harmless(const char *module, size_t module_len, const char *name, size_t name_len)
+{
+	for (const struct mfs_known_name *k = mfs_harmless_names; k->module; k++)
+		if (matches_module(k->module, module, module_len) &&
+		    matches(k->name, name, name_len))
+			return true;
+	return false;
+}
+
+/* ---- what is told by a name ---- */
+
+/* "read_pickle" and "_load_from_bytes" have words, between underscores. */
+static bool has_telling_word(const char *s, size_t len)
+{
+	for (size_t at = 0, end; at < len; at = end + 1) {
+		for (end = at; end < len && s[end] != '_'; end++)
+			;
+		for (const char *const *word = mfs_telling_words; *word; word++)
+			if (strlen(*word) == end - at && !strncasecmp(*word, s + at, end - at))
+				return true;
+	}
+	return false;
+}
+
+static bool has_telling_end(const char *s, size_t len)
+{
+	for (const char *const *word = mfs_telling_ends; *word; word++) {
+		const size_t word_len = strlen(*word);
+
+		if (len >= word_len && !memcmp(*word, s + len - word_len, word_len))
+			return true;
+	}
+	return false;
+}
+
+static bool is_cython_state(const char *s, size_t len)
+{
+	return matches("__pyx_unpickle_*", s, len);
+}
+
+static enum mfs_verdict verdict_by_name(const char *module, size_t module_len, const char *name,
+					size_t name_len)
+{
+	bool dangerous;
+
+	if (is_class(name, name_len))
+		dangerous = has_telling_end(name, name_len);
+	else if (is_cython_state(name, name_len))
+		dangerous = false;
+	else
+		dangerous = has_telling_word(name, name_len) ||
+			    is_inside_any(mfs_known_packages, module, module_len);
+	return dangerous ? MFS_DANGEROUS : MFS_UNKNOWN;
+}
+
+/* ---- all of it ---- */
+
+/* The unpickler takes Python 3's package for Python 2's. */
 static void translate(const char **module, size_t *len)
 {
-	if (is("__builtin__", *module, *len)) {
-		*module = "builtins";
-		*len = strlen(*module);
-	}
+	for (const struct mfs_known_name *k = mfs_names_of_python2; k->module; k++)
+		if (is_inside(k->module, *module, *len)) {
+			*module = k->name;
+			*len = strlen(k->name);
+			return;
+		}
 }
 
 enum mfs_verdict mfs_verdict(const char *module, size_t module_len, const char *name,
@@ -243,15 +161,11 @@ enum mfs_verdict mfs_verdict(const char *module, size_t module_len, const char *
 	translate(&module, &module_len);
 	if (is_harmless(module, module_len, name, name_len))
 		return MFS_HARMLESS;
-	/* An attribute of something: torch and "os.system" is os.system. */
-	if (!is_identifier(name, name_len))
+	/* An attribute of something: torch and "os.system" is os.system. A module that has no name
+	 * is asked for by those who want to be passed over. */
+	if (!is_identifier(name, name_len) || !is_module(module, module_len))
 		return MFS_DANGEROUS;
-	for (size_t i = 0; i < sizeof(dangerous_modules) / sizeof(*dangerous_modules); i++)
-		if (is_inside(dangerous_modules[i], module, module_len))
-			return MFS_DANGEROUS;
-	/* Functions that read pickles: torch.load, numpy.load, pandas.read_pickle. */
-	if (is("load", name, name_len) || is("loads", name, name_len) ||
-	    is("read_pickle", name, name_len))
+	if (is_inside_any(mfs_dangerous_modules, module, module_len))
 		return MFS_DANGEROUS;
-	return MFS_UNKNOWN;
+	return verdict_by_name(module, module_len, name, name_len);
 }

@@ -10,7 +10,11 @@ enum mfs_verdict {
 	MFS_DANGEROUS, /* it runs code, opens files or the network, or leads to what does */
 };
 
-/* module NULL: nobody can say what it is, which is dangerous. */
+/*
+ * Of Python's library, and of functions of packages that are found beside torch, what is not
+ * harmless is dangerous. Of other packages a name is unknown, unless it tells what it does ("load",
+ * "FileWriter"). module NULL: nobody can say what it is, which is dangerous.
+ */
 enum mfs_verdict mfs_verdict(const char *module, size_t module_len, const char *name,
 			     size_t name_len);
 
