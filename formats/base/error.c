@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/str.h"
+
 void mfs_error_set(struct mfs_error *err, int code, const char *fmt, ...)
 {
 	va_list ap;
@@ -14,10 +16,7 @@ void mfs_error_set(struct mfs_error *err, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
-	/* Names come from files: nothing in them may speak to a terminal. */
-	for (char *p = err->msg; *p; p++)
-		if ((unsigned char)*p < 0x20 || *p == 0x7f)
-			*p = '?';
+	mfs_str_printable(err->msg);
 }
 
 const char *mfs_errno_text(int code)
@@ -36,6 +35,7 @@ int mfs_fail_in(struct mfs_error *err, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(prefix, sizeof(prefix) / 2, fmt, ap);
 	va_end(ap);
+	mfs_str_printable(prefix);
 	strcat(prefix, ": ");
 	len = strlen(prefix);
 	room = sizeof(err->msg) - len;

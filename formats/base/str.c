@@ -33,3 +33,31 @@ void mfs_str_hex(const void *bytes, size_t len, char *ret)
 	}
 	*ret = '\0';
 }
+
+/* Bytes of the character of UTF-8 that begins here; 0: it is none, or a control character. */
+static size_t character(const uint8_t *s)
+{
+	const size_t len = *s < 0x20 || *s == 0x7f ? 0
+			   : *s < 0x80		   ? 1
+			   : *s < 0xc2		   ? 0
+			   : *s < 0xe0		   ? 2
+			   : *s < 0xf0		   ? 3
+			   : *s < 0xf5		   ? 4
+						   : 0;
+
+	for (size_t i = 1; i < len; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	return *s == 0xc2 && s[1] < 0xa0 ? 0 : len;
+}
+
+void mfs_str_printable(char *text)
+{
+	size_t len;
+
+	for (; *text; text += len ? len : 1) {
+		len = character((const uint8_t *)text);
+		if (!len)
+			*text = '?';
+	}
+}

@@ -789,6 +789,17 @@ static void read_moe_layers(struct mfs_hf_reader *r)
 	a->moe_layers = moe;
 }
 
+static void check_weights(struct mfs_hf_reader *r)
+{
+	if (!r->rc && mfs_megatron_args_weights(r->args) > MFS_MAX_WEIGHTS)
+		r->rc = mfs_fail(r->err, -ENOTSUP,
+				 "%s: %lld layers and %lld experts: a model of more than %d "
+				 "weights, which is too large",
+				 r->name, (long long)r->args->num_layers,
+				 (long long)(r->args->num_experts > 0 ? r->args->num_experts : 0),
+				 MFS_MAX_WEIGHTS);
+}
+
 /* ---- all of them ---- */
 
 /* The order matters: later steps use what earlier ones have found. */
@@ -805,6 +816,7 @@ void mfs_hf_read_keys(struct mfs_hf_reader *r)
 		read_hybrid_experts(r);
 	if (!r->rc)
 		read_moe_layers(r);
+	check_weights(r);
 	for_rows(r, read_real);
 	for_rows(r, read_has);
 	for_rows(r, read_value);

@@ -634,6 +634,28 @@ bool mfs_args_is_delta_net(const char *variant)
 	return mfs_str_is(variant, "gated_delta_net") || mfs_str_is(variant, "gdn");
 }
 
+int64_t mfs_megatron_args_weights(const struct mfs_megatron_args *a)
+{
+	const int64_t mtp = a->mtp_num_layers > 0 ? a->mtp_num_layers : 0;
+	int64_t with_experts = mtp;
+
+	for (int64_t i = 0; i < a->num_layers && a->moe_layers; i++)
+		with_experts += a->moe_layers[i] != 0;
+	return 16 * (a->num_layers + mtp) +
+	       3 * with_experts * (a->num_experts > 0 ? a->num_experts : 0);
+}
+
+static void check_weights(struct reader *r, const struct mfs_megatron_args *a)
+{
+	if (!r->rc && mfs_megatron_args_weights(a) > MFS_MAX_WEIGHTS)
+		r->rc = mfs_fail(r->err, -EINVAL,
+				 "%lld layers and %lld experts: a model of more than %d weights, "
+				 "which is too large",
+				 (long long)a->num_layers,
+				 (long long)(a->num_experts > 0 ? a->num_experts : 0),
+				 MFS_MAX_WEIGHTS);
+}
+
 int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
 			   struct mfs_megatron_args *ret, struct mfs_error *err)
 {
@@ -659,6 +681,7 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 		read_hybrid(&r, &a);
 	if (!r.rc)
 		r.rc = mfs_megatron_foreign(doc, args, arena, &a, err);
+	check_weights(&r, &a);
 	if (r.rc)
 		return r.rc;
 	/* Runs of dense models say 1 of them beside any size of tensor parallelism. */

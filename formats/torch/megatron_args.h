@@ -18,6 +18,10 @@
 
 #define MFS_UNSET (-1) /* an integer argument that is None or absent */
 
+/* Weights that a model can have, 16 of a layer and 3 of an expert: 128 layers with 1024 experts are
+ * within it. Each is a record, whatever its size, and a few numbers in a file can ask for any. */
+#define MFS_MAX_WEIGHTS 400000
+
 /*
  * The factor of Llama 3's rotary scaling. Releases of Megatron up to core 0.19 read
  * --rope-scaling-factor and do not pass it to the model, whose own default this is
@@ -258,5 +262,8 @@ static inline bool mfs_args_gated(const struct mfs_megatron_args *a)
 {
 	return a->swiglu || a->quick_geglu || a->geglu;
 }
+
+/* The number of weights that MFS_MAX_WEIGHTS is about. Layers and experts are below 2^31. */
+int64_t mfs_megatron_args_weights(const struct mfs_megatron_args *a);
 
 #endif

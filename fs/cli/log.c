@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "formats/base/buf.h"
+#include "formats/base/str.h"
 
 #define LINE 2048 /* bytes of a message; a longer one is cut */
 
@@ -141,6 +142,7 @@ void mfs_vlog(int priority, const char *fmt, va_list ap)
 		return;
 	for (len = strlen(text); len > 0 && text[len - 1] == '\n';)
 		text[--len] = '\0';
+	mfs_str_printable(text);
 	if (fd >= 0)
 		to_file(fd, priority, text);
 	if (!background && json)

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "formats/base/str.h"
+
 /* Three digits and a unit: 1.24, 12.4, 124. */
 static const char *scaled(uint64_t n, const char *const units[], const char *small, char *text)
 {
@@ -24,6 +26,13 @@ static const char *scaled(uint64_t n, const char *const units[], const char *sma
 		unit++;
 	}
 	snprintf(text, MFS_HUMAN, "%.*f %s", v < 9.995 ? 2 : v < 99.95 ? 1 : 0, v, units[unit - 1]);
+	return text;
+}
+
+const char *mfs_shown(const char *name, char text[MFS_SHOWN])
+{
+	snprintf(text, MFS_SHOWN, "%s", name);
+	mfs_str_printable(text);
 	return text;
 }
 
@@ -167,14 +176,6 @@ void mfs_frame_heading(struct mfs_frame *frame, const char *text)
 	frame->open = true;
 }
 
-/* Names from files must not send escape sequences to the terminal. */
-static void mask_controls(char *text)
-{
-	for (; *text; text++)
-		if ((unsigned char)*text < 0x20 || *text == 0x7f)
-			*text = '?';
-}
-
 static void put_line(const struct mfs_frame *frame, const char *label, enum mfs_colour colour,
 		     const char *value, size_t len, size_t room)
 {
@@ -184,7 +185,7 @@ static void put_line(const struct mfs_frame *frame, const char *label, enum mfs_
 	size_t used = piece ? mfs_text_width(piece) : 0;
 
 	if (piece)
-		mask_controls(piece);
+		mfs_str_printable(piece);
 	fprintf(frame->to, "│ %s%s%s", colour_start(frame, MFS_DIM), label,
 		colour_end(frame, MFS_DIM));
 	repeat(frame->to, " ", label_room);

@@ -10,6 +10,9 @@
 #define MFS_HUMAN 32 /* room for any of the short texts below */
 
 /* "16.1 GB", "812 B": decimal units, as on model hubs. Returns text. */
+/* A name of a file, or what a file says, as a terminal may get it: mfs_str_printable(). */
+#define MFS_SHOWN 1024
+const char *mfs_shown(const char *name, char text[MFS_SHOWN]);
 const char *mfs_human_bytes(uint64_t bytes, char text[MFS_HUMAN]);
 /* A number of parameters: "8.03 B", "671 B", "1.24 M"; below 1000 the number itself. */
 const char *mfs_human_count(uint64_t count, char text[MFS_HUMAN]);

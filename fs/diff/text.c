@@ -78,11 +78,13 @@ static void print_sides(const struct mfs_diff *d)
 
 static void print_arguments(const struct mfs_diff *d)
 {
+	char a[MFS_SHOWN], b[MFS_SHOWN];
+
 	if (d->argument_count)
 		printf("\nthe runs' arguments differ:\n");
 	for (uint32_t i = 0; i < d->argument_count; i++)
-		printf("  %-36s %s against %s\n", d->arguments[i].name, d->arguments[i].a,
-		       d->arguments[i].b);
+		printf("  %-36s %s against %s\n", d->arguments[i].name,
+		       mfs_shown(d->arguments[i].a, a), mfs_shown(d->arguments[i].b, b));
 }
 
 static const char *kind_of(const struct mfs_global_tensor *t, char text[128])
@@ -232,6 +234,8 @@ static void print_sum(const struct mfs_diff *d)
 
 void mfs_diff_print(const struct mfs_diff *d, uint64_t limit)
 {
+	char shown[MFS_SHOWN];
+
 	print_sides(d);
 	print_arguments(d);
 	print_only(d, 0, limit);
@@ -240,6 +244,6 @@ void mfs_diff_print(const struct mfs_diff *d, uint64_t limit)
 	if (d->note_count)
 		putchar('\n');
 	for (uint32_t i = 0; i < d->note_count; i++)
-		printf("note: %s\n", d->notes[i]);
+		printf("note: %s\n", mfs_shown(d->notes[i], shown));
 	print_sum(d);
 }

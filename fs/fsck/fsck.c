@@ -10,6 +10,7 @@
 
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
+#include "fs/cli/text.h"
 #include "fs/fsck/command.h"
 #include "fs/fsck/scan.h"
 #include "fs/fsck/verdict.h"
@@ -51,14 +52,13 @@ static bool is_new(struct file *f, const char *text)
 	return true;
 }
 
-/* Names come from files: nothing but what can be printed goes to the terminal. */
-static void printable(char *to, size_t size, const char *s, size_t len)
+/* A name of len bytes. */
+static const char *shown(const char *s, size_t len, char text[MFS_SHOWN])
 {
-	size_t n = 0;
+	char name[200];
 
-	for (; n < len && n + 1 < size; n++)
-		to[n] = (s[n] > ' ' && s[n] < 0x7f) || s[n] == ' ' ? s[n] : '?';
-	to[n] = '\0';
+	snprintf(name, sizeof(name), "%.*s", (int)(len < sizeof(name) ? len : sizeof(name) - 1), s);
+	return mfs_shown(name, text);
 }
 
 static void found(void *arg, const char *module, size_t module_len, const char *name,
@@ -68,23 +68,21 @@ static void found(void *arg, const char *module, size_t module_len, const char *
 					    [MFS_UNKNOWN] = "unknown",
 					    [MFS_DANGEROUS] = "DANGEROUS"};
 	const enum mfs_verdict verdict = mfs_verdict(module, module_len, name, name_len);
-	char text[2][200], line[420];
+	char text[2][MFS_SHOWN], line[2 * MFS_SHOWN];
 	struct file *f = arg;
 
 	f->dangerous |= verdict == MFS_DANGEROUS;
 	f->unknown |= verdict == MFS_UNKNOWN;
 	if (verdict == MFS_HARMLESS && !f->all->all)
 		return;
-	printable(text[0], sizeof(text[0]), module ? module : "", module_len);
-	printable(text[1], sizeof(text[1]), module ? name : "", name_len);
 	if (module)
-		snprintf(line, sizeof(line), "%-9s imports %s %s", words[verdict], text[0],
-			 text[1]);
+		snprintf(line, sizeof(line), "%-9s imports %s %s", words[verdict],
+			 shown(module, module_len, text[0]), shown(name, name_len, text[1]));
 	else
 		snprintf(line, sizeof(line), "%-9s imports something that it puts together",
 			 words[verdict]);
 	if (is_new(f, line))
-		printf("%s: %s\n", f->path, line);
+		printf("%s: %s\n", mfs_shown(f->path, text[0]), line);
 }
 
 static void check_file(struct fsck *k, int dirfd, const char *name, const char *path)

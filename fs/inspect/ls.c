@@ -26,11 +26,12 @@ struct listing {
 static void print_line(const struct listing *l, const char *mode, uint64_t size, int64_t mtime_ns,
 		       const char *name, const char *target)
 {
-	char when[MFS_HUMAN];
+	char when[MFS_HUMAN], shown[MFS_SHOWN], leads[MFS_SHOWN];
 
 	printf("%s  %15llu  %-19s  %*s%s%s%s\n", mode, (unsigned long long)size,
-	       mfs_human_time(mtime_ns, when), 2 * l->depth, "", name, target ? " -> " : "",
-	       target	      ? target
+	       mfs_human_time(mtime_ns, when), 2 * l->depth, "", mfs_shown(name, shown),
+	       target ? " -> " : "",
+	       target	      ? mfs_shown(target, leads)
 	       : *mode == 'd' ? "/"
 			      : "");
 }

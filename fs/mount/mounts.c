@@ -160,9 +160,9 @@ static int print_json(const struct asked *list, size_t count)
 static void print_one(const struct asked *m)
 {
 	const struct mfs_mount_status *s = &m->answer.status;
-	char since[MFS_HUMAN], bytes[MFS_HUMAN];
+	char since[MFS_HUMAN], bytes[MFS_HUMAN], place[MFS_SHOWN], source[MFS_SHOWN];
 
-	printf("%s: %s", m->entry.place, m->entry.source);
+	printf("%s: %s", mfs_shown(m->entry.place, place), mfs_shown(m->entry.source, source));
 	if (m->answer.state != SERVES)
 		printf("\n  %s\n", states[m->answer.state].sentence);
 	else

@@ -123,12 +123,12 @@ static void describe(const struct reading *r, bool deep, json_t *json)
 static void print_right(const struct reading *r, bool deep)
 {
 	const struct mfs_rows *rows = mfs_dataset_rows(r->dataset);
-	char size[MFS_HUMAN];
+	char size[MFS_HUMAN], shown[MFS_SHOWN];
 
-	printf("data/%s: %llu row%s, %llu tokens of %s, %s: %s\n", mfs_dataset_name(r->dataset),
-	       (unsigned long long)rows->rows, rows->rows == 1 ? "" : "s",
-	       (unsigned long long)rows->tokens, mfs_dtype_torch(rows->dtype),
-	       mfs_human_bytes(rows->tokens * rows->token_size, size),
+	printf("data/%s: %llu row%s, %llu tokens of %s, %s: %s\n",
+	       mfs_shown(mfs_dataset_name(r->dataset), shown), (unsigned long long)rows->rows,
+	       rows->rows == 1 ? "" : "s", (unsigned long long)rows->tokens,
+	       mfs_dtype_torch(rows->dtype), mfs_human_bytes(rows->tokens * rows->token_size, size),
 	       deep ? "complete, and every token was read"
 		    : "complete (--deep reads the tokens too)");
 }

@@ -150,16 +150,16 @@ static void describe_file(struct verify *v, const struct mfs_view_file *file, co
 static void print_file(const struct verify *v, const struct mfs_view_file *file, const char *hex,
 		       const struct finding *f)
 {
-	char size[MFS_HUMAN];
+	char size[MFS_HUMAN], shown[MFS_SHOWN];
 
 	if (v->sums) {
 		/* The sum of a part of a file must not look like the sum of the file. */
 		if (!f->count)
-			printf("%s  %s\n", hex, file->name);
+			printf("%s  %s\n", hex, mfs_shown(file->name, shown));
 		return;
 	}
 	printf("%-8s %9s  %s", f->count ? "DAMAGED" : "ok",
-	       mfs_human_bytes(mfs_vfile_size(file->data), size), file->name);
+	       mfs_human_bytes(mfs_vfile_size(file->data), size), mfs_shown(file->name, shown));
 	if (f->count)
 		printf("  (%u problem%s)", f->count, f->count > 1 ? "s" : "");
 	putchar('\n');
@@ -311,9 +311,9 @@ static uint64_t total_bytes(const struct mfs_view *view)
 static void print_conclusion(const struct verify *v, const struct mfs_view *view, const char *name,
 			     uint64_t total)
 {
-	char size[MFS_HUMAN];
+	char size[MFS_HUMAN], shown[MFS_SHOWN];
 
-	printf("%s: %u files, ", name, view->count);
+	printf("%s: %u files, ", mfs_shown(name, shown), view->count);
 	if (view->tensor_count)
 		printf("%u tensors, ", view->tensor_count);
 	printf("%s: %s\n", mfs_human_bytes(total, size),

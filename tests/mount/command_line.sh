@@ -109,6 +109,15 @@ truncate -s -1000 "$work/hf/model.safetensors"
 refused 'incomplete SOURCE' 1 'model.safetensors' "$m" "$work/hf" "$mnt"
 not_mounted || fail 'something was mounted'
 
+# Names of files do not speak to the terminal: ESC, DEL, C1 in both forms, and a byte that is no UTF-8.
+"$m" export "$source" hf "$work/names" >/dev/null || fail 'export'
+touch "$work/names"/$'README\e[31m\x7f\xff\x9b.md' "$work/names"/$'README\xc2\x9b.md'
+for command in ls verify; do
+	said=$("$m" $command "$work/names" hf 2>&1) || fail "names: $command: $said"
+	[[ $said == *'README?[31m???.md'* && $said == *'README??.md'* ]] || fail "names: $command: $said"
+	! LC_ALL=C grep -q $'[\e\x7f\xff\x9b]' <<<"$said" || fail "names: $command says them as they are"
+done
+
 # What fstab may say is accepted, and later options count.
 mount_source "$source" -o defaults,_netdev,nofail,noauto,user,nosuid,nodev,noatime,x-systemd.automount,comment=x \
 	-o shard_size=1B,shard_size=5GB

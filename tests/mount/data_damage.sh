@@ -214,4 +214,23 @@ refused 'no split at all' 2 "'0/0/0' leaves every split empty" "$m" ls "$work/da
 mount_source "$work/data/mixed" -o split=9/1/0
 same 'empty splits: hf' "$(xargs -n 1 dirname <<<"$(cd "$mnt/data/mixed/hf" && echo */state.json)" | xargs)" 'test train validation'
 unmount
+# Lengths of 2^31-1 that lie nowhere in a .bin of 64 bytes, and 20 000 sequences that are all of the same megabyte: samples would take gigabytes.
+claim() { # NAME SEQUENCES LENGTH BYTES
+	python3 - "$work/$1" "$2" "$3" "$4" "${5-$3}" <<'END'
+import struct, sys
+name, n, length, size, step = sys.argv[1], *map(int, sys.argv[2:])
+with open(name + ".idx", "wb") as f:
+    f.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 4, n, n + 1) + struct.pack(f"<{n}i", *[length] * n))
+    f.write(struct.pack(f"<{n}q", *[4 * step * i for i in range(n)]) + struct.pack(f"<{n + 1}q", *range(n + 1)))
+with open(name + ".bin", "wb") as f:
+    f.truncate(size)
+END
+}
+claim giant 2 2147483647 64
+claim again 20000 262144 1048576 0
+for name in giant again; do
+	refused "$name: samples" 1 "$name: its sequences claim [0-9]* tokens, and its files have [0-9]* bytes" "$m" ls "$work/$name" "data/$name/samples/train-s4-n10"
+	refused "$name: batch" 1 "$name: its sequences claim" "$m" sample "$work/$name" --step 1 --seq-length 4 --global-batch-size 2 --micro-batch-size 1 --train-iters 4
+	"$m" ls "$work/$name" "data/$name/hf" >/dev/null || fail "$name: hf"
+done
 exit 0

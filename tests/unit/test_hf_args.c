@@ -739,6 +739,8 @@ static const struct {
 	{"{'model_type': 'llama', 'hidden_size': '64'}", -EINVAL, "hidden_size"},
 	{"{'model_type': 'llama', 'num_hidden_layers': 9999999}", -ENOTSUP, "100000"},
 	{"{'model_type': 'llama', 'num_hidden_layers': 99999999999}", -EINVAL, "num_hidden"},
+	{"{'model_type': 'llama', 'num_hidden_layers': 100000}", -ENOTSUP, "more than 400000"},
+	{"{'model_type': 'mixtral', 'num_local_experts': 90000}", -ENOTSUP, "90000 experts: a"},
 	{"{'model_type': 'llama', 'num_key_value_heads': 5}", -EINVAL, "num_key_value_heads"},
 	{"{'model_type': 'llama', 'rms_norm_eps': null}", -EINVAL, "rms_norm_eps"},
 	{"{'model_type': 'llama', 'rms_norm_eps': -1}", -EINVAL, "rms_norm_eps"},

@@ -1,6 +1,7 @@
 /* Texts, paths and times: formats/base/str.h, path.h, clock.h. */
 #include "tests/unit/unit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "formats/base/clock.h"
@@ -83,6 +84,35 @@ START_TEST(test_contains)
 }
 END_TEST
 
+static const struct {
+	const char *text, *shown;
+} names[] = {
+	{"plain name-1.txt", "plain name-1.txt"},
+	{"\x1b[31mred\n\x7f", "?[31mred??"},
+	{"\xff\x9b"
+	 "2J",
+	 "??2J"},
+	{"\xc2\x9b"
+	 "2J",
+	 "??2J"}, /* U+009B */
+	{"\xc2\xa0\xc3\xa9 \xe2\x94\x82 \xf0\x9f\x98\x80",
+	 "\xc2\xa0\xc3\xa9 \xe2\x94\x82 \xf0\x9f\x98\x80"},
+	{"\xc3", "?"},
+	{"\xe2\x94", "??"},
+	{"\xc0\x9b", "??"}, /* too long a form */
+	{"", ""},
+};
+
+START_TEST(test_printable)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%s", names[_i].text);
+	mfs_str_printable(text);
+	ck_assert_str_eq(text, names[_i].shown);
+}
+END_TEST
+
 START_TEST(test_time)
 {
 	const int64_t before = mfs_now_ns();
@@ -103,6 +133,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(str, test_ends);
 	tcase_add_test(str, test_order);
 	tcase_add_test(str, test_hex);
+	tcase_add_loop_test(str, test_printable, 0, sizeof(names) / sizeof(*names));
 	unit_case(s, "clock", test_time);
 	return s;
 }

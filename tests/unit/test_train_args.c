@@ -439,6 +439,10 @@ START_TEST(numbers)
 	fails(SMALL "--lr -1", -EINVAL, "--lr: expected 0 or more, found -1");
 	fails(SMALL "--min-lr -1", -EINVAL, "--min-lr: expected 0 or more, found -1");
 	fails(SMALL "--hidden-size 1000000000", -EINVAL, "--hidden-size: expected a smaller one");
+	/* A few digits ask for no work of minutes. */
+	fails(SMALL "--num-experts 1000000000", -EINVAL, "1000000000 experts: a model of more");
+	fails(SMALL "--num-experts 200000", -EINVAL, "200000 experts: a model of more than 400000");
+	fails(SMALL "--num-layers 100000", -EINVAL, "100000 layers and 0 experts: a model of more");
 	/* Every flag that takes a real. */
 	for (size_t i = 0; i < mfs_flag_count(); i++) {
 		static const char *const infinite[] = {"inf", "-Infinity", "nan", "-1e400"};

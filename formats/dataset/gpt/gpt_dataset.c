@@ -6,9 +6,31 @@
 
 #include "formats/base/bytes.h"
 #include "formats/dataset/gpt/gpt_dataset_i.h"
+#include "formats/io/fileset.h"
 
 /* Memory of more than this is a mistake in the arguments. */
 #define MAX_DOCUMENTS ((uint64_t)1 << 44)
+
+/* Indices take memory and time by the tokens that sequences claim to have. Claims beyond this must
+ * be in some proportion to the files: a .bin may end early, and sequences may overlap. */
+#define MAX_CLAIM  ((uint64_t)1 << 26)
+#define MAX_CLAIMS 16 /* of each token that the files have room for */
+
+static int check_claims(const struct mfs_rows *data, struct mfs_error *err)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < data->set_count; i++)
+		for (uint32_t file = 0; file < mfs_fileset_count(data->sets[i]); file++)
+			bytes += mfs_fileset_size(data->sets[i], file);
+	if (!data->set_count || data->tokens <= MAX_CLAIM ||
+	    data->tokens / MAX_CLAIMS <= bytes / data->token_size)
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"its sequences claim %llu tokens, and its files have %llu bytes: samples "
+			"are made of at most %d times as many tokens as there is room for",
+			(unsigned long long)data->tokens, (unsigned long long)bytes, MAX_CLAIMS);
+}
 
 /* Tokens of the rows [first, end). */
 static int count_tokens(const struct mfs_rows *data, uint64_t first, uint64_t end, uint64_t *ret,
@@ -39,7 +61,9 @@ int mfs_gpt_dataset_new(const struct mfs_rows *data, uint64_t first, uint64_t en
 				data->name, (unsigned long long)data->rows, MFS_MAX_SEQUENCES);
 	if (first >= end)
 		return mfs_fail(err, -ENODATA, "the split has no sequence");
-	rc = count_tokens(data, first, end, &tokens, err);
+	rc = check_claims(data, err);
+	if (!rc)
+		rc = count_tokens(data, first, end, &tokens, err);
 	if (!rc)
 		rc = mfs_gpt_sizes(tokens, config, &sizes, err);
 	if (rc)
