@@ -29,13 +29,14 @@ static int pair_order(const void *a, const void *b)
 	return order ? order : strcmp(x->value, y->value);
 }
 
-/* A part of the query, decoded and encoded again. NULL with *rc: it cannot be. */
+/* A part of the query, decoded and encoded again. '+' is a space, as it is for who answers: else
+ * one signature would be of two meanings. NULL with *rc: it cannot be. */
 static char *respell(const char *text, size_t len, int *rc)
 {
 	struct mfs_buf plain = {0}, coded = {0};
 
 	mfs_buf_adds(&coded, "");
-	*rc = mfs_uri_decode(&plain, text, len, false);
+	*rc = mfs_uri_decode(&plain, text, len, true);
 	if (!*rc && plain.len)
 		mfs_uri_encode(&coded, plain.data, plain.len, false);
 	mfs_buf_release(&plain);

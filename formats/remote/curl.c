@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include <curl/curl.h>
@@ -13,6 +14,7 @@
 #include "formats/base/buf.h"
 #include "formats/base/bytes.h"
 #include "formats/base/clock.h"
+#include "formats/net/special.h"
 #include "formats/remote/credentials.h"
 #include "formats/remote/refusal.h"
 
@@ -22,18 +24,23 @@
  * is for those who send a little now and then; of those who send nothing we keep the time. */
 #define SLOWEST 1024 /* bytes a second */
 
+/* Addresses of a host that are kept: those that were tried last. */
+#define OWN 8
+
 struct mfs_curl {
 	CURL *curl;
 	struct mfs_curl_options opt;
+	struct sockaddr_storage own[OWN]; /* where it went without a redirect, or a proxy is */
+	unsigned own_count;
 };
 
 /* One attempt. */
 struct attempt {
-	const struct mfs_curl *h;
+	struct mfs_curl *h;
 	struct mfs_curl_request *r;
 	struct mfs_headers headers;
 	bool begun;
-	bool stalled;
+	bool stalled, late;
 	int64_t heard; /* when the server has last accepted or sent anything; 0: not yet */
 	size_t got;
 	char refusal[1024]; /* the beginning of the body of an error */
@@ -130,6 +137,38 @@ static size_t take_bytes(char *bytes, size_t one, size_t n, void *arg)
 	return a->rc ? 0 : len;
 }
 
+static bool is_own(const struct mfs_curl *h, const struct sockaddr *address)
+{
+	for (unsigned i = 0; i < OWN && i < h->own_count; i++)
+		if (mfs_address_is_same((const struct sockaddr *)&h->own[i], address))
+			return true;
+	return false;
+}
+
+/* Of what is named by the operator, any address will do. A server that leads on may not reach what
+ * only this machine can. It is asked of the address itself: names may lead anywhere. */
+static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *to)
+{
+	struct attempt *a = arg;
+	struct mfs_curl *h = a->h;
+	char text[MFS_ADDRESS_TEXT];
+
+	(void)purpose;
+	if (!a->headers.status && to->addrlen <= sizeof(*h->own)) {
+		if (!is_own(h, &to->addr))
+			memcpy(&h->own[h->own_count++ % OWN], &to->addr, to->addrlen);
+	} else if (!h->opt.private_redirects && mfs_address_is_special(&to->addr) &&
+		   !is_own(h, &to->addr)) {
+		mfs_address_host(&to->addr, text);
+		a->rc = mfs_fail(a->err, -EPERM,
+				 "%.*s: a redirect leads to %s, which is this machine or in a "
+				 "private network (-o private_redirects follows it)",
+				 (int)strcspn(a->r->url, "?"), a->r->url, text);
+		return CURL_SOCKET_BAD;
+	}
+	return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+}
+
 /* It is connected, and sends the request. */
 static int start_clock(void *arg, char *to, char *from, int to_port, int from_port)
 {
@@ -147,7 +186,8 @@ static int look_at_clock(void *arg, curl_off_t b, curl_off_t c, curl_off_t d, cu
 
 	(void)b, (void)c, (void)d, (void)e;
 	a->stalled = a->heard && mfs_now_ns() - a->heard > a->h->opt.timeout * SECOND;
-	return a->stalled || is_stopped(a->h);
+	a->late = a->h->opt.until && mfs_now_ns() > a->h->opt.until;
+	return a->stalled || a->late || is_stopped(a->h);
 }
 
 /* ---- one attempt ---- */
@@ -238,6 +278,8 @@ static void set_up(struct mfs_curl *h, struct attempt *a, struct curl_slist *lis
 	curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take_bytes);
 	curl_easy_setopt(c, CURLOPT_WRITEDATA, a);
 	curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
+	curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+	curl_easy_setopt(c, CURLOPT_OPENSOCKETDATA, a);
 	curl_easy_setopt(c, CURLOPT_PREREQFUNCTION, start_clock);
 	curl_easy_setopt(c, CURLOPT_PREREQDATA, a);
 	curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, look_at_clock);
@@ -298,8 +340,22 @@ static int by_status(const struct attempt *a, struct mfs_error *err)
 	return mfs_fail(err, rc, "%.*s: the server answers %u%s", URL(a->r), status, why);
 }
 
+/* curl has no other word for a header that is too long for it (before 8.6 at least). */
+static bool has_long_header(const struct attempt *a, CURLcode code)
+{
+	curl_off_t first_byte = 0;
+
+	curl_easy_getinfo(a->h->curl, CURLINFO_STARTTRANSFER_TIME_T, &first_byte);
+	return code == CURLE_OUT_OF_MEMORY && first_byte && !a->begun;
+}
+
 static int by_curl(const struct attempt *a, CURLcode code, const char *why, struct mfs_error *err)
 {
+	if (a->late)
+		return mfs_fail(err, -ETIMEDOUT, "%.*s: there was no more time for it", URL(a->r));
+	if (has_long_header(a, code))
+		return mfs_fail(err, -EIO, "%.*s: the answer has a header that is too long",
+				URL(a->r));
 	if (a->stalled)
 		return mfs_fail(err, -ETIMEDOUT, "%.*s: the server has sent nothing for %u s",
 				URL(a->r), a->h->opt.timeout);
@@ -317,6 +373,8 @@ static bool passes(CURLcode code, const struct attempt *a)
 	const unsigned status = a->headers.status;
 
 	if (a->rc)
+		return false;
+	if (a->late)
 		return false;
 	if (a->stalled)
 		return true;
@@ -419,6 +477,8 @@ int mfs_curl_do(struct mfs_curl *h, struct mfs_curl_request *r, struct mfs_heade
 			until = mfs_now_ns() + 2 * h->opt.timeout * SECOND;
 			tried = 0;
 		}
+		if (h->opt.until && mfs_now_ns() > h->opt.until)
+			return rc;
 		wait = pause_before(tried, &a.headers);
 		rest = until - mfs_now_ns();
 		if (rest <= 0 || a.headers.retry_after * SECOND >= rest)

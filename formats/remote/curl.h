@@ -30,6 +30,10 @@ struct mfs_curl_options {
 	struct mfs_credentials *credentials;
 	const char *region; /* of the signature */
 	const char *token;  /* "Authorization: Bearer"; NULL: none */
+	/* Redirects may lead to this machine and to private networks. Else they lead there only if
+	 * the host that was asked first is at the same address. */
+	bool private_redirects;
+	int64_t until; /* monotonic ns at which calls end, whatever has come; 0: never */
 	/* Set by anybody: calls end within a second. NULL: nobody does. */
 	const atomic_bool *stop;
 };
@@ -61,8 +65,8 @@ void mfs_curl_free(struct mfs_curl *h);
 /*
  * 0: an answer has come with a status of 2xx, and all of its body. Otherwise, with the URL in the
  * sentence (without what stands behind '?'):
- * -ENOENT 404, 410; -EACCES 401, 403; -ESTALE 412; -ETIMEDOUT; -EIO what remains; what begin() and
- * bytes() return. *ret may be NULL.
+ * -ENOENT 404, 410; -EACCES 401, 403; -EPERM a redirect to where none may lead; -ESTALE 412;
+ * -ETIMEDOUT; -EIO what remains; what begin() and bytes() return. *ret may be NULL.
  */
 int mfs_curl_do(struct mfs_curl *h, struct mfs_curl_request *r, struct mfs_headers *ret,
 		struct mfs_error *err);

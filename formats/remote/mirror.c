@@ -146,10 +146,10 @@ static int add_file(struct mfs_mirror *m, const struct mfs_listed *item, struct 
 	return 0;
 }
 
-static int fill(struct mfs_mirror *m, struct mfs_error *err)
+static int fill(struct mfs_mirror *m, unsigned seconds, struct mfs_error *err)
 {
 	struct mfs_listing list;
-	int rc = mfs_server_list(&m->server, &list, err);
+	int rc = mfs_server_list(&m->server, seconds, &list, err);
 
 	if (rc)
 		return rc;
@@ -168,13 +168,13 @@ int mfs_mirror_open(const char *url, const struct mfs_mirror_options *opt, struc
 	if (!m)
 		return mfs_fail_nomem(err);
 	m->dirfd = -1;
-	rc = mfs_server_open(url, opt->timeout, &m->server, err);
+	rc = mfs_server_open(url, opt->timeout, opt->private_redirects, &m->server, err);
 	if (!rc)
 		rc = open_cache(m, opt, err);
 	if (!rc)
 		rc = make_tree(m, err);
 	if (!rc)
-		rc = fill(m, err);
+		rc = fill(m, opt->open_timeout, err);
 	if (rc) {
 		mfs_mirror_free(m);
 		return rc;

@@ -19,9 +19,11 @@
 struct mfs_mirror;
 
 struct mfs_mirror_options {
-	const char *cache;   /* directory; NULL: the user's (docs/REMOTE.md) */
-	uint64_t cache_size; /* bytes; 0: MFS_CACHE_SIZE */
-	unsigned timeout;    /* seconds; 0: MFS_CURL_TIMEOUT */
+	const char *cache;	/* directory; NULL: the user's (docs/REMOTE.md) */
+	uint64_t cache_size;	/* bytes; 0: MFS_CACHE_SIZE */
+	unsigned timeout;	/* seconds; 0: MFS_CURL_TIMEOUT */
+	unsigned open_timeout;	/* seconds for its listing; 0: MFS_LIST_SECONDS (server.h) */
+	bool private_redirects; /* curl.h */
 };
 
 bool mfs_mirror_is_url(const char *source);

@@ -123,8 +123,8 @@ static bool has_user(const char *url)
 	return memchr(host, '@', strcspn(host, "/?#"));
 }
 
-int mfs_server_open(const char *url, unsigned timeout, struct mfs_server *ret,
-		    struct mfs_error *err)
+int mfs_server_open(const char *url, unsigned timeout, bool private_redirects,
+		    struct mfs_server *ret, struct mfs_error *err)
 {
 	int rc = 0;
 
@@ -151,6 +151,7 @@ int mfs_server_open(const char *url, unsigned timeout, struct mfs_server *ret,
 		return rc;
 	}
 	ret->http = (struct mfs_curl_options){.timeout = timeout,
+					      .private_redirects = private_redirects,
 					      .credentials = ret->credentials,
 					      .region = ret->region,
 					      .token = ret->s3 ? NULL : getenv("MCOREFS_TOKEN")};

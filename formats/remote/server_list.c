@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formats/base/buf.h"
+#include "formats/base/clock.h"
 #include "formats/base/str.h"
 #include "formats/base/threads.h"
 #include "formats/net/uri.h"
@@ -63,12 +64,18 @@ static int add_page(const struct mfs_server *s, struct mfs_curl *h, struct mfs_l
 static int list_s3(const struct mfs_server *s, struct mfs_curl *h, struct mfs_listing *l,
 		   struct mfs_error *err)
 {
-	unsigned empty = 0;
+	unsigned empty = 0, pages = 0;
 	char *token = NULL;
 	int rc;
 
 	do {
 		const size_t before = l->count;
+
+		if (++pages > MFS_LIST_PAGES) {
+			rc = mfs_fail(err, -E2BIG, "%s: the listing has more than %d pages",
+				      s->bucket, MFS_LIST_PAGES);
+			break;
+		}
 
 		rc = add_page(s, h, l, &token, err);
 		empty = l->count > before ? 0 : empty + 1;
@@ -139,12 +146,17 @@ static int read_index(struct mfs_curl *h, const char *url, struct mfs_listing *r
 	return rc ? rc : add_hidden(ret, err);
 }
 
-static int walk(const struct mfs_server *s, struct mfs_curl *h, const char *dir, unsigned depth,
-		struct mfs_listing *l, struct mfs_error *err);
+struct walk {
+	const struct mfs_server *server;
+	struct mfs_curl *curl;
+	struct mfs_listing *list;
+	unsigned directories;
+};
 
-static int add_below(const struct mfs_server *s, struct mfs_curl *h, const char *dir,
-		     const struct mfs_listed *found, unsigned depth, struct mfs_listing *l,
-		     struct mfs_error *err)
+static int walk(struct walk *w, const char *dir, unsigned depth, struct mfs_error *err);
+
+static int add_below(struct walk *w, const char *dir, const struct mfs_listed *found,
+		     unsigned depth, struct mfs_error *err)
 {
 	char *path;
 	int rc;
@@ -152,31 +164,37 @@ static int add_below(const struct mfs_server *s, struct mfs_curl *h, const char 
 	if (asprintf(&path, "%s%s", dir, found->name) < 0)
 		return mfs_fail_nomem(err);
 	if (found->guessed)
-		rc = add_guess(l, path, err);
+		rc = add_guess(w->list, path, err);
 	else if (!mfs_str_ends(found->name, "/"))
-		rc = mfs_listing_add(l, path, strlen(path), NULL, err);
+		rc = mfs_listing_add(w->list, path, strlen(path), NULL, err);
 	else if (depth >= DEEPEST)
 		rc = 0;
 	else
-		rc = walk(s, h, path, depth + 1, l, err);
+		rc = walk(w, path, depth + 1, err);
 	free(path);
 	return rc;
 }
 
 /* dir: "" or with '/' at its end. */
-static int walk(const struct mfs_server *s, struct mfs_curl *h, const char *dir, unsigned depth,
-		struct mfs_listing *l, struct mfs_error *err)
+static int walk(struct walk *w, const char *dir, unsigned depth, struct mfs_error *err)
 {
 	struct mfs_listing here = {0};
-	char *url = mfs_server_url(s, dir);
-	int rc = url ? read_index(h, url, &here, err) : mfs_fail_nomem(err);
+	char *url;
+	int rc;
+
+	if (w->directories++ == MFS_LIST_DIRECTORIES)
+		return mfs_fail(err, -E2BIG,
+				"%s: there are more than %d directories below it: name one of them",
+				w->server->base, MFS_LIST_DIRECTORIES);
+	url = mfs_server_url(w->server, dir);
+	rc = url ? read_index(w->curl, url, &here, err) : mfs_fail_nomem(err);
 
 	/* A directory that may not be entered, or has gone: the others are shown. */
 	if (depth && (rc == -ENOENT || rc == -EACCES || rc == -ENODATA))
 		rc = 0;
 	mfs_listing_sort(&here, 0); /* a page may name a file twice */
 	for (size_t i = 0; i < here.count && !rc; i++)
-		rc = add_below(s, h, dir, &here.items[i], depth, l, err);
+		rc = add_below(w, dir, &here.items[i], depth, err);
 	mfs_listing_release(&here);
 	free(url);
 	return rc;
@@ -330,16 +348,18 @@ static int say_nothing(const struct mfs_server *s, bool known, bool denied, stru
 			s->base, denied ? " (access denied)" : "");
 }
 
-int mfs_server_list(const struct mfs_server *s, struct mfs_listing *ret, struct mfs_error *err)
+/* With a time at which requests end. */
+static int list(const struct mfs_server *s, struct mfs_listing *ret, struct mfs_error *err)
 {
+	struct walk w = {.server = s, .list = ret};
 	struct mfs_curl *h;
 	int rc = mfs_curl_new(&s->http, &h, err);
 	bool known = false, denied = false;
 
 	if (rc)
 		return rc;
-	*ret = (struct mfs_listing){0};
-	rc = s->s3 ? list_s3(s, h, ret, err) : walk(s, h, "", 0, ret, err);
+	w.curl = h;
+	rc = s->s3 ? list_s3(s, h, ret, err) : walk(&w, "", 0, err);
 	if (!s->s3 && (rc == -ENOENT || rc == -EACCES || rc == -ENODATA)) {
 		known = true;
 		denied = rc == -EACCES;
@@ -350,6 +370,23 @@ int mfs_server_list(const struct mfs_server *s, struct mfs_listing *ret, struct 
 	if (!rc && !ret->count)
 		rc = say_nothing(s, known, denied, err);
 	mfs_curl_free(h);
+	return rc;
+}
+
+int mfs_server_list(const struct mfs_server *s, unsigned seconds, struct mfs_listing *ret,
+		    struct mfs_error *err)
+{
+	struct mfs_server timed = *s;
+	int rc;
+
+	seconds = seconds ? seconds : MFS_LIST_SECONDS;
+	timed.http.until = mfs_now_ns() + seconds * 1000000000ll;
+	*ret = (struct mfs_listing){0};
+	rc = list(&timed, ret, err);
+	if (rc && mfs_now_ns() > timed.http.until)
+		rc = mfs_fail(err, -ETIMEDOUT,
+			      "%s: it was not listed within %u s (-o open_timeout=SECONDS)",
+			      s->base, seconds);
 	if (rc)
 		mfs_listing_release(ret);
 	return rc;

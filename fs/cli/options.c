@@ -14,8 +14,9 @@
 #include "formats/model/families/family.h"
 
 /* A size below this without a unit is refused: its unit was probably forgotten. */
-#define LEAST_BARE_SIZE 65536
-#define TIMEOUT_MOST	600 /* seconds */
+#define LEAST_BARE_SIZE	  65536
+#define TIMEOUT_MOST	  600 /* seconds */
+#define OPEN_TIMEOUT_MOST 86400
 
 struct option_row;
 
@@ -223,14 +224,24 @@ static int set_cache_size(struct mfs_options *opt, const struct option_row *row,
 static int set_timeout(struct mfs_options *opt, const struct option_row *row, const char *value,
 		       struct mfs_error *err)
 {
+	const bool of_opening = strcmp(row->name, "timeout") != 0;
+	const unsigned most = of_opening ? OPEN_TIMEOUT_MOST : TIMEOUT_MOST;
 	const char *end;
 	uint64_t v;
 
-	if (parse_digits(value, &end, &v) || *end || !v || v > TIMEOUT_MOST)
+	if (parse_digits(value, &end, &v) || *end || !v || v > most)
 		return mfs_fail(err, -EINVAL,
-				"option '%s' takes a number of seconds from 1 to %d, not '%s'",
-				row->name, TIMEOUT_MOST, value);
-	opt->view.timeout = (unsigned)v;
+				"option '%s' takes a number of seconds from 1 to %u, not '%s'",
+				row->name, most, value);
+	*(of_opening ? &opt->view.open_timeout : &opt->view.timeout) = (unsigned)v;
+	return 0;
+}
+
+static int set_private_redirects(struct mfs_options *opt, const struct option_row *row,
+				 const char *value, struct mfs_error *err)
+{
+	(void)row, (void)value, (void)err;
+	opt->view.private_redirects = true;
 	return 0;
 }
 
@@ -496,6 +507,8 @@ static const struct option_row table[] = {
 	{"cache", VALUED, set_cache},
 	{"cache_size", VALUED, set_cache_size},
 	{"timeout", VALUED, set_timeout},
+	{"open_timeout", VALUED, set_timeout},
+	{"private_redirects", BARE, set_private_redirects},
 
 	{"data", VALUED, add_data},
 	{"merge", VALUED, set_merge},

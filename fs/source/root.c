@@ -434,8 +434,11 @@ int mfs_root_refresh(struct mfs_root *root, bool force, struct mfs_error *err)
 static int open_mirror(struct mfs_root *root, const char *source, struct mfs_error *err)
 {
 	const struct mfs_view_options *opt = &root->options;
-	const struct mfs_mirror_options mirror = {
-		.cache = opt->cache, .cache_size = opt->cache_size, .timeout = opt->timeout};
+	const struct mfs_mirror_options mirror = {.cache = opt->cache,
+						  .cache_size = opt->cache_size,
+						  .timeout = opt->timeout,
+						  .open_timeout = opt->open_timeout,
+						  .private_redirects = opt->private_redirects};
 	int rc;
 
 	root->url = strdup(source);

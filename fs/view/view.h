@@ -77,9 +77,10 @@ struct mfs_view_options {
 	bool language; /* of a vision-language model the language model; no_optim is set, too */
 	enum mfs_proof_kind verify; /* sums of the source that its bytes must have */
 	/* of sources on other machines (formats/remote/mirror.h) */
-	const char *cache;   /* directory */
-	uint64_t cache_size; /* bytes */
-	unsigned timeout;    /* seconds */
+	const char *cache;		/* directory */
+	uint64_t cache_size;		/* bytes */
+	unsigned timeout, open_timeout; /* seconds */
+	bool private_redirects;
 	/* SOURCE may be the directory of a run that has not saved yet (fs/source/root.h) */
 	bool may_be_empty;
 };

@@ -28,6 +28,9 @@ mkdir -p "$work/nginx" "$work/www"
 cp -a "$FIXTURES/weights" "$work/www/weights"
 read -r -d '' port tls_port < <(free_ports 2)
 page='<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>TOKEN</NextContinuationToken></ListBucketResult>'
+one="${page/<IsTruncated>/<Contents><Key>one/TOKEN</Key><Size>1</Size></Contents><IsTruncated>}"
+links=$(printf '<a href=%s>d</a>' "'"{0..9}"/'")
+mkdir -p "$work/www/slow" && { echo '<a href="a/">'; head -c 1000000 /dev/zero | tr '\0' ' '; } >"$work/www/slow/index.html"
 openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
 	-keyout "$work/nginx/key" -out "$work/nginx/cert" 2>/dev/null || fail "openssl makes no certificate"
 {
@@ -49,6 +52,7 @@ openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext su
 			types { text/html html; application/json json; }
 			server {
 				listen 127.0.0.1:$port;
+				listen 127.0.0.2:$port;
 				listen 127.0.0.1:$tls_port ssl;
 				ssl_certificate $work/nginx/cert;
 				ssl_certificate_key $work/nginx/key;
@@ -65,6 +69,11 @@ openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext su
 				location @denied { return 403; }
 				location /s3/again/ { default_type application/xml; return 200 "${page/TOKEN/a}"; }
 				location /s3/empty/ { default_type application/xml; return 200 "${page/TOKEN/\$request_id}"; }
+				location /s3/one/ { default_type application/xml; return 200 "${one//TOKEN/\$request_id}"; }
+				location /deep/ { default_type text/html; return 200 "$links"; }
+				location /slow/ { alias $work/www/slow/; limit_rate 1500; }
+				location /inside/ { return 302 http://127.0.0.1:$port/weights/; }
+				location /name/ { return 302 http://localhost:$port/weights/; }
 				location /moved/ { return 302 http://127.0.0.1:$port/weights/; }
 			}
 		}
@@ -156,6 +165,19 @@ s3() {
 refused "a page that leads to itself" 1 'leads to itself' s3 s3://again/x
 refused "pages without names" 1 '101 pages of the listing have no names' s3 s3://empty/x
 
+refused "a listing of ever more pages" 1 'more than 10000 pages' s3 s3://one/one
+refused "directories without an end" 1 'more than 10000 directories below it' "$MCOREFS" ls "$url/deep/" -o cache="$cache"
+refused "an index that drips" 1 'was not listed within 2 s \(-o open_timeout=SECONDS\)' \
+	"$MCOREFS" ls "$url/slow/" -o cache="$cache",open_timeout=2
+
+# A redirect leads to this machine only from where the operator has sent us himself, or if he says so.
+for name in inside name; do
+	refused "a redirect inwards by $name" 1 "a redirect leads to (127.0.0.1|::1), which is this machine" \
+		"$MCOREFS" ls "http://127.0.0.2:$port/$name/" -o cache="$cache"
+	"$MCOREFS" ls "http://127.0.0.2:$port/$name/" -o cache="$cache",private_redirects 2>&1 | grep -q 'redirect leads' &&
+		fail "private_redirects does not follow one by $name"
+done
+"$MCOREFS" ls "$url/inside/" -o cache="$cache" 2>&1 | grep -q 'redirect leads' && fail 'a redirect to the same address is refused'
 refused "nothing there" 1 'no index of it' "$MCOREFS" ls "$url/nothing" -o cache="$cache"
 refused "no checkpoint" 1 'holds no Megatron checkpoint' "$MCOREFS" ls "$url/weights/llama-torch-tp2-pp2/iter_0000040/mp_rank_00_000" \
 	-o cache="$cache"

@@ -34,6 +34,8 @@ enum fault {
 	FAULT_ENCODED,	     /* Content-Encoding: gzip */
 	FAULT_OTHER_VERSION, /* another ETag, and If-Match is not looked at */
 	FAULT_REDIRECT,	     /* to where it is served */
+	FAULT_INWARDS,	     /* a redirect to another address of this machine */
+	FAULT_LONG_HEADER,   /* of 4 MiB */
 };
 
 struct range_server {
@@ -142,11 +144,21 @@ static bool range_answer(struct range_server *s, int fd, const char *request)
 						  : "412 Precondition Failed");
 		return range_send(fd, headers, (size_t)n);
 	}
-	if (fault == FAULT_REDIRECT) {
+	if (fault == FAULT_LONG_HEADER) {
+		n = snprintf(headers, sizeof(headers), "HTTP/1.1 200 OK\r\nX: ");
+		if (!range_send(fd, headers, (size_t)n))
+			return false;
+		memset(headers, 'a', sizeof(headers));
+		for (unsigned i = 0; i < 4 * RANGE_MIB / sizeof(headers); i++)
+			if (!range_send(fd, headers, sizeof(headers)))
+				return false;
+		return false;
+	}
+	if (fault == FAULT_REDIRECT || fault == FAULT_INWARDS) {
 		n = snprintf(headers, sizeof(headers),
-			     "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:%u/there\r\n"
+			     "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.%u:%u/there\r\n"
 			     "ETag: \"of-the-redirect\"\r\nContent-Length: 0\r\n\r\n",
-			     s->port);
+			     fault == FAULT_INWARDS ? 2 : 1, s->port);
 		return range_send(fd, headers, (size_t)n);
 	}
 	if (fault == FAULT_NO_RANGES) {

@@ -199,6 +199,16 @@ START_TEST(test_lists)
 	ask("GET", "/lab?list-type=2&continuation-token=%25zz", NULL, 400);
 	has(ask("GET", "/lab?list-type=2&prefix=%3C%26%22x", NULL, 200),
 	    "<Prefix>&#60;&#38;&#34;x</Prefix>");
+	/* What XML cannot hold is not made a page that nobody can read; coded it is exact. */
+	has(ask("GET", "/lab?list-type=2&prefix=a%1B%ff%c3%a9%ed%a0%80%09", NULL, 200),
+	    "<Prefix>a\xef\xbf\xbd\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd&#9;"
+	    "</Prefix>");
+	has(ask("GET", "/lab?list-type=2&encoding-type=url&prefix=a%1B%ff", NULL, 200),
+	    "<Prefix>a%1B%FF</Prefix>");
+	has(ask("GET", "/lab?list-type=2&prefix=a/&prefix=b/", NULL, 400),
+	    "<Code>InvalidArgument<");
+	has(ask("GET", "/lab?list-type=2&prefix=a/&%70refix=b/", NULL, 400),
+	    "<Code>InvalidArgument<");
 	has(ask("GET", "/lab?list-type=2&encoding-type=url&prefix=%3C+x/", NULL, 200),
 	    "<Prefix>%3C%20x/</Prefix>");
 	mfs_buf_release(&a);

@@ -1,9 +1,12 @@
 /* What servers say that they have: formats/remote/listing.h. */
 #include "tests/unit/unit.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/net/special.h"
 #include "formats/remote/listing.h"
 
 static struct mfs_listing list;
@@ -70,6 +73,73 @@ START_TEST(test_etags_that_are_none)
 }
 END_TEST
 
+/* Where a redirect may not lead: whatever an address is written as. */
+START_TEST(test_special_addresses)
+{
+	static const struct {
+		const char *text;
+		bool special;
+	} cases[] = {
+		{"0.0.0.0", true},
+		{"10.0.0.1", true},
+		{"9.255.255.255", false},
+		{"11.0.0.0", false},
+		{"100.64.0.1", true},
+		{"100.127.255.255", true},
+		{"100.63.0.1", false},
+		{"100.128.0.0", false},
+		{"127.0.0.1", true},
+		{"127.255.255.255", true},
+		{"169.254.169.254", true},
+		{"169.253.0.1", false},
+		{"172.16.0.1", true},
+		{"172.31.255.255", true},
+		{"172.32.0.1", false},
+		{"172.15.0.1", false},
+		{"192.168.1.1", true},
+		{"192.169.1.1", false},
+		{"198.18.0.1", true},
+		{"198.19.255.255", true},
+		{"198.20.0.1", false},
+		{"224.0.0.1", true},
+		{"255.255.255.255", true},
+		{"223.255.255.255", false},
+		{"8.8.8.8", false},
+		{"::", true},
+		{"::1", true},
+		{"fc00::1", true},
+		{"fdff::1", true},
+		{"fe80::1", true},
+		{"febf::1", true},
+		{"fec0::1", true},
+		{"ff02::1", true},
+		{"2606:4700::1111", false},
+		{"::ffff:127.0.0.1", true},
+		{"::ffff:8.8.8.8", false},
+		{"::127.0.0.1", true},
+		{"64:ff9b::a00:1", true},
+		{"64:ff9b::808:808", false},
+		{"2002:7f00:1::1", true},
+		{"2002:808:808::1", false},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct sockaddr_in6 six = {.sin6_family = AF_INET6};
+		struct sockaddr_in four = {.sin_family = AF_INET};
+		const bool old = inet_pton(AF_INET, cases[i].text, &four.sin_addr) == 1;
+		const struct sockaddr *a = old ? (const void *)&four : (const void *)&six;
+		char text[MFS_ADDRESS_TEXT];
+
+		ck_assert(old || inet_pton(AF_INET6, cases[i].text, &six.sin6_addr) == 1);
+		ck_assert_msg(mfs_address_is_special(a) == cases[i].special, "%s", cases[i].text);
+		ck_assert(mfs_address_is_same(a, a));
+		ck_assert(!mfs_address_is_same((const void *)&four, (const void *)&six));
+		mfs_address_host(a, text);
+		ck_assert_str_eq(text, cases[i].text);
+	}
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("listing");
@@ -79,6 +149,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_weights_are_named_once);
 	tcase_add_test(c, test_keys_that_are_no_names);
 	tcase_add_test(c, test_etags_that_are_none);
+	tcase_add_test(c, test_special_addresses);
 	suite_add_tcase(s, c);
 	return s;
 }

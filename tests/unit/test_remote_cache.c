@@ -245,6 +245,8 @@ static const struct lasting {
 	{FAULT_NO_RANGES, -EIO, "does not serve ranges"},
 	{FAULT_ENCODED, -EIO, "encoded"},
 	{FAULT_OTHER_VERSION, -ESTALE, "changed on the server"},
+	{FAULT_INWARDS, -EPERM, "a redirect leads to 127.0.0.2, which is this machine"},
+	{FAULT_LONG_HEADER, -EIO, "the answer has a header that is too long"},
 };
 
 START_TEST(test_lasts)

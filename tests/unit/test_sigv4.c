@@ -103,6 +103,25 @@ START_TEST(test_s3_get_object)
 }
 END_TEST
 
+/* One signature is of one meaning: '+' is a space, and its code is a plus. */
+START_TEST(test_plus)
+{
+	struct mfs_sigv4_request r = {.method = "GET", .payload = MFS_SIGV4_EMPTY};
+	static const char *const queries[] = {"prefix=a+b", "prefix=a%20b", "prefix=a%2Bb"};
+	struct mfs_error err;
+	char *text[3];
+
+	for (int i = 0; i < 3; i++) {
+		r.query = queries[i];
+		unit_ok(mfs_sigv4_canonical(&r, &text[i], &err), &err);
+	}
+	ck_assert_str_eq(text[0], text[1]);
+	ck_assert_str_ne(text[0], text[2]);
+	for (int i = 0; i < 3; i++)
+		free(text[i]);
+}
+END_TEST
+
 static const struct s3_query {
 	const char *query, *signature;
 } queries[] = {
@@ -199,6 +218,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_loop_test(c, test_suite, 0, COUNT(cases));
 	tcase_add_test(c, test_s3_get_object);
+	tcase_add_test(c, test_plus);
 	tcase_add_loop_test(c, test_s3_queries, 0, COUNT(queries));
 	tcase_add_test(c, test_s3_presigned);
 	suite_add_tcase(s, c);

@@ -21,13 +21,41 @@
 
 /* ---- XML ---- */
 
+/* The bytes of the character that begins here, in UTF-8 (RFC 3629); 0: XML 1.0 has none such (2.2:
+ * no control characters but three, no surrogates, not U+FFFE and U+FFFF). */
+static size_t character(const char *text)
+{
+	const unsigned char *c = (const unsigned char *)text;
+	const size_t len = *c < 0x80 ? 1 : *c < 0xc2 ? 0 : *c < 0xe0 ? 2 : *c < 0xf0 ? 3 : 4;
+	uint32_t code = len < 2 ? *c : *c & (0x7fu >> len);
+
+	for (size_t i = 1; i < len; i++) {
+		if ((c[i] & 0xc0) != 0x80)
+			return 0;
+		code = code << 6 | (c[i] & 0x3f);
+	}
+	if (!len || code > 0x10ffff || (len == 3 && code < 0x800) || (len == 4 && code < 0x10000))
+		return 0;
+	if ((code < 0x20 && !strchr("\t\n\r", (int)code)) || (code >= 0xd800 && code < 0xe000) ||
+	    code == 0xfffe || code == 0xffff)
+		return 0;
+	return len;
+}
+
 void mfs_s3_text(struct mfs_buf *b, const char *text)
 {
-	for (; *text; text++) {
-		if (strchr("<>&\"'", *text) || (unsigned char)*text < 0x20 || *text == 0x7f)
+	static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
+
+	while (*text) {
+		const size_t len = character(text);
+
+		if (!len)
+			mfs_buf_adds(b, replacement);
+		else if (strchr("<>&\"'", *text) || (unsigned char)*text < 0x20 || *text == 0x7f)
 			mfs_buf_printf(b, "&#%d;", *text);
 		else
-			mfs_buf_add(b, text, 1);
+			mfs_buf_add(b, text, len);
+		text += len ? len : 1;
 	}
 }
 
@@ -247,6 +275,16 @@ static void answer_names(struct mfs_call *c)
 	mfs_s3_names_release(&names);
 }
 
+/* Of two values one would count, and the order in which they stand is not signed. */
+static bool says_twice(const struct mfs_url *url)
+{
+	for (unsigned i = 0; i < url->query_count; i++)
+		for (unsigned k = 0; k < i; k++)
+			if (!strcmp(url->query[i].name, url->query[k].name))
+				return true;
+	return false;
+}
+
 static void answer(struct mfs_call *c)
 {
 	const enum mfs_method method = c->request->method;
@@ -255,7 +293,9 @@ static void answer(struct mfs_call *c)
 		mfs_s3_error(c, 403, "AccessDenied", "the gateway is read only");
 		return;
 	}
-	if (c->request->url.count < 2)
+	if (says_twice(&c->request->url))
+		mfs_s3_error(c, 400, "InvalidArgument", "a parameter is said twice");
+	else if (c->request->url.count < 2)
 		answer_names(c);
 	else
 		answer_object(c);
