@@ -55,6 +55,11 @@ static const struct mfs_diff_field fields[] = {
 	FIELD(FLAG, MODEL, qk_norm_wide),
 	FIELD(FLAG, MODEL, post_norms),
 	FIELD(REAL, MODEL, softmax_scale),
+	NAMED(FLAG, MODEL, mup.on, "use_mup"),
+	NAMED(REAL, MODEL, mup.width, "mup width"),
+	NAMED(REAL, MODEL, mup.embedding, "mup_embedding_mult"),
+	NAMED(REAL, MODEL, mup.output, "mup_output_mult"),
+	NAMED(REAL, MODEL, mup.attention, "mup attention scale"),
 	FIELD(REAL, MODEL, attn_logit_softcapping),
 	FIELD(REAL, MODEL, final_logit_softcapping),
 	FIELD(TEXT, MODEL, position_embedding_type),
@@ -289,6 +294,8 @@ static struct mfs_megatron_args settled(const struct mfs_megatron_args *args)
 	if (mfs_args_gated(&a) || a.squared_relu)
 		a.exact_gelu = false;
 	a.add_qkv_bias = a.add_qkv_bias || a.add_bias_linear;
+	if (!a.mup.on)
+		a.mup = (struct mfs_mup){0};
 	settle_experts(&a);
 	settle_mla(&a);
 	settle_yarn(&a);

@@ -164,7 +164,6 @@ static int resolve_mountpoint(const char *dir, char *ret, struct mfs_error *err)
 				errno == ENOTCONN ? " (a dead mount: umount it first)" : "");
 	if (!S_ISDIR(st.st_mode))
 		return mfs_fail(err, -ENOTDIR, "not a directory");
-	say_hidden(ret);
 	return 0;
 }
 
@@ -188,6 +187,7 @@ static int resolve(const struct mfs_options *opt, struct paths *ret)
 				   opt->mountpoint);
 		return MFS_EXIT_MOUNT;
 	}
+	say_hidden(ret->mountpoint);
 	return check_cache(opt, ret);
 }
 

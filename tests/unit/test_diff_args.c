@@ -19,7 +19,7 @@ static const struct mfs_diff_field *row_of(const char *member, size_t len)
 	const struct mfs_diff_field *rows = mfs_diff_fields(&count);
 
 	for (size_t i = 0; i < count; i++)
-		if (strlen(rows[i].member) == len && !memcmp(rows[i].member, member, len))
+		if (strcspn(rows[i].member, ".") == len && !memcmp(rows[i].member, member, len))
 			return &rows[i];
 	return NULL;
 }
@@ -79,7 +79,7 @@ START_TEST(every_member_has_a_row)
 		free(declaration);
 	}
 	mfs_diff_fields(&count);
-	ck_assert_uint_eq(members, count);
+	ck_assert_uint_le(members, count);
 	ck_assert_uint_gt(members, 120);
 	free(text);
 	free(file);
@@ -136,6 +136,7 @@ static struct mfs_megatron_args with_nets(void)
 	static const uint8_t linear[] = {1, 0};
 	struct mfs_megatron_args a = fake_llama();
 
+	a.mup = (struct mfs_mup){true, 2, 1, 1, 1};
 	a.linear_layers = linear;
 	a.linear_conv_kernel_dim = 4;
 	a.linear_key_head_dim = a.linear_value_head_dim = 16;
