@@ -28,8 +28,6 @@ static const struct mfs_flag distributed_init[] = {
 	{INT, "decoder_first_pipeline_num_layers", "None", USED},
 	{INT, "decoder_last_pipeline_num_layers", "None", USED},
 	{TEXT, "pipeline_model_parallel_layout", "None", USED},
-	{INT, "model_parallel_size", "None", .gone = true,
-	 REFUSED("use --tensor-model-parallel-size")},
 	{INT, "num_layers_per_virtual_pipeline_stage", "None", USED},
 	{INT, "num_virtual_stages_per_pipeline_rank", "None", USED},
 	{OFF, "overlap_p2p_comm", "True", NAMES("--no-overlap-p2p-communication"),

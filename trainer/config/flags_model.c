@@ -3,11 +3,11 @@
 
 static const char *const attn_backends[] = {"flash", "fused", "unfused", "local", "auto", NULL};
 static const struct mfs_flag_enum attn_backend = {"megatron.core.transformer.enums", "AttnBackend",
-						  attn_backends};
+						  attn_backends, NULL};
 
 static const char *const graph_scopes[] = {"none", "layer", "block", NULL};
 static const struct mfs_flag_enum graph_scope = {"megatron.core.transformer.enums",
-						 "InferenceCudaGraphScope", graph_scopes};
+						 "InferenceCudaGraphScope", graph_scopes, NULL};
 
 static const struct mfs_flag transformer_configuration[] = {
 	{INT, "tensor_model_parallel_size", "1", USED},
@@ -133,19 +133,20 @@ static const struct mfs_flag transformer_configuration[] = {
 	{TEXT, "recompute_granularity", "None", CHOICES("full|selective"), USED},
 	{TEXT, "recompute_method", "None", CHOICES("uniform|block"), TO(recompute_method)},
 	{INT, "recompute_num_layers", "None", TO(recompute_num_layers)},
-	{ON, "distribute_saved_activations", "False", REFUSED("use --sequence-parallel")},
+	{ON, "distribute_saved_activations", "False", UNUSED},
 	{TEXTS, "recompute_modules", "None", .words = '+', TO(recompute_modules)},
-	{TEXT, "fp8", "None", NAMES("--fp8-format"), CHOICES("e4m3|hybrid"), REFUSED("use --bf16")},
+	{TEXT, "fp8", "None", NAMES("--fp8-format"), CHOICES("e4m3|hybrid"), USED,
+	 .help = "products are computed in the weights' type, not in 8 bits"},
 	{TEXT, "fp8_recipe", "'delayed'", CHOICES("tensorwise|delayed|mxfp8|blockwise|custom"),
-	 UNUSED},
-	{TEXT, "fp8_quantizer_factory", "None", UNUSED},
+	 USED},
+	{TEXT, "fp8_quantizer_factory", "None", USED},
 	{INT, "fp8_margin", "0", UNUSED},
 	{INT, "fp8_interval", "1", UNUSED},
 	{INT, "fp8_amax_history_len", "1", UNUSED},
 	{TEXT, "fp8_amax_compute_algo", "'most_recent'", CHOICES("most_recent|max"), UNUSED},
 	{OFF, "fp8_wgrad", "True", UNUSED},
-	{ON, "fp8_output_proj", "False", UNUSED},
-	{ON, "first_last_layers_bf16", "False", REFUSED("use --bf16")},
+	{ON, "fp8_output_proj", "False", USED},
+	{ON, "first_last_layers_bf16", "False", USED},
 	{INT, "num_layers_at_start_in_bf16", "1", UNUSED},
 	{INT, "num_layers_at_end_in_bf16", "1", UNUSED},
 	{ON, "use_kitchen_attention", "False", REFUSED("leave it out")},
@@ -162,8 +163,8 @@ static const struct mfs_flag transformer_configuration[] = {
 	{INT, "moe_ffn_hidden_size", "None", USED},
 	{INT, "moe_router_topk", "2", USED},
 	{ON, "moe_enable_routing_replay", "False", REFUSED("leave it out")},
-	{ON, "moe_router_padding_for_quantization", "False", REFUSED("leave it out")},
-	{ON, "moe_router_padding_for_fp8", "False", REFUSED("leave it out")},
+	{ON, "moe_router_padding_for_quantization", "False", USED},
+	{ON, "moe_router_padding_for_fp8", "False", USED},
 	{INT, "moe_router_num_groups", "None", USED},
 	{INT, "moe_router_group_topk", "None", USED},
 	{ON, "moe_router_pre_softmax", "False", USED},

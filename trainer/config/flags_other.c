@@ -3,8 +3,11 @@
 
 static const char *const graph_modules[] = {"attn",	      "mlp",   "moe", "moe_router",
 					    "moe_preprocess", "mamba", NULL};
+/* cuda_graph_config.py: normalize_cuda_graph_modules: they are said by --cuda-graph-impl today. */
+static const char *const old_scopes[] = {"full", "full_iteration", "full_iteration_inference",
+					 NULL};
 static const struct mfs_flag_enum graph_module = {"megatron.core.transformer.enums",
-						  "CudaGraphModule", graph_modules};
+						  "CudaGraphModule", graph_modules, old_scopes};
 
 static const struct mfs_flag rl[] = {
 	{ON, "perform_rl_step", "False", REFUSED("leave it out; this is pretraining")},

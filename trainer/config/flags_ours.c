@@ -40,6 +40,14 @@ static const struct mfs_flag ours[] = {
 	{INT, "pad_id", "None", TO(pad), OURS,
 	 SAYS("the token that is padding, and does not count as a label, where no tokenizer says "
 	      "it; -1: none is")},
+	{INT, "extra_vocab_rows", "None", USED, OURS,
+	 SAYS("rows of the embedding beyond the tokenizer's tokens, in place of "
+	      "--make-vocab-size-divisible-by")},
+	{INT, "ffn_multiple_of", "None", USED, OURS,
+	 SAYS("with --swiglu and without --ffn-hidden-size: it is 8/3 of --hidden-size, and the "
+	      "next multiple of this")},
+	{REAL, "ffn_multiplier", "None", USED, OURS,
+	 SAYS("with --ffn-multiple-of: 8/3 of --hidden-size is multiplied by this first")},
 	{INT, "save_keep_last", "0", TO(save_keep_last), OURS,
 	 SAYS("keep so many checkpoints and remove older ones; 0: keep all")},
 };

@@ -18,7 +18,7 @@ static const struct mfs_flag logging[] = {
 	{INT, "log_memory_interval", "None", UNUSED},
 	{ON, "log_device_memory_used", "False", UNUSED},
 	{ON, "log_num_zeros_in_grad", "False", TO(log_num_zeros_in_grad)},
-	{ON, "log_max_attention_logit", "False", REFUSED("leave it out")},
+	{ON, "log_max_attention_logit", "False", UNUSED},
 	{OFF, "barrier_with_L1_time", "True", NAMES("--no-barrier-with-level-1-timing"), UNUSED},
 	{ON, "log_world_size_to_tensorboard", "False", TO(log_world_size_to_tensorboard)},
 	{TEXT, "wandb_project", "None", TO(wandb_project),
@@ -62,14 +62,14 @@ static const struct mfs_flag straggler[] = {
 GROUP(straggler, "straggler");
 
 static const struct mfs_flag opentelemetry[] = {
-	{ON, "otel_enabled", "False", REFUSED("use --tensorboard-dir")},
+	{ON, "otel_enabled", "False", UNUSED},
 	{TEXT, "otel_service_name", "None", UNUSED},
 	{TEXT, "otel_span_groups", "None", UNUSED},
 };
 GROUP(opentelemetry, "opentelemetry");
 
 static const struct mfs_flag rerun_engine[] = {
-	{INT, "error_injection_rate", "0", REFUSED("leave it out; no faults are made")},
+	{INT, "error_injection_rate", "0", UNUSED, .help = "no faults are made"},
 	{TEXT, "error_injection_type", "'transient_error'",
 	 CHOICES("correct_result|transient_error|persistent_error"), UNUSED},
 	{TEXT, "rerun_mode", "'validate_results'",

@@ -4,7 +4,7 @@
 static const char *const signal_names[] = {
 	"SIGHUP",  "SIGINT",  "SIGQUIT", "SIGILL",  "SIGTRAP", "SIGABRT", "SIGBUS",  "SIGFPE",
 	"SIGKILL", "SIGUSR1", "SIGSEGV", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM", NULL};
-static const struct mfs_flag_enum signals = {"signal", "Signals", signal_names};
+static const struct mfs_flag_enum signals = {"signal", "Signals", signal_names, NULL};
 
 static const struct mfs_flag training[] = {
 	{INT, "micro_batch_size", "None", TO(micro_batch_size)},
@@ -30,15 +30,12 @@ static const struct mfs_flag training[] = {
 	{INT, "manual_gc_interval", "0", UNUSED},
 	{OFF, "manual_gc_eval", "True", UNUSED},
 	{INTS, "iterations_to_skip", "[]", .words = '+', USED},
-	{INT, "batch_size", "None", .gone = true, REFUSED("use --micro-batch-size")},
 	{ON, "recompute_activations", "False", .gone = true, USED},
 	{OFF, "check_for_nan_in_loss_and_grad", "True",
 	 NAMES("--no-check-for-nan-in-loss-and-grad"), TO(check_for_nan_in_loss_and_grad)},
 	{ON, "check_for_large_grads", "False", TO(check_for_large_grads)},
 	{TEXT, "result_rejected_tracker_filename", "None", REFUSED("leave it out")},
 	{TEXT, "tp_comm_overlap_cfg", "None", UNUSED},
-	{ON, "checkpoint_activations", "False", .gone = true,
-	 REFUSED("use --recompute-activations")},
 	{OFF, "masked_softmax_fusion", "True", NAMES("--no-masked-softmax-fusion"), UNUSED},
 	{OFF, "bias_gelu_fusion", "True", NAMES("--no-bias-gelu-fusion"), USED},
 	{OFF, "bias_swiglu_fusion", "True", NAMES("--no-bias-swiglu-fusion"), UNUSED},
@@ -115,7 +112,6 @@ static const struct mfs_flag learning_rate_and_weight_decay[] = {
 	{TEXT, "weight_decay_incr_style", "'constant'", CHOICES("constant|linear|cosine"),
 	 CHOICE_TO(weight_decay_incr_style)},
 	{REAL, "lr", "None", TO(lr)},
-	{INT, "warmup", "None", .gone = true, REFUSED("use --lr-warmup-fraction")},
 	{REAL, "min_lr", "0.0", TO(min_lr)},
 	{REAL, "decoupled_lr", "None", TO_OR(decoupled_lr, -1)},
 	{REAL, "decoupled_min_lr", "None", TO_OR(decoupled_min_lr, -1)},
@@ -168,7 +164,7 @@ GROUP(validation, "validation");
 
 static const struct mfs_flag transformer_engine[] = {
 	{ON, "fp4_param_gather", "False", REFUSED("use --bf16")},
-	{ON, "fp8_param_gather", "False", REFUSED("use --bf16")},
+	{ON, "fp8_param_gather", "False", USED},
 	{TEXT, "te_precision_config_file", "None", REFUSED("use --bf16")},
 };
 GROUP(transformer_engine, "Transformer-Engine");

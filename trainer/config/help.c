@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "formats/base/str.h"
+#include "trainer/config/foreign.h"
 #include "trainer/config/refuse.h"
 #include "trainer/config/value.h"
 
@@ -42,11 +43,25 @@ static const char *what_it_takes(const struct mfs_flag *f)
 	}
 }
 
-static void add_choices(const char *choices, struct mfs_buf *out)
+static void add_commas(const char *choices, struct mfs_buf *out)
 {
-	mfs_buf_adds(out, "{");
 	for (; *choices; choices++)
 		mfs_buf_add(out, *choices == '|' ? "," : choices, 1);
+}
+
+/* With those of other programs that are taken, too. name: the flag's. */
+static void add_choices(const char *choices, const char *name, struct mfs_buf *out)
+{
+	mfs_buf_adds(out, "{");
+	add_commas(choices, out);
+	for (size_t i = 0; name && i < mfs_foreign_count; i++) {
+		const struct mfs_foreign *f = &mfs_foreign_table[i];
+
+		if (f->use == MFS_FOREIGN_REFUSED || !mfs_str_is(f->name, name))
+			continue;
+		mfs_buf_adds(out, ",");
+		add_commas(f->values, out);
+	}
 	mfs_buf_adds(out, "}");
 }
 
@@ -60,7 +75,8 @@ static void add_spellings(const struct mfs_flag *f, struct mfs_buf *out)
 		mfs_buf_printf(out, "%s%s", i ? ", " : "", spelling);
 	if (f->choices) {
 		mfs_buf_adds(out, " ");
-		add_choices(f->choices, out);
+		mfs_flag_spelling(f, 0, spelling, &on);
+		add_choices(f->choices, spelling, out);
 	} else {
 		mfs_buf_adds(out, what_it_takes(f));
 	}
@@ -116,6 +132,34 @@ static void add_flag(const struct mfs_flag *f, struct mfs_buf *out)
 	mfs_buf_adds(out, "\n");
 }
 
+static void add_foreign(const struct mfs_foreign *f, struct mfs_buf *out)
+{
+	const size_t began = out->len;
+	size_t width;
+
+	mfs_buf_printf(out, "  %s", f->name);
+	if (f->values) {
+		mfs_buf_adds(out, " ");
+		add_choices(f->values, NULL, out);
+	} else if (f->words != '0') {
+		mfs_buf_adds(out, f->words == '*' ? " TEXT..." : " TEXT");
+	}
+	width = out->len - began;
+	mfs_buf_printf(out, "%s%*s%s: ", width + 2 > COLUMN ? "\n" : "",
+		       (int)(width + 2 > COLUMN ? COLUMN : COLUMN - width), "", f->whose);
+	switch (f->use) {
+	case MFS_FOREIGN_UNUSED:
+		mfs_buf_adds(out, "accepted, without effect here\n");
+		break;
+	case MFS_FOREIGN_BECOMES:
+		mfs_buf_printf(out, "taken as %s\n", f->becomes);
+		break;
+	case MFS_FOREIGN_REFUSED:
+		mfs_buf_printf(out, "refused: %s\n", f->say);
+		break;
+	}
+}
+
 void mfs_help_flags(struct mfs_buf *out)
 {
 	mfs_buf_adds(
@@ -135,6 +179,9 @@ void mfs_help_flags(struct mfs_buf *out)
 		for (size_t i = 0; i < group->count; i++)
 			add_flag(&group->flags[i], out);
 	}
+	mfs_buf_adds(out, "\nof other programs, and of Megatron before (@: the value):\n");
+	for (size_t i = 0; i < mfs_foreign_count; i++)
+		add_foreign(&mfs_foreign_table[i], out);
 }
 
 /* ---- --completions ---- */
@@ -288,6 +335,16 @@ void mfs_help_notes(const struct mfs_train_config *config, struct mfs_buf *out)
 	out->failed |= unused.failed;
 	mfs_buf_release(&unused);
 	note_pad(config, out);
+	for (const struct mfs_flag_other *o = config->values->others; o; o = o->next)
+		if (o->becomes)
+			mfs_buf_printf(out, "%s is taken as %s\n", o->name, o->becomes);
+	if (!mfs_flag_is_none(config->values, "fp8"))
+		mfs_buf_printf(out,
+			       "--fp8-format %s: products are computed in %s here, not in 8 bits\n",
+			       mfs_flag_text(config->values, "fp8"),
+			       config->params_dtype == MFS_F32	 ? "fp32"
+			       : config->params_dtype == MFS_F16 ? "fp16"
+								 : "bf16");
 	if (config->model.use_rope_scaling && factor != MFS_ROPE_SCALING_FACTOR)
 		mfs_buf_printf(out,
 			       "RoPE is scaled by %g; Megatron up to core 0.19 takes %g whatever "

@@ -8,6 +8,7 @@
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
 #include "trainer/config/fill.h"
+#include "trainer/config/foreign.h"
 #include "trainer/config/number.h"
 #include "trainer/config/value.h"
 #include "trainer/config/yaml.h"
@@ -82,6 +83,25 @@ static size_t words_of(const struct mfs_flag *f, const char *equals, struct word
 	return count;
 }
 
+/* The words of a flag of another program's. */
+static size_t foreign_words(const struct mfs_foreign *f, const char *equals, struct words *w,
+			    const char *const **ret)
+{
+	const struct mfs_flag like = {.kind = MFS_FLAG_TEXT, .words = f->words == '*' ? '*' : 0};
+
+	return f->words == '0' && !equals ? 0 : words_of(&like, equals, w, ret);
+}
+
+static int read_foreign(const struct mfs_foreign *f, const char *said, const char *equals,
+			struct words *w, struct mfs_flag_values *v, struct mfs_arena *arena,
+			struct mfs_error *err)
+{
+	const char *const *words = &equals;
+	const size_t count = foreign_words(f, equals, w, &words);
+
+	return mfs_foreign_take(f, said, words, count, MFS_FROM_COMMAND_LINE, v, arena, err);
+}
+
 static int read_flag(struct words *w, struct mfs_flag_values *v, struct mfs_arena *arena,
 		     struct mfs_error *err)
 {
@@ -90,18 +110,25 @@ static int read_flag(struct words *w, struct mfs_flag_values *v, struct mfs_aren
 	const size_t len = equals ? (size_t)(equals - word) : strlen(word);
 	const char *after = equals ? equals + 1 : NULL, *const *words = &after;
 	char said[MFS_FLAG_SPELLING];
+	const struct mfs_foreign *foreign;
 	const struct mfs_flag *f;
 	size_t number, count;
 	bool on;
 
 	if (!is_flag(word))
 		return mfs_fail(err, -EINVAL, "expected a flag, found '%.*s'", SHOWN, word);
+	snprintf(said, sizeof(said), "%.*s", (int)len, word);
+	foreign = mfs_foreign_find(word, len,
+				   after	      ? after
+				   : w->at < w->count ? w->list[w->at]
+						      : NULL);
+	if (foreign)
+		return read_foreign(foreign, said, after, w, v, arena, err);
 	number = mfs_flag_of_spelling(word, len, &on);
 	if (number == SIZE_MAX)
 		return unknown(word, len, err);
 	f = mfs_flag_at(number);
 	v->from[number] = MFS_FROM_COMMAND_LINE;
-	snprintf(said, sizeof(said), "%.*s", (int)len, word);
 	if (!takes_words(f)) {
 		v->at[number] = (struct mfs_flag_value){.type = MFS_IS_BOOL, .truth = on};
 		return equals ? mfs_fail(err, -EINVAL, "%s: takes no value, found '%.*s'", said,

@@ -113,6 +113,8 @@ void mfs_flags_unused(const struct mfs_flag_values *v, struct mfs_buf *out)
 		first = false;
 	}
 	for (const struct mfs_flag_other *o = v->others; o; o = o->next) {
+		if (o->becomes)
+			continue;
 		mfs_buf_printf(out, "%s%s", first ? "" : ", ", o->name);
 		first = false;
 	}

@@ -369,11 +369,22 @@ static int read_word(const struct mfs_flag *f, const char *said, const char *wor
 	}
 }
 
+static bool is_dropped(const struct mfs_flag *f, const char *word)
+{
+	const char *const *dropped = f->kind == MFS_FLAG_ENUM ? f->of->dropped : NULL;
+
+	for (; dropped && *dropped; dropped++)
+		if (mfs_str_is(*dropped, word))
+			return true;
+	return false;
+}
+
 static int read_list(const struct mfs_flag *f, const char *said, const char *const *words,
 		     size_t count, struct mfs_arena *arena, struct mfs_flag_value *ret,
 		     struct mfs_error *err)
 {
 	struct mfs_flag_value *items = mfs_arena_array(arena, count ? count : 1, sizeof(*items));
+	size_t kept = 0;
 
 	if (!items)
 		return mfs_fail_nomem(err);
@@ -382,12 +393,14 @@ static int read_list(const struct mfs_flag *f, const char *said, const char *con
 		return mfs_fail(err, -EINVAL, "%s: expected %s, found %zu", said,
 				f->words == '+' ? "one value or more" : "three values", count);
 	for (size_t i = 0; i < count; i++) {
-		int rc = read_word(f, said, words[i], arena, &items[i], err);
+		int rc = 0;
 
+		if (!is_dropped(f, words[i]))
+			rc = read_word(f, said, words[i], arena, &items[kept++], err);
 		if (rc)
 			return rc;
 	}
-	*ret = (struct mfs_flag_value){.type = MFS_IS_LIST, .items = items, .count = count};
+	*ret = (struct mfs_flag_value){.type = MFS_IS_LIST, .items = items, .count = kept};
 	return 0;
 }
 

@@ -51,9 +51,10 @@ enum mfs_flag_from {
 	MFS_FROM_COMMAND_LINE,
 };
 
-/* A name that was given, is no flag's, and has no effect here. */
+/* A name that was given and is no flag's. */
 struct mfs_flag_other {
 	const char *name;
+	const char *becomes; /* the flags that say the same; NULL: it has no effect here */
 	struct mfs_flag_other *next;
 };
 
@@ -61,7 +62,7 @@ struct mfs_flag_other {
 struct mfs_flag_values {
 	struct mfs_flag_value *at;     /* [mfs_flag_count()] */
 	unsigned char *from;	       /* enum mfs_flag_from */
-	struct mfs_flag_other *others; /* of a YAML file, in its order */
+	struct mfs_flag_other *others; /* in the order in which they were met */
 };
 
 /* All flags with their defaults, in arena. -ENOMEM. */

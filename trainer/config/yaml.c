@@ -11,6 +11,7 @@
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
 #include "formats/io/regular.h"
+#include "trainer/config/foreign.h"
 #include "trainer/config/yaml_i.h"
 #include "trainer/config/yaml_names.h"
 
@@ -216,6 +217,39 @@ static size_t find(const char *key, bool *ret_on)
 				  : mfs_flag_of_spelling(spelling, strlen(spelling), ret_on);
 }
 
+/* A flag of another program's: true of one that takes no value. *ret_done: it is one. */
+static int read_foreign(struct mfs_yaml_reader *r, const struct mfs_yaml_node *key,
+			const struct mfs_yaml_node *value, bool *ret_done)
+{
+	const char *name = key->text + strspn(key->text, "-");
+	const char *said = mfs_arena_printf(r->arena, "--%.80s", name);
+	const struct mfs_foreign *f =
+		said ? mfs_foreign_find(said, strlen(said),
+					value->kind == MFS_YAML_SCALAR ? value->text : NULL)
+		     : NULL;
+	const char **words = NULL;
+	size_t count = 0;
+	bool on = true;
+	int rc = 0;
+
+	*ret_done = f;
+	if (!f || mfs_yaml_is_null(value))
+		return said ? 0 : mfs_fail_nomem(r->err);
+	if (value->kind == MFS_YAML_MAPPING)
+		return mfs_yaml_fail(r, value, "expected a value, found a mapping under",
+				     key->text);
+	if (f->words == '0' && !mfs_yaml_truth(value, &on))
+		return mfs_yaml_fail(r, value, "expected true or false under", key->text);
+	if (f->words != '0')
+		rc = words_of(r, value, &words, &count);
+	if (!rc && on)
+		rc = mfs_foreign_take(f, key->text, words, count, MFS_FROM_YAML, r->v, r->arena,
+				      r->err);
+	return rc && rc != -ENOMEM && r->err
+		       ? mfs_fail_in(r->err, "%s: line %u", r->name, key->line)
+		       : rc;
+}
+
 static int unknown(struct mfs_yaml_reader *r, const char *section, const struct mfs_yaml_node *key)
 {
 	struct mfs_nearest near = {.word = key->text};
@@ -246,6 +280,10 @@ static int read_pair(struct mfs_yaml_reader *r, const char *section,
 	if (rc || done)
 		return rc;
 	number = alias ? mfs_flag_of_dest(alias->dest) : find(key->text, &on);
+	if (!bridge)
+		rc = read_foreign(r, key, value, &done);
+	if (rc || done)
+		return rc;
 	if (number == SIZE_MAX || mfs_flag_at(number)->ours)
 		return unknown(r, section, key);
 	return set(r, number, key->text, value, alias ? !alias->inverse : on);

@@ -73,8 +73,7 @@ double mfs_step_flops(const struct mfs_trainer *t, uint64_t batch)
 			 t->params->padded_vocab, batch);
 }
 
-/* What was accepted without effect; with --log-args, all arguments. */
-static void print_arguments(const struct mfs_train_config *c)
+void mfs_log_arguments(const struct mfs_train_config *c)
 {
 	struct mfs_buf out = {0};
 
@@ -177,7 +176,7 @@ void mfs_log_begin(struct mfs_trainer *t)
 	t->window = (struct mfs_log_window){.began_ns = mfs_now_ns()};
 	if (!t->speaks)
 		return;
-	print_arguments(t->config);
+	mfs_log_arguments(t->config);
 	t->backend->device->info(t->device, &info);
 	printf("device: %s, %s, %.1f GiB\n", t->backend->name, info.name,
 	       (double)info.memory / GIB);

@@ -106,6 +106,8 @@ static int plan_stage(struct mfs_train_config *config, const struct mfs_launch *
 	struct mfs_error none;
 
 	if (!rc && says) {
+		if (!stage)
+			mfs_log_arguments(config);
 		if (t.parallel.size.pp > 1)
 			printf("stage %u of %u: ", t.parallel.place.pp, t.parallel.size.pp);
 		mfs_log_memory(&t);
@@ -148,6 +150,16 @@ static int play(const struct mfs_machine *m, struct mfs_plan *p, struct mfs_erro
 	return rc;
 }
 
+/* It may take a minute, and nothing else is said before its end. */
+static void say_simulated(const struct mfs_plan *p, uint32_t stage, uint32_t processes)
+{
+	printf("simulating a step of %u processes", processes);
+	if (p->stage_count > 1)
+		printf(": stage %u of %u", stage, p->stage_count);
+	puts(" ...");
+	fflush(stdout);
+}
+
 int mfs_plan_run(struct mfs_train_config *config, const struct mfs_launch *launch,
 		 const struct mfs_machine *machine, bool says, struct mfs_plan *ret,
 		 struct mfs_error *err)
@@ -168,6 +180,8 @@ int mfs_plan_run(struct mfs_train_config *config, const struct mfs_launch *launc
 				     config->context_parallel_size * config->data_parallel_size);
 		of.local_size = of.size;
 		of.rank = i * (of.size / ret->stage_count);
+		if (machine && says)
+			say_simulated(ret, i, of.size);
 		if (machine)
 			rc = record_stage(config, &of, machine, &ret->stages[i], err);
 		of.rank = (i + 1) * (of.size / ret->stage_count);

@@ -172,6 +172,8 @@ void mfs_saves_look(struct mfs_trainer *t, bool wait);
 bool mfs_saves_end(struct mfs_trainer *t);
 
 /* log.c: what a run says, on standard output */
+/* What was accepted without effect, or as something else; with --log-args, all arguments. */
+void mfs_log_arguments(const struct mfs_train_config *c);
 void mfs_log_memory(const struct mfs_trainer *t);
 /* What a process says to each group in a step. */
 void mfs_log_traffic(const struct mfs_traffic traffic[MFS_GROUP_COUNT]);

@@ -152,13 +152,12 @@ static int fill_rest(struct settle *s)
 int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *err)
 {
 	static int (*const steps[])(struct settle *) = {
-		settle_aliases,	     mfs_settle_sizes,	   mfs_settle_layers,
-		mfs_settle_experts,  mfs_settle_precision, mfs_settle_optimizer,
-		mfs_settle_parallel, mfs_settle_pipeline,  mfs_settle_batches,
-		mfs_settle_length,   mfs_settle_rates,	   mfs_settle_decay,
-		mfs_settle_memory,   settle_data,	   settle_saves,
-		mfs_settle_sharding, mfs_settle_process,   mfs_settle_vocab,
-		fill_rest,	     mfs_settle_read_model};
+		settle_aliases,	      mfs_settle_sizes,	  mfs_settle_layers,	mfs_settle_experts,
+		mfs_settle_precision, mfs_settle_fp8,	  mfs_settle_optimizer, mfs_settle_parallel,
+		mfs_settle_pipeline,  mfs_settle_batches, mfs_settle_length,	mfs_settle_rates,
+		mfs_settle_decay,     mfs_settle_memory,  settle_data,		settle_saves,
+		mfs_settle_sharding,  mfs_settle_process, mfs_settle_vocab,	fill_rest,
+		mfs_settle_read_model};
 	struct settle s = {config, config->values, err};
 	int r = 0;
 

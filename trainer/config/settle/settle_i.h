@@ -104,6 +104,7 @@ int mfs_settle_layers(struct settle *s);
 int mfs_settle_experts(struct settle *s);
 /* settle_optim.c */
 int mfs_settle_precision(struct settle *s);
+int mfs_settle_fp8(struct settle *s);
 int mfs_settle_optimizer(struct settle *s);
 /* settle_parallel.c */
 int mfs_settle_parallel(struct settle *s);

@@ -1,4 +1,5 @@
 /* The model's arguments: sizes, layers, experts, the vocabulary (arguments.py: validate_args). */
+#include <math.h>
 #include <string.h>
 
 #include "formats/base/str.h"
@@ -44,6 +45,33 @@ static int settle_heads(struct settle *s)
 	return 0;
 }
 
+/* arguments.py: validate_args; with --ffn-multiple-of as Llama has it. */
+static int64_t usual_mlp(const struct settle *s, int64_t hidden)
+{
+	const int64_t multiple = number(s, "ffn_multiple_of");
+	const double gated = 4 * (double)hidden * 2 / 3;
+	int64_t size;
+
+	if (!is(s, "swiglu"))
+		return 4 * hidden;
+	if (multiple == MFS_UNSET)
+		return (int64_t)(gated / 64) * 64;
+	/* Numbers beyond LARGEST are refused later. */
+	size = (int64_t)fmin((double)(int64_t)gated * mfs_flag_real(s->v, "ffn_multiplier", 1),
+			     2.0 * LARGEST);
+	return (size + multiple - 1) / multiple * multiple;
+}
+
+static int check_mlp(struct settle *s)
+{
+	const double factor = mfs_flag_real(s->v, "ffn_multiplier", 1);
+
+	if (!(factor > 0))
+		return mfs_fail(s->err, -EINVAL,
+				"--ffn-multiplier: expected a number above 0, found %g", factor);
+	return at_least(s, "ffn_multiple_of", 1);
+}
+
 int mfs_settle_sizes(struct settle *s)
 {
 	static const char *const sizes[] = {"num_layers",
@@ -81,8 +109,15 @@ int mfs_settle_sizes(struct settle *s)
 	if (r)
 		return r;
 	hidden = number(s, "hidden_size");
-	otherwise(s, "ffn_hidden_size",
-		  is(s, "swiglu") ? (int64_t)(4 * (double)hidden * 2 / 3 / 64) * 64 : 4 * hidden);
+	r = check_mlp(s);
+	if (r)
+		return r;
+	otherwise(s, "ffn_hidden_size", usual_mlp(s, hidden));
+	if (number(s, "ffn_hidden_size") < 1)
+		return mfs_fail(s->err, -ENODATA,
+				"--ffn-hidden-size is missing: of --hidden-size %lld an MLP would "
+				"have none",
+				(long long)hidden);
 	if (number(s, "ffn_hidden_size") > LARGEST)
 		return mfs_fail(s->err, -EINVAL,
 				"--hidden-size: expected a smaller one, found %lld: an MLP would "
@@ -231,22 +266,35 @@ int mfs_settle_experts(struct settle *s)
 	return at_least(s, "num_experts", 1);
 }
 
+/* The embedding's rows. Processes have equal shares of them. */
+static int64_t rows_of(const struct settle *s, int64_t tokens, int64_t tp)
+{
+	const int64_t extra = number(s, "extra_vocab_rows");
+	const int64_t multiple =
+		tp * (extra == MFS_UNSET ? number(s, "make_vocab_size_divisible_by") : 1);
+
+	if (extra != MFS_UNSET)
+		tokens += extra;
+	else if (!is(s, "pad_vocab_size"))
+		return tokens;
+	return (tokens + multiple - 1) / multiple * multiple;
+}
+
 int mfs_settle_vocab(struct settle *s)
 {
 	struct mfs_vocab_found found;
 	const int64_t tp = number(s, "tensor_model_parallel_size");
-	const int64_t multiple = number(s, "make_vocab_size_divisible_by") * tp;
 	const bool ends = is(s, "reset_position_ids") || is(s, "reset_attention_mask") ||
 			  is(s, "eod_mask_loss");
 	int r = mfs_vocab_find(s->v, &found, s->err);
 
 	if (r)
 		return r;
+	r = from_to(s, "extra_vocab_rows", 0, LARGEST);
+	if (r)
+		return r;
 	if (!has(s, "padded_vocab_size"))
-		mfs_flag_set_number(s->v, "padded_vocab_size",
-				    is(s, "pad_vocab_size")
-					    ? (found.size + multiple - 1) / multiple * multiple
-					    : found.size);
+		mfs_flag_set_number(s->v, "padded_vocab_size", rows_of(s, found.size, tp));
 	if (found.size > number(s, "padded_vocab_size"))
 		return mfs_fail(s->err, -EINVAL,
 				"--padded-vocab-size: expected at least the %lld tokens of the "

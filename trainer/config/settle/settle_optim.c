@@ -40,6 +40,48 @@ int mfs_settle_precision(struct settle *s)
 	return bf16 ? settle_bf16(s, mfs_flag_get(s->v, "main_grads_dtype")->dtype) : 0;
 }
 
+/* ---- 8-bit floats ---- */
+
+/* What Megatron asks of them holds here, too, so that a line that is taken is one of Megatron's
+ * (arguments.py: validate_args; transformer_config.py: __post_init__). */
+int mfs_settle_fp8(struct settle *s)
+{
+	const bool fp8 = has(s, "fp8");
+	const char *const recipe = text(s, "fp8_recipe");
+	static const char *const parts[] = {"fp8_param_gather", "fp8_output_proj",
+					    "moe_router_padding_for_quantization",
+					    "moe_router_padding_for_fp8"};
+	char spelling[MFS_FLAG_SPELLING];
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !fp8; i++)
+		if (is(s, parts[i]))
+			return mfs_fail(s->err, -EINVAL, "%s: expected --fp8-format beside it",
+					flag(parts[i], spelling));
+	if (!fp8)
+		return 0;
+	if (is(s, "fp8_param_gather") && !is(s, "use_distributed_optimizer") &&
+	    !is(s, "use_torch_fsdp2") && !is(s, "use_megatron_fsdp"))
+		return mfs_fail(s->err, -EINVAL,
+				"--fp8-param-gather: expected --use-distributed-optimizer beside "
+				"it");
+	if (is(s, "fp8_output_proj") && !mfs_str_is(recipe, "mxfp8"))
+		return mfs_fail(s->err, -EINVAL,
+				"--fp8-output-proj: expected --fp8-recipe mxfp8 beside it, found "
+				"%s",
+				recipe);
+	if (is(s, "first_last_layers_bf16") && mfs_str_is(recipe, "delayed"))
+		return mfs_fail(s->err, -EINVAL,
+				"--first-last-layers-bf16: expected another --fp8-recipe than "
+				"delayed beside it");
+	if (mfs_str_is(recipe, "custom") && !has(s, "fp8_quantizer_factory"))
+		return mfs_fail(s->err, -ENODATA,
+				"--fp8-quantizer-factory is missing, which --fp8-recipe custom "
+				"needs");
+	return 0;
+}
+
+/* ---- which optimizer ---- */
+
 /* optimizer_config.py: OptimizerConfig; distrib_optimizer.py: DistributedOptimizer. */
 static int check_sgd(struct settle *s)
 {

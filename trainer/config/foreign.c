@@ -1,0 +1,163 @@
+#include "trainer/config/foreign.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "trainer/config/number.h"
+
+#define MOST_WORDS 16 /* that a flag becomes */
+
+/* ---- rows ---- */
+
+static char plain(char c)
+{
+	return c == '_' ? '-' : c;
+}
+
+static bool is_named(const struct mfs_foreign *f, const char *name, size_t len)
+{
+	const size_t wanted = strcspn(f->name, "*");
+
+	if (f->name[wanted] ? len < wanted : len != wanted)
+		return false;
+	for (size_t i = 0; i < wanted; i++)
+		if (plain(name[i]) != plain(f->name[i]))
+			return false;
+	return true;
+}
+
+const struct mfs_foreign *mfs_foreign_find(const char *name, size_t len, const char *word)
+{
+	for (size_t i = 0; i < mfs_foreign_count; i++) {
+		const struct mfs_foreign *f = &mfs_foreign_table[i];
+
+		if (is_named(f, name, len) &&
+		    (!f->values || (word && mfs_flag_is_choice(f->values, word, strlen(word)))))
+			return f;
+	}
+	return NULL;
+}
+
+/* ---- what it becomes ---- */
+
+/* '@' and "@-1" of the flag's own word; anything else is itself. */
+static int put_in(const char *part, const char *said, const char *word, struct mfs_arena *arena,
+		  const char **ret, struct mfs_error *err)
+{
+	enum mfs_number found;
+	int64_t number;
+
+	*ret = part;
+	if (*part != '@')
+		return 0;
+	*ret = word;
+	if (!part[1])
+		return 0;
+	found = mfs_number_int(word, &number);
+	if (found != MFS_NUMBER_OK)
+		return mfs_fail(err, -EINVAL, "%s: expected %s, found '%.80s'", said,
+				mfs_number_expected(found, true), word);
+	*ret = mfs_arena_printf(arena, "%lld%s", (long long)number - 1, part + 3);
+	return *ret ? 0 : mfs_fail_nomem(err);
+}
+
+/* parts: a flag of Megatron's, and the words that follow it. */
+static int set(const char *said, const char *const *parts, size_t count, bool weak,
+	       enum mfs_flag_from from, struct mfs_flag_values *v, struct mfs_arena *arena,
+	       struct mfs_error *err)
+{
+	struct mfs_flag_value value = {.type = MFS_IS_BOOL};
+	bool on;
+	const size_t number = mfs_flag_of_spelling(parts[0], strlen(parts[0]), &on);
+	int r = 0;
+
+	value.truth = on;
+	if (count > 1)
+		r = mfs_flag_value_parse(mfs_flag_at(number), said, parts + 1, count - 1, arena,
+					 &value, err);
+	if (r || v->from[number] > (unsigned char)(weak ? MFS_FROM_DEFAULT : from))
+		return r;
+	v->at[number] = value;
+	/* Whoever says it later is heard. */
+	v->from[number] = weak ? MFS_FROM_YAML : from;
+	return 0;
+}
+
+static int become(const struct mfs_foreign *f, const char *said, const char *word,
+		  enum mfs_flag_from from, struct mfs_flag_values *v, struct mfs_arena *arena,
+		  struct mfs_error *err)
+{
+	char *text = mfs_arena_strndup(arena, f->becomes, strlen(f->becomes)), *rest = NULL;
+	const char *parts[MOST_WORDS];
+	size_t count = 0;
+	bool weak = false;
+	int r = text ? 0 : mfs_fail_nomem(err);
+
+	for (char *part = text ? strtok_r(text, " ", &rest) : NULL; part && !r;
+	     part = strtok_r(NULL, " ", &rest)) {
+		const bool begins = *part == '?' || !strncmp(part, "--", 2);
+
+		if (begins && count) {
+			r = set(said, parts, count, weak, from, v, arena, err);
+			count = 0;
+		}
+		if (begins)
+			weak = *part == '?';
+		if (!r)
+			r = put_in(part + (*part == '?'), said, word, arena, &parts[count++], err);
+	}
+	return r || !count ? r : set(said, parts, count, weak, from, v, arena, err);
+}
+
+/* Of what a flag becomes, how a person reads it, without what others may say. */
+static const char *shown(const struct mfs_foreign *f, const char *word, struct mfs_arena *arena)
+{
+	char text[256];
+	size_t len = 0;
+
+	for (const char *c = f->becomes; *c && strncmp(c, " ?", 2) && len < sizeof(text) - 100; c++)
+		if (*c == '@' && word)
+			len += (size_t)snprintf(text + len, 80, "%s", word);
+		else
+			text[len++] = *c;
+	text[len < sizeof(text) - 1 ? len : sizeof(text) - 1] = '\0';
+	return mfs_arena_strndup(arena, text, strlen(text));
+}
+
+/* ---- notes ---- */
+
+static int note(const struct mfs_foreign *f, const char *said, const char *word,
+		struct mfs_flag_values *v, struct mfs_arena *arena, struct mfs_error *err)
+{
+	struct mfs_flag_other *o = mfs_arena_alloc(arena, sizeof(*o)), **at = &v->others;
+
+	if (!o)
+		return mfs_fail_nomem(err);
+	while (*at)
+		at = &(*at)->next;
+	*at = o;
+	o->next = NULL;
+	o->name = f->values ? mfs_arena_printf(arena, "%.80s %.80s (%s)", said, word, f->whose)
+			    : mfs_arena_printf(arena, "%.80s (%s)", said, f->whose);
+	o->becomes = f->use == MFS_FOREIGN_BECOMES ? shown(f, word, arena) : NULL;
+	return o->name && (o->becomes || f->use != MFS_FOREIGN_BECOMES) ? 0 : mfs_fail_nomem(err);
+}
+
+int mfs_foreign_take(const struct mfs_foreign *f, const char *said, const char *const *words,
+		     size_t count, enum mfs_flag_from from, struct mfs_flag_values *v,
+		     struct mfs_arena *arena, struct mfs_error *err)
+{
+	const char *word = count ? words[0] : NULL;
+	int r;
+
+	if (f->use == MFS_FOREIGN_REFUSED)
+		return mfs_fail(err, -ENOTSUP, "%s%s%.80s (%s) is not supported; %s", said,
+				f->values ? " " : "", f->values ? word : "", f->whose, f->say);
+	if (isdigit((unsigned char)f->words) && count != (size_t)(f->words - '0'))
+		return mfs_fail(err, -EINVAL, "%s (%s): %s, found %zu", said, f->whose,
+				f->words == '0' ? "takes no value" : "expected one value", count);
+	r = f->use == MFS_FOREIGN_BECOMES ? become(f, said, word, from, v, arena, err) : 0;
+	return r ? r : note(f, said, word, v, arena, err);
+}
