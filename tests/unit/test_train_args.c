@@ -1078,6 +1078,46 @@ START_TEST(adopted)
 }
 END_TEST
 
+/* Of what was given, on the command line and in YAML, a line says what does not count. */
+START_TEST(adopted_over_given)
+{
+	static const char line[] = "--use-checkpoint-args --micro-batch-size 2 --train-iters 40 "
+				   "--lr 1e-3 --seq-length 128 --rotary-base 500000 "
+				   "--hidden-dropout 0.3 --num-experts 4 --moe-layer-freq 1 ";
+	static const char text[] = "megatron:\n  normalization: LayerNorm\n  swiglu: true\n";
+	const char *words[MAX_WORDS];
+	char *copy = strdup(line);
+	struct mfs_adopted from;
+	struct mfs_train_config c;
+	struct mfs_ckpt *ckpt;
+	struct mfs_buf out = {0};
+
+	unit_ok(mfs_ckpt_open(unit_fixture("weights/mixtral-torch_dist-pp2-ep2/iter_0000040"),
+			      MFS_CKPT_COMMON, &ckpt, &err),
+		&err);
+	ck_assert_int_eq(mfs_train_config_parse_words(words, cut(copy, words), &c, &err), 0);
+	free(copy);
+	unit_ok(mfs_yaml_parse("run.yaml", text, strlen(text), c.values, &c.arena, &err), &err);
+	from = (struct mfs_adopted){.model = mfs_ckpt_args(ckpt),
+				    .doc = mfs_ckpt_common(ckpt)->archive.doc};
+	from.args = mfs_value_get(from.doc, mfs_ckpt_common(ckpt)->root, "args");
+	unit_ok(mfs_train_config_adopt(&c, &from, &err), &err);
+	mfs_help_notes(&c, &out);
+	ck_assert_ptr_nonnull(out.data);
+	ck_assert_ptr_nonnull(strstr(out.data, "--rotary-base: 500000 was given, and 1"));
+	ck_assert_ptr_nonnull(strstr(out.data, "--hidden-dropout: 0.3 was given, and 0.0 is"));
+	ck_assert_ptr_nonnull(strstr(out.data, "--normalization: 'LayerNorm' was given, and 'RMS"));
+	/* Those that say what the checkpoint says are no news. */
+	ck_assert_ptr_null(strstr(out.data, "swiglu"));
+	ck_assert_ptr_null(strstr(out.data, "moe-layer-freq"));
+	ck_assert_int_eq(mfs_flag_number(c.values, "num_experts", 0) == 4,
+			 !strstr(out.data, "--num-experts"));
+	mfs_buf_release(&out);
+	mfs_train_config_release(&c);
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
 /* What a checkpoint says and the trainer cannot compute is refused as on a command line. */
 START_TEST(adopted_and_refused)
 {
@@ -1774,6 +1814,7 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "checkpoints", namespace);
 	tcase_add_test(c, adopted);
 	tcase_add_test(c, adopted_and_refused);
+	tcase_add_test(c, adopted_over_given);
 	c = unit_case(s, "yaml", yaml_megatron);
 	tcase_add_test(c, yaml_bridge);
 	tcase_add_test(c, yaml_activation);

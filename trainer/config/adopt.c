@@ -271,17 +271,98 @@ static int put_tokenizer(struct adopt *a)
 			  : r;
 }
 
+/* ---- what was given, and does not count ---- */
+
+/* What somebody has set, before the checkpoint is asked. */
+static struct mfs_flag_values *copy_of(struct mfs_train_config *c)
+{
+	const size_t count = mfs_flag_count();
+	struct mfs_flag_values *v = mfs_arena_alloc(&c->arena, sizeof(*v));
+
+	if (!v)
+		return NULL;
+	v->at = mfs_arena_array(&c->arena, count, sizeof(*v->at));
+	v->from = mfs_arena_alloc(&c->arena, count);
+	if (!v->at || !v->from)
+		return NULL;
+	memcpy(v->at, c->values->at, count * sizeof(*v->at));
+	memcpy(v->from, c->values->from, count);
+	return v;
+}
+
+/* Whether layer i has experts by moe_layer_freq, N or a list. */
+static bool has_experts(const struct mfs_flag_value *v, size_t i)
+{
+	if (v->type == MFS_IS_LIST)
+		return i < v->count && v->items[i].number;
+	return v->type == MFS_IS_INT && v->number > 0 && i % (size_t)v->number == 0;
+}
+
+/* A list of layers may be said in two ways. */
+static bool is_same(const struct adopt *a, size_t number, const struct mfs_flag_value *x,
+		    const struct mfs_flag_value *y)
+{
+	if (strcmp(mfs_flag_at(number)->dest, "moe_layer_freq") != 0)
+		return mfs_flag_value_same(x, y);
+	for (size_t i = 0; i < (size_t)a->from->model->num_layers; i++)
+		if (has_experts(x, i) != has_experts(y, i))
+			return false;
+	return true;
+}
+
+static int overrule(struct adopt *a, size_t number, const struct mfs_flag_value *given)
+{
+	struct mfs_flag_other *o = mfs_arena_alloc(&a->c->arena, sizeof(*o)),
+			      **at = &a->c->values->overruled;
+	struct mfs_buf was = {0}, is = {0};
+	char spelling[MFS_FLAG_SPELLING];
+	bool on;
+
+	if (!o)
+		return mfs_fail_nomem(a->err);
+	while (*at)
+		at = &(*at)->next;
+	mfs_flag_spelling(mfs_flag_at(number), 0, spelling, &on);
+	mfs_flag_value_show(given, &was);
+	mfs_flag_value_show(&a->c->values->at[number], &is);
+	if (!was.failed && !is.failed)
+		o->name = mfs_arena_printf(&a->c->arena,
+					   "%s: %s was given, and %s is taken from the checkpoint "
+					   "(--use-checkpoint-args)",
+					   spelling, was.data, is.data);
+	mfs_buf_release(&was);
+	mfs_buf_release(&is);
+	*at = o;
+	return o->name ? 0 : mfs_fail_nomem(a->err);
+}
+
+static int tell_overruled(struct adopt *a, const struct mfs_flag_values *given)
+{
+	const struct mfs_flag_values *v = a->c->values;
+	int r = 0;
+
+	for (size_t i = 0; i < mfs_flag_count() && !r; i++)
+		if (given->from[i] != MFS_FROM_DEFAULT && v->from[i] == MFS_FROM_CHECKPOINT &&
+		    !is_same(a, i, &given->at[i], &v->at[i]))
+			r = overrule(a, i, &given->at[i]);
+	return r;
+}
+
 int mfs_train_config_adopt(struct mfs_train_config *config, const struct mfs_adopted *from,
 			   struct mfs_error *err)
 {
 	struct adopt a = {config, from, err};
 	const struct mfs_megatron_args *m = from->model;
+	const struct mfs_flag_values *given;
 	int r = 0;
 
 	if (!config->values) {
 		config->model = *m;
 		return 0;
 	}
+	given = copy_of(config);
+	if (!given)
+		return mfs_fail_nomem(err);
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]) && !r; i++)
 		r = put_field(&a, &fields[i]);
 	if (!r)
@@ -290,6 +371,8 @@ int mfs_train_config_adopt(struct mfs_train_config *config, const struct mfs_ado
 		r = put_training(&a);
 	if (!r)
 		r = put_tokenizer(&a);
+	if (!r)
+		r = tell_overruled(&a, given);
 	/* No flag says these (YaRN of MLA). */
 	config->adopted = (struct mfs_adopted_yarn){true, m->beta_fast, m->beta_slow,
 						    m->original_max_position_embeddings};

@@ -335,6 +335,8 @@ void mfs_help_notes(const struct mfs_train_config *config, struct mfs_buf *out)
 	out->failed |= unused.failed;
 	mfs_buf_release(&unused);
 	note_pad(config, out);
+	for (const struct mfs_flag_other *o = config->values->overruled; o; o = o->next)
+		mfs_buf_printf(out, "%s\n", o->name);
 	for (const struct mfs_flag_other *o = config->values->others; o; o = o->next)
 		if (o->becomes)
 			mfs_buf_printf(out, "%s is taken as %s\n", o->name, o->becomes);

@@ -60,9 +60,10 @@ struct mfs_flag_other {
 
 /* The values of all flags, by their numbers. */
 struct mfs_flag_values {
-	struct mfs_flag_value *at;     /* [mfs_flag_count()] */
-	unsigned char *from;	       /* enum mfs_flag_from */
-	struct mfs_flag_other *others; /* in the order in which they were met */
+	struct mfs_flag_value *at;	  /* [mfs_flag_count()] */
+	unsigned char *from;		  /* enum mfs_flag_from */
+	struct mfs_flag_other *others;	  /* in the order in which they were met */
+	struct mfs_flag_other *overruled; /* sentences: what was given, and does not count */
 };
 
 /* All flags with their defaults, in arena. -ENOMEM. */
