@@ -367,6 +367,15 @@ START_TEST(wrong)
 	fails("--num-layer 2", -EINVAL, "did you mean '--num-layers'?");
 	fails("--num_layers 2", -EINVAL,
 	      "unknown flag '--num_layers'; did you mean '--num-layers'");
+	/* By meaning, by words, by letters; and not by letters alone. */
+	fails("--dp_comm_overlap_bucket_size 2", -EINVAL, "did you mean '--ddp-bucket-size'?");
+	fails("--cpu-offload-optimizer", -EINVAL, "did you mean '--optimizer-cpu-offload'?");
+	fails("--enable-straggler-detection", -EINVAL, "did you mean '--log-straggler'?");
+	fails("--learning-rate 1", -EINVAL, "did you mean '--lr'?");
+	fails("--numlayers 2", -EINVAL, "did you mean '--num-layers'?");
+	fails("--tensor-model-paralel-size 2", -EINVAL, "'--tensor-model-parallel-size'?");
+	fails("--use-mpj", -EINVAL, "unknown flag '--use-mpj'");
+	ck_assert_ptr_null(strstr(err.msg, "mup"));
 	fails("2", -EINVAL, "expected a flag, found '2'");
 	fails("--num-layers", -EINVAL, "--num-layers: expected one value, found 0");
 	fails("--num-layers 2.5", -EINVAL, "expected an integer, found '2.5'");
@@ -374,7 +383,12 @@ START_TEST(wrong)
 	fails("--bf16=1", -EINVAL, "takes no value");
 	fails("--lr-decay-style Cosine", -EINVAL, "expected one of constant|linear|cosine");
 	fails("--rampup-batch-size 1 2", -EINVAL, "three values");
-	fails("--data-path --bf16", -ENODATA, "--num-layers is missing");
+	fails("--data-path --bf16", -ENODATA,
+	      "--num-layers, --hidden-size, --num-attention-heads, --seq-length, "
+	      "--max-position-embeddings, --micro-batch-size, --train-iters, --lr are missing");
+	fails("--load x --lr 1", -ENODATA, "are missing; --use-checkpoint-args takes the model's");
+	fails(SMALL "--tokenizer-type GPT2BPETokenizer --vocab-file /nowhere", -ENOENT,
+	      "--vocab-file /nowhere: No such file");
 	fails("--moe-layer-freq [1,0", -EINVAL, "a closing ]");
 	fails("--moe-layer-freq [1]*999999999", -EINVAL, "a list and a number");
 	fails("--moe-layer-freq __import__", -EINVAL, "a list as");

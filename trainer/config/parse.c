@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/nearest.h"
 #include "formats/base/str.h"
 #include "trainer/config/fill.h"
 #include "trainer/config/foreign.h"
 #include "trainer/config/number.h"
+#include "trainer/config/suggest.h"
 #include "trainer/config/value.h"
 #include "trainer/config/yaml.h"
 
@@ -29,37 +29,20 @@ static bool is_flag(const char *word)
 	return *word == '-' && word[1] && mfs_number_real(word, &number) == MFS_NUMBER_NOT;
 }
 
-/* Remembers the nearest name; a spelling lives for one comparison alone. */
-static void try_spelling(struct mfs_nearest *n, const char *spelling, char kept[MFS_FLAG_SPELLING])
-{
-	const char *name = spelling + strspn(spelling, "-");
-
-	mfs_nearest_try(n, name);
-	if (n->name != name)
-		return;
-	snprintf(kept, MFS_FLAG_SPELLING, "%s", name);
-	n->name = kept;
-}
-
 static int unknown(const char *word, size_t len, struct mfs_error *err)
 {
-	char name[MFS_FLAG_SPELLING], kept[MFS_FLAG_SPELLING], spelling[MFS_FLAG_SPELLING];
-	struct mfs_nearest n = {.word = name};
-	char hint[MFS_NEAREST_HINT];
+	char name[MFS_FLAG_SPELLING], spelling[MFS_FLAG_SPELLING] = "";
+	const char *dest;
 	bool on;
 
 	if (len > SHOWN)
 		len = SHOWN;
 	snprintf(name, sizeof(name), "%.*s", (int)len, word);
-	for (char *c = name; *c; c++)
-		if (*c == '_')
-			*c = '-';
-	n.word += strspn(name, "-");
-	for (size_t i = 0; i < mfs_flag_count(); i++)
-		for (unsigned k = 0; mfs_flag_spelling(mfs_flag_at(i), k, spelling, &on); k++)
-			try_spelling(&n, spelling, kept);
-	return mfs_fail(err, -EINVAL, "unknown flag '%.*s'%s", (int)len, word,
-			mfs_nearest_hint(&n, "--", hint));
+	dest = mfs_flag_suggest(name);
+	if (dest)
+		mfs_flag_spelling(mfs_flag_at(mfs_flag_of_dest(dest)), 0, spelling, &on);
+	return mfs_fail(err, -EINVAL, "unknown flag '%s'%s%s%s", name,
+			dest ? "; did you mean '" : "", spelling, dest ? "'?" : "");
 }
 
 static bool takes_words(const struct mfs_flag *f)

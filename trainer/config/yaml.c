@@ -12,6 +12,7 @@
 #include "formats/base/str.h"
 #include "formats/io/regular.h"
 #include "trainer/config/foreign.h"
+#include "trainer/config/suggest.h"
 #include "trainer/config/yaml_i.h"
 #include "trainer/config/yaml_names.h"
 
@@ -255,10 +256,9 @@ static int unknown(struct mfs_yaml_reader *r, const char *section, const struct 
 	struct mfs_nearest near = {.word = key->text};
 	char hint[MFS_NEAREST_HINT];
 
-	for (size_t i = 0; i < mfs_flag_count(); i++)
-		if (mfs_flag_at(i)->kind != MFS_FLAG_DERIVED)
-			mfs_nearest_try(&near, mfs_flag_at(i)->dest);
-	mfs_yaml_try_names(section, &near);
+	near.name = mfs_flag_suggest(key->text);
+	if (!near.name)
+		mfs_yaml_try_names(section, &near);
 	return mfs_fail(r->err, -EINVAL, "%s: line %u: unknown name '%.80s' in %.40s%s", r->name,
 			key->line, key->text, section, mfs_nearest_hint(&near, "", hint));
 }

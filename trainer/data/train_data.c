@@ -1,8 +1,10 @@
 #include "trainer/data/train_data.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/str.h"
 #include "formats/dataset/gpt/rows_mock.h"
 #include "formats/torch/megatron_args.h"
 #include "trainer/config/batches.h"
@@ -116,6 +118,33 @@ static int take_order(const struct mfs_train_config *c, struct mfs_run *run, str
 
 /* ---- opening ---- */
 
+/* Why a prefix of --data-path names no dataset, and what to give in its place. */
+static int no_dataset(const char *prefix, struct mfs_error *err)
+{
+	const size_t len = strlen(prefix);
+	struct stat st;
+
+	if (mfs_str_ends(prefix, ".bin") || mfs_str_ends(prefix, ".idx"))
+		return mfs_fail(err, -ENOENT,
+				"'%s' is one of a dataset's two files: give the prefix of both, "
+				"'%.*s'",
+				prefix, (int)len - 4, prefix);
+	if (stat(prefix, &st))
+		return mfs_fail(err, -ENOENT, "there is no '%s.idx', and no HF dataset at '%s'",
+				prefix, prefix);
+	if (S_ISDIR(st.st_mode))
+		return mfs_fail(err, -ENOENT,
+				"'%s' is a directory that is no HF dataset: give the prefix of a "
+				".bin and .idx in it, as '%s/NAME_text_document'",
+				prefix, prefix);
+	return mfs_fail(err, -ENOENT,
+			"'%s' is a file, and its tokens are wanted: of text make a JSON list of "
+			"token ids a line, as tokenizers' Tokenizer.from_file(\"tokenizer.json\")"
+			".encode(text).ids gives it, pack them by `mcorefs pack PREFIX "
+			"--vocab-size N --append-eod ID`, and give PREFIX",
+			prefix);
+}
+
 static int resolve(void *arg, const char *prefix, const struct mfs_rows **ret,
 		   struct mfs_error *err)
 {
@@ -129,7 +158,7 @@ static int resolve(void *arg, const char *prefix, const struct mfs_rows **ret,
 	rc = mfs_rows_open(&d->paths, prefix, ret, err);
 	if (rc != -ENOENT)
 		return rc;
-	return mfs_fail(err, rc, "there is no '%s.idx', and no HF dataset at '%s'", prefix, prefix);
+	return no_dataset(prefix, err);
 }
 
 /* The tokenizer's own vocabulary counts, where it is known (gpt_dataset.py). */

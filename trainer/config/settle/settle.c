@@ -1,11 +1,50 @@
 #include "trainer/config/settle/settle.h"
 
 #include <signal.h>
+#include <stdio.h>
 
 #include "formats/base/str.h"
 #include "trainer/config/fill.h"
 #include "trainer/config/refuse.h"
 #include "trainer/config/settle/settle_i.h"
+
+/* ---- what is missing ---- */
+
+/* All at once: who has nothing yet need not ask one time for each. */
+static int check_missing(struct settle *s)
+{
+	static const struct {
+		const char *dest, *other;
+		bool model; /* a checkpoint says it */
+	} needed[] = {{"num_layers", "encoder_num_layers", true},
+		      {"hidden_size", NULL, true},
+		      {"num_attention_heads", NULL, true},
+		      {"seq_length", "encoder_seq_length", true},
+		      {"max_position_embeddings", NULL, true},
+		      {"micro_batch_size", NULL, false},
+		      {"train_iters", "train_samples", false},
+		      {"lr", NULL, false}};
+	const bool plans = s->c->dry_run || is(s, "skip_train");
+	char text[512] = "", spelling[MFS_FLAG_SPELLING];
+	size_t len = 0;
+	unsigned count = 0, of_model = 0;
+
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+		if (has(s, needed[i].dest) || (needed[i].other && has(s, needed[i].other)) ||
+		    (plans && i >= 6))
+			continue;
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", count ? ", " : "",
+					flag(needed[i].dest, spelling));
+		count++;
+		of_model += needed[i].model;
+	}
+	if (!count)
+		return 0;
+	return mfs_fail(s->err, -ENODATA, "%s %s missing%s", text, count > 1 ? "are" : "is",
+			of_model && (s->c->load || s->c->pretrained_checkpoint)
+				? "; --use-checkpoint-args takes the model's from the checkpoint"
+				: "");
+}
 
 /* ---- names that have changed ---- */
 
@@ -152,12 +191,12 @@ static int fill_rest(struct settle *s)
 int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *err)
 {
 	static int (*const steps[])(struct settle *) = {
-		settle_aliases,	      mfs_settle_sizes,	  mfs_settle_layers,	mfs_settle_experts,
-		mfs_settle_precision, mfs_settle_fp8,	  mfs_settle_optimizer, mfs_settle_parallel,
-		mfs_settle_pipeline,  mfs_settle_batches, mfs_settle_length,	mfs_settle_rates,
-		mfs_settle_decay,     mfs_settle_memory,  settle_data,		settle_saves,
-		mfs_settle_sharding,  mfs_settle_process, mfs_settle_vocab,	fill_rest,
-		mfs_settle_read_model};
+		check_missing,	     settle_aliases,	   mfs_settle_sizes,   mfs_settle_layers,
+		mfs_settle_experts,  mfs_settle_precision, mfs_settle_fp8,     mfs_settle_optimizer,
+		mfs_settle_parallel, mfs_settle_pipeline,  mfs_settle_batches, mfs_settle_length,
+		mfs_settle_rates,    mfs_settle_decay,	   mfs_settle_memory,  settle_data,
+		settle_saves,	     mfs_settle_sharding,  mfs_settle_process, mfs_settle_vocab,
+		fill_rest,	     mfs_settle_read_model};
 	struct settle s = {config, config->values, err};
 	int r = 0;
 

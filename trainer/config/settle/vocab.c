@@ -164,6 +164,8 @@ static int from_files(const struct mfs_flag_values *v, struct mfs_vocab_found *r
 
 	if (mfs_str_is(type, "HuggingFaceTokenizer") && is_directory(model))
 		return from_directory(model, ret, err);
+	if (mfs_str_is(type, "GPT2BPETokenizer") && file && !is_there(file))
+		return mfs_fail_errno(err, "--vocab-file %s", file);
 	if (mfs_str_is(type, "GPT2BPETokenizer") && file)
 		return from_vocab_file(file, ret, err);
 	if (is_sentencepiece(type) && is_there(model))
