@@ -1371,6 +1371,54 @@ START_TEST(yaml_megatron)
 }
 END_TEST
 
+/* Oumi's groups within megatron:, Accelerate's file, and names with points on a command line. */
+START_TEST(yaml_of_others)
+{
+	static const char accelerate[] =
+		"compute_environment: LOCAL_MACHINE\ndistributed_type: MEGATRON_LM\n"
+		"megatron_lm_config:\n  megatron_lm_tp_degree: 2\n  megatron_lm_pp_degree: 1\n"
+		"  megatron_lm_sequence_parallelism: true\n"
+		"  megatron_lm_gradient_clipping: 0.5\n"
+		"  megatron_lm_use_distributed_optimizer: true\n"
+		"  megatron_lm_num_micro_batches: 2\nmixed_precision: bf16\nnum_processes: 2\n";
+	struct mfs_train_config c;
+
+	unit_ok(yaml(SMALL,
+		     "megatron:\n  num_experts: 2\n"
+		     "  ddp_config: {overlap_grad_reduce: true}\n"
+		     "  optimizer_config: {clip_grad: 0.5, use_distributed_optimizer: true}\n"
+		     "  transformer_config: {layernorm_epsilon: 1.0e-6}\n"
+		     "  checkpoint_config: {save_interval: 7}\n",
+		     &c),
+		&err);
+	ck_assert(c.overlap_grad_reduce && c.use_distributed_optimizer);
+	ck_assert_double_eq(c.clip_grad, 0.5);
+	ck_assert_double_eq(c.model.norm_epsilon, 1e-6);
+	ck_assert_int_eq(c.save_interval, 7);
+	mfs_train_config_release(&c);
+	yaml_fails("megatron:\n  ddp_config:\n    overlap_grad_reduc: true\n",
+		   "overlap_grad_reduce");
+	unit_ok(yaml(SMALL "--dry-run --global-batch-size 8 ", accelerate, &c), &err);
+	ck_assert_int_eq(c.model.tensor_model_parallel_size, 2);
+	ck_assert(c.sequence_parallel && c.use_distributed_optimizer);
+	ck_assert_double_eq(c.clip_grad, 0.5);
+	ck_assert_int_eq(c.params_dtype, MFS_BF16);
+	mfs_train_config_release(&c);
+	unit_fails(yaml(SMALL, accelerate, &c), &err, -ENOTSUP, "give --global-batch-size");
+	yaml_fails("megatron_lm_config: {megatron_lm_tp_degre: 2}\n", "unknown name");
+	read_ok(SMALL "megatron.save_interval=5 optimizer.clip_grad=0.25 --seed 3", &c);
+	ck_assert_int_eq(c.save_interval, 5);
+	ck_assert_double_eq(c.clip_grad, 0.25);
+	mfs_train_config_release(&c);
+	read_ok(SMALL "megatron.clip_grad=0.25 --clip-grad 0.75 --save a.b=c --save-interval 2",
+		&c);
+	ck_assert_str_eq(c.save, "a.b=c");
+	ck_assert_double_eq(c.clip_grad, 0.75);
+	mfs_train_config_release(&c);
+	fails(SMALL "optimizer.clip_grat=1", -EINVAL, "the command line: line 2: unknown name");
+}
+END_TEST
+
 START_TEST(yaml_bridge)
 {
 	struct mfs_train_config c;
@@ -1831,6 +1879,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, adopted_over_given);
 	c = unit_case(s, "yaml", yaml_megatron);
 	tcase_add_test(c, yaml_bridge);
+	tcase_add_test(c, yaml_of_others);
 	tcase_add_test(c, yaml_activation);
 	tcase_add_test(c, yaml_saved);
 	tcase_add_test(c, yaml_bridge_forms);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/buf.h"
 #include "formats/base/str.h"
 #include "trainer/config/fill.h"
 #include "trainer/config/foreign.h"
@@ -122,18 +123,55 @@ static int read_flag(struct words *w, struct mfs_flag_values *v, struct mfs_aren
 	return mfs_flag_value_parse(f, said, words, count, arena, &v->at[number], err);
 }
 
+/* "SECTION.NAME=VALUE", as a file would say it. */
+static bool is_override(const char *word)
+{
+	const char *equals = strchr(word, '='), *dot = strchr(word, '.');
+
+	return *word != '-' && equals && dot && dot > word && dot < equals;
+}
+
+/* Overrides have the last word over a file, and flags over both. */
+static int read_overrides(const char *const *words, size_t count, struct mfs_train_config *c,
+			  struct mfs_error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < count && !r; i++) {
+		const char *word = words[i], *dot = strchr(word, '.'), *equals = strchr(word, '=');
+		struct mfs_buf text = {0};
+
+		mfs_buf_printf(&text, "%.*s:\n  %.*s: %s\n", (int)(dot - word), word,
+			       (int)(equals - dot - 1), dot + 1, equals + 1);
+		r = text.failed ? mfs_fail_nomem(err)
+				: mfs_yaml_parse("the command line", text.data, text.len, c->values,
+						 &c->arena, err);
+		mfs_buf_release(&text);
+	}
+	return r;
+}
+
 static int read_all(const char *const *words, size_t count, struct mfs_train_config *c,
 		    struct mfs_error *err)
 {
 	struct words w = {words, count, 0};
-	const char *yaml;
+	const char *yaml, **overrides;
+	size_t overridden = 0;
 	int r = mfs_flag_values_new(&c->arena, &c->values, err);
 
+	overrides = mfs_arena_array(&c->arena, count ? count : 1, sizeof(*overrides));
+	if (!r && !overrides)
+		r = mfs_fail_nomem(err);
 	while (!r && w.at < w.count)
-		r = read_flag(&w, c->values, &c->arena, err);
+		if (is_override(w.list[w.at]))
+			overrides[overridden++] = w.list[w.at++];
+		else
+			r = read_flag(&w, c->values, &c->arena, err);
 	yaml = r ? NULL : mfs_flag_text(c->values, "yaml_cfg");
 	if (yaml)
 		r = mfs_yaml_read(yaml, c->values, &c->arena, err);
+	if (!r)
+		r = read_overrides(overrides, overridden, c, err);
 	return r ? r : mfs_train_config_fill(c, err);
 }
 

@@ -289,6 +289,23 @@ static int read_pair(struct mfs_yaml_reader *r, const char *section,
 	return set(r, number, key->text, value, alias ? !alias->inverse : on);
 }
 
+/* Groups of names within megatron:, as Oumi has them: a section of Bridge's with its names. NULL:
+ * it is none. */
+static const char *group_of(const char *section, const char *key)
+{
+	static const struct {
+		const char *key, *section;
+	} groups[] = {{"ddp_config", "ddp"},
+		      {"optimizer_config", "optimizer"},
+		      {"transformer_config", "model"},
+		      {"checkpoint_config", "checkpoint"}};
+
+	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+		if (mfs_str_is(section, "megatron") && mfs_str_is(key, groups[i].key))
+			return groups[i].section;
+	return NULL;
+}
+
 static int read_pairs(struct mfs_yaml_reader *r, const char *section,
 		      const struct mfs_yaml_node *pairs)
 {
@@ -298,6 +315,8 @@ static int read_pairs(struct mfs_yaml_reader *r, const char *section,
 		if (mfs_str_is(section, "model") && mfs_str_is(k->text, "transformer") &&
 		    k->next->kind == MFS_YAML_MAPPING)
 			rc = read_pairs(r, "transformer", k->next);
+		else if (group_of(section, k->text) && k->next->kind == MFS_YAML_MAPPING)
+			rc = read_pairs(r, group_of(section, k->text), k->next);
 		else
 			rc = read_pair(r, mfs_str_is(section, "transformer") ? "model" : section, k,
 				       k->next);
@@ -315,13 +334,74 @@ static int read_section(struct mfs_yaml_reader *r, const struct mfs_yaml_node *k
 	if (!mfs_str_is(key->text, "megatron") && !mfs_yaml_is_section(key->text))
 		return mfs_yaml_fail(r, key,
 				     "expected a section as megatron, model, train, optimizer, "
-				     "scheduler, dataset, checkpoint, logger or rng, found",
+				     "scheduler, dataset, checkpoint, logger or rng, or "
+				     "Accelerate's megatron_lm_config, found",
 				     key->text);
 	if (mfs_yaml_is_null(value))
 		return 0;
 	if (value->kind != MFS_YAML_MAPPING)
 		return mfs_yaml_fail(r, value, "expected names with values under", key->text);
 	return read_pairs(r, key->text, value);
+}
+
+/* ---- Accelerate ---- */
+
+#define PREFIX "megatron_lm_"
+
+/* accelerate/utils/dataclasses.py: MegatronLMPlugin. Other names are dests. */
+static int read_plugin(struct mfs_yaml_reader *r, const struct mfs_yaml_node *key)
+{
+	static const struct {
+		const char *name, *dest;
+	} names[] = {{"tp_degree", "tensor_model_parallel_size"},
+		     {"pp_degree", "pipeline_model_parallel_size"},
+		     {"gradient_clipping", "clip_grad"},
+		     {"sequence_parallelism", "sequence_parallel"},
+		     {"use_custom_fsdp", "use_megatron_fsdp"}};
+	const bool has_prefix = !strncmp(key->text, PREFIX, sizeof(PREFIX) - 1);
+	const char *name = key->text + (has_prefix ? sizeof(PREFIX) - 1 : 0);
+	int64_t count;
+	size_t number;
+
+	if (mfs_str_is(name, "num_micro_batches")) {
+		if (mfs_yaml_is_taken(r, "global_batch_size") || !mfs_yaml_int(key->next, &count))
+			return mfs_yaml_unused(r, "megatron_lm_config", key->text);
+		return mfs_fail(r->err, -ENOTSUP,
+				"%s: line %u: %.80s: give --global-batch-size, which is %lld times "
+				"--micro-batch-size of each process that has its own samples",
+				r->name, key->line, key->text, (long long)count);
+	}
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (mfs_str_is(name, names[i].name))
+			name = names[i].dest;
+	number = mfs_flag_of_dest(name);
+	if (number == SIZE_MAX || mfs_flag_at(number)->ours)
+		return unknown(r, "megatron_lm_config", key);
+	return set(r, number, key->text, key->next, true);
+}
+
+/* The rest says how Accelerate starts processes, but for the precision. */
+static int read_accelerate(struct mfs_yaml_reader *r)
+{
+	int rc = 0;
+
+	for (const struct mfs_yaml_node *k = r->root->first; k && !rc; k = k->next->next) {
+		const struct mfs_yaml_node *v = k->next;
+
+		if (mfs_str_is(k->text, "megatron_lm_config") && v->kind == MFS_YAML_MAPPING) {
+			for (const struct mfs_yaml_node *p = v->first; p && !rc; p = p->next->next)
+				rc = read_plugin(r, p);
+		} else if (mfs_str_is(k->text, "mixed_precision") && v->kind == MFS_YAML_SCALAR) {
+			if (mfs_str_is(v->text, "bf16") || mfs_str_is(v->text, "fp16"))
+				mfs_yaml_set_truth(r, v->text, true);
+			else if (!mfs_str_is(v->text, "no"))
+				rc = mfs_yaml_fail(r, v, "expected no, bf16 or fp16, found",
+						   v->text);
+		} else {
+			rc = mfs_yaml_unused(r, k->text, "");
+		}
+	}
+	return rc;
 }
 
 /* In Bridge the precision has the last word over the model, the optimizer and their gradients. */
@@ -359,6 +439,8 @@ int mfs_yaml_parse(const char *name, const void *bytes, size_t len, struct mfs_f
 		return mfs_yaml_fail(&r, root, "expected sections, found",
 				     root->text ? root->text : "a list");
 	r.root = root;
+	if (mfs_yaml_get(root, "megatron_lm_config"))
+		return read_accelerate(&r);
 	rc = read_sections(&r);
 	return rc ? rc : mfs_yaml_together(&r);
 }
