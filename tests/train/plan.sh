@@ -109,6 +109,22 @@ runs_again() {
 runs_again
 verdict $? "layers that run again where they must"
 
+# Whose host has as much as the file says, whatever this one has.
+elsewhere() {
+	local large=(--num-layers 100 --hidden-size 8192 --ffn-hidden-size 32768 --bf16 --use-distributed-optimizer --optimizer-cpu-offload
+		--use-precision-aware-optimizer --gpus 2)
+	sed 's/^host_memory_gib: .*/host_memory_gib: 500/' "$machine" >"$work/host.yaml"
+	grep -v ^host_memory_gib "$machine" >"$work/unsaid.yaml"
+	plan_large() {
+		"$train" "${args[@]}" "${large[@]}" --dry-run --machine "$1" >"$work/log" 2>&1 && grep -q '^a step on 2 of' "$work/log"
+	}
+	plan_large "$machine" && ! grep -q 'WARNING: a host' "$work/log" || return
+	plan_large "$work/host.yaml" && grep -q 'WARNING: a host of NVIDIA H200 has 500 GiB, and 2 processes would take [0-9]* GiB' "$work/log" || return
+	plan_large "$work/unsaid.yaml" && grep -q '^simulating a step of 2 processes' "$work/log"
+}
+elsewhere
+verdict $? "a machine whose host has more than this one"
+
 # What it refuses.
 must_fail() {
 	local bad=0

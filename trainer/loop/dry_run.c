@@ -80,6 +80,20 @@ static void say_memory(const struct mfs_plan *p)
 		       p->processes, (double)p->most / GIB);
 }
 
+/* Of the processes of a host each has state of the optimizer there. */
+static void say_host_fit(const struct mfs_plan *p, const struct mfs_machine *m)
+{
+	const unsigned sharers = p->processes < m->gpus_per_host ? p->processes : m->gpus_per_host;
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < p->stage_count; i++)
+		most = p->stages[i].host_bytes > most ? p->stages[i].host_bytes : most;
+	if (m->host_memory > 0 && (double)most * sharers > m->host_memory)
+		printf("WARNING: a host of %s has %.0f GiB, and %u processes would take %.0f GiB "
+		       "of it; a smaller --optimizer-offload-fraction needs less\n",
+		       m->name, m->host_memory / GIB, sharers, (double)most * sharers / GIB);
+}
+
 static void say_fit(const struct mfs_plan *p, const struct mfs_machine *m)
 {
 	if ((double)p->most > m->memory)
@@ -98,6 +112,7 @@ static int plan(struct mfs_train_config *config, const struct mfs_launch *launch
 		say_memory(&p);
 		if (machine) {
 			say_fit(&p, machine);
+			say_host_fit(&p, machine);
 			say_traffic(&p);
 			say_time(&p, machine);
 		}

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "formats/base/bytes.h"
+#include "kernels/record/record.h"
 #include "kernels/ref/cpu.h"
 #include "trainer/base/dtype.h"
 
@@ -21,6 +22,8 @@ struct mfs_offload {
 	const struct mfk_backend *backend;
 	struct mfk_device *device;
 	struct mfk_ctx *down, *up;
+	/* A plan computes nothing on the host either: what is here says nothing of the machine. */
+	const struct mfk_backend *host_backend;
 	struct mfk_device *host;
 	struct mfk_ctx *cpu;
 	uint64_t piece; /* elements of a slot */
@@ -50,7 +53,7 @@ static int too_large(const struct mfs_offload *o, struct mfs_error *err)
 {
 	struct mfk_device_info info;
 
-	mfk_cpu.device->info(o->host, &info);
+	o->host_backend->device->info(o->host, &info);
 	return mfs_fail(err, -ENOMEM,
 			"--optimizer-cpu-offload: the host has %.2f GiB, and the optimizer's state "
 			"needs %.2f GiB; a smaller --optimizer-offload-fraction needs less",
@@ -63,7 +66,7 @@ static bool has_room(const struct mfs_offload *o)
 {
 	struct mfk_device_info info;
 
-	mfk_cpu.device->info(o->host, &info);
+	o->host_backend->device->info(o->host, &info);
 	return !info.memory || state_bytes(o->params) <= info.memory;
 }
 
@@ -73,9 +76,9 @@ static bool make_buffer(struct mfs_offload *o, enum mfs_dtype type, void **ret)
 
 	if (!bytes)
 		return true;
-	*ret = mfk_cpu.device->alloc(o->host, bytes);
+	*ret = o->host_backend->device->alloc(o->host, bytes);
 	if (*ret)
-		mfk_cpu.device->zero(o->cpu, *ret, bytes);
+		o->host_backend->device->zero(o->cpu, *ret, bytes);
 	return *ret;
 }
 
@@ -109,10 +112,10 @@ static int open_host(struct mfs_offload *o, const struct mfs_train_config *confi
 {
 	const struct mfk_device_ops *device = o->backend->device;
 	char why[MFK_WHY] = "";
-	int rc = mfk_cpu.device->open(0, (unsigned)config->threads, &o->host, why);
+	int rc = o->host_backend->device->open(0, (unsigned)config->threads, &o->host, why);
 
 	if (!rc)
-		rc = mfk_cpu.device->ctx_new(o->host, false, &o->cpu, why);
+		rc = o->host_backend->device->ctx_new(o->host, false, &o->cpu, why);
 	if (!rc)
 		rc = device->ctx_new(o->device, false, &o->down, why);
 	if (!rc)
@@ -130,8 +133,12 @@ int mfs_offload_new(const struct mfs_train_config *config, struct mfs_params *pa
 
 	if (!o)
 		return mfs_fail_nomem(err);
-	*o = (struct mfs_offload){
-		.params = params, .backend = backend, .device = device, .piece = piece};
+	*o = (struct mfs_offload){.params = params,
+				  .backend = backend,
+				  .host_backend =
+					  backend == &mfk_recorder ? &mfk_recorder : &mfk_cpu,
+				  .device = device,
+				  .piece = piece};
 	mfs_memory_add(memory, MFS_MEMORY_HOST, state_bytes(params));
 	mfs_memory_add(memory, MFS_MEMORY_HOST, 2 * slot_bytes(params, piece));
 	if (backend)
@@ -169,7 +176,7 @@ static void free_state(struct mfs_offload *o)
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		if (*all[i])
-			mfk_cpu.device->free(o->host, *all[i]);
+			o->host_backend->device->free(o->host, *all[i]);
 		*all[i] = NULL;
 	}
 }
@@ -186,9 +193,9 @@ void mfs_offload_free(struct mfs_offload *o)
 		free_slot(o, &o->slots[i]);
 	free_state(o);
 	if (o->cpu)
-		mfk_cpu.device->ctx_free(o->cpu);
+		o->host_backend->device->ctx_free(o->cpu);
 	if (o->host)
-		mfk_cpu.device->close(o->host);
+		o->host_backend->device->close(o->host);
 	free(o);
 }
 
@@ -248,7 +255,7 @@ static int compute(struct mfs_offload *o, struct slot *s, struct mfs_error *err)
 	s->a.main = mfs_params_flat(p, MFS_STATE_MAIN, s->first).at;
 	s->a.m = mfs_params_flat(p, MFS_STATE_EXP_AVG, s->first).at;
 	s->a.v = mfs_params_flat(p, MFS_STATE_EXP_AVG_SQ, s->first).at;
-	mfk_cpu.ops->adamw(o->cpu, &s->a);
+	o->host_backend->ops->adamw(o->cpu, &s->a);
 	device->copy_in(o->up, weights.at, s->weights,
 			bytes_of(weights.type, (uint64_t)s->a.count));
 	device->event_record(o->up, s->up);
@@ -276,7 +283,7 @@ int mfs_offload_finish(struct mfs_offload *o, struct mfs_error *err)
 		rc = await_all(o->backend, o->down, err);
 	if (!rc)
 		rc = await_all(o->backend, o->up, err);
-	return rc ? rc : await_all(&mfk_cpu, o->cpu, err);
+	return rc ? rc : await_all(o->host_backend, o->cpu, err);
 }
 
 /* ---- what the log may say ---- */
@@ -286,6 +293,8 @@ int mfs_offload_sum_squares(struct mfs_offload *o, uint64_t first, uint64_t coun
 {
 	const struct mfs_flat main = mfs_params_flat(o->params, MFS_STATE_MAIN, first);
 
-	mfk_cpu.ops->sum_squares(o->cpu, mfs_mfk_dtype(main.type), main.at, (int64_t)count, sums);
-	return await_all(&mfk_cpu, o->cpu, err);
+	sums[0] = sums[1] = 0;
+	o->host_backend->ops->sum_squares(o->cpu, mfs_mfk_dtype(main.type), main.at, (int64_t)count,
+					  sums);
+	return await_all(o->host_backend, o->cpu, err);
 }

@@ -29,6 +29,7 @@
 struct mfs_machine {
 	char name[64];
 	double memory;	    /* bytes of a GPU */
+	double host_memory; /* bytes of a host; 0: nobody knows */
 	double units;	    /* multiprocessors */
 	double products[3]; /* FLOP/s, by enum mfk_dtype */
 	double groups_of_products;
@@ -48,7 +49,8 @@ struct mfs_machine {
 	double busy_link; /* of the time of communication, what work beside it takes longer */
 };
 
-/* bytes: a YAML mapping of the keys of configs/machines/h200.yaml, all of them. -EINVAL: it is not,
+/* bytes: a YAML mapping of the keys of configs/machines/h200.yaml, all of them but host_memory_gib,
+ * which may be missing. -EINVAL: it is not,
  * and the message has name and line. */
 int mfs_machine_parse(const char *name, const void *bytes, size_t len, struct mfs_machine *ret,
 		      struct mfs_error *err);

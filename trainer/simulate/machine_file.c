@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <float.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,23 +135,25 @@ static const struct key {
 	int (*read)(const struct reader *r, const struct mfs_yaml_node *n);
 	size_t at; /* without read: a number */
 	double unit;
+	bool optional;
 } keys[] = {
-	{"name", read_name, 0, 0},
-	{"memory_gib", NULL, AT(memory), GIB},
-	{"multiprocessors", NULL, AT(units), 1},
-	{"products_tflops", read_products, 0, 0},
-	{"groups_of_products", NULL, AT(groups_of_products), 1},
-	{"attention_tflops", read_heads, 0, 0},
-	{"memory_tb_per_s", NULL, AT(bandwidth), 1e12},
-	{"shares", read_shares, 0, 0},
-	{"launch_us", NULL, AT(launch), 1e-6},
-	{"host_gb_per_s", NULL, AT(host_bandwidth), 1e9},
-	{"gpus_per_host", read_gpus, 0, 0},
-	{"link_gb_per_s", NULL, AT(link), 1e9},
-	{"link_us", NULL, AT(link_latency), 1e-6},
-	{"busy_link", read_busy_link, 0, 0},
-	{"network_gb_per_s", NULL, AT(network), 1e9},
-	{"network_us", NULL, AT(network_latency), 1e-6},
+	{"name", read_name, 0, 0, false},
+	{"memory_gib", NULL, AT(memory), GIB, false},
+	{"multiprocessors", NULL, AT(units), 1, false},
+	{"products_tflops", read_products, 0, 0, false},
+	{"groups_of_products", NULL, AT(groups_of_products), 1, false},
+	{"attention_tflops", read_heads, 0, 0, false},
+	{"memory_tb_per_s", NULL, AT(bandwidth), 1e12, false},
+	{"shares", read_shares, 0, 0, false},
+	{"launch_us", NULL, AT(launch), 1e-6, false},
+	{"host_gb_per_s", NULL, AT(host_bandwidth), 1e9, false},
+	{"host_memory_gib", NULL, AT(host_memory), GIB, true},
+	{"gpus_per_host", read_gpus, 0, 0, false},
+	{"link_gb_per_s", NULL, AT(link), 1e9, false},
+	{"link_us", NULL, AT(link_latency), 1e-6, false},
+	{"busy_link", read_busy_link, 0, 0, false},
+	{"network_gb_per_s", NULL, AT(network), 1e9, false},
+	{"network_us", NULL, AT(network_latency), 1e-6, false},
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
 
@@ -188,7 +191,7 @@ int mfs_machine_parse(const char *name, const void *bytes, size_t len, struct mf
 	for (const struct mfs_yaml_node *n = root ? root->first : NULL; n && !rc; n = n->next->next)
 		rc = read_key(&r, n, &seen);
 	for (size_t i = 0; i < KEYS && !rc; i++)
-		if (!(seen & 1u << i))
+		if (!(seen & 1u << i) && !keys[i].optional)
 			rc = mfs_fail(err, -EINVAL, "%s: '%s' is missing", name, keys[i].name);
 	mfs_arena_release(&arena);
 	return rc;
