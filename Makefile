@@ -347,8 +347,11 @@ lint: $(O)/config-test.mk $(O)/mcorefs ## format, widths, headers that compile a
 format: ## run clang-format over the C sources
 	clang-format -i $(CODE)
 
-# What is copied and changed, below share/doc; the service alone is used as it is.
-EXAMPLES := $(wildcard $(foreach d,mount systemd autofs slurm kubernetes container,configs/$(d)/*))
+# What is copied and changed, below share/doc; these units alone are used as they are.
+EXAMPLES := $(wildcard $(foreach d,mount systemd autofs slurm kubernetes container train machines grafana,configs/$(d)/*))
+UNITS    := mcorefs@.service mcorefs-gateway.service
+# What manual pages and units name as docs/NAME.md, and what those pages name.
+PAGES    := README.md $(wildcard docs/*.md docs/formats/*.md)
 
 # The helper must find the program although mount(8) leaves it a PATH of system directories alone: its path is written
 # into it. mount -t fuse.mcorefs, the name that the kernel shows, asks for a helper of that name.
@@ -367,7 +370,8 @@ install: $(PROGRAMS:%=$(O)/%) $(PLUGINS) $(COMPLETIONS) ## install under PREFIX 
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$(basename $(notdir $(f)))$(newline))
 	$(foreach f,$(wildcard mount-helpers/completions/_*) $(filter-out %.bash,$(COMPLETIONS)),install -D -m 644 $(f) \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/$(notdir $(f))$(newline))
-	install -D -m 644 configs/systemd/mcorefs@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/mcorefs@.service
+	$(foreach u,$(UNITS),install -D -m 644 configs/systemd/$(u) $(DESTDIR)$(PREFIX)/lib/systemd/system/$(u)$(newline))
+	$(foreach p,$(PAGES),install -D -m 644 $(p) $(DESTDIR)$(PREFIX)/share/doc/mcorefs/$(p)$(newline))
 	$(foreach f,$(EXAMPLES),install -D -m $(if $(filter %.sh,$(f)),755,644) $(f) $(DESTDIR)$(PREFIX)/share/doc/mcorefs/examples/$(f:configs/%=%)$(newline))
 	$(if $(filter-out /sbin /usr/sbin,$(SBINDIR)),@echo 'mount -t mcorefs looks in /sbin alone: make install SBINDIR=/sbin ... puts its helper there')
 
@@ -376,10 +380,11 @@ deb: $(PROGRAMS:%=$(O)/%) $(COMPLETIONS) ## mcorefs and mcorefs-train as package
 	@command -v dpkg-shlibdeps >/dev/null || { echo 'make deb needs dpkg-shlibdeps: apt-get install dpkg-dev' >&2; exit 1; }
 	$(Q)rm -rf $(O)/deb && $(MAKE) --no-print-directory -s install $(addprefix -o ,$(O)/config.mk $(PROGRAMS:%=$(O)/%)) O=$(O) PREFIX=/usr SBINDIR=/usr/sbin DESTDIR=$(abspath $(O))/deb/stage NVCC=
 	@mount-helpers/deb.sh $(O)/deb/stage $(O)/deb && rm -rf $(O)/deb/stage
+	$(if $(Q),@echo 'mcorefs-train in it is for CPUs: the CUDA backend comes with "make install" where nvcc is')
 
 uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/mcorefs $(DESTDIR)$(PREFIX)/bin/mcorefs-train $(addprefix $(DESTDIR)$(PREFIX)/lib/mcorefs/,libmcorefs-cuda.so libmcorefs-mpi.so) \
-		$(DESTDIR)$(SBINDIR)/mount.mcorefs $(DESTDIR)$(SBINDIR)/mount.fuse.mcorefs $(DESTDIR)$(PREFIX)/lib/systemd/system/mcorefs@.service \
+		$(DESTDIR)$(SBINDIR)/mount.mcorefs $(DESTDIR)$(SBINDIR)/mount.fuse.mcorefs $(UNITS:%=$(DESTDIR)$(PREFIX)/lib/systemd/system/%) $(PAGES:%=$(DESTDIR)$(PREFIX)/share/doc/mcorefs/%) \
 		$(EXAMPLES:configs/%=$(DESTDIR)$(PREFIX)/share/doc/mcorefs/examples/%) \
 		$(patsubst %,$(DESTDIR)$(PREFIX)/share/man/man*/%,$(notdir $(wildcard mount-helpers/man/*.[1-8]))) \
 		$(addprefix $(DESTDIR)$(PREFIX)/share/bash-completion/completions/,mcorefs mcorefs-train) \

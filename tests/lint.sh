@@ -158,6 +158,16 @@ for page in docs/formats/*.md; do
 	done < <(grep -oE '`test_[a-z0-9_]+(: [^`]+)?`' <<<"$text" | tr -d '`')
 done
 
+# Sentences in the first columns of docs/TROUBLESHOOTING.md are the programs': each part between "…" stands in a string of theirs,
+# or is a placeholder's.
+literals=$(git ls-files -- 'formats/*.c' 'fs/*.c' 'trainer/*.c' 'kernels/*.c' 'mount-helpers/mount.mcorefs' | xargs cat | sed -z 's/"[[:space:]]*\n[[:space:]]*"//g')
+sentences=0
+while read -r part; do
+	sentences=$((sentences + 1))
+	grep -qF -- "$part" <<<"$literals" || complain "docs/TROUBLESHOOTING.md: no program has the sentence '$part'"
+done < <(grep -E '^\| ' docs/TROUBLESHOOTING.md | cut -d'|' -f2 | grep -oE '`[^`]* [^`]* [^`]*`' | tr -d '`' | sed 's/…/\n/g' | sed 's/^ *//; s/ *$//' | grep -E '.{6}')
+[ $sentences -gt 20 ] || complain "docs/TROUBLESHOOTING.md: only $sentences sentences were found"
+
 # A script of the tests that is no program is not run by them, without a word: either others read it, or git says that it is one.
 while read -r mode file; do
 	case $(head -c 2 "$file"),$mode in

@@ -18,9 +18,16 @@ packages=("$build"/deb/mcorefs_*.deb "$build"/deb/mcorefs-train_*.deb)
 [ -s "${packages[0]}" ] && [ -s "${packages[1]}" ] || fail "packages: $(ls "$build/deb")"
 dpkg-deb -c "${packages[0]}" >"$work/contents" || fail "dpkg-deb -c"
 for file in usr/bin/mcorefs usr/sbin/mount.mcorefs usr/lib/systemd/system/mcorefs@.service usr/share/man/man8/mount.mcorefs.8.gz \
-	usr/share/doc/mcorefs/examples/slurm/prolog.sh usr/share/bash-completion/completions/mcorefs etc/mcorefs/; do
+	usr/share/doc/mcorefs/examples/slurm/prolog.sh usr/share/doc/mcorefs/examples/machines/h100.yaml \
+	usr/lib/systemd/system/mcorefs-gateway.service usr/share/bash-completion/completions/mcorefs etc/mcorefs/; do
 	grep -q " \./$file\( ->.*\)\?$" "$work/contents" || fail "the package is without $file"
 done
+# Pages that manual pages and units name.
+grep -ohE 'docs/[A-Za-z/_-]+\.md' mount-helpers/man/* configs/systemd/* | sort -u >"$work/pages"
+[ -s "$work/pages" ] || fail "no manual page names a page of docs"
+while read -r page; do
+	grep -q " \./usr/share/doc/mcorefs/$page\$" "$work/contents" || fail "the package is without $page"
+done <"$work/pages"
 grep -q 'mcorefs-train' "$work/contents" && fail "the trainer is in the mount's package"
 grep -v ' root/root ' "$work/contents" && fail "files of others than root"
 dpkg-deb -f "${packages[0]}" Depends | grep -q 'fuse3,.*libfuse3-3' || fail "Depends: $(dpkg-deb -f "${packages[0]}" Depends)"
