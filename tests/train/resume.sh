@@ -101,6 +101,28 @@ is_bit_equal() {
 		! compgen -G "$parts/*.tmp"
 }
 
+# Killed and gone on with, the tensors are those of the other format's save, and the steps are the same.
+goes_on_in_the_legacy_format() {
+	local dir=$work/legacy number
+	for number in 4 3 2 1 0; do
+		killed_run "$dir" $number --ckpt-format torch || return 1
+		[ -z "$(latest "$dir")" ] || [ -s "$dir/iter_$(printf %07d "$(latest "$dir")")/mp_rank_00/model_optim_rng.pt" ] || return 1
+	done
+	run --load "$dir" --ckpt-step 30 --save "$dir" --ckpt-format torch &&
+		diff <(rows "$work/log") <(tail -n 10 "$work/plain.rows") && "$mcorefs" diff "$work/plain-whole" "$dir" --optim -q &&
+		[ -z "$(find "$dir" -name '*.distcp' -o -name '*.tmp')" ]
+}
+
+# What is saved in no other format says so.
+says_what_it_saves() {
+	local format
+	for format in torch_dcp fsdp_dtensor zarr; do
+		run --load "$fixture" --ckpt-step 20 --save "$work/format" --ckpt-format $format --exit-interval 30 || return 1
+		grep -q "^--ckpt-format $format: saves are torch_dist; --load finds out the format" "$work/log" || return 1
+		[ -f "$work/format/iter_0000030/.metadata" ] || return 1
+	done
+}
+
 goes_on_after_a_signal() {
 	start --load "$fixture" --ckpt-step 20 --save "$work/term"
 	while ! grep -q 'iteration *2[2-9]/' "$work/log" && kill -0 "$pid" 2>/dev/null; do sleep 0.005; done
@@ -241,6 +263,8 @@ check() {
 check is_bit_equal plain
 cp "$work/whole.rows" "$work/plain.rows"
 check is_bit_equal dropout --hidden-dropout 0.1
+check goes_on_in_the_legacy_format
+check says_what_it_saves
 check goes_on_after_a_signal
 if mkdir "$small" && mount -t tmpfs -o size=7m none "$small" 2>/dev/null; then
 	check outlives_a_full_disk

@@ -10,6 +10,16 @@ echo "seed: ${SEED:-$$}"
 small=$work/small
 trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null; umount "$small" 2>/dev/null; rm -rf "$work"' EXIT
 
+# written PROCESSES: each has written its part; with $legacy there are so many files of ranks and nothing else of tensors
+written() {
+	if [ -n "${legacy:-}" ]; then
+		[ "$(find "$work/saved"/iter_* -name '*.pt' | wc -l)" = "$legacy" ] &&
+			[ -z "$(find "$work/saved"/iter_* -name '*.distcp' -o -name .metadata -o -name integrity.json -o -name metadata.json)" ]
+		return
+	fi
+	[ "$(find "$work/saved"/iter_* -name '__*.distcp' | sed -E 's/.*__([0-9]+)_.*/\1/' | sort -u | wc -l)" = "$1" ]
+}
+
 # goes_on NAME FAMILY LAYOUT "LAYOUT..." ARGUMENT...: what the first layout saves after two steps, the others go on with
 goes_on() {
 	local name=$1 of=$2 saver=$3 others=$4 n bad=0 from=()
@@ -21,7 +31,7 @@ goes_on() {
 	layout_flags "$saver"
 	run "${saver%%-*}" "$work/n-$saver.log" "${from[@]}" --save "$work/saved" --save-interval 2 --exit-interval 2 \
 		"${layout[@]}" "$@" || bad=1
-	[ "$(find "$work/saved"/iter_* -name '__*.distcp' | sed -E 's/.*__([0-9]+)_.*/\1/' | sort -u | wc -l)" = "${saver%%-*}" ] || bad=1
+	written "${saver%%-*}" || bad=1
 	for n in $others; do
 		layout_flags "$n"
 		run "${n%%-*}" "$work/n-$n.log" --load "$work/saved" --exit-interval 4 "${layout[@]}" "$@" &&
@@ -65,6 +75,9 @@ goes_on "latents whose down projections are divided" deepseek 2-tp2-sp "1 4-tp2-
 goes_on "experts and the distributed optimizer" mixtral "4-ep2-pp2-Et*3|tL" "2-ep2 2" --use-distributed-optimizer
 goes_on "experts and two instances" mixtral 4-ep2-inst2 "2-ep2 4-ep2 4-ep2-inst2" --use-distributed-optimizer --overlap-grad-reduce
 goes_on "FSDP, saved by two, resumed by one and divided otherwise; and the reverse" llama 2-fsdp "1 2-tp2 4-fsdp-tp2"
+legacy=4 goes_on "legacy files of four ranks" llama 4-tp2-pp2 "1 2-tp2" --ckpt-format torch
+legacy=4 goes_on "legacy files and the distributed optimizer" qwen2 4-tp2 2 --use-distributed-optimizer --ckpt-format torch
+legacy=8 goes_on "legacy files of experts, stages by a layout" mixtral "4-ep2-pp2-Et*3|tL" 2-ep2 --use-distributed-optimizer --ckpt-format torch
 
 family_args llama
 bad=0

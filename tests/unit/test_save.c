@@ -53,6 +53,13 @@ static const struct fixture fixtures[] = {
 	{"weights/qwen3-torch_dist-tp4/iter_0000040", "--bf16 --use-distributed-optimizer"},
 	{"weights/mixtral-torch_dist-pp2-ep2/iter_0000040", "--bf16"},
 	{"weights/deepseek-torch_dist-pp2-ep2/iter_0000040", "--bf16"},
+	{"resume/llama-torch_dist-tp2-pp2/iter_0000020", "--bf16 --ckpt-format torch"},
+	{"resume/llama-torch_dist-tp2-pp2/iter_0000020", "--ckpt-format torch"},
+	{"resume/qwen2-torch-tp2-dp2-distopt/iter_0000020",
+	 "--fp16 --use-distributed-optimizer --ckpt-format torch"},
+	{"weights/gpt2-torch-tp2-pp2/iter_0000040", "--bf16 --optimizer sgd --ckpt-format torch"},
+	{"weights/mixtral-torch_dist-pp2-ep2/iter_0000040",
+	 "--bf16 --use-distributed-optimizer --ckpt-format torch"},
 };
 
 #define FIXTURES (sizeof(fixtures) / sizeof(fixtures[0]))
@@ -263,7 +270,11 @@ static void check_save(const struct setup *s, uint64_t iteration, unsigned round
 	else
 		unit_ok(mfs_optim_open(dir, &ckpt, &err), &err);
 	check_tensors(s, ckpt, round);
+	ck_assert_int_eq(mfs_ckpt_format(ckpt),
+			 s->config.saves_torch ? MFS_CKPT_TORCH : MFS_CKPT_TORCH_DIST);
 	mfs_ckpt_free(ckpt);
+	if (s->config.saves_torch)
+		return;
 	unit_ok(mfs_integrity_check(dir, bad_file, NULL, &checked, &err), &err);
 	ck_assert_uint_gt(checked, 4);
 }
@@ -819,11 +830,11 @@ static unsigned count_calls(const struct setup *s)
 }
 
 /* Saves 30 in round 1, then begins each save of 40 in round 2 (0), or 30 again (1). */
-static void prepare(struct setup *s, bool again)
+static void prepare(struct setup *s, bool again, bool torch)
 {
 	struct mfs_saver *saver;
 
-	set_up(s, &small, "--save-keep-last 2");
+	set_up(s, &small, torch ? "--save-keep-last 2 --ckpt-format torch" : "--save-keep-last 2");
 	fill(s->run.params, 1);
 	saver = new_saver(s, &mfs_save_system, 0);
 	save(saver, s, 2);
@@ -899,14 +910,14 @@ static void undo(struct setup *s, bool again, bool is_new)
 START_TEST(errors)
 {
 	static const int errors[] = {ENOSPC, EIO};
-	const bool again = _i % 2;
+	const bool again = _i % 2, torch = _i == 4;
 	unsigned calls, tried = 0, failed = 0;
 	struct setup s;
 
-	prepare(&s, again);
+	prepare(&s, again, torch);
 	calls = count_calls(&s);
 	undo(&s, again, true);
-	for (unsigned at = 1; at <= calls; at += STRIDE, tried++) {
+	for (unsigned at = 1; at <= calls; at += torch ? 3 * STRIDE : STRIDE, tried++) {
 		struct faults f = {.at = at, .fault = errors[_i / 2]};
 		const struct mfs_save_system system = faulty(&f);
 		struct mfs_save_result result;
@@ -936,14 +947,14 @@ END_TEST
 #ifndef __SANITIZE_THREAD__
 START_TEST(kills)
 {
-	const bool again = _i;
+	const bool again = _i == 1, torch = _i == 2;
 	unsigned calls, tried = 0, old = 0;
 	struct setup s;
 
-	prepare(&s, again);
+	prepare(&s, again, torch);
 	calls = count_calls(&s);
 	undo(&s, again, true);
-	for (unsigned at = 1; at <= calls; at += STRIDE, tried++) {
+	for (unsigned at = 1; at <= calls; at += torch ? 3 * STRIDE : STRIDE, tried++) {
 		const pid_t child = fork();
 		bool is_new;
 		int status;
@@ -1197,7 +1208,7 @@ START_TEST(swapped)
 	unsigned calls;
 	struct setup s;
 
-	prepare(&s, false);
+	prepare(&s, false, false);
 	make_victim(&s);
 	calls = count_calls(&s);
 	undo(&s, false, true);
@@ -1472,10 +1483,10 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, failed_copies);
 	suite_add_tcase(s, c);
 	c = tcase_create("faults");
-	tcase_add_loop_test(c, errors, 0, 4);
+	tcase_add_loop_test(c, errors, 0, 5);
 	tcase_add_loop_test(c, swapped, 0, 2);
 #ifndef __SANITIZE_THREAD__
-	tcase_add_loop_test(c, kills, 0, 2);
+	tcase_add_loop_test(c, kills, 0, 3);
 #endif
 	suite_add_tcase(s, c);
 	return s;

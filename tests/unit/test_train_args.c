@@ -785,7 +785,7 @@ START_TEST(refused)
 	      -ENOTSUP, "--use-precision-aware-optimizer: expected --optimizer adam beside it");
 	fails(SMALL "--optimizer sgd --sgd-momentum -1", -EINVAL,
 	      "--sgd-momentum: expected 0 or more, found -1");
-	fails(SMALL "--ckpt-format torch", -ENOTSUP, "use torch_dist");
+	fails(SMALL "--ckpt-format torch2", -EINVAL, "--ckpt-format");
 	fails(SMALL "--use-mup --mtp-num-layers 1 --position-embedding-type rope", -ENOTSUP,
 	      "--use-mup with --mtp-num-layers is not supported");
 	fails(SMALL "--exit-signal SIGKILL", -ENOTSUP, "--exit-signal SIGKILL is not");
@@ -848,7 +848,6 @@ START_TEST(refused_sharding)
 	fails(SMALL "--use-torch-fsdp2 --use-distributed-optimizer", -EINVAL, "exclude each");
 	fails(SMALL "--use-torch-fsdp2 --expert-model-parallel-size 2 --num-experts 4 --dry-run",
 	      -EINVAL, "--use-torch-fsdp2: expected --expert-model-parallel-size 1, found 2");
-	fails(SMALL "--use-megatron-fsdp --ckpt-format fsdp_dtensor", -ENOTSUP, "use torch_dist");
 	fails(SMALL "--use-megatron-fsdp --megatron-fsdp-version 2", -ENOTSUP, "use 1");
 	fails(SMALL "--use-megatron-fsdp --outer-dp-sharding-strategy optim", -ENOTSUP,
 	      "--outer-dp-sharding-strategy optim is not supported; use no_shard");
@@ -936,6 +935,40 @@ START_TEST(instances)
 END_TEST
 
 /* What is the default, or means the same, is no reason to refuse. */
+/* --ckpt-format, with flags that public scripts have beside it. */
+START_TEST(formats)
+{
+	static const char *const all[] = {"torch", "torch_dist", "torch_dcp", "fsdp_dtensor",
+					  "zarr"};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		const bool torch = !i, said = i > 1;
+		struct mfs_train_config c;
+		struct mfs_buf notes = {0};
+		char line[600];
+
+		snprintf(line, sizeof(line),
+			 SMALL "--ckpt-format %s --save /x --save-interval 5 --no-save-optim "
+			       "--no-save-rng --use-dist-ckpt --dist-ckpt-format torch_dist "
+			       "--auto-detect-ckpt-format --async-save --decoupled-lr 1e-3 "
+			       "--use-distributed-optimizer --overlap-grad-reduce "
+			       "--overlap-param-gather --ckpt-fully-parallel-load",
+			 all[i]);
+		read_ok(line, &c);
+		ck_assert_int_eq(c.saves_torch, torch);
+		ck_assert_str_eq(mfs_flag_text(c.values, "ckpt_format"),
+				 torch ? "torch" : "torch_dist");
+		ck_assert_int_eq(mfs_flag_truth(c.values, "use_dist_ckpt"), !torch);
+		mfs_help_notes(&c, &notes);
+		mfs_buf_add(&notes, "", 1);
+		snprintf(line, sizeof(line), "--ckpt-format %s: saves are torch_dist; ", all[i]);
+		ck_assert_int_eq(strstr(notes.data, line) != NULL, said);
+		mfs_buf_release(&notes);
+		mfs_train_config_release(&c);
+	}
+}
+END_TEST
+
 START_TEST(honoured)
 {
 	struct mfs_train_config c;
@@ -1872,6 +1905,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, refused_sharding);
 	tcase_add_test(c, sharding);
 	tcase_add_test(c, instances);
+	tcase_add_test(c, formats);
 	tcase_add_test(c, honoured);
 	c = unit_case(s, "checkpoints", namespace);
 	tcase_add_test(c, adopted);

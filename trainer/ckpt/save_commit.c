@@ -4,6 +4,7 @@
  *   iter_N.tmp/            all processes write and sync their files
  *                          they agree that all have; the rest is the first process's
  *                          common.pt and others, .metadata last
+ *                          --ckpt-format torch: made of these, which go (save_torch.c)
  *   iter_N.tmp -> iter_N   by rename; an older iter_N changes places with it
  *   the tracker            by rename
  *
@@ -244,7 +245,8 @@ static int write_index(struct commit *c)
 	if (rc)
 		return rc;
 	note(c, ".metadata", digest);
-	rc = write_manifest(c);
+	if (!c->s->config->saves_torch)
+		rc = write_manifest(c);
 	if (rc)
 		return rc;
 	c->s->result.bytes += metadata->len;
@@ -355,6 +357,8 @@ static int write_rest(struct commit *c)
 		rc = write_tokenizer(c);
 	if (!rc)
 		rc = write_index(c);
+	if (!rc && c->s->config->saves_torch)
+		rc = mfs_save_torch(c->s, &c->at, c->engine, &c->s->result.bytes, c->err);
 	return rc ? rc : sync_dirs(c);
 }
 

@@ -246,7 +246,13 @@ struct mfs_save_place {
 int mfs_save_write(struct mfs_saver *s, const struct mfs_save_place *to,
 		   char (*digests)[MFS_SAVE_DIGEST], struct mfs_io_engine *engine,
 		   struct mfs_error *err);
-/* Writes and syncs a small file. */
+/* Gives bytes [at, at + n) of a file that is being written. */
+typedef int mfs_save_read(void *arg, uint64_t at, void *to, uint64_t n, struct mfs_error *err);
+/* Writes and syncs a file. */
+int mfs_save_write_stream(struct mfs_saver *s, const struct mfs_save_place *to, const char *name,
+			  uint64_t size, mfs_save_read *read, void *arg,
+			  struct mfs_io_engine *engine, struct mfs_error *err);
+/* The same for bytes in memory. */
 int mfs_save_write_small(struct mfs_saver *s, const struct mfs_save_place *to, const char *name,
 			 const void *bytes, uint64_t length, struct mfs_io_engine *engine,
 			 struct mfs_error *err);
@@ -277,6 +283,13 @@ int mfs_save_await_others(struct mfs_saver *s, int rc, char (*digests)[MFS_SAVE_
 /* The run's thread, of all processes: true when the save in flight has ended; *ret is then known.
  * wait: until it has. */
 bool mfs_save_agree(struct mfs_saver *s, bool wait, struct mfs_save_result *ret);
+
+/* ---- legacy `torch` (save_torch.c) ---- */
+
+/* Of a whole torch_dist save in a directory makes a legacy one of the run's layout: writes the
+ * ranks' files, and removes what they were made of. *ret_bytes: of these files. */
+int mfs_save_torch(struct mfs_saver *s, const struct mfs_save_place *at,
+		   struct mfs_io_engine *engine, uint64_t *ret_bytes, struct mfs_error *err);
 
 /* ---- a whole save (save_commit.c) ---- */
 

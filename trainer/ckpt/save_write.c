@@ -568,37 +568,95 @@ static int run_io(struct mfs_io_engine *engine, struct mfs_io *io)
 	return rc ? rc : io->result;
 }
 
+/* A new file, whose bytes come piece by piece through one buffer. */
+struct stream {
+	const struct mfs_save_place *to;
+	const char *name;
+	uint64_t size;
+	mfs_save_read *read;
+	void *arg;
+	unsigned char *block;
+	uint64_t room; /* of the block */
+};
+
+static int write_pieces(const struct stream *f, int fd, struct mfs_io_engine *engine,
+			struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (uint64_t at = 0; at < f->size && !rc; at += f->room) {
+		const uint64_t n = mfs_min_u64(f->room, f->size - at);
+		struct iovec iov = {f->block,
+				    (n + MFS_SAVE_BLOCK - 1) / MFS_SAVE_BLOCK * MFS_SAVE_BLOCK};
+		struct mfs_io io = {
+			.kind = MFS_IO_WRITE, .fd = fd, .off = at, .iov = &iov, .iov_count = 1};
+
+		rc = f->read(f->arg, at, f->block, n, err);
+		if (rc)
+			return rc;
+		memset(f->block + n, 0, iov.iov_len - n);
+		rc = run_io(engine, &io);
+		if (rc)
+			rc = mfs_fail(err, rc, "cannot write '%s/%s': %s", f->to->path, f->name,
+				      strerror(-rc));
+	}
+	return rc;
+}
+
+static int end_stream(const struct mfs_save_system *sys, const struct stream *f, int fd,
+		      struct mfs_io_engine *engine, struct mfs_error *err)
+{
+	struct mfs_io sync = {.kind = MFS_IO_SYNC, .fd = fd};
+	int rc = sys->truncate(sys->arg, fd, f->size);
+
+	if (!rc)
+		rc = run_io(engine, &sync);
+	return rc ? mfs_fail(err, rc, "cannot write '%s/%s': %s", f->to->path, f->name,
+			     strerror(-rc))
+		  : 0;
+}
+
+int mfs_save_write_stream(struct mfs_saver *s, const struct mfs_save_place *to, const char *name,
+			  uint64_t size, mfs_save_read *read, void *arg,
+			  struct mfs_io_engine *engine, struct mfs_error *err)
+{
+	const struct mfs_save_system *sys = &s->system;
+	struct stream f = {.to = to, .name = name, .size = size, .read = read, .arg = arg};
+	int rc, closed, fd;
+
+	f.room = mfs_min_u64((size + MFS_SAVE_BLOCK - 1) / MFS_SAVE_BLOCK * MFS_SAVE_BLOCK,
+			     MFS_SAVE_SLOT);
+	f.block = sys->alloc(sys->arg, f.room);
+	if (!f.block)
+		return mfs_fail_nomem(err);
+	rc = sys->open(sys->arg, to->fd, name, &fd);
+	if (rc) {
+		free(f.block);
+		return mfs_fail(err, rc, "cannot create '%s/%s': %s", to->path, name,
+				strerror(-rc));
+	}
+	rc = write_pieces(&f, fd, engine, err);
+	if (!rc)
+		rc = end_stream(sys, &f, fd, engine, err);
+	closed = sys->close(sys->arg, fd);
+	free(f.block);
+	if (closed && !rc)
+		rc = mfs_fail(err, closed, "cannot write '%s/%s': %s", to->path, name,
+			      strerror(-closed));
+	return rc;
+}
+
+static int read_memory(void *arg, uint64_t at, void *to, uint64_t n, struct mfs_error *err)
+{
+	(void)err;
+	memcpy(to, (const unsigned char *)arg + at, n);
+	return 0;
+}
+
 int mfs_save_write_small(struct mfs_saver *s, const struct mfs_save_place *to, const char *name,
 			 const void *bytes, uint64_t length, struct mfs_io_engine *engine,
 			 struct mfs_error *err)
 {
-	const uint64_t room = (length + MFS_SAVE_BLOCK - 1) / MFS_SAVE_BLOCK * MFS_SAVE_BLOCK;
-	const struct mfs_save_system *sys = &s->system;
-	struct iovec iov = {.iov_len = room};
-	struct mfs_io io = {.kind = MFS_IO_WRITE, .iov = &iov, .iov_count = 1};
-	void *block = sys->alloc(sys->arg, room);
-	int rc, fd;
-
-	if (!block)
-		return mfs_fail_nomem(err);
-	memcpy(block, bytes, length);
-	iov.iov_base = block;
-	rc = sys->open(sys->arg, to->fd, name, &fd);
-	if (rc) {
-		free(block);
-		return mfs_fail(err, rc, "cannot create '%s/%s': %s", to->path, name,
-				strerror(-rc));
-	}
-	io.fd = fd;
-	if (room)
-		rc = run_io(engine, &io);
-	if (!rc)
-		rc = sys->truncate(sys->arg, fd, length);
-	io = (struct mfs_io){.kind = MFS_IO_SYNC, .fd = fd};
-	if (!rc)
-		rc = run_io(engine, &io);
-	rc = sys->close(sys->arg, fd) ?: rc;
-	free(block);
-	return rc ? mfs_fail(err, rc, "cannot write '%s/%s': %s", to->path, name, strerror(-rc))
-		  : 0;
+	return mfs_save_write_stream(s, to, name, length, read_memory, (void *)(uintptr_t)bytes,
+				     engine, err);
 }

@@ -174,7 +174,8 @@ struct mfs_train_config {
 
 	/* checkpoints */
 	const char *load, *save, *pretrained_checkpoint;
-	const char *ckpt_format; /* "torch_dist" */
+	const char *ckpt_format; /* as it was said */
+	bool saves_torch;	 /* saves are legacy `torch`; else torch_dist */
 	int64_t save_interval, ckpt_step, save_retain_interval;
 	/* "global": saves that do not stay, below save or in a directory of their own */
 	const char *non_persistent_ckpt_type, *non_persistent_global_ckpt_dir;

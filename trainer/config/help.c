@@ -324,6 +324,15 @@ static void note_pad(const struct mfs_train_config *config, struct mfs_buf *out)
 			       config->tokenizer_type ? config->tokenizer_type : "the tokenizer");
 }
 
+static void note_format(const struct mfs_train_config *config, struct mfs_buf *out)
+{
+	if (config->save && !config->saves_torch && !mfs_str_is(config->ckpt_format, "torch_dist"))
+		mfs_buf_printf(out,
+			       "--ckpt-format %s: saves are torch_dist; --load finds out the "
+			       "format of what it reads\n",
+			       config->ckpt_format);
+}
+
 void mfs_help_notes(const struct mfs_train_config *config, struct mfs_buf *out)
 {
 	const double factor = config->model.rope_scaling_factor;
@@ -347,6 +356,7 @@ void mfs_help_notes(const struct mfs_train_config *config, struct mfs_buf *out)
 			       config->params_dtype == MFS_F32	 ? "fp32"
 			       : config->params_dtype == MFS_F16 ? "fp16"
 								 : "bf16");
+	note_format(config, out);
 	if (config->model.use_rope_scaling && factor != MFS_ROPE_SCALING_FACTOR)
 		mfs_buf_printf(out,
 			       "RoPE is scaled by %g; Megatron up to core 0.19 takes %g whatever "

@@ -128,7 +128,10 @@ static int write_rng(struct mfs_rank_writer *r)
 
 static int write_state_dict(struct mfs_rank_writer *r)
 {
-	const struct mfs_common_options options = {.layout = &r->options->layout,
+	/* One that has no name is the source's own: its arguments stay as they are. */
+	const struct mfs_layout *layout =
+		r->options->layout.chunk_layers ? NULL : &r->options->layout;
+	const struct mfs_common_options options = {.layout = layout,
 						   .vocab = r->file->list->vocab,
 						   .spec = r->options->spec,
 						   .spec_said = r->options->spec_said,

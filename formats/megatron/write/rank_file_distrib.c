@@ -9,6 +9,7 @@
 
 #include "formats/megatron/write/rank_file_i.h"
 #include "formats/optim/buffers/buckets.h"
+#include "formats/optim/rules/settings.h"
 
 static int by_place(const void *a, const void *b)
 {
@@ -38,6 +39,17 @@ static int list_params(struct mfs_rank_writer *r, uint32_t buffer,
 	return 0;
 }
 
+/* The main parameters of an fp32 run are its parameters (distrib_optimizer.py:
+ * _build_model_and_main_param_groups: shard_fp32_groups), and a save may have them once. */
+static int find_state(struct mfs_rank_writer *r, const struct mfs_optim_param *p,
+		      enum mfs_state state, struct mfs_rank_tensor *ret)
+{
+	if (state != MFS_STATE_MAIN || mfs_optim_info(r->options->ckpt)->has_main)
+		return mfs_rank_state(p->tensor, state, ret, r->err);
+	*ret = *p->tensor;
+	return 0;
+}
+
 /* One state of a buffer as a storage: parts of it are of one type, that of the optimizer's
  * tensors. */
 static int write_flat(struct mfs_rank_writer *r, const struct mfs_optim_buffer *buffer,
@@ -56,7 +68,7 @@ static int write_flat(struct mfs_rank_writer *r, const struct mfs_optim_buffer *
 	if (!tensors || !s.segments)
 		return mfs_fail_nomem(r->err);
 	for (uint32_t i = 0; i < count && !rc; i++) {
-		rc = mfs_rank_state(params[i]->tensor, state, &tensors[i], r->err);
+		rc = find_state(r, params[i], state, &tensors[i]);
 		dtype = tensors[i].base.dtype;
 		element = mfs_dtype_size(dtype);
 		s.segments[i].gap = (params[i]->in_coalesced - at) * element;

@@ -154,6 +154,16 @@ static int fill_signal(struct settle *s)
 	return 0;
 }
 
+/* checkpointing.py: _get_checkpoint_format: what is loaded says itself what it is. A checkpoint's
+ * arguments name the format that it has. */
+static void fill_format(struct settle *s)
+{
+	s->c->saves_torch = mfs_str_is(s->c->ckpt_format, "torch");
+	if (!s->c->saves_torch)
+		mfs_flag_set_text(s->v, "ckpt_format", "torch_dist");
+	mfs_flag_set_truth(s->v, "use_dist_ckpt", !s->c->saves_torch);
+}
+
 static int fill_rest(struct settle *s)
 {
 	const char *granularity = text(s, "recompute_granularity");
@@ -165,6 +175,7 @@ static int fill_rest(struct settle *s)
 		return r;
 	c->eod = eod;
 	c->pad = pad;
+	fill_format(s);
 	c->data_parallel_rank =
 		number(s, "rank") /
 		(number(s, "tensor_model_parallel_size") * number(s, "context_parallel_size")) %
