@@ -14,7 +14,8 @@ struct anchor {
 struct reader {
 	yaml_parser_t parser;
 	yaml_event_t event; /* the one that is being looked at */
-	const char *name;
+	const char *name, *bytes;
+	size_t len;
 	struct mfs_arena *arena;
 	unsigned flags, nodes;
 	struct anchor *anchors; /* of nodes that have ended: no node is in itself */
@@ -26,6 +27,31 @@ static int fail(struct reader *r, size_t line, const char *what)
 	return mfs_fail(r->err, -EINVAL, "%s: line %zu: %s", r->name, line + 1, what);
 }
 
+/* True if a line, counted from 0, has a tab before its first word. */
+static bool begins_with_tab(const struct reader *r, size_t line)
+{
+	const char *at = r->bytes, *end = r->bytes + r->len;
+
+	for (; line && at; line--) {
+		at = memchr(at, '\n', (size_t)(end - at));
+		at += at != NULL;
+	}
+	while (at && at < end && *at == ' ')
+		at++;
+	return at && at < end && *at == '\t';
+}
+
+/* libyaml names a tab where it looks for one; elsewhere a tab is any character. */
+static int fail_syntax(struct reader *r)
+{
+	const char *problem = r->parser.problem ? r->parser.problem : "not YAML";
+	const size_t line = r->parser.problem_mark.line;
+
+	if (strstr(problem, "tab character") || begins_with_tab(r, line))
+		problem = "found a tab; YAML takes blanks, not tabs, before a name";
+	return fail(r, line, problem);
+}
+
 /* The next event. The one before is released. */
 static int advance(struct reader *r)
 {
@@ -35,8 +61,7 @@ static int advance(struct reader *r)
 		return 0;
 	if (r->parser.error == YAML_MEMORY_ERROR)
 		return mfs_fail_nomem(r->err);
-	return fail(r, r->parser.problem_mark.line,
-		    r->parser.problem ? r->parser.problem : "not YAML");
+	return fail_syntax(r);
 }
 
 /* Anchor and tag of the node that begins, or an alias's name as the anchor. */
@@ -206,7 +231,12 @@ static int read_document(struct reader *r, struct mfs_yaml_node **ret)
 int mfs_yaml_tree(const char *name, const void *bytes, size_t len, unsigned flags,
 		  struct mfs_arena *arena, struct mfs_yaml_node **ret, struct mfs_error *err)
 {
-	struct reader r = {.name = name, .arena = arena, .flags = flags, .err = err};
+	struct reader r = {.name = name,
+			   .bytes = bytes,
+			   .len = len,
+			   .arena = arena,
+			   .flags = flags,
+			   .err = err};
 	struct mfs_yaml_node *root = NULL;
 	int rc;
 

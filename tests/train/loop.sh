@@ -200,6 +200,13 @@ keeps_validation_sets_apart() {
 		ends 2 run "${many[@]}" && says '--multiple-validation-sets needs --full-validation, as it does in Megatron'
 }
 
+# Nothing is left to train, and the log says so.
+has_ended_already() {
+	ends 0 run --train-iters 20 --override-opt-param-scheduler && says '^iteration 20 of 20 is reached already: nothing is trained; a larger --train-iters goes on$' &&
+		says_not ' iteration +[0-9]+/' &&
+		ends 0 run --exit-interval 21 && says_not 'reached already'
+}
+
 ends_by_another_signal() {
 	local pid status
 	# Emptied first: what an earlier run said would be taken for this one's, and a signal would meet a shell that is not it yet.
@@ -294,6 +301,7 @@ check decreases_batches
 check skips_iterations
 check evaluates_as_it_is_told
 check keeps_validation_sets_apart
+check has_ended_already
 check ends_by_another_signal
 check saves_what_does_not_stay
 check tells_tensorboard_what_megatron_does

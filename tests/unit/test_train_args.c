@@ -1254,6 +1254,22 @@ START_TEST(tokenizer)
 }
 END_TEST
 
+/* Whether the beginning of a run says that no token is known to end documents. */
+static bool lacks_eod(const char *line)
+{
+	struct mfs_train_config c;
+	struct mfs_buf out = {0};
+	bool says;
+
+	read_ok(line, &c);
+	mfs_help_notes(&c, &out);
+	says = out.data && strstr(out.data, "no files of a tokenizer are at 'org/name' here: no "
+					    "token is known to end documents");
+	mfs_buf_release(&out);
+	mfs_train_config_release(&c);
+	return says;
+}
+
 static void pads(const char *line, int64_t pad, bool unknown, bool ambiguous)
 {
 	struct mfs_train_config c;
@@ -1284,6 +1300,12 @@ START_TEST(pad_tokens)
 		 SMALL "--tokenizer-type HuggingFaceTokenizer --tokenizer-model %s",
 		 unit_fixture("data/tokenizer"));
 	pads(line, MFS_UNSET, false, false);
+	ck_assert(!lacks_eod(line));
+	ck_assert(!lacks_eod(SMALL));
+	ck_assert(lacks_eod(SMALL "--tokenizer-type HuggingFaceTokenizer "
+				  "--tokenizer-model org/name"));
+	ck_assert(!lacks_eod(SMALL "--tokenizer-type HuggingFaceTokenizer "
+				   "--tokenizer-model org/name --eod-id 3"));
 }
 END_TEST
 
@@ -1507,6 +1529,10 @@ START_TEST(yaml_wrong)
 	yaml_fails("megatron:\n - 1\n", "names with values");
 	yaml_fails("- 1\n", "expected sections");
 	yaml_fails("megatron: [\n", "run.yaml: line");
+	yaml_fails("megatron:\n\tlr: 1\n", "line 2: found a tab; YAML takes blanks, not tabs");
+	yaml_fails("megatron:\n  lr: 1\n\tseed: 2\n", "line 3: found a tab");
+	yaml_fails("megatron:\n  lr: 1\n  \tseed: 2\n", "line 3: found a tab");
+	yaml_fails("megatron: {lr: 1, @}\n", "cannot start any token");
 	yaml_fails("? [a]\n: 1\n", "a key is no text");
 	yaml_fails("dataset:\n  blend: [[a, b], [1]]\n", "a weight for each prefix");
 }

@@ -308,9 +308,15 @@ int mfs_help_completions(const char *shell, struct mfs_buf *out, struct mfs_erro
 
 /* ---- at the start of a run ---- */
 
-/* A token that is padding changes what is trained, so nobody has to guess which one is. */
-static void note_pad(const struct mfs_train_config *config, struct mfs_buf *out)
+/* A token that is padding or ends documents changes what is trained, so nobody has to guess which
+ * one is. */
+static void note_tokens(const struct mfs_train_config *config, struct mfs_buf *out)
 {
+	if (config->pad_unknown && config->eod == MFS_UNSET && config->tokenizer_model)
+		mfs_buf_printf(out,
+			       "no files of a tokenizer are at '%.200s' here: no token is known to "
+			       "end documents (--eod-id ID)\n",
+			       config->tokenizer_model);
 	if (config->pad != MFS_UNSET)
 		mfs_buf_printf(out, "labels that are the pad token %lld do not count\n",
 			       (long long)config->pad);
@@ -343,7 +349,7 @@ void mfs_help_notes(const struct mfs_train_config *config, struct mfs_buf *out)
 		mfs_buf_printf(out, "without effect here: %s\n", unused.data);
 	out->failed |= unused.failed;
 	mfs_buf_release(&unused);
-	note_pad(config, out);
+	note_tokens(config, out);
 	for (const struct mfs_flag_other *o = config->values->overruled; o; o = o->next)
 		mfs_buf_printf(out, "%s\n", o->name);
 	for (const struct mfs_flag_other *o = config->values->others; o; o = o->next)

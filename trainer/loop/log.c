@@ -166,6 +166,11 @@ static void print_loaded(const struct mfs_trainer *t)
 		       load);
 	else
 		printf("weights: drawn with seed %lld\n", (long long)t->config->seed);
+	if (t->loaded[0] && !t->config->skip_train && t->progress.iteration >= t->iterations)
+		printf("iteration %llu of %llu is reached already: nothing is trained; a larger "
+		       "%s goes on\n",
+		       (unsigned long long)t->progress.iteration, (unsigned long long)t->iterations,
+		       t->config->train_samples > 0 ? "--train-samples" : "--train-iters");
 }
 
 void mfs_log_begin(struct mfs_trainer *t)
