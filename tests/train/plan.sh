@@ -109,6 +109,24 @@ runs_again() {
 runs_again
 verdict $? "layers that run again where they must"
 
+# Where experts' rows are the largest part, what runs them again is named, with a machine and without one.
+of_experts() {
+	local remedy='--recompute-granularity selective --recompute-modules moe' rows=(--gpus 2 --expert-model-parallel-size 2 --micro-batch-size 8
+		--global-batch-size 16)
+	family_args mixtral
+	sed 's/^memory_gib: .*/memory_gib: 0.01/' "$machine" >"$work/tiny.yaml"
+	"$train" "${args[@]}" "${rows[@]}" --dry-run >"$work/log" 2>&1 &&
+		grep -q "^rows of experts are the largest part: $remedy, .* needs less$" "$work/log" || return
+	machine=$work/tiny.yaml plan "${rows[@]}" && grep -q "^WARNING: .* GiB; $remedy, " "$work/log" || return
+	# shellcheck disable=SC2086
+	machine=$work/tiny.yaml plan "${rows[@]}" $remedy && grep -q '^WARNING: .* GiB; a smaller --micro-batch-size, ' "$work/log" || return
+	"$train" "${args[@]}" "${rows[@]}" $remedy --dry-run >"$work/log" 2>&1 && ! grep -q 'rows of experts' "$work/log" || return
+	family_args llama
+	"$train" "${args[@]}" --dry-run >"$work/log" 2>&1 && ! grep -q 'rows of experts' "$work/log"
+}
+of_experts
+verdict $? "rows of experts that are the largest part"
+
 # Whose host has as much as the file says, whatever this one has.
 elsewhere() {
 	local large=(--num-layers 100 --hidden-size 8192 --ffn-hidden-size 32768 --bf16 --use-distributed-optimizer --optimizer-cpu-offload

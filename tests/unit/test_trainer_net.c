@@ -809,7 +809,7 @@ END_TEST
 
 START_TEST(test_memory)
 {
-	struct mfs_memory m = {0};
+	struct mfs_memory m = {0}, of_experts = {0};
 	struct mfk_device *device;
 	char why[MFK_WHY] = "";
 
@@ -822,6 +822,16 @@ START_TEST(test_memory)
 	mfs_memory_add(&m, MFS_MEMORY_MOMENTS, UINT64_MAX);
 	ck_assert_msg(!mfk_cpu.device->open(0, 1, &device, why), "%s", why);
 	unit_fails(mfs_memory_place(&m, &mfk_cpu, device, &err), &err, -ENOMEM, "moments");
+	unit_fails(mfs_memory_place(&m, &mfk_cpu, device, &err), &err, -ENOMEM,
+		   "--recompute-granularity full");
+	mfs_memory_add(&of_experts, MFS_MEMORY_WEIGHTS, UINT64_C(1) << 58);
+	mfs_memory_add(&of_experts, MFS_MEMORY_ACTIVATIONS, UINT64_C(1) << 59);
+	of_experts.experts = (UINT64_C(1) << 58) - 1;
+	unit_fails(mfs_memory_place(&of_experts, &mfk_cpu, device, &err), &err, -ENOMEM,
+		   "--recompute-granularity full");
+	of_experts.experts = UINT64_C(1) << 58;
+	unit_fails(mfs_memory_place(&of_experts, &mfk_cpu, device, &err), &err, -ENOMEM,
+		   "; --recompute-granularity selective --recompute-modules moe, ");
 	mfk_cpu.device->close(device);
 }
 END_TEST

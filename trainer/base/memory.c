@@ -55,6 +55,25 @@ static const char *describe(const struct mfs_memory *m, char *text, size_t size)
 	return text;
 }
 
+bool mfs_memory_is_of_experts(const struct mfs_memory *m)
+{
+	bool most = m->experts > 0;
+
+	/* At least as much as any kind, and as the other activations. */
+	for (int k = 0; k < MFS_MEMORY_HOST; k++)
+		most &= m->experts >= m->bytes[k] / (k == MFS_MEMORY_ACTIVATIONS ? 2 : 1);
+	return most;
+}
+
+const char *mfs_memory_remedies(const struct mfs_memory *m)
+{
+	return mfs_memory_is_of_experts(m)
+		       ? "--recompute-granularity selective --recompute-modules moe, a "
+			 "smaller --micro-batch-size or --optimizer-cpu-offload"
+		       : "a smaller --micro-batch-size, --recompute-granularity full or "
+			 "--optimizer-cpu-offload";
+}
+
 int mfs_memory_place(struct mfs_memory *m, const struct mfk_backend *backend,
 		     struct mfk_device *device, struct mfs_error *err)
 {
@@ -66,11 +85,9 @@ int mfs_memory_place(struct mfs_memory *m, const struct mfk_backend *backend,
 		return 0;
 	backend->device->info(device, &info);
 	return mfs_fail(err, -ENOMEM,
-			"%s has %.2f GiB free, and the run needs %.2f GiB: %s; a smaller "
-			"--micro-batch-size, --recompute-granularity full or "
-			"--optimizer-cpu-offload needs less",
+			"%s has %.2f GiB free, and the run needs %.2f GiB: %s; %s needs less",
 			info.name, (double)info.free / (1 << 30), (double)m->total / (1 << 30),
-			describe(m, text, sizeof(text)));
+			describe(m, text, sizeof(text)), mfs_memory_remedies(m));
 }
 
 void mfs_memory_release(struct mfs_memory *m, const struct mfk_backend *backend,

@@ -8,6 +8,7 @@
 #ifndef MFS_TRAINER_BASE_MEMORY_H
 #define MFS_TRAINER_BASE_MEMORY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "formats/base/error.h"
@@ -31,6 +32,7 @@ enum mfs_memory_kind {
 struct mfs_memory {
 	uint64_t bytes[MFS_MEMORY_KINDS];
 	uint64_t total;	     /* of the device */
+	uint64_t experts;    /* of the activations: what routed experts keep of their rows */
 	unsigned char *base; /* device; NULL until it is placed */
 };
 
@@ -42,6 +44,10 @@ static inline void *mfs_memory_at(const struct mfs_memory *m, uint64_t offset)
 	return m->base + offset;
 }
 const char *mfs_memory_kind_name(enum mfs_memory_kind kind);
+/* What routed experts keep is the largest part. */
+bool mfs_memory_is_of_experts(const struct mfs_memory *m);
+/* The flags that would need less, nearest first: "a smaller --micro-batch-size, ... or ...". */
+const char *mfs_memory_remedies(const struct mfs_memory *m);
 /* -ENOMEM: the device has less, and the message says how much of what kind was planned. */
 int mfs_memory_place(struct mfs_memory *m, const struct mfk_backend *backend,
 		     struct mfk_device *device, struct mfs_error *err);

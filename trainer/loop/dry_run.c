@@ -68,16 +68,29 @@ static void say_time(const struct mfs_plan *p, const struct mfs_machine *m)
 			       1e3 * p->exposed[g]);
 }
 
-static void say_memory(const struct mfs_plan *p)
+static const struct mfs_plan_stage *neediest(const struct mfs_plan *p)
 {
-	uint32_t most = 0;
+	const struct mfs_plan_stage *most = p->stages;
 
 	for (uint32_t i = 1; i < p->stage_count; i++)
-		if (p->stages[i].bytes > p->stages[most].bytes)
-			most = i;
+		if (p->stages[i].bytes > most->bytes)
+			most = &p->stages[i];
+	return most;
+}
+
+static void say_memory(const struct mfs_plan *p)
+{
 	if (p->stage_count > 1)
-		printf("stage %u needs the most, of %u processes: %.3f GiB each\n", most,
-		       p->processes, (double)p->most / GIB);
+		printf("stage %u needs the most, of %u processes: %.3f GiB each\n",
+		       (unsigned)(neediest(p) - p->stages), p->processes, (double)p->most / GIB);
+}
+
+/* Where no machine says whether it fits. */
+static void say_experts(const struct mfs_plan *p)
+{
+	if (neediest(p)->of_experts)
+		printf("rows of experts are the largest part: %s needs less\n",
+		       neediest(p)->remedies);
 }
 
 /* Of the processes of a host each has state of the optimizer there. */
@@ -97,7 +110,8 @@ static void say_host_fit(const struct mfs_plan *p, const struct mfs_machine *m)
 static void say_fit(const struct mfs_plan *p, const struct mfs_machine *m)
 {
 	if ((double)p->most > m->memory)
-		printf("WARNING: %s has %.0f GiB\n", m->name, m->memory / GIB);
+		printf("WARNING: %s has %.0f GiB; %s needs less\n", m->name, m->memory / GIB,
+		       neediest(p)->remedies);
 }
 
 /* ---- all of it ---- */
@@ -115,6 +129,8 @@ static int plan(struct mfs_train_config *config, const struct mfs_launch *launch
 			say_host_fit(&p, machine);
 			say_traffic(&p);
 			say_time(&p, machine);
+		} else {
+			say_experts(&p);
 		}
 	}
 	mfs_plan_release(&p);

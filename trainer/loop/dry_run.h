@@ -9,8 +9,10 @@
 
 /* A stage's process, the first of its ranks. */
 struct mfs_plan_stage {
-	uint64_t bytes;	     /* of the device */
-	uint64_t host_bytes; /* of the host, for the optimizer's state */
+	uint64_t bytes;	      /* of the device */
+	const char *remedies; /* mfs_memory_remedies() */
+	bool of_experts;      /* mfs_memory_is_of_experts() */
+	uint64_t host_bytes;  /* of the host, for the optimizer's state */
 	/* with a machine: what it was asked in a step, and in which groups */
 	struct mfk_record record;
 	struct mfs_timeline_group groups[MFS_TIMELINE_GROUPS];

@@ -121,6 +121,8 @@ static int plan_stage(struct mfs_train_config *config, const struct mfs_launch *
 	}
 	if (!rc && p->stages) {
 		p->stages[stage].bytes = t.memory.total;
+		p->stages[stage].remedies = mfs_memory_remedies(&t.memory);
+		p->stages[stage].of_experts = mfs_memory_is_of_experts(&t.memory);
 		p->stages[stage].host_bytes = t.memory.bytes[MFS_MEMORY_HOST];
 		p->most = t.memory.total > p->most ? t.memory.total : p->most;
 	}

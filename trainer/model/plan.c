@@ -219,15 +219,33 @@ static uint64_t place_chunk(struct mfs_net *net, const struct mfs_net_chunk *chu
 	return used;
 }
 
+/* What routed experts keep in a slot of a model chunk, in the layers that do not run again. */
+static uint64_t kept_by_experts(const struct mfs_net *net, const struct mfs_net_chunk *chunk)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = net->chain->again_end; i < chunk->count; i++) {
+		const struct mfs_sublayer *mlp = &chunk->layers[i].mlp;
+
+		if (mfs_str_is(mlp->part.kind->module, "moe") && !mlp->part_again)
+			bytes += mlp->part.bytes;
+	}
+	return bytes;
+}
+
 static void place_layers(struct mfs_net *net)
 {
 	const struct shared shared = plan_shared(net);
+	uint64_t experts = 0;
 
 	for (uint32_t k = 0; k < net->chain->again_layers && k < net->chain->again_end; k++)
 		place_again(net, k);
-	for (uint32_t c = 0; c < net->chain->chunk_count; c++)
+	for (uint32_t c = 0; c < net->chain->chunk_count; c++) {
 		net->slot_bytes =
 			larger(net->slot_bytes, place_chunk(net, &net->chain->chunks[c], &shared));
+		experts = larger(experts, kept_by_experts(net, &net->chain->chunks[c]));
+	}
+	net->memory->experts = experts * net->slot_count;
 	net->slots = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, net->slot_bytes);
 	for (uint32_t i = 1; i < net->slot_count; i++)
 		mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, net->slot_bytes);
