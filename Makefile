@@ -289,6 +289,8 @@ $(FUZZ_TARGETS:%=$(O)/asan/replay/%): $(O)/asan/replay/%: $(O)/asan/tests/fuzz/%
 RUNNER        := $(O)/obj/tests/runner/case
 UNIT_PROGRAMS := $(sort $(PLAIN_TESTS:%=$(O)/obj/tests/unit/%)) $(UNIT_TESTS:%=$(O)/asan/tests/unit/%) \
 	$(THREAD_TESTS:%=$(O)/tsan/tests/unit/%)
+# A build folder may hold unit tests of an earlier time, which nothing builds again.
+RUN           := UNIT_PROGRAMS='$(UNIT_PROGRAMS)' tests/run.sh
 REPLAY_PROGRAMS := $(FUZZ_TARGETS:%=$(O)/asan/replay/%)
 FUZZ_PROGRAMS   := $(if $(HAVE_LIBFUZZER),$(FUZZ_TARGETS:%=$(O)/fuzz/%))
 COMM_PROGRAMS   := $(if $(MPI),$(MPI_PIECES) $(O)/obj/tests/kernels/check_comm $(O)/asan/tests/kernels/check_comm $(FAKE_GPU) \
@@ -303,10 +305,10 @@ demo: $(PROGRAMS:%=$(O)/%) ## mount a sample checkpoint, look at it, read it thr
 tests: $(PROGRAMS:%=$(O)/%) $(MPI) $(CUDA_TESTED) $(foreach v,asan tsan,$(PROGRAMS:%=$(O)/$(v)/%)) $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) $(EMULATORS) ## build all tests without running them
 
 check: tests ## every test that needs no Python peer; ends with: N passed, N failed, N skipped
-	@tests/run.sh make mount-san unit train mount damage fuzz-corpus fuzz-smoke giants
+	@$(RUN) make mount-san unit train mount damage fuzz-corpus fuzz-smoke giants
 
 unit: $(UNIT_PROGRAMS) $(EMULATORS) $(RUNNER) ## unit tests alone: under ASan and UBSan, threads under TSan, numbers plain
-	@tests/run.sh unit
+	@$(RUN) unit
 
 damage: $(OTHER_PROGRAMS) ## fixtures cut and changed at random: right bytes or a named error
 	@tests/run.sh damage

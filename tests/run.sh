@@ -132,7 +132,11 @@ suite_unit() {
 			start_case "unit.$name" 10 sh -c 'echo there is no C++ compiler here; exit 77'
 		fi
 	done
-	for t in "$O"/tsan/tests/unit/test_* "$O"/asan/tests/unit/test_* "$O"/obj/tests/unit/test_*; do
+	# Those that make has built or, without make, all that are there.
+	local programs=("$O"/tsan/tests/unit/test_* "$O"/asan/tests/unit/test_* "$O"/obj/tests/unit/test_*)
+	# shellcheck disable=SC2206
+	[ -z "${UNIT_PROGRAMS:-}" ] || programs=($UNIT_PROGRAMS)
+	for t in "${programs[@]}"; do
 		if [ ! -x "$t" ] || [ ! -f "tests/unit/${t##*/}.c" ]; then continue; fi
 		name=${t#"$O"/}
 		name=unit.${name%%/*}-${t##*/test_}

@@ -83,6 +83,17 @@ wait "$daemon"
 same "a run that is ended" "$?" 130
 daemon=
 
+# Unit tests that an earlier build has left are not run.
+mkdir -p "$tree/build/obj/tests/unit" "$tree/tests/unit"
+for name in new old; do
+	: >"$tree/tests/unit/test_$name.c"
+	printf '#!/bin/sh\n[ %s = new ]\n' $name >"$tree/build/obj/tests/unit/test_$name"
+	chmod +x "$tree/build/obj/tests/unit/test_$name"
+done
+said=$(cd "$tree" && UNIT_PROGRAMS=build/obj/tests/unit/test_new O=build tests/run.sh unit 2>&1)
+same "unit tests of an earlier build" "$(tail -n 1 <<<"$said" | cut -d, -f1,2)" "1 passed, 0 failed"
+make -n unit | grep -q "^UNIT_PROGRAMS='[^']*/asan/tests/unit/test_str " || fail "make names no unit tests"
+
 # What a case took of the processors has the daemons in it that it has left; limits are of these seconds, and of the clock
 # for what hangs. (What is left here ends by itself.)
 costs() {
