@@ -141,15 +141,16 @@ wait $slow 2>/dev/null
 
 family_args llama
 layout=(--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)
-args+=(--threads 1 --train-iters 100000 --override-opt-param-scheduler "${layout[@]}" --distributed-timeout-seconds-after-init 4)
+args+=(--threads 1 --train-iters 100000 --override-opt-param-scheduler "${layout[@]}")
+waits=3000 # of 0.1 s, for what a machine does that others use
 
-# start: a long run that saves each second iteration; it has saved when this returns
+# start ARGUMENT...: a long run that saves each second iteration; it has saved when this returns
 start() {
 	rm -rf "$work/save"
 	"${launcher[@]}" 4 "$train" "${args[@]}" --backend cpu --load "${at[llama]}" --ckpt-step 20 --save "$work/save" --save-interval 2 \
-		--save-keep-last 2 >"$work/log" 2>&1 &
+		--save-keep-last 2 "$@" >"$work/log" 2>&1 &
 	pid=$!
-	for ((i = 0; i < 600; i++)); do
+	for ((i = 0; i < waits; i++)); do
 		[ ! -s "$work/save/latest_checkpointed_iteration.txt" ] || return 0
 		kill -0 $pid 2>/dev/null || return 1
 		sleep 0.1
@@ -160,7 +161,7 @@ start() {
 # ended: mpirun ends, and fails; no process is left
 ended() {
 	local status
-	for ((i = 0; i < 600; i++)); do
+	for ((i = 0; i < waits; i++)); do
 		kill -0 "$pid" 2>/dev/null || break
 		sleep 0.1
 	done
@@ -180,7 +181,8 @@ goes_on() {
 }
 tracker=$work/save/latest_checkpointed_iteration.txt
 
-start && kill -USR1 $link && ended &&
+# This run alone may stand still for no longer than a few seconds: a machine that others use makes those that are to go on do so.
+start --distributed-timeout-seconds-after-init 4 && kill -USR1 $link && ended &&
 	grep -qE "^mcorefs-train: rank [0-3] on (alpha|beta): iteration [0-9]+: no progress for 4 s in .* of the group '.*'" "$work/log"
 verdict $? "a link that is cut ends the run on both hosts"
 kill -USR2 $link
@@ -193,7 +195,7 @@ late() {
 	: >"$work/log"
 	# until it has been noticed
 	{
-		for ((i = 0; i < 300; i++)); do
+		for ((i = 0; i < waits; i++)); do
 			! grep -q " on beta: found " "$work/log" || break
 			sleep 0.1
 		done
