@@ -32,20 +32,42 @@ static int print(struct mfs_buf *text)
 	return bad ? MFS_TRAIN_FAILED : 0;
 }
 
+/* The words of --help are one topic; none: everything. */
+static int help(const struct mfs_flag_value *words, struct mfs_buf *out, struct mfs_error *err)
+{
+	struct mfs_buf topic = {0};
+	int r = 0;
+
+	for (size_t i = 0; i < words->count; i++)
+		mfs_buf_printf(&topic, "%s%s", i ? " " : "", words->items[i].text);
+	if (topic.failed)
+		r = mfs_fail_nomem(err);
+	else if (words->count)
+		r = mfs_help_topic(topic.data, out, err);
+	else
+		mfs_help_flags(out);
+	mfs_buf_release(&topic);
+	return r;
+}
+
 /* --help, --version and --completions. True: *ret_exit is the program's. */
 static bool answers(const struct mfs_train_config *c, int *ret_exit)
 {
 	const char *shell = mfs_flag_text(c->values, "completions");
+	const struct mfs_flag_value *words = mfs_flag_get(c->values, "help");
 	struct mfs_error err = {0};
 	struct mfs_buf out = {0};
+	int r = 0;
 
-	if (mfs_flag_truth(c->values, "help"))
-		mfs_help_flags(&out);
+	if (words->type == MFS_IS_LIST)
+		r = help(words, &out, &err);
 	else if (mfs_flag_truth(c->values, "version"))
 		mfs_buf_printf(&out, "mcorefs-train %s\n", MFS_VERSION);
-	else if (!shell)
+	else if (shell)
+		r = mfs_help_completions(shell, &out, &err);
+	else
 		return false;
-	else if (mfs_help_completions(shell, &out, &err))
+	if (r)
 		*ret_exit = say(&err, MFS_TRAIN_USAGE);
 	if (out.len)
 		*ret_exit = print(&out);

@@ -1880,6 +1880,29 @@ START_TEST(help)
 	ck_assert(!out.failed && strstr(out.data, "--num-layers N"));
 	ck_assert(strstr(out.data, "\nlearning rate and weight decay:\n"));
 	mfs_buf_release(&out);
+	unit_ok(mfs_help_topic("used", &out, &err), &err);
+	ck_assert(strstr(out.data, "--num-layers N") && strstr(out.data, "--lr X"));
+	ck_assert_ptr_null(strstr(out.data, "without effect"));
+	ck_assert_ptr_null(strstr(out.data, "--no-rope-fusion"));
+	mfs_buf_release(&out);
+	unit_ok(mfs_help_topic("MoE", &out, &err), &err);
+	ck_assert(strstr(out.data, "--moe-router-topk N") && !strstr(out.data, "--num-layers N"));
+	mfs_buf_release(&out);
+	unit_ok(mfs_help_topic("learning-rate", &out, &err), &err);
+	ck_assert(strstr(out.data, "--weight-decay-incr-style") &&
+		  !strstr(out.data, "--num-layers N"));
+	mfs_buf_release(&out);
+	unit_ok(mfs_help_topic("expert", &out, &err), &err);
+	ck_assert(strstr(out.data, "--num-experts N") && !strstr(out.data, "--lr X"));
+	mfs_buf_release(&out);
+	unit_ok(mfs_help_topic("other programs", &out, &err), &err);
+	ck_assert(strstr(out.data, "--use-mpi") && !strstr(out.data, "--lr X"));
+	mfs_buf_release(&out);
+	unit_fails(mfs_help_topic("xpert", &out, &err), &err, -EINVAL, "'xpert'; expected used, ");
+	unit_fails(mfs_help_topic("", &out, &err), &err, -EINVAL, "--help topics");
+	unit_ok(mfs_help_topic("topics", &out, &err), &err);
+	ck_assert(strstr(out.data, "used\n") && strstr(out.data, "\nmixed precision\n"));
+	mfs_buf_release(&out);
 	/* What is refused is not offered. */
 	for (int i = 0; i < 2; i++) {
 		unit_ok(mfs_help_completions(i ? "zsh" : "bash", &out, &err), &err);

@@ -5,7 +5,8 @@
 #define SAYS(text) .help = (text)
 
 static const struct mfs_flag ours[] = {
-	{ON, "help", "False", NAMES("-h --help"), USED, OURS, SAYS("print the flags and exit")},
+	{TEXTS, "help", "None", NAMES("-h --help"), .words = '*', USED, OURS,
+	 SAYS("print the flags, or those of a topic, and exit")},
 	{ON, "version", "False", USED, OURS, SAYS("print the version and exit")},
 	{TEXT, "completions", "None", CHOICES("bash|zsh"), USED, OURS,
 	 SAYS("print a shell's completion of these flags and exit")},

@@ -9,6 +9,7 @@
 #include "formats/base/str.h"
 #include "trainer/config/foreign.h"
 #include "trainer/config/refuse.h"
+#include "trainer/config/topics.h"
 #include "trainer/config/value.h"
 
 #define COLUMN 44 /* where what is said of a flag begins */
@@ -160,6 +161,52 @@ static void add_foreign(const struct mfs_foreign *f, struct mfs_buf *out)
 	}
 }
 
+static const char others[] = "of other programs, and of Megatron before";
+
+static void add_group(const char *topic, const struct mfs_flag_group *group, struct mfs_buf *out)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < group->count; i++) {
+		const struct mfs_flag *f = &group->flags[i];
+
+		if (f->kind == MFS_FLAG_DERIVED || !mfs_topic_has_flag(topic, group, f))
+			continue;
+		if (!any)
+			mfs_buf_printf(out, "\n%s:\n", group->title);
+		any = true;
+		add_flag(f, out);
+	}
+}
+
+static void list_topics(struct mfs_buf *out)
+{
+	mfs_buf_adds(out, "used\n");
+	for (size_t g = 0; g < mfs_flag_group_count; g++)
+		if (mfs_flag_groups[g]->flags[0].kind != MFS_FLAG_DERIVED)
+			mfs_buf_printf(out, "%s\n", mfs_flag_groups[g]->title);
+	mfs_buf_printf(out, "%s\n", others);
+}
+
+int mfs_help_topic(const char *topic, struct mfs_buf *out, struct mfs_error *err)
+{
+	if (mfs_str_is(topic, "topics"))
+		list_topics(out);
+	for (size_t g = 0; g < mfs_flag_group_count; g++)
+		add_group(topic, mfs_flag_groups[g], out);
+	if (mfs_topic_has_title(topic, others)) {
+		mfs_buf_printf(out, "\n%s (@: the value):\n", others);
+		for (size_t i = 0; i < mfs_foreign_count; i++)
+			add_foreign(&mfs_foreign_table[i], out);
+	}
+	if (out->len || out->failed)
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"--help: no flag has to do with '%.80s'; expected used, a section (--help "
+			"topics lists them) or a word of flags",
+			topic);
+}
+
 void mfs_help_flags(struct mfs_buf *out)
 {
 	mfs_buf_adds(
@@ -169,19 +216,11 @@ void mfs_help_flags(struct mfs_buf *out)
 		"Trains a GPT model on a GPU or on CPUs, with the arguments of Megatron-LM's\n"
 		"pretrain_gpt.py. A YAML file can say them, too (--yaml-cfg FILE); the command\n"
 		"line wins. Exit codes: 0 done, 1 failed, 2 wrong arguments, 17 a step was\n"
-		"rejected.\n");
-	for (size_t g = 0; g < mfs_flag_group_count; g++) {
-		const struct mfs_flag_group *group = mfs_flag_groups[g];
-
-		if (group->flags[0].kind == MFS_FLAG_DERIVED)
-			continue;
-		mfs_buf_printf(out, "\n%s:\n", group->title);
-		for (size_t i = 0; i < group->count; i++)
-			add_flag(&group->flags[i], out);
-	}
-	mfs_buf_adds(out, "\nof other programs, and of Megatron before (@: the value):\n");
-	for (size_t i = 0; i < mfs_foreign_count; i++)
-		add_foreign(&mfs_foreign_table[i], out);
+		"rejected.\n"
+		"\n"
+		"--help used: the flags that have an effect. --help TOPIC: those of a section\n"
+		"(moe, checkpointing), or with a word (recompute).\n");
+	mfs_help_topic(NULL, out, NULL);
 }
 
 /* ---- --completions ---- */

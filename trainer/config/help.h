@@ -9,6 +9,9 @@
 /* --help: all flags by Megatron's groups, with what they take, the default, and what becomes of
  * them here. */
 void mfs_help_flags(struct mfs_buf *out);
+/* --help TOPIC (topics.h): the flags that have to do with it, by their groups; NULL: all. -EINVAL:
+ * none has. "topics" lists the sections. */
+int mfs_help_topic(const char *topic, struct mfs_buf *out, struct mfs_error *err);
 
 /* --completions bash, zsh: a script that completes all spellings and choices. -EINVAL: another
  * shell. */
