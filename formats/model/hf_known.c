@@ -53,6 +53,7 @@ static const char *const left[] = {
 	"attention_dropout",
 	"attention_dropout_prob",
 	"attention_probs_dropout_prob",
+	"attention_softmax_in_fp32",
 	"attn_implementation",
 	"attn_pdrop",
 	"aux_loss_alpha",
@@ -96,16 +97,22 @@ static const char *const left[] = {
 	"initializer_range",
 	"input_jitter_noise",
 	"is_decoder",
+	"is_llama_config",
 	"keys_to_ignore_at_inference",
 	"label2id",
+	"layernorm_full_attention_beta",
+	"layernorm_linear_attention_beta",
+	"layernorm_mlp_beta",
 	"length_penalty",
 	"low_cpu_mem_usage",
 	"max_length",
 	"max_model_len",
+	"max_sequence_length",
 	"max_window_layers",
 	"mcorefs",
 	"min_length",
 	"mlp_dropout",
+	"mlp_intermediate_size",
 	"model_max_length",
 	"moe_router_dtype",
 	"moe_shared_expert_overlap",
@@ -116,6 +123,7 @@ static const char *const left[] = {
 	"mtp_transformer_layers",
 	"mtp_use_dedicated_embeddings",
 	"multiple_of",
+	"n_special",
 	"name_or_path",
 	"no_repeat_ngram_size",
 	"num_beam_groups",
@@ -130,6 +138,7 @@ static const char *const left[] = {
 	"output_router_logits",
 	"output_scores",
 	"pad_token_id",
+	"predict_special_tokens",
 	"prefix",
 	"pretraining_tp",
 	"problem_type",
@@ -141,10 +150,14 @@ static const char *const left[] = {
 	"return_dict_in_generate",
 	"resid_pdrop",
 	"residual_dropout",
+	"rotary_scaling_factor",
 	"router_aux_loss_coef",
 	"router_jitter_noise",
 	"router_z_loss_coef",
+	"scale_attention_softmax_in_fp32",
 	"seq_aux",
+	"shared_moe_mode",
+	"sliding_window_size",
 	"sub_configs",
 	"summary_activation",
 	"summary_first_dropout",
@@ -163,6 +176,7 @@ static const char *const left[] = {
 	"top_p",
 	"torchscript",
 	"tp_plan",
+	"transformers.js_config",
 	"typical_p",
 	"unk_token_id",
 	"unsloth_fixed",
@@ -276,6 +290,7 @@ static const struct computing {
 	{"scale_depth", NULL, NULL},
 	{"scale_emb", "1", NULL},
 	{"scoring_func", "\"softmax\"", NULL},
+	{"shared_expert_intermediate_size", "0", NULL},
 	{"sliding_window_pattern", NULL, NULL},
 	{"softmax_scale", NULL, NULL},
 	{"swiglu_limit", "0", NULL},
@@ -285,6 +300,7 @@ static const struct computing {
 	{"use_bidirectional_attention", "false", NULL},
 	{"use_causal_mask", "true", NULL},
 	{"use_expert_bias", "false", NULL},
+	{"use_mrope", "false", NULL},
 	{"use_mup", "false", NULL},
 	{"use_parallel_residual", "false", NULL},
 	{"use_qk_layernorm", "false", NULL},
@@ -294,6 +310,18 @@ static const struct computing {
 	{"use_sliding_window", "false", NULL},
 	{"value_residual", "false", NULL},
 	{"width_multiplier", "1", NULL},
+};
+
+/* Keys with which files also say what all models of their class have: Qwen3-Coder has use_qk_norm,
+ * MiMo attention_bias. */
+static const struct {
+	const char *key;
+	mfs_features has;
+} stated[] = {
+	{"add_qkv_bias", MFS_HAS(QKV_BIAS)}, {"attention_bias", MFS_HAS(QKV_BIAS)},
+	{"qk_layernorm", MFS_HAS(QK_NORM)},  {"qk_norm", MFS_HAS(QK_NORM)},
+	{"qkv_bias", MFS_HAS(QKV_BIAS)},     {"use_qk_layernorm", MFS_HAS(QK_NORM)},
+	{"use_qk_norm", MFS_HAS(QK_NORM)},   {"use_qkv_bias", MFS_HAS(QKV_BIAS)},
 };
 
 /* How the weights that lie beside the file are stored: nothing that other weights have. */
@@ -430,6 +458,14 @@ static bool depends(const struct mfs_family *f, const struct mfs_megatron_args *
 	return true;
 }
 
+static bool is_stated(const struct mfs_family *f, const char *key, const json_t *value)
+{
+	for (size_t i = 0; i < COUNT(stated); i++)
+		if (!strcmp(stated[i].key, key))
+			return json_is_true(value) && f->required & stated[i].has;
+	return false;
+}
+
 static const struct computing *find(const struct computing *table, size_t count, const char *key)
 {
 	for (size_t i = 0; i < count; i++)
@@ -458,6 +494,8 @@ enum mfs_hf_meaning mfs_hf_meaning_of(const struct mfs_family *f, const struct m
 		return MFS_HF_READ;
 	if (depends(f, a, key, value, &usual, ret_usual))
 		return usual ? MFS_HF_LEFT : MFS_HF_COMPUTES;
+	if (is_stated(f, key, value))
+		return MFS_HF_LEFT;
 	if ((row = find(computes, COUNT(computes), key)))
 		return unless_usual(row, value, MFS_HF_COMPUTES, ret_usual);
 	if ((row = find(storing, COUNT(storing), key)))

@@ -2,7 +2,7 @@
  * Keys of a config.json for which a family has no row: what they mean to readers, and whether a
  * view may say them too. Sources: transformers/configuration_utils.py, masking_utils.py,
  * cache_utils.py and what models' code there and in vLLM reads of a config
- * (tests/interop/test_config_keys.py compares).
+ * (tests/interop/config_keys.py compares).
  */
 #ifndef MFS_MODEL_HF_KNOWN_H
 #define MFS_MODEL_HF_KNOWN_H

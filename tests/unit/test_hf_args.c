@@ -2,6 +2,7 @@
 #include "tests/unit/unit.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/model/hf_config.h"
@@ -661,6 +662,8 @@ START_TEST(keys_without_a_row)
 		"{'model_type': 'gpt2', 'hidden_act': null, 'is_decoder': true}",
 		"{'model_type': 'gemma2', 'hidden_act': 'gelu_pytorch_tanh'}",
 		"{'model_type': 'minimax_m2', 'attn_type_list': [1, 1, 1]}",
+		"{'model_type': 'qwen3', 'qk_norm': true, 'use_qk_layernorm': true}",
+		"{'model_type': 'qwen2', 'attention_bias': true, 'use_qkv_bias': true}",
 	};
 
 	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
@@ -671,6 +674,33 @@ START_TEST(keys_without_a_row)
 	ck_assert_ptr_nonnull(
 		strstr(remark_of("{'model_type': 'nemotron_h', 'mamba_dt_min': 0.25}"),
 		       "time_step_min 0.25: transformers from 5.0 on"));
+}
+END_TEST
+
+/* Files as makers publish them, with all the keys that stand in them: none is refused, and what is
+ * harmless is not remarked on. */
+START_TEST(published_files)
+{
+	json_t *all = json_load_file("tests/fixtures/published_configs.json", 0, NULL), *one;
+	struct mfs_megatron_args a;
+	size_t i;
+
+	ck_assert_uint_gt(json_array_size(all), 40);
+	json_array_foreach(all, i, one)
+	{
+		const char *name = json_string_value(json_object_get(one, "name"));
+		const char *remark = json_string_value(json_object_get(one, "remark"));
+		char *text = json_dumps(json_object_get(one, "config"), 0);
+		const int rc = parse(text, &a);
+
+		ck_assert_msg(!rc, "%s: %s", name, err.msg);
+		ck_assert_str_eq(family->name, json_string_value(json_object_get(one, "family")));
+		ck_assert_msg(remark ? a.hf_remarks && strstr(a.hf_remarks[0], remark)
+				     : !a.hf_remarks,
+			      "%s: %s", name, a.hf_remarks ? a.hf_remarks[0] : "no remark");
+		free(text);
+	}
+	json_decref(all);
 }
 END_TEST
 
@@ -754,6 +784,8 @@ static const struct {
 	{"{'model_type': 'llama', 'mlp_bias': true}", -ENOTSUP, "attention_bias"},
 	{"{'model_type': 'llama', 'tie_word_embeddings': 1}", -EINVAL, "tie_word_embeddings"},
 	{"{'model_type': 'qwen3', 'attention_bias': true}", -ENOTSUP, "attention_bias"},
+	{"{'model_type': 'qwen2', 'use_qk_norm': true}", -ENOTSUP, "use_qk_norm"},
+	{"{'model_type': 'qwen3', 'use_qkv_bias': true}", -ENOTSUP, "use_qkv_bias"},
 	{"{'model_type': 'llama', 'quantization_config': {'quant_method': 'fp8'}}", -ENOTSUP,
 	 "fp8"},
 	{"{'model_type': 'llama', 'is_encoder_decoder': true}", -ENOTSUP, "is_encoder_decoder"},
@@ -1038,6 +1070,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, vision_language_models);
 	tcase_add_test(c, windows_of_some_layers);
 	tcase_add_test(c, keys_without_a_row);
+	tcase_add_test(c, published_files);
 	tcase_add_test(c, layer_types_of_a_mistral);
 	tcase_add_test(c, windows_of_gemma_3);
 	tcase_add_test(c, activations);
