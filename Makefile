@@ -66,7 +66,8 @@ PROGRAMS := mcorefs mcorefs-train
 CUDA_HOME ?= /usr/local/cuda
 NVCC      ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard $(CUDA_HOME)/bin/nvcc))
 # For the GPUs that are here; without one for those of data centres. Others translate the code when they first load it.
-GPUS      := $(if $(NVCC),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u))
+# (Where no GPU is nvidia-smi says so in words, on its standard output.)
+GPUS      := $(if $(NVCC),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | grep -xE '[0-9]+' | sort -u))
 CUDA_ARCH ?= $(or $(GPUS),80 90)
 CUDA      := $(if $(and $(NVCC),$(CUDA_SOURCES)),$(O)/libmcorefs-cuda.so)
 # Where no GPU is, tests run no kernel: they ask whether all of them compile, which takes half of the time without
