@@ -30,5 +30,7 @@ flat_memory() {
 	python3 tests/long/odd_requests.py "${url##*:}" "$1" lab/x/resolve/main/config.json 2 || fail 'odd requests'
 	after=$(awk '$1 == "RssAnon:" { print $2 }' "/proc/$gw/status")
 	echo "measured: $before KiB resident after $(($1 / 10)) odd requests, $after KiB after $1 more"
+	# A sanitizer keeps what is freed, and notes each address that was touched.
+	case $MCOREFS in */asan/* | */tsan/*) return ;; esac
 	[ $((after - before)) -lt 1500 ] || fail "odd requests leave $((after - before)) KiB"
 }

@@ -293,7 +293,6 @@ int mfs_offload_sum_squares(struct mfs_offload *o, uint64_t first, uint64_t coun
 {
 	const struct mfs_flat main = mfs_params_flat(o->params, MFS_STATE_MAIN, first);
 
-	sums[0] = sums[1] = 0;
 	o->host_backend->ops->sum_squares(o->cpu, mfs_mfk_dtype(main.type), main.at, (int64_t)count,
 					  sums);
 	return await_all(o->host_backend, o->cpu, err);
