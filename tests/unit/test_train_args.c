@@ -1474,6 +1474,73 @@ START_TEST(yaml_of_others)
 }
 END_TEST
 
+#define NEMO_RL(model, optimizer)                                                                  \
+	"defaults: other.yaml\ngrpo: {num_prompts_per_step: 64}\npolicy:\n"                        \
+	"  model_name: org/name\n  precision: bfloat16\n  max_grad_norm: 0.5\n"                    \
+	"  megatron_cfg:\n    enabled: true\n    empty_unused_memory_level: 1\n" model             \
+	"    pipeline_dtype: ${policy.precision}\n    peft: {enabled: false, dim: 8}\n"            \
+	"    optimizer:\n      lr: 3.0e-7\n      min_lr: 3.0e-8\n      weight_decay: 0.02\n"       \
+	"      bf16: true\n      params_dtype: float32\n" optimizer "    scheduler:\n"             \
+	"      start_weight_decay: ${policy.megatron_cfg.optimizer.weight_decay}\n"                \
+	"      end_weight_decay: ${policy.megatron_cfg.optimizer.weight_decay}\n"                  \
+	"      lr_decay_style: constant\n"                                                         \
+	"    distributed_data_parallel_config: {overlap_grad_reduce: true}\n"
+
+/* Whole files of NeMo-RL and of Oumi. */
+START_TEST(yaml_whole_files)
+{
+	struct mfs_train_config c;
+	struct mfs_buf out = {0};
+
+	unit_ok(yaml("--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 "
+		     "--max-position-embeddings 8 --micro-batch-size 1 --train-iters 1 "
+		     "--tokenizer-type NullTokenizer --vocab-size 99 --mock-data",
+		     NEMO_RL("    sequence_parallel: false\n    recompute_granularity: full\n",
+			     "      clip_grad: ${policy.max_grad_norm}\n"
+			     "      use_distributed_optimizer: true\n"),
+		     &c),
+		&err);
+	ck_assert(c.params_dtype == MFS_BF16);
+	ck_assert_double_eq(c.lr, 3e-7);
+	ck_assert_double_eq(c.clip_grad, 0.5);
+	ck_assert_double_eq(c.start_weight_decay, 0.02);
+	ck_assert(c.use_distributed_optimizer && c.overlap_grad_reduce);
+	ck_assert_int_eq(c.recompute_granularity, MFS_RECOMPUTE_NONE);
+	mfs_help_notes(&c, &out);
+	ck_assert(strstr(out.data, "the file that defaults names, all of NeMo-RL's file but "
+				   "policy.megatron_cfg"));
+	mfs_buf_release(&out);
+	mfs_train_config_release(&c);
+	unit_ok(yaml(SMALL, NEMO_RL("    activation_checkpointing: true\n", ""), &c), &err);
+	ck_assert_int_eq(c.recompute_granularity, MFS_RECOMPUTE_FULL);
+	mfs_train_config_release(&c);
+	unit_fails(yaml(SMALL, NEMO_RL("", "      clip_grad: ${policy.none}\n"), &c), &err, -EINVAL,
+		   "expected a value that this file has, found '${policy.none}'");
+	unit_fails(yaml(SMALL, NEMO_RL("    peft2: 1\n", ""), &c), &err, -EINVAL,
+		   "unknown name 'peft2' in model");
+	yaml_fails("policy: {a: '${policy.a}', megatron_cfg: {seed: '${policy.a}'}}\n",
+		   "found '${policy.a}'");
+	yaml_fails("policy: {megatron_cfg: {seed: '${policy'}}\n", "found '${policy'");
+	for (int i = 0; i < 2; i++) {
+		unit_ok(yaml(SMALL,
+			     i ? "model: {model_name: org/name}\ntraining:\n  max_steps: 5\n"
+				 "  megatron:\n    ddp_config: {overlap_grad_reduce: true}\n"
+			       : "model: {model_name: org/name}\ntraining: {max_steps: 5}\n"
+				 "megatron:\n  ddp_config: {overlap_grad_reduce: true}\n",
+			     &c),
+			&err);
+		ck_assert(c.overlap_grad_reduce);
+		mfs_help_notes(&c, &out);
+		ck_assert(strstr(out.data,
+				 "without effect here: model.model_name, training.max_steps\n"));
+		mfs_buf_release(&out);
+		mfs_train_config_release(&c);
+	}
+	yaml_fails("model: {model_name: a}\nmegatron: {num_layer: 4}\n",
+		   "unknown name 'num_layer'");
+}
+END_TEST
+
 START_TEST(yaml_bridge)
 {
 	struct mfs_train_config c;
@@ -1516,7 +1583,8 @@ START_TEST(yaml_wrong)
 {
 	yaml_fails("megatron:\n  num_layer: 4\n",
 		   "run.yaml: line 2: unknown name 'num_layer' in megatron; did you mean");
-	yaml_fails("modle: {}\n", "expected a section");
+	yaml_fails("modle: {}\n", "line 1: expected megatron, or a section of Megatron-Bridge");
+	yaml_fails("modle: {}\n", "NeMo-RL (policy.megatron_cfg), Oumi");
 	yaml_fails("megatron:\n  lr: 1\n  lr: 2\n", "line 3: a second 'lr'");
 	yaml_fails("megatron:\n  seed: [1, 2]\n", "line 2");
 	yaml_fails("megatron:\n  seed: x\n", "expected an integer");
@@ -1963,6 +2031,7 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "yaml", yaml_megatron);
 	tcase_add_test(c, yaml_bridge);
 	tcase_add_test(c, yaml_of_others);
+	tcase_add_test(c, yaml_whole_files);
 	tcase_add_test(c, yaml_activation);
 	tcase_add_test(c, yaml_saved);
 	tcase_add_test(c, yaml_bridge_forms);

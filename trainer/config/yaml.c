@@ -332,11 +332,14 @@ static int read_section(struct mfs_yaml_reader *r, const struct mfs_yaml_node *k
 	if (rc || done)
 		return rc;
 	if (!mfs_str_is(key->text, "megatron") && !mfs_yaml_is_section(key->text))
-		return mfs_yaml_fail(r, key,
-				     "expected a section as megatron, model, train, optimizer, "
-				     "scheduler, dataset, checkpoint, logger or rng, or "
-				     "Accelerate's megatron_lm_config, found",
-				     key->text);
+		return mfs_yaml_fail(
+			r, key,
+			"expected megatron, or a section of Megatron-Bridge (model, "
+			"train, optimizer, scheduler, ddp, dataset, checkpoint, logger, "
+			"rng), or a file of NeMo-RL (policy.megatron_cfg), Oumi "
+			"(model.model_name and megatron) or Accelerate "
+			"(megatron_lm_config), found",
+			key->text);
 	if (mfs_yaml_is_null(value))
 		return 0;
 	if (value->kind != MFS_YAML_MAPPING)
@@ -441,7 +444,10 @@ int mfs_yaml_parse(const char *name, const void *bytes, size_t len, struct mfs_f
 	r.root = root;
 	if (mfs_yaml_get(root, "megatron_lm_config"))
 		return read_accelerate(&r);
-	rc = read_sections(&r);
+	rc = mfs_yaml_dialect(&r, &root);
+	r.root = root;
+	if (!rc)
+		rc = read_sections(&r);
 	return rc ? rc : mfs_yaml_together(&r);
 }
 

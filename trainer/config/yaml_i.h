@@ -54,6 +54,12 @@ int mfs_yaml_bridge_section(struct mfs_yaml_reader *r, const struct mfs_yaml_nod
 /* Remembers that a value has no effect here. */
 int mfs_yaml_unused(struct mfs_yaml_reader *r, const char *section, const char *key);
 
+/* ---- yaml_dialects.c ---- */
+
+/* Of a whole file of NeMo-RL or Oumi, what Megatron is told: *root becomes sections that are read
+ * here. What is passed over is remembered as without effect. Another file stays as it is. */
+int mfs_yaml_dialect(struct mfs_yaml_reader *r, struct mfs_yaml_node **root);
+
 /* ---- yaml_together.c: behind all sections ---- */
 
 /* True if a field becomes arguments together with others. */

@@ -1,0 +1,231 @@
+/*
+ * Whole files of other programs, of which a section says what Megatron is told. It becomes the
+ * sections of Megatron-Bridge, or megatron:, and everything around it is passed over.
+ *
+ *   NeMo-RL   policy.megatron_cfg (examples/configs/grpo_math_1B.yaml)
+ *   Oumi      megatron, or training.megatron, beside model.model_name
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "formats/base/str.h"
+#include "trainer/config/yaml_i.h"
+
+#define CFG   "policy.megatron_cfg"
+#define CHAIN 8 /* names that name names */
+
+/* ---- trees ---- */
+
+static struct mfs_yaml_node *append(struct mfs_yaml_reader *r, struct mfs_yaml_node *to,
+				    const char *name, const struct mfs_yaml_node *value)
+{
+	struct mfs_yaml_node **at = &to->first;
+	struct mfs_yaml_node *pair = mfs_arena_array(r->arena, 2, sizeof(*pair));
+
+	if (!pair)
+		return NULL;
+	while (*at)
+		at = &(*at)->next;
+	pair[1] = *value;
+	pair[1].next = NULL;
+	pair[0] = (struct mfs_yaml_node){.line = value->line, .text = name, .next = &pair[1]};
+	*at = pair;
+	return &pair[1];
+}
+
+/* "${a.b}" of OmegaConf: the scalar at that path of the file. */
+static const struct mfs_yaml_node *follow(const struct mfs_yaml_node *root, const char *text)
+{
+	const char *name = text + 2;
+
+	while (root && *name && *name != '}') {
+		const size_t len = strcspn(name, ".}");
+		const struct mfs_yaml_node *k = root->kind == MFS_YAML_MAPPING ? root->first : NULL;
+
+		while (k && (strlen(k->text) != len || memcmp(k->text, name, len) != 0))
+			k = k->next->next;
+		root = k ? k->next : NULL;
+		name += len + (name[len] == '.');
+	}
+	return root && root->kind == MFS_YAML_SCALAR && mfs_str_is(name, "}") ? root : NULL;
+}
+
+static bool is_name(const struct mfs_yaml_node *n)
+{
+	return n->kind == MFS_YAML_SCALAR && !strncmp(n->text, "${", 2);
+}
+
+static int resolve(struct mfs_yaml_reader *r, struct mfs_yaml_node *n)
+{
+	const struct mfs_yaml_node *at = n;
+	int rc = 0;
+
+	for (int i = 0; i < CHAIN && at && is_name(at); i++)
+		at = follow(r->root, at->text);
+	if (!at || is_name(at))
+		return mfs_yaml_fail(r, n, "expected a value that this file has, found", n->text);
+	if (at != n) {
+		n->text = at->text;
+		n->quoted = at->quoted;
+	}
+	for (struct mfs_yaml_node *i = n->first; i && !rc; i = i->next)
+		rc = resolve(r, i);
+	return rc;
+}
+
+/* ---- NeMo-RL ---- */
+
+static const char *section_of(const char *key)
+{
+	static const struct {
+		const char *key, *section;
+	} groups[] = {{"optimizer", "optimizer"},
+		      {"scheduler", "scheduler"},
+		      {"distributed_data_parallel_config", "ddp"},
+		      {"checkpoint", "checkpoint"},
+		      {"model_overrides", "model"},
+		      {"peft", "peft"}};
+
+	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+		if (mfs_str_is(key, groups[i].key))
+			return groups[i].section;
+	return NULL;
+}
+
+/* What NeMo-RL does with its own hands. */
+static bool is_its_own(const char *key)
+{
+	static const char *const own[] = {"enabled",
+					  "env_vars",
+					  "fp8_cfg",
+					  "converter_type",
+					  "force_reconvert_from_hf",
+					  "empty_unused_memory_level",
+					  "activation_checkpointing",
+					  "freeze_moe_router",
+					  "moe_per_layer_logging",
+					  "track_moe_metrics",
+					  "defer_fp32_logits",
+					  "use_fused_linear_logprobs",
+					  "fused_linear_logprobs_chunk_size",
+					  "use_fused_weighted_squared_relu",
+					  "fine_grained_activation_offloading",
+					  "offload_modules",
+					  "mtp_detach_heads",
+					  "clear_memory_caches_before_refit"};
+
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		if (mfs_str_is(key, own[i]))
+			return true;
+	return false;
+}
+
+static bool is_off(const struct mfs_yaml_node *n)
+{
+	bool on;
+
+	return mfs_yaml_is_null(n) || (mfs_yaml_truth(n, &on) && !on) ||
+	       (mfs_yaml_truth(mfs_yaml_get(n, "enabled"), &on) && !on);
+}
+
+/* Layers run again one by one where activation_checkpointing is true, and nothing does otherwise,
+ * whatever recompute_granularity says. */
+static int recompute(struct mfs_yaml_reader *r, const struct mfs_yaml_node *cfg,
+		     struct mfs_yaml_node *model)
+{
+	static const struct mfs_yaml_node full = {.text = "full"}, uniform = {.text = "uniform"},
+					  one = {.text = "1"};
+	const struct mfs_yaml_node *how = mfs_yaml_get(cfg, "recompute_granularity");
+	const struct mfs_yaml_node *modules = mfs_yaml_get(cfg, "recompute_modules");
+	bool on = false, ok;
+
+	if (!mfs_yaml_truth(mfs_yaml_get(cfg, "activation_checkpointing"), &on) || !on)
+		return 0;
+	if (!how)
+		how = &full;
+	ok = append(r, model, "recompute_granularity", how);
+	if (ok && mfs_str_is(how->text, "full"))
+		ok = append(r, model, "recompute_method", &uniform) &&
+		     append(r, model, "recompute_num_layers", &one);
+	else if (ok && modules)
+		ok = append(r, model, "recompute_modules", modules);
+	return ok ? 0 : mfs_fail_nomem(r->err);
+}
+
+static int nemo_rl(struct mfs_yaml_reader *r, const struct mfs_yaml_node *cfg,
+		   struct mfs_yaml_node *root)
+{
+	const struct mfs_yaml_node empty = {.kind = MFS_YAML_MAPPING, .line = cfg->line};
+	struct mfs_yaml_node *model = append(r, root, "model", &empty);
+	int rc = model ? recompute(r, cfg, model) : mfs_fail_nomem(r->err);
+
+	for (const struct mfs_yaml_node *k = cfg->first; k && !rc; k = k->next->next) {
+		const struct mfs_yaml_node *value = k->next;
+		const char *section = section_of(k->text);
+
+		if (!strncmp(k->text, "recompute_", 10) || (section && is_off(value)))
+			continue;
+		if (is_its_own(k->text))
+			rc = is_off(value) || mfs_str_is(k->text, "enabled")
+				     ? 0
+				     : mfs_yaml_unused(r, CFG, k->text);
+		else if (!append(r, section ? root : model, section ? section : k->text, value))
+			rc = mfs_fail_nomem(r->err);
+	}
+	if (!rc && mfs_yaml_get(r->root, "defaults"))
+		rc = mfs_yaml_unused(r, "the file that defaults names", "");
+	return rc ? rc : mfs_yaml_unused(r, "all of NeMo-RL's file but policy", "megatron_cfg");
+}
+
+/* ---- Oumi ---- */
+
+static int name_rest(struct mfs_yaml_reader *r, const char *section,
+		     const struct mfs_yaml_node *pairs)
+{
+	int rc = 0;
+
+	for (const struct mfs_yaml_node *k = pairs->first; k && !rc; k = k->next->next)
+		if (mfs_str_is(k->text, "megatron"))
+			continue;
+		else if (!*section && k->next->kind == MFS_YAML_MAPPING)
+			rc = name_rest(r, k->text, k->next);
+		else
+			rc = mfs_yaml_unused(r, *section ? section : k->text,
+					     *section ? k->text : "");
+	return rc;
+}
+
+static int oumi(struct mfs_yaml_reader *r, const struct mfs_yaml_node *megatron,
+		struct mfs_yaml_node *root)
+{
+	if (!append(r, root, "megatron", megatron))
+		return mfs_fail_nomem(r->err);
+	return name_rest(r, "", r->root);
+}
+
+/* ---- which one ---- */
+
+int mfs_yaml_dialect(struct mfs_yaml_reader *r, struct mfs_yaml_node **root)
+{
+	const struct mfs_yaml_node *policy = mfs_yaml_get(*root, "policy");
+	const struct mfs_yaml_node *megatron = mfs_yaml_get(policy, "megatron_cfg");
+	const bool rl = megatron;
+	struct mfs_yaml_node *made;
+	int rc;
+
+	if (!megatron)
+		megatron = mfs_yaml_get(mfs_yaml_get(*root, "training"), "megatron");
+	if (!megatron && mfs_yaml_get(mfs_yaml_get(*root, "model"), "model_name"))
+		megatron = mfs_yaml_get(*root, "megatron");
+	if (!megatron || megatron->kind != MFS_YAML_MAPPING)
+		return 0;
+	made = mfs_arena_alloc(r->arena, sizeof(*made));
+	if (!made)
+		return mfs_fail_nomem(r->err);
+	*made = (struct mfs_yaml_node){.kind = MFS_YAML_MAPPING, .line = (*root)->line};
+	rc = resolve(r, (struct mfs_yaml_node *)megatron);
+	if (!rc)
+		rc = rl ? nemo_rl(r, megatron, made) : oumi(r, megatron, made);
+	*root = made;
+	return rc;
+}
