@@ -569,7 +569,8 @@ START_TEST(foreign)
 	struct mfs_train_config c;
 
 	notes(SMALL "--use-mpi --DDP-impl local", "--use-mpi (LLM-jp, Swallow), --DDP-impl (");
-	notes(SMALL "--sliding-window 9", "--sliding-window (Pai-Megatron-Patch) is taken as");
+	notes(SMALL "--sliding-window 9",
+	      "--sliding-window (Pai-Megatron-Patch) is taken as --window-size 8,0");
 	notes(SMALL "--fp8-hybrid --bf16", "--fp8-format hybrid: products are computed in bf16");
 	notes(SMALL "--fp8-format e4m3 --fp16", "--fp8-format e4m3: products are computed in fp16");
 	same(SMALL "--sliding-window 9", SMALL "--window-size 8,0");

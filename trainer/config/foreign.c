@@ -112,18 +112,23 @@ static int become(const struct mfs_foreign *f, const char *said, const char *wor
 }
 
 /* Of what a flag becomes, how a person reads it, without what others may say. */
-static const char *shown(const struct mfs_foreign *f, const char *word, struct mfs_arena *arena)
+static int show(const struct mfs_foreign *f, const char *said, const char *word,
+		struct mfs_arena *arena, const char **ret, struct mfs_error *err)
 {
-	char text[256];
-	size_t len = 0;
+	char *text = mfs_arena_strndup(arena, f->becomes, strlen(f->becomes)), *rest = NULL;
+	const char *put;
+	int r = 0;
 
-	for (const char *c = f->becomes; *c && strncmp(c, " ?", 2) && len < sizeof(text) - 100; c++)
-		if (*c == '@' && word)
-			len += (size_t)snprintf(text + len, 80, "%s", word);
-		else
-			text[len++] = *c;
-	text[len < sizeof(text) - 1 ? len : sizeof(text) - 1] = '\0';
-	return mfs_arena_strndup(arena, text, strlen(text));
+	*ret = text ? "" : NULL;
+	for (char *part = text ? strtok_r(text, " ", &rest) : NULL; part && *part != '?' && !r;
+	     part = strtok_r(NULL, " ", &rest)) {
+		r = put_in(part, said, word, arena, &put, err);
+		if (!r)
+			*ret = mfs_arena_printf(arena, "%s%s%s", *ret, **ret ? " " : "", put);
+		if (!*ret)
+			break;
+	}
+	return r || *ret ? r : mfs_fail_nomem(err);
 }
 
 /* ---- notes ---- */
@@ -141,8 +146,10 @@ static int note(const struct mfs_foreign *f, const char *said, const char *word,
 	o->next = NULL;
 	o->name = f->values ? mfs_arena_printf(arena, "%.80s %.80s (%s)", said, word, f->whose)
 			    : mfs_arena_printf(arena, "%.80s (%s)", said, f->whose);
-	o->becomes = f->use == MFS_FOREIGN_BECOMES ? shown(f, word, arena) : NULL;
-	return o->name && (o->becomes || f->use != MFS_FOREIGN_BECOMES) ? 0 : mfs_fail_nomem(err);
+	o->becomes = NULL;
+	if (!o->name)
+		return mfs_fail_nomem(err);
+	return f->use == MFS_FOREIGN_BECOMES ? show(f, said, word, arena, &o->becomes, err) : 0;
 }
 
 int mfs_foreign_take(const struct mfs_foreign *f, const char *said, const char *const *words,
