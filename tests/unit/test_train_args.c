@@ -1522,6 +1522,12 @@ START_TEST(yaml_whole_files)
 	yaml_fails("policy: {a: '${policy.a}', megatron_cfg: {seed: '${policy.a}'}}\n",
 		   "found '${policy.a}'");
 	yaml_fails("policy: {megatron_cfg: {seed: '${policy'}}\n", "found '${policy'");
+	mfs_buf_adds(&out, "policy: {a: 1, megatron_cfg: {no: [");
+	for (int i = 0; i < 201; i++)
+		mfs_buf_adds(&out, "'${policy.a}',");
+	mfs_buf_adds(&out, "]}}\n");
+	yaml_fails(out.data, "expected fewer values that name others");
+	mfs_buf_release(&out);
 	for (int i = 0; i < 2; i++) {
 		unit_ok(yaml(SMALL,
 			     i ? "model: {model_name: org/name}\ntraining:\n  max_steps: 5\n"

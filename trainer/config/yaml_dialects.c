@@ -13,6 +13,7 @@
 
 #define CFG   "policy.megatron_cfg"
 #define CHAIN 8 /* names that name names */
+#define NAMES 200
 
 /* ---- trees ---- */
 
@@ -60,6 +61,9 @@ static int resolve(struct mfs_yaml_reader *r, struct mfs_yaml_node *n)
 	const struct mfs_yaml_node *at = n;
 	int rc = 0;
 
+	if (is_name(n) && r->names++ == NAMES)
+		return mfs_yaml_fail(r, n, "expected fewer values that name others, found",
+				     n->text);
 	for (int i = 0; i < CHAIN && at && is_name(at); i++)
 		at = follow(r->root, at->text);
 	if (!at || is_name(at))

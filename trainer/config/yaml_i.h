@@ -15,6 +15,7 @@ struct mfs_yaml_reader {
 	struct mfs_flag_values *v;
 	struct mfs_arena *arena;
 	unsigned words; /* of lists so far; an alias repeats its anchor's */
+	unsigned names; /* "${a.b}" so far: each is looked for */
 	/* Whether gradients are summed in fp32, by the last section that says it; NULL: none. */
 	const struct mfs_yaml_node *fp32_sums;
 	struct mfs_error *err;
