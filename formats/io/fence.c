@@ -160,8 +160,10 @@ static bool is_common(const char *real)
 	return false;
 }
 
-/* The narrowest fence around a path counts; equal ones are the same. */
-static bool allows(const char *path, const char *real)
+/* The narrowest fence around a path counts; equal ones are the same. A directory that is open and
+ * that no fence is around, as one is that has been moved out of its source, is its own. dir: NULL:
+ * none is open. */
+static bool allows(const char *dir, const char *path, const char *real)
 {
 	bool allowed = true;
 	size_t narrowest = 0;
@@ -178,19 +180,26 @@ static bool allows(const char *path, const char *real)
 			allowed = has(f, roots[i], len, path, real);
 		}
 	}
+	if (!narrowest && dir)
+		allowed = part_below(MFS_FENCE_DIR, dir, real);
 	return allowed || is_common(real);
 }
 
-bool mfs_fence_allows(const char *path, const char *real)
+static bool allows_below(const char *dir, const char *path, const char *real)
 {
 	bool allowed;
 
 	if (!atomic_load(&count))
 		return true;
 	pthread_rwlock_rdlock(&lock);
-	allowed = allows(path, real);
+	allowed = allows(dir, path, real);
 	pthread_rwlock_unlock(&lock);
 	return allowed;
+}
+
+bool mfs_fence_allows(const char *path, const char *real)
+{
+	return allows_below(NULL, path, real);
 }
 
 /* Where an open file is. */
@@ -201,8 +210,8 @@ static int path_of(int fd, char ret[PATH_MAX])
 
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
 	n = readlink(self, ret, PATH_MAX);
-	if (n < 0)
-		return -errno;
+	if (n < 0) /* without /proc, ENOENT would say that there is no file */
+		return errno == ENOENT ? -ENOLINK : -errno;
 	if (n == PATH_MAX || *ret != '/')
 		return -ENOLINK;
 	ret[n] = '\0';
@@ -229,15 +238,18 @@ static int absolute_path(int dirfd, const char *name, char ret[PATH_MAX])
 
 int mfs_fence_check(int dirfd, const char *name, int fd)
 {
-	char path[PATH_MAX], real[PATH_MAX];
+	const bool below = dirfd != AT_FDCWD && *name != '/';
+	char dir[PATH_MAX], path[PATH_MAX], real[PATH_MAX];
 	int rc;
 
 	if (!atomic_load(&count))
 		return 0;
 	rc = absolute_path(dirfd, name, path);
+	if (!rc && below)
+		rc = path_of(dirfd, dir);
 	if (!rc)
 		rc = path_of(fd, real);
-	return rc ? rc : mfs_fence_allows(path, real) ? 0 : -ENOLINK;
+	return rc ? rc : allows_below(below ? dir : NULL, path, real) ? 0 : -ENOLINK;
 }
 
 int mfs_fence_check_path(const char *path)

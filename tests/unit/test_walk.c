@@ -534,6 +534,42 @@ static void fenced(const char *name, bool passes)
 	close(dirfd);
 }
 
+static int check_below(int dirfd, const char *name)
+{
+	const int fd = openat(dirfd, name, O_PATH | O_CLOEXEC);
+	const int rc = mfs_fence_check(dirfd, name, fd);
+
+	ck_assert_int_ge(fd, 0);
+	close(fd);
+	return rc;
+}
+
+/* Nor do they lead farther when the directory that is open leaves its source. */
+START_TEST(test_fences_of_what_moves)
+{
+	struct mfs_fence *f;
+	int dir;
+
+	make_dir("own", 0755);
+	make_dir("own/iteration", 0755);
+	make_file("own/iteration/f", 0644);
+	make_file("secret", 0644);
+	make_link(path("secret"), "own/iteration/out");
+	make_link("f", "own/iteration/in");
+	ck_assert_int_eq(mfs_fence_add(MFS_FENCE_DIR, path("own"), &f), 0);
+	dir = open(path("own/iteration"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(dir, 0);
+	ck_assert_int_eq(check_below(dir, "in"), 0);
+	ck_assert_int_eq(check_below(dir, "out"), -ENOLINK);
+	ck_assert_int_eq(rename(path("own/iteration"), path("moved")), 0);
+	ck_assert_int_eq(check_below(dir, "in"), 0);
+	ck_assert_int_eq(check_below(dir, "out"), -ENOLINK);
+	ck_assert_int_eq(mfs_fence_check(dir, "f", -1), -ENOLINK); /* it is not known where */
+	close(dir);
+	mfs_fence_remove(f);
+}
+END_TEST
+
 /* Links of a fenced source end in it. */
 START_TEST(test_fences)
 {
@@ -628,5 +664,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_looks_again);
 	tcase_add_test(c, test_a_set_says_who_may_read_it);
 	tcase_add_test(c, test_fences);
+	tcase_add_test(c, test_fences_of_what_moves);
 	return s;
 }
