@@ -10,7 +10,7 @@ refused 'no DEST' 2 'expected mcorefs export SOURCE VIEW DEST' "$m" export "$sou
 refused 'one argument more' 2 "unexpected argument 'y'" "$m" export "$source" hf x y
 refused 'unknown option' 2 "unknown option '--frob'" "$m" export "$source" hf x --frob
 refused 'no view' 1 "has no view 'frob'" "$m" export "$source" frob "$out"
-refused 'no such iteration' 1 "latest/hf or iter_0000040/hf" "$m" export "$source" iter_0000041/hf "$out"
+refused 'no such iteration' 1 "has no iteration iter_0000041: there is iter_0000040" "$m" export "$source" iter_0000041/hf "$out"
 refused 'no parent' 1 "$work/none/out" "$m" export "$source" hf "$work/none/out"
 refused 'DEST is .' 1 'name a new directory' "$m" export "$source" hf .
 [ ! -e "$out" ] && [ ! -e "$out.mcorefs-partial" ] || fail 'a refused export left something'

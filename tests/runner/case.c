@@ -172,6 +172,10 @@ static pid_t start(char **command, const sigset_t *was)
 	if (pid)
 		return pid;
 	setpgid(0, 0);
+	/* A shell's commands in the background ignore the first two; a case asks what they do. */
+	signal(SIGINT, SIG_DFL);
+	signal(SIGQUIT, SIG_DFL);
+	signal(SIGHUP, SIG_DFL);
 	sigprocmask(SIG_SETMASK, was, NULL);
 	execvp(command[0], command);
 	perror(command[0]);
@@ -210,6 +214,9 @@ static int run(pid_t child, const sigset_t *heeded, double processor, double clo
 		if (killed_at && now() - killed_at > END_SECONDS)
 			kill_all();
 	}
+	/* What it started in sessions of its own has heard nothing. */
+	if (killed_at)
+		kill_all();
 	if (limited)
 		return 124;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

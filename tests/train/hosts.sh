@@ -237,7 +237,8 @@ else
 	echo "skipped: train/hosts: torchrun's environment: there is no CUDA here to compile NCCL's calls with"
 fi
 
-start && kill -KILL "${host[beta]}" && ended && grep -q "beta" "$work/log"
+# A connection that is just being made may hang: the watchdog ends the run then.
+start --distributed-timeout-seconds-after-init 20 && kill -KILL "${host[beta]}" && ended && grep -q "beta" "$work/log"
 verdict $? "a host that is killed ends the run"
 kill -KILL $link
 start_host beta && start_link && goes_on

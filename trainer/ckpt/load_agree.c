@@ -21,7 +21,7 @@
 #include "formats/megatron/tracker.h"
 #include "trainer/ckpt/load_i.h"
 
-#define LATE_SECONDS 90 /* NFS's 60, and time to read */
+#define LATE_SECONDS 90 /* NFS's 60, and time to read; at most, see late_seconds() */
 #define LOOK_NS	     200000000L
 
 /* What a process has found. The order is that of preference. */
@@ -70,6 +70,14 @@ static const char *describe(const struct found *f, char text[64])
 	return text;
 }
 
+/* The others wait meanwhile, and are watched: the sentence must come before their time is over. */
+static int late_seconds(const struct mfs_train_config *config)
+{
+	const int64_t half = 30 * config->distributed_timeout_minutes;
+
+	return half < LATE_SECONDS ? (int)half : LATE_SECONDS;
+}
+
 /* ret: all [size]. *newest, *oldest: ranks, the first of several. */
 static int compare(const struct mfs_parallel *p, const struct found *own, struct found *all,
 		   uint32_t *newest, uint32_t *oldest, struct mfs_error *err)
@@ -86,13 +94,13 @@ static int compare(const struct mfs_parallel *p, const struct found *own, struct
 	return rc;
 }
 
-/* Looks again until it sees what another process has found, for LATE_SECONDS. What cannot be opened
- * meanwhile may be seen in part. */
+/* Looks again until it sees what another process has found, for late_seconds(). What cannot be
+ * opened meanwhile may be seen in part. */
 static void look_again(struct mfs_load **load, const struct mfs_train_config *config,
 		       const struct mfs_parallel *p, const struct found *wanted)
 {
 	const struct timespec pause = {.tv_nsec = LOOK_NS};
-	const int64_t until = mfs_now_ns() + LATE_SECONDS * INT64_C(1000000000);
+	const int64_t until = mfs_now_ns() + late_seconds(config) * INT64_C(1000000000);
 	struct found own = what_is_found(*load, config, &p->launch);
 
 	while (is_newer(wanted, &own) && mfs_now_ns() < until) {
@@ -108,7 +116,8 @@ static void look_again(struct mfs_load **load, const struct mfs_train_config *co
 	}
 }
 
-static void tell(const struct mfs_parallel *p, const struct found *own, const struct found *newest)
+static void tell(const struct mfs_train_config *config, const struct mfs_parallel *p,
+		 const struct found *own, const struct found *newest)
 {
 	char who[MFS_LAUNCH_WHO], mine[64], theirs[64];
 
@@ -116,7 +125,7 @@ static void tell(const struct mfs_parallel *p, const struct found *own, const st
 		"mcorefs-train: %sfound %s, and other processes %s: this host sees the directory "
 		"late, and looks again for up to %d s\n",
 		mfs_launch_who(&p->launch, who), describe(own, mine), describe(newest, theirs),
-		LATE_SECONDS);
+		late_seconds(config));
 }
 
 /* All fail alike, each with the same sentence. */
@@ -145,7 +154,7 @@ static int agree(struct mfs_load **load, struct mfs_train_config *config,
 	if (is_newer(&all[newest], &own)) {
 		const struct found wanted = all[newest];
 
-		tell(p, &own, &wanted);
+		tell(config, p, &own, &wanted);
 		mfs_watch_rest(p->watch, true);
 		look_again(load, config, p, &wanted);
 		mfs_watch_rest(p->watch, false);

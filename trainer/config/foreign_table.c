@@ -228,9 +228,11 @@ const struct mfs_foreign mfs_foreign_table[] = {
 
 	/* FlagScale */
 	BECOMES("--tokenizer-path", FLAGSCALE, '1', "--tokenizer-model @"),
-	BECOMES_OF("--tokenizer-type", FLAGSCALE,
-		   "QwenTokenizerFS|Qwen2TokenizerFS|Llama3TokenizerFS|HFTokenizerFS|"
-		   "HFTokenizersTokenizerFS",
+	/* Sizes and ends of documents that are not the tokenizer's own. */
+	REFUSED_OF("--tokenizer-type", FLAGSCALE,
+		   "QwenTokenizerFS|Qwen2TokenizerFS|HFTokenizersTokenizerFS",
+		   "use HuggingFaceTokenizer with --padded-vocab-size, --eod-id and --pad-id"),
+	BECOMES_OF("--tokenizer-type", FLAGSCALE, "Llama3TokenizerFS|HFTokenizerFS",
 		   "--tokenizer-type HuggingFaceTokenizer"),
 	BECOMES_OF("--tokenizer-type", FLAGSCALE, "AquilaTokenizerFS",
 		   "--tokenizer-type GPT2BPETokenizer"),
