@@ -145,7 +145,7 @@ def test_load_dataset(version, client, fixtures, tmp_path):
     assert done.returncode == 0, done.stderr
     (lines,) = (tmp_path / "jsonl").iterdir()
     with program.serving(f"lab/tales={fixtures / 'data/tales_text_document'}") as endpoint:
-        client(endpoint, python(version), "-c", DATASETS, "lab/tales_text_document", lines)
+        client(endpoint, python(version), "-c", DATASETS, "lab/tales", lines)
 
 
 FSSPEC = """
