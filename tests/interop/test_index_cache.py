@@ -236,7 +236,8 @@ def test_refused(options, directory, sentence, source, tmp_path):
 
 def test_nothing_is_listed_without_a_tokenizer(source, tmp_path, needs_mount):
     with program.mounted(source) as point:
-        assert os.listdir(point / "data/tales/cache") == []
+        assert "cache" not in os.listdir(point / "data/tales")
+        assert "tokenizer_id" in (point / "data/tales/why-not.txt").read_text()
         assert not os.path.exists(point / "data/tales/cache/s128")
     (tmp_path / "T").write_text(json.dumps(TOKENIZER))
     with program.mounted(source, tokenizer_id=tmp_path / "T") as point:
