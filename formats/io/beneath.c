@@ -17,7 +17,7 @@
 
 /* ---- the way ---- */
 
-/* Copies the first name of *path and goes on behind it. */
+/* Copies the first name of *path, and moves *path past it. */
 static int take_name(const char **path, char name[NAME_MAX + 1])
 {
 	const size_t len = strcspn(*path, "/");

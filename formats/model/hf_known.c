@@ -195,8 +195,8 @@ static const char *const left[] = {
 	"z_loss_weight",
 };
 
-/* usual: the values that change nothing, as JSON, with blanks between them; the first is said. A
- * list is usual where all that is in it is. expected: what is said in the place of it. */
+/* usual: the values that change nothing, as JSON, separated by blanks; the message names the first.
+ * A list is usual if each of its elements is. expected: what the message names instead of it. */
 static const struct computing {
 	const char *key, *usual, *expected;
 } computes[] = {
