@@ -34,7 +34,7 @@ static bool begins_with_tab(const struct reader *r, size_t line)
 
 	for (; line && at; line--) {
 		at = memchr(at, '\n', (size_t)(end - at));
-		at += at != NULL;
+		at = at ? at + 1 : NULL;
 	}
 	while (at && at < end && *at == ' ')
 		at++;
