@@ -281,14 +281,9 @@ static inline struct mfs_batch *train_batch_new(int64_t batch, int64_t seq, int6
 {
 	const int64_t n = batch * seq;
 	struct mfs_batch *b = calloc(1, sizeof(*b));
-	int32_t **arrays[] = {&b->tokens,    &b->labels, &b->positions,
-			      &b->first_key, &b->order,	 &b->position_order};
 
-	b->bytes = (size_t)n * 7 * sizeof(int32_t);
-	b->block = calloc(1, (size_t)n * (7 + 6 * MFS_MTP_MOST) * sizeof(int32_t));
-	for (int i = 0; i < 6; i++)
-		*arrays[i] = (int32_t *)b->block + i * n;
-	b->loss_mask = (float *)b->block + 6 * n;
+	b->block = calloc(1, mfs_batch_bytes((uint64_t)n, MFS_MTP_MOST));
+	mfs_batch_place(b, (uint64_t)n, 0, b->block);
 	for (int64_t t = 0; t < n; t++) {
 		b->tokens[t] = (int32_t)(train_random(&seed) % (uint64_t)vocab);
 		b->labels[t] = (int32_t)(train_random(&seed) % (uint64_t)vocab);
@@ -321,14 +316,11 @@ static inline void train_batch_look_ahead(struct mfs_batch *b, int64_t batch, in
 {
 	const int64_t n = batch * seq;
 
-	b->ahead_count = (uint32_t)layers;
-	b->bytes = (size_t)(n * (7 + 6 * layers)) * sizeof(int32_t);
+	mfs_batch_place(b, (uint64_t)n, (uint32_t)layers, b->block);
 	for (int64_t k = 0; k < layers; k++) {
 		struct mfs_batch_ahead *a = &b->ahead[k];
-		int32_t *at = (int32_t *)b->block + (7 + 6 * k) * n;
 
-		*a = (struct mfs_batch_ahead){
-			at, at + n, at + 2 * n, at + 3 * n, at + 4 * n, (float *)at + 5 * n, 0};
+		a->counted = 0;
 		for (int64_t t = 0; t < n; t++) {
 			const bool inside = t % seq + k + 1 < seq;
 			const int64_t from = inside ? t + k + 1 : t;

@@ -18,17 +18,22 @@ static size_t aligned(size_t bytes)
 
 size_t mfs_batch_bytes(uint64_t tokens, uint32_t ahead)
 {
-	return (7 + 6 * (size_t)ahead) * aligned(tokens * sizeof(int32_t));
+	return (MFS_BATCH_ARRAY_COUNT + MFS_BATCH_AHEAD_COUNT * (size_t)ahead) *
+	       aligned(tokens * sizeof(int32_t));
 }
 
-static void place_ahead(struct mfs_batch_ahead *a, size_t size, char *at)
+#define PLACE(type, name, way)                                                                     \
+	to->name = (type *)at;                                                                     \
+	at += size;
+
+static void place_ahead(struct mfs_batch_ahead *to, size_t size, char *at)
 {
-	a->tokens = (int32_t *)at;
-	a->labels = (int32_t *)(at + size);
-	a->positions = (int32_t *)(at + 2 * size);
-	a->order = (int32_t *)(at + 3 * size);
-	a->position_order = (int32_t *)(at + 4 * size);
-	a->loss_mask = (float *)(at + 5 * size);
+	MFS_BATCH_ARRAYS_AHEAD(PLACE)
+}
+
+static void place(struct mfs_batch *to, size_t size, char *at)
+{
+	MFS_BATCH_ARRAYS(PLACE)
 }
 
 void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, uint32_t ahead, void *block)
@@ -38,16 +43,11 @@ void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, uint32_t ahead, void 
 
 	b->block = block;
 	b->bytes = mfs_batch_bytes(tokens, ahead);
-	b->tokens = (int32_t *)at;
-	b->labels = (int32_t *)(at + size);
-	b->positions = (int32_t *)(at + 2 * size);
-	b->first_key = (int32_t *)(at + 3 * size);
-	b->order = (int32_t *)(at + 4 * size);
-	b->position_order = (int32_t *)(at + 5 * size);
-	b->loss_mask = (float *)(at + 6 * size);
 	b->ahead_count = ahead;
+	place(b, size, at);
 	for (uint32_t k = 0; k < ahead; k++)
-		place_ahead(&b->ahead[k], size, at + (7 + 6 * k) * size);
+		place_ahead(&b->ahead[k], size,
+			    at + (MFS_BATCH_ARRAY_COUNT + MFS_BATCH_AHEAD_COUNT * k) * size);
 }
 
 static uint32_t ahead_of(const struct mfs_train_config *config)
@@ -189,6 +189,10 @@ static void roll(void *to, const void *from, uint32_t length, uint32_t by)
 	memset((char *)to + left * size, 0, (length - left) * size);
 }
 
+#define ROLL(type, name, way)                                                                      \
+	if (way == MFS_BATCH_MOVES)                                                                \
+		roll(a->name + first, b->name + first, r->length, by);
+
 static void fill_ahead(const struct mfs_batch_rules *r, const struct mfs_batch *b, uint32_t by,
 		       struct mfs_batch_ahead *a)
 {
@@ -196,10 +200,7 @@ static void fill_ahead(const struct mfs_batch_rules *r, const struct mfs_batch *
 	for (uint32_t i = 0; i < r->sequences; i++) {
 		const uint64_t first = (uint64_t)i * r->length;
 
-		roll(a->tokens + first, b->tokens + first, r->length, by);
-		roll(a->labels + first, b->labels + first, r->length, by);
-		roll(a->positions + first, b->positions + first, r->length, by);
-		roll(a->loss_mask + first, b->loss_mask + first, r->length, by);
+		MFS_BATCH_ARRAYS_AHEAD(ROLL)
 		for (uint32_t t = 0; t < r->length; t++)
 			a->counted += a->loss_mask[first + t] != 0;
 	}
@@ -207,27 +208,20 @@ static void fill_ahead(const struct mfs_batch_rules *r, const struct mfs_batch *
 
 /* ---- one of several parts ---- */
 
+#define COPY(type, name, way)                                                                      \
+	if (way == MFS_BATCH_MOVES)                                                                \
+		memcpy(to->name + at, from->name + first, count * sizeof(type));
+
 static void copy_piece(struct mfs_batch *to, uint64_t at, const struct mfs_batch *from,
 		       uint64_t first, uint64_t count)
 {
-	const size_t bytes = count * sizeof(int32_t);
-
-	memcpy(to->tokens + at, from->tokens + first, bytes);
-	memcpy(to->labels + at, from->labels + first, bytes);
-	memcpy(to->positions + at, from->positions + first, bytes);
-	memcpy(to->first_key + at, from->first_key + first, bytes);
-	memcpy(to->loss_mask + at, from->loss_mask + first, bytes);
+	MFS_BATCH_ARRAYS(COPY)
 }
 
 static void copy_piece_ahead(struct mfs_batch_ahead *to, uint64_t at,
 			     const struct mfs_batch_ahead *from, uint64_t first, uint64_t count)
 {
-	const size_t bytes = count * sizeof(int32_t);
-
-	memcpy(to->tokens + at, from->tokens + first, bytes);
-	memcpy(to->labels + at, from->labels + first, bytes);
-	memcpy(to->positions + at, from->positions + first, bytes);
-	memcpy(to->loss_mask + at, from->loss_mask + first, bytes);
+	MFS_BATCH_ARRAYS_AHEAD(COPY)
 }
 
 /* This process's two pieces of each sequence. */

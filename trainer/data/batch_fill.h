@@ -33,9 +33,6 @@ static inline uint64_t mfs_batch_tokens(const struct mfs_batch_rules *r)
 	return (uint64_t)r->sequences * r->length / r->parts;
 }
 
-/* The arrays of a block of mfs_batch_bytes(). */
-void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, uint32_t ahead, void *block);
-
 /*
  * Fills a batch from tokens that have come. samples: their numbers, for messages; own: sequences
  * that are not repeated; scratch: [T]; whole: the batch of all processes that share its

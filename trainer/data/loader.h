@@ -21,27 +21,55 @@
 
 #define MFS_BATCH_ALIGN 256 /* bytes */
 
+/* Where an array's elements come from when a microbatch is cut or shifted. */
+enum mfs_batch_way {
+	MFS_BATCH_MOVES, /* each element goes with its token */
+	MFS_BATCH_SORTS, /* the array is computed again from the others */
+};
+
+/*
+ * The arrays of a microbatch, each of T elements of four bytes, in the order of its block: one row
+ * X(type, name, way) is all that an array needs to be placed, cut, shifted and found on the device.
+ *
+ * tokens          ids, less than the vocabulary
+ * labels          label t is the token after t
+ * positions       0 to S-1; with reset_position_ids from each document's start
+ * order           numbers of tokens, sorted by (id, number)
+ * position_order  numbers of tokens, sorted by (position, number)
+ * loss_mask       1, or 0 where the loss does not count
+ * first_key       the first position of the sequence that token t sees: 0; with
+ *                 reset_attention_mask its document's start
+ */
+#define MFS_BATCH_ARRAYS_AHEAD(X)                                                                  \
+	X(int32_t, tokens, MFS_BATCH_MOVES)                                                        \
+	X(int32_t, labels, MFS_BATCH_MOVES)                                                        \
+	X(int32_t, positions, MFS_BATCH_MOVES)                                                     \
+	X(int32_t, order, MFS_BATCH_SORTS)                                                         \
+	X(int32_t, position_order, MFS_BATCH_SORTS)                                                \
+	X(float, loss_mask, MFS_BATCH_MOVES)
+#define MFS_BATCH_ARRAYS(X) MFS_BATCH_ARRAYS_AHEAD(X) X(int32_t, first_key, MFS_BATCH_MOVES)
+
+#define MFS_BATCH_MEMBER(type, name, way) type *name;
+#define MFS_BATCH_ONE(type, name, way)	  +1
+enum {
+	MFS_BATCH_ARRAY_COUNT = 0 MFS_BATCH_ARRAYS(MFS_BATCH_ONE),
+	MFS_BATCH_AHEAD_COUNT = 0 MFS_BATCH_ARRAYS_AHEAD(MFS_BATCH_ONE),
+};
+
 /* A microbatch k + 1 places on, for multi-token prediction: in each sequence every array has what
- * the batch's has there, and zeros behind the end (core/transformer/multi_token_prediction.py:
+ * the batch's has there, and zeros after the end (core/transformer/multi_token_prediction.py:
  * roll_tensor). */
 struct mfs_batch_ahead {
-	int32_t *tokens, *labels, *positions, *order, *position_order; /* [T] */
-	float *loss_mask;
+	MFS_BATCH_ARRAYS_AHEAD(MFS_BATCH_MEMBER)
 	uint64_t counted; /* tokens whose loss counts */
 };
 
-/* One microbatch of B sequences of S tokens, T = B S. All arrays lie behind one another in one host
+/* One microbatch of B sequences of S tokens, T = B S. All arrays lie one after another in one host
  * block, each at a multiple of MFS_BATCH_ALIGN, so that one copy brings them to the device. Where
  * cp processes share a sequence (trainer/parallel/context.h), a process has T = B S / cp of them:
  * positions and first_key are those of the whole sequence. */
 struct mfs_batch {
-	int32_t *tokens, *labels; /* [T]; label t is the token behind t */
-	int32_t *positions; /* [T]: 0 to S-1; with reset_position_ids from each document's start */
-	int32_t *first_key; /* [T]: the first position of the sequence that t sees: 0; with
-			     * reset_attention_mask its document's start */
-	int32_t *order;	    /* [T]: numbers of tokens, sorted by (id, number) */
-	int32_t *position_order;		    /* [T]: sorted by (position, number) */
-	float *loss_mask;			    /* [T]: 1, or 0 where the loss does not count */
+	MFS_BATCH_ARRAYS(MFS_BATCH_MEMBER)
 	struct mfs_batch_ahead ahead[MFS_MTP_MOST]; /* number k: k + 1 places on */
 	uint32_t ahead_count;
 	void *block; /* the whole of it */
@@ -52,6 +80,8 @@ struct mfs_batch {
 
 /* Bytes of the block of T tokens. */
 size_t mfs_batch_bytes(uint64_t tokens, uint32_t ahead);
+/* Sets the arrays to their places in a block of so many bytes, which they do not own. */
+void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, uint32_t ahead, void *block);
 
 /* The slots are the caller's kind of host memory (pinned). */
 struct mfs_slot_memory {

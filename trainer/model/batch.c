@@ -7,10 +7,6 @@
 #include "trainer/model/attention/attention.h"
 #include "trainer/model/net_i.h"
 
-/* Of struct mfs_batch, and of each struct mfs_batch_ahead. */
-#define ARRAYS	     7
-#define ARRAYS_AHEAD 6
-
 static bool has_window(const struct mfs_net *net)
 {
 	return net->args->window_size != MFS_UNSET && net->args->window_size < net->context.whole;
@@ -40,7 +36,7 @@ int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err)
 		return mfs_fail(err, -EINVAL, "a microbatch has %lld tokens: expected at most %d",
 				(long long)net->tokens, INT32_MAX);
 	/* The loader may begin each array at a multiple of the alignment. */
-	place->bytes = aligned((ARRAYS + ARRAYS_AHEAD * ahead_count(net)) *
+	place->bytes = aligned((MFS_BATCH_ARRAY_COUNT + MFS_BATCH_AHEAD_COUNT * ahead_count(net)) *
 			       (keys_bytes(net) + MFS_MEMORY_ALIGN));
 	place->key_bytes = has_window(net) ? aligned(keys_bytes(net)) : 0;
 	place->block =
@@ -108,6 +104,27 @@ static int copy_window_keys(struct mfs_net *net, struct mfs_pass *run, uint32_t 
 	return 0;
 }
 
+/* Where an array of the block that was copied is on the device. */
+#define ON_DEVICE(type, name, way)                                                                 \
+	to->name = (type *)(block + ((char *)from->name - (char *)b->block));
+
+static void find_arrays(const struct mfs_batch *b, char *block, struct mfs_pass *to)
+{
+	const struct mfs_batch *from = b;
+
+	MFS_BATCH_ARRAYS(ON_DEVICE)
+	if (!b->documents)
+		to->first_key = NULL;
+	to->counted = b->counted;
+}
+
+static void find_ahead(const struct mfs_batch *b, const struct mfs_batch_ahead *from, char *block,
+		       struct mfs_batch_ahead *to)
+{
+	MFS_BATCH_ARRAYS_AHEAD(ON_DEVICE)
+	to->counted = from->counted;
+}
+
 int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, uint32_t place, struct mfs_error *err)
 {
 	const struct mfs_batch *b = run->pass->batch;
@@ -121,27 +138,9 @@ int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, uint32_t place, st
 				b->bytes, (unsigned long long)net->chain->on_device.bytes,
 				(long long)net->tokens);
 	net->backend->device->copy_in(run->ctx, block, b->block, b->bytes);
-#define ON_DEVICE(array) ((void *)(block + ((char *)b->array - (char *)b->block)))
-	run->tokens = ON_DEVICE(tokens);
-	run->labels = ON_DEVICE(labels);
-	run->positions = ON_DEVICE(positions);
-	run->order = ON_DEVICE(order);
-	run->position_order = ON_DEVICE(position_order);
-	run->loss_mask = ON_DEVICE(loss_mask);
-	run->first_key = b->documents ? ON_DEVICE(first_key) : NULL;
-	run->counted = b->counted;
-	for (uint32_t k = 0; k < b->ahead_count; k++) {
-		struct mfs_batch_ahead *ahead = &run->ahead[k];
-
-		ahead->tokens = ON_DEVICE(ahead[k].tokens);
-		ahead->labels = ON_DEVICE(ahead[k].labels);
-		ahead->positions = ON_DEVICE(ahead[k].positions);
-		ahead->order = ON_DEVICE(ahead[k].order);
-		ahead->position_order = ON_DEVICE(ahead[k].position_order);
-		ahead->loss_mask = ON_DEVICE(ahead[k].loss_mask);
-		ahead->counted = b->ahead[k].counted;
-	}
-#undef ON_DEVICE
+	find_arrays(b, block, run);
+	for (uint32_t k = 0; k < b->ahead_count; k++)
+		find_ahead(b, &b->ahead[k], block, &run->ahead[k]);
 	r = has_window(net) ? copy_window_keys(net, run, place, err) : 0;
 	if (!r)
 		mfs_context_gather_keys(net, run, place);

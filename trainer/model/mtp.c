@@ -138,18 +138,15 @@ void mfs_mtp_place(struct mfs_net *net)
 
 /* ---- a pass of a depth ---- */
 
+#define TAKE(type, name, way) of.name = ahead->name;
+
 /* A microbatch as the layer sees it: embedding and head take tokens further on. */
 static struct mfs_pass pass_of(const struct mfs_pass *run, uint32_t depth)
 {
 	const struct mfs_batch_ahead *ahead = &run->ahead[depth];
 	struct mfs_pass of = *run;
 
-	of.tokens = ahead->tokens;
-	of.labels = ahead->labels;
-	of.positions = ahead->positions;
-	of.order = ahead->order;
-	of.position_order = ahead->position_order;
-	of.loss_mask = ahead->loss_mask;
+	MFS_BATCH_ARRAYS_AHEAD(TAKE)
 	of.counted = ahead->counted;
 	return of;
 }

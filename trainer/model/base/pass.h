@@ -24,6 +24,8 @@ struct mfs_net_pass {
 	uint64_t iteration, microbatch;
 };
 
+#define MFS_PASS_MEMBER(type, name, way) const type *name;
+
 /* What is on its way: the context, and the microbatch on the device. */
 struct mfs_pass {
 	struct mfk_ctx *ctx;
@@ -32,11 +34,10 @@ struct mfs_pass {
 	bool train;			 /* with dropout, and a backward pass follows */
 	bool adds;			 /* the pass has written to the same gradients before */
 	bool again; /* a forward that backward runs again: nothing is counted a second time */
-	const int32_t *tokens, *labels, *positions, *order, *position_order; /* [T] */
-	const int32_t *first_key; /* [T]; NULL: every token sees its whole past */
+	/* On the device (trainer/data/loader.h). first_key NULL: every token sees its whole past */
+	MFS_BATCH_ARRAYS(MFS_PASS_MEMBER)
 	/* of the tokens of processes that exchange them for heads, [batch, net->seq * way.heads] */
 	const int32_t *heads_first_key[MFS_CONTEXT_WAYS];
-	const float *loss_mask; /* [T] */
 	struct mfs_batch_ahead ahead[MFS_MTP_MOST];
 	struct mfs_dx_sum *dx_sum; /* of the part that goes backward; NULL: none */
 };
