@@ -68,9 +68,9 @@ static inline void run_new_at(struct run *r, const struct mfs_train_config *conf
 	ck_assert_int_eq(mfk_cpu.device->open(0, 2, &r->device, why), 0);
 	ck_assert_int_eq(mfk_cpu.device->ctx_new(r->device, false, &r->ctx, why), 0);
 	r->params->weights = run_alloc(r, r->params->weight_type, r->params->elements);
-	r->params->main = run_alloc(r, r->params->main_type, r->params->elements);
-	r->params->exp_avg = run_alloc(r, r->params->m_type, r->params->elements);
-	r->params->exp_avg_sq = run_alloc(r, r->params->v_type, r->params->elements);
+	for (unsigned i = 0; i < MFS_SLOTS; i++)
+		r->params->slot[i].device =
+			run_alloc(r, r->params->slot[i].type, r->params->elements);
 	r->params->buffers = run_alloc(r, MFS_F32, r->params->buffer_elements);
 }
 
@@ -81,8 +81,9 @@ static inline void run_new(struct run *r, const struct mfs_train_config *config)
 
 static inline void run_free(struct run *r)
 {
-	void *const all[] = {r->params->weights, r->params->main, r->params->exp_avg,
-			     r->params->exp_avg_sq, r->params->buffers};
+	void *const all[] = {r->params->weights, r->params->slot[0].device,
+			     r->params->slot[1].device, r->params->slot[2].device,
+			     r->params->buffers};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (all[i])

@@ -113,6 +113,7 @@ static void check_gaps(const struct mfs_params *p, enum mfs_dtype type, const vo
 static void check_all(struct mfs_ckpt *ckpt, const struct mfs_params *p, bool optim)
 {
 	const bool main = optim && mfs_optim_info(ckpt)->has_main;
+	const struct mfs_slot *slot = p->slot;
 
 	for (uint32_t i = 0; i < p->count; i++) {
 		const struct mfs_param *q = &p->list[i];
@@ -121,20 +122,21 @@ static void check_all(struct mfs_ckpt *ckpt, const struct mfs_params *p, bool op
 		if (p->weight_type == MFS_F32 && main)
 			model = find(ckpt, MFS_STATE_MAIN, q);
 		same(ckpt, model, q, p->weight_type, p->weights, p->weight_type);
-		if (p->main && main)
-			same(ckpt, find(ckpt, MFS_STATE_MAIN, q), q, p->main_type, p->main,
-			     p->main_type);
-		else if (p->main)
-			same(ckpt, model, q, p->main_type, p->main, p->weight_type);
+		if (slot->device && main)
+			same(ckpt, find(ckpt, MFS_STATE_MAIN, q), q, slot->type, slot->device,
+			     slot->type);
+		else if (slot->device)
+			same(ckpt, model, q, slot->type, slot->device, p->weight_type);
 		if (!optim)
 			continue;
-		same(ckpt, find(ckpt, MFS_STATE_EXP_AVG, q), q, p->m_type, p->exp_avg, p->m_type);
-		same(ckpt, find(ckpt, MFS_STATE_EXP_AVG_SQ, q), q, p->v_type, p->exp_avg_sq,
-		     p->v_type);
+		same(ckpt, find(ckpt, MFS_STATE_EXP_AVG, q), q, slot[1].type, slot[1].device,
+		     slot[1].type);
+		same(ckpt, find(ckpt, MFS_STATE_EXP_AVG_SQ, q), q, slot[2].type, slot[2].device,
+		     slot[2].type);
 	}
 	check_gaps(p, p->weight_type, p->weights);
-	check_gaps(p, p->main_type, p->main);
-	check_gaps(p, p->m_type, p->exp_avg);
+	for (unsigned i = 0; i < MFS_SLOTS; i++)
+		check_gaps(p, slot[i].type, slot[i].device);
 	for (uint32_t i = 0; i < p->buffer_count; i++) {
 		const struct mfs_model_buffer *b = &p->buffer_list[i];
 		const struct mfs_global_tensor *t =

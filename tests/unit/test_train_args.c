@@ -784,6 +784,8 @@ START_TEST(refused)
 	      "--use-megatron-fsdp: expected --optimizer adam beside it, found sgd");
 	fails(SMALL "--optimizer sgd --use-precision-aware-optimizer --optimizer-cpu-offload",
 	      -ENOTSUP, "--use-precision-aware-optimizer: expected --optimizer adam beside it");
+	fails(SMALL "--optimizer sgd --optimizer-cpu-offload", -ENOTSUP,
+	      "--optimizer-cpu-offload: expected --optimizer adam beside it, found sgd");
 	fails(SMALL "--optimizer sgd --sgd-momentum -1", -EINVAL,
 	      "--sgd-momentum: expected 0 or more, found -1");
 	fails(SMALL "--ckpt-format torch2", -EINVAL, "--ckpt-format");

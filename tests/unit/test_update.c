@@ -83,10 +83,9 @@ static void optimizer_new(struct optimizer *o, const struct mfs_train_config *co
 			       &o->update, &err),
 		&err);
 	draw(p, p->weights, p->weight_type, 0, 1);
-	if (p->main)
-		memset(p->main, 0, p->elements * mfs_dtype_size(p->main_type));
-	memset(p->exp_avg, 0, p->elements * mfs_dtype_size(p->m_type));
-	memset(p->exp_avg_sq, 0, p->elements * mfs_dtype_size(p->v_type));
+	for (unsigned i = 0; i < MFS_SLOTS; i++)
+		if (p->slot[i].device)
+			memset(p->slot[i].device, 0, p->elements * mfs_dtype_size(p->slot[i].type));
 	unit_ok(mfs_memory_place(&o->memory, &mfk_cpu, o->run.device, &err), &err);
 	fill(o, MFS_STATE_MAIN, 0);
 	fill(o, MFS_STATE_EXP_AVG, 0);

@@ -9,6 +9,7 @@
 
 #include "formats/optim/rules/settings.h"
 #include "trainer/ckpt/load_i.h"
+#include "trainer/optimizers/optimizer.h"
 
 struct reader {
 	const struct mfs_load *load;
@@ -209,7 +210,7 @@ static int read_optimizer(const struct reader *r, struct mfs_progress *p)
 {
 	const struct mfs_optim_info *info = mfs_optim_info(r->load->ckpt);
 
-	if (!info->has_step && !mfs_ckpt_args(r->load->ckpt)->sgd)
+	if (!info->has_step && mfs_optimizer_kind(r->config->optimizer)->counts_updates)
 		return mfs_fail(r->err, -ENODATA, "%s: its optimizer has no step",
 				mfs_ckpt_dir(r->load->ckpt));
 	if (!(info->step >= 0 && info->step < 9e18))

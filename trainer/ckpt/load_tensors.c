@@ -227,7 +227,7 @@ static int add_all(struct loader *l)
 
 	if (!rc)
 		rc = add_model_buffers(l);
-	if (!rc && main && p->main_type != MFS_DTYPE_NONE)
+	if (!rc && main && p->slot[MFS_SLOT_MAIN].type != MFS_DTYPE_NONE)
 		rc = add_buffer(l, MFS_STATE_MAIN, MFS_STATE_MAIN);
 	if (rc || !l->load->optimizer)
 		return rc;
@@ -413,9 +413,8 @@ static void zero_all(struct loader *l)
 	const uint64_t on_device = p->owned_elements - p->offloaded_owned;
 
 	zero(l, p->weights, p->weight_type, mfs_params_weight_elements(p));
-	zero(l, p->main, p->main_type, on_device);
-	zero(l, p->exp_avg, p->m_type, on_device);
-	zero(l, p->exp_avg_sq, p->v_type, on_device);
+	for (unsigned i = 0; i < MFS_SLOTS; i++)
+		zero(l, p->slot[i].device, p->slot[i].type, on_device);
 	zero(l, p->buffers, MFS_F32, p->buffer_elements);
 }
 
@@ -478,10 +477,10 @@ static int make_main(struct loader *l)
 	const struct mfs_params *p = l->params;
 	int rc = 0;
 
-	if (p->main_type == MFS_DTYPE_NONE || has_main(l))
+	if (p->slot[MFS_SLOT_MAIN].type == MFS_DTYPE_NONE || has_main(l))
 		return 0;
 	for (uint64_t at = p->offloaded, n; (n = mfs_params_owned(p, &at, p->elements)); at += n)
-		l->backend->ops->cast(l->ctx, mfs_mfk_dtype(p->main_type),
+		l->backend->ops->cast(l->ctx, mfs_mfk_dtype(p->slot[MFS_SLOT_MAIN].type),
 				      mfs_params_flat(p, MFS_STATE_MAIN, at).at,
 				      mfs_mfk_dtype(p->weight_type),
 				      mfs_params_flat(p, MFS_STATE_MODEL, at).at, (int64_t)n);

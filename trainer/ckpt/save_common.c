@@ -64,59 +64,14 @@ static void text(struct common *c, const char *name, const char *value)
 	mfs_pickle_str(out(c), value);
 }
 
-static void none(struct common *c, const char *name)
-{
-	mfs_pickle_name(out(c), name);
-	mfs_pickle_none(out(c));
-}
-
 /* ---- parameter groups ---- */
-
-static bool is_sgd(const struct common *c)
-{
-	return c->params->sgd;
-}
-
-static void write_betas(struct common *c)
-{
-	mfs_pickle_name(out(c), "betas");
-	mfs_pickle_float(out(c), c->config->adam_beta1);
-	mfs_pickle_float(out(c), c->config->adam_beta2);
-	mfs_pickle_op(out(c), MFS_OP_TUPLE2);
-}
-
-/* What Transformer Engine's Adam needs in a group, and what torch's does: a run may have either. */
-static void write_adam(struct common *c, double eps)
-{
-	write_betas(c);
-	real(c, "eps", eps);
-	flag(c, "bias_correction", true);
-	flag(c, "amsgrad", false);
-	flag(c, "capturable", false);
-	flag(c, "decoupled_weight_decay", c->config->decoupled_weight_decay);
-	flag(c, "differentiable", false);
-	none(c, "foreach");
-	none(c, "fused");
-	flag(c, "maximize", false);
-}
-
-/* Of torch's SGD, whose pairs Transformer Engine's and Apex' have, too. */
-static void write_sgd(struct common *c)
-{
-	real(c, "momentum", c->config->sgd_momentum);
-	real(c, "dampening", 0);
-	flag(c, "nesterov", false);
-	flag(c, "maximize", false);
-	none(c, "foreach");
-	flag(c, "differentiable", false);
-	none(c, "fused");
-}
 
 /* torch's Adam has its step in each parameter's state, others in the group. A run without
  * Transformer Engine has torch's. */
 static bool steps_in_groups(const struct common *c)
 {
-	return !is_sgd(c) && (c->config->use_distributed_optimizer || !c->config->model.local_spec);
+	return c->params->optimizer->counts_updates &&
+	       (c->config->use_distributed_optimizer || !c->config->model.local_spec);
 }
 
 /* Parameter groups of one kind, of an optimizer of its own or not. */
@@ -154,10 +109,7 @@ static void write_group(struct common *c, struct group g)
 	     : g.mup   ? mfs_schedule_mup_lr(s)
 		       : mfs_schedule_lr(s));
 	real(c, "weight_decay", decays ? wd : 0.0);
-	if (is_sgd(c))
-		write_sgd(c);
-	else
-		write_adam(c, g.mup ? mfs_mup_eps(c->config) : c->config->adam_eps);
+	c->params->optimizer->save_group(out(c), c->config, g.mup);
 	if (steps_in_groups(c))
 		count(c, "step", c->progress->optimizer_step);
 	mfs_pickle_dict_end(out(c));
@@ -167,7 +119,7 @@ static bool mup_of_matrices(const struct common *c)
 {
 	const struct mfs_mup *mup = &c->config->model.mup;
 
-	return mup->on && mup->width != 1 && !is_sgd(c);
+	return mup->on && mup->width != 1 && !c->params->optimizer->mup_of_vectors;
 }
 
 /* The first stage may have no experts, whose weights decay. */
@@ -211,7 +163,7 @@ static int write_torch(struct common *c, bool expert)
 	if (!c->config->use_distributed_optimizer) {
 		mfs_pickle_name(out(c), "state");
 		mfs_pickle_dict_begin(out(c));
-		if (!is_sgd(c) && !steps_in_groups(c)) {
+		if (c->params->optimizer->counts_updates && !steps_in_groups(c)) {
 			mfs_pickle_name(out(c), "common_step");
 			rc = mfs_dist_archive_scalar(&c->archive,
 						     (float)c->progress->optimizer_step, c->err);

@@ -20,20 +20,6 @@ static uint64_t plan_flat(struct mfs_trainer *t, enum mfs_memory_kind kind, enum
 	return mfs_memory_add(&t->memory, kind, elements * mfs_dtype_size(type));
 }
 
-/* What of the optimizer's state the device has: of what is owned, what the host has not. */
-static uint64_t plan_state(struct mfs_trainer *t, enum mfs_memory_kind kind, enum mfs_dtype type)
-{
-	const struct mfs_params *p = t->params;
-
-	return plan_flat(t, kind, type, p->owned_elements - p->offloaded_owned);
-}
-
-/* type MFS_DTYPE_NONE: there is no such state. */
-static void *state_at(const struct mfs_trainer *t, enum mfs_dtype type, uint64_t at)
-{
-	return type == MFS_DTYPE_NONE ? NULL : mfs_memory_at(&t->memory, at);
-}
-
 static void plan_parameters(struct mfs_trainer *t)
 {
 	const struct mfs_params *p = t->params;
@@ -43,12 +29,13 @@ static void plan_parameters(struct mfs_trainer *t)
 				     mfs_params_weight_elements(p)),
 		.grads = plan_flat(t, MFS_MEMORY_GRADIENTS, p->grad_type,
 				   mfs_params_grad_elements(p)),
-		.main = plan_state(t, MFS_MEMORY_MAIN, p->main_type),
-		.exp_avg = plan_state(t, MFS_MEMORY_MOMENTS, p->m_type),
-		.exp_avg_sq = plan_state(t, MFS_MEMORY_MOMENTS, p->v_type),
-		.buffers = mfs_memory_add(&t->memory, MFS_MEMORY_WEIGHTS,
-					  p->buffer_elements * sizeof(float)),
 	};
+	for (unsigned i = 0; i < MFS_SLOTS; i++)
+		t->places.slot[i] =
+			plan_flat(t, i == MFS_SLOT_MAIN ? MFS_MEMORY_MAIN : MFS_MEMORY_MOMENTS,
+				  p->slot[i].type, p->owned_elements - p->offloaded_owned);
+	t->places.buffers =
+		mfs_memory_add(&t->memory, MFS_MEMORY_WEIGHTS, p->buffer_elements * sizeof(float));
 }
 
 static void place_parameters(struct mfs_trainer *t)
@@ -60,9 +47,9 @@ static void place_parameters(struct mfs_trainer *t)
 
 	p->weights = mfs_memory_at(m, at->weights);
 	p->grads = mfs_memory_at(m, at->grads);
-	p->main = state_at(t, p->main_type, at->main);
-	p->exp_avg = state_at(t, p->m_type, at->exp_avg);
-	p->exp_avg_sq = state_at(t, p->v_type, at->exp_avg_sq);
+	for (unsigned i = 0; i < MFS_SLOTS; i++)
+		if (p->slot[i].type != MFS_DTYPE_NONE)
+			p->slot[i].device = mfs_memory_at(m, at->slot[i]);
 	p->buffers = mfs_memory_at(m, at->buffers);
 	/* What lies between parameters stays zero for the whole run. */
 	device->zero(t->ctx, m->base, m->total);
@@ -115,7 +102,7 @@ static void draw_offloaded(struct mfs_trainer *t, const struct stretch *s)
 {
 	const struct mfs_params *p = t->params;
 	const struct mfk_device_ops *device = t->backend->device;
-	const size_t main_size = mfs_dtype_size(p->main_type);
+	const size_t main_size = mfs_dtype_size(p->slot[MFS_SLOT_MAIN].type);
 	const uint64_t bytes = mfs_params_grad_elements(p) * mfs_dtype_size(p->grad_type);
 	const uint64_t most = bytes / main_size / DRAWN_AT_ONCE * DRAWN_AT_ONCE;
 	const uint64_t end = s->first + s->count;

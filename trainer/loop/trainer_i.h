@@ -29,7 +29,7 @@
 
 /* Where a flat buffer lies in the plan. */
 struct mfs_flat_places {
-	uint64_t weights, grads, main, exp_avg, exp_avg_sq, buffers;
+	uint64_t weights, grads, slot[MFS_SLOTS], buffers;
 };
 
 #define MFS_LOST_SAVES 8 /* whose numbers are said at the end */

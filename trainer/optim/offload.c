@@ -12,12 +12,13 @@
 struct slot {
 	void *grads, *weights;
 	struct mfk_event *down, *up; /* gradients are here; weights are on the device */
-	struct mfk_adamw a;
+	struct mfs_update_piece piece;
 	uint64_t first;
 	bool waits; /* for its update */
 };
 
 struct mfs_offload {
+	const struct mfs_train_config *config;
 	struct mfs_params *params;
 	const struct mfk_backend *backend;
 	struct mfk_device *device;
@@ -40,8 +41,11 @@ static size_t bytes_of(enum mfs_dtype type, uint64_t elements)
 
 static uint64_t state_bytes(const struct mfs_params *p)
 {
-	return bytes_of(p->main_type, p->offloaded_owned) +
-	       bytes_of(p->m_type, p->offloaded_owned) + bytes_of(p->v_type, p->offloaded_owned);
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < MFS_SLOTS; i++)
+		bytes += bytes_of(p->slot[i].type, p->offloaded_owned);
+	return bytes;
 }
 
 static uint64_t slot_bytes(const struct mfs_params *p, uint64_t piece)
@@ -70,26 +74,25 @@ static bool has_room(const struct mfs_offload *o)
 	return !info.memory || state_bytes(o->params) <= info.memory;
 }
 
-static bool make_buffer(struct mfs_offload *o, enum mfs_dtype type, void **ret)
+static bool make_buffer(struct mfs_offload *o, struct mfs_slot *s)
 {
-	const size_t bytes = bytes_of(type, o->params->offloaded_owned);
+	const size_t bytes = bytes_of(s->type, o->params->offloaded_owned);
 
 	if (!bytes)
 		return true;
-	*ret = o->host_backend->device->alloc(o->host, bytes);
-	if (*ret)
-		o->host_backend->device->zero(o->cpu, *ret, bytes);
-	return *ret;
+	s->host = o->host_backend->device->alloc(o->host, bytes);
+	if (s->host)
+		o->host_backend->device->zero(o->cpu, s->host, bytes);
+	return s->host;
 }
 
 static int make_state(struct mfs_offload *o, struct mfs_error *err)
 {
-	struct mfs_params *p = o->params;
-
-	if (!has_room(o) || !make_buffer(o, p->main_type, &p->host.main) ||
-	    !make_buffer(o, p->m_type, &p->host.exp_avg) ||
-	    !make_buffer(o, p->v_type, &p->host.exp_avg_sq))
+	if (!has_room(o))
 		return too_large(o, err);
+	for (unsigned i = 0; i < MFS_SLOTS; i++)
+		if (!make_buffer(o, &o->params->slot[i]))
+			return too_large(o, err);
 	return 0;
 }
 
@@ -107,12 +110,11 @@ static int make_slot(struct mfs_offload *o, struct slot *s, struct mfs_error *er
 
 /* ---- the whole ---- */
 
-static int open_host(struct mfs_offload *o, const struct mfs_train_config *config,
-		     struct mfs_error *err)
+static int open_host(struct mfs_offload *o, struct mfs_error *err)
 {
 	const struct mfk_device_ops *device = o->backend->device;
 	char why[MFK_WHY] = "";
-	int rc = o->host_backend->device->open(0, (unsigned)config->threads, &o->host, why);
+	int rc = o->host_backend->device->open(0, (unsigned)o->config->threads, &o->host, why);
 
 	if (!rc)
 		rc = o->host_backend->device->ctx_new(o->host, false, &o->cpu, why);
@@ -133,7 +135,8 @@ int mfs_offload_new(const struct mfs_train_config *config, struct mfs_params *pa
 
 	if (!o)
 		return mfs_fail_nomem(err);
-	*o = (struct mfs_offload){.params = params,
+	*o = (struct mfs_offload){.config = config,
+				  .params = params,
 				  .backend = backend,
 				  .host_backend =
 					  backend == &mfk_recorder ? &mfk_recorder : &mfk_cpu,
@@ -142,7 +145,7 @@ int mfs_offload_new(const struct mfs_train_config *config, struct mfs_params *pa
 	mfs_memory_add(memory, MFS_MEMORY_HOST, state_bytes(params));
 	mfs_memory_add(memory, MFS_MEMORY_HOST, 2 * slot_bytes(params, piece));
 	if (backend)
-		rc = open_host(o, config, err);
+		rc = open_host(o, err);
 	if (!rc && backend)
 		rc = make_state(o, err);
 	for (int i = 0; !rc && backend && i < 2; i++)
@@ -171,13 +174,12 @@ static void free_slot(struct mfs_offload *o, struct slot *s)
 
 static void free_state(struct mfs_offload *o)
 {
-	struct mfs_params *p = o->params;
-	void **const all[] = {&p->host.main, &p->host.exp_avg, &p->host.exp_avg_sq};
+	for (unsigned i = 0; i < MFS_SLOTS; i++) {
+		struct mfs_slot *s = &o->params->slot[i];
 
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-		if (*all[i])
-			o->host_backend->device->free(o->host, *all[i]);
-		*all[i] = NULL;
+		if (s->host)
+			o->host_backend->device->free(o->host, s->host);
+		s->host = NULL;
 	}
 }
 
@@ -228,13 +230,13 @@ static void begin(struct mfs_offload *o, struct slot *s)
 {
 	const struct mfk_device_ops *device = o->backend->device;
 	const struct mfs_params *p = o->params;
-	const uint64_t count = (uint64_t)s->a.count;
+	const uint64_t count = (uint64_t)s->piece.count;
 	const struct mfs_flat weights = mfs_params_flat(p, MFS_STATE_MODEL, s->first);
 	const size_t grad_size = mfs_dtype_size(p->grad_type);
 
 	device->event_wait(o->down, s->up);
 	device->copy_out(o->down, s->grads, mfs_params_grads_at(p, s->first), count * grad_size);
-	if (!p->host.main)
+	if (!p->slot[MFS_SLOT_MAIN].host)
 		device->copy_out(o->down, s->weights, weights.at, bytes_of(weights.type, count));
 	device->event_record(o->down, s->down);
 	s->waits = true;
@@ -250,24 +252,23 @@ static int compute(struct mfs_offload *o, struct slot *s, struct mfs_error *err)
 	s->waits = false;
 	if (rc)
 		return rc;
-	s->a.weight = s->weights;
-	s->a.grad = s->grads;
-	s->a.main = mfs_params_flat(p, MFS_STATE_MAIN, s->first).at;
-	s->a.m = mfs_params_flat(p, MFS_STATE_EXP_AVG, s->first).at;
-	s->a.v = mfs_params_flat(p, MFS_STATE_EXP_AVG_SQ, s->first).at;
-	o->host_backend->ops->adamw(o->cpu, &s->a);
+	s->piece.weight = s->weights;
+	s->piece.grad = s->grads;
+	for (unsigned i = 0; i < MFS_SLOTS; i++)
+		s->piece.slot[i] = mfs_params_slot(p, i, s->first).at;
+	p->optimizer->step(o->host_backend->ops, o->cpu, o->config, &s->piece);
 	device->copy_in(o->up, weights.at, s->weights,
-			bytes_of(weights.type, (uint64_t)s->a.count));
+			bytes_of(weights.type, (uint64_t)s->piece.count));
 	device->event_record(o->up, s->up);
 	return 0;
 }
 
-int mfs_offload_add(struct mfs_offload *o, const struct mfk_adamw *a, uint64_t first,
+int mfs_offload_add(struct mfs_offload *o, const struct mfs_update_piece *piece, uint64_t first,
 		    struct mfs_error *err)
 {
 	struct slot *s = &o->slots[o->turn], *before = &o->slots[o->turn ^ 1];
 
-	s->a = *a;
+	s->piece = *piece;
 	s->first = first;
 	begin(o, s);
 	o->turn ^= 1;

@@ -2,7 +2,7 @@
  * The optimizer's state in the host's memory: --optimizer-cpu-offload.
  *
  * Main parameters and moments of what is owned below params->offloaded lie on the host. An update
- * streams their gradients down in pieces, computes AdamW with the CPU backend, and streams the new
+ * streams their gradients down in pieces, steps with the CPU backend, and streams the new
  * weights up. Two pieces are under way: while the CPU computes one, the gradients of the next and
  * the weights of the last are copied. The device keeps weights and gradients alone.
  *
@@ -36,10 +36,10 @@ void mfs_offload_free(struct mfs_offload *o);
 /* The context that gradients come down in: a fence before an update is its operation. */
 struct mfk_ctx *mfs_offload_ctx(struct mfs_offload *o);
 /*
- * Updates elements from first on, all of them offloaded. a has no pointers. The gradients are
+ * Updates elements from first on, all of them offloaded. piece has no pointers. The gradients are
  * complete, and the weights used by no one. Returns when the piece before is computed.
  */
-int mfs_offload_add(struct mfs_offload *o, const struct mfk_adamw *a, uint64_t first,
+int mfs_offload_add(struct mfs_offload *o, const struct mfs_update_piece *piece, uint64_t first,
 		    struct mfs_error *err);
 /* Waits for all pieces, weights on the device included. */
 int mfs_offload_finish(struct mfs_offload *o, struct mfs_error *err);

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "formats/base/str.h"
+#include "trainer/optimizers/optimizer.h"
 
 /* ---- in samples ---- */
 
@@ -50,20 +50,6 @@ static int check(const struct mfs_schedule *s, struct mfs_error *err)
 	return 0;
 }
 
-/* optimizer/__init__.py: get_mup_config_overrides: 1 / width of matrices' rates; with SGD, width of
- * the others'. */
-static double mup_mult(const struct mfs_train_config *c)
-{
-	const double width = c->model.mup.on ? c->model.mup.width : 1;
-
-	return mfs_str_is(c->optimizer, "sgd") ? width : 1 / width;
-}
-
-double mfs_mup_eps(const struct mfs_train_config *config)
-{
-	return config->adam_eps * mup_mult(config);
-}
-
 int mfs_schedule_init(const struct mfs_train_config *c, struct mfs_schedule *ret,
 		      struct mfs_error *err)
 {
@@ -77,7 +63,7 @@ int mfs_schedule_init(const struct mfs_train_config *c, struct mfs_schedule *ret
 		.end_wd = c->end_weight_decay,
 		.decoupled_lr = c->decoupled_lr,
 		.decoupled_min_lr = c->decoupled_min_lr,
-		.mup_mult = mup_mult(c),
+		.mup_mult = mfs_optimizer_mup(c),
 		.decay_steps = l.decay == MFS_UNSET ? whole : (double)l.decay * l.unit,
 		.wsd_decay_steps = l.wsd == MFS_UNSET ? 0 : (double)l.wsd * l.unit,
 		.wd_incr_steps = whole,

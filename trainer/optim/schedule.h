@@ -34,8 +34,6 @@ double mfs_schedule_lr(const struct mfs_schedule *s);
 double mfs_schedule_decoupled_lr(const struct mfs_schedule *s);
 /* Of parameters that --use-mup gives a rate of their own (params.h). */
 double mfs_schedule_mup_lr(const struct mfs_schedule *s);
-/* Adam's eps of theirs. */
-double mfs_mup_eps(const struct mfs_train_config *config);
 double mfs_schedule_weight_decay(const struct mfs_schedule *s);
 void mfs_schedule_step(struct mfs_schedule *s, uint64_t samples);
 

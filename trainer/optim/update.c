@@ -223,66 +223,37 @@ static float lr_of(const struct update_range *r, const struct mfs_update_step *s
 	return (float)(r->decoupled ? step->decoupled_lr : r->mup ? step->mup_lr : step->lr);
 }
 
-/* AdamW of a range, without pointers. */
-static struct mfk_adamw adamw_of(const struct mfs_update *u, const struct update_range *r,
-				 const struct mfs_update_step *step, double grad_scale)
+/* A range without pointers. */
+static struct mfs_update_piece piece_of(const struct mfs_update *u, const struct update_range *r,
+					const struct mfs_update_step *step, double grad_scale)
 {
-	const struct mfs_train_config *c = u->config;
 	const struct mfs_params *p = u->params;
-
-	return (struct mfk_adamw){
+	struct mfs_update_piece piece = {
+		.count = (int64_t)r->count,
 		.weight_type = mfs_mfk_dtype(p->weight_type),
 		.grad_type = mfs_mfk_dtype(p->grad_type),
-		.main_type = mfs_mfk_dtype(p->main_type),
-		.m_type = mfs_mfk_dtype(p->m_type),
-		.v_type = mfs_mfk_dtype(p->v_type),
-		.count = (int64_t)r->count,
+		.number = step->number,
 		.lr = lr_of(r, step),
-		.beta1 = (float)c->adam_beta1,
-		.beta2 = (float)c->adam_beta2,
-		.eps = (float)(r->mup ? mfs_mup_eps(c) : c->adam_eps),
-		.wd = r->decays ? (float)step->weight_decay : 0,
-		.correction1 = (float)(1 - pow(c->adam_beta1, (double)step->number)),
-		.correction2 = (float)(1 - pow(c->adam_beta2, (double)step->number)),
-		.grad_scale = (float)grad_scale,
-		.l2 = !c->decoupled_weight_decay,
-	};
-}
-
-static void update_by_sgd(struct mfs_update *u, struct mfk_ctx *ctx, const struct update_range *r,
-			  const struct mfs_update_step *step, double grad_scale)
-{
-	const struct mfs_params *p = u->params;
-	const struct mfk_sgd a = {
-		.weight_type = mfs_mfk_dtype(p->weight_type),
-		.grad_type = mfs_mfk_dtype(p->grad_type),
-		.main_type = mfs_mfk_dtype(p->main_type),
-		.m_type = mfs_mfk_dtype(p->m_type),
-		.count = (int64_t)r->count,
-		.weight = mfs_params_flat(p, MFS_STATE_MODEL, r->first).at,
-		.main = mfs_params_flat(p, MFS_STATE_MAIN, r->first).at,
-		.m = mfs_params_flat(p, MFS_STATE_MOMENTUM, r->first).at,
-		.grad = mfs_params_grads_at(p, r->first),
-		.lr = lr_of(r, step),
-		.momentum = (float)u->config->sgd_momentum,
 		.wd = r->decays ? (float)step->weight_decay : 0,
 		.grad_scale = (float)grad_scale,
+		.mup = r->mup,
 	};
 
-	u->backend->ops->sgd(ctx, &a);
+	for (unsigned i = 0; i < MFS_SLOTS; i++)
+		piece.slot_type[i] = mfs_mfk_dtype(p->slot[i].type);
+	return piece;
 }
 
-static void update_by_adam(struct mfs_update *u, struct mfk_ctx *ctx, const struct update_range *r,
-			   struct mfk_adamw a)
+static void update_on_device(struct mfs_update *u, struct mfk_ctx *ctx, uint64_t first,
+			     struct mfs_update_piece *piece)
 {
 	const struct mfs_params *p = u->params;
 
-	a.weight = mfs_params_flat(p, MFS_STATE_MODEL, r->first).at;
-	a.main = mfs_params_flat(p, MFS_STATE_MAIN, r->first).at;
-	a.m = mfs_params_flat(p, MFS_STATE_EXP_AVG, r->first).at;
-	a.v = mfs_params_flat(p, MFS_STATE_EXP_AVG_SQ, r->first).at;
-	a.grad = mfs_params_grads_at(p, r->first);
-	u->backend->ops->adamw(ctx, &a);
+	piece->weight = mfs_params_flat(p, MFS_STATE_MODEL, first).at;
+	piece->grad = mfs_params_grads_at(p, first);
+	for (unsigned i = 0; i < MFS_SLOTS; i++)
+		piece->slot[i] = mfs_params_slot(p, i, first).at;
+	p->optimizer->step(u->backend->ops, ctx, u->config, piece);
 }
 
 static int update_piece(struct mfs_update *u, struct mfk_ctx *ctx, const struct update_range *r,
@@ -290,17 +261,14 @@ static int update_piece(struct mfs_update *u, struct mfk_ctx *ctx, const struct 
 			struct mfs_error *err)
 {
 	const bool offloaded = r->first < u->params->offloaded;
-	const struct mfk_adamw a = adamw_of(u, r, step, grad_scale);
+	struct mfs_update_piece piece = piece_of(u, r, step, grad_scale);
 
 	if (step->fence)
 		step->fence(step->fence_arg, offloaded ? mfs_offload_ctx(u->offload) : ctx,
 			    r->first, r->count);
 	if (offloaded)
-		return mfs_offload_add(u->offload, &a, r->first, err);
-	if (u->params->sgd)
-		update_by_sgd(u, ctx, r, step, grad_scale);
-	else
-		update_by_adam(u, ctx, r, a);
+		return mfs_offload_add(u->offload, &piece, r->first, err);
+	update_on_device(u, ctx, r->first, &piece);
 	return 0;
 }
 

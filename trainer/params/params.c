@@ -95,7 +95,7 @@ static bool has_mup_rate(const struct mfs_train_config *config, const char *name
 			    !strcmp(name, "output_layer.weight");
 
 	return config->model.mup.on && config->model.mup.width != 1 &&
-	       vector == mfs_str_is(config->optimizer, "sgd");
+	       vector == mfs_optimizer_kind(config->optimizer)->mup_of_vectors;
 }
 
 /* ---- the list ---- */
@@ -340,12 +340,14 @@ static void set_types(struct mfs_params *p, const struct mfs_train_config *confi
 {
 	p->weight_type = config->params_dtype;
 	p->grad_type = config->main_grads_dtype;
-	p->main_type = p->weight_type == MFS_F32 ? MFS_DTYPE_NONE : config->main_params_dtype;
-	p->sgd = mfs_str_is(config->optimizer, "sgd");
-	p->m_type = !p->sgd			? config->exp_avg_dtype
-		    : config->sgd_momentum != 0 ? MFS_F32
-						: MFS_DTYPE_NONE;
-	p->v_type = p->sgd ? MFS_DTYPE_NONE : config->exp_avg_sq_dtype;
+	p->optimizer = mfs_optimizer_kind(config->optimizer);
+	p->slot[MFS_SLOT_MAIN].type =
+		p->weight_type == MFS_F32 ? MFS_DTYPE_NONE : config->main_params_dtype;
+	for (unsigned i = MFS_SLOT_KEPT; i < MFS_SLOTS; i++) {
+		const struct mfs_kept *kept = &p->optimizer->kept[i - MFS_SLOT_KEPT];
+
+		p->slot[i].type = kept->type ? kept->type(config) : MFS_DTYPE_NONE;
+	}
 }
 
 static uint32_t count_or(int64_t count, uint32_t none)
@@ -379,12 +381,13 @@ static struct mfs_layout layout_of(const struct mfs_train_config *config,
 static int make_ckpt(struct mfs_params *p, const struct mfs_train_config *config,
 		     struct mfs_error *err)
 {
-	struct mfs_blank_options options = {.vocab = p->padded_vocab,
-					    .dtype = {p->weight_type, p->main_type}};
+	struct mfs_blank_options options = {.vocab = p->padded_vocab, .dtype = {p->weight_type}};
 
-	options.dtype[p->sgd ? MFS_STATE_MOMENTUM : MFS_STATE_EXP_AVG] = p->m_type;
-	options.dtype[MFS_STATE_EXP_AVG_SQ] = p->v_type;
+	for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_COUNT; s++) {
+		const unsigned slot = mfs_optimizer_slot(p->optimizer, s);
 
+		options.dtype[s] = slot < MFS_SLOTS ? p->slot[slot].type : MFS_DTYPE_NONE;
+	}
 	return mfs_blank_ckpt(&config->model, &options, &p->ckpt, err);
 }
 

@@ -26,6 +26,7 @@
 #include "formats/ckpt/ckpt.h"
 #include "formats/megatron/rank.h"
 #include "trainer/config/config.h"
+#include "trainer/optimizers/optimizer.h"
 #include "trainer/params/buckets.h"
 #include "trainer/parallel/parallel.h"
 
@@ -60,6 +61,15 @@ struct mfs_model_buffer {
 	uint64_t start, elements; /* in params.buffers */
 };
 
+/* What is kept of each owned element: main parameters, or a state of the optimizer. */
+struct mfs_slot {
+	enum mfs_dtype type; /* MFS_DTYPE_NONE: nothing */
+	void *device;	     /* from the run's arena; NULL until it is placed */
+	/* --optimizer-cpu-offload: the device has what is owned from params.offloaded on. What is
+	 * owned before it lies in the host's memory (trainer/optim/offload.h), which is zeroed. */
+	void *host;
+};
+
 struct mfs_params {
 	struct mfs_ckpt *ckpt; /* owned, unless is_other: the whole model */
 	bool is_other;	       /* mfs_params_of_other() */
@@ -81,23 +91,16 @@ struct mfs_params {
 	uint32_t *number; /* by number of ckpt's tensor: see mfs_params_number() */
 	uint64_t padded_vocab;
 
-	/* Device memory, from the run's arena; NULL until it is placed. In an fp32 run main is
-	 * NULL: the weights are their own main parameters. */
-	void *weights;		    /* io type; mfs_params_weight_elements() */
-	void *grads;		    /* main_grads_dtype; mfs_params_grad_elements() */
-	void *main;		    /* main_params_dtype; this and the moments: of owned elements */
-	void *exp_avg, *exp_avg_sq; /* with SGD the momentum, which may be none, and NULL */
+	/* Device memory, from the run's arena; NULL until it is placed. */
+	void *weights; /* io type; mfs_params_weight_elements() */
+	void *grads;   /* main_grads_dtype; mfs_params_grad_elements() */
 	float *buffers;
-	/* --optimizer-cpu-offload: main, exp_avg and exp_avg_sq begin with what is owned from this
-	 * element on, that of a parameter. What is owned before it lies in the host's memory
-	 * (trainer/optim/offload.h), which is zeroed. */
+	enum mfs_dtype weight_type, grad_type;
+	/* Of owned elements. An fp32 run has no main parameters: its weights are that. */
+	struct mfs_slot slot[MFS_SLOTS];
+	/* what the host has of the slots: all elements before this one, that of a parameter */
 	uint64_t offloaded, offloaded_owned; /* owned: elements before it */
-	struct {
-		void *main, *exp_avg, *exp_avg_sq;
-	} host;
-	enum mfs_dtype weight_type, grad_type, main_type;
-	enum mfs_dtype m_type, v_type; /* MFS_DTYPE_NONE: the optimizer has no such state */
-	bool sgd;
+	const struct mfs_optimizer_kind *optimizer;
 };
 
 /* The parameters that a process has of a model of these arguments, without memory. parallel NULL:
@@ -162,6 +165,8 @@ struct mfs_flat {
 	bool on_host;
 };
 struct mfs_flat mfs_params_flat(const struct mfs_params *p, enum mfs_state state, uint64_t first);
+/* The same of what a slot keeps of them. */
+struct mfs_flat mfs_params_slot(const struct mfs_params *p, unsigned slot, uint64_t first);
 void *mfs_params_grads_at(const struct mfs_params *p, uint64_t first);
 
 /* True if a bucket's weights, or gradients, are whole for a while alone: FSDP. */

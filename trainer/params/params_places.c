@@ -29,35 +29,28 @@ static uint64_t weight_number(const struct mfs_params *p, uint64_t element)
 	return number_of(p, p->sharding >= MFS_SHARD_WEIGHTS, element);
 }
 
+struct mfs_flat mfs_params_slot(const struct mfs_params *p, unsigned slot, uint64_t first)
+{
+	const struct mfs_slot *s = &p->slot[slot];
+	const bool on_host = first < p->offloaded;
+
+	first = mfs_params_owned_before(p, first) - (on_host ? 0 : p->offloaded_owned);
+	return (struct mfs_flat){.at = at(on_host ? s->host : s->device, s->type, first),
+				 .type = s->type,
+				 .on_host = on_host};
+}
+
 struct mfs_flat mfs_params_flat(const struct mfs_params *p, enum mfs_state state, uint64_t first)
 {
-	const bool on_host = first < p->offloaded;
-	struct mfs_flat flat = {.on_host = on_host};
+	unsigned slot;
 
-	switch (state) {
-	case MFS_STATE_MAIN:
-		flat.at = on_host ? p->host.main : p->main;
-		flat.type = p->main_type;
-		break;
-	case MFS_STATE_EXP_AVG:
-	case MFS_STATE_MOMENTUM:
-		if (p->sgd != (state == MFS_STATE_MOMENTUM))
-			return flat;
-		flat.at = on_host ? p->host.exp_avg : p->exp_avg;
-		flat.type = p->m_type;
-		break;
-	case MFS_STATE_EXP_AVG_SQ:
-		flat.at = on_host ? p->host.exp_avg_sq : p->exp_avg_sq;
-		flat.type = p->v_type;
-		break;
-	default:
+	if (state == MFS_STATE_MODEL)
 		return (struct mfs_flat){
 			.at = at(p->weights, p->weight_type, weight_number(p, first)),
 			.type = p->weight_type};
-	}
-	first = mfs_params_owned_before(p, first) - (on_host ? 0 : p->offloaded_owned);
-	flat.at = at(flat.at, flat.type, first);
-	return flat;
+	slot = mfs_optimizer_slot(p->optimizer, state);
+	return slot < MFS_SLOTS ? mfs_params_slot(p, slot, first)
+				: (struct mfs_flat){.on_host = first < p->offloaded};
 }
 
 void *mfs_params_grads_at(const struct mfs_params *p, uint64_t first)

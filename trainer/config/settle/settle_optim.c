@@ -1,6 +1,7 @@
 /* The precision, the optimizer and what is kept for the backward pass. */
 #include "formats/base/str.h"
 #include "trainer/config/settle/settle_i.h"
+#include "trainer/optimizers/optimizer.h"
 
 /* ---- precision ---- */
 
@@ -82,43 +83,18 @@ int mfs_settle_fp8(struct settle *s)
 
 /* ---- which optimizer ---- */
 
-/* optimizer_config.py: OptimizerConfig; distrib_optimizer.py: DistributedOptimizer. */
-static int check_sgd(struct settle *s)
-{
-	static const char *const adams[] = {"use_distributed_optimizer", "use_megatron_fsdp",
-					    "use_precision_aware_optimizer"};
-	const double momentum = mfs_flag_real(s->v, "sgd_momentum", 0);
-	char spelling[MFS_FLAG_SPELLING];
-
-	for (size_t i = 0; i < sizeof(adams) / sizeof(adams[0]); i++)
-		if (is(s, adams[i]))
-			return mfs_fail(s->err, -ENOTSUP,
-					"%s: expected --optimizer adam beside it, found sgd",
-					flag(adams[i], spelling));
-	/* torch/optim/sgd.py */
-	if (!(momentum >= 0))
-		return mfs_fail(s->err, -EINVAL, "--sgd-momentum: expected 0 or more, found %g",
-				momentum);
-	return 0;
-}
-
 int mfs_settle_optimizer(struct settle *s)
 {
-	const double fraction = mfs_flag_real(s->v, "optimizer_offload_fraction", 1);
+	const struct mfs_optimizer_kind *kind = mfs_optimizer_kind(text(s, "optimizer"));
+	const char *const *dest = kind->refuses;
+	char spelling[MFS_FLAG_SPELLING];
 
-	if (mfs_str_is(text(s, "optimizer"), "sgd"))
-		return check_sgd(s);
-	if (!is(s, "optimizer_cpu_offload"))
-		return 0;
-	if (!is(s, "use_precision_aware_optimizer"))
-		return mfs_fail(s->err, -EINVAL,
-				"--optimizer-cpu-offload: expected "
-				"--use-precision-aware-optimizer beside it");
-	if (fraction < 0 || fraction > 1)
-		return mfs_fail(s->err, -EINVAL,
-				"--optimizer-offload-fraction: expected 0 to 1, found %g",
-				fraction);
-	return 0;
+	for (; dest && *dest; dest++)
+		if (is(s, *dest))
+			return mfs_fail(s->err, -ENOTSUP,
+					"%s: expected --optimizer adam beside it, found %s",
+					flag(*dest, spelling), kind->name);
+	return kind->check ? kind->check(s->v, s->err) : 0;
 }
 
 /* ---- the optimizer ---- */

@@ -1,0 +1,70 @@
+/* SGD: the momentum of each element, or nothing. */
+#include <errno.h>
+
+#include "trainer/optimizers/optimizer_i.h"
+
+static enum mfs_dtype momentum_type(const struct mfs_train_config *c)
+{
+	return c->sgd_momentum != 0 ? MFS_F32 : MFS_DTYPE_NONE;
+}
+
+/* optimizer_config.py: OptimizerConfig; distrib_optimizer.py: DistributedOptimizer. */
+static const char *const refuses[] = {"use_distributed_optimizer", "use_megatron_fsdp",
+				      "use_precision_aware_optimizer", "optimizer_cpu_offload",
+				      NULL};
+
+/* torch/optim/sgd.py */
+static int check(const struct mfs_flag_values *v, struct mfs_error *err)
+{
+	const double momentum = mfs_flag_real(v, "sgd_momentum", 0);
+
+	if (!(momentum >= 0))
+		return mfs_fail(err, -EINVAL, "--sgd-momentum: expected 0 or more, found %g",
+				momentum);
+	return 0;
+}
+
+static void step(const struct mfk_ops *ops, struct mfk_ctx *ctx, const struct mfs_train_config *c,
+		 const struct mfs_update_piece *p)
+{
+	const struct mfk_sgd a = {
+		.weight_type = p->weight_type,
+		.grad_type = p->grad_type,
+		.main_type = p->slot_type[MFS_SLOT_MAIN],
+		.m_type = p->slot_type[MFS_SLOT_KEPT],
+		.count = p->count,
+		.weight = p->weight,
+		.main = p->slot[MFS_SLOT_MAIN],
+		.m = p->slot[MFS_SLOT_KEPT],
+		.grad = p->grad,
+		.lr = p->lr,
+		.momentum = (float)c->sgd_momentum,
+		.wd = p->wd,
+		.grad_scale = p->grad_scale,
+	};
+
+	ops->sgd(ctx, &a);
+}
+
+/* Of torch's SGD, whose pairs Transformer Engine's and Apex' have, too. */
+static void save_group(struct mfs_pickle_writer *w, const struct mfs_train_config *c, bool mup)
+{
+	(void)mup;
+	mfs_group_real(w, "momentum", c->sgd_momentum);
+	mfs_group_real(w, "dampening", 0);
+	mfs_group_flag(w, "nesterov", false);
+	mfs_group_flag(w, "maximize", false);
+	mfs_group_none(w, "foreach");
+	mfs_group_flag(w, "differentiable", false);
+	mfs_group_none(w, "fused");
+}
+
+const struct mfs_optimizer_kind mfs_sgd = {
+	.name = "sgd",
+	.kept = {{MFS_STATE_MOMENTUM, momentum_type}},
+	.mup_of_vectors = true,
+	.refuses = refuses,
+	.check = check,
+	.step = step,
+	.save_group = save_group,
+};
