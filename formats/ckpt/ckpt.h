@@ -21,7 +21,7 @@
 
 #include "formats/base/error.h"
 #include "formats/io/fileset.h"
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 #include "formats/base/tensor.h"
 #include "formats/torch/torch_file.h"
 

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 
 #define MFS_SECTIONS_MAX 6
 

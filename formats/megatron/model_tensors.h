@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 
 struct mfs_model_tensor {
 	const char *name; /* until the function returns */

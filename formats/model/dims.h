@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "formats/ckpt/ckpt.h"
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 #include "formats/model/families/family.h"
 
 /* Width of a Mamba mixer's convolution, for which Megatron has no argument (mamba_mixer.py:

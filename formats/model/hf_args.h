@@ -19,7 +19,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 #include "formats/model/families/family.h"
 
 /*

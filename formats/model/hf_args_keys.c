@@ -8,7 +8,7 @@
 #include "formats/base/str.h"
 #include "formats/base/tensor.h"
 #include "formats/model/features.h"
-#include "formats/torch/hybrid_layers.h"
+#include "formats/args/hybrid_layers.h"
 
 #define MAX_LAYERS  100000
 #define MAX_EXPERTS 100000

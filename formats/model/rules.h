@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 #include "formats/model/families/family.h"
 
 /* Rows [to, to+count) of the result are rows from, from+step, ... of the source. With lanes

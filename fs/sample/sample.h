@@ -16,7 +16,7 @@
 #include "formats/dataset/gpt/sampler.h"
 #include "formats/dataset/gpt/samples.h"
 #include "formats/dataset/rows/rows_open.h"
-#include "formats/torch/megatron_data_args.h"
+#include "formats/args/megatron_data_args.h"
 #include "fs/data/run.h"
 #include "fs/cli/options.h"
 

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "formats/torch/megatron_args.h"
-#include "formats/torch/megatron_data_args.h"
+#include "formats/args/megatron_args.h"
+#include "formats/args/megatron_data_args.h"
 
 static void check_words(const struct mfs_words *w)
 {

@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "formats/base/yaml_tree.h"
-#include "formats/torch/megatron_args.h"
-#include "formats/torch/model_config.h"
+#include "formats/args/megatron_args.h"
+#include "formats/args/model_config.h"
 
 static int read_args(const struct mfs_buf *bytes, struct mfs_error *err)
 {

@@ -404,7 +404,7 @@ def make_dcp():
 
 def known_arguments():
     """The names that the reader asks for: the quoted ones of its source."""
-    with open(f"{HERE}/../../formats/torch/megatron_args.c") as f:
+    with open(f"{HERE}/../../formats/args/megatron_args.c") as f:
         return set(re.findall(r'"([a-z][a-z0-9_]+)"', f.read()))
 
 
@@ -423,7 +423,7 @@ def fixture_namespaces():
             yield family.split("-")[0], tf.loads(z.read("archive/data.pkl"))[0]["args"]
 
 
-# Of formats/torch/megatron_data_args.c.
+# Of formats/args/megatron_data_args.c.
 RUN_DATA = {
     "data_path": ["0.7", "/d/a_document", "0.3", "/d/b_document"], "train_data_path": None, "valid_data_path": ["v"], "test_data_path": [],
     "data_args_path": "/d/words", "per_split_data_args_path": None, "split": "99,1,0", "seed": 1234, "seq_length": 128, "train_iters": 40,

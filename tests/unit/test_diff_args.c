@@ -61,7 +61,7 @@ static unsigned check_declaration(char *text)
 START_TEST(every_member_has_a_row)
 {
 	size_t len, count;
-	uint8_t *file = unit_slurp("formats/torch/megatron_args.h", &len);
+	uint8_t *file = unit_slurp("formats/args/megatron_args.h", &len);
 	char *text = strndup((char *)file, len), *body, *end, *next;
 	unsigned members = 0;
 

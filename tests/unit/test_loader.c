@@ -11,7 +11,7 @@
 
 #include "formats/dataset/gpt/rows_samples.h"
 #include "formats/io/guard.h"
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 #include "tests/unit/npy.h"
 #include "trainer/data/batch_fill.h"
 #include "trainer/data/loader_i.h"

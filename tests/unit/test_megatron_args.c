@@ -1,4 +1,4 @@
-/* Arguments of a run, from namespaces pickled here: formats/torch/megatron_args.h. */
+/* Arguments of a run, from namespaces pickled here: formats/args/megatron_args.h. */
 #include "tests/unit/unit.h"
 
 #include <errno.h>
@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "formats/base/buf.h"
-#include "formats/torch/hybrid_layers.h"
-#include "formats/torch/megatron_args.h"
+#include "formats/args/hybrid_layers.h"
+#include "formats/args/megatron_args.h"
 #include "formats/torch/pickle.h"
 
 static struct mfs_error err;

@@ -1,4 +1,4 @@
-/* What a checkpoint's arguments say of its run's data: formats/torch/megatron_data_args.h. */
+/* What a checkpoint's arguments say of its run's data: formats/args/megatron_data_args.h. */
 #include "tests/unit/unit.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "formats/base/buf.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/read/open.h"
-#include "formats/torch/megatron_data_args.h"
+#include "formats/args/megatron_data_args.h"
 
 static struct mfs_error err;
 static struct mfs_arena arena;

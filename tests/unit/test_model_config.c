@@ -1,4 +1,4 @@
-/* The model of a run_config.yaml or model.yaml: formats/torch/model_config.h and the tree that it
+/* The model of a run_config.yaml or model.yaml: formats/args/model_config.h and the tree that it
  * reads, formats/base/yaml_tree.h. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
@@ -10,8 +10,8 @@
 
 #include "formats/base/str.h"
 #include "formats/base/yaml_tree.h"
-#include "formats/torch/megatron_args.h"
-#include "formats/torch/model_config.h"
+#include "formats/args/megatron_args.h"
+#include "formats/args/model_config.h"
 
 #define SIZES                                                                                      \
 	"  num_layers: 4\n  hidden_size: 64\n  num_attention_heads: 8\n  ffn_hidden_size: 176\n"

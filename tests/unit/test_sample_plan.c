@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 #include "fs/cli/commands.h"
 #include "fs/sample/sample.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 #include "trainer/config/settle/batch_steps.h"
 #include "trainer/optim/schedule.h"
 

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "formats/megatron/namespace.h"
+#include "formats/args/namespace.h"
 #include "formats/megatron/write/copy.h"
 #include "formats/megatron/write/dist_archive.h"
 #include "trainer/ckpt/save_i.h"

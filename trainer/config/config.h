@@ -14,8 +14,8 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/tensor.h"
-#include "formats/torch/megatron_args.h"
-#include "formats/torch/megatron_data_args.h"
+#include "formats/args/megatron_args.h"
+#include "formats/args/megatron_data_args.h"
 
 enum mfs_lr_decay {
 	MFS_LR_CONSTANT,

@@ -1,6 +1,6 @@
 /*
  * The argparse.Namespace `args` of a run, pickled as Megatron pickles it, so that Megatron loads
- * what we save with --use-checkpoint-args, and our readers read it (formats/torch/megatron_args.h).
+ * what we save with --use-checkpoint-args, and our readers read it (formats/args/megatron_args.h).
  *
  * It has all attributes that Megatron's has after validate_args(), in the order of the table of
  * flags: numbers, texts and lists as Python's, element types as torch.bfloat16, enums as calls of

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 #include "trainer/parallel/context.h"
 
 #define WIDEN 1024 /* tokens at once */

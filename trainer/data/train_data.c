@@ -6,7 +6,7 @@
 #include "formats/base/bytes.h"
 #include "formats/base/str.h"
 #include "formats/dataset/gpt/rows_mock.h"
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 #include "trainer/config/batches.h"
 
 /* ---- which datasets ---- */

@@ -7,7 +7,7 @@
 #ifndef MFS_TRAINER_REPORT_FLOPS_H
 #define MFS_TRAINER_REPORT_FLOPS_H
 
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 
 double mfs_flops(const struct mfs_megatron_args *model, uint64_t seq_length, uint64_t padded_vocab,
 		 uint64_t batch);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/base/yaml_tree.h"
-#include "formats/torch/model_config.h"
+#include "formats/args/model_config.h"
 #include "formats/torch/pickle_write.h"
 
 struct addition {

@@ -1,10 +1,10 @@
 /* Arguments of a run whose program writes them beside the state: Megatron-Bridge's run_config.yaml,
- * NeMo's model.yaml (formats/torch/model_config.h). */
+ * NeMo's model.yaml (formats/args/model_config.h). */
 #ifndef MFS_CKPT_READ_CONFIG_H
 #define MFS_CKPT_READ_CONFIG_H
 
 #include "formats/ckpt/build.h"
-#include "formats/torch/model_config.h"
+#include "formats/args/model_config.h"
 
 #define MFS_RUN_CONFIG "run_config.yaml"
 

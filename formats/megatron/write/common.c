@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "formats/megatron/namespace.h"
+#include "formats/args/namespace.h"
 
 /* New values that a view gives to arguments. */
 enum new_value {

@@ -23,7 +23,7 @@
 #include "formats/base/error.h"
 #include "formats/base/prefixes.h"
 #include "formats/ckpt/part.h"
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 
 /* Features: what distinguishes models. features.c derives them from the arguments alone. The text
  * names the feature in messages, the word in families' files. */

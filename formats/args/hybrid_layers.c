@@ -1,10 +1,10 @@
-#include "formats/torch/hybrid_layers.h"
+#include "formats/args/hybrid_layers.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 
 #define STAGE_END '|'
 #define MTP_BEGIN '/'

@@ -2,8 +2,8 @@
  * What the arguments of the run that wrote a checkpoint say about its data: the same
  * argparse.Namespace as megatron_args.h reads for the model.
  */
-#ifndef MFS_TORCH_MEGATRON_DATA_ARGS_H
-#define MFS_TORCH_MEGATRON_DATA_ARGS_H
+#ifndef MFS_ARGS_MEGATRON_DATA_ARGS_H
+#define MFS_ARGS_MEGATRON_DATA_ARGS_H
 
 #include <stdbool.h>
 #include <stddef.h>

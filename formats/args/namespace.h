@@ -3,10 +3,10 @@
  * written. Names and values are those of megatron/training/arguments.py. If a release renamed an
  * argument, both names are written. megatron_args.h reads it.
  */
-#ifndef MFS_MEGATRON_NAMESPACE_H
-#define MFS_MEGATRON_NAMESPACE_H
+#ifndef MFS_ARGS_NAMESPACE_H
+#define MFS_ARGS_NAMESPACE_H
 
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 #include "formats/torch/pickle_write.h"
 
 /* Writes one value, the Namespace. */

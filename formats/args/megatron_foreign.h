@@ -10,12 +10,12 @@
  * communication), where it lies, or what training adds (dropout, jitter, auxiliary losses,
  * clipping, initial values).
  */
-#ifndef MFS_TORCH_MEGATRON_FOREIGN_H
-#define MFS_TORCH_MEGATRON_FOREIGN_H
+#ifndef MFS_ARGS_MEGATRON_FOREIGN_H
+#define MFS_ARGS_MEGATRON_FOREIGN_H
 
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 #include "formats/torch/pickle.h"
 
 /* Sets known's foreign and untrainable to the first such argument as "name (value)" in arena; NULL:

@@ -5,8 +5,8 @@
  * ssm/mamba_hybrid_layer_allocation.py. "|" ends a pipeline stage, and behind "/" stand the layers
  * of multi-token prediction (core 0.17).
  */
-#ifndef MFS_TORCH_HYBRID_LAYERS_H
-#define MFS_TORCH_HYBRID_LAYERS_H
+#ifndef MFS_ARGS_HYBRID_LAYERS_H
+#define MFS_ARGS_HYBRID_LAYERS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,10 +1,10 @@
-#include "formats/torch/megatron_data_args.h"
+#include "formats/args/megatron_data_args.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 
 struct reader {
 	const struct mfs_pickle *doc;

@@ -6,8 +6,8 @@
  * An argument that is absent gets a default. It is the default of the Megatron releases that did
  * not save the argument, which may differ from the newest release.
  */
-#ifndef MFS_TORCH_MEGATRON_ARGS_H
-#define MFS_TORCH_MEGATRON_ARGS_H
+#ifndef MFS_ARGS_MEGATRON_ARGS_H
+#define MFS_ARGS_MEGATRON_ARGS_H
 
 #include <stdbool.h>
 #include <stdint.h>

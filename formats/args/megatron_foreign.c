@@ -1,4 +1,4 @@
-#include "formats/torch/megatron_foreign.h"
+#include "formats/args/megatron_foreign.h"
 
 #include <errno.h>
 #include <stdio.h>

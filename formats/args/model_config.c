@@ -1,4 +1,4 @@
-#include "formats/torch/model_config.h"
+#include "formats/args/model_config.h"
 
 #include <errno.h>
 #include <float.h>

@@ -1,4 +1,4 @@
-#include "formats/torch/megatron_args.h"
+#include "formats/args/megatron_args.h"
 
 #include <errno.h>
 #include <float.h>
@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "formats/base/str.h"
-#include "formats/torch/hybrid_layers.h"
-#include "formats/torch/megatron_foreign.h"
+#include "formats/args/hybrid_layers.h"
+#include "formats/args/megatron_foreign.h"
 
 #define MAX_LAYERS     100000
 #define MAX_MTP_LAYERS 1000

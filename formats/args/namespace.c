@@ -1,4 +1,4 @@
-#include "formats/megatron/namespace.h"
+#include "formats/args/namespace.h"
 
 #include <stddef.h>
 #include <string.h>

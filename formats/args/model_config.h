@@ -21,8 +21,8 @@
  *
  * The fields become a Namespace, so that all who read a run's arguments read these.
  */
-#ifndef MFS_TORCH_MODEL_CONFIG_H
-#define MFS_TORCH_MODEL_CONFIG_H
+#ifndef MFS_ARGS_MODEL_CONFIG_H
+#define MFS_ARGS_MODEL_CONFIG_H
 
 #include "formats/base/error.h"
 #include "formats/base/yaml_tree.h"
