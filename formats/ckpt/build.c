@@ -18,8 +18,8 @@ struct intern_entry {
 
 /* ---- life ---- */
 
-int mfs_ckpt_new(const char *dir, unsigned what, enum mfs_ckpt_format format, struct mfs_ckpt **ret,
-		 struct mfs_error *err)
+int mfs_ckpt_new(const char *dir, unsigned what, const struct mfs_ckpt_format *format,
+		 struct mfs_ckpt **ret, struct mfs_error *err)
 {
 	struct mfs_ckpt *ckpt = calloc(1, sizeof(*ckpt));
 	int rc;

@@ -65,11 +65,13 @@ struct mfs_ckpt_rng {
 	uint64_t at, length;
 };
 
+struct mfs_ckpt_reader;
 struct mfs_optim_info;
 
 struct mfs_ckpt {
 	char *dir;
-	enum mfs_ckpt_format format;
+	const struct mfs_ckpt_format *format;
+	const struct mfs_ckpt_reader *reader; /* read/reader.h; NULL: mfs_ckpt_begin() chose none */
 	struct mfs_fileset *files;
 	struct mfs_megatron_args args;
 	struct mfs_ckpt_layout layout;
@@ -112,8 +114,8 @@ struct mfs_ckpt {
 };
 
 /* An empty checkpoint, which a reader fills. mfs_ckpt_free() frees it. */
-int mfs_ckpt_new(const char *dir, unsigned what, enum mfs_ckpt_format format, struct mfs_ckpt **ret,
-		 struct mfs_error *err);
+int mfs_ckpt_new(const char *dir, unsigned what, const struct mfs_ckpt_format *format,
+		 struct mfs_ckpt **ret, struct mfs_error *err);
 /* Makes tensors of the found chunks that were added since the last call. All chunks of a tensor
  * (state, name, layer, expert) must be added before the same call. Names stay interned until
  * mfs_ckpt_end(). -ENODATA: no tensor is of the model. */

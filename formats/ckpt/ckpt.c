@@ -7,7 +7,7 @@
 #include "formats/base/str.h"
 #include "formats/ckpt/build.h"
 
-enum mfs_ckpt_format mfs_ckpt_format(const struct mfs_ckpt *ckpt)
+const struct mfs_ckpt_format *mfs_ckpt_format(const struct mfs_ckpt *ckpt)
 {
 	return ckpt->format;
 }

@@ -20,20 +20,13 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
+#include "formats/ckpt/format.h"
 #include "formats/io/fileset.h"
 #include "formats/args/megatron_args.h"
 #include "formats/base/tensor.h"
 #include "formats/torch/torch_file.h"
 
 #define MFS_CKPT_DIMS 4 /* axes of a global tensor, layer and expert axes taken out */
-
-enum mfs_ckpt_format {
-	MFS_CKPT_TORCH,	     /* mp_rank_TT/model_optim_rng.pt */
-	MFS_CKPT_TORCH_DIST, /* .metadata and __R_W.distcp */
-	MFS_CKPT_ZARR,	     /* KEY/.zarray and a file for each chunk */
-	MFS_CKPT_DCP, /* torch_dist's files, as torch.distributed.checkpoint alone writes them */
-	MFS_CKPT_HF,  /* config.json and safetensors: model/hf_ckpt.h */
-};
 
 /*
  * A global tensor is a parameter of the model or one of its optimizer states. In a mixed-precision
@@ -114,7 +107,7 @@ bool mfs_ckpt_is_language(const struct mfs_ckpt *ckpt);
  * mfs_hf_ckpt_open(). */
 void mfs_ckpt_free(struct mfs_ckpt *ckpt);
 
-enum mfs_ckpt_format mfs_ckpt_format(const struct mfs_ckpt *ckpt);
+const struct mfs_ckpt_format *mfs_ckpt_format(const struct mfs_ckpt *ckpt);
 const char *mfs_ckpt_dir(const struct mfs_ckpt *ckpt);
 struct mfs_fileset *mfs_ckpt_files(const struct mfs_ckpt *ckpt);
 const struct mfs_megatron_args *mfs_ckpt_args(const struct mfs_ckpt *ckpt);

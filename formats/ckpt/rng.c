@@ -83,17 +83,6 @@ bool mfs_rng_there(const struct mfs_ckpt *ckpt)
 	return count && count == (uint64_t)l->tp * l->pp;
 }
 
-/* A legacy file has the list in its state dict. A byte item is a list with this list, and a file of
- * zarr the list itself. */
-static mfs_value find_list(const struct mfs_ckpt *ckpt, const struct mfs_pickle *doc)
-{
-	mfs_value root = mfs_pickle_root(doc);
-
-	if (ckpt->format == MFS_CKPT_TORCH)
-		return mfs_value_get(doc, root, "rng_state");
-	return ckpt->format == MFS_CKPT_ZARR ? root : mfs_value_at(doc, root, 0);
-}
-
 int mfs_rng_open(struct mfs_ckpt *ckpt, uint32_t tp, uint32_t pp, uint32_t ep, struct mfs_rng *ret,
 		 struct mfs_error *err)
 {
@@ -115,7 +104,7 @@ int mfs_rng_open(struct mfs_ckpt *ckpt, uint32_t tp, uint32_t pp, uint32_t ep, s
 	rc = mfs_torch_file_open(&src, &rng.archive, err);
 	if (rc)
 		return rc;
-	rng.value = find_list(ckpt, rng.archive.doc);
+	rng.value = ckpt->format->rng_list(rng.archive.doc);
 	if (mfs_value_type(rng.archive.doc, rng.value) != MFS_V_LIST) {
 		mfs_torch_file_release(&rng.archive);
 		return mfs_fail(err, -ENODATA, "%s/%s: 'rng_state' is missing", ckpt->dir,

@@ -91,7 +91,7 @@ enum mfs_dtype mfs_run_dtype(const struct mfs_ckpt *ckpt, const struct mfs_globa
 	const char *name = mfs_ckpt_args(ckpt)->params_dtype;
 	const enum mfs_dtype dtype = name ? mfs_dtype_from_torch(name) : MFS_DTYPE_NONE;
 
-	return mfs_ckpt_format(ckpt) == MFS_CKPT_DCP && t->state == MFS_STATE_MODEL &&
+	return mfs_ckpt_format(ckpt)->is_plain && t->state == MFS_STATE_MODEL &&
 			       t->dtype == MFS_F32 && dtype != MFS_DTYPE_NONE &&
 			       mfs_name_is_parameter(t->name, t->dtype)
 		       ? dtype

@@ -69,12 +69,14 @@ static int add_tensor(void *arg, const struct mfs_model_tensor *t)
 	return rc;
 }
 
+static const struct mfs_ckpt_format no_files = {.name = "none", .title = "none"};
+
 int mfs_blank_ckpt(const struct mfs_megatron_args *args, const struct mfs_blank_options *options,
 		   struct mfs_ckpt **ret, struct mfs_error *err)
 {
 	struct blank b = {.options = options, .err = err};
 	/* A checkpoint has a directory, for its files; this one has none. */
-	int rc = mfs_ckpt_new("/", 0, MFS_CKPT_TORCH_DIST, &b.ckpt, err);
+	int rc = mfs_ckpt_new("/", 0, &no_files, &b.ckpt, err);
 
 	if (rc)
 		return rc;

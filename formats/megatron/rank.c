@@ -154,7 +154,7 @@ static const char *mtp_inner(const struct mfs_rank_tensor *t)
 {
 	const struct mfs_ckpt *ckpt = t->list->ckpt;
 
-	return mfs_ckpt_format(ckpt) == MFS_CKPT_HF || mfs_ckpt_args(ckpt)->mtp_model_layer
+	return mfs_ckpt_format(ckpt)->is_hf || mfs_ckpt_args(ckpt)->mtp_model_layer
 		       ? "mtp_model_layer."
 		       : "transformer_layer.";
 }

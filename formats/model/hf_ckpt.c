@@ -613,11 +613,14 @@ static int read_dir(struct builder *b, const char *arch)
 	return 0;
 }
 
+const struct mfs_ckpt_format mfs_ckpt_format_hf = {
+	.name = "hf", .title = "HuggingFace", .is_hf = true};
+
 int mfs_hf_ckpt_open(const char *dir, const char *arch, unsigned what, struct mfs_ckpt **ret,
 		     struct mfs_error *err)
 {
 	struct builder b = {.err = err};
-	int rc = mfs_ckpt_new(dir, what, MFS_CKPT_HF, &b.ckpt, err);
+	int rc = mfs_ckpt_new(dir, what, &mfs_ckpt_format_hf, &b.ckpt, err);
 
 	if (rc)
 		return rc;

@@ -5,10 +5,10 @@
  * docs/formats/hf-names.md says which files of weights are read, which tensors are left out, and
  * when a head is tied.
  *
- * The checkpoint's format is MFS_CKPT_HF, and all sizes of its layout are 1. It has no optimizer
- * and no common state. Its vocabulary is not padded: word_embeddings and output_layer have HF's
- * rows, and vocab_size and padded_vocab_size of the arguments are both this number. Tensors keep
- * their dtypes; 8-bit floats in blocks (hf_quantised.h) become bfloat16 when they are read.
+ * All sizes of the checkpoint's layout are 1. It has no optimizer and no common state. Its
+ * vocabulary is not padded: word_embeddings and output_layer have HF's rows, and vocab_size and
+ * padded_vocab_size of the arguments are both this number. Tensors keep their dtypes; 8-bit floats
+ * in blocks (hf_quantised.h) become bfloat16 when they are read.
  */
 #ifndef MFS_MODEL_HF_CKPT_H
 #define MFS_MODEL_HF_CKPT_H
@@ -17,6 +17,8 @@
 
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
+
+extern const struct mfs_ckpt_format mfs_ckpt_format_hf;
 
 /* True if dir has a config.json and one of the four files of weights. Neither is read. */
 bool mfs_hf_ckpt_looks_like_one(const char *dir);

@@ -356,7 +356,7 @@ static int decide_llama3(struct writer *w, const struct mfs_hf_ref *ref)
 	const struct mfs_megatron_args *a = w->args;
 	const double said =
 		a->rope_scaling_ignored != 0 ? a->rope_scaling_ignored : a->rope_scaling_factor;
-	const bool is_hf = mfs_ckpt_format(w->model->ckpt) == MFS_CKPT_HF;
+	const bool is_hf = mfs_ckpt_format(w->model->ckpt)->is_hf;
 	const double theirs = ref && !is_hf ? mfs_hf_ref_llama3_factor(ref) : 0;
 
 	w->llama3_factor = theirs > 0 ? theirs : a->rope_scaling_factor;

@@ -127,7 +127,7 @@ void mfs_hf_ref_free(struct mfs_hf_ref *ref)
 
 bool mfs_hf_ref_is_of(const char *dir, const struct mfs_ckpt *ckpt)
 {
-	return dir && mfs_ckpt_format(ckpt) == MFS_CKPT_HF && !strcmp(dir, mfs_ckpt_dir(ckpt));
+	return dir && mfs_ckpt_format(ckpt)->is_hf && !strcmp(dir, mfs_ckpt_dir(ckpt));
 }
 
 bool mfs_hf_ref_is_source(const char *dir, const struct mfs_ckpt *ckpt)

@@ -12,6 +12,7 @@
 #include "formats/ckpt/build.h"
 #include "formats/hf/hf_json.h"
 #include "formats/hf/safetensors.h"
+#include "formats/model/hf_ckpt.h"
 #include "formats/model/model.h"
 
 #define WEIGHTS	  "adapter_model.safetensors"
@@ -336,7 +337,7 @@ static int add_modules(struct builder *b)
 int mfs_peft_attach(struct mfs_ckpt *ckpt, const char *arch, const char *dir, struct mfs_error *err)
 {
 	struct builder b = {.ckpt = ckpt, .err = err};
-	int rc = mfs_ckpt_new(dir, 0, MFS_CKPT_HF, &b.adapter, err);
+	int rc = mfs_ckpt_new(dir, 0, &mfs_ckpt_format_hf, &b.adapter, err);
 
 	if (rc)
 		return rc;

@@ -158,7 +158,7 @@ static void model_rows(struct mfs_frame *frame, const struct mfs_inspection *in)
 {
 	const struct mfs_model *m = in->view->model;
 
-	vocab_row(frame, &m->vocab, mfs_ckpt_format(in->ckpt) == MFS_CKPT_HF);
+	vocab_row(frame, &m->vocab, mfs_ckpt_format(in->ckpt)->is_hf);
 	mfs_frame_row(frame, "head", MFS_PLAIN, "%s",
 		      mfs_ckpt_args(in->ckpt)->tied ? "tied to the embedding" : "not tied");
 	if (in->tokenizer)
@@ -191,7 +191,7 @@ static void checkpoint_rows(struct mfs_frame *frame, const struct mfs_inspection
 	dtype_row(frame, in);
 	shape_row(frame, args);
 	experts_row(frame, args);
-	if (mfs_ckpt_format(in->ckpt) != MFS_CKPT_HF)
+	if (!mfs_ckpt_format(in->ckpt)->is_hf)
 		layout_row(frame, mfs_ckpt_layout(in->ckpt), args->num_experts != MFS_UNSET);
 	if (in->view)
 		model_rows(frame, in);

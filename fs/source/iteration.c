@@ -13,15 +13,10 @@
 #include "formats/base/grow.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/ckpt.h"
-#include "formats/ckpt/read/config.h"
-#include "formats/ckpt/read/open.h"
-#include "formats/ckpt/read/verl.h"
-#include "formats/io/directory.h"
+#include "formats/ckpt/read/marks.h"
 #include "fs/source/root.h"
 #include "formats/megatron/tracker.h"
-
-#define RANK_FILE      "model_optim_rng.pt"
-#define OPTIMIZER_FILE "distrib_optim.pt"
+#include "formats/model/hf_ckpt.h"
 
 /* FNV-1a tells states of a directory apart. It need not resist attacks. */
 #define STAMP_START 0xcbf29ce484222325ull
@@ -45,19 +40,6 @@ static uint64_t stamp_stat(uint64_t stamp, const struct stat *st)
 	return stamp_add(stamp, v, sizeof(v));
 }
 
-static bool is_rank_dir(const char *name)
-{
-	return !strncmp(name, "mp_rank_", 8);
-}
-
-static bool is_dist_file(const char *name)
-{
-	size_t len = strlen(name);
-
-	return !strcmp(name, ".metadata") || !strcmp(name, "metadata.json") ||
-	       !strcmp(name, MFS_RUN_CONFIG) || (len > 7 && !strcmp(name + len - 7, ".distcp"));
-}
-
 static int stat_in(const char *path, const char *name, struct stat *st)
 {
 	char *full;
@@ -70,109 +52,16 @@ static int stat_in(const char *path, const char *name, struct stat *st)
 	return rc;
 }
 
-static bool is_nemo_dir(const char *path, const char *name)
-{
-	struct stat st;
-
-	return !strcmp(name, MFS_NEMO_WEIGHTS) &&
-	       !stat_in(path, MFS_NEMO_WEIGHTS "/.metadata", &st);
-}
-
-struct names {
-	char **list;
-	size_t count;
-};
-
-static int add_name(struct names *n, const char *name)
-{
-	if (mfs_grow(&n->list, n->count))
-		return -ENOMEM;
-	n->list[n->count] = strdup(name);
-	return n->list[n->count] ? (n->count++, 0) : -ENOMEM;
-}
-
-/* The files that make a directory of verl's an iteration. */
-static int add_verl(struct names *n, const char *path)
-{
-	const struct mfs_verl *verl = mfs_verl_find(path);
-	const struct {
-		const char *folder, *name;
-	} files[] = {{verl ? verl->weights : "", ".metadata"},
-		     {verl ? verl->weights : "", "metadata.json"},
-		     {verl ? verl->hf : "", "config.json"}};
-	char name[128];
-	struct stat st;
-	int rc = 0;
-
-	for (size_t i = 0; verl && i < sizeof(files) / sizeof(files[0]) && !rc; i++) {
-		snprintf(name, sizeof(name), "%s/%s", files[i].folder, files[i].name);
-		if (!stat_in(path, name, &st))
-			rc = add_name(n, name);
-	}
-	return rc;
-}
-
-static void free_names(char **names, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		free(names[i]);
-	free(names);
-}
-
-/* Lists the names that make a directory an iteration, sorted: rank directories, files of
- * torch_dist, what Megatron-Bridge writes behind them, and the folders where NeMo and verl have
- * them. */
-static int list_marks(const char *path, char ***ret, size_t *ret_count)
-{
-	struct names n = {0};
-	struct dirent *d;
-	DIR *dir = mfs_opendir(path);
-	int rc = 0;
-
-	if (!dir)
-		return -errno;
-	while (!rc && (d = readdir(dir)))
-		if (is_rank_dir(d->d_name) || is_dist_file(d->d_name) ||
-		    is_nemo_dir(path, d->d_name))
-			rc = add_name(&n, d->d_name);
-	closedir(dir);
-	if (!rc && !n.count)
-		rc = add_verl(&n, path);
-	if (rc) {
-		free_names(n.list, n.count);
-		return rc;
-	}
-	if (n.count)
-		qsort(n.list, n.count, sizeof(*n.list), mfs_str_order);
-	*ret = n.list;
-	*ret_count = n.count;
-	return 0;
-}
-
 bool mfs_iteration_looks_like_one(const char *path)
 {
-	size_t count = 0;
-	char **names;
+	struct mfs_marks marks;
+	bool found;
 
-	if (list_marks(path, &names, &count))
+	if (mfs_marks_list(path, &marks))
 		return false;
-	free_names(names, count);
-	return count > 0;
-}
-
-static int stat_in_rank(const char *path, const char *mark, const char *name, struct stat *st)
-{
-	char file[NAME_MAX + sizeof("/" RANK_FILE)];
-
-	snprintf(file, sizeof(file), "%s/%s", mark, name);
-	return stat_in(path, file, st);
-}
-
-/* stat() of a mark: of the file, or of the state file in a rank directory. */
-static int stat_mark(const char *path, const char *mark, struct stat *st)
-{
-	return is_rank_dir(mark) ? stat_in_rank(path, mark, RANK_FILE, st)
-				 : stat_in(path, mark, st);
+	found = marks.count > 0;
+	mfs_marks_release(&marks);
+	return found;
 }
 
 /* The stamp of an incomplete iteration covers every file, since any of them may still be
@@ -180,21 +69,18 @@ static int stat_mark(const char *path, const char *mark, struct stat *st)
 static int stamp_all(const char *path, uint64_t *ret)
 {
 	uint64_t stamp = STAMP_START;
-	char **names;
-	size_t count;
+	struct mfs_marks marks;
 	struct stat st;
-	int rc = list_marks(path, &names, &count);
+	int rc = mfs_marks_list(path, &marks);
 
 	if (rc)
 		return rc;
-	for (size_t i = 0; i < count; i++) {
-		stamp = stamp_add(stamp, names[i], strlen(names[i]));
-		if (!stat_mark(path, names[i], &st))
-			stamp = stamp_stat(stamp, &st);
-		if (is_rank_dir(names[i]) && !stat_in_rank(path, names[i], OPTIMIZER_FILE, &st))
+	for (size_t i = 0; i < marks.count; i++) {
+		stamp = stamp_add(stamp, marks.list[i], strlen(marks.list[i]));
+		if (!stat_in(path, marks.list[i], &st))
 			stamp = stamp_stat(stamp, &st);
 	}
-	free_names(names, count);
+	mfs_marks_release(&marks);
 	*ret = stamp;
 	return 0;
 }
@@ -207,66 +93,31 @@ static int stamp_marker(const char *path, const char *marker, uint64_t *ret)
 
 	if (stat(path, &dir))
 		return -errno;
-	rc = stat_mark(path, marker, &file);
+	rc = stat_in(path, marker, &file);
 	if (rc)
 		return rc;
 	*ret = stamp_stat(stamp_stat(STAMP_START, &dir), &file);
 	return 0;
 }
 
-/* Of verl the weights' file, as for other saves in torch_dist. */
-static char *choose_verls_marker(const char *path)
-{
-	const struct mfs_verl *verl = mfs_verl_find(path);
-	char *marker = NULL;
-	struct stat st;
-
-	if (!verl)
-		return NULL;
-	if (asprintf(&marker, "%s/metadata.json", verl->weights) < 0)
-		return NULL;
-	if (stat_in(path, marker, &st))
-		strcpy(strrchr(marker, '/') + 1, ".metadata");
-	return marker;
-}
-
-/* A torch_dist save writes metadata.json last, torch alone .metadata. For a legacy save the first
- * rank's file is used. NULL: there is neither. */
+/* NULL: no save has come to its end there. */
 static char *choose_marker(const char *path)
 {
-	static const char *const last[] = {"metadata.json", MFS_NEMO_WEIGHTS "/metadata.json",
-					   ".metadata"};
-	char *marker = NULL, **names;
-	size_t count;
-	struct stat st;
+	char name[PATH_MAX];
 
-	for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++)
-		if (!stat_in(path, last[i], &st))
-			return strdup(last[i]);
-	if (list_marks(path, &names, &count))
-		return NULL;
-	for (size_t i = 0; i < count && !marker; i++)
-		if (is_rank_dir(names[i]))
-			marker = strdup(names[i]);
-	free_names(names, count);
-	return marker ? marker : choose_verls_marker(path);
+	return mfs_marks_last(path, name, sizeof(name)) ? NULL : strdup(name);
 }
 
 static const char *guess_format(const char *path)
 {
 	const char *format = "unknown";
-	char **names;
-	size_t count;
+	struct mfs_marks marks;
 
-	if (list_marks(path, &names, &count))
+	if (mfs_marks_list(path, &marks))
 		return format;
-	for (size_t i = 0; i < count; i++) {
-		if (!is_rank_dir(names[i]))
-			format = "torch_dist";
-		else if (!strcmp(format, "unknown"))
-			format = "torch";
-	}
-	free_names(names, count);
+	if (marks.format)
+		format = marks.format->name;
+	mfs_marks_release(&marks);
 	return format;
 }
 
@@ -322,24 +173,18 @@ static int fill_incomplete(struct mfs_iteration *it, const char *reason)
 	if (stat(it->path, &st))
 		return -errno;
 	it->mtime_ns = mfs_ns(st.st_mtim);
-	it->format = it->hf ? "hf" : guess_format(it->path);
+	it->format = it->hf ? mfs_ckpt_format_hf.name : guess_format(it->path);
 	it->reason = strdup(reason);
 	return it->reason ? 0 : -ENOMEM;
 }
 
 static int fill_complete(struct mfs_iteration *it, struct mfs_ckpt *ckpt)
 {
-	static const char *const formats[] = {
-		[MFS_CKPT_TORCH] = "torch", [MFS_CKPT_TORCH_DIST] = "torch_dist",
-		[MFS_CKPT_ZARR] = "zarr",   [MFS_CKPT_DCP] = "dcp",
-		[MFS_CKPT_HF] = "hf",
-	};
-
 	const struct mfs_view_origin origin = {
 		.options = it->options, .ckpt = ckpt, .number = it->number};
 
 	it->checked = ckpt;
-	it->format = formats[mfs_ckpt_format(ckpt)];
+	it->format = mfs_ckpt_format(ckpt)->name;
 	it->content = mfs_iteration_content(mfs_ckpt_files(ckpt), &it->mtime_ns);
 	it->identity = mfs_fileset_identity(mfs_ckpt_files(ckpt));
 	return mfs_views_look(&it->views, &origin, mfs_fileset_access(mfs_ckpt_files(ckpt)),

@@ -49,7 +49,7 @@ static void warn_of_padding(const struct mfs_tensors *t)
 {
 	for (uint32_t i = 0; i < t->count && !t->vocabulary; i++)
 		if (mfs_global_tensor_is_vocabulary(t->jobs[i].t) &&
-		    mfs_ckpt_format(t->ckpt) != MFS_CKPT_HF) {
+		    !mfs_ckpt_format(t->ckpt)->is_hf) {
 			fprintf(stderr,
 				"mcorefs: the true size of the vocabulary is not recorded: the "
 				"sums are of all %llu padded rows; give it with -o vocab_size=N, "

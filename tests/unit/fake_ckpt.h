@@ -409,7 +409,9 @@ static inline void fake_ckpt(struct mfs_ckpt *c, const struct mfs_megatron_args 
 	const struct mfs_megatron_args *a = &c->args;
 	const int64_t h = args->hidden_size;
 
-	*c = (struct mfs_ckpt){.dir = "/ckpt/iter_0000001", .args = *args};
+	static const struct mfs_ckpt_format format = {.name = "fake", .title = "fake"};
+
+	*c = (struct mfs_ckpt){.dir = "/ckpt/iter_0000001", .format = &format, .args = *args};
 	fake_add(c, "embedding.", "word_embeddings.weight", -1, -1, a->padded_vocab_size, h);
 	if (!strcmp(a->position_embedding_type, "learned_absolute"))
 		fake_add(c, "embedding.", "position_embeddings.weight", -1, -1,

@@ -152,6 +152,8 @@ int mfs_optim_open(const char *dir, struct mfs_ckpt **ret, struct mfs_error *err
 	return mfs_optim_open_told(dir, NULL, ret, err);
 }
 
+const struct mfs_ckpt_format mfs_ckpt_format_hf = {.name = "hf", .title = "hf", .is_hf = true};
+
 bool mfs_hf_ckpt_looks_like_one(const char *dir)
 {
 	char path[4096];

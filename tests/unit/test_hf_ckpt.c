@@ -53,7 +53,7 @@ static struct mfs_ckpt *open_dir(const char *dir)
 
 	ck_assert(mfs_hf_ckpt_looks_like_one(dir));
 	unit_ok(mfs_hf_ckpt_open(dir, NULL, 0, &ckpt, &err), &err);
-	ck_assert_int_eq(mfs_ckpt_format(ckpt), MFS_CKPT_HF);
+	ck_assert_str_eq(mfs_ckpt_format(ckpt)->name, "hf");
 	ck_assert_uint_eq(mfs_ckpt_layout(ckpt)->tp * mfs_ckpt_layout(ckpt)->pp, 1);
 	return ckpt;
 }

@@ -239,7 +239,7 @@ START_TEST(test_keys)
 	uint8_t *bytes;
 	size_t len;
 
-	if (mfs_ckpt_format(ckpt) == MFS_CKPT_TORCH_DIST) {
+	if (!strcmp(mfs_ckpt_format(ckpt)->name, "torch_dist")) {
 		snprintf(path, sizeof(path), "%s/.metadata", unit_fixture(fixtures[_i]));
 		bytes = unit_slurp(path, &len);
 		unit_ok(mfs_dcp_parse(bytes, len, path, &own, &err), &err);

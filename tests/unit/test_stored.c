@@ -46,7 +46,7 @@ static void open_file(void)
 {
 	uint32_t file;
 
-	unit_ok(mfs_ckpt_new(unit_tmpdir(), 0, MFS_CKPT_HF, &ckpt, &err), &err);
+	unit_ok(mfs_ckpt_new(unit_tmpdir(), 0, NULL, &ckpt, &err), &err);
 	unit_ok(mfs_fileset_add(ckpt->files, "file", &file, &err), &err);
 }
 

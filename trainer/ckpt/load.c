@@ -139,13 +139,8 @@ static int find(const struct mfs_train_config *config, const char *root, struct 
 
 static void describe(struct mfs_load *l, const struct place *p)
 {
-	static const char *const formats[] = {
-		[MFS_CKPT_TORCH] = "torch",    [MFS_CKPT_TORCH_DIST] = "torch_dist",
-		[MFS_CKPT_ZARR] = "zarr",      [MFS_CKPT_DCP] = "torch.distributed.checkpoint",
-		[MFS_CKPT_HF] = "HuggingFace",
-	};
 	const struct mfs_ckpt_layout *at = mfs_ckpt_layout(l->ckpt);
-	const char *format = formats[mfs_ckpt_format(l->ckpt)];
+	const char *format = mfs_ckpt_format(l->ckpt)->title;
 
 	if (p->kind == SOURCE_HF)
 		snprintf(l->what, sizeof(l->what), "%s (%s)", p->dir, format);

@@ -137,7 +137,7 @@ static int adopt(const struct mfs_load *l, struct mfs_train_config *config, stru
 	const struct mfs_ckpt_common *state = mfs_ckpt_common(l->ckpt);
 	struct mfs_adopted from = {.model = mfs_ckpt_args(l->ckpt), .dir = mfs_ckpt_dir(l->ckpt)};
 
-	if (state && mfs_ckpt_format(l->ckpt) != MFS_CKPT_HF) {
+	if (state && !mfs_ckpt_format(l->ckpt)->is_hf) {
 		from.doc = state->archive.doc;
 		from.args = mfs_value_get(from.doc, state->root, "args");
 	}
@@ -146,7 +146,7 @@ static int adopt(const struct mfs_load *l, struct mfs_train_config *config, stru
 
 int mfs_load_args(struct mfs_load *l, struct mfs_train_config *config, struct mfs_error *err)
 {
-	const bool takes = config->use_checkpoint_args || mfs_ckpt_format(l->ckpt) == MFS_CKPT_HF;
+	const bool takes = config->use_checkpoint_args || mfs_ckpt_format(l->ckpt)->is_hf;
 	int rc = check_known(l, err);
 
 	if (!rc && takes && !config->settled)

@@ -72,7 +72,7 @@ static int differs(const struct reader *r, const char *name, const char *ours, c
 			mfs_ckpt_dir(r->load->ckpt), name, theirs, ours);
 }
 
-/* A name without a value: NeMo's schedules are not Megatron's (ckpt/read/nemo.h). */
+/* A name without a value: NeMo's schedules are not Megatron's (ckpt/read/nemo.c). */
 static int no_value(const struct reader *r, const char *const names[3])
 {
 	const char *name = scheduler_name(r, names);

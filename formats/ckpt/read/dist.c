@@ -6,49 +6,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/str.h"
 #include "formats/ckpt/read/config.h"
 #include "formats/ckpt/read/dist_i.h"
-#include "formats/ckpt/read/nemo.h"
-#include "formats/ckpt/read/open.h"
-#include "formats/ckpt/read/plain.h"
+#include "formats/ckpt/read/marks.h"
+#include "formats/ckpt/read/reader.h"
 
 #define COMMON_FILE	  "common.pt"		   /* core <= 0.18 */
 #define COMMON_ITEM	  "common_state/shard_0_1" /* core >= 0.19 */
-#define NEMO_CONFIG	  "context/model.yaml"
 #define MAX_METADATA_JSON (1u << 20)
 
 /* ---- arguments that others tell ---- */
 
-/* folder: of the checkpoint's; NULL: the person's reference. */
-static int read_told_by(struct mfs_dist_reader *r, const char *folder)
+/* A person's word counts before the program's. */
+int mfs_dist_read_told(struct mfs_dist_reader *r, const char *folder)
 {
 	struct mfs_ckpt *ckpt = r->ckpt;
 	int rc = ckpt->told->read(ckpt, ckpt->told, folder, r->err);
 
 	if (rc)
 		return rc;
+	r->bare = !ckpt->format->is_plain;
+	ckpt->rng_count = 0;
 	ckpt->told_by = folder ? mfs_arena_printf(&ckpt->arena, "%s/%s", ckpt->dir, folder)
 			       : mfs_arena_printf(&ckpt->arena, "%s", ckpt->told->ref);
 	return ckpt->told_by ? 0 : mfs_fail_nomem(r->err);
-}
-
-/* A person's word counts before the program's. */
-static int read_told(struct mfs_dist_reader *r)
-{
-	const struct mfs_ckpt_told *told = r->ckpt->told;
-	int rc;
-
-	r->maker = r->maker == MFS_DIST_PLAIN ? MFS_DIST_PLAIN : MFS_DIST_BARE;
-	r->ckpt->rng_count = 0;
-	if (told && told->ref)
-		return read_told_by(r, NULL);
-	rc = told && r->verl ? read_told_by(r, r->verl->hf) : -ENOENT;
-	if (rc != -ENOENT)
-		return rc;
-	return mfs_fail(r->err, -ENODATA,
-			"%s/%s/config.json is missing, which says what model this is (verl); -o "
-			"ref=HF_DIR names another",
-			r->ckpt->dir, r->verl->hf);
 }
 
 /* Whether a state has no arguments, and somebody tells them. */
@@ -60,23 +42,8 @@ static bool is_bare(const struct mfs_dist_reader *r, const struct mfs_pickle *do
 
 /* ---- non-tensor state ---- */
 
-/* Gives a state what another program has put elsewhere. */
-static int complete_state(struct mfs_dist_reader *r, struct mfs_torch_file *f, const char *file,
-			  mfs_value *state)
-{
-	switch (r->maker) {
-	case MFS_DIST_NEMO:
-		return mfs_nemo_make_state(r->ckpt, f, file, NEMO_CONFIG, state, r->err);
-	case MFS_DIST_PLAIN:
-		return mfs_plain_make_state(r, mfs_plain_optimizer(r), f, state);
-	default:
-		return mfs_ckpt_complete_state(r->ckpt, f, file, state, r->err);
-	}
-}
-
-/* src is what begins at base in file id. */
-static int read_state_of(struct mfs_dist_reader *r, const struct mfs_source *src, const char *file,
-			 uint32_t id, uint64_t base)
+int mfs_dist_read_state(struct mfs_dist_reader *r, const struct mfs_source *src, const char *file,
+			uint32_t id, uint64_t base)
 {
 	struct mfs_torch_file f;
 	mfs_value state;
@@ -89,13 +56,13 @@ static int read_state_of(struct mfs_dist_reader *r, const struct mfs_source *src
 	state = mfs_pickle_root(f.doc);
 	if (mfs_value_type(f.doc, state) == MFS_V_LIST)
 		state = mfs_value_at(f.doc, state, 0); /* a byte item is a list of one object */
-	rc = complete_state(r, &f, file, &state);
+	rc = r->maker->complete_state(r, &f, file, &state);
 	if (!rc && is_bare(r, f.doc, state))
-		rc = read_told(r);
+		rc = mfs_dist_read_told(r, NULL);
 	else if (!rc) /* plain: they are an item of their own */
 		rc = mfs_ckpt_read_args(r->ckpt, f.doc, state,
-					r->maker == MFS_DIST_PLAIN ? "args" : file, r->err);
-	if (rc || r->maker == MFS_DIST_BARE || !(r->ckpt->what & MFS_CKPT_COMMON)) {
+					r->ckpt->format->is_plain ? "args" : file, r->err);
+	if (rc || r->bare || !(r->ckpt->what & MFS_CKPT_COMMON)) {
 		mfs_torch_file_release(&f);
 		return rc;
 	}
@@ -161,7 +128,7 @@ mfs_value mfs_dist_object(const struct mfs_dist_reader *r, const struct mfs_pick
 	return r->arrays ? root : mfs_value_at(doc, root, 0);
 }
 
-static int read_common(struct mfs_dist_reader *r)
+int mfs_dist_read_common(struct mfs_dist_reader *r)
 {
 	const struct mfs_dcp_bytes *item = mfs_dcp_bytes(&r->dcp, COMMON_ITEM);
 	struct mfs_source src;
@@ -170,25 +137,25 @@ static int read_common(struct mfs_dist_reader *r)
 
 	if (!rc) {
 		src = mfs_source_file(r->ckpt->files, file);
-		return read_state_of(r, &src, COMMON_FILE, file, 0);
+		return mfs_dist_read_state(r, &src, COMMON_FILE, file, 0);
 	}
 	if (!item || item->item.file == MFS_DCP_NO_FILE)
 		return mfs_fail(r->err, -ENODATA,
 				"%s: neither %s nor the item '%s': the arguments are missing",
 				r->ckpt->dir, COMMON_FILE, COMMON_ITEM);
 	src = mfs_dist_item(r, &item->item);
-	return read_state_of(r, &src, COMMON_ITEM, r->files[item->item.file], item->item.offset);
+	return mfs_dist_read_state(r, &src, COMMON_ITEM, r->files[item->item.file],
+				   item->item.offset);
 }
 
-/* ---- arguments without a common state ---- */
+/* ---- the optimizer's keys ---- */
 
 static bool is_of_optimizer(const char *key)
 {
 	return !strncmp(key, "optim", 5) || !strncmp(key, "chained_", 8);
 }
 
-/* A key of the optimizer's state. NULL: there is none. */
-static const char *optimizer_key(const struct mfs_dist_reader *r)
+const char *mfs_dist_optimizer_key(const struct mfs_dist_reader *r)
 {
 	for (uint32_t i = 0; i < r->dcp.tensor_count; i++)
 		if (is_of_optimizer(r->dcp.tensors[i].key))
@@ -199,92 +166,12 @@ static const char *optimizer_key(const struct mfs_dist_reader *r)
 	return NULL;
 }
 
-/* Plain: the state is flattened, and 'args' is an item of its own. item: see plain_state_item(). */
-static int read_plain_state(struct mfs_dist_reader *r, const struct mfs_dcp_bytes *item)
-{
-	const struct mfs_source src = mfs_dist_item(r, &item->item);
-
-	return read_state_of(r, &src, item->key, r->files[item->item.file], item->item.offset);
-}
-
-static bool has_optimizer(const struct mfs_dist_reader *r)
-{
-	const enum mfs_plain_optim kind = mfs_plain_optimizer(r);
-
-	return kind != MFS_PLAIN_NONE && kind != MFS_PLAIN_UNREAD;
-}
-
-/* The item in whose archive a state can be made, where somebody asks for it: a tensor of the state
- * stays there. False: nothing says what model it is but a reference, or there is no optimizer. */
-static bool plain_state_item(const struct mfs_dist_reader *r, struct mfs_dcp_bytes *ret)
-{
-	const struct mfs_dcp_bytes *item = mfs_dcp_bytes(&r->dcp, "args");
-	const struct mfs_dcp_item *scale = mfs_plain_scale(r);
-	uint32_t file;
-
-	if (!item && !mfs_fileset_add(r->ckpt->files, MFS_RUN_CONFIG, &file, NULL))
-		item = mfs_dcp_bytes(&r->dcp, "iteration");
-	if (!item || item->item.file == MFS_DCP_NO_FILE || !has_optimizer(r) ||
-	    !(r->ckpt->what & MFS_CKPT_COMMON))
-		return false;
-	*ret = scale ? (struct mfs_dcp_bytes){MFS_PLAIN_SCALE, *scale} : *item;
-	return true;
-}
-
-static int read_args_item(struct mfs_dist_reader *r, const struct mfs_dcp_bytes *item)
-{
-	const struct mfs_source src = mfs_dist_item(r, &item->item);
-	struct mfs_torch_file f;
-	int rc = mfs_torch_file_open(&src, &f, r->err);
-
-	if (!rc) {
-		rc = mfs_megatron_args_read(f.doc, mfs_pickle_root(f.doc), &r->ckpt->arena,
-					    &r->ckpt->args, r->err);
-		mfs_torch_file_release(&f);
-	}
-	return rc ? (mfs_fail_in(r->err, "%s/args", r->ckpt->dir), rc) : 0;
-}
-
-static int read_args(struct mfs_dist_reader *r)
-{
-	const struct mfs_dcp_bytes *item = mfs_dcp_bytes(&r->dcp, "args");
-	struct mfs_dcp_bytes of_state;
-	int rc;
-
-	if (r->maker == MFS_DIST_PLAIN && plain_state_item(r, &of_state))
-		return read_plain_state(r, &of_state);
-	if (r->maker == MFS_DIST_PLAIN && item && item->item.file != MFS_DCP_NO_FILE)
-		return read_args_item(r, item);
-	if (r->verl)
-		return read_told(r);
-	/* A state that only the optimizer needs is made where there is one. */
-	if (r->maker == MFS_DIST_NEMO && (r->ckpt->what & MFS_CKPT_COMMON) && optimizer_key(r))
-		rc = read_common(r);
-	else
-		rc = mfs_ckpt_read_config(
-			r->ckpt, r->maker == MFS_DIST_NEMO ? NEMO_CONFIG : MFS_RUN_CONFIG, r->err);
-	if (rc != -ENOENT)
-		return rc;
-	if (r->maker == MFS_DIST_PLAIN && r->ckpt->told && r->ckpt->told->ref)
-		return read_told(r);
-	return r->maker == MFS_DIST_NEMO
-		       ? mfs_fail(r->err, -ENODATA,
-				  "%s/" NEMO_CONFIG " is missing, which says what model this is",
-				  r->ckpt->dir)
-		       : mfs_fail(
-				 r->err, -ENODATA,
-				 "%s: neither the item 'args' (Megatron-LM) nor run_config.yaml "
-				 "(Megatron-Bridge): the arguments are missing; -o ref=HF_DIR says "
-				 "what model it is",
-				 r->ckpt->dir);
-}
-
 /* Stages number their layers from 0, so that one stage's tensor hides another's. */
 static int check_stages(struct mfs_dist_reader *r)
 {
 	const int64_t stages = r->ckpt->args.pipeline_model_parallel_size;
 
-	if (r->maker != MFS_DIST_PLAIN || stages <= 1)
+	if (!r->ckpt->format->is_plain || stages <= 1)
 		return 0;
 	return mfs_fail(r->err, -ENOTSUP,
 			"%s: pipeline-model-parallel-size is %lld, expected 1 of a save of "
@@ -309,13 +196,13 @@ static void note_layout(struct mfs_ckpt *ckpt)
 /* zarr: until core 0.15. */
 static int set_backend(struct mfs_dist_reader *r, const char *backend)
 {
-	if (!strcmp(backend, "zarr")) {
+	if (!strcmp(backend, mfs_dist_zarr.name)) {
 		r->arrays = true;
 		r->index = "*/.zarray";
-		r->ckpt->format = MFS_CKPT_ZARR;
+		r->ckpt->format = &mfs_dist_zarr;
 		return 0;
 	}
-	if (!strcmp(backend, "torch_dist"))
+	if (!strcmp(backend, mfs_dist_format.name))
 		return 0;
 	return mfs_fail(r->err, -ENOTSUP,
 			"%s/%smetadata.json: sharded_backend is '%.40s', expected torch_dist or "
@@ -361,63 +248,15 @@ static int check_backend(struct mfs_dist_reader *r)
 	return rc;
 }
 
-/* Plain saves have no metadata.json. One of torch_dist without it looks the same, but for its
- * names. */
-static int check_plain(struct mfs_dist_reader *r)
-{
-	return mfs_dist_has_model(r)
-		       ? 0
-		       : mfs_fail(r->err, -ENODATA,
-				  "%s: metadata.json is missing (the save did not finish), and no "
-				  "tensor is named 'model....' (torch_dcp, fsdp_dtensor)",
-				  r->ckpt->dir);
-}
-
-/* Where verl saves its weights as HuggingFace files, these hold the optimizer alone. */
-static int check_verl(struct mfs_dist_reader *r)
-{
-	return mfs_dist_has_model(r)
-		       ? 0
-		       : mfs_fail(r->err, -ENODATA,
-				  "%s: %s holds no tensor of a model: SOURCE can be %s/%s, where "
-				  "verl saves the weights then",
-				  r->ckpt->dir, r->verl->weights, r->ckpt->dir, r->verl->hf);
-}
-
-/* Sets maker and folder. */
-static int find_maker(struct mfs_dist_reader *r)
-{
-	const bool plain = r->ckpt->format == MFS_CKPT_DCP;
-	uint32_t file;
-
-	r->folder = "";
-	r->maker = plain ? MFS_DIST_PLAIN : MFS_DIST_MEGATRON;
-	if (mfs_fileset_add(r->ckpt->files, plain ? METADATA : "metadata.json", &file, NULL) !=
-	    -ENOENT)
-		return 0;
-	r->verl = mfs_verl_find(r->ckpt->dir);
-	if (!r->verl) {
-		r->maker = MFS_DIST_NEMO;
-		r->folder = MFS_NEMO_WEIGHTS "/";
-		return 0;
-	}
-	if (!plain)
-		r->maker = MFS_DIST_BARE;
-	r->folder = mfs_arena_printf(&r->ckpt->arena, "%s/", r->verl->weights);
-	return r->folder ? 0 : mfs_fail_nomem(r->err);
-}
-
 /* The optimizer's state of some programs is not read, which is no reason to keep anybody from the
  * weights. Who resumes a run from them should know. */
 static int warn_of_optimizer(struct mfs_dist_reader *r)
 {
-	const char *key = optimizer_key(r);
+	const char *key = mfs_dist_optimizer_key(r);
 
-	if (r->maker == MFS_DIST_PLAIN && (has_optimizer(r) && !r->ckpt->told_by))
-		return 0;
-	if (!key && r->verl && mfs_verl_has_optim(r->ckpt->dir, r->verl))
-		key = r->verl->optim;
-	if (r->maker == MFS_DIST_MEGATRON || r->maker == MFS_DIST_NEMO || !key)
+	if (!key)
+		key = r->unread;
+	if (!key || (!r->bare && r->maker->reads_optimizer && r->maker->reads_optimizer(r)))
 		return 0;
 	return mfs_ckpt_warn(r->ckpt,
 			     "the optimizer's state, such as '%.120s', is not read: Megatron views "
@@ -429,22 +268,25 @@ static int warn_of_optimizer(struct mfs_dist_reader *r)
 
 int mfs_dist_read(struct mfs_ckpt *ckpt, struct mfs_dist_reader *r, struct mfs_error *err)
 {
+	const struct mfs_dist_maker *maker = ckpt->reader->maker;
 	int rc;
 
-	*r = (struct mfs_dist_reader){.ckpt = ckpt, .index = METADATA, .err = err};
-	rc = find_maker(r);
-	if (!rc && r->maker != MFS_DIST_PLAIN)
+	*r = (struct mfs_dist_reader){.ckpt = ckpt,
+				      .maker = maker,
+				      .folder = maker->folder,
+				      .index = METADATA,
+				      .err = err};
+	rc = maker->find ? maker->find(r) : 0;
+	if (!rc && !ckpt->format->is_plain)
 		rc = check_backend(r);
 	if (!rc)
 		rc = mfs_dist_open_index(r);
-	if (!rc && r->maker == MFS_DIST_PLAIN)
-		rc = check_plain(r);
-	if (!rc && r->verl)
-		rc = check_verl(r);
-	if (!rc && r->maker == MFS_DIST_MEGATRON)
+	if (!rc && maker->check)
+		rc = maker->check(r);
+	if (!rc && maker->has_random_states)
 		rc = note_rng(r);
 	if (!rc)
-		rc = r->maker == MFS_DIST_MEGATRON ? read_common(r) : read_args(r);
+		rc = maker->read_args(r);
 	if (!rc)
 		rc = check_stages(r);
 	if (!rc)
@@ -460,3 +302,86 @@ void mfs_dist_release(struct mfs_dist_reader *r)
 {
 	mfs_dcp_release(&r->dcp);
 }
+
+/* ---- the row of torch_dist ---- */
+
+mfs_value mfs_dist_rng_list(const struct mfs_pickle *doc)
+{
+	return mfs_value_at(doc, mfs_pickle_root(doc), 0);
+}
+
+const struct mfs_ckpt_format mfs_dist_format = {
+	.name = "torch_dist", .title = "torch_dist", .rng_list = mfs_dist_rng_list};
+
+static const char *model_key(const char *key)
+{
+	return mfs_name_is_model(key) ? key : NULL;
+}
+
+/* Whatever it is, it is read or refused. */
+bool mfs_dist_reads_optimizer(const struct mfs_dist_reader *r)
+{
+	(void)r;
+	return true;
+}
+
+static int complete_state(struct mfs_dist_reader *r, struct mfs_torch_file *f, const char *file,
+			  mfs_value *state)
+{
+	return mfs_ckpt_complete_state(r->ckpt, f, file, state, r->err);
+}
+
+static const struct mfs_dist_maker maker = {
+	.folder = "",
+	.prefix = "",
+	.has_random_states = true,
+	.read_args = mfs_dist_read_common,
+	.complete_state = complete_state,
+	.reads_optimizer = mfs_dist_reads_optimizer,
+	.model_key = model_key,
+};
+
+static bool looks_like(const char *dir)
+{
+	return mfs_ckpt_dir_has(dir, "metadata.json");
+}
+
+static int refuse(const char *dir, struct mfs_error *err)
+{
+	if (!mfs_ckpt_dir_has(dir, METADATA ".tmp") && !mfs_ckpt_dir_has(dir, COMMON_FILE))
+		return 0;
+	return mfs_fail(err, -ENODATA, "%s: " METADATA " is missing: the save did not finish", dir);
+}
+
+static int add_marks(const char *dir, const char *name, struct mfs_marks *marks)
+{
+	(void)dir;
+	return !strcmp(name, METADATA) || !strcmp(name, "metadata.json") ||
+			       !strcmp(name, MFS_RUN_CONFIG) || mfs_str_ends(name, ".distcp")
+		       ? mfs_marks_add(marks, name)
+		       : 0;
+}
+
+static bool last(const char *dir, char *name, size_t size)
+{
+	return mfs_ckpt_dir_last(dir, "metadata.json", name, size);
+}
+
+int mfs_dist_read_model(struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	struct mfs_dist_reader r;
+	int rc = mfs_dist_read(ckpt, &r, err);
+
+	mfs_dist_release(&r);
+	return rc;
+}
+
+const struct mfs_ckpt_reader mfs_ckpt_reader_torch_dist = {
+	.format = &mfs_dist_format,
+	.maker = &maker,
+	.looks_like = looks_like,
+	.refuse = refuse,
+	.read = mfs_dist_read_model,
+	.add_marks = add_marks,
+	.last = last,
+};

@@ -6,25 +6,47 @@
 
 #include "formats/ckpt/build.h"
 #include "formats/ckpt/names.h"
-#include "formats/ckpt/read/verl.h"
 #include "formats/torch/dcp.h"
 
 #define METADATA ".metadata"
 
+struct mfs_dist_reader;
+struct mfs_verl;
+
 /* Whose save it is: programs put the same files in other places, and name tensors otherwise. */
-enum mfs_dist_maker {
-	MFS_DIST_MEGATRON, /* Megatron-LM, Megatron-Bridge: torch_dist */
-	MFS_DIST_NEMO,	   /* NeMo 2: torch_dist in weights/, what the model is in context/ */
-	MFS_DIST_BARE,	   /* verl and others: torch_dist without arguments (ckpt/told.h) */
-	MFS_DIST_PLAIN,	   /* torch_dcp, fsdp_dtensor: torch.distributed.checkpoint on its own */
+struct mfs_dist_maker {
+	const char *folder;	/* of the index, below the checkpoint's: "" or "weights/" */
+	const char *prefix;	/* of the model's keys in those of an optimizer: "" or "module." */
+	bool has_random_states; /* byte items (rng.h) */
+
+	/* Sets folder where a constant cannot say it. NULL: one does. */
+	int (*find)(struct mfs_dist_reader *r);
+	/* Called when the index is open. NULL: anything can be in it. */
+	int (*check)(struct mfs_dist_reader *r);
+	/* Reads the arguments, and the common state where ckpt->what asks for it. */
+	int (*read_args)(struct mfs_dist_reader *r);
+	/* Gives *state, the root of f, what the program has put elsewhere. file: f's name. NULL: no
+	 * state is read. */
+	int (*complete_state)(struct mfs_dist_reader *r, struct mfs_torch_file *f, const char *file,
+			      mfs_value *state);
+	/* Whether the optimizer's state, if there is one, is read where somebody asks for it.
+	 * NULL: it never is. */
+	bool (*reads_optimizer)(const struct mfs_dist_reader *r);
+	/* See mfs_dist_model_key(). */
+	const char *(*model_key)(const char *key);
+	/* Gives the parameter groups of a byte item Megatron's names. NULL: they have these. */
+	int (*rename_groups)(struct mfs_torch_file *f, const char *key, struct mfs_error *err);
 };
 
 struct mfs_dist_reader {
 	struct mfs_ckpt *ckpt;
-	enum mfs_dist_maker maker;
-	const char *folder;	     /* of the index, below the checkpoint's: "" or "weights/" */
-	const struct mfs_verl *verl; /* NULL: it is not verl's */
-	bool arrays;	    /* zarr: items are files of their own, and their bytes the tensors' */
+	const struct mfs_dist_maker *maker;
+	const char *folder;	     /* the maker's */
+	bool bare;		     /* somebody else has told the arguments: there is no state */
+	const struct mfs_verl *verl; /* of verl.c alone */
+	const char
+		*unread; /* folder of an optimizer's state beside the index. NULL: there is none */
+	bool arrays;	 /* zarr: items are files of their own, and their bytes the tensors' */
 	const char *index;  /* for messages */
 	struct mfs_dcp dcp; /* the index */
 	uint32_t *files;    /* numbers in the fileset, by number in the index */
@@ -32,8 +54,11 @@ struct mfs_dist_reader {
 	struct mfs_error *err;
 };
 
+/* The read() of rows that have a maker (reader.h). */
+int mfs_dist_read_model(struct mfs_ckpt *ckpt, struct mfs_error *err);
+
 /* Reads found chunks, arguments and layout of the model, and the common state if ckpt->what asks
- * for it. The caller releases *r after a failure too. */
+ * for it, as ckpt->reader says. The caller releases *r after a failure too. */
 int mfs_dist_read(struct mfs_ckpt *ckpt, struct mfs_dist_reader *r, struct mfs_error *err);
 void mfs_dist_release(struct mfs_dist_reader *r);
 

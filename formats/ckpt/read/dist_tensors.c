@@ -300,33 +300,14 @@ int mfs_dist_add_tensor(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *
 	rc = mfs_dist_unstack(r, t, key, &s);
 	s.found.state = (uint8_t)state;
 	for (uint32_t i = 0; i < t->chunk_count && !rc; i++)
-		if (r->maker != MFS_DIST_PLAIN || !is_empty(&t->chunks[i], t->ndim))
+		if (!r->ckpt->format->is_plain || !is_empty(&t->chunks[i], t->ndim))
 			rc = add_chunk(r, &s, &t->chunks[i]);
 	return rc;
 }
 
-static const char *behind(const char *key, const char *prefix)
-{
-	const size_t len = strlen(prefix);
-
-	return strncmp(key, prefix, len) ? NULL : key + len;
-}
-
-/* NeMo: megatron_parallel.py: _module_sharded_state_dict. Plain: torch flattens the state, whose
- * "model" is that of the module with its wrappers (DDP, FSDP, Float16Module), each with a
- * "module". */
 const char *mfs_dist_model_key(const struct mfs_dist_reader *r, const char *key)
 {
-	const char *inner;
-
-	if (r->maker == MFS_DIST_MEGATRON || r->maker == MFS_DIST_BARE)
-		return mfs_name_is_model(key) ? key : NULL;
-	if (r->maker == MFS_DIST_NEMO)
-		return behind(key, "module.");
-	key = behind(key, "model.");
-	while (key && (inner = behind(key, "module.")))
-		key = inner;
-	return key;
+	return r->maker->model_key(key);
 }
 
 bool mfs_dist_has_model(const struct mfs_dist_reader *r)

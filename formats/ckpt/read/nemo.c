@@ -1,10 +1,26 @@
-#include "formats/ckpt/read/nemo.h"
-
+/*
+ * NeMo 2: torch_dist in a folder of its checkpoint, what the model is in another one, and a common
+ * state that is made as Megatron would have written it.
+ *
+ * weights/common.pt is PyTorch Lightning's dict. Of it a run goes on with 'global_step',
+ * 'optimizer' (a list of one), and the 'consumed_samples' of the data module, whose class names
+ * their place. Sources: nemo/lightning/pytorch/strategies/megatron_strategy.py: save_checkpoint;
+ * nemo/lightning/_strategy_lib.py: setup_megatron_optimizer; nemo/collections/llm/gpt/data:
+ * state_dict; nemo/lightning/ckpt_utils.py.
+ */
 #include <errno.h>
 #include <string.h>
 
 #include "formats/ckpt/read/config.h"
+#include "formats/ckpt/read/dist_i.h"
+#include "formats/ckpt/read/marks.h"
+#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/reader.h"
 #include "formats/torch/pickle_write.h"
+
+#define CONFIG "context/model.yaml"
+#define INDEX  MFS_NEMO_WEIGHTS "/" METADATA
+#define LAST   MFS_NEMO_WEIGHTS "/metadata.json"
 
 /* What the state is made of. */
 struct making {
@@ -58,7 +74,7 @@ static int copy_renamed(struct mfs_pickle_writer *w, const struct mfs_pickle *do
 	return mfs_pickle_copy(w, doc, v, &hooks, err);
 }
 
-int mfs_nemo_rename_groups(struct mfs_torch_file *f, const char *file, struct mfs_error *err)
+static int rename_groups(struct mfs_torch_file *f, const char *file, struct mfs_error *err)
 {
 	struct mfs_buf bytes = {0};
 	struct mfs_pickle_writer w;
@@ -195,16 +211,22 @@ static int replace(struct making *m, struct mfs_torch_file *f, const char *file,
 	return rc;
 }
 
-int mfs_nemo_make_state(struct mfs_ckpt *ckpt, struct mfs_torch_file *f, const char *file,
-			const char *config, mfs_value *state, struct mfs_error *err)
+/*
+ * Makes the state of the parsed common.pt: f->doc is then another document, and *state its root, a
+ * dict with 'args' (those of CONFIG), 'iteration', 'optimizer' and an 'opt_param_scheduler' that
+ * knows how far the run was, and nothing of NeMo's own schedule. -EINVAL: 'optimizer' is no list of
+ * one.
+ */
+static int make_state(struct mfs_dist_reader *r, struct mfs_torch_file *f, const char *file,
+		      mfs_value *state)
 {
-	struct making m = {.ckpt = ckpt, .err = err};
+	struct making m = {.ckpt = r->ckpt, .err = r->err};
 	struct mfs_pickle *args = NULL;
 	struct mfs_buf bytes = {0};
-	int rc = mfs_ckpt_config_args(ckpt, config, &bytes, err);
+	int rc = mfs_ckpt_config_args(r->ckpt, CONFIG, &bytes, r->err);
 
 	if (!rc)
-		rc = mfs_pickle_parse(bytes.data, bytes.len, config, NULL, &args, err);
+		rc = mfs_pickle_parse(bytes.data, bytes.len, CONFIG, NULL, &args, r->err);
 	m.args_doc = args;
 	if (!rc)
 		rc = replace(&m, f, file, state);
@@ -212,3 +234,69 @@ int mfs_nemo_make_state(struct mfs_ckpt *ckpt, struct mfs_torch_file *f, const c
 	mfs_buf_release(&bytes);
 	return rc;
 }
+
+/* ---- the row ---- */
+
+/* A state that only the optimizer needs is made where there is one. */
+static int read_args(struct mfs_dist_reader *r)
+{
+	int rc = r->ckpt->what & MFS_CKPT_COMMON && mfs_dist_optimizer_key(r)
+			 ? mfs_dist_read_common(r)
+			 : mfs_ckpt_read_config(r->ckpt, CONFIG, r->err);
+
+	return rc == -ENOENT ? mfs_fail(r->err, -ENODATA,
+					"%s/" CONFIG " is missing, which says what model this is",
+					r->ckpt->dir)
+			     : rc;
+}
+
+/* megatron_parallel.py: _module_sharded_state_dict. */
+static const char *model_key(const char *key)
+{
+	return strncmp(key, "module.", 7) ? NULL : key + 7;
+}
+
+static const struct mfs_dist_maker maker = {
+	.folder = MFS_NEMO_WEIGHTS "/",
+	.prefix = "module.",
+	.read_args = read_args,
+	.complete_state = make_state,
+	.reads_optimizer = mfs_dist_reads_optimizer,
+	.model_key = model_key,
+	.rename_groups = rename_groups,
+};
+
+static bool looks_like(const char *dir)
+{
+	return mfs_ckpt_dir_has(dir, LAST);
+}
+
+static int refuse(const char *dir, struct mfs_error *err)
+{
+	return mfs_ckpt_dir_has(dir, INDEX)
+		       ? mfs_fail(err, -ENODATA, "%s/" LAST " is missing: the save did not finish",
+				  dir)
+		       : 0;
+}
+
+static int add_marks(const char *dir, const char *name, struct mfs_marks *marks)
+{
+	return !strcmp(name, MFS_NEMO_WEIGHTS) && mfs_ckpt_dir_has(dir, INDEX)
+		       ? mfs_marks_add(marks, name)
+		       : 0;
+}
+
+static bool last(const char *dir, char *name, size_t size)
+{
+	return mfs_ckpt_dir_last(dir, LAST, name, size);
+}
+
+const struct mfs_ckpt_reader mfs_ckpt_reader_nemo = {
+	.format = &mfs_dist_format,
+	.maker = &maker,
+	.looks_like = looks_like,
+	.refuse = refuse,
+	.read = mfs_dist_read_model,
+	.add_marks = add_marks,
+	.last = last,
+};

@@ -1,20 +1,24 @@
 #include "formats/ckpt/read/open.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
-#include "formats/ckpt/read/dist.h"
-#include "formats/ckpt/read/torch.h"
-#include "formats/ckpt/read/verl.h"
-#include "formats/io/directory.h"
+#include "formats/ckpt/build.h"
+#include "formats/ckpt/read/reader.h"
 
-/* Which format: megatron/training/checkpointing.py:_get_checkpoint_format; NeMo 2's folders:
- * nemo/lightning/ckpt_utils.py. */
+/* Which format: megatron/training/checkpointing.py:_get_checkpoint_format. */
 
-static bool exists(const char *dir, const char *name)
+/* ---- which reader ---- */
+
+#define DECLARE(name, optim) extern const struct mfs_ckpt_reader mfs_ckpt_reader_##name;
+#define LIST(name, optim)    &mfs_ckpt_reader_##name,
+
+MFS_CKPT_READERS(DECLARE)
+
+const struct mfs_ckpt_reader *const mfs_ckpt_readers[] = {MFS_CKPT_READERS(LIST)};
+
+bool mfs_ckpt_dir_has(const char *dir, const char *name)
 {
 	char path[4096];
 	struct stat st;
@@ -23,52 +27,23 @@ static bool exists(const char *dir, const char *name)
 	       !stat(path, &st);
 }
 
-static bool has_rank_dirs(const char *dir)
+bool mfs_ckpt_dir_last(const char *dir, const char *file, char *name, size_t size)
 {
-	DIR *d = mfs_opendir(dir);
-	struct dirent *e;
-	bool found = false;
-
-	while (d && !found && (e = readdir(d)))
-		found = !strncmp(e->d_name, "mp_rank_", 8);
-	if (d)
-		closedir(d);
-	return found;
+	return mfs_ckpt_dir_has(dir, file) && (size_t)snprintf(name, size, "%s", file) < size;
 }
 
-static int detect(struct mfs_ckpt *ckpt, struct mfs_error *err)
+static int find_reader(const char *dir, const struct mfs_ckpt_reader **ret, struct mfs_error *err)
 {
-	const char *dir = ckpt->dir;
-	const struct mfs_verl *verl = mfs_verl_find(dir);
-	char json[64];
-	int rc;
+	int rc = 0;
 
-	if (exists(dir, "metadata.json") || exists(dir, MFS_NEMO_WEIGHTS "/metadata.json")) {
-		ckpt->format = MFS_CKPT_TORCH_DIST;
-		return 0;
-	}
-	if (has_rank_dirs(dir)) {
-		ckpt->format = MFS_CKPT_TORCH;
-		return 0;
-	}
-	if (exists(dir, ".metadata")) {
-		ckpt->format = MFS_CKPT_DCP;
-		return 0;
-	}
-	if (verl) {
-		snprintf(json, sizeof(json), "%s/metadata.json", verl->weights);
-		ckpt->format = exists(dir, json) ? MFS_CKPT_TORCH_DIST : MFS_CKPT_DCP;
-		return 0;
-	}
-	if (exists(dir, MFS_NEMO_WEIGHTS "/.metadata"))
-		return mfs_fail(err, -ENODATA,
-				"%s/" MFS_NEMO_WEIGHTS
-				"/metadata.json is missing: the save did not finish",
-				dir);
-	if (exists(dir, ".metadata.tmp") || exists(dir, "common.pt"))
-		return mfs_fail(err, -ENODATA, "%s: .metadata is missing: the save did not finish",
-				dir);
-	rc = mfs_verl_refuse(dir, err);
+	for (size_t i = 0; i < MFS_CKPT_READER_END; i++)
+		if (mfs_ckpt_readers[i]->looks_like(dir)) {
+			*ret = mfs_ckpt_readers[i];
+			return 0;
+		}
+	for (size_t i = 0; i < MFS_CKPT_READER_END && !rc; i++)
+		if (mfs_ckpt_readers[i]->refuse)
+			rc = mfs_ckpt_readers[i]->refuse(dir, err);
 	return rc ? rc
 		  : mfs_fail(err, -ENODATA,
 			     "%s: neither metadata.json nor mp_rank_* directories: not a Megatron "
@@ -78,19 +53,18 @@ static int detect(struct mfs_ckpt *ckpt, struct mfs_error *err)
 
 int mfs_ckpt_begin(const char *dir, unsigned what, struct mfs_ckpt **ret, struct mfs_error *err)
 {
+	const struct mfs_ckpt_reader *reader;
 	struct mfs_ckpt *ckpt;
-	int rc = mfs_ckpt_new(dir, what, MFS_CKPT_TORCH, &ckpt, err);
+	int rc = mfs_ckpt_new(dir, what, NULL, &ckpt, err);
 
-	return rc ? rc : mfs_ckpt_end(ckpt, detect(ckpt, err), ret);
-}
-
-static int read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
-{
-	struct mfs_dist_reader r;
-	int rc = mfs_dist_read(ckpt, &r, err);
-
-	mfs_dist_release(&r);
-	return rc;
+	if (rc)
+		return rc;
+	rc = find_reader(ckpt->dir, &reader, err);
+	if (!rc) {
+		ckpt->reader = reader;
+		ckpt->format = reader->format;
+	}
+	return mfs_ckpt_end(ckpt, rc, ret);
 }
 
 int mfs_ckpt_open_part(const char *dir, unsigned what, const struct mfs_ckpt_parts *parts,
@@ -104,8 +78,7 @@ int mfs_ckpt_open_part(const char *dir, unsigned what, const struct mfs_ckpt_par
 		return rc;
 	ckpt->parts = parts;
 	ckpt->told = told;
-	rc = ckpt->format == MFS_CKPT_TORCH ? mfs_torch_read(ckpt, NULL, NULL, err)
-					    : read_dist(ckpt, err);
+	rc = ckpt->reader->read(ckpt, err);
 	if (!rc)
 		rc = mfs_ckpt_group(ckpt, err);
 	if (!rc)

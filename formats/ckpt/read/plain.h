@@ -41,4 +41,18 @@ const char *mfs_plain_prefix(enum mfs_plain_optim kind);
 int mfs_plain_make_state(struct mfs_dist_reader *r, enum mfs_plain_optim kind,
 			 struct mfs_torch_file *f, mfs_value *state);
 
+/* ---- for makers of such saves (plain_args.c) ---- */
+
+extern const struct mfs_ckpt_format mfs_plain_format;
+
+/* Reads the arguments, and the state where it is asked for, from items. *ret_found: there are
+ * such. */
+int mfs_plain_read_items(struct mfs_dist_reader *r, bool *ret_found);
+/* -ENODATA: no tensor is of a model. */
+int mfs_plain_check(struct mfs_dist_reader *r);
+int mfs_plain_complete_state(struct mfs_dist_reader *r, struct mfs_torch_file *f, const char *file,
+			     mfs_value *state);
+bool mfs_plain_reads_optimizer(const struct mfs_dist_reader *r);
+const char *mfs_plain_model_key(const char *key);
+
 #endif

@@ -8,6 +8,7 @@
 
 #include "formats/base/grow.h"
 #include "formats/base/str.h"
+#include "formats/ckpt/read/reader.h"
 #include "formats/ckpt/read/torch_i.h"
 
 /* Keeps the parameter until r->more has read the rank. */
@@ -185,3 +186,25 @@ int mfs_torch_read(struct mfs_ckpt *ckpt, mfs_torch_more more, void *arg, struct
 	mfs_torch_release_ranks(&r);
 	return rc;
 }
+
+static int read_model(struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	return mfs_torch_read(ckpt, NULL, NULL, err);
+}
+
+/* Each file has the list in its state dict. */
+static mfs_value rng_list(const struct mfs_pickle *doc)
+{
+	return mfs_value_get(doc, mfs_pickle_root(doc), "rng_state");
+}
+
+static const struct mfs_ckpt_format format = {
+	.name = "torch", .title = "torch", .rng_list = rng_list};
+
+const struct mfs_ckpt_reader mfs_ckpt_reader_torch = {
+	.format = &format,
+	.looks_like = mfs_torch_looks_like,
+	.read = read_model,
+	.add_marks = mfs_torch_add_marks,
+	.last = mfs_torch_last,
+};

@@ -2,6 +2,7 @@
 #ifndef MFS_CKPT_READ_TORCH_I_H
 #define MFS_CKPT_READ_TORCH_I_H
 
+#include "formats/ckpt/read/marks.h"
 #include "formats/ckpt/read/torch.h"
 #include "formats/ckpt/stored.h"
 
@@ -17,6 +18,11 @@ const struct mfs_torch_rank *mfs_torch_find_rank(const struct mfs_torch_reader *
 /* The rank whose file is read for the experts of (pp, ep, etp). */
 const struct mfs_torch_rank *mfs_torch_find_expert_rank(const struct mfs_torch_reader *r,
 							uint32_t pp, uint32_t ep, uint32_t etp);
+
+/* What the reader's row says (reader.h). */
+bool mfs_torch_looks_like(const char *dir);
+int mfs_torch_add_marks(const char *dir, const char *name, struct mfs_marks *marks);
+bool mfs_torch_last(const char *dir, char *name, size_t size);
 
 /* ---- torch_dict.c ---- */
 

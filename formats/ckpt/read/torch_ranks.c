@@ -8,24 +8,32 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "formats/base/grow.h"
+#include "formats/ckpt/read/reader.h"
 #include "formats/ckpt/read/torch_i.h"
 #include "formats/io/directory.h"
 
-#define STATE_FILE "model_optim_rng.pt"
-#define NO_RANK	   UINT32_MAX
-#define MAX_RANKS  1000000 /* of one axis; keeps tp * pp * ep far from overflow */
+#define STATE_FILE     "model_optim_rng.pt"
+#define OPTIMIZER_FILE "distrib_optim.pt"
+#define NO_RANK	       UINT32_MAX
+#define MAX_RANKS      1000000 /* of one axis; keeps tp * pp * ep far from overflow */
+
+static bool is_rank_dir(const char *name)
+{
+	return !strncmp(name, "mp_rank_", 8);
+}
 
 static bool parse_rank_name(const char *name, struct mfs_torch_rank *ret)
 {
 	const char *at = name + 8;
 
-	if (strncmp(name, "mp_rank_", 8))
+	if (!is_rank_dir(name))
 		return false;
 	for (int i = 0; i < 3; i++)
 		ret->number[i] = NO_RANK;
@@ -242,4 +250,51 @@ void mfs_torch_release_ranks(struct mfs_torch_reader *r)
 		free(r->ranks[i].name);
 	}
 	free(r->ranks);
+}
+
+/* ---- the reader's row ---- */
+
+bool mfs_torch_looks_like(const char *dir)
+{
+	DIR *d = mfs_opendir(dir);
+	struct dirent *e;
+	bool found = false;
+
+	while (d && !found && (e = readdir(d)))
+		found = is_rank_dir(e->d_name);
+	if (d)
+		closedir(d);
+	return found;
+}
+
+int mfs_torch_add_marks(const char *dir, const char *name, struct mfs_marks *marks)
+{
+	static const char *const files[] = {STATE_FILE, OPTIMIZER_FILE};
+	char path[NAME_MAX + sizeof("/" STATE_FILE)];
+	int rc = 0;
+
+	(void)dir;
+	for (size_t i = 0; i < 2 && is_rank_dir(name) && !rc; i++) {
+		snprintf(path, sizeof(path), "%s/%s", name, files[i]);
+		rc = mfs_marks_add(marks, path);
+	}
+	return rc;
+}
+
+/* Ranks write at the same time, so one file is as good as another. */
+bool mfs_torch_last(const char *dir, char *name, size_t size)
+{
+	char path[NAME_MAX + sizeof("/" STATE_FILE)];
+	DIR *d = mfs_opendir(dir);
+	struct dirent *e;
+	bool found = false;
+
+	while (d && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/" STATE_FILE, e->d_name);
+		if (is_rank_dir(e->d_name) && (!found || strcmp(path, name) < 0))
+			found |= mfs_ckpt_dir_last(dir, path, name, size);
+	}
+	if (d)
+		closedir(d);
+	return found;
 }

@@ -176,7 +176,7 @@ static int write_value(struct mfs_pickle_writer *w, const struct change *c,
 	    (a->value == NEW_GELU && !mfs_ckpt_args(c->ckpt)->before_core) ||
 	    ((a->value == NEW_ROPE || a->value == NEW_PROVIDER) &&
 	     !mfs_ckpt_is_language(c->ckpt)) ||
-	    (a->value == NEW_NO_FSDP && mfs_ckpt_format(c->ckpt) != MFS_CKPT_DCP) ||
+	    (a->value == NEW_NO_FSDP && !mfs_ckpt_format(c->ckpt)->is_plain) ||
 	    (a->value == NEW_GROUPED && options->spec == MFS_LAYER_SPEC_TE) ||
 	    (a->value == NEW_SEQUENCE_PARALLEL && options->layout->tp > 1))
 		return 0;

@@ -17,14 +17,11 @@ struct state_key {
 	bool is_param; /* "param", of fully_reshardable */
 };
 
-/* NeMo's keys of the model begin with "module.", here as there. */
-static const char *without_module(const struct mfs_dist_reader *r, const char *key)
+static const char *without_prefix(const struct mfs_dist_reader *r, const char *key)
 {
-	static const char module[] = "module.";
+	const size_t len = strlen(r->maker->prefix);
 
-	return r->maker == MFS_DIST_NEMO && !strncmp(key, module, sizeof(module) - 1)
-		       ? key + sizeof(module) - 1
-		       : key;
+	return strncmp(key, r->maker->prefix, len) ? key : key + len;
 }
 
 static bool parse_key(const struct mfs_dist_reader *r, const char *key, struct state_key *ret)
@@ -49,7 +46,7 @@ static bool parse_key(const struct mfs_dist_reader *r, const char *key, struct s
 
 		if (strncmp(key, prefixes[i].prefix, len))
 			continue;
-		*ret = (struct state_key){.model = without_module(r, key + len),
+		*ret = (struct state_key){.model = without_prefix(r, key + len),
 					  .state = prefixes[i].state,
 					  .is_param = i == 1};
 		return true;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/reader.h"
 #include "formats/optim/read/optim_i.h"
 
 /* Keys of an optimizer that none of the readers knows. */
@@ -44,7 +45,7 @@ static int finish(struct mfs_ckpt *ckpt, const struct mfs_dist_reader *r, enum m
 	if (!rc && kind != MFS_OPTIM_NONE)
 		rc = mfs_optim_check_whole(ckpt, &has_main, err);
 	flat = r && kind != MFS_OPTIM_NONE &&
-	       (mfs_optim_has_buckets(&r->dcp) || r->maker == MFS_DIST_PLAIN);
+	       (mfs_optim_has_buckets(&r->dcp) || r->ckpt->format->is_plain);
 	/* Thousands of headers and samples are read. */
 	mfs_fileset_keep_open(mfs_ckpt_files(ckpt), true);
 	if (!rc && (fully_reshardable || flat))
@@ -53,7 +54,7 @@ static int finish(struct mfs_ckpt *ckpt, const struct mfs_dist_reader *r, enum m
 	return rc ? rc : mfs_optim_read_settings(ckpt, r, kind, has_main, err);
 }
 
-static int read_legacy(struct mfs_ckpt *ckpt, struct mfs_error *err)
+int mfs_optim_open_legacy(struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
 	enum mfs_optim_kind kind;
 	int rc = mfs_optim_read_legacy(ckpt, &kind, err);
@@ -70,13 +71,13 @@ static int read_state(struct mfs_dist_reader *r, enum mfs_optim_kind *ret, bool 
 	*fully_reshardable = false;
 	if (!r->ckpt->has_state)
 		return 0;
-	if (r->maker == MFS_DIST_PLAIN)
+	if (r->ckpt->format->is_plain)
 		return mfs_optim_read_plain(r, ret);
 	rc = mfs_optim_read_named(r, ret, fully_reshardable);
 	return !rc && *ret == MFS_OPTIM_NONE ? read_flat(r, ret) : rc;
 }
 
-static int read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
+int mfs_optim_open_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
 	struct mfs_dist_reader r;
 	enum mfs_optim_kind kind;
@@ -93,6 +94,11 @@ static int read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	return rc;
 }
 
+#define OPEN(name, optim) mfs_optim_open_##optim,
+
+static int (*const open_with[])(struct mfs_ckpt *ckpt,
+				struct mfs_error *err) = {MFS_CKPT_READERS(OPEN)};
+
 int mfs_optim_open_told(const char *dir, const struct mfs_ckpt_told *told, struct mfs_ckpt **ret,
 			struct mfs_error *err)
 {
@@ -102,8 +108,9 @@ int mfs_optim_open_told(const char *dir, const struct mfs_ckpt_told *told, struc
 	if (rc)
 		return rc;
 	ckpt->told = told;
-	rc = mfs_ckpt_format(ckpt) == MFS_CKPT_TORCH ? read_legacy(ckpt, err)
-						     : read_dist(ckpt, err);
+	for (size_t i = 0; i < MFS_CKPT_READER_END; i++)
+		if (mfs_ckpt_readers[i] == ckpt->reader)
+			rc = open_with[i](ckpt, err);
 	if (!rc)
 		rc = mfs_ckpt_check_told(ckpt, err);
 	return mfs_ckpt_end(ckpt, rc, ret);

@@ -3,8 +3,16 @@
 #define MFS_OPTIM_READ_OPTIM_I_H
 
 #include "formats/ckpt/read/dist.h"
+#include "formats/ckpt/read/readers.h"
 #include "formats/optim/buffers/rank_optim.h"
 #include "formats/optim/rules/settings.h"
+
+/* ---- a checkpoint with its optimizer, of which mfs_ckpt_begin() has chosen the reader ---- */
+
+#define MFS_OPTIM_OPEN_DECLARE(name, optim)                                                        \
+	int mfs_optim_open_##optim(struct mfs_ckpt *ckpt, struct mfs_error *err);
+
+MFS_CKPT_READERS(MFS_OPTIM_OPEN_DECLARE)
 
 /* ---- readers of one form each; they add found chunks ---- */
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/ckpt/read/nemo.h"
 #include "formats/optim/rules/state_dict.h"
 #include "formats/optim/read/optim_i.h"
 
@@ -83,8 +82,8 @@ static int open_item(const struct mfs_dist_reader *r, const char *key, struct mf
 		ckpt->optim_file_count++;
 		*ret = f;
 	}
-	if (!rc && r->maker == MFS_DIST_NEMO)
-		rc = mfs_nemo_rename_groups(f, key, r->err);
+	if (!rc && r->maker->rename_groups)
+		rc = r->maker->rename_groups(f, key, r->err);
 	return rc ? (mfs_fail_in(r->err, "%s: '%s'", ckpt->dir, key), rc) : 0;
 }
 

@@ -96,7 +96,7 @@ void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret
 		if (flag(&a, unsupported[i]))
 			ret->unsupported = unsupported[i];
 	/* Its own saves have no buffers, and say all by numbers or names. */
-	for (size_t i = 0; i < 2 && mfs_ckpt_format(ckpt) != MFS_CKPT_DCP; i++)
+	for (size_t i = 0; i < 2 && !mfs_ckpt_format(ckpt)->is_plain; i++)
 		if (flag(&a, fsdp[i]))
 			ret->unsupported = fsdp[i];
 }

@@ -140,7 +140,7 @@ static void describe_model(const struct mfs_revision *r, struct mfs_facts *f)
 
 		describe_args(mfs_ckpt_args(ckpt), f);
 		count_files(mfs_ckpt_files(ckpt), f);
-		if (mfs_ckpt_format(ckpt) != MFS_CKPT_HF) {
+		if (!mfs_ckpt_format(ckpt)->is_hf) {
 			f->tp = l->tp;
 			f->pp = l->pp;
 			f->vpp = l->vpp;
