@@ -28,6 +28,17 @@ within=0 as_one "more microbatches than a group has, all of the validation set" 
 sets="tests/fixtures/data/notes_text_document tests/fixtures/data/tales_text_document" within=0 as_one "validation sets" llama "2-pp2-vpp2" 8 \
 	--eval-interval 2
 
+# Of seven microbatches in groups of five, more messages are on their way at once than of eight: each batch of a schedule has room.
+grows() {
+	local words=(--micro-batch-size 1 --step-batch-size-schedule "0:7 1K:8" --exit-interval 3)
+	family_args llama
+	args=("${args[@]/#--global-batch-size/--eval-global-batch-size}")
+	run 1 "$work/n1.log" "${words[@]}" && run 2 "$work/log" "${words[@]}" --pipeline-model-parallel-size 2 \
+		--num-virtual-stages-per-pipeline-rank 2 --microbatch-group-size-per-virtual-pipeline-stage 5 && alike "$work/n1.log" "$work/log" 3 0
+}
+grows
+verdict $? "batches that grow"
+
 follow() {
 	BACKEND=cpu LAUNCH="${launcher[*]} 2" FLAGS="--pipeline-model-parallel-size 2 $2" tests/train/follow.sh "$fixtures/$1" >"$work/log" 2>&1
 	verdict $? "bf16: two stages follow the run $1"

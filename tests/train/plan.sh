@@ -127,6 +127,21 @@ of_experts() {
 of_experts
 verdict $? "rows of experts that are the largest part"
 
+# Where batches grow, a plan is of the first one: its time and its tokens.
+first_batch() {
+	local schedule
+	family_args llama
+	plan && grep '^a step on' "$work/log" >"$work/planned" || return
+	args=("${args[@]/#--global-batch-size/--eval-global-batch-size}")
+	plan --step-batch-size-schedule 0:8,1M:16 && grep '^a step on' "$work/log" | diff "$work/planned" - || return
+	args=("${args[@]/#--train-iters/--train-samples}")
+	args=("${args[@]/#--lr-decay-iters/--lr-decay-samples}")
+	args=("${args[@]/#--lr-warmup-iters/--lr-warmup-samples}")
+	plan --global-batch-size 16 --rampup-batch-size 8 8 30 && grep '^a step on' "$work/log" | diff "$work/planned" -
+}
+first_batch
+verdict $? "batches that grow"
+
 # Whose host has as much as the file says, whatever this one has.
 elsewhere() {
 	local large=(--num-layers 100 --hidden-size 8192 --ffn-hidden-size 32768 --bf16 --use-distributed-optimizer --optimizer-cpu-offload

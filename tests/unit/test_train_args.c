@@ -681,6 +681,26 @@ static void divides(const char *line, const char *want)
 	mfs_train_config_release(&c);
 }
 
+#define TURNS STAGES "--num-virtual-stages-per-pipeline-rank 2 "
+
+/* Model chunks take turns with the microbatches of the steps that there are, and of evaluations
+ * that there are; the argument --global-batch-size is one microbatch, as Megatron leaves it. */
+START_TEST(batch_steps_of_chunks)
+{
+	struct mfs_train_config c;
+
+	read_ok(SMALL TURNS "--step-batch-size-schedule 0:4,160:6 --eval-global-batch-size 2", &c);
+	ck_assert_int_eq(c.global_batch_size, 1);
+	mfs_train_config_release(&c);
+	read_ok(SMALL TURNS "--step-batch-size-schedule 0:4,160:6 --eval-iters 0", &c);
+	mfs_train_config_release(&c);
+	fails(SMALL TURNS "--step-batch-size-schedule 0:4,160:1 --eval-iters 0", -EINVAL,
+	      "to 1, the microbatches of --step-batch-size-schedule; found 2");
+	fails(SMALL TURNS "--step-batch-size-schedule 0:4", -EINVAL,
+	      "to 1, the microbatches of --eval-global-batch-size; found 2");
+}
+END_TEST
+
 #define LAYOUT	    "--global-batch-size 4 --pipeline-model-parallel-layout "
 #define ONE_E_ONE_L "expected one E, at the beginning, and one L, at the end"
 
@@ -2015,6 +2035,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, foreign);
 	tcase_add_test(c, several_aux_losses);
 	tcase_add_test(c, batch_steps);
+	tcase_add_test(c, batch_steps_of_chunks);
 	tcase_add_test(c, other_batches);
 	tcase_add_test(c, mup);
 	tcase_add_test(c, tokenizer);

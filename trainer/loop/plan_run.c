@@ -57,6 +57,12 @@ static int record_steps(struct mfs_trainer *t, struct mfs_plan_stage *s, struct 
 	return rc;
 }
 
+/* The batch of the run's first step, which is the one that is planned. */
+static int64_t first_batch(const struct mfs_train_config *c)
+{
+	return (int64_t)mfs_schedule_batch(c, 0);
+}
+
 /* Data are made up, of the run's own sizes, and what a plan need not say. */
 static void make_up(struct mfs_train_config *c)
 {
@@ -68,6 +74,9 @@ static void make_up(struct mfs_train_config *c)
 	c->eval_iters = 0;
 	c->full_validation = c->multiple_validation_sets = c->skip_train = false;
 	c->validation_set_names = (struct mfs_words){0};
+	c->global_batch_size = first_batch(c);
+	c->batch_step_count = 0;
+	c->rampup_samples = 0;
 	if (c->train_iters < 2 && c->train_samples < 2 * c->global_batch_size)
 		c->train_iters = 2;
 	if (c->eod == MFS_UNSET)
@@ -113,8 +122,8 @@ static int plan_stage(struct mfs_train_config *config, const struct mfs_launch *
 		mfs_log_memory(&t);
 	}
 	if (!rc && !stage) {
-		p->flops = mfs_step_flops(&t, (uint64_t)config->global_batch_size);
-		p->tokens = (double)config->global_batch_size * (double)config->seq_length;
+		p->flops = mfs_step_flops(&t, (uint64_t)first_batch(config));
+		p->tokens = (double)first_batch(config) * (double)config->seq_length;
 		p->stage_count = t.parallel.size.pp;
 		more = calloc(p->stage_count, sizeof(*more));
 		p->stages = more;

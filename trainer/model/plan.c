@@ -304,15 +304,6 @@ static int check_modules(const struct mfs_net *net, struct mfs_error *err)
 
 /* ---- the pipeline ---- */
 
-static uint64_t most_samples(const struct mfs_train_config *c)
-{
-	uint64_t most = (uint64_t)c->global_batch_size;
-
-	for (uint32_t i = 0; i < c->batch_step_count; i++)
-		most = larger(most, c->batch_steps[i].batch);
-	return most;
-}
-
 void mfs_net_pipeline(const struct mfs_net *net, uint64_t microbatches, bool backward,
 		      struct mfs_pipeline_shape *ret)
 {
@@ -354,6 +345,25 @@ static int count_places(struct mfs_net *net, uint64_t microbatches, bool backwar
 	return 0;
 }
 
+/* Each of a schedule's batches: of several model chunks a smaller one may need more room, as below.
+ * Neighbours of a ramp are few enough microbatches apart to be the same often. */
+static int count_steps(struct mfs_net *net, uint64_t each, struct mfs_error *err)
+{
+	const struct mfs_train_config *c = net->config;
+	uint64_t n, before = 0;
+	int rc = 0;
+
+	if (!c->batch_step_count)
+		return count_places(net, (uint64_t)c->global_batch_size / each, true, err);
+	for (uint32_t i = 0; i < c->batch_step_count && !rc; i++) {
+		n = c->batch_steps[i].batch / each;
+		if (n != before)
+			rc = count_places(net, n, true, err);
+		before = n;
+	}
+	return rc;
+}
+
 static int plan_pipeline(struct mfs_net *net, struct mfs_error *err)
 {
 	const struct mfs_train_config *c = net->config;
@@ -362,7 +372,7 @@ static int plan_pipeline(struct mfs_net *net, struct mfs_error *err)
 	/* The last batch of a whole split has fewer microbatches. With several model chunks these
 	 * may need more room, where their last group is not whole. */
 	const uint64_t least = c->full_validation && net->chain->chunk_count > 1 ? 1 : of_eval;
-	int rc = count_places(net, most_samples(c) / each, true, err);
+	int rc = count_steps(net, each, err);
 
 	for (uint64_t n = least; n <= of_eval && !rc; n++)
 		rc = count_places(net, n, false, err);

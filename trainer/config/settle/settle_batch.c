@@ -67,9 +67,10 @@ static int settle_evaluation(struct settle *s)
 		r = check_divided(s, "eval_global_batch_size", "eval_micro_batch_size");
 	if (!r)
 		r = check_sets(s);
-	return r ? r
-		 : check_batch(s, "--eval-global-batch-size",
-			       (uint64_t)number(s, "eval_global_batch_size"), false);
+	if (r || (number(s, "eval_iters") <= 0 && !is(s, "full_validation")))
+		return r;
+	return check_batch(s, "--eval-global-batch-size",
+			   (uint64_t)number(s, "eval_global_batch_size"), false);
 }
 
 int mfs_settle_batches(struct settle *s)
@@ -91,8 +92,11 @@ int mfs_settle_batches(struct settle *s)
 	mfs_flag_set_truth(s->v, "_is_global_batch_size_explicitly_specified", given);
 	otherwise(s, "global_batch_size",
 		  number(s, "micro_batch_size") * number(s, "data_parallel_size"));
-	r = check_batch(s, "--global-batch-size", (uint64_t)number(s, "global_batch_size"),
-			decreases);
+	/* With a schedule the argument is one microbatch of each process, as it is in Megatron, and
+	 * no step has it: mfs_settle_batch_steps() checks those that steps have. */
+	if (!has(s, "step_batch_size_schedule"))
+		r = check_batch(s, "--global-batch-size", (uint64_t)number(s, "global_batch_size"),
+				decreases);
 	return r ? r : settle_evaluation(s);
 }
 
