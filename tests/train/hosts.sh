@@ -189,19 +189,19 @@ kill -USR2 $link
 goes_on --save "$work/save" --save-interval 1000
 verdict $? "when the link is back they go on from the last save"
 
-# late FILE PLACE: for some seconds beta sees FILE at its place
+# late FILE PLACE ARGUMENT...: for some seconds beta sees FILE at its place
 late() {
 	on_beta mount --bind "$1" "$2" || return 1
 	: >"$work/log"
 	# until it has been noticed
 	{
 		for ((i = 0; i < waits; i++)); do
-			! grep -q " on beta: found " "$work/log" || break
+			! grep -q " on beta: found .* looks again for up to 90 s" "$work/log" || break
 			sleep 0.1
 		done
 		on_beta umount "$2"
 	} &
-	goes_on
+	goes_on "${@:3}"
 	local status=$?
 	wait $!
 	return $status
@@ -214,6 +214,11 @@ verdict $? "a host that sees an old tracker waits for the new one"
 mkdir "$work/none"
 late "$work/none" "$work/save" && grep -q "^mcorefs-train: rank [23] on beta: found no checkpoint, and other processes iteration $last: " "$work/log"
 verdict $? "a host that sees no checkpoint yet waits for it"
+seen="^mcorefs-train: rank [23] on beta: found no checkpoint: .*: this host may see the directory late"
+late "$work/none" "$work/save" --exit-on-missing-checkpoint && grep -q "$seen" "$work/log"
+verdict $? "a host waits for a checkpoint that must be there"
+late "$work/none" "$work/save/iter_$(printf %07d "$last")" && grep -q "$seen" "$work/log"
+verdict $? "a host waits for the iteration that a tracker names"
 
 # torchrun's environment, on GPUs that something stands in for: rank 0 is on the other host.
 played() { # RANK

@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "trainer/ckpt/progress.h"
 #include "trainer/config/config.h"
+#include "trainer/parallel/launch.h"
 #include "trainer/parallel/parallel.h"
 #include "trainer/params/params.h"
 
@@ -22,6 +23,11 @@ struct mfs_load;
 int mfs_load_open(const struct mfs_train_config *config, struct mfs_load **ret,
 		  struct mfs_error *err);
 void mfs_load_free(struct mfs_load *l);
+
+/* The same, of one of several hosts' processes: one that misses what must be there before processes
+ * can talk looks again for a while, as mfs_load_agree() does, and says so. */
+int mfs_load_await(const struct mfs_train_config *config, const struct mfs_launch *launch,
+		   struct mfs_load **ret, struct mfs_error *err);
 
 /* --use-checkpoint-args: puts the checkpoint's model and tokenizer into config. An HF directory's
  * always are, where the command line says nothing else. Without: -EINVAL if the checkpoint's model

@@ -10,6 +10,9 @@
  * older checkpoint look again until they see the newest one. Megatron takes the newest number of
  * all ranks, too, but does not wait for its files (megatron/training/checkpointing.py:
  * read_metadata).
+ *
+ * What a run cannot begin without is looked for again before that: nobody can be asked yet whether
+ * it is there. On one host all see the same, and nothing is waited for.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,9 +23,17 @@
 #include "formats/base/clock.h"
 #include "formats/megatron/tracker.h"
 #include "trainer/ckpt/load_i.h"
+#include "trainer/config/settle/settle.h"
 
 #define LATE_SECONDS 90 /* NFS's 60, and time to read; at most, see late_seconds() */
 #define LOOK_NS	     200000000L
+
+static void wait_a_little(void)
+{
+	const struct timespec pause = {.tv_nsec = LOOK_NS};
+
+	nanosleep(&pause, NULL);
+}
 
 /* What a process has found. The order is that of preference. */
 enum found_kind {
@@ -73,10 +84,50 @@ static const char *describe(const struct found *f, char text[64])
 /* The others wait meanwhile, and are watched: the sentence must come before their time is over. */
 static int late_seconds(const struct mfs_train_config *config)
 {
-	const int64_t half = 30 * config->distributed_timeout_minutes;
+	const double half = 30 * config->distributed_timeout_minutes; /* may not be settled yet */
 
-	return half < LATE_SECONDS ? (int)half : LATE_SECONDS;
+	return half <= 0 ? 0 : half < LATE_SECONDS ? (int)half : LATE_SECONDS;
 }
+
+static int64_t late_until(const struct mfs_train_config *config)
+{
+	return mfs_now_ns() + late_seconds(config) * INT64_C(1000000000);
+}
+
+/* ---- before processes can talk ---- */
+
+/* rc: of mfs_load_open(). Whether that which is missing may be there on another host. */
+static bool may_be_late(int rc, const struct mfs_load *l, const struct mfs_train_config *config)
+{
+	if (rc)
+		return rc == -ENOENT || rc == -ENODATA || rc == -ESTALE;
+	return !l && config->load && config->use_checkpoint_args &&
+	       mfs_train_config_lacks_model(config);
+}
+
+int mfs_load_await(const struct mfs_train_config *config, const struct mfs_launch *launch,
+		   struct mfs_load **ret, struct mfs_error *err)
+{
+	const bool shared = launch->local_size < launch->size && !config->dry_run;
+	int rc = mfs_load_open(config, ret, err);
+	char who[MFS_LAUNCH_WHO];
+	int64_t until;
+
+	if (!shared || !may_be_late(rc, *ret, config))
+		return rc;
+	fprintf(stderr,
+		"mcorefs-train: %sfound no checkpoint%s%s: this host may see the directory late, "
+		"and looks again for up to %d s\n",
+		mfs_launch_who(launch, who), rc ? ": " : "", rc ? err->msg : "",
+		late_seconds(config));
+	for (until = late_until(config); may_be_late(rc, *ret, config) && mfs_now_ns() < until;) {
+		wait_a_little();
+		rc = mfs_load_open(config, ret, err);
+	}
+	return rc;
+}
+
+/* ---- when they can ---- */
 
 /* ret: all [size]. *newest, *oldest: ranks, the first of several. */
 static int compare(const struct mfs_parallel *p, const struct found *own, struct found *all,
@@ -99,15 +150,14 @@ static int compare(const struct mfs_parallel *p, const struct found *own, struct
 static void look_again(struct mfs_load **load, const struct mfs_train_config *config,
 		       const struct mfs_parallel *p, const struct found *wanted)
 {
-	const struct timespec pause = {.tv_nsec = LOOK_NS};
-	const int64_t until = mfs_now_ns() + late_seconds(config) * INT64_C(1000000000);
+	const int64_t until = late_until(config);
 	struct found own = what_is_found(*load, config, &p->launch);
 
 	while (is_newer(wanted, &own) && mfs_now_ns() < until) {
 		struct mfs_error err = {0};
 		struct mfs_load *l = NULL;
 
-		nanosleep(&pause, NULL);
+		wait_a_little();
 		if (mfs_load_open(config, &l, &err) || !l)
 			continue;
 		mfs_load_free(*load);

@@ -354,7 +354,8 @@ int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *l
 
 	*t = (struct mfs_trainer){.config = config, .speaks = !launch->rank};
 	mfs_parallel_one(&t->parallel);
-	rc = mfs_load_open(config, &load, err);
+	rc = recorder ? mfs_load_open(config, &load, err)
+		      : mfs_load_await(config, launch, &load, err);
 	if (!rc)
 		rc = load ? mfs_load_args(load, config, err) : mfs_train_config_settle(config, err);
 	if (!rc)

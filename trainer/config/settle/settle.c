@@ -10,28 +10,41 @@
 
 /* ---- what is missing ---- */
 
+static const struct needed {
+	const char *dest, *other;
+	bool model; /* a checkpoint says it */
+} needed[] = {{"num_layers", "encoder_num_layers", true},
+	      {"hidden_size", NULL, true},
+	      {"num_attention_heads", NULL, true},
+	      {"seq_length", "encoder_seq_length", true},
+	      {"max_position_embeddings", NULL, true},
+	      {"micro_batch_size", NULL, false},
+	      {"train_iters", "train_samples", false},
+	      {"lr", NULL, false}};
+
+static bool is_missing(const struct mfs_flag_values *v, const struct needed *n)
+{
+	return mfs_flag_is_none(v, n->dest) && (!n->other || mfs_flag_is_none(v, n->other));
+}
+
+bool mfs_train_config_lacks_model(const struct mfs_train_config *config)
+{
+	for (size_t i = 0; config->values && i < sizeof(needed) / sizeof(needed[0]); i++)
+		if (needed[i].model && is_missing(config->values, &needed[i]))
+			return true;
+	return false;
+}
+
 /* All at once: who has nothing yet need not ask one time for each. */
 static int check_missing(struct settle *s)
 {
-	static const struct {
-		const char *dest, *other;
-		bool model; /* a checkpoint says it */
-	} needed[] = {{"num_layers", "encoder_num_layers", true},
-		      {"hidden_size", NULL, true},
-		      {"num_attention_heads", NULL, true},
-		      {"seq_length", "encoder_seq_length", true},
-		      {"max_position_embeddings", NULL, true},
-		      {"micro_batch_size", NULL, false},
-		      {"train_iters", "train_samples", false},
-		      {"lr", NULL, false}};
 	const bool plans = s->c->dry_run || is(s, "skip_train");
 	char text[512] = "", spelling[MFS_FLAG_SPELLING];
 	size_t len = 0;
 	unsigned count = 0, of_model = 0;
 
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
-		if (has(s, needed[i].dest) || (needed[i].other && has(s, needed[i].other)) ||
-		    (plans && i >= 6))
+		if (!is_missing(s->v, &needed[i]) || (plans && i >= 6))
 			continue;
 		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", count ? ", " : "",
 					flag(needed[i].dest, spelling));

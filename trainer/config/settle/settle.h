@@ -5,6 +5,8 @@
 #ifndef MFS_TRAINER_CONFIG_SETTLE_H
 #define MFS_TRAINER_CONFIG_SETTLE_H
 
+#include <stdbool.h>
+
 #include "formats/base/error.h"
 #include "trainer/config/config.h"
 
@@ -12,5 +14,8 @@
  * one is not supported, with what is nearest. After parse and adopt; a config that is
  * settled, or was not parsed but filled by hand, stays as it is. */
 int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *err);
+
+/* Before that: whether a size of the model is missing that a checkpoint says. */
+bool mfs_train_config_lacks_model(const struct mfs_train_config *config);
 
 #endif
