@@ -18,6 +18,7 @@
 #include "fs/cli/log.h"
 #include "fs/cli/notify.h"
 #include "fs/gateway/command.h"
+#include "fs/gateway/access/guesses.h"
 #include "fs/gateway/access/sessions.h"
 #include "fs/gateway/config.h"
 #include "fs/gateway/gateway.h"
@@ -365,6 +366,8 @@ static int answer_on_all(struct serve *s, struct mfs_error *err)
 	s->gateway.lock = &s->lock;
 	rc = mfs_sessions_new(&s->gateway.sessions, err);
 	if (!rc)
+		rc = mfs_guesses_new(&s->gateway.guesses, err);
+	if (!rc)
 		rc = mfs_warmer_start(&s->warmer, err);
 	if (!rc)
 		rc = mfs_http_run(s->gateway.http, err);
@@ -517,6 +520,7 @@ static void release(struct serve *s)
 	else if (s->site)
 		site_free(s->site);
 	mfs_sessions_free(s->gateway.sessions);
+	mfs_guesses_free(s->gateway.guesses);
 	mfs_stats_free(s->gateway.stats);
 	if (s->gateway.access_log > STDERR_FILENO)
 		close(s->gateway.access_log);

@@ -231,6 +231,8 @@ static void finish(struct mfs_exchange *x, bool whole)
 		atomic_fetch_sub(&http->requests, 1);
 	mfs_reply_release(&x->reply);
 	mfs_url_release(&x->request.url);
+	if (x->request.body.data) /* it may hold a token */
+		explicit_bzero(x->request.body.data, x->request.body.cap);
 	mfs_buf_release(&x->request.body);
 	free(x->target);
 	free(x);

@@ -11,6 +11,7 @@
 
 #include "formats/base/buf.h"
 #include "fs/gateway/access/authorization.h"
+#include "fs/gateway/access/guesses.h"
 #include "fs/gateway/access/sessions.h"
 #include "fs/gateway/call/accept.h"
 #include "fs/gateway/gateway.h"
@@ -437,6 +438,10 @@ START_TEST(test_sign_in_refused)
 	mfs_reply_release(&a);
 	for (size_t i = 0; i < sizeof(evil) / sizeof(*evil); i++) {
 		ask("/sign-in", evil[i], "token=hf_alice1", 403, &a);
+		/* A page of another host may be this one's, by a proxy that hides it. */
+		ck_assert_int_eq(strstr(a.why, "X-Forwarded-Host") &&
+					 strstr(a.why, "trusted_proxies"),
+				 i == 0 || i == 2);
 		ck_assert_str_eq(value_of(&a, "Set-Cookie"), "");
 		mfs_reply_release(&a);
 		ask("/sign-out", evil[i], "", 403, &a);
@@ -447,6 +452,74 @@ START_TEST(test_sign_in_refused)
 		mfs_reply_release(&a);
 	}
 	end_gateway();
+}
+END_TEST
+
+/* guess CLIENT's way in: the status of what it is told. */
+static unsigned guess(const char *client, const char *form, struct mfs_reply *a)
+{
+	static const struct headers headers[] = {FORM, {0}};
+	struct mfs_request q = {.method = MFS_METHOD_POST,
+				.target = "/sign-in",
+				.header = header,
+				.headers = headers};
+
+	*a = (struct mfs_reply){0};
+	snprintf(q.client, sizeof(q.client), "%s", client);
+	unit_ok(mfs_url_parse(q.target, &q.url, &err), &err);
+	mfs_buf_adds(&q.body, form);
+	mfs_gateway_answer(&gateway, &q, a);
+	mfs_url_release(&q.url);
+	mfs_buf_release(&q.body);
+	return a->status;
+}
+
+START_TEST(test_guesses)
+{
+	struct mfs_reply a;
+
+	begin_gateway(TOKENS);
+	unit_ok(mfs_guesses_new(&gateway.guesses, &err), &err);
+	for (int i = 0; i < MFS_GUESSES_WRONG; i++) {
+		ck_assert_uint_eq(guess("192.0.2.1:4711", "token=hf_alice2", &a), 403);
+		mfs_reply_release(&a);
+	}
+	ck_assert_uint_eq(mfs_gateway_sums(gateway.stats).guesses, MFS_GUESSES_WRONG);
+	ck_assert_uint_eq(guess("192.0.2.1:4712", "token=hf_alice1", &a), 429);
+	ck_assert_int_ge(atoi(value_of(&a, "Retry-After")), 1);
+	ck_assert_int_le(atoi(value_of(&a, "Retry-After")), MFS_GUESSES_SECONDS);
+	mfs_reply_release(&a);
+	ck_assert_uint_eq(guess("192.0.2.2:4711", "token=hf_alice1", &a), 303);
+	mfs_reply_release(&a);
+	mfs_guesses_free(gateway.guesses);
+	end_gateway();
+}
+END_TEST
+
+/* Times, the prefix of IPv6, and a table that is full. */
+START_TEST(test_guesses_end)
+{
+	const int64_t second = 1000000000, minute = MFS_GUESSES_SECONDS * second;
+	struct mfs_guesses *g;
+	char client[64];
+
+	unit_ok(mfs_guesses_new(&g, &err), &err);
+	for (int i = 0; i < MFS_GUESSES_WRONG; i++) {
+		ck_assert_uint_eq(mfs_guesses_wait(g, "unix", 5), 0);
+		mfs_guesses_wrong(g, "unix", 5);
+		mfs_guesses_wrong(g, "[2001:db8::1]:80", 5 + i);
+	}
+	ck_assert_uint_eq(mfs_guesses_wait(g, "unix", 5), MFS_GUESSES_SECONDS);
+	ck_assert_uint_eq(mfs_guesses_wait(g, "unix", 4 + minute), 1);
+	ck_assert_uint_eq(mfs_guesses_wait(g, "unix", 5 + minute), 0);
+	ck_assert_uint_ne(mfs_guesses_wait(g, "2001:db8::ffff:1", 20), 0);
+	ck_assert_uint_eq(mfs_guesses_wait(g, "2001:db8:0:1::1", 20), 0);
+	for (int i = 0; i < MFS_GUESSES_ADDRESSES; i++) {
+		snprintf(client, sizeof(client), "10.0.%d.%d", i / 256, i % 256);
+		mfs_guesses_wrong(g, client, 100);
+	}
+	ck_assert_uint_eq(mfs_guesses_wait(g, "unix", 100), 0);
+	mfs_guesses_free(g);
 }
 END_TEST
 
@@ -680,6 +753,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_cookies);
 	tcase_add_test(c, test_sign_in);
 	tcase_add_test(c, test_sign_in_refused);
+	tcase_add_test(c, test_guesses);
+	tcase_add_test(c, test_guesses_end);
 	tcase_add_test(c, test_next);
 	tcase_add_test(c, test_tls_cookie);
 	tcase_add_test(c, test_refusals);

@@ -125,6 +125,14 @@ bool mfs_proxies_trust(const struct mfs_proxies *p, const char *peer)
 	return parse_address(peer, strlen(peer), address) && has(p, address);
 }
 
+void mfs_proxies_network(const char *client, uint8_t ret[16])
+{
+	if (!parse_address(client, strlen(client), ret))
+		memset(ret, 0, 16);
+	else if (!is_v4(ret))
+		memset(ret + 8, 0, 8);
+}
+
 /* Takes the last element off a list. False: there is none. */
 static bool take_last(const char *list, size_t *len, const char **ret, size_t *ret_len)
 {

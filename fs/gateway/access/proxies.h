@@ -31,6 +31,9 @@ void mfs_proxies_release(struct mfs_proxies *p);
 
 /* Whether a peer is one of them. peer: as struct mfs_request has it. p may be NULL. */
 bool mfs_proxies_trust(const struct mfs_proxies *p, const char *peer);
+/* What a client is counted by: its address, of IPv6 the first 64 bits of it; zeros for what is
+ * none. client: as a peer above, or without a port. */
+void mfs_proxies_network(const char *client, uint8_t ret[16]);
 /* The address that proxies say a request is from: of those in forwarded, the last one that is no
  * proxy's itself. "": peer is no proxy, or says none; forwarded may be NULL. */
 void mfs_proxies_client(const struct mfs_proxies *p, const char *peer, const char *forwarded,

@@ -15,6 +15,7 @@
 #include "fs/gateway/repos/repos.h"
 #include "fs/http/message.h"
 
+struct mfs_guesses;
 struct mfs_http;
 struct mfs_protocol;
 struct mfs_sessions;
@@ -35,6 +36,7 @@ struct mfs_gateway {
 	struct mfs_redirects redirects;	   /* the same */
 	const struct mfs_proxies *proxies; /* the same; NULL: none */
 	struct mfs_sessions *sessions;	   /* of its own; NULL: nobody signs in on pages */
+	struct mfs_guesses *guesses;	   /* the same; NULL: they are not counted */
 	struct mfs_http *http;		   /* for the status; NULL: not started */
 	int access_log;			   /* a descriptor; -1: none */
 	bool log_json;			   /* lines of it are JSON */

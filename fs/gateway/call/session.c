@@ -93,13 +93,18 @@ void mfs_call_end_session(struct mfs_call *c)
 /* What browsers say of a request's origin (Fetch Metadata, by TLS and on loopback), else Origin,
  * which they send with each POST (Fetch, 3.2). A proxy may speak TLS for us: schemes do not count.
  * Programs say neither, and have no cookies that they were not told to send. */
-bool mfs_call_is_same_site(const struct mfs_call *c)
+const char *mfs_call_other_site(const struct mfs_call *c)
 {
+	static const char other[] = "another site's page has sent this form";
 	const char *site = mfs_request_header(c->request, "Sec-Fetch-Site");
 	const char *origin = mfs_request_header(c->request, "Origin");
 	const char *host = origin ? strstr(origin, "://") : NULL;
 
 	if (site)
-		return !strcmp(site, "same-origin") || !strcmp(site, "none");
-	return !origin || (host && mfs_str_is(mfs_call_host(c), host + 3));
+		return !strcmp(site, "same-origin") || !strcmp(site, "none") ? NULL : other;
+	if (!origin || (host && mfs_str_is(mfs_call_host(c), host + 3)))
+		return NULL;
+	return host ? "another site's page has sent this form, or a proxy has changed Host: it is "
+		      "to pass X-Forwarded-Host, and to be one of trusted_proxies"
+		    : other;
 }

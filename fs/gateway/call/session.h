@@ -16,7 +16,8 @@ bool mfs_call_session(const struct mfs_call *c, uint8_t ret[MFS_TOKEN_SUM]);
 void mfs_call_begin_session(struct mfs_call *c, const uint8_t sum[MFS_TOKEN_SUM]);
 /* Ends the request's session, and has the client forget it. */
 void mfs_call_end_session(struct mfs_call *c);
-/* Whether a POST comes from a page of this gateway, or a program: from no other site's page. */
-bool mfs_call_is_same_site(const struct mfs_call *c);
+/* NULL if a POST comes from a page of this gateway, or a program; else why it is refused: another
+ * site's page has sent it, or a proxy hides that none has. */
+const char *mfs_call_other_site(const struct mfs_call *c);
 
 #endif

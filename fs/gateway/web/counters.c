@@ -49,6 +49,7 @@ void mfs_page_add_counters(struct mfs_gateway *g, struct mfs_buf *b)
 	count(b, "replies 4xx", sums.replies[4]);
 	failures(b, "replies 5xx", sums.replies[5]);
 	failures(b, "replies that were cut", sums.cut);
+	count(b, "wrong tokens of people who sign in", sums.guesses);
 	count(b, "sources that are open", repos.open);
 	count(b, "views in use", repos.users);
 	mfs_buf_adds(b, "</table>\n<p><a href=\"/metrics\">All counters, for Prometheus</a>\n");

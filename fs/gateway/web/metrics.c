@@ -34,6 +34,7 @@
 	X(route, "414", NULL)                                                                      \
 	X(route, "416", NULL)                                                                      \
 	X(route, "417", NULL)                                                                      \
+	X(route, "429", NULL)                                                                      \
 	X(route, "500", NULL)                                                                      \
 	X(route, "501", NULL)                                                                      \
 	X(route, "503", NULL)                                                                      \
@@ -49,7 +50,7 @@ static const char *const routes[] = {"hub", "files", "pages", "status", "s3", "n
 
 #define CODE_COUNT (sizeof(codes) / sizeof(*codes))
 #define REQUESTS   (CODE_COUNT * (sizeof(routes) / sizeof(*routes)))
-enum { ROW_SECONDS = REQUESTS, ROW_BYTES, ROW_COUNT };
+enum { ROW_SECONDS = REQUESTS, ROW_BYTES, ROW_GUESSES, ROW_COUNT };
 
 static const struct mfs_stats_row rows[ROW_COUNT] = {
 	/* clang-format off */
@@ -63,6 +64,8 @@ static const struct mfs_stats_row rows[ROW_COUNT] = {
 	{"mcorefs_http_request_seconds", "From a request's first line to the reply's end.", NULL,
 	 MFS_STATS_SECONDS},
 	{"mcorefs_http_tx_bytes_total", "Bytes of bodies that were sent.", NULL, MFS_STATS_COUNTER},
+	{"mcorefs_sign_in_wrong_tokens_total",
+	 "Wrong tokens that the form for signing in was sent.", NULL, MFS_STATS_COUNTER},
 };
 
 struct mfs_stats *mfs_gateway_stats_new(void)
@@ -91,9 +94,15 @@ void mfs_gateway_count(struct mfs_stats *s, const char *route, unsigned status, 
 	mfs_stats_add(s, ROW_BYTES, sent);
 }
 
+void mfs_gateway_count_guess(struct mfs_stats *s)
+{
+	mfs_stats_add(s, ROW_GUESSES, 1);
+}
+
 struct mfs_gateway_sums mfs_gateway_sums(const struct mfs_stats *s)
 {
-	struct mfs_gateway_sums sums = {.bytes = mfs_stats_count(s, ROW_BYTES)};
+	struct mfs_gateway_sums sums = {.bytes = mfs_stats_count(s, ROW_BYTES),
+					.guesses = mfs_stats_count(s, ROW_GUESSES)};
 
 	for (unsigned i = 0; i < REQUESTS; i++) {
 		const int code = atoi(codes[i % CODE_COUNT]);

@@ -20,6 +20,7 @@ static const char *title_of(unsigned status)
 		{412, "The file is another one"},
 		{413, "Too large"},
 		{416, "No such bytes"},
+		{429, "Too many at once"},
 		{500, "Something went wrong"},
 		{503, "Try again in a moment"},
 	};

@@ -12,10 +12,13 @@
 
 #include <openssl/crypto.h>
 
+#include "formats/base/clock.h"
 #include "formats/base/str.h"
 #include "formats/net/uri.h"
+#include "fs/gateway/access/guesses.h"
 #include "fs/gateway/call/address.h"
 #include "fs/gateway/call/session.h"
+#include "fs/gateway/web/metrics.h"
 #include "fs/gateway/web/page.h"
 #include "fs/gateway/web/web.h"
 
@@ -133,49 +136,86 @@ static bool read_form(const struct mfs_buf *body, struct fields *ret)
 	bool ok;
 
 	*ret = (struct fields){.next = "/"};
+	/* With its NUL, which a buffer ends with: what grows leaves copies behind. */
 	mfs_buf_add(&copy, body->data ? body->data : "", body->len);
-	mfs_buf_add(&copy, "", 1);
 	ok = !copy.failed && strlen(copy.data) == body->len &&
 	     !mfs_form_each(copy.data, take_field, ret, NULL);
 	if (copy.data)
-		OPENSSL_cleanse(copy.data, copy.len);
+		OPENSSL_cleanse(copy.data, copy.cap);
 	mfs_buf_release(&copy);
 	return ok;
 }
 
-static void sign_in(struct mfs_call *c)
+/* Where guesses are counted. */
+static const char *client_of(const struct mfs_call *c)
 {
-	uint8_t sum[MFS_TOKEN_SUM];
-	struct fields f;
-	bool known;
+	return *c->reply->from ? c->reply->from : c->request->client;
+}
 
-	if (!read_form(&c->request->body, &f)) {
-		mfs_reply_error(c->reply, 400, "the body is no form with a token");
-		return;
-	}
-	mfs_token_sum(f.token, sum);
-	known = c->grant->rules && c->gateway->sessions &&
-		mfs_rules_find_sum(c->grant->rules, sum) >= 0;
-	OPENSSL_cleanse(f.token, sizeof(f.token));
-	if (known) {
-		mfs_call_begin_session(c, sum);
-		snprintf(c->reply->who, sizeof(c->reply->who), "%s",
-			 mfs_rules_name(c->grant->rules, mfs_rules_find_sum(c->grant->rules, sum)));
-		go_to(c, f.next);
-		return;
-	}
-	show_form(c, f.next, "This token is not known here.");
+static void begin(struct mfs_call *c, const uint8_t sum[MFS_TOKEN_SUM], const char *next)
+{
+	const struct mfs_rules *rules = c->grant->rules;
+
+	mfs_call_begin_session(c, sum);
+	snprintf(c->reply->who, sizeof(c->reply->who), "%s",
+		 mfs_rules_name(rules, mfs_rules_find_sum(rules, sum)));
+	go_to(c, next);
+}
+
+static void refuse(struct mfs_call *c, const char *next)
+{
+	mfs_gateway_count_guess(c->gateway->stats);
+	if (c->gateway->guesses)
+		mfs_guesses_wrong(c->gateway->guesses, client_of(c), mfs_now_ns());
+	show_form(c, next, "This token is not known here.");
 	c->reply->status = 403;
 	snprintf(c->reply->why, sizeof(c->reply->why), "the token is not known here");
 }
 
+static void sign_in(struct mfs_call *c)
+{
+	const struct mfs_rules *rules = c->grant->rules;
+	uint8_t sum[MFS_TOKEN_SUM];
+	struct fields f;
+	const bool whole = read_form(&c->request->body, &f);
+
+	mfs_token_sum(f.token, sum);
+	OPENSSL_cleanse(f.token, sizeof(f.token));
+	if (!whole)
+		mfs_reply_error(c->reply, 400, "the body is no form with a token");
+	else if (rules && c->gateway->sessions && mfs_rules_find_sum(rules, sum) >= 0)
+		begin(c, sum, f.next);
+	else
+		refuse(c, f.next);
+}
+
+/* Whoever has guessed too often is not told of a right token either. */
+static bool must_wait(struct mfs_call *c)
+{
+	struct mfs_guesses *guesses = c->gateway->guesses;
+	const unsigned seconds =
+		guesses ? mfs_guesses_wait(guesses, client_of(c), mfs_now_ns()) : 0;
+
+	if (!seconds)
+		return false;
+	mfs_reply_error(c->reply, 429,
+			"%d wrong tokens in a minute have come from this address: try again in %u "
+			"s",
+			MFS_GUESSES_WRONG, seconds);
+	mfs_reply_header(c->reply, "Retry-After", "%u", seconds);
+	return true;
+}
+
 static void answer_post(struct mfs_call *c)
 {
-	if (!mfs_call_is_same_site(c))
-		mfs_reply_error(c->reply, 403, "another site's page has sent this form");
-	else if (is(c->request, IN))
-		sign_in(c);
-	else {
+	const char *other = mfs_call_other_site(c);
+
+	if (other) {
+		mfs_reply_error(c->reply, 403, "%s", other);
+	} else if (is(c->request, IN)) {
+		if (!must_wait(c))
+			sign_in(c);
+	} else {
 		mfs_call_end_session(c);
 		go_to(c, "/");
 	}

@@ -13,14 +13,11 @@
 static const struct needed {
 	const char *dest, *other;
 	bool model; /* a checkpoint says it */
-} needed[] = {{"num_layers", "encoder_num_layers", true},
-	      {"hidden_size", NULL, true},
-	      {"num_attention_heads", NULL, true},
-	      {"seq_length", "encoder_seq_length", true},
-	      {"max_position_embeddings", NULL, true},
-	      {"micro_batch_size", NULL, false},
-	      {"train_iters", "train_samples", false},
-	      {"lr", NULL, false}};
+} needed[] = {
+	{"num_layers", "encoder_num_layers", true}, {"hidden_size", NULL, true},
+	{"num_attention_heads", NULL, true},	    {"seq_length", "encoder_seq_length", true},
+	{"max_position_embeddings", NULL, true},    {"micro_batch_size", NULL, false},
+	{"train_iters", "train_samples", false},    {"lr", NULL, false}};
 
 static bool is_missing(const struct mfs_flag_values *v, const struct needed *n)
 {
