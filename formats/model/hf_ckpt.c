@@ -17,7 +17,7 @@
 #include "formats/model/hf_quantised.h"
 #include "formats/model/hf_tensors.h"
 #include "formats/model/model.h"
-#include "formats/model/rules.h"
+#include "formats/model/rules/rules.h"
 
 #define CONFIG "config.json"
 

@@ -9,7 +9,7 @@
 #include "formats/base/grow.h"
 #include "formats/model/dims.h"
 #include "formats/model/features.h"
-#include "formats/model/rules.h"
+#include "formats/model/rules/rules.h"
 
 #define DECODER	  "decoder.layers."
 #define MTP	  "mtp.layers."

@@ -4,7 +4,7 @@
 
 #include "formats/model/families/family.h"
 #include "formats/model/model.h"
-#include "formats/model/rules.h"
+#include "formats/model/rules/rules.h"
 
 struct text {
 	char *at;

@@ -1,10 +1,10 @@
-/* Rows of q, k and v out of linear_qkv, for many shapes of heads: formats/model/rules.h. */
+/* Rows of q, k and v out of linear_qkv, for many shapes of heads: formats/model/rules/rules.h. */
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/model/rules.h"
+#include "formats/model/rules/rules.h"
 
 #define MAX_ROWS 4096
 

@@ -23,6 +23,7 @@
 #include "formats/base/error.h"
 #include "formats/base/prefixes.h"
 #include "formats/ckpt/part.h"
+#include "formats/model/rules/rules.h"
 #include "formats/args/megatron_args.h"
 
 /* Features: what distinguishes models. features.c derives them from the arguments alone. The text
@@ -116,90 +117,6 @@ typedef unsigned __int128 mfs_features;
 
 /* One feature as a set: MFS_HAS(ROPE) | MFS_HAS(SWIGLU). */
 #define MFS_HAS(name) ((mfs_features)1 << MFS_F_##name)
-
-/* Sizes of Megatron's tensors, from the arguments (dims.c). X2: gate and up rows together, or the
- * two inputs of eh_proj. */
-enum mfs_dim {
-	MFS_DIM_NONE,
-	MFS_DIM_ONE,
-	MFS_DIM_HIDDEN,
-	MFS_DIM_HIDDEN_X2,
-	MFS_DIM_FFN,
-	MFS_DIM_FFN_X2,
-	MFS_DIM_HEAD_COUNT,
-	/* (heads + 2 groups) * head; with an output gate (2 heads + 2 groups) * head */
-	MFS_DIM_QKV,
-	MFS_DIM_HEADS, /* heads * head */
-	MFS_DIM_HEAD,  /* kv_channels */
-	MFS_DIM_KEYS,  /* groups * head */
-	MFS_DIM_VOCAB, /* padded */
-	MFS_DIM_POSITIONS,
-	MFS_DIM_EXPERTS,
-	MFS_DIM_MOE_FFN,
-	MFS_DIM_MOE_FFN_X2,
-	MFS_DIM_SHARED_FFN,
-	MFS_DIM_SHARED_FFN_X2,
-	MFS_DIM_Q_LORA,
-	MFS_DIM_KV_LORA,
-	MFS_DIM_KV_DOWN, /* kv_lora_rank + qk_pos_emb_head_dim */
-	MFS_DIM_MLA_Q,	 /* heads * (qk_head_dim + qk_pos_emb_head_dim) */
-	MFS_DIM_MLA_KV,	 /* heads * (qk_head_dim + v_head_dim) */
-	MFS_DIM_MLA_OUT, /* heads * v_head_dim */
-	/* of a gated delta net: rows of in_proj, channels and width of its convolution, value
-	 * heads, numbers of one and of all of these */
-	MFS_DIM_LINEAR_IN,
-	MFS_DIM_LINEAR_CONV,
-	MFS_DIM_LINEAR_KERNEL,
-	MFS_DIM_LINEAR_HEAD_COUNT,
-	MFS_DIM_LINEAR_HEAD,
-	MFS_DIM_LINEAR_HEADS,
-	/* of a Mamba-2 mixer: rows of in_proj, channels and width of its convolution, heads,
-	 * numbers of all of these */
-	MFS_DIM_MAMBA_IN,
-	MFS_DIM_MAMBA_CONV,
-	MFS_DIM_MAMBA_KERNEL,
-	MFS_DIM_MAMBA_HEAD_COUNT,
-	MFS_DIM_MAMBA_HEADS,
-	MFS_DIM_COUNT
-};
-
-/* Axes of a parameter; those that there are not are MFS_DIM_NONE. */
-#define MFS_PARAM_AXES 3
-
-/* How many axes there are. */
-static inline unsigned mfs_param_ndim(const enum mfs_dim axes[MFS_PARAM_AXES])
-{
-	unsigned ndim = 0;
-
-	while (ndim < MFS_PARAM_AXES && axes[ndim] != MFS_DIM_NONE)
-		ndim++;
-	return ndim;
-}
-
-/* How rows of Megatron's tensor become rows of HF's (rules.h). */
-enum mfs_rule {
-	MFS_RULE_DIRECT,
-	MFS_RULE_VOCAB, /* the rows of the true vocabulary */
-	MFS_RULE_Q,	/* of linear_qkv, whose groups are [queries of the group; key; value] */
-	MFS_RULE_K,
-	MFS_RULE_V,
-	MFS_RULE_Q_PAIRS, /* where HF, too, has the two of a rotary pair side by side */
-	MFS_RULE_K_PAIRS,
-	MFS_RULE_QKV,	  /* [all q; all k; all v] */
-	MFS_RULE_Q_GATES, /* of each head its queries, then its gates */
-	/* of in_proj, [all q; k; v; z; b; a]: of each key head [q; k; v; z], or [b; a] */
-	MFS_RULE_QKVZ,
-	MFS_RULE_BA,
-	MFS_RULE_NET_QKV, /* of in_proj as it is: q, k and v, then z, b, a */
-	MFS_RULE_NET_Z,
-	MFS_RULE_NET_B,
-	MFS_RULE_NET_A,
-	MFS_RULE_HEAD,	  /* a vector over one head, reordered as rotary pairs are */
-	MFS_RULE_GATE,	  /* first half */
-	MFS_RULE_UP,	  /* second half */
-	MFS_RULE_GATE_UP, /* row of the gate, row of up, row of the gate, ... along the last axis */
-	MFS_RULE_SWAPPED, /* of columns: the second half, then the first */
-};
 
 enum mfs_scope {
 	MFS_SCOPE_BEFORE, /* before the layers */

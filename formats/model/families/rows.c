@@ -116,13 +116,9 @@ static int check_param(struct mfs_family_reader *r, enum mfs_scope scope, const 
 static int read_source(struct mfs_family_reader *r, struct mfs_words *w,
 		       struct mfs_family_tensor *row)
 {
-	const struct mfs_word *rule;
-
 	if (w->at[0] && mfs_str_is(w->at[1], "of")) {
-		rule = mfs_word_find(mfs_word_rules, w->at[0]);
-		if (!rule)
+		if (!mfs_rule_find(w->at[0], &row->rule))
 			return mfs_fail(r->err, -EINVAL, "'%.60s of' is no rule", w->at[0]);
-		row->rule = (enum mfs_rule)rule->means;
 		w->next = 2;
 	}
 	row->name = w->at[w->next];
@@ -206,49 +202,16 @@ static enum mfs_rule usual_rule(const struct mfs_family_tensor *row)
 static const char *misfit(const struct mfs_family_tensor *row, const struct mfs_param *p,
 			  bool gated, bool output_gate)
 {
+	const struct mfs_rule_tensor t = {.shape = row->shape,
+					  .transposed = row->transposed,
+					  .halved = gated && mfs_param_is_halved(p),
+					  .output_gate = output_gate};
+
 	if (row->transposed && mfs_param_ndim(row->shape) != 2)
 		return "only a matrix has a transpose";
 	if (row->plain && !p->norm)
 		return "only a norm is plain";
-	switch (row->rule) {
-	case MFS_RULE_Q:
-	case MFS_RULE_Q_PAIRS:
-	case MFS_RULE_QKV:
-		if (output_gate)
-			return "with output gates, queries are q-gates";
-		/* fallthrough */
-	case MFS_RULE_K:
-	case MFS_RULE_V:
-	case MFS_RULE_K_PAIRS:
-		return row->shape[0] == MFS_DIM_QKV ? NULL : "q, k and v are of linear_qkv";
-	case MFS_RULE_Q_GATES:
-		return row->shape[0] == MFS_DIM_QKV && output_gate
-			       ? NULL
-			       : "q-gates are of linear_qkv in a model that requires output-gate";
-	case MFS_RULE_QKVZ:
-	case MFS_RULE_BA:
-		return row->shape[0] == MFS_DIM_LINEAR_IN ? NULL : "qkvz and ba are of in_proj";
-	case MFS_RULE_NET_QKV:
-	case MFS_RULE_NET_Z:
-	case MFS_RULE_NET_B:
-	case MFS_RULE_NET_A:
-		return row->shape[0] == MFS_DIM_LINEAR_IN ? NULL : "net-... are of in_proj";
-	case MFS_RULE_GATE_UP:
-		if (mfs_param_ndim(row->shape) > 1 && !row->transposed)
-			return "rows alternate along the last axis alone: a matrix is transposed";
-		/* fallthrough */
-	case MFS_RULE_GATE:
-	case MFS_RULE_UP:
-		return gated && mfs_param_is_halved(p)
-			       ? NULL
-			       : "gate and up are of a linear_fc1 in a gated model";
-	case MFS_RULE_SWAPPED:
-		return mfs_param_ndim(row->shape) == 2 && row->shape[1] == MFS_DIM_HIDDEN_X2
-			       ? NULL
-			       : "swapped are the halves of eh_proj's columns";
-	default:
-		return NULL;
-	}
+	return mfs_rule_misfit(row->rule, &t);
 }
 
 static int settle_tensor(struct mfs_family_reader *r, struct mfs_family_tensor *row)
@@ -267,8 +230,7 @@ static int settle_tensor(struct mfs_family_reader *r, struct mfs_family_tensor *
 				row->hf, row->name);
 	mfs_param_axes(p, gated, row->shape);
 	row->norm = p->norm && (!f->norms_minus_one || row->plain);
-	if (row->rule == MFS_RULE_DIRECT || row->rule == MFS_RULE_VOCAB ||
-	    row->rule == MFS_RULE_HEAD)
+	if (mfs_rule_is_usual(row->rule))
 		row->rule = usual_rule(row);
 	why = misfit(row, p, gated, (f->required | f->optional) & MFS_HAS(OUTPUT_GATE));
 	return why ? mfs_fail(r->err, -EINVAL, "%s: tensor '%s': %s", r->file, row->hf, why) : 0;

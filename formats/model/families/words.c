@@ -86,41 +86,11 @@ const struct mfs_word mfs_word_values[] = {
 	{0},
 };
 
-/* MFS_RULE_VOCAB and MFS_RULE_HEAD follow from the tensor. */
-const struct mfs_word mfs_word_rules[] = {
-	{"q", MFS_RULE_Q},
-	{"k", MFS_RULE_K},
-	{"v", MFS_RULE_V},
-	{"q-pairs", MFS_RULE_Q_PAIRS},
-	{"k-pairs", MFS_RULE_K_PAIRS},
-	{"qkv", MFS_RULE_QKV},
-	{"q-gates", MFS_RULE_Q_GATES},
-	{"qkvz", MFS_RULE_QKVZ},
-	{"ba", MFS_RULE_BA},
-	{"net-qkv", MFS_RULE_NET_QKV},
-	{"net-z", MFS_RULE_NET_Z},
-	{"net-b", MFS_RULE_NET_B},
-	{"net-a", MFS_RULE_NET_A},
-	{"gate", MFS_RULE_GATE},
-	{"up", MFS_RULE_UP},
-	{"gate-up", MFS_RULE_GATE_UP},
-	{"swapped", MFS_RULE_SWAPPED},
-	{0},
-};
-
 const struct mfs_word *mfs_word_find(const struct mfs_word *table, const char *word)
 {
 	for (; table->word; table++)
 		if (!strcmp(table->word, word))
 			return table;
-	return NULL;
-}
-
-const char *mfs_word_of(const struct mfs_word *table, size_t means)
-{
-	for (; table->word; table++)
-		if (table->means == means)
-			return table->word;
 	return NULL;
 }
 

@@ -18,11 +18,9 @@ struct mfs_word {
 extern const struct mfs_word mfs_word_integers[]; /* int64_t arguments: their offsets */
 extern const struct mfs_word mfs_word_reals[];	  /* double arguments: their offsets */
 extern const struct mfs_word mfs_word_values[];	  /* enum mfs_config_value */
-extern const struct mfs_word mfs_word_rules[];	  /* enum mfs_rule */
 
 /* NULL: there is no such word. */
 const struct mfs_word *mfs_word_find(const struct mfs_word *table, const char *word);
-const char *mfs_word_of(const struct mfs_word *table, size_t means);
 
 /* A value as words: texts in quotes stay whole, a comma is a word of its own. */
 #define MFS_WORDS_MAX 96
