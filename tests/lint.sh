@@ -168,6 +168,20 @@ while read -r part; do
 done < <(grep -E '^\| ' docs/TROUBLESHOOTING.md | cut -d'|' -f2 | grep -oE '`[^`]* [^`]* [^`]*`' | tr -d '`' | sed 's/…/\n/g' | sed 's/^ *//; s/ *$//' | grep -E '.{6}')
 [ $sentences -gt 20 ] || complain "docs/TROUBLESHOOTING.md: only $sentences sentences were found"
 
+# The manual page and the completions have all that the program knows: commands, their options, and those of -o with an effect.
+known() {
+	sed -n '/^} commands/,/^}/p' fs/main.c | grep -oE '"[a-z]+"' | tr -d '"'
+	sed -nE 's/^	\{"([a-z_]+)", [A-Z]+, (set|add|allow)_.*/\1/p' fs/cli/option_rows.c
+	grep -hoE '(\{|TEXT\(|NUMBER\(|WORDS\()"[a-z-]+", (MFS_VALUE|&|[a-z_]+\))' "${fs[@]}" | grep -oE '"[a-z-]+"' | tr -d '"' | sed 's/^/--/'
+}
+known | sort -u >"$work/known"
+[ "$(grep -c '^--' "$work/known")" -ge 30 ] && [ "$(grep -vc '^--' "$work/known")" -ge 45 ] || complain "the tables of commands and options were not found"
+for file in mount-helpers/man/mcorefs.1 mount-helpers/completions/mcorefs.bash mount-helpers/completions/_mcorefs; do
+	while read -r word; do
+		complain "$file: '$word' is missing"
+	done < <(tr -d '\\' <"$file" | grep -oE -- '[-_a-z]+' | sort -u | comm -23 "$work/known" -)
+done
+
 # A script of the tests that is no program is not run by them, without a word: either others read it, or git says that it is one.
 while read -r mode file; do
 	case $(head -c 2 "$file"),$mode in

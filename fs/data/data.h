@@ -62,12 +62,12 @@ int mfs_data_open(const char *source, const struct mfs_data_options *opt, struct
 		  struct mfs_error *err);
 void mfs_data_free(struct mfs_data *data);
 
-/* Checks the options of a mount. data NULL: it has no datasets; model false: it has nothing else.
- * -EINVAL: nothing in it uses an option, which the sentence names. A blend that is not of datasets
+/* Checks the options of a mount against its datasets; data NULL: it has none. -EINVAL: no dataset
+ * is of the kind that an option is for, which the sentence names. A blend that is not of datasets
  * here fails as its views would. So does a tokenizer_id that cannot be read, unless it is a
- * directory, which may be filled later. */
+ * directory, which may be filled later. (Options of what SOURCE has not: fs/cli/option_rows.h.) */
 int mfs_data_check_options(const struct mfs_view_options *opt, const struct mfs_data *data,
-			   bool model, struct mfs_error *err);
+			   struct mfs_error *err);
 
 /* Whether there are datasets at path: a prefix of .idx and .bin (or one of these files), a
  * directory of them, or an HF dataset. */

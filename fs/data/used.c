@@ -16,56 +16,6 @@ static bool has_hf_datasets(const struct mfs_data *data)
 	return false;
 }
 
-/* The first option that was said; NULL: none was. */
-static const char *said_of_datasets(const struct mfs_data_options *o)
-{
-	const struct {
-		const char *name;
-		bool said;
-	} options[] = {
-		{"merge", o->merge},
-		{"split", o->split},
-		{"data_path", o->data_path},
-		{"train_data_path", o->split_data_path[MFS_TRAIN]},
-		{"valid_data_path", o->split_data_path[MFS_VALID]},
-		{"test_data_path", o->split_data_path[MFS_TEST]},
-		{"data_args_path", o->data_args_path},
-		{"megatron", o->megatron},
-		{"tokenizer_id", o->tokenizer_id},
-		{"column", o->column},
-		{"append_eod", o->has_eod},
-		{"vocab_scan", o->vocab_scan},
-		{"arrow_batch", o->arrow_batch},
-		{"dataset_cache", o->cache},
-	};
-
-	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
-		if (options[i].said)
-			return options[i].name;
-	return NULL;
-}
-
-static const char *said_of_models(const struct mfs_view_options *o)
-{
-	if (o->arch)
-		return "arch";
-	if (o->ref)
-		return "ref";
-	if (o->tokenizer)
-		return "tokenizer";
-	if (o->adapter)
-		return "adapter";
-	if (o->language)
-		return "part";
-	if (o->shard_size)
-		return "shard_size";
-	if (o->spec != MFS_VIEW_LAYER_SPEC_SOURCE)
-		return "spec";
-	if (o->vocab_size == MFS_VOCAB_TOKENIZER)
-		return "vocab_size=tokenizer";
-	return o->no_optim ? "no_optim" : NULL;
-}
-
 static int check_words(const struct mfs_data *data, const struct mfs_blend_args *words,
 		       struct mfs_error *err)
 {
@@ -120,22 +70,11 @@ static int check_tokenizer(const struct mfs_data_options *o, struct mfs_error *e
 }
 
 int mfs_data_check_options(const struct mfs_view_options *opt, const struct mfs_data *data,
-			   bool model, struct mfs_error *err)
+			   struct mfs_error *err)
 {
 	const struct mfs_data_options *o = opt->data;
-	const char *name = model ? NULL : said_of_models(opt);
 	int rc;
 
-	if (name)
-		return mfs_fail(err, -EINVAL,
-				"option '%s' has no effect: SOURCE holds datasets and no model",
-				name);
-	name = o && !data ? said_of_datasets(o) : NULL;
-	if (name)
-		return mfs_fail(err, -EINVAL,
-				"option '%s' has no effect: there are no datasets, and data=PATH "
-				"names none",
-				name);
 	if (!data || !o)
 		return 0;
 	if ((o->column || o->has_eod) && !has_hf_datasets(data))

@@ -8,6 +8,7 @@
 #include "formats/base/str.h"
 #include "formats/base/yaml_tree.h"
 #include "formats/io/slurp.h"
+#include "fs/cli/option_rows.h"
 
 void mfs_serve_config_init(struct mfs_serve_config *c)
 {
@@ -85,74 +86,29 @@ int mfs_serve_config_add_links(struct mfs_serve_config *c, const char *dirs, str
 
 /* ---- options ---- */
 
-static const char of_mounts[] = "it is of a mount, and a gateway mounts nothing";
-static const char of_process[] = "it is of the whole gateway: give it on the command line, as -o";
-
-static const struct refusal {
-	const char *name, *why; /* why NULL: it is of the process */
-} refusals[] = {
-	{"sandbox", NULL},
-	{"setuid", NULL},
-	{"drop_privileges", NULL},
-	{"log", NULL},
-	{"log_format", NULL},
-	{"metrics", "a gateway has its counters at /metrics of its own address"},
-	{"dataset_cache", "a gateway takes no files"},
-	{"prefetch", "it is of a mount's readers"},
-	{"allow_other", "who may read is said by --tokens"},
-	{"allow_root", "who may read is said by --tokens"},
-	{"auto_unmount", of_mounts},
-	{"default_permissions", of_mounts},
-	{"fsname", of_mounts},
-	{"max_read", of_mounts},
-	{"noexec", of_mounts},
-	{"context", of_mounts},
-	{"fscontext", of_mounts},
-	{"defcontext", of_mounts},
-	{"rootcontext", of_mounts},
-	{"suid", of_mounts},
-	{"dev", of_mounts},
-	{"exec", of_mounts},
-};
-
-/* NULL: a gateway takes it for each source. */
-static const struct refusal *find_refusal(const char *setting)
-{
-	const size_t len = strcspn(setting, "=");
-
-	for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++)
-		if (!strncmp(refusals[i].name, setting, len) && !refusals[i].name[len])
-			return &refusals[i];
-	return NULL;
-}
-
-/* The setting behind at, of those that opt has; the first one for NULL. NULL: there is no other. */
-static const char *next_setting(const struct mfs_options *opt, const char *at)
-{
-	const char *next = at ? at + strlen(at) + 1 : opt->settings.data;
-
-	return next && next < opt->settings.data + opt->settings.len ? next : NULL;
-}
-
 int mfs_serve_options_check(const struct mfs_options *opt, bool whole, struct mfs_error *err)
 {
 	if (opt->remount)
-		return mfs_fail(err, -EINVAL, "option 'remount' is refused: %s", of_mounts);
-	for (const char *at = NULL; (at = next_setting(opt, at));) {
-		const struct refusal *r = find_refusal(at);
+		return mfs_fail(err, -EINVAL, "option 'remount' is refused: %s",
+				mfs_option_of_mounts);
+	for (const char *at = NULL; (at = mfs_option_next_setting(opt, at));) {
+		const struct mfs_option_row *row = mfs_option_find(at);
 
-		if (r && (r->why || !whole))
-			return mfs_fail(err, -EINVAL, "option '%s' is refused: %s", r->name,
-					r->why ? r->why : of_process);
+		if (row->gateway && (row->gateway != mfs_option_of_process || !whole))
+			return mfs_fail(err, -EINVAL, "option '%s' is refused: %s", row->name,
+					row->gateway);
 	}
 	return 0;
 }
 
 const char *mfs_serve_options_of_sources(const struct mfs_options *opt)
 {
-	for (const char *at = NULL; (at = next_setting(opt, at));)
-		if (!find_refusal(at) && strncmp(at, "family=", 7) != 0) /* all sources have it */
+	for (const char *at = NULL; (at = mfs_option_next_setting(opt, at));) {
+		const struct mfs_option_row *row = mfs_option_find(at);
+
+		if (!row->gateway && row->of != MFS_OPTION_OF_PROGRAM)
 			return at;
+	}
 	return NULL;
 }
 

@@ -29,6 +29,7 @@
 #include "fs/view/keeper.h"
 #include "fs/cli/log.h"
 #include "fs/daemon/mountpoint.h"
+#include "fs/cli/option_rows.h"
 #include "fs/cli/options.h"
 #include "fs/overlay/overlay.h"
 #include "fs/fuse/remount.h"
@@ -330,8 +331,8 @@ static int serve(struct mfs_root *root, const struct mfs_options *opt, const str
 	struct mfs_tree *tree;
 	int code;
 
-	if (mfs_data_check_options(&opt->view, mfs_root_data(root), mfs_root_has_model(root),
-				   &err) ||
+	if (mfs_option_check_effect(opt, mfs_root_data(root), mfs_root_has_model(root), &err) ||
+	    mfs_data_check_options(&opt->view, mfs_root_data(root), &err) ||
 	    open_cache(opt, &overlay, &err))
 		return mfs_command_failed("%s", err.msg);
 	if (open_latest(root, &opt->view, &err) || mfs_tree_new(root, &tree, &err))
@@ -342,32 +343,17 @@ static int serve(struct mfs_root *root, const struct mfs_options *opt, const str
 	return code;
 }
 
-/* An option that names datasets is of one SOURCE. NULL: none is said. */
-static const char *said_of_one(const struct mfs_data_options *o)
-{
-	const char *name = o->path_count       ? "data"
-			   : o->merge	       ? "merge"
-			   : o->data_path      ? "data_path"
-			   : o->data_args_path ? "data_args_path"
-			   : o->cache	       ? "dataset_cache"
-					       : NULL;
-
-	for (unsigned i = 0; !name && i < MFS_SPLITS; i++)
-		name = o->split_data_path[i] ? "train_data_path and its like" : NULL;
-	return name;
-}
-
 /* SOURCE is a directory of runs. Each is opened when it is entered. */
 static int serve_runs(const struct mfs_options *opt, const struct paths *paths,
 		      struct mfs_daemon *daemon)
 {
-	const char *one = said_of_one(&opt->data);
+	const struct mfs_option_row *one = mfs_option_given_of(opt, MFS_OPTION_NAMES_DATASETS);
 	struct mfs_error err;
 	struct mfs_tree *tree;
 
 	if (one)
 		return mfs_command_failed(
-			"option '%s' is of one run, and '%s' is a directory of several", one,
+			"option '%s' is of one run, and '%s' is a directory of several", one->name,
 			paths->source);
 	if (check_view_options(&opt->view, &err) ||
 	    mfs_tree_new_runs(paths->source, &opt->view, &tree, &err))

@@ -18,6 +18,7 @@
 #include "formats/io/fence.h"
 #include "formats/remote/mirror.h"
 #include "formats/remote/places.h"
+#include "fs/cli/option_rows.h"
 #include "fs/rights/rights_i.h"
 
 /* Rights that are newer than headers which this is built with (include/uapi/linux/landlock.h). */
@@ -184,18 +185,13 @@ static int allow_served(struct rules *rules, const struct mfs_rights_served *ser
 {
 	const struct mfs_options *opt = served->opt;
 	const bool is_url = served->source && mfs_mirror_is_url(served->source);
-	const char *const places[] = {is_url ? NULL : served->source,
-				      opt->view.ref,
-				      opt->view.tokenizer,
-				      opt->view.adapter,
-				      opt->data.tokenizer_id,
-				      opt->data.data_args_path};
 	int rc = allow_families(rules, opt, err);
 
-	if (!rc && is_url)
-		rc = allow_url(rules, served, err);
-	for (size_t i = 0; i < sizeof(places) / sizeof(*places) && !rc; i++)
-		rc = allow_source(rules, places[i], err);
+	if (!rc)
+		rc = is_url ? allow_url(rules, served, err)
+			    : allow_source(rules, served->source, err);
+	for (size_t i = 0; i < mfs_option_row_count && !rc; i++)
+		rc = allow_source(rules, mfs_option_reads(&mfs_option_rows[i], &opt->view), err);
 	for (unsigned i = 0; i < opt->data.path_count && !rc; i++)
 		rc = allow_source(rules, opt->data.paths[i], err);
 	return rc;

@@ -130,20 +130,9 @@ help=$("$m" --help) || fail '--help'
 same '-h' "$("$m" -h)" "$help"
 [[ $("$m" --version) =~ ^mcorefs\ [0-9]+\.[0-9]+\.[0-9]+ ]] || fail '--version'
 
-# The manual page and the completions know what the program does: commands, their options, and those of -o.
-knows() {
-	local file word
-	for file in man/mcorefs.1 completions/mcorefs.bash completions/_mcorefs; do
-		for word; do
-			tr -d '\\' <"mount-helpers/$file" | grep -qE -- "(^|[^-_a-z])$word([^-_a-z]|$)" || fail "$file without $word"
-		done
-	done
-}
+# (That the manual page and the completions have all commands and options is checked by tests/lint.sh.)
 mapfile -t commands < <(sed -n '/^} commands/,/^}/p' fs/main.c | grep -oE '"[a-z]+"' | tr -d '"')
-mapfile -t options < <(sed -n '/option_row table/,/^}/p' fs/cli/options.c | grep -E ', (set|add)_' | grep -oE '"[a-z_]+"' | tr -d '"')
-mapfile -t switches < <(grep -hoE '(\{|TEXT\(|NUMBER\(|WORDS\()"[a-z-]+", (MFS_VALUE|&|[a-z_]+\))' $(ls fs/*.c fs/*/*.c | grep -vx fs/cli/options.c) | grep -oE '"[a-z-]+"' | tr -d '"' | sort -u | sed 's/^/--/')
-[ "${#commands[@]}" -ge 7 ] && [ "${#options[@]}" -ge 20 ] && [ "${#switches[@]}" -ge 30 ] || fail "a table was not found"
-knows "${commands[@]}" "${options[@]}" allow_other "${switches[@]}"
+[ "${#commands[@]}" -ge 7 ] || fail "the table of commands was not found"
 for command in "${commands[@]}"; do
 	grep -q "mcorefs $command " <<<"$help" || fail "--help without $command"
 done

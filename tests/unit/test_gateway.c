@@ -15,6 +15,7 @@
 
 #include "formats/model/families/family.h"
 #include "formats/plan/vfile.h"
+#include "fs/cli/option_rows.h"
 #include "fs/data/data.h"
 #include "fs/gateway/config.h"
 #include "fs/gateway/call/reply.h"
@@ -292,6 +293,86 @@ START_TEST(test_commits_of_option_files)
 	unit_ok(mfs_options_digest(&o, b, &err), &err);
 	ck_assert_str_ne(a, b);
 	ck_assert_uint_ne(mfs_families_stamp(), 0);
+}
+END_TEST
+
+/* Commits of a release are those of the one before: what all options together make is known. */
+START_TEST(test_digest_of_all_options)
+{
+	char list[3 * PATH_MAX], digest[MFS_COMMIT_SIZE];
+	struct mfs_options opt = {0};
+
+	unit_write(unit_tmpdir(), "words", "1 a", 3);
+	snprintf(
+		list, sizeof(list),
+		"arch=llama,vocab_size=7,shard_size=1MiB,spec=te,part=language,merge=m,split=9/1/0,"
+		"data_path=a,train_data_path=b,valid_data_path=c,test_data_path=d,megatron=0.10,"
+		"column=e,append_eod=0,vocab_scan,arrow_batch=1MiB,data_args_path=%s/words,"
+		"tokenizer_id=%s/words,cache=/c,verify=crc,log=/l",
+		unit_tmpdir(), unit_tmpdir());
+	unit_ok(mfs_options_parse_o(list, &opt, &err), &err);
+	unit_ok(mfs_options_digest(&opt.view, digest, &err), &err);
+	ck_assert_str_eq(digest, "9c320713d3b91d3e674013da7399c6ce710c0b7d");
+	mfs_options_release(&opt);
+	unit_ok(mfs_options_parse_o("ref=/r", &opt, &err), &err);
+	unit_ok(mfs_options_digest(&opt.view, digest, &err), &err);
+	ck_assert_str_eq(digest, "3fe20bfc4ce14f74ae061e05efd256e9ea68d92c");
+	mfs_options_release(&opt);
+}
+END_TEST
+
+/* A value that the option takes: the first of many that does. */
+static void give(const struct mfs_option_row *row, struct mfs_options *ret)
+{
+	const char *const values[] = {"",	   "=7",      "=1MiB",	    "=te",
+				      "=language", "=9/1/0",  "=0.10",	    "=crc",
+				      "=json",	   "=/tmp/x", "=%s/f.conf", "=%s/tokens"};
+	char list[PATH_MAX + 64], value[PATH_MAX];
+	int rc = -EINVAL;
+
+	for (size_t i = 0; i < sizeof(values) / sizeof(*values) && rc; i++) {
+		snprintf(value, sizeof(value), values[i], unit_tmpdir());
+		snprintf(list, sizeof(list), "%s%s", row->name, value);
+		*ret = (struct mfs_options){0};
+		rc = mfs_options_parse_o(list, ret, &err);
+		if (rc)
+			mfs_options_release(ret);
+	}
+	ck_assert_msg(!rc, "no value that the test knows is one of '%s': %s", row->name, err.msg);
+}
+
+/* A row of an option that changes bytes says how it counts in commits, and it does: a gateway would
+ * serve a stale ETag otherwise. */
+START_TEST(test_options_are_in_the_digest)
+{
+	char none[MFS_COMMIT_SIZE], digest[MFS_COMMIT_SIZE], dir[PATH_MAX];
+	struct mfs_options opt = {0};
+
+	unit_write(unit_tmpdir(), "f.conf", FAMILY, sizeof(FAMILY) - 1);
+	snprintf(dir, sizeof(dir), "%s/tokens", unit_tmpdir());
+	ck_assert_int_eq(mkdir(dir, 0700), 0);
+	unit_write(dir, "vocab.json", "{}", 2);
+	unit_ok(mfs_options_parse_o("", &opt, &err), &err);
+	for (size_t i = 0; i < mfs_option_row_count; i++) {
+		const struct mfs_option_row *row = &mfs_option_rows[i];
+
+		if (row->of == MFS_OPTION_OF_NOTHING)
+			continue;
+		ck_assert_msg(row->digest != MFS_DIGEST_UNSAID, "%s", row->name);
+		unit_ok(mfs_options_digest(&opt.view, none, &err), &err);
+		mfs_options_release(&opt);
+		give(row, &opt);
+		unit_ok(mfs_options_digest(&opt.view, digest, &err), &err);
+		if (row->digest == MFS_DIGEST_LEFT_OUT)
+			ck_assert_msg(!strcmp(none, digest), "%s", row->name);
+		else if (row->digest == MFS_DIGEST_FILE)
+			ck_assert_msg(mfs_options_have_files(&opt.view), "%s", row->name);
+		else if (row->digest != MFS_DIGEST_BY_VIEW)
+			ck_assert_msg(strcmp(none, digest) != 0, "%s", row->name);
+		mfs_options_release(&opt);
+		unit_ok(mfs_options_parse_o("", &opt, &err), &err);
+	}
+	mfs_options_release(&opt);
 }
 END_TEST
 
@@ -1317,6 +1398,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_tokens_file);
 	tcase_add_test(c, test_config);
 	tcase_add_test(c, test_bad_configs);
+	tcase_add_test(c, test_digest_of_all_options);
+	tcase_add_test(c, test_options_are_in_the_digest);
 	tcase_add_test(c, test_option_files_are_read_once);
 	tcase_add_test(c, test_replaced);
 	tcase_add_test(c, test_hub);

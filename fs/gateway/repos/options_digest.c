@@ -12,6 +12,7 @@
 #include "formats/base/str.h"
 #include "formats/io/slurp.h"
 #include "formats/model/families/family.h"
+#include "fs/cli/option_rows.h"
 #include "fs/data/data.h"
 #include "fs/gateway/repos/repos_i.h"
 #include "fs/view/view.h"
@@ -49,27 +50,61 @@ static int add_file(struct mfs_buf *b, const char *name, const char *path, struc
 	return 0;
 }
 
-/* Paths of datasets and of ref= are left out: a view's identity has the files themselves. */
-static int add_data(struct mfs_buf *b, const struct mfs_data_options *o, struct mfs_error *err)
+static uint64_t number_at(const void *value, size_t size)
 {
-	int rc;
+	uint64_t wide;
+	uint32_t word;
+	bool flag;
 
-	add_text(b, "merge", o->merge);
-	add_text(b, "split", o->split);
-	add_text(b, "data_path", o->data_path);
-	for (int i = 0; i < MFS_SPLITS; i++) {
-		add_number(b, "split_number", (uint64_t)i);
-		add_text(b, "split_data_path", o->split_data_path[i]);
+	if (size == sizeof(wide))
+		return memcpy(&wide, value, sizeof(wide)), wide;
+	if (size == sizeof(word))
+		return memcpy(&word, value, sizeof(word)), word;
+	return memcpy(&flag, value, sizeof(flag)), flag;
+}
+
+/* The first split's number is 0, which add_number() leaves out. */
+static void add_split(struct mfs_buf *b, const struct mfs_data_options *data, const char *name,
+		      const char *const *text)
+{
+	add_number(b, "split_number", (uint64_t)(text - data->split_data_path));
+	add_text(b, name, *text);
+}
+
+/* One option of those that change bytes. value: its member; NULL: no struct of o has one. */
+static int add_option(struct mfs_buf *b, const struct mfs_option_row *row, const void *value,
+		      const struct mfs_view_options *o, struct mfs_error *err)
+{
+	const char *name = row->digest_name ? row->digest_name : row->name;
+
+	if (row->digest == MFS_DIGEST_FAMILIES)
+		add_number(b, name, mfs_families_stamp());
+	if (!value)
+		return 0;
+	switch (row->digest) {
+	case MFS_DIGEST_TEXT:
+		add_text(b, name, *(const char *const *)value);
+		break;
+	case MFS_DIGEST_FILE:
+		return add_file(b, name, *(const char *const *)value, err);
+	case MFS_DIGEST_SPLIT:
+		add_split(b, o->data, name, value);
+		break;
+	case MFS_DIGEST_TOKEN:
+		if (o->data->has_eod)
+			mfs_buf_printf(b, "%s=%lld\n", name, (long long)*(const int64_t *)value);
+		break;
+	case MFS_DIGEST_TOKENS_IN:
+		add_number(b, "data_vocab_size", o->data->vocab_size);
+		add_number(b, name, number_at(value, row->size));
+		break;
+	case MFS_DIGEST_NUMBER:
+		add_number(b, name, number_at(value, row->size));
+		break;
+	default:
+		break;
 	}
-	add_text(b, "megatron", o->megatron);
-	add_text(b, "column", o->column);
-	if (o->has_eod)
-		mfs_buf_printf(b, "eod=%lld\n", (long long)o->eod);
-	add_number(b, "data_vocab_size", o->vocab_size);
-	add_number(b, "vocab_scan", o->vocab_scan);
-	add_number(b, "arrow_batch", o->arrow_batch);
-	rc = add_file(b, "data_args", o->data_args_path, err);
-	return rc ? rc : add_file(b, "tokenizer_id", o->tokenizer_id, err);
+	return 0;
 }
 
 /* A change and the one before may have one time, of a clock that ticks 100 times a second. */
@@ -96,13 +131,25 @@ static bool add_stamp(const char *path, uint64_t *stamp)
 	return true;
 }
 
+bool mfs_options_have_files(const struct mfs_view_options *o)
+{
+	for (size_t i = 0; i < mfs_option_row_count; i++)
+		if (mfs_option_rows[i].digest == MFS_DIGEST_FILE &&
+		    mfs_option_reads(&mfs_option_rows[i], o))
+			return true;
+	return false;
+}
+
 uint64_t mfs_options_stamp(const struct mfs_view_options *o)
 {
 	uint64_t stamp = 1;
 
-	if (o->data && (!add_stamp(o->data->data_args_path, &stamp) ||
-			!add_stamp(o->data->tokenizer_id, &stamp)))
-		return 0;
+	for (size_t i = 0; i < mfs_option_row_count; i++) {
+		const struct mfs_option_row *row = &mfs_option_rows[i];
+
+		if (row->digest == MFS_DIGEST_FILE && !add_stamp(mfs_option_reads(row, o), &stamp))
+			return 0;
+	}
 	return stamp ? stamp : 1;
 }
 
@@ -114,15 +161,11 @@ int mfs_options_digest(const struct mfs_view_options *o, char ret[MFS_COMMIT_SIZ
 	struct mfs_buf b = {0};
 	int rc = 0;
 
-	add_text(&b, "arch", o->arch);
-	add_number(&b, "vocab_size", o->vocab_size);
-	add_number(&b, "shard_size", o->shard_size);
-	add_number(&b, "spec", o->spec);
-	add_number(&b, "no_optim", o->no_optim);
-	add_number(&b, "language", o->language);
-	add_number(&b, "families", mfs_families_stamp());
-	if (o->data)
-		rc = add_data(&b, o->data, err);
+	for (size_t i = 0; i < mfs_option_row_count && !rc; i++) {
+		const struct mfs_option_row *row = &mfs_option_rows[i];
+
+		rc = add_option(&b, row, mfs_option_in_view(row, o), o, err);
+	}
 	if (!rc && b.failed)
 		rc = mfs_fail_nomem(err);
 	if (!rc) {

@@ -15,6 +15,7 @@
 #include "formats/base/str.h"
 #include "formats/io/fence.h"
 #include "fs/cli/log.h"
+#include "fs/cli/option_rows.h"
 #include "fs/data/data.h"
 #include "fs/gateway/repos/facts_i.h"
 #include "fs/source/root.h"
@@ -223,12 +224,8 @@ static int fence_in(struct mfs_repo_source *s, struct mfs_error *err)
 	char *path;
 	int rc = *s->path == '/' ? add_fence(s, s->path, !s->name) : 0; /* else a URL */
 
-	if (!rc)
-		rc = fence_named(s, o->ref);
-	if (!rc)
-		rc = fence_named(s, o->adapter);
-	if (!rc && o->data)
-		rc = fence_named(s, o->data->tokenizer_id);
+	for (size_t i = 0; i < mfs_option_row_count && !rc; i++)
+		rc = fence_named(s, mfs_option_reads(&mfs_option_rows[i], o));
 	for (unsigned i = 0; i < paths && !rc; i++)
 		if (!mfs_root_named(o->data->paths[i], &path, NULL)) {
 			rc = add_fence(s, path, false);

@@ -70,6 +70,9 @@ struct mfs_repos {
 int mfs_options_digest(const struct mfs_view_options *o, char ret[MFS_COMMIT_SIZE],
 		       struct mfs_error *err);
 
+/* Whether the content of some file counts in the digest. */
+bool mfs_options_have_files(const struct mfs_view_options *o);
+
 /* Equal as long as nobody writes the files that options name. 0: one has changed so lately that its
  * times may not show another change. */
 uint64_t mfs_options_stamp(const struct mfs_view_options *o);

@@ -111,12 +111,11 @@ static struct mfs_served *served(const struct mfs_revision *r)
 static int check_options(struct mfs_revision *r, struct mfs_error *err)
 {
 	const struct mfs_view_options *options = r->shared->options;
-	const struct mfs_data_options *data = options->data;
 	char said[MFS_COMMIT_SIZE];
 	uint64_t stamp;
 	int rc;
 
-	if (!data || (!data->data_args_path && !data->tokenizer_id))
+	if (!mfs_options_have_files(options))
 		return 0;
 	stamp = mfs_options_stamp(options);
 	if (stamp && stamp == atomic_load(&served(r)->stamp))
