@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/str.h"
+#include "formats/args/field.h"
 #include "formats/args/hybrid_layers.h"
 #include "formats/args/megatron_foreign.h"
 
@@ -135,31 +136,92 @@ static const char *dtype(struct reader *r, const char *name)
 	return mfs_value_type(r->doc, v) == MFS_V_GLOBAL ? copy(r, text, len) : NULL;
 }
 
+/* ---- arguments that are read as their rows say (fields.h) ---- */
+
+/* Of two names the first counts; without it the other. */
+static int64_t row_integer(struct reader *r, const struct mfs_args_field *f)
+{
+	int64_t (*const read)(struct reader *, const char *, int64_t) =
+		f->read == MFS_ARGS_POSITIVE ? positive : integer;
+	const int64_t otherwise = f->also ? read(r, f->also, f->absent.number) : f->absent.number;
+
+	return f->read == MFS_ARGS_REQUIRED ? required(r, mfs_args_name(f))
+					    : read(r, mfs_args_name(f), otherwise);
+}
+
+static double row_real(struct reader *r, const struct mfs_args_field *f)
+{
+	const double otherwise = f->also ? real(r, f->also, f->absent.real) : f->absent.real;
+
+	return real(r, mfs_args_name(f), otherwise);
+}
+
+/* Of two names either may say it. */
+static bool row_flag(struct reader *r, const struct mfs_args_field *f)
+{
+	const bool otherwise = f->absent.truth != f->inverted;
+	const bool found = flag(r, mfs_args_name(f), otherwise);
+	const bool other = f->also && flag(r, f->also, otherwise);
+
+	return (found || other) != f->inverted;
+}
+
+static void read_row(struct reader *r, const struct mfs_args_field *f, void *at)
+{
+	switch (f->type) {
+	case MFS_ARGS_INT:
+		*(int64_t *)at = row_integer(r, f);
+		break;
+	case MFS_ARGS_REAL:
+		*(double *)at = row_real(r, f);
+		break;
+	case MFS_ARGS_FLAG:
+		*(bool *)at = row_flag(r, f);
+		break;
+	case MFS_ARGS_TEXT:
+		*(const char **)at = string(r, mfs_args_name(f), f->absent.text);
+		break;
+	case MFS_ARGS_LAYERS:
+	case MFS_ARGS_TEXTS:
+	case MFS_ARGS_PAIR:
+	case MFS_ARGS_MUP:
+		break;
+	}
+}
+
+static void read_rows(struct reader *r, struct mfs_megatron_args *a)
+{
+	for (const struct mfs_args_field *f = mfs_args_fields; f->member && !r->rc; f++)
+		if (f->read != MFS_ARGS_BY_CODE)
+			read_row(r, f, (char *)a + f->offset);
+}
+
+/* ---- arguments that follow from others, or have a form of their own ---- */
+
+/* A size that is absent follows from others. */
+static void complete(struct reader *r, const char *name, int64_t *size, int64_t otherwise)
+{
+	if (*size == MFS_UNSET)
+		*size = otherwise;
+	if (!*size)
+		wrong(r, name, "a positive number");
+}
+
 static void read_sizes(struct reader *r, struct mfs_megatron_args *a)
 {
-	a->num_layers = required(r, "num_layers");
-	a->hidden_size = required(r, "hidden_size");
-	a->num_attention_heads = required(r, "num_attention_heads");
-	if (r->rc)
-		return;
 	if (a->num_layers > MAX_LAYERS)
 		wrong(r, "num_layers", "at most 100000");
-	a->kv_channels = positive(r, "kv_channels", a->hidden_size / a->num_attention_heads);
+	complete(r, "kv_channels", &a->kv_channels, a->hidden_size / a->num_attention_heads);
 	/* The argument is 1 by default. It is used only with group_query_attention. */
 	a->num_query_groups = flag(r, "group_query_attention", false)
 				      ? positive(r, "num_query_groups", a->num_attention_heads)
 				      : a->num_attention_heads;
 	if (a->num_attention_heads % a->num_query_groups)
 		wrong(r, "num_query_groups", "a divisor of num_attention_heads");
-	a->swiglu = flag(r, "swiglu", false);
-	a->ffn_hidden_size =
-		positive(r, "ffn_hidden_size",
-			 a->swiglu ? 4 * a->hidden_size * 2 / 3 / 64 * 64 : 4 * a->hidden_size);
-	a->seq_length = positive(r, "seq_length", MFS_UNSET);
-	a->max_position_embeddings = positive(r, "max_position_embeddings", a->seq_length);
-	a->vocab_size = positive(r, "vocab_size", MFS_UNSET);
-	a->padded_vocab_size = positive(r, "padded_vocab_size", MFS_UNSET);
-	a->make_vocab_size_divisible_by = positive(r, "make_vocab_size_divisible_by", 128);
+	complete(r, "ffn_hidden_size", &a->ffn_hidden_size,
+		 a->swiglu ? 4 * a->hidden_size * 2 / 3 / 64 * 64 : 4 * a->hidden_size);
+	complete(r, "max_position_embeddings", &a->max_position_embeddings, a->seq_length);
+	complete(r, "moe_ffn_hidden_size", &a->moe_ffn_hidden_size, a->ffn_hidden_size);
 }
 
 /* Whether GELU is Transformer Engine's (te.pytorch.ops.GELU), which is computed by tanh, and not
@@ -206,32 +268,11 @@ static void read_mup(struct reader *r, struct mfs_megatron_args *a)
 static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 {
 	a->layernorm = !mfs_str_is(string(r, "normalization", "LayerNorm"), "RMSNorm");
-	/* Both were renamed in core 0.16. */
-	a->zero_centered_gamma = flag(r, "apply_layernorm_1p", false) ||
-				 flag(r, "layernorm_zero_centered_gamma", false);
-	a->norm_epsilon = real(r, "norm_epsilon", real(r, "layernorm_epsilon", 1e-5));
-	a->squared_relu = flag(r, "squared_relu", false);
-	a->openai_gelu = flag(r, "openai_gelu", false);
-	a->quick_geglu = flag(r, "quick_geglu", false);
-	a->geglu = flag(r, "geglu", false);
 	a->local_spec = mfs_str_is(string(r, "transformer_impl", NULL), "local");
 	a->exact_gelu = !flag(r, "bias_gelu_fusion", true) && !has_gelu_of_te(r, a);
-	a->add_bias_linear = flag(r, "add_bias_linear", true);
-	a->add_qkv_bias = flag(r, "add_qkv_bias", false);
-	a->qk_layernorm = flag(r, "qk_layernorm", false);
-	a->qk_l2_norm = flag(r, "qk_l2_norm", false);
-	a->qk_norm_wide = flag(r, "qk_norm_wide", false);
-	a->post_norms = flag(r, "post_norms", false);
 	a->softmax_scale = softmax_scale(r);
 	read_mup(r, a);
-	a->attn_logit_softcapping = real(r, "attn_logit_softcapping", 0);
-	a->final_logit_softcapping = real(r, "final_logit_softcapping", 0);
-	a->attention_output_gate = flag(r, "attention_output_gate", false);
 	a->learnable_softmax = mfs_str_is(string(r, "softmax_type", NULL), "learnable");
-	a->glu_linear_offset = real(r, "glu_linear_offset", 0);
-	a->activation_func_clamp_value = real(r, "activation_func_clamp_value", 0);
-	a->tied = !flag(r, "untie_embeddings_and_output_weights", false);
-	a->init_method_std = real(r, "init_method_std", 0.02);
 	a->params_dtype = dtype(r, "params_dtype");
 }
 
@@ -347,7 +388,6 @@ static void read_rope_scaling(struct reader *r, struct mfs_megatron_args *a)
 {
 	const double said = real(r, "rope_scaling_factor", MFS_ROPE_SCALING_FACTOR);
 
-	a->use_rope_scaling = flag(r, "use_rope_scaling", false);
 	if (lookup_has(r, "model_provider")) {
 		a->rope_scaling_factor = said;
 		return;
@@ -388,7 +428,6 @@ static void read_bases(struct reader *r, struct mfs_megatron_args *a)
 {
 	mfs_value v = lookup(r, "rotary_base");
 
-	a->rotary_seq_len_interpolation_factor = real(r, "rotary_seq_len_interpolation_factor", 0);
 	if (mfs_value_count(r->doc, v) != 2) {
 		a->rotary_base = real(r, "rotary_base", 10000);
 		a->rotary_base_local = real(r, "rotary_base_local", 0);
@@ -412,19 +451,12 @@ static void read_positions(struct reader *r, struct mfs_megatron_args *a)
 		r, "position_embedding_type",
 		flag(r, "use_rotary_position_embeddings", false) ? "rope" : "learned_absolute");
 	read_bases(r, a);
-	a->rotary_percent = real(r, "rotary_percent", 1.0);
 	if (a->rotary_percent < 0 || a->rotary_percent > 1)
 		wrong(r, "rotary_percent", "a number from 0 to 1");
-	a->rotary_interleaved = flag(r, "rotary_interleaved", false);
 	read_rope_scaling(r, a);
-	/* Until core 0.13 there was no such argument, and since then None means the same: YaRN. */
-	a->rope_type = string(r, "rope_type", "yarn");
 	a->rotary_scaling_factor = real(r, "rotary_scaling_factor", before_rope_type ? 40.0 : 1.0);
 	a->mscale = real(r, "mscale", before_rope_type ? 0.707 : 1.0);
 	a->mscale_all_dim = real(r, "mscale_all_dim", before_rope_type ? 0.707 : 0.0);
-	a->beta_fast = real(r, "beta_fast", 32.0);
-	a->beta_slow = real(r, "beta_slow", 1.0);
-	a->original_max_position_embeddings = positive(r, "original_max_position_embeddings", 4096);
 	read_yarn(r, a);
 	a->window_size = window(r);
 	read_window_layers(r, a);
@@ -452,22 +484,6 @@ static bool is_freq_listed(struct reader *r)
 
 static void read_moe(struct reader *r, struct mfs_megatron_args *a)
 {
-	a->num_experts = positive(r, "num_experts", MFS_UNSET);
-	a->moe_router_topk = positive(r, "moe_router_topk", 2);
-	a->moe_ffn_hidden_size = positive(r, "moe_ffn_hidden_size", a->ffn_hidden_size);
-	a->moe_shared_expert_intermediate_size =
-		positive(r, "moe_shared_expert_intermediate_size", MFS_UNSET);
-	a->moe_shared_expert_gate = flag(r, "moe_shared_expert_gate", false);
-	a->moe_router_pre_softmax = flag(r, "moe_router_pre_softmax", false);
-	a->moe_router_enable_expert_bias = flag(r, "moe_router_enable_expert_bias", false);
-	a->moe_grouped_gemm = flag(r, "moe_grouped_gemm", false);
-	a->moe_router_score_function = string(r, "moe_router_score_function", "softmax");
-	a->moe_router_topk_scaling_factor = real(r, "moe_router_topk_scaling_factor", 0);
-	a->moe_router_num_groups = positive(r, "moe_router_num_groups", MFS_UNSET);
-	a->moe_router_group_topk = positive(r, "moe_router_group_topk", MFS_UNSET);
-	a->moe_mlp_glu_interleave_size = integer(r, "moe_mlp_glu_interleave_size", MFS_UNSET);
-	a->moe_shared_expert_glu_interleave_size =
-		integer(r, "moe_shared_expert_glu_interleave_size", MFS_UNSET);
 	/* A list with several load balancing types; cosmetic for a reader. */
 	if (mfs_value_type(r->doc, lookup(r, "moe_aux_loss_coeff")) != MFS_V_LIST)
 		a->moe_aux_loss_coeff = real(r, "moe_aux_loss_coeff", 0);
@@ -475,15 +491,8 @@ static void read_moe(struct reader *r, struct mfs_megatron_args *a)
 	read_moe_layers(r, a);
 }
 
-static void read_mla(struct reader *r, struct mfs_megatron_args *a)
+static void read_mtp(struct reader *r, struct mfs_megatron_args *a)
 {
-	a->multi_latent_attention = flag(r, "multi_latent_attention", false);
-	a->q_lora_rank = positive(r, "q_lora_rank", MFS_UNSET);
-	a->kv_lora_rank = positive(r, "kv_lora_rank", 32);
-	a->qk_head_dim = positive(r, "qk_head_dim", 128);
-	a->qk_pos_emb_head_dim = positive(r, "qk_pos_emb_head_dim", 64);
-	a->v_head_dim = positive(r, "v_head_dim", 128);
-	a->mtp_num_layers = integer(r, "mtp_num_layers", 0);
 	if (a->mtp_num_layers > MAX_MTP_LAYERS)
 		wrong(r, "mtp_num_layers", "at most 1000");
 	/* An argument that is as old as the new name (core 0.17). */
@@ -496,11 +505,6 @@ static void read_linear_attention(struct reader *r, struct mfs_megatron_args *a)
 {
 	const char *variant = string(r, "experimental_attention_variant", NULL);
 
-	a->linear_conv_kernel_dim = positive(r, "linear_conv_kernel_dim", 4);
-	a->linear_key_head_dim = positive(r, "linear_key_head_dim", 128);
-	a->linear_value_head_dim = positive(r, "linear_value_head_dim", 128);
-	a->linear_num_key_heads = positive(r, "linear_num_key_heads", 16);
-	a->linear_num_value_heads = positive(r, "linear_num_value_heads", 32);
 	if (!mfs_args_is_delta_net(variant))
 		return;
 	if (absent(r, lookup(r, "linear_attention_freq")))
@@ -553,10 +557,6 @@ static void read_hybrid(struct reader *r, struct mfs_megatron_args *a)
 	const char *pattern = hybrid_pattern(r, a);
 	bool even;
 
-	a->mamba_state_dim = positive(r, "mamba_state_dim", 128);
-	a->mamba_head_dim = positive(r, "mamba_head_dim", 64);
-	a->mamba_num_groups = positive(r, "mamba_num_groups", 8);
-	a->mamba_num_heads = positive(r, "mamba_num_heads", MFS_UNSET);
 	/* An argument as old as the change. */
 	a->mamba_conv_params = lookup_has(r, "freeze_all_layers");
 	if (!pattern || r->rc)
@@ -590,15 +590,8 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 {
 	int64_t per_chunk;
 
-	/* The name before pipelines (October 2020). */
-	a->tensor_model_parallel_size =
-		positive(r, "tensor_model_parallel_size", positive(r, "model_parallel_size", 1));
-	a->pipeline_model_parallel_size = positive(r, "pipeline_model_parallel_size", 1);
-	a->expert_model_parallel_size = positive(r, "expert_model_parallel_size", 1);
-	a->expert_tensor_parallel_size =
-		positive(r, "expert_tensor_parallel_size", a->tensor_model_parallel_size);
-	a->virtual_pipeline_model_parallel_size =
-		positive(r, "virtual_pipeline_model_parallel_size", MFS_UNSET);
+	complete(r, "expert_tensor_parallel_size", &a->expert_tensor_parallel_size,
+		 a->tensor_model_parallel_size);
 	per_chunk = positive(r, "num_layers_per_virtual_pipeline_stage", MFS_UNSET);
 	if (a->virtual_pipeline_model_parallel_size == MFS_UNSET && per_chunk != MFS_UNSET &&
 	    !r->rc)
@@ -606,27 +599,12 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 			a->num_layers / a->pipeline_model_parallel_size / per_chunk;
 	if (a->virtual_pipeline_model_parallel_size < 1)
 		a->virtual_pipeline_model_parallel_size = 1;
-	a->data_parallel_size = positive(r, "data_parallel_size", 1);
-	a->world_size = positive(r, "world_size", MFS_UNSET);
-	a->first_stage_layers = positive(r, "decoder_first_pipeline_num_layers", MFS_UNSET);
-	a->last_stage_layers = positive(r, "decoder_last_pipeline_num_layers", MFS_UNSET);
-	a->account_for_embedding = flag(r, "account_for_embedding_in_pipeline_split", false);
-	a->account_for_loss = flag(r, "account_for_loss_in_pipeline_split", false);
 	a->other_stages = !absent(r, lookup(r, "pipeline_model_parallel_layout")) ||
 			  a->account_for_embedding || a->account_for_loss;
-	a->use_distributed_optimizer = flag(r, "use_distributed_optimizer", false);
 	a->sgd = mfs_str_is(string(r, "optimizer", NULL), "sgd");
-	a->sgd_momentum = real(r, "sgd_momentum", 0.9);
-	a->hf_family = string(r, "hf_family", NULL);
-	a->hf_architecture = string(r, "hf_architecture", NULL);
-	a->hf_model_type = string(r, "hf_model_type", NULL);
-	a->provider = string(r, "model_provider", NULL);
-	a->tokenizer_type = string(r, "tokenizer_type", NULL);
-	a->tokenizer_model = string(r, "tokenizer_model", NULL);
 	a->nemo_tokenizer = folder(r, "nemo_tokenizer");
 	/* An argument as old as the change (core 0.18). */
 	a->null_tokenizer_counts_eod = lookup_has(r, "null_tokenizer_eod_id");
-	a->iteration = integer(r, "iteration", 0);
 }
 
 bool mfs_args_is_delta_net(const char *variant)
@@ -664,7 +642,9 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 
 	if (!mfs_value_pairs(doc, mfs_value_state(doc, args)))
 		return mfs_fail(err, -EINVAL, "'args' is not an argparse.Namespace");
-	read_sizes(&r, &a);
+	read_rows(&r, &a);
+	if (!r.rc)
+		read_sizes(&r, &a);
 	if (!r.rc)
 		read_layer_kind(&r, &a);
 	if (!r.rc)
@@ -672,7 +652,7 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 	if (!r.rc)
 		read_moe(&r, &a);
 	if (!r.rc)
-		read_mla(&r, &a);
+		read_mtp(&r, &a);
 	if (!r.rc)
 		read_linear_attention(&r, &a);
 	if (!r.rc)

@@ -42,141 +42,18 @@ struct mfs_mup {
 	double attention;	  /* of scores, in the place of one over the root of kv_channels */
 };
 
+/* A member for each row of fields.h, which says what it means. */
 struct mfs_megatron_args {
-	/* size of the model */
-	int64_t num_layers, hidden_size, ffn_hidden_size, num_attention_heads;
-	int64_t num_query_groups; /* = heads without group_query_attention */
-	int64_t kv_channels, seq_length, max_position_embeddings;
-	int64_t vocab_size; /* the true size, MFS_UNSET in most files */
-	int64_t padded_vocab_size, make_vocab_size_divisible_by;
-	/* kind of layer */
-	bool layernorm;		  /* normalization == "LayerNorm", else RMSNorm */
-	bool zero_centered_gamma; /* apply_layernorm_1p: weight = stored + 1 */
-	double norm_epsilon;
-	bool swiglu, squared_relu, openai_gelu, quick_geglu;
-	/* of a gated activation: what is added to its linear half, and at what both halves are
-	 * clamped; 0: nothing, not at all */
-	double glu_linear_offset, activation_func_clamp_value;
-	bool geglu; /* GELU by tanh with a gate; Megatron-LM has no such argument */
-	/* GELU by erf, as torch computes it. Otherwise it is GELU by tanh: the fused form
-	 * (bias_gelu_fusion) or Transformer Engine's. Nothing in Megatron-core reads openai_gelu
-	 * and onnx_safe. */
-	bool exact_gelu;
-	bool before_core; /* a run of Megatron-LM before core, or of its legacy model */
-	bool add_bias_linear, add_qkv_bias, qk_layernorm, qk_l2_norm, attention_output_gate;
-	bool learnable_softmax; /* softmax_type "learnable": each head has a softmax_offset */
-	bool tied;		/* not untie_embeddings_and_output_weights */
-	/* q_layernorm and k_layernorm are over all heads at once, as in modules of
-	 * Megatron-Bridge's own (olmoe_provider.py, minimax_m2_provider.py). No argument says
-	 * so, but the tensors do: mfs_ckpt_group(). */
-	bool qk_norm_wide;
-	/* What attention and MLP give is normed, and what they take is not, as in modules of
-	 * Megatron-Bridge's own (exaone4_provider.py). Told by the tensors, too. */
-	bool post_norms;
-	double softmax_scale; /* 0: one over the root of kv_channels */
-	struct mfs_mup mup;
-	/* scale * tanh(x / scale) of attention scores and of logits; 0: without */
-	double attn_logit_softcapping, final_logit_softcapping;
-	/* positions */
-	const char *position_embedding_type; /* "learned_absolute", "rope", "yarn", ... */
-	double rotary_base, rotary_percent;
-	double rotary_base_local; /* of the layers with a window; 0: the same in all layers */
-	bool rotary_interleaved, use_rope_scaling;
-	/* with use_rope_scaling (llama3): MFS_ROPE_SCALING_FACTOR, or what the config.json of an HF
-	 * directory says */
-	double rope_scaling_factor;
-	double rope_scaling_ignored; /* a different one in the run's arguments; 0: none */
-	double rotary_seq_len_interpolation_factor; /* 0: unset */
-	/* yarn: of the GPT form (yarn_*) and of MLA (rope_type, rotary_scaling_factor, ...) */
-	const char *rope_type; /* MLA: "rope" or "yarn" */
-	double rotary_scaling_factor, mscale, mscale_all_dim, beta_fast, beta_slow;
-	int64_t original_max_position_embeddings;
-	bool yarn_unrounded; /* GPT form: not yarn_correction_range_round_to_int */
-	int64_t window_size; /* left window + 1 as HF counts it; MFS_UNSET: none */
-	/* [num_layers], 1 where a layer has it (window_attn_skip_freq); NULL: all have */
-	const uint8_t *window_layers;
-	/* mixture of experts */
-	int64_t num_experts; /* MFS_UNSET: dense */
-	int64_t moe_router_topk, moe_ffn_hidden_size, moe_shared_expert_intermediate_size;
-	bool moe_shared_expert_gate, moe_router_pre_softmax, moe_router_enable_expert_bias;
-	bool moe_grouped_gemm;
-	const char *moe_router_score_function; /* "softmax", "sigmoid" */
-	double moe_router_topk_scaling_factor; /* 0: unset */
-	int64_t moe_router_num_groups, moe_router_group_topk;
-	double moe_aux_loss_coeff;
-	int64_t first_dense_layers; /* leading zeros of moe_layer_freq */
-	const uint8_t *moe_layers;  /* [num_layers], 1 where a layer is MoE; NULL if dense */
-	/* moe_layer_freq is a list (even one of ones) or a number above 1. Megatron then numbers
-	 * the layers in torch_dist's keys, also those of a dense model (transformer_block.py:
-	 * sharded_state_dict). */
-	bool moe_layer_freq_listed;
-	/* multi-latent attention */
-	bool multi_latent_attention;
-	int64_t q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;
-	/* linear attention: a gated delta net (experimental_attention_variant). [num_layers], 1
-	 * where a layer has it in place of the other (linear_attention_freq); NULL: none has */
-	const uint8_t *linear_layers;
-	int64_t linear_conv_kernel_dim, linear_key_head_dim, linear_value_head_dim;
-	int64_t linear_num_key_heads, linear_num_value_heads;
-	/* Where each layer is one sublayer (hybrid_layer_pattern, until core 0.16
-	 * hybrid_override_pattern): a letter a layer, num_layers of them (hybrid_layers.h). NULL: a
-	 * layer is attention and an MLP. */
-	const char *hybrid_layers;
-	int64_t mamba_state_dim, mamba_head_dim, mamba_num_groups, mamba_num_heads;
-	/* a mixer's convolution is no module of its own (since core 0.19): in legacy files its
-	 * names are conv1d_weight and conv1d_bias, and it comes first */
-	bool mamba_conv_params;
-	int64_t mtp_num_layers; /* 0: none */
-	/* the name of MTP's inner layer in legacy files is mtp_model_layer (since core 0.17), not
-	 * transformer_layer */
-	bool mtp_model_layer;
-	double init_method_std;
-	/* The family of the HF directory that the weights come from. Megatron has no such argument:
-	 * our views of HF directories write it, so that the way back gives the same class. NULL:
-	 * nothing says it. */
-	const char *hf_family;
-	/* Its class and model_type, where they are other ones that mean this family
-	 * (families/family.h: also). NULL: the family's own. */
-	const char *hf_architecture, *hf_model_type;
-	/* Rows and columns of the blocks of an HF directory's 8-bit weights (base/fp8.h). 0: it has
-	 * none. */
-	int64_t hf_fp8_block[2];
-	bool hf_mxfp4; /* its experts are 4-bit floats in blocks (base/fp4.h) */
-	/* Sentences about what its config.json says and no argument does, ended by NULL. NULL:
-	 * there are none. */
-	const char *const *hf_remarks;
-	/* The class of Megatron-Bridge or NeMo that made the model: "Gemma2ModelProvider9B". Some
-	 * make more of it than its fields say (families/family.h: providers). NULL: no such
-	 * class. */
-	const char *provider;
-	/* An argument that changes what the model computes and for which there is no field here,
-	 * with its value: "softmax_type (learnable)" (megatron_foreign.h). NULL: none. */
-	const char *foreign;
-	const char *untrainable; /* the first such argument that the trainer does not know either */
-	/* the rows of fc1 are interleaved in blocks of that size in the file; MFS_UNSET or 0: they
-	 * are not */
-	int64_t moe_mlp_glu_interleave_size, moe_shared_expert_glu_interleave_size;
-	/* layout of the files */
-	int64_t tensor_model_parallel_size, pipeline_model_parallel_size;
-	int64_t virtual_pipeline_model_parallel_size; /* chunks of a stage, 1 without */
-	int64_t expert_model_parallel_size, expert_tensor_parallel_size;
-	int64_t data_parallel_size, world_size;
-	/* layers of the first and of the last pipeline stage; MFS_UNSET: an equal share */
-	int64_t first_stage_layers, last_stage_layers;
-	/* pipeline_model_parallel_layout or account_for_*_in_pipeline_split places the layers */
-	bool other_stages;
-	/* the embedding or the loss counts as a layer where layers are divided among stages */
-	bool account_for_embedding, account_for_loss;
-	bool local_spec; /* transformer_impl == "local", else Transformer Engine's modules */
-	bool use_distributed_optimizer;
-	bool sgd; /* optimizer == "sgd"; else Adam, or one that is read as Adam is */
-	double sgd_momentum;
-	const char *params_dtype;	/* torch's name, or NULL */
-	const char *tokenizer_type;	/* or NULL */
-	const char *tokenizer_model;	/* or NULL: a name or a path on the training cluster */
-	const char *nemo_tokenizer;	/* or NULL: a folder in NeMo's context/ */
-	bool null_tokenizer_counts_eod; /* NullTokenizer's vocab_size holds the end of documents */
-	int64_t iteration;
+#define MFS_ARGS_OF_INT(member)	   int64_t member;
+#define MFS_ARGS_OF_REAL(member)   double member;
+#define MFS_ARGS_OF_FLAG(member)   bool member;
+#define MFS_ARGS_OF_TEXT(member)   const char *member;
+#define MFS_ARGS_OF_LAYERS(member) const uint8_t *member;
+#define MFS_ARGS_OF_TEXTS(member)  const char *const *member;
+#define MFS_ARGS_OF_PAIR(member)   int64_t member[2];
+#define MFS_ARGS_OF_MUP(member)	   struct mfs_mup member;
+#define ARG(type, member, ...)	   MFS_ARGS_OF_##type(member)
+#include "formats/args/fields.h"
 };
 
 /*

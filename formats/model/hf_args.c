@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/args/field.h"
 #include "formats/model/features.h"
 #include "formats/model/hf_config.h"
 #include "formats/model/hf_args_i.h"
@@ -348,61 +349,6 @@ static void check_aliases(struct mfs_hf_reader *r)
 
 /* ---- all of it ---- */
 
-/* The arguments of a run of one rank without any feature. */
-static struct mfs_megatron_args plain_args(void)
-{
-	return (struct mfs_megatron_args){
-		.num_query_groups = MFS_UNSET,
-		.kv_channels = MFS_UNSET,
-		.ffn_hidden_size = MFS_UNSET,
-		.moe_ffn_hidden_size = MFS_UNSET,
-		.make_vocab_size_divisible_by = 128,
-		.rotary_base = 10000,
-		.rotary_percent = 1,
-		.rope_scaling_factor = 8,
-		.rope_type = "rope",
-		.rotary_scaling_factor = 1,
-		.mscale = 1,
-		.beta_fast = 32,
-		.beta_slow = 1,
-		.original_max_position_embeddings = 4096,
-		.window_size = MFS_UNSET,
-		.num_experts = MFS_UNSET,
-		.moe_router_topk = 2,
-		.moe_shared_expert_intermediate_size = MFS_UNSET,
-		.moe_router_score_function = "softmax",
-		.moe_router_num_groups = MFS_UNSET,
-		.moe_router_group_topk = MFS_UNSET,
-		.moe_mlp_glu_interleave_size = MFS_UNSET,
-		.moe_shared_expert_glu_interleave_size = MFS_UNSET,
-		.q_lora_rank = MFS_UNSET,
-		.kv_lora_rank = 32,
-		.qk_head_dim = 128,
-		.qk_pos_emb_head_dim = 64,
-		.v_head_dim = 128,
-		.linear_conv_kernel_dim = 4,
-		.linear_key_head_dim = 128,
-		.linear_value_head_dim = 128,
-		.linear_num_key_heads = 16,
-		.linear_num_value_heads = 32,
-		.mamba_state_dim = 128,
-		.mamba_head_dim = 64,
-		.mamba_num_groups = 8,
-		.mamba_num_heads = 128,
-		.mamba_conv_params = true, /* no run has written it: as the newest release */
-		.init_method_std = 0.02,
-		.tensor_model_parallel_size = 1,
-		.pipeline_model_parallel_size = 1,
-		.virtual_pipeline_model_parallel_size = 1,
-		.expert_model_parallel_size = 1,
-		.expert_tensor_parallel_size = 1,
-		.data_parallel_size = 1,
-		.world_size = 1,
-		.first_stage_layers = MFS_UNSET,
-		.last_stage_layers = MFS_UNSET,
-	};
-}
-
 /* The features that the arguments give must be the family's. Views choose it by its name. */
 static void check_family(struct mfs_hf_reader *r)
 {
@@ -474,7 +420,7 @@ int mfs_hf_args_parse(const char *bytes, size_t len, const char *name, const cha
 		      const struct mfs_family **ret_family, const struct mfs_family **ret_whole,
 		      struct mfs_error *err)
 {
-	struct mfs_megatron_args args = plain_args();
+	struct mfs_megatron_args args = mfs_args_plain();
 	struct mfs_hf_reader r = {.name = name, .arena = arena, .args = &args, .err = err};
 
 	r.rc = load(&r, bytes, len);

@@ -1,165 +1,13 @@
 /* Compares the arguments of two runs that define the model, as far as they have an effect in it. */
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/args/field.h"
 #include "formats/base/str.h"
 #include "formats/model/families/family.h"
 #include "fs/diff/diff.h"
-
-#define NAMED(kind_, scope_, member_, name_)                                                       \
-	{                                                                                          \
-		.member = #member_, .name = name_, .kind = MFS_DIFF_##kind_,                       \
-		.scope = MFS_DIFF_##scope_, .offset = offsetof(struct mfs_megatron_args, member_)  \
-	}
-#define FIELD(kind_, scope_, member_) NAMED(kind_, scope_, member_, #member_)
-#define APART(member_, why_)                                                                       \
-	{                                                                                          \
-		.member = #member_, .scope = MFS_DIFF_APART, .why = why_                           \
-	}
-
-/* Every member of the arguments, in their order: what is not compared here says why. */
-static const struct mfs_diff_field fields[] = {
-	FIELD(INT, MODEL, num_layers),
-	FIELD(INT, MODEL, hidden_size),
-	FIELD(INT, MODEL, ffn_hidden_size),
-	FIELD(INT, MODEL, num_attention_heads),
-	FIELD(INT, MODEL, num_query_groups),
-	FIELD(INT, MODEL, kv_channels),
-	FIELD(INT, TRAINING, seq_length),
-	FIELD(INT, MODEL, max_position_embeddings),
-	APART(vocab_size, "the tensors have it, and rows of padding are no difference"),
-	APART(padded_vocab_size, "the tensors have it"),
-	APART(make_vocab_size_divisible_by, "the tensors' padding follows from it"),
-	FIELD(FLAG, MODEL, layernorm),
-	APART(zero_centered_gamma, "norms are compared as they are applied (pairs.c)"),
-	FIELD(REAL, MODEL, norm_epsilon),
-	FIELD(FLAG, MODEL, swiglu),
-	FIELD(FLAG, MODEL, squared_relu),
-	APART(openai_gelu, "nothing reads it; of a run before core exact_gelu says what it means"),
-	FIELD(FLAG, MODEL, quick_geglu),
-	FIELD(REAL, MODEL, glu_linear_offset),
-	FIELD(REAL, MODEL, activation_func_clamp_value),
-	FIELD(FLAG, MODEL, geglu),
-	FIELD(FLAG, MODEL, exact_gelu),
-	APART(before_core, "the other arguments say what it means"),
-	FIELD(FLAG, MODEL, add_bias_linear),
-	FIELD(FLAG, MODEL, add_qkv_bias),
-	FIELD(FLAG, MODEL, qk_layernorm),
-	FIELD(FLAG, MODEL, qk_l2_norm),
-	FIELD(FLAG, MODEL, attention_output_gate),
-	FIELD(FLAG, MODEL, learnable_softmax),
-	FIELD(FLAG, MODEL, tied),
-	FIELD(FLAG, MODEL, qk_norm_wide),
-	FIELD(FLAG, MODEL, post_norms),
-	FIELD(REAL, MODEL, softmax_scale),
-	NAMED(FLAG, MODEL, mup.on, "use_mup"),
-	NAMED(REAL, MODEL, mup.width, "mup width"),
-	NAMED(REAL, MODEL, mup.embedding, "mup_embedding_mult"),
-	NAMED(REAL, MODEL, mup.output, "mup_output_mult"),
-	NAMED(REAL, MODEL, mup.attention, "mup attention scale"),
-	FIELD(REAL, MODEL, attn_logit_softcapping),
-	FIELD(REAL, MODEL, final_logit_softcapping),
-	FIELD(TEXT, MODEL, position_embedding_type),
-	FIELD(REAL, MODEL, rotary_base),
-	FIELD(REAL, MODEL, rotary_percent),
-	FIELD(REAL, MODEL, rotary_base_local),
-	FIELD(FLAG, MODEL, rotary_interleaved),
-	FIELD(FLAG, MODEL, use_rope_scaling),
-	FIELD(REAL, MODEL, rope_scaling_factor),
-	APART(rope_scaling_ignored, "no release of Megatron gives it to the model"),
-	FIELD(REAL, MODEL, rotary_seq_len_interpolation_factor),
-	FIELD(TEXT, MODEL, rope_type),
-	FIELD(REAL, MODEL, rotary_scaling_factor),
-	FIELD(REAL, MODEL, mscale),
-	FIELD(REAL, MODEL, mscale_all_dim),
-	FIELD(REAL, MODEL, beta_fast),
-	FIELD(REAL, MODEL, beta_slow),
-	FIELD(INT, MODEL, original_max_position_embeddings),
-	FIELD(FLAG, MODEL, yarn_unrounded),
-	FIELD(INT, MODEL, window_size),
-	APART(window_layers, "compared by layers"),
-	FIELD(INT, MODEL, num_experts),
-	FIELD(INT, MODEL, moe_router_topk),
-	FIELD(INT, MODEL, moe_ffn_hidden_size),
-	FIELD(INT, MODEL, moe_shared_expert_intermediate_size),
-	FIELD(FLAG, MODEL, moe_shared_expert_gate),
-	FIELD(FLAG, MODEL, moe_router_pre_softmax),
-	FIELD(FLAG, MODEL, moe_router_enable_expert_bias),
-	APART(moe_grouped_gemm, "the same products, computed at once"),
-	FIELD(TEXT, MODEL, moe_router_score_function),
-	FIELD(REAL, MODEL, moe_router_topk_scaling_factor),
-	FIELD(INT, MODEL, moe_router_num_groups),
-	FIELD(INT, MODEL, moe_router_group_topk),
-	FIELD(REAL, TRAINING, moe_aux_loss_coeff),
-	APART(first_dense_layers, "it follows from moe_layers"),
-	APART(moe_layers, "compared by layers"),
-	APART(moe_layer_freq_listed, "it decides names in files"),
-	FIELD(FLAG, MODEL, multi_latent_attention),
-	FIELD(INT, MODEL, q_lora_rank),
-	FIELD(INT, MODEL, kv_lora_rank),
-	FIELD(INT, MODEL, qk_head_dim),
-	FIELD(INT, MODEL, qk_pos_emb_head_dim),
-	FIELD(INT, MODEL, v_head_dim),
-	APART(linear_layers, "compared by layers"),
-	FIELD(INT, MODEL, linear_conv_kernel_dim),
-	FIELD(INT, MODEL, linear_key_head_dim),
-	FIELD(INT, MODEL, linear_value_head_dim),
-	FIELD(INT, MODEL, linear_num_key_heads),
-	FIELD(INT, MODEL, linear_num_value_heads),
-	NAMED(TEXT, MODEL, hybrid_layers, "hybrid_layer_pattern"),
-	FIELD(INT, MODEL, mamba_state_dim),
-	FIELD(INT, MODEL, mamba_head_dim),
-	FIELD(INT, MODEL, mamba_num_groups),
-	FIELD(INT, MODEL, mamba_num_heads),
-	APART(mamba_conv_params, "it decides names in files"),
-	FIELD(INT, MODEL, mtp_num_layers),
-	APART(mtp_model_layer, "it decides names in files"),
-	FIELD(REAL, TRAINING, init_method_std),
-	APART(hf_family, "the other arguments say what the model computes"),
-	APART(hf_architecture, "another name of one class"),
-	APART(hf_model_type, "another name of one class"),
-	APART(hf_fp8_block, "how weights are stored; they are compared"),
-	APART(hf_mxfp4, "how weights are stored; they are compared"),
-	APART(hf_remarks, "the other arguments say what the model computes"),
-	NAMED(TEXT, MODEL, provider, "model_provider"),
-	NAMED(TEXT, MODEL, foreign, "other arguments"),
-	APART(untrainable, "foreign has it"),
-	FIELD(INT, MODEL, moe_mlp_glu_interleave_size),
-	FIELD(INT, MODEL, moe_shared_expert_glu_interleave_size),
-	APART(tensor_model_parallel_size, "the layout"),
-	APART(pipeline_model_parallel_size, "the layout"),
-	APART(virtual_pipeline_model_parallel_size, "the layout"),
-	APART(expert_model_parallel_size, "the layout"),
-	APART(expert_tensor_parallel_size, "the layout"),
-	APART(data_parallel_size, "the layout"),
-	APART(world_size, "the layout"),
-	APART(first_stage_layers, "the layout"),
-	APART(last_stage_layers, "the layout"),
-	APART(other_stages, "the layout"),
-	APART(account_for_embedding, "the layout"),
-	APART(account_for_loss, "the layout"),
-	APART(local_spec, "the same modules under other names"),
-	APART(use_distributed_optimizer, "how states are divided among files"),
-	FIELD(FLAG, TRAINING, sgd),
-	FIELD(REAL, TRAINING, sgd_momentum),
-	APART(params_dtype, "the tensors have it"),
-	APART(tokenizer_type, "no part of the model"),
-	APART(tokenizer_model, "no part of the model"),
-	APART(nemo_tokenizer, "no part of the model"),
-	APART(null_tokenizer_counts_eod, "no part of the model"),
-	APART(iteration, "compared as progress, from the states"),
-};
-
-#define FIELDS (sizeof(fields) / sizeof(fields[0]))
-
-const struct mfs_diff_field *mfs_diff_fields(size_t *ret_count)
-{
-	*ret_count = FIELDS;
-	return fields;
-}
 
 /* ---- arguments without an effect get one value ---- */
 
@@ -308,18 +156,18 @@ static struct mfs_megatron_args settled(const struct mfs_megatron_args *args)
 
 /* ---- comparing ---- */
 
-static bool same(enum mfs_diff_kind kind, const void *a, const void *b)
+static bool same(const struct mfs_args_field *f, const void *a, const void *b)
 {
 	const char *x, *y;
 
-	switch (kind) {
-	case MFS_DIFF_INT:
+	switch (f->type) {
+	case MFS_ARGS_INT:
 		return *(const int64_t *)a == *(const int64_t *)b;
-	case MFS_DIFF_REAL:
+	case MFS_ARGS_REAL:
 		return *(const double *)a == *(const double *)b;
-	case MFS_DIFF_FLAG:
+	case MFS_ARGS_FLAG:
 		return *(const bool *)a == *(const bool *)b;
-	case MFS_DIFF_TEXT:
+	default:
 		break;
 	}
 	x = *(const char *const *)a;
@@ -327,19 +175,19 @@ static bool same(enum mfs_diff_kind kind, const void *a, const void *b)
 	return x == y || (x && y && !strcmp(x, y));
 }
 
-static const char *in_words(struct mfs_diff *d, enum mfs_diff_kind kind, const void *at)
+static const char *in_words(struct mfs_diff *d, const struct mfs_args_field *f, const void *at)
 {
 	int64_t n;
 
-	switch (kind) {
-	case MFS_DIFF_INT:
+	switch (f->type) {
+	case MFS_ARGS_INT:
 		n = *(const int64_t *)at;
 		return n == MFS_UNSET ? "none" : mfs_arena_printf(&d->arena, "%lld", (long long)n);
-	case MFS_DIFF_REAL:
+	case MFS_ARGS_REAL:
 		return mfs_arena_printf(&d->arena, "%.15g", *(const double *)at);
-	case MFS_DIFF_FLAG:
+	case MFS_ARGS_FLAG:
 		return *(const bool *)at ? "true" : "false";
-	case MFS_DIFF_TEXT:
+	default:
 		break;
 	}
 	return *(const char *const *)at ? *(const char *const *)at : "none";
@@ -432,25 +280,35 @@ static int add_progress(struct mfs_diff *d, struct mfs_error *err)
 
 #define OTHERS 5 /* moe_layer_freq, linear_attention_freq, window_attn_skip_freq, iteration, step */
 
+static bool is_compared(const struct mfs_diff *d, const struct mfs_args_field *f)
+{
+	return f->scope == MFS_ARGS_MODEL || (f->scope == MFS_ARGS_TRAINING && d->optimizer);
+}
+
+static size_t count_fields(void)
+{
+	size_t count = 0;
+
+	while (mfs_args_fields[count].member)
+		count++;
+	return count;
+}
+
 int mfs_diff_arguments(struct mfs_diff *d, struct mfs_error *err)
 {
 	const struct mfs_megatron_args a = settled(mfs_ckpt_args(d->sides[0].ckpt));
 	const struct mfs_megatron_args b = settled(mfs_ckpt_args(d->sides[1].ckpt));
 	int rc = 0;
 
-	d->arguments = mfs_arena_array(&d->arena, FIELDS + OTHERS, sizeof(*d->arguments));
+	d->arguments = mfs_arena_array(&d->arena, count_fields() + OTHERS, sizeof(*d->arguments));
 	if (!d->arguments)
 		return mfs_fail_nomem(err);
-	for (size_t i = 0; i < FIELDS && !rc; i++) {
-		const void *x = (const char *)&a + fields[i].offset;
-		const void *y = (const char *)&b + fields[i].offset;
+	for (const struct mfs_args_field *f = mfs_args_fields; f->member && !rc; f++) {
+		const void *x = mfs_args_at(&a, f), *y = mfs_args_at(&b, f);
 
-		if (fields[i].scope == MFS_DIFF_APART ||
-		    (fields[i].scope == MFS_DIFF_TRAINING && !d->optimizer))
-			continue;
-		if (!same(fields[i].kind, x, y))
-			rc = add(d, fields[i].name, in_words(d, fields[i].kind, x),
-				 in_words(d, fields[i].kind, y), err);
+		if (is_compared(d, f) && !same(f, x, y))
+			rc = add(d, f->shown ? f->shown : f->member, in_words(d, f, x),
+				 in_words(d, f, y), err);
 	}
 	if (!rc)
 		rc = add_layer_patterns(d, &a, &b, err);

@@ -44,23 +44,6 @@ struct mfs_diff_argument {
 	const char *name, *a, *b; /* Megatron's name; both values as text */
 };
 
-enum mfs_diff_kind { MFS_DIFF_INT, MFS_DIFF_REAL, MFS_DIFF_FLAG, MFS_DIFF_TEXT };
-
-enum mfs_diff_scope {
-	MFS_DIFF_MODEL,
-	MFS_DIFF_TRAINING, /* compared only if optimizer states are */
-	MFS_DIFF_APART,	   /* compared in another way, or no difference */
-};
-
-/* A member of struct mfs_megatron_args. */
-struct mfs_diff_field {
-	const char *member, *name; /* Megatron's name, or the member's */
-	enum mfs_diff_kind kind;
-	enum mfs_diff_scope scope;
-	size_t offset;
-	const char *why; /* APART */
-};
-
 struct mfs_diff {
 	struct mfs_diff_side sides[2];
 	bool optimizer;			     /* compare optimizer states too */
@@ -76,8 +59,6 @@ struct mfs_diff {
 	uint32_t only_a, only_b, different, equal;
 };
 
-/* All members, in their order (args.c). */
-const struct mfs_diff_field *mfs_diff_fields(size_t *ret_count);
 /* Fills arguments (args.c). -ENOMEM. */
 int mfs_diff_arguments(struct mfs_diff *d, struct mfs_error *err);
 
