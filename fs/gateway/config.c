@@ -261,16 +261,21 @@ static int take_each(const struct reader *r, const struct mfs_yaml_node *key, ta
 	return rc;
 }
 
+#define LISTENER_TEXT(listener, key, address, title) {&c->listen[MFS_LISTENER_##listener], key},
+#define LISTENER_KEY(listener, key, address, title)  key ", "
+
 static int take_key(const struct reader *r, const struct mfs_yaml_node *key, struct mfs_error *err)
 {
 	struct mfs_serve_config *c = r->c;
 	const struct {
 		const char **value, *name;
 	} texts[] = {
-		{&c->listen, "listen"},		  {&c->listen_s3, "listen_s3"},
-		{&c->tokens, "tokens"},		  {&c->access_log, "access_log"},
-		{&c->certificate, "certificate"}, {&c->key, "key"},
-		{&c->data_node, "data_node"},	  {&c->url_secret, "url_secret"},
+		MFS_LISTENER_ROWS(LISTENER_TEXT){&c->tokens, "tokens"},
+		{&c->access_log, "access_log"},
+		{&c->certificate, "certificate"},
+		{&c->key, "key"},
+		{&c->data_node, "data_node"},
+		{&c->url_secret, "url_secret"},
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
@@ -284,11 +289,13 @@ static int take_key(const struct reader *r, const struct mfs_yaml_node *key, str
 		return take_limits(r, key->next, err);
 	if (!strcmp(key->text, "repositories"))
 		return take_repositories(r, key->next, err);
-	return mfs_fail(err, -EINVAL,
-			"%s:%u: '%.100s' is none of listen, listen_s3, tokens, access_log, "
-			"certificate, key, data_node, url_secret, trusted_proxies, links, limits, "
-			"repositories",
-			r->name, key->line, key->text);
+	return mfs_fail(
+		err, -EINVAL,
+		"%s:%u: '%.100s' is none of " MFS_LISTENER_ROWS(
+			LISTENER_KEY) "tokens, access_log, "
+				      "certificate, key, data_node, url_secret, trusted_proxies, links, limits, "
+				      "repositories",
+		r->name, key->line, key->text);
 }
 
 int mfs_serve_config_parse(struct mfs_serve_config *c, const char *name, const char *text,

@@ -31,6 +31,16 @@
 #include "fs/gateway/access/proxies.h"
 #include "fs/http/server.h"
 
+/* The addresses that a gateway listens on: X(LISTENER, KEY, ADDRESS, TITLE). KEY names it in the
+ * file; ADDRESS is that without one, NULL: there is no such listener then; TITLE stands in the log.
+ * What each answers: gateway.c. */
+#define MFS_LISTENER_ROWS(X)                                                                       \
+	X(WEB, "listen", MFS_HTTP_LISTEN, "serving")                                               \
+	X(S3, "listen_s3", NULL, "S3")
+
+#define MFS_LISTENER_ENUM(listener, key, address, title) MFS_LISTENER_##listener,
+enum mfs_listener { MFS_LISTENER_ROWS(MFS_LISTENER_ENUM) MFS_LISTENERS };
+
 struct mfs_serve_source {
 	const char *name; /* NULL: as SOURCE is named */
 	const char *source;
@@ -46,7 +56,8 @@ struct mfs_serve_link {
 /* Texts are in the arena, or borrowed from the command line. NULL and 0: not said. */
 struct mfs_serve_config {
 	struct mfs_arena arena;
-	const char *listen, *listen_s3, *tokens, *access_log, *certificate, *key;
+	const char *listen[MFS_LISTENERS]; /* addresses */
+	const char *tokens, *access_log, *certificate, *key;
 	const char *data_node, *url_secret;
 	struct mfs_proxies proxies;
 	struct mfs_serve_link *links; /* directories into which links of sources may lead */

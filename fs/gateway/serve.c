@@ -23,7 +23,6 @@
 #include "fs/gateway/config.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/web/metrics.h"
-#include "fs/gateway/s3/s3.h"
 #include "fs/gateway/repos/warm.h"
 #include "fs/http/server.h"
 #include "fs/rights/rights.h"
@@ -40,7 +39,7 @@ struct said {
 	const char *words[MFS_CMDLINE_ARGUMENTS];
 	const char *options;		   /* NULL: none */
 	const struct mfs_options *process; /* the same: how the gateway itself runs */
-	const char *listen, *listen_s3, *tokens, *access_log, *certificate, *key;
+	const char *listen[MFS_LISTENERS], *tokens, *access_log, *certificate, *key;
 	const char *data_node, *url_secret, *links;
 };
 
@@ -59,12 +58,19 @@ struct pair {
 	char *certificate, *key;
 };
 
+/* What HTTP passes on with each request of a listener. */
+struct door {
+	struct mfs_gateway *gateway;
+	enum mfs_listener listener;
+};
+
 struct serve {
 	struct said said;
 	struct site *site; /* the gateway's */
 	struct mfs_gateway gateway;
 	pthread_mutex_t lock; /* the gateway's */
-	struct mfs_http *s3;  /* NULL: not asked for */
+	struct door doors[MFS_LISTENERS];
+	struct mfs_http *http[MFS_LISTENERS]; /* NULL: not asked for */
 	struct mfs_warmer *warmer;
 	struct pair pair;
 	unsigned kinds; /* of the URLs among the sources of the start */
@@ -82,8 +88,8 @@ static int read_config(const struct said *said, struct mfs_serve_config *c, stru
 	mfs_serve_config_init(c);
 	for (int i = 0; i < MFS_CMDLINE_ARGUMENTS && said->words[i] && !rc; i++)
 		rc = add_word(c, said->words[i], said->options, err);
-	c->listen = said->listen ? said->listen : c->listen;
-	c->listen_s3 = said->listen_s3 ? said->listen_s3 : c->listen_s3;
+	for (int i = 0; i < MFS_LISTENERS; i++)
+		c->listen[i] = said->listen[i] ? said->listen[i] : c->listen[i];
 	c->tokens = said->tokens ? said->tokens : c->tokens;
 	c->access_log = said->access_log ? said->access_log : c->access_log;
 	c->certificate = said->certificate ? said->certificate : c->certificate;
@@ -261,27 +267,51 @@ static int read_pair(const struct mfs_serve_config *c, struct pair *ret, struct 
 	return rc;
 }
 
+#define DEFAULT(listener, key, address, title) address,
+#define TITLE(listener, key, address, title)   title,
+static const char *const defaults[MFS_LISTENERS] = {MFS_LISTENER_ROWS(DEFAULT)};
+static const char *const titles[MFS_LISTENERS] = {MFS_LISTENER_ROWS(TITLE)};
+
+static void answer(void *arg, const struct mfs_request *q, struct mfs_reply *a)
+{
+	const struct door *door = arg;
+
+	mfs_gateway_answer(door->gateway, door->listener, q, a);
+}
+
+static void done(void *arg, const struct mfs_request *q, const struct mfs_reply *a, uint64_t sent,
+		 bool whole)
+{
+	const struct door *door = arg;
+
+	mfs_gateway_done(door->gateway, q, a, sent, whole);
+}
+
+static int listen_on(struct serve *s, enum mfs_listener i, struct mfs_error *err)
+{
+	const char *said = s->site->config.listen[i];
+	const struct mfs_http_config http = {
+		.listen = said ? said : defaults[i],
+		.limits = s->site->config.limits,
+		.certificate = s->pair.certificate,
+		.key = s->pair.key,
+		.arg = &s->doors[i],
+		.answer = answer,
+		.done = done,
+	};
+
+	s->doors[i] = (struct door){&s->gateway, i};
+	return http.listen ? mfs_http_bind(&http, &s->http[i], err) : 0;
+}
+
 static int listen_on_all(struct serve *s, struct mfs_error *err)
 {
-	struct mfs_http_config http = {
-		.listen = s->site->config.listen,
-		.limits = s->site->config.limits,
-		.arg = &s->gateway,
-		.answer = mfs_gateway_answer,
-		.done = mfs_gateway_done,
-	};
 	int rc = read_pair(&s->site->config, &s->pair, err);
 
-	if (rc)
-		return rc;
-	http.certificate = s->pair.certificate;
-	http.key = s->pair.key;
-	rc = mfs_http_bind(&http, &s->gateway.http, err);
-	if (rc || !s->site->config.listen_s3)
-		return rc;
-	http.listen = s->site->config.listen_s3;
-	http.answer = mfs_gateway_answer_s3;
-	return mfs_http_bind(&http, &s->s3, err);
+	for (int i = 0; i < MFS_LISTENERS && !rc; i++)
+		rc = listen_on(s, (enum mfs_listener)i, err);
+	s->gateway.http = s->http[MFS_LISTENER_WEB];
+	return rc;
 }
 
 /* Files that SIGHUP or a change makes it read again: rules, secrets, pairs and configurations. */
@@ -369,27 +399,25 @@ static int answer_on_all(struct serve *s, struct mfs_error *err)
 		rc = mfs_guesses_new(&s->gateway.guesses, err);
 	if (!rc)
 		rc = mfs_warmer_start(&s->warmer, err);
-	if (!rc)
-		rc = mfs_http_run(s->gateway.http, err);
-	return rc || !s->s3 ? rc : mfs_http_run(s->s3, err);
+	for (int i = 0; i < MFS_LISTENERS && !rc; i++)
+		rc = s->http[i] ? mfs_http_run(s->http[i], err) : 0;
+	return rc;
 }
 
 static void stop(struct serve *s, unsigned grace)
 {
-	if (s->s3)
-		mfs_http_stop(s->s3, grace);
-	if (s->gateway.http)
-		mfs_http_stop(s->gateway.http, grace);
+	for (int i = MFS_LISTENERS; i-- > 0;)
+		if (s->http[i])
+			mfs_http_stop(s->http[i], grace);
 }
 
 /* Whether something has changed that holds from the start on. */
 static bool needs_restart(const struct mfs_serve_config *a, const struct mfs_serve_config *b)
 {
-	const char *const texts[][2] = {{a->listen, b->listen}, {a->listen_s3, b->listen_s3}};
 	const struct mfs_http_limits *l = &a->limits, *m = &b->limits;
 
-	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
-		if (strcmp(texts[i][0] ? texts[i][0] : "", texts[i][1] ? texts[i][1] : ""))
+	for (int i = 0; i < MFS_LISTENERS; i++)
+		if (strcmp(a->listen[i] ? a->listen[i] : "", b->listen[i] ? b->listen[i] : ""))
 			return true;
 	if (!a->certificate != !b->certificate)
 		return true;
@@ -399,10 +427,12 @@ static bool needs_restart(const struct mfs_serve_config *a, const struct mfs_ser
 
 static int set_pair(struct serve *s, const struct pair *pair, struct mfs_error *err)
 {
-	int rc = mfs_http_set_certificate(s->gateway.http, pair->certificate, pair->key, err);
+	int rc = 0;
 
-	if (!rc && s->s3)
-		rc = mfs_http_set_certificate(s->s3, pair->certificate, pair->key, err);
+	for (int i = 0; i < MFS_LISTENERS && !rc; i++)
+		if (s->http[i])
+			rc = mfs_http_set_certificate(s->http[i], pair->certificate, pair->key,
+						      err);
 	return rc ? mfs_fail_in(err, "%s", s->site->config.certificate) : 0;
 }
 
@@ -453,9 +483,9 @@ static void reread(struct serve *s)
 		if (needs_restart(&s->site->config, &site->config))
 			mfs_log(LOG_WARNING, "addresses, TLS, and limits of connections and "
 					     "headers have changed: they need a restart");
-		mfs_http_set_times(s->gateway.http, &site->config.limits);
-		if (s->s3)
-			mfs_http_set_times(s->s3, &site->config.limits);
+		for (int i = 0; i < MFS_LISTENERS; i++)
+			if (s->http[i])
+				mfs_http_set_times(s->http[i], &site->config.limits);
 		s->site = site;
 		to = redirects(site);
 		mfs_gateway_replace(&s->gateway, repos, site->tokens, &to, &site->config.proxies);
@@ -562,8 +592,8 @@ static void end_in(unsigned seconds, const sigset_t *signals)
 static int serve(struct serve *s)
 {
 	struct mfs_error err;
+	unsigned grace, open = 0; /* listeners, which are stopped one after the other */
 	sigset_t signals;
-	unsigned grace;
 
 	block_signals(&signals);
 	s->gateway.access_log = -1;
@@ -573,16 +603,18 @@ static int serve(struct serve *s)
 		stop(s, 0);
 		return mfs_command_failed("%s", err.msg);
 	}
-	if (s->s3)
-		mfs_log(LOG_NOTICE, "S3 on %s", mfs_http_address(s->s3));
-	mfs_log(LOG_NOTICE, "serving on %s", mfs_http_address(s->gateway.http));
+	for (int i = MFS_LISTENERS; i-- > 0;)
+		if (s->http[i])
+			mfs_log(LOG_NOTICE, "%s on %s", titles[i], mfs_http_address(s->http[i]));
 	tell_ready(s);
 	mfs_warmer_give(s->warmer, s->gateway.repos);
 	run(s, &signals);
 	grace = s->site->config.grace_seconds ? s->site->config.grace_seconds : GRACE;
 	mfs_notify("STOPPING=1");
 	mfs_log(LOG_NOTICE, "ending: replies have %u s", grace);
-	end_in((s->s3 ? 2 : 1) * grace + HUNG, &signals);
+	for (int i = 0; i < MFS_LISTENERS; i++)
+		open += s->http[i] != NULL;
+	end_in(open * grace + HUNG, &signals);
 	stop(s, grace);
 	if (!mfs_warmer_end(s->warmer, 1))
 		_exit(MFS_EXIT_OK); /* no client waits for what is still being opened */
@@ -680,8 +712,8 @@ int mfs_cmd_serve(int argc, char **argv)
 			"See docs/GATEWAY.md.\n",
 		.min = 1,
 		.max = MFS_CMDLINE_ARGUMENTS,
-		.valued = {{"listen", MFS_VALUE_TEXT, &said->listen},
-			   {"listen-s3", MFS_VALUE_TEXT, &said->listen_s3},
+		.valued = {{"listen", MFS_VALUE_TEXT, &said->listen[MFS_LISTENER_WEB]},
+			   {"listen-s3", MFS_VALUE_TEXT, &said->listen[MFS_LISTENER_S3]},
 			   {"tokens", MFS_VALUE_TEXT, &said->tokens},
 			   {"access-log", MFS_VALUE_TEXT, &said->access_log},
 			   {"certificate", MFS_VALUE_TEXT, &said->certificate},

@@ -912,7 +912,7 @@ START_TEST(test_config)
 
 	mfs_serve_config_init(&c);
 	unit_ok(mfs_serve_config_parse(&c, "c.yaml", text, sizeof(text) - 1, &err), &err);
-	ck_assert_str_eq(c.listen, ":9000");
+	ck_assert_str_eq(c.listen[MFS_LISTENER_WEB], ":9000");
 	ck_assert_uint_eq(c.limits.connections, 7);
 	ck_assert_uint_eq(c.open, 3);
 	ck_assert_str_eq(c.first->name, "lab/llama");
@@ -978,7 +978,7 @@ static void try(enum mfs_method method, const char *target, const struct headers
 	unit_ok(mfs_url_parse(target, &q.url, &err), &err);
 	if (body)
 		mfs_buf_adds(&q.body, body);
-	mfs_gateway_answer(&gateway, &q, a);
+	mfs_gateway_answer(&gateway, MFS_LISTENER_WEB, &q, a);
 	mfs_url_release(&q.url);
 	mfs_buf_release(&q.body);
 }

@@ -60,7 +60,7 @@ static json_t *ask(const char *target, const char *authorization, unsigned statu
 	json_t *o;
 
 	unit_ok(mfs_url_parse(target, &q.url, &err), &err);
-	mfs_gateway_answer(&gateway, &q, &a);
+	mfs_gateway_answer(&gateway, MFS_LISTENER_WEB, &q, &a);
 	ck_assert(!a.failed);
 	ck_assert_msg(a.status == status, "%s: %u instead of %u: %s", target, a.status, status,
 		      a.why);

@@ -268,7 +268,7 @@ static void ask(const char *target, const struct headers *headers, const char *f
 	unit_ok(mfs_url_parse(target, &q.url, &err), &err);
 	if (form)
 		mfs_buf_adds(&q.body, form);
-	mfs_gateway_answer(&gateway, &q, a);
+	mfs_gateway_answer(&gateway, MFS_LISTENER_WEB, &q, a);
 	ck_assert(!a->failed && !a->text.failed);
 	ck_assert_msg(a->status == status, "%s: %u instead of %u: %s", target, a->status, status,
 		      a->why);
@@ -468,7 +468,7 @@ static unsigned guess(const char *client, const char *form, struct mfs_reply *a)
 	snprintf(q.client, sizeof(q.client), "%s", client);
 	unit_ok(mfs_url_parse(q.target, &q.url, &err), &err);
 	mfs_buf_adds(&q.body, form);
-	mfs_gateway_answer(&gateway, &q, a);
+	mfs_gateway_answer(&gateway, MFS_LISTENER_WEB, &q, a);
 	mfs_url_release(&q.url);
 	mfs_buf_release(&q.body);
 	return a->status;
@@ -582,7 +582,7 @@ START_TEST(test_tls_cookie)
 		a = (struct mfs_reply){0};
 		unit_ok(mfs_url_parse(q.target, &q.url, &err), &err);
 		mfs_buf_adds(&q.body, "token=hf_alice1");
-		mfs_gateway_answer(&gateway, &q, &a);
+		mfs_gateway_answer(&gateway, MFS_LISTENER_WEB, &q, &a);
 		ck_assert(!strncmp(value_of(&a, "Set-Cookie"), "__Host-mcorefs=", 15));
 		ck_assert_ptr_nonnull(strstr(value_of(&a, "Set-Cookie"), "; Secure"));
 		mfs_reply_release(&a);

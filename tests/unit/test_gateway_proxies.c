@@ -163,7 +163,7 @@ static void try(const char *peer, const char *client, const char *base)
 				      unit_fixture("weights/llama-torch-tp2-pp2"), &options, &err),
 			&err);
 	unit_ok(mfs_url_parse(q.target, &q.url, &err), &err);
-	mfs_gateway_answer(&g, &q, &a);
+	mfs_gateway_answer(&g, MFS_LISTENER_WEB, &q, &a);
 	mfs_gateway_done(&g, &q, &a, 0, true);
 	n = pread(g.access_log, line, sizeof(line) - 1, 0);
 	ck_assert_int_gt(n, 0);

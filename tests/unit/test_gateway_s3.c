@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "formats/net/sigv4.h"
-#include "fs/gateway/s3/s3.h"
+#include "fs/gateway/gateway.h"
 #include "fs/gateway/s3/s3_i.h"
 #include "fs/view/view.h"
 
@@ -46,7 +46,7 @@ static const char *ask(const char *method, const char *target, const struct head
 	mfs_reply_release(&reply);
 	reply = (struct mfs_reply){0};
 	unit_ok(mfs_url_parse(target, &q.url, &err), &err);
-	mfs_gateway_answer_s3(&gateway, &q, &reply);
+	mfs_gateway_answer(&gateway, MFS_LISTENER_S3, &q, &reply);
 	mfs_url_release(&q.url);
 	ck_assert(!reply.failed);
 	ck_assert_msg(reply.status == status, "%s %s: %u instead of %u: %s", method, target,

@@ -144,7 +144,7 @@ static unsigned ask(struct mfs_gateway *g, enum mfs_method method, const char *t
 	struct mfs_reply a = {0};
 
 	unit_ok(mfs_url_parse(target, &q.url, &err), &err);
-	mfs_gateway_answer(g, &q, &a);
+	mfs_gateway_answer(g, MFS_LISTENER_WEB, &q, &a);
 	ck_assert(!a.failed);
 	for (unsigned i = 0; location && i < a.header_count; i++)
 		if (!strcmp(a.headers[i].name, "Location"))

@@ -3,6 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ROUTE_NAME(route, name) name,
+const char *const mfs_route_names[] = {MFS_ROUTES(ROUTE_NAME)};
+
 bool mfs_call_allows(const struct mfs_call *c, enum mfs_repo_kind kind, const char *name)
 {
 	char what[MFS_REPO_NAME + 16], *view = NULL;

@@ -53,14 +53,34 @@ struct mfs_call {
 	const struct mfs_protocol *protocol; /* that answers; NULL: none */
 };
 
+/* What requests are counted as, in the log and the counters: X(ROUTE, NAME). The last one is that of
+ * requests which no protocol has answered. */
+#define MFS_ROUTES(X)                                                                              \
+	X(HUB, "hub")                                                                              \
+	X(FILES, "files")                                                                          \
+	X(PAGES, "pages")                                                                          \
+	X(STATUS, "status")                                                                        \
+	X(S3, "s3")                                                                                \
+	X(NONE, "none")
+
+#define MFS_ROUTE_ENUM(route, name) MFS_ROUTE_##route,
+enum mfs_route { MFS_ROUTES(MFS_ROUTE_ENUM) MFS_ROUTE_COUNT };
+extern const char *const mfs_route_names[MFS_ROUTE_COUNT];
+
 struct mfs_protocol {
-	const char *name; /* of routes, in the log and the counters */
+	enum mfs_route route;
 	/* Whether a path is its own. The first one in the table that says so gets the request. */
 	bool (*claims)(const struct mfs_request *q);
 	void (*answer)(struct mfs_call *c);
 	/* For people: a session's cookie counts as a token (session.h), and who may not read is
 	 * asked for one. */
 	bool is_web;
+	/* Finds out who asks, from the rules that grant holds. False: the call is answered. A
+	 * protocol that has it refuses methods in its own form, too. NULL: a token or a session says
+	 * who asks. */
+	bool (*identify)(struct mfs_call *c, struct mfs_grant *grant);
+	/* Gives a complete refusal the form that its clients want. NULL: that of the web. */
+	void (*dress)(struct mfs_call *c);
 };
 
 /* What is served now, and to whom: a copy with a share of its repositories, for one request.

@@ -292,4 +292,5 @@ static void answer(struct mfs_call *c)
 	}
 }
 
-const struct mfs_protocol mfs_protocol_hub = {"hub", claims, answer, false};
+const struct mfs_protocol mfs_protocol_hub = {
+	.route = MFS_ROUTE_HUB, .claims = claims, .answer = answer};

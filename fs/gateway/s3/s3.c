@@ -299,21 +299,16 @@ static void answer(struct mfs_call *c)
 		answer_names(c);
 	else
 		answer_object(c);
-	mfs_s3_dress(c);
 }
 
-void mfs_gateway_answer_s3(void *arg, const struct mfs_request *q, struct mfs_reply *a)
+static bool claims(const struct mfs_request *q)
 {
-	struct mfs_gateway now = mfs_gateway_now(arg), *g = &now;
-	struct mfs_grant grant = mfs_tokens_hold(g->tokens);
-	struct mfs_call call = {.gateway = g, .request = q, .grant = &grant, .reply = a};
-
-	a->route = "s3";
-	mfs_proxies_client(g->proxies, q->client, q->forwarded, a->from, sizeof(a->from));
-	if (mfs_gateway_is_crowded(q, a))
-		mfs_s3_dress(&call);
-	else if (mfs_s3_identify(&call, &grant))
-		answer(&call);
-	mfs_grant_drop(g->tokens, &grant);
-	mfs_repos_free(g->repos);
+	(void)q;
+	return true;
 }
+
+const struct mfs_protocol mfs_protocol_s3 = {.route = MFS_ROUTE_S3,
+					     .claims = claims,
+					     .answer = answer,
+					     .identify = mfs_s3_identify,
+					     .dress = mfs_s3_dress};

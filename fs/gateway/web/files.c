@@ -297,4 +297,5 @@ static void answer(struct mfs_call *c)
 		answer_view(c, place.kind, place.name, place.revision, place.file);
 }
 
-const struct mfs_protocol mfs_protocol_files = {"files", claims, answer, true};
+const struct mfs_protocol mfs_protocol_files = {
+	.route = MFS_ROUTE_FILES, .claims = claims, .answer = answer, .is_web = true};

@@ -258,4 +258,5 @@ static void answer(struct mfs_call *c)
 	mfs_page_end(c);
 }
 
-const struct mfs_protocol mfs_protocol_home = {"status", claims, answer, true};
+const struct mfs_protocol mfs_protocol_home = {
+	.route = MFS_ROUTE_STATUS, .claims = claims, .answer = answer, .is_web = true};

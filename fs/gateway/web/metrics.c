@@ -43,23 +43,19 @@
 	X(route, "other", NULL)
 #define ROW(route, code, help)                                                                     \
 	{NAME, help, "route=\"" route "\",code=\"" code "\"", MFS_STATS_COUNTER},
+/* (A family's help is that of its first row.) */
+#define ROWS(route, name)	CODES(ROW, name, "Requests that were answered, by protocol and status.")
 #define CODE(route, code, help) code,
 
 static const char *const codes[] = {CODES(CODE, , )};
-static const char *const routes[] = {"hub", "files", "pages", "status", "s3", "none"};
 
 #define CODE_COUNT (sizeof(codes) / sizeof(*codes))
-#define REQUESTS   (CODE_COUNT * (sizeof(routes) / sizeof(*routes)))
+#define REQUESTS   (CODE_COUNT * MFS_ROUTE_COUNT)
 enum { ROW_SECONDS = REQUESTS, ROW_BYTES, ROW_GUESSES, ROW_COUNT };
 
 static const struct mfs_stats_row rows[ROW_COUNT] = {
 	/* clang-format off */
-	CODES(ROW, "hub", "Requests that were answered, by protocol and status.")
-	CODES(ROW, "files", NULL)
-	CODES(ROW, "pages", NULL)
-	CODES(ROW, "status", NULL)
-	CODES(ROW, "s3", NULL)
-	CODES(ROW, "none", NULL)
+	MFS_ROUTES(ROWS)
 	/* clang-format on */
 	{"mcorefs_http_request_seconds", "From a request's first line to the reply's end.", NULL,
 	 MFS_STATS_SECONDS},
@@ -84,10 +80,9 @@ static unsigned code_of(unsigned status, bool whole)
 void mfs_gateway_count(struct mfs_stats *s, const char *route, unsigned status, bool whole,
 		       uint64_t sent, uint64_t ns)
 {
-	const unsigned last = sizeof(routes) / sizeof(*routes) - 1;
 	unsigned r = 0;
 
-	while (r < last && (!route || strcmp(routes[r], route)))
+	while (r < MFS_ROUTE_NONE && (!route || strcmp(mfs_route_names[r], route)))
 		r++;
 	mfs_stats_add(s, r * CODE_COUNT + code_of(status, whole), 1);
 	mfs_stats_add(s, ROW_SECONDS, ns);

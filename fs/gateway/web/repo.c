@@ -427,4 +427,5 @@ static void answer(struct mfs_call *c)
 	mfs_page_end(c);
 }
 
-const struct mfs_protocol mfs_protocol_repo = {"pages", claims, answer, true};
+const struct mfs_protocol mfs_protocol_repo = {
+	.route = MFS_ROUTE_PAGES, .claims = claims, .answer = answer, .is_web = true};

@@ -235,4 +235,5 @@ static void answer(struct mfs_call *c)
 	}
 }
 
-const struct mfs_protocol mfs_protocol_sign = {"pages", claims, answer, true};
+const struct mfs_protocol mfs_protocol_sign = {
+	.route = MFS_ROUTE_PAGES, .claims = claims, .answer = answer, .is_web = true};

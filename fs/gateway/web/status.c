@@ -75,4 +75,5 @@ static void answer(struct mfs_call *c)
 	texts[find(c->request)].answer(c);
 }
 
-const struct mfs_protocol mfs_protocol_status = {"status", claims, answer, true};
+const struct mfs_protocol mfs_protocol_status = {
+	.route = MFS_ROUTE_STATUS, .claims = claims, .answer = answer, .is_web = true};
