@@ -100,8 +100,8 @@ static inline const void *mfs_args_at(const struct mfs_megatron_args *a,
 	return (const char *)a + f->offset;
 }
 
-/* The word of families' files for an argument of this type. NULL: there is none. */
-const struct mfs_args_field *mfs_args_word(const char *word, enum mfs_args_type type);
+/* The argument that families' files name so, a number or a real. NULL: there is none. */
+const struct mfs_args_field *mfs_args_word(const char *word);
 
 /* The arguments of a run of one rank, of a model without any feature. */
 struct mfs_megatron_args mfs_args_plain(void);

@@ -45,10 +45,10 @@ const struct mfs_args_field mfs_args_fields[] = {
 	{0},
 };
 
-const struct mfs_args_field *mfs_args_word(const char *word, enum mfs_args_type type)
+const struct mfs_args_field *mfs_args_word(const char *word)
 {
 	for (const struct mfs_args_field *f = mfs_args_fields; f->member; f++)
-		if (f->word && f->type == type && !strcmp(f->member, word))
+		if (f->word && !strcmp(f->member, word))
 			return f;
 	return NULL;
 }

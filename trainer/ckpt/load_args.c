@@ -6,76 +6,30 @@
  * --swiglu, not at all. All that decides which tensors there are is compared here.
  */
 #include <errno.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/base/str.h"
+#include "formats/args/field.h"
 #include "formats/model/features.h"
 #include "formats/torch/pickle.h"
 #include "trainer/ckpt/load_i.h"
 #include "trainer/config/adopt.h"
 #include "trainer/config/settle/settle.h"
 
-enum kind { COUNT, FLAG };
-
-struct field {
-	const char *name;
-	size_t at; /* in struct mfs_megatron_args */
-	enum kind kind;
-};
-
-#define OF(kind_, field_)                                                                          \
-	{                                                                                          \
-#field_, offsetof(struct mfs_megatron_args, field_), kind_                         \
-	}
-
-static const struct field fields[] = {
-	OF(COUNT, num_layers),
-	OF(COUNT, hidden_size),
-	OF(COUNT, num_attention_heads),
-	OF(COUNT, num_query_groups),
-	OF(COUNT, kv_channels),
-	OF(COUNT, ffn_hidden_size),
-	OF(COUNT, num_experts),
-	OF(FLAG, layernorm),
-	OF(FLAG, zero_centered_gamma),
-	OF(FLAG, swiglu),
-	OF(FLAG, quick_geglu),
-	OF(FLAG, squared_relu),
-	OF(FLAG, add_bias_linear),
-	OF(FLAG, qk_layernorm),
-	OF(FLAG, tied),
-	OF(FLAG, rotary_interleaved),
-	OF(FLAG, multi_latent_attention),
-};
-
-static void value_of(const struct mfs_megatron_args *a, const struct field *f, char text[32])
+/* As Python writes it. */
+static const char *value_of(const struct mfs_megatron_args *a, const struct mfs_args_field *f,
+			    char text[32])
 {
-	const char *at = (const char *)a + f->at;
-	int64_t count;
+	const void *at = mfs_args_at(a, f);
 
-	if (f->kind == FLAG) {
-		snprintf(text, 32, "%s", *(const bool *)at ? "True" : "False");
-		return;
-	}
-	memcpy(&count, at, sizeof(count));
-	if (count == MFS_UNSET)
-		snprintf(text, 32, "None");
-	else
-		snprintf(text, 32, "%lld", (long long)count);
-}
-
-/* Megatron's names where a field has another one. */
-static const char *argument_of(const struct field *f)
-{
-	if (!strcmp(f->name, "layernorm"))
-		return "normalization == LayerNorm";
-	if (!strcmp(f->name, "zero_centered_gamma"))
-		return "apply_layernorm_1p";
-	if (!strcmp(f->name, "tied"))
-		return "tied embeddings (not untie_embeddings_and_output_weights)";
-	return f->name;
+	if (f->type == MFS_ARGS_FLAG)
+		return *(const bool *)at ? "True" : "False";
+	if (f->type == MFS_ARGS_TEXT)
+		return *(const char *const *)at ? *(const char *const *)at : "None";
+	if (*(const int64_t *)at == MFS_UNSET)
+		return "None";
+	snprintf(text, 32, "%lld", (long long)*(const int64_t *)at);
+	return text;
 }
 
 static bool is_same_mup(const struct mfs_mup *a, const struct mfs_mup *b)
@@ -90,14 +44,18 @@ static int compare(const struct mfs_load *l, const struct mfs_megatron_args *our
 	const struct mfs_megatron_args *theirs = mfs_ckpt_args(l->ckpt);
 	char a[32], b[32];
 
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-		value_of(theirs, &fields[i], a);
-		value_of(ours, &fields[i], b);
-		if (strcmp(a, b))
+	for (const struct mfs_args_field *f = mfs_args_fields; f->member; f++) {
+		const char *x, *y;
+
+		if (!f->fits)
+			continue;
+		x = value_of(theirs, f, a);
+		y = value_of(ours, f, b);
+		if (strcmp(x, y) != 0)
 			return mfs_fail(err, -EINVAL,
 					"%s: %s is %s, the arguments say %s; "
 					"--use-checkpoint-args takes the checkpoint's model",
-					l->what, argument_of(&fields[i]), a, b);
+					l->what, f->fits_as ? f->fits_as : f->member, x, y);
 	}
 	if (theirs->mup.on && !is_same_mup(&theirs->mup, &ours->mup))
 		return mfs_fail(err, -EINVAL,
@@ -105,12 +63,6 @@ static int compare(const struct mfs_load *l, const struct mfs_megatron_args *our
 				"the arguments say another: expected --use-mup, and what the run "
 				"said beside it",
 				l->what, theirs->mup.width);
-	if (!mfs_str_is(theirs->position_embedding_type, ours->position_embedding_type))
-		return mfs_fail(err, -EINVAL,
-				"%s: position_embedding_type is %s, the arguments say %s; "
-				"--use-checkpoint-args takes the checkpoint's model",
-				l->what, theirs->position_embedding_type,
-				ours->position_embedding_type);
 	return 0;
 }
 

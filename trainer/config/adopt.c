@@ -3,70 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "formats/args/field.h"
 #include "trainer/config/value.h"
-
-enum kind { COUNT, REAL, FLAG, NOT, TEXT };
-
-/* A dest and its field in struct mfs_megatron_args. */
-struct field {
-	const char *dest;
-	size_t at;
-	enum kind kind;
-	bool force; /* Megatron takes it whatever was given */
-};
-
-#define AT(field) offsetof(struct mfs_megatron_args, field)
-
-static const struct field fields[] = {
-	{"num_layers", AT(num_layers), COUNT, false},
-	{"hidden_size", AT(hidden_size), COUNT, false},
-	{"ffn_hidden_size", AT(ffn_hidden_size), COUNT, false},
-	{"num_attention_heads", AT(num_attention_heads), COUNT, false},
-	{"kv_channels", AT(kv_channels), COUNT, false},
-	{"max_position_embeddings", AT(max_position_embeddings), COUNT, false},
-	{"num_query_groups", AT(num_query_groups), COUNT, true},
-	{"position_embedding_type", AT(position_embedding_type), TEXT, true},
-	{"rotary_base", AT(rotary_base), COUNT, true},
-	{"rotary_percent", AT(rotary_percent), REAL, true},
-	{"rotary_interleaved", AT(rotary_interleaved), FLAG, true},
-	{"rotary_seq_len_interpolation_factor", AT(rotary_seq_len_interpolation_factor), COUNT,
-	 false},
-	{"use_rope_scaling", AT(use_rope_scaling), FLAG, false},
-	{"rope_scaling_factor", AT(rope_scaling_factor), REAL, false},
-	{"add_bias_linear", AT(add_bias_linear), FLAG, true},
-	{"add_qkv_bias", AT(add_qkv_bias), FLAG, true},
-	{"squared_relu", AT(squared_relu), FLAG, true},
-	{"swiglu", AT(swiglu), FLAG, true},
-	{"quick_geglu", AT(quick_geglu), FLAG, false},
-	{"untie_embeddings_and_output_weights", AT(tied), NOT, true},
-	{"layernorm_zero_centered_gamma", AT(zero_centered_gamma), FLAG, true},
-	{"layernorm_epsilon", AT(norm_epsilon), REAL, false},
-	{"qk_layernorm", AT(qk_layernorm), FLAG, false},
-	{"num_experts", AT(num_experts), COUNT, true},
-	{"moe_router_topk", AT(moe_router_topk), COUNT, true},
-	{"moe_router_pre_softmax", AT(moe_router_pre_softmax), FLAG, true},
-	{"moe_router_score_function", AT(moe_router_score_function), TEXT, true},
-	{"moe_router_enable_expert_bias", AT(moe_router_enable_expert_bias), FLAG, true},
-	{"moe_router_num_groups", AT(moe_router_num_groups), COUNT, false},
-	{"moe_router_group_topk", AT(moe_router_group_topk), COUNT, false},
-	{"moe_grouped_gemm", AT(moe_grouped_gemm), FLAG, true},
-	{"moe_shared_expert_intermediate_size", AT(moe_shared_expert_intermediate_size), COUNT,
-	 true},
-	{"moe_shared_expert_gate", AT(moe_shared_expert_gate), FLAG, false},
-	{"multi_latent_attention", AT(multi_latent_attention), FLAG, false},
-	{"q_lora_rank", AT(q_lora_rank), COUNT, false},
-	{"kv_lora_rank", AT(kv_lora_rank), COUNT, false},
-	{"qk_head_dim", AT(qk_head_dim), COUNT, false},
-	{"qk_pos_emb_head_dim", AT(qk_pos_emb_head_dim), COUNT, false},
-	{"v_head_dim", AT(v_head_dim), COUNT, false},
-	{"rope_type", AT(rope_type), TEXT, false},
-	{"rotary_scaling_factor", AT(rotary_scaling_factor), REAL, false},
-	{"mscale", AT(mscale), REAL, false},
-	{"mscale_all_dim", AT(mscale_all_dim), REAL, false},
-	{"mtp_num_layers", AT(mtp_num_layers), COUNT, true},
-	{"vocab_size", AT(vocab_size), COUNT, false},
-	{"padded_vocab_size", AT(padded_vocab_size), COUNT, false},
-};
 
 struct adopt {
 	struct mfs_train_config *c;
@@ -118,40 +56,46 @@ static void put_real(struct adopt *a, const char *dest, bool force, double real)
 		*to = (struct mfs_flag_value){.type = MFS_IS_REAL, .real = real};
 }
 
-/* A few of the fields are reals there, and integers on command lines. */
-static int64_t count_of(const void *at, const struct field *f)
+/* The flag of an argument, under either of its names. */
+static const char *dest_of(const struct mfs_args_field *f)
 {
-	const bool real =
-		f->at == AT(rotary_base) || f->at == AT(rotary_seq_len_interpolation_factor);
-	const double value = real ? *(const double *)at : 0;
-
-	if (!real)
-		return *(const int64_t *)at;
-	return value > 0 ? (int64_t)llround(value) : MFS_UNSET;
+	return mfs_flag_of_dest(mfs_args_name(f)) != SIZE_MAX ? mfs_args_name(f) : f->also;
 }
 
-static int put_field(struct adopt *a, const struct field *f)
+/* A few of the arguments are reals there, and integers on command lines. */
+static void put_rounded(struct adopt *a, const char *dest, bool force, double value)
 {
-	const void *at = (const char *)a->from->model + f->at;
+	struct mfs_flag_value *to = place(a, dest, force);
+
+	if (to)
+		put_number(to, value > 0 ? (int64_t)llround(value) : MFS_UNSET);
+}
+
+static int put_field(struct adopt *a, const struct mfs_args_field *f)
+{
+	const void *at = mfs_args_at(a->from->model, f);
+	const char *dest = dest_of(f);
+	const bool force = f->taken == MFS_ARGS_FORCED;
 	struct mfs_flag_value *to;
 
-	switch (f->kind) {
-	case COUNT:
-		to = place(a, f->dest, f->force);
+	switch (f->type) {
+	case MFS_ARGS_INT:
+		to = place(a, dest, force);
 		if (to)
-			put_number(to, count_of(at, f));
+			put_number(to, *(const int64_t *)at);
 		return 0;
-	case REAL:
-		put_real(a, f->dest, f->force, *(const double *)at);
+	case MFS_ARGS_REAL:
+		if (mfs_flag_at(mfs_flag_of_dest(dest))->kind == MFS_FLAG_INT)
+			put_rounded(a, dest, force, *(const double *)at);
+		else
+			put_real(a, dest, force, *(const double *)at);
 		return 0;
-	case FLAG:
-	case NOT:
-		put_truth(a, f->dest, f->force, *(const bool *)at == (f->kind == FLAG));
+	case MFS_ARGS_FLAG:
+		put_truth(a, dest, force, *(const bool *)at != f->inverted);
 		return 0;
-	case TEXT:
-		return put_text(a, f->dest, f->force, *(const char *const *)at);
+	default:
+		return put_text(a, dest, force, *(const char *const *)at);
 	}
-	return 0;
 }
 
 /* Takes the place of what a flag has: one number a layer. */
@@ -363,8 +307,9 @@ int mfs_train_config_adopt(struct mfs_train_config *config, const struct mfs_ado
 	given = copy_of(config);
 	if (!given)
 		return mfs_fail_nomem(err);
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]) && !r; i++)
-		r = put_field(&a, &fields[i]);
+	for (const struct mfs_args_field *f = mfs_args_fields; f->member && !r; f++)
+		if (f->taken != MFS_ARGS_LEFT)
+			r = put_field(&a, f);
 	if (!r)
 		r = put_model(&a);
 	if (!r && from->doc)

@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "formats/args/field.h"
 #include "formats/base/grow.h"
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
@@ -354,20 +355,18 @@ static int read_computed(struct mfs_family_reader *r, const char *word, struct m
 
 static int read_argument(struct mfs_family_reader *r, const char *word, struct mfs_config_row *row)
 {
-	const struct mfs_word *integer = mfs_word_find(mfs_word_integers, word);
-	const struct mfs_word *real = mfs_word_find(mfs_word_reals, word);
+	const struct mfs_args_field *found = mfs_args_word(word);
 	struct mfs_nearest near = {.word = word};
 	char hint[MFS_NEAREST_HINT];
 
-	if (integer || real) {
-		row->kind = integer ? MFS_CONFIG_INT : MFS_CONFIG_REAL;
-		row->field = integer ? integer->means : real->means;
+	if (found) {
+		row->kind = found->type == MFS_ARGS_INT ? MFS_CONFIG_INT : MFS_CONFIG_REAL;
+		row->field = found->offset;
 		return 0;
 	}
-	for (const struct mfs_word *w = mfs_word_integers; w->word; w++)
-		mfs_nearest_try(&near, w->word);
-	for (const struct mfs_word *w = mfs_word_reals; w->word; w++)
-		mfs_nearest_try(&near, w->word);
+	for (const struct mfs_args_field *f = mfs_args_fields; f->member; f++)
+		if (f->word)
+			mfs_nearest_try(&near, f->member);
 	mfs_nearest_hint(&near, "", hint);
 	return mfs_fail(r->err, -EINVAL, "'%.60s' is neither an argument nor a JSON value%s", word,
 			hint);

@@ -5,56 +5,6 @@
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
 
-#define FIELD(name)                                                                                \
-	{                                                                                          \
-#name, MFS_FIELD(name)                                                             \
-	}
-
-const struct mfs_word mfs_word_integers[] = {
-	FIELD(num_layers),
-	FIELD(hidden_size),
-	FIELD(ffn_hidden_size),
-	FIELD(num_attention_heads),
-	FIELD(num_query_groups),
-	FIELD(kv_channels),
-	FIELD(max_position_embeddings),
-	FIELD(window_size),
-	FIELD(num_experts),
-	FIELD(moe_router_topk),
-	FIELD(moe_ffn_hidden_size),
-	FIELD(moe_shared_expert_intermediate_size),
-	FIELD(first_dense_layers),
-	FIELD(q_lora_rank),
-	FIELD(kv_lora_rank),
-	FIELD(qk_head_dim),
-	FIELD(qk_pos_emb_head_dim),
-	FIELD(v_head_dim),
-	FIELD(mtp_num_layers),
-	FIELD(linear_conv_kernel_dim),
-	FIELD(linear_key_head_dim),
-	FIELD(linear_value_head_dim),
-	FIELD(linear_num_key_heads),
-	FIELD(linear_num_value_heads),
-	FIELD(mamba_state_dim),
-	FIELD(mamba_head_dim),
-	FIELD(mamba_num_groups),
-	FIELD(mamba_num_heads),
-	{0},
-};
-
-const struct mfs_word mfs_word_reals[] = {
-	FIELD(norm_epsilon),
-	FIELD(rotary_base),
-	FIELD(rotary_percent),
-	FIELD(init_method_std),
-	FIELD(moe_aux_loss_coeff),
-	FIELD(activation_func_clamp_value),
-	FIELD(rotary_base_local),
-	FIELD(attn_logit_softcapping),
-	FIELD(final_logit_softcapping),
-	{0},
-};
-
 const struct mfs_word mfs_word_values[] = {
 	{"architectures", MFS_VALUE_ARCHITECTURES},
 	{"model_type", MFS_VALUE_MODEL_TYPE},

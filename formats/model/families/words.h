@@ -15,9 +15,7 @@ struct mfs_word {
 	size_t means;
 };
 
-extern const struct mfs_word mfs_word_integers[]; /* int64_t arguments: their offsets */
-extern const struct mfs_word mfs_word_reals[];	  /* double arguments: their offsets */
-extern const struct mfs_word mfs_word_values[];	  /* enum mfs_config_value */
+extern const struct mfs_word mfs_word_values[]; /* enum mfs_config_value */
 
 /* NULL: there is no such word. */
 const struct mfs_word *mfs_word_find(const struct mfs_word *table, const char *word);
