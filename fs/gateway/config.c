@@ -263,6 +263,7 @@ static int take_each(const struct reader *r, const struct mfs_yaml_node *key, ta
 
 #define LISTENER_TEXT(listener, key, address, title) {&c->listen[MFS_LISTENER_##listener], key},
 #define LISTENER_KEY(listener, key, address, title)  key ", "
+#define LISTENER_KEYS				     MFS_LISTENER_ROWS(LISTENER_KEY)
 
 static int take_key(const struct reader *r, const struct mfs_yaml_node *key, struct mfs_error *err)
 {
@@ -270,12 +271,12 @@ static int take_key(const struct reader *r, const struct mfs_yaml_node *key, str
 	const struct {
 		const char **value, *name;
 	} texts[] = {
-		MFS_LISTENER_ROWS(LISTENER_TEXT){&c->tokens, "tokens"},
-		{&c->access_log, "access_log"},
-		{&c->certificate, "certificate"},
-		{&c->key, "key"},
-		{&c->data_node, "data_node"},
-		{&c->url_secret, "url_secret"},
+		/* clang-format off */
+		MFS_LISTENER_ROWS(LISTENER_TEXT)
+		{&c->tokens, "tokens"},		  {&c->access_log, "access_log"},
+		{&c->certificate, "certificate"}, {&c->key, "key"},
+		{&c->data_node, "data_node"},	  {&c->url_secret, "url_secret"},
+		/* clang-format on */
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
@@ -289,13 +290,11 @@ static int take_key(const struct reader *r, const struct mfs_yaml_node *key, str
 		return take_limits(r, key->next, err);
 	if (!strcmp(key->text, "repositories"))
 		return take_repositories(r, key->next, err);
-	return mfs_fail(
-		err, -EINVAL,
-		"%s:%u: '%.100s' is none of " MFS_LISTENER_ROWS(
-			LISTENER_KEY) "tokens, access_log, "
-				      "certificate, key, data_node, url_secret, trusted_proxies, links, limits, "
-				      "repositories",
-		r->name, key->line, key->text);
+	return mfs_fail(err, -EINVAL,
+			"%s:%u: '%.100s' is none of " LISTENER_KEYS
+			"tokens, access_log, certificate, key, data_node, url_secret, "
+			"trusted_proxies, links, limits, repositories",
+			r->name, key->line, key->text);
 }
 
 int mfs_serve_config_parse(struct mfs_serve_config *c, const char *name, const char *text,

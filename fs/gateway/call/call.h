@@ -53,8 +53,8 @@ struct mfs_call {
 	const struct mfs_protocol *protocol; /* that answers; NULL: none */
 };
 
-/* What requests are counted as, in the log and the counters: X(ROUTE, NAME). The last one is that of
- * requests which no protocol has answered. */
+/* What requests are counted as, in the log and the counters: X(ROUTE, NAME). The last one is for
+ * requests that no protocol has answered. */
 #define MFS_ROUTES(X)                                                                              \
 	X(HUB, "hub")                                                                              \
 	X(FILES, "files")                                                                          \
@@ -76,8 +76,8 @@ struct mfs_protocol {
 	 * asked for one. */
 	bool is_web;
 	/* Finds out who asks, from the rules that grant holds. False: the call is answered. A
-	 * protocol that has it refuses methods in its own form, too. NULL: a token or a session says
-	 * who asks. */
+	 * protocol that has it refuses methods in its own form, too. NULL: a token or a session
+	 * says who asks. */
 	bool (*identify)(struct mfs_call *c, struct mfs_grant *grant);
 	/* Gives a complete refusal the form that its clients want. NULL: that of the web. */
 	void (*dress)(struct mfs_call *c);

@@ -44,7 +44,8 @@
 #define ROW(route, code, help)                                                                     \
 	{NAME, help, "route=\"" route "\",code=\"" code "\"", MFS_STATS_COUNTER},
 /* (A family's help is that of its first row.) */
-#define ROWS(route, name)	CODES(ROW, name, "Requests that were answered, by protocol and status.")
+#define HELP			"Requests that were answered, by protocol and status."
+#define ROWS(route, name)	CODES(ROW, name, HELP)
 #define CODE(route, code, help) code,
 
 static const char *const codes[] = {CODES(CODE, , )};
