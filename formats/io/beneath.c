@@ -162,8 +162,22 @@ int mfs_beneath_continue(int dirfd, const char *path, int flags, mode_t mode, bo
 struct removal {
 	mfs_unlink_at *unlink;
 	void *arg;
-	dev_t dev;
+	struct statx top; /* the directory that has the name */
 };
+
+/* Whether both are of one mount. A subvolume of btrfs has a device of its own and is no mount; a
+ * directory that is mounted again has the same device. Kernels before 5.8 know devices alone. */
+static bool is_mounted_with(const struct statx *a, const struct statx *b)
+{
+	if (a->stx_mask & b->stx_mask & STATX_MNT_ID)
+		return a->stx_mnt_id == b->stx_mnt_id;
+	return a->stx_dev_major == b->stx_dev_major && a->stx_dev_minor == b->stx_dev_minor;
+}
+
+static bool look(int fd, struct statx *ret)
+{
+	return !statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, ret);
+}
 
 static int unlink_at(void *arg, int dirfd, const char *name, int flags)
 {
@@ -171,13 +185,13 @@ static int unlink_at(void *arg, int dirfd, const char *name, int flags)
 	return unlinkat(dirfd, name, flags) ? -errno : 0;
 }
 
-static int remove_name(const struct removal *r, int dirfd, const char *name);
+static int remove_name(const struct removal *r, int dirfd, const char *name, unsigned depth);
 
 /* Takes fd over. What cannot be removed stays, and all else goes. */
-static int empty(const struct removal *r, int fd)
+static int empty(const struct removal *r, int fd, unsigned depth)
 {
-	struct stat st;
-	DIR *dir = fstat(fd, &st) || st.st_dev != r->dev ? NULL : fdopendir(fd);
+	struct statx st;
+	DIR *dir = look(fd, &st) && is_mounted_with(&st, &r->top) ? fdopendir(fd) : NULL;
 	struct dirent *d;
 	int rc = 0;
 
@@ -187,36 +201,33 @@ static int empty(const struct removal *r, int fd)
 	}
 	while ((d = readdir(dir)))
 		if (strcmp(d->d_name, ".") && strcmp(d->d_name, ".."))
-			rc = remove_name(r, dirfd(dir), d->d_name) ?: rc;
+			rc = remove_name(r, dirfd(dir), d->d_name, depth) ?: rc;
 	closedir(dir);
 	return rc;
 }
 
 /* unlink(2) of a directory is EISDIR here and EPERM in POSIX. */
-static int remove_name(const struct removal *r, int dirfd, const char *name)
+static int remove_name(const struct removal *r, int dirfd, const char *name, unsigned depth)
 {
-	int fd, rc = r->unlink(r->arg, dirfd, name, 0);
+	int fd, last, rc = r->unlink(r->arg, dirfd, name, 0);
 
 	if (rc != -EISDIR && rc != -EPERM)
 		return rc == -ENOENT ? 0 : rc;
+	if (depth == MFS_BENEATH_DEPTH)
+		return -E2BIG;
 	fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | NO_LINK);
 	if (fd < 0)
 		return errno == ENOTDIR || errno == ELOOP ? rc : -errno;
-	rc = empty(r, fd);
-	return r->unlink(r->arg, dirfd, name, AT_REMOVEDIR) ?: rc;
+	rc = empty(r, fd, depth + 1);
+	last = r->unlink(r->arg, dirfd, name, AT_REMOVEDIR);
+	return rc ? rc : last; /* why it is not empty says more */
 }
 
 int mfs_beneath_remove(int dirfd, const char *name, mfs_unlink_at *unlink, void *arg)
 {
 	struct removal r = {.unlink = unlink ? unlink : unlink_at, .arg = arg};
-	struct stat st;
 
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
-		return errno == ENOENT ? 0 : -errno;
-	r.dev = st.st_dev;
-	if (S_ISDIR(st.st_mode) && !fstat(dirfd, &st) && st.st_dev != r.dev)
-		return -EBUSY;
-	return remove_name(&r, dirfd, name);
+	return look(dirfd, &r.top) ? remove_name(&r, dirfd, name, 0) : -errno;
 }
 
 /* ---- a person's path ---- */

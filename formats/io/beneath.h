@@ -40,8 +40,12 @@ int mfs_beneath_make_dirs(int dirfd, const char *path, mode_t mode);
 /* unlinkat(2) with an argument: 0 or -errno. */
 typedef int mfs_unlink_at(void *arg, int dirfd, const char *name, int flags);
 
+/* Directories in one another that are removed at once: each holds a descriptor. */
+#define MFS_BENEATH_DEPTH 100
+
 /* Removes a name, and what lies in it if it is a directory. What is mounted there stays, with
- * -EBUSY. unlink: what to call; NULL: unlinkat(2). */
+ * -EBUSY, and what lies deeper than MFS_BENEATH_DEPTH with -E2BIG. unlink: what to call; NULL:
+ * unlinkat(2). */
 int mfs_beneath_remove(int dirfd, const char *name, mfs_unlink_at *unlink, void *arg);
 
 /* A path that a person gives, whose links are followed: makes the directories that are missing,

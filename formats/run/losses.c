@@ -151,7 +151,8 @@ static int take_scalar(void *arg, const struct mfs_scalar *s)
 	return rank < 0 ? 0 : mfs_curve_add(&c->of[rank], s->step, s->value);
 }
 
-/* Window by window; a record that a window's end cuts is read with the next one. */
+/* Window by window; a record that a window's end cuts is read with the next one. One that is passed
+ * over costs what was read of it, however long it says that it is. */
 static int read_events(int fd, const struct found *f, uint8_t *window, struct curves *c,
 		       struct mfs_error *err)
 {
@@ -171,7 +172,7 @@ static int read_events(int fd, const struct found *f, uint8_t *window, struct cu
 			return mfs_fail_nomem(err);
 		if (rc || (!used && !skip) || skip > INT64_MAX / 2)
 			return rc;
-		c->bytes -= mfs_min_u64(used, c->bytes);
+		c->bytes -= mfs_min_u64(skip ? (uint64_t)n : used, c->bytes);
 	}
 }
 

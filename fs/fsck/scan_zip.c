@@ -91,9 +91,11 @@ static int scan_local(struct mfs_scan *s, uint64_t at)
 		rc = read_record(s, at, h + 6, h + 26, sizeof(h), &r);
 	if (!rc)
 		rc = check_record(s, &r);
-	payload = at + sizeof(h) + r.name_len + mfs_le16(h + 28);
-	if (rc || payload >= s->size)
+	if (rc)
 		return rc;
+	payload = at + sizeof(h) + r.name_len + mfs_le16(h + 28);
+	if (payload >= s->size)
+		return 0;
 	rc = mfs_scan_inflate(s, payload, -15, r.method == DEFLATED && is_real(&r));
 	return rc ? rc : mfs_scan_place(s, payload, MFS_SCAN_ZIP);
 }

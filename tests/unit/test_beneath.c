@@ -6,10 +6,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -184,6 +186,44 @@ static int some(void *arg, int dirfd, const char *name, int flags)
 	return unlinkat(dirfd, name, flags) ? -errno : 0;
 }
 
+/* Where the same file system is mounted again, the device tells nothing. */
+START_TEST(test_what_is_mounted_stays)
+{
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return unit_skip("beneath: mounts are not allowed here");
+	close(dir);
+	dir = open(base, O_RDONLY | O_DIRECTORY); /* in this namespace */
+	close(mfs_beneath_make_dirs(dir, "tree/a", 0755));
+	close(mfs_beneath_make_dirs(dir, "other", 0755));
+	unit_write(at("other"), "file", "x", 1);
+	ck_assert(!mount(at("other"), at("tree/a"), NULL, MS_BIND, NULL));
+	ck_assert_int_eq(mfs_beneath_remove(dir, "tree", NULL, NULL), -EBUSY);
+	ck_assert_int_eq(access(at("other/file"), F_OK), 0);
+	ck_assert(!umount(at("tree/a")));
+	ck_assert_int_eq(mfs_beneath_remove(dir, "tree", NULL, NULL), 0);
+	ck_assert_int_eq(mfs_beneath_remove(dir, "other", NULL, NULL), 0);
+}
+END_TEST
+
+START_TEST(test_remove_has_a_depth)
+{
+	int fd = mfs_beneath_make_dirs(dir, "tree", 0755), next;
+
+	for (int i = 0; i < MFS_BENEATH_DEPTH; i++, fd = next) {
+		next = mfs_beneath_make_dirs(fd, "d", 0755);
+		ck_assert_int_ge(next, 0);
+		close(fd);
+	}
+	close(fd);
+	ck_assert_int_eq(mfs_beneath_remove(dir, "tree", NULL, NULL), -E2BIG);
+	fd = mfs_beneath_parent(dir, "tree/d/d/d", &(const char *){NULL});
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(mfs_beneath_remove(fd, "d", NULL, NULL), 0);
+	close(fd);
+	ck_assert_int_eq(mfs_beneath_remove(dir, "tree", NULL, NULL), 0);
+}
+END_TEST
+
 START_TEST(test_what_cannot_be_removed_stays)
 {
 	int left = 2;
@@ -276,6 +316,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_links_on_the_way);
 	tcase_add_test(c, test_continue);
 	tcase_add_test(c, test_remove);
+	tcase_add_test(c, test_what_is_mounted_stays);
+	tcase_add_test(c, test_remove_has_a_depth);
 	tcase_add_test(c, test_what_cannot_be_removed_stays);
 	tcase_add_test(c, test_race);
 	tcase_add_test(c, test_paths);

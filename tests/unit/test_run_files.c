@@ -1,6 +1,7 @@
 /* What a run has written beside its checkpoints: formats/run. */
 #include "tests/unit/unit.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -153,6 +154,40 @@ START_TEST(test_tables)
 }
 END_TEST
 
+/* A file with so many records of 2 MiB, without their bytes, and a scalar behind them. */
+static uint32_t points_behind(unsigned records)
+{
+	const off_t size = 2 << 20;
+	uint8_t bytes[256];
+	const size_t len = put_record(bytes, SCALAR, sizeof(SCALAR) - 1);
+	char path[PATH_MAX];
+	struct mfs_curve c;
+	uint32_t count;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/events.out.tfevents.1", unit_tmpdir());
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(pwrite(fd, bytes, len, records * (size + 16)), (ssize_t)len);
+	mfs_put_le64(bytes, (uint64_t)size);
+	mfs_put_le64(bytes + 8, mfs_crc32c_masked(bytes, 8));
+	for (unsigned i = 0; i < records; i++)
+		ck_assert_int_eq(pwrite(fd, bytes, 12, i * (size + 16)), 12);
+	close(fd);
+	ck_assert_int_eq(mfs_losses_read(unit_tmpdir(), &c, &err), 0);
+	count = c.count;
+	mfs_curve_release(&c);
+	return count;
+}
+
+/* What is passed over has been read in part, and so there is an end to it. */
+START_TEST(test_records_that_are_passed_over)
+{
+	ck_assert_uint_eq(points_behind(8), 1);
+	ck_assert_uint_eq(points_behind(MFS_LOSSES_BYTES >> 20), 0);
+}
+END_TEST
+
 /* A link leads elsewhere, a FIFO waits: neither is opened, and the stamp does not see them. */
 START_TEST(test_links_are_not_followed)
 {
@@ -182,6 +217,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "run_files", test_curve);
 
 	tcase_add_test(c, test_long_curve);
+	tcase_add_test(c, test_records_that_are_passed_over);
 	tcase_add_test(c, test_events_of_ours);
 	tcase_add_test(c, test_records);
 	tcase_add_test(c, test_tables);

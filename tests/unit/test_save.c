@@ -1155,6 +1155,12 @@ START_TEST(link_to_save)
 	ck_assert(result.failed);
 	unit_sentence(result.why, "is not the directory that it was when the run began");
 	check_victim("another --save");
+	ck_assert_int_eq(unlink(s.dir), 0);
+	ck_assert_int_eq(symlink(s.dir, s.dir), 0);
+	unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err), &err);
+	result = end(saver);
+	ck_assert(result.failed);
+	unit_sentence(result.why, strerror(ELOOP));
 	mfs_saver_free(saver);
 	ck_assert_int_eq(unlink(s.dir), 0);
 	ck_assert_int_eq(rename(real, s.dir), 0);

@@ -141,10 +141,10 @@ int mfs_save_homes(struct mfs_saver *s, struct mfs_error *err)
 }
 
 /* Whether the path still leads to the open directory. */
-static bool is_same(const struct mfs_saver *s, enum mfs_save_kind kind)
+static int check_same(const struct mfs_saver *s, enum mfs_save_kind kind, struct mfs_error *err)
 {
 	const struct mfs_save_home *h = &s->homes[kind];
-	struct stat held, named;
+	struct stat held, named = {0};
 	int rc;
 
 	if (lies_below(s, kind))
@@ -152,8 +152,14 @@ static bool is_same(const struct mfs_saver *s, enum mfs_save_kind kind)
 			     AT_SYMLINK_NOFOLLOW);
 	else
 		rc = stat(h->dir, &named);
-	return !rc && !fstat(h->fd, &held) && held.st_dev == named.st_dev &&
-	       held.st_ino == named.st_ino;
+	if ((rc && errno != ENOENT && errno != ENOTDIR) || fstat(h->fd, &held))
+		return mfs_fail_errno(err, "--save: '%s'", h->dir);
+	if (!rc && held.st_dev == named.st_dev && held.st_ino == named.st_ino)
+		return 0;
+	return mfs_fail(err, -ESTALE,
+			"--save: '%s' is not the directory that it was when the run began: move it "
+			"back, or start the run again to save into the new one",
+			h->dir);
 }
 
 int mfs_save_home(struct mfs_saver *s, struct mfs_error *err)
@@ -164,12 +170,8 @@ int mfs_save_home(struct mfs_saver *s, struct mfs_error *err)
 	if (rc)
 		return rc;
 	s->dirfd = h->fd;
-	if (is_same(s, s->kind) && (!lies_below(s, s->kind) || is_same(s, MFS_SAVE_PERSISTENT)))
-		return 0;
-	return mfs_fail(err, -ESTALE,
-			"--save: '%s' is not the directory that it was when the run began: move it "
-			"back, or start the run again to save into the new one",
-			h->dir);
+	rc = check_same(s, s->kind, err);
+	return rc || !lies_below(s, s->kind) ? rc : check_same(s, MFS_SAVE_PERSISTENT, err);
 }
 
 void mfs_save_homes_release(struct mfs_saver *s)
