@@ -255,6 +255,7 @@ static const struct computing {
 	{"logits_soft_cap", "0", NULL},
 	{"mamba_d_state", NULL, NULL},
 	{"mlp_bias", "false", NULL},
+	{"mlp_type", "\"default\"", NULL},
 	{"mlp_only_layers", NULL, NULL},
 	{"moe_latent_size", NULL, NULL},
 	{"moe_layer_freq", "1", NULL},
@@ -418,6 +419,17 @@ static bool same_activation(const struct mfs_family *f, const json_t *value)
 	return name && own && !strcmp(name, own);
 }
 
+/* Another name of the eps of norms than the one that the class reads. Where it says something else
+ * than that one, no class reads it, and it is remarked on. */
+static bool is_same_eps(const struct mfs_megatron_args *a, const char *key, const json_t *value)
+{
+	static const char *const names[] = {"layer_norm_eps", "layer_norm_epsilon", "norm_eps",
+					    "norm_epsilon", "rms_norm_eps"};
+
+	return listed(names, COUNT(names), key) && json_is_number(value) &&
+	       json_number_value(value) == a->norm_epsilon;
+}
+
 static bool is_number(const json_t *value, int64_t n)
 {
 	return json_is_integer(value) && json_integer_value(value) == n;
@@ -452,6 +464,9 @@ static bool depends(const struct mfs_family *f, const struct mfs_megatron_args *
 		   !strcmp(key, "activation_function")) {
 		*ret_usual = none || same_activation(f, value);
 		*ret_words = "the activation of the class";
+	} else if (!strcmp(key, "norm_type")) {
+		*ret_words = f->required & MFS_HAS(LAYERNORM) ? "layer_norm" : "rms_norm";
+		*ret_usual = none || mfs_str_is(json_string_value(value), *ret_words);
 	} else {
 		return false;
 	}
@@ -494,7 +509,7 @@ enum mfs_hf_meaning mfs_hf_meaning_of(const struct mfs_family *f, const struct m
 		return MFS_HF_READ;
 	if (depends(f, a, key, value, &usual, ret_usual))
 		return usual ? MFS_HF_LEFT : MFS_HF_COMPUTES;
-	if (is_stated(f, key, value))
+	if (is_stated(f, key, value) || is_same_eps(a, key, value))
 		return MFS_HF_LEFT;
 	if ((row = find(computes, COUNT(computes), key)))
 		return unless_usual(row, value, MFS_HF_COMPUTES, ret_usual);

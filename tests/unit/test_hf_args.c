@@ -704,6 +704,28 @@ START_TEST(published_files)
 }
 END_TEST
 
+/* What StarCoder2's and Nemotron-H's files say and no class reads: it may only say the same. */
+START_TEST(keys_that_say_it_again)
+{
+	static const char star[] = "{'model_type': 'starcoder2', 'norm_epsilon': 1e-5, %s}";
+	char text[200];
+	struct mfs_megatron_args a;
+
+	snprintf(text, sizeof(text), star, "'layer_norm_epsilon': 1e-5, 'norm_type': null");
+	a = accepted(text);
+	ck_assert_ptr_null(a.hf_remarks);
+	snprintf(text, sizeof(text), star, "'layer_norm_epsilon': 1e-6");
+	a = accepted(text);
+	ck_assert(a.hf_remarks && strstr(a.hf_remarks[0], "'layer_norm_epsilon'"));
+	snprintf(text, sizeof(text), star, "'mlp_type': 'gated'");
+	unit_fails(parse(quoted(text), &a), &err, -ENOTSUP, "mlp_type");
+	snprintf(text, sizeof(text), star, "'norm_type': 'rms_norm'");
+	unit_fails(parse(quoted(text), &a), &err, -ENOTSUP, "norm_type");
+	a = accepted("{'model_type': 'nemotron_h', 'rms_norm_eps': 1e-6}");
+	ck_assert(a.hf_remarks && strstr(a.hf_remarks[0], "'rms_norm_eps'"));
+}
+END_TEST
+
 /* A Mistral with layer_types is what AutoModelForCausalLM takes it for. */
 START_TEST(layer_types_of_a_mistral)
 {
@@ -1071,6 +1093,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, windows_of_some_layers);
 	tcase_add_test(c, keys_without_a_row);
 	tcase_add_test(c, published_files);
+	tcase_add_test(c, keys_that_say_it_again);
 	tcase_add_test(c, layer_types_of_a_mistral);
 	tcase_add_test(c, windows_of_gemma_3);
 	tcase_add_test(c, activations);

@@ -513,6 +513,26 @@ static void notes(const char *line, const char *want)
 	mfs_train_config_release(&c);
 }
 
+/* A flag has the last word over SECTION.NAME=VALUE, and says so where they differ. */
+START_TEST(overrides)
+{
+	struct mfs_train_config c;
+	struct mfs_buf out = {0};
+
+	notes(SMALL "--clip-grad 2 optimizer.clip_grad=0.5",
+	      "optimizer.clip_grad=0.5 was given, and --clip-grad, which is 2.0, has the last "
+	      "word\n");
+	notes(SMALL "--bf16 megatron.bf16=false", "megatron.bf16=false was given, and --bf16");
+	read_ok(SMALL "--clip-grad 0.5 optimizer.clip_grad=0.5 model.num_layers=2 "
+		      "optimizer.adam_eps=1e-3",
+		&c);
+	mfs_help_notes(&c, &out);
+	ck_assert(!out.data || !strstr(out.data, "last word"));
+	mfs_buf_release(&out);
+	mfs_train_config_release(&c);
+}
+END_TEST
+
 /* What flags say by other names is the same run. */
 static void same(const char *line, const char *as)
 {
@@ -2035,6 +2055,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, foreign);
 	tcase_add_test(c, several_aux_losses);
 	tcase_add_test(c, batch_steps);
+	tcase_add_test(c, overrides);
 	tcase_add_test(c, batch_steps_of_chunks);
 	tcase_add_test(c, other_batches);
 	tcase_add_test(c, mup);

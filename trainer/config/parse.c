@@ -131,6 +131,63 @@ static bool is_override(const char *word)
 	return *word != '-' && equals && dot && dot > word && dot < equals;
 }
 
+static int read_override(const char *word, struct mfs_flag_values *v, struct mfs_arena *arena,
+			 struct mfs_error *err)
+{
+	const char *dot = strchr(word, '.'), *equals = strchr(word, '=');
+	struct mfs_buf text = {0};
+	int r;
+
+	mfs_buf_printf(&text, "%.*s:\n  %.*s: %s\n", (int)(dot - word), word,
+		       (int)(equals - dot - 1), dot + 1, equals + 1);
+	r = text.failed ? mfs_fail_nomem(err)
+			: mfs_yaml_parse("the command line", text.data, text.len, v, arena, err);
+	mfs_buf_release(&text);
+	return r;
+}
+
+/* Remembers that a flag says something else than an override. */
+static int overrule(const char *word, size_t number, struct mfs_train_config *c,
+		    struct mfs_error *err)
+{
+	struct mfs_flag_other *o = mfs_arena_alloc(&c->arena, sizeof(*o)),
+			      **at = &c->values->overruled;
+	char spelling[MFS_FLAG_SPELLING];
+	struct mfs_buf value = {0};
+	bool on;
+
+	if (!o)
+		return mfs_fail_nomem(err);
+	while (*at)
+		at = &(*at)->next;
+	mfs_flag_spelling(mfs_flag_at(number), 0, spelling, &on);
+	mfs_flag_value_show(&c->values->at[number], &value);
+	if (!value.failed)
+		o->name = mfs_arena_printf(&c->arena,
+					   "%.80s was given, and %s, which is %s, has the last "
+					   "word",
+					   word, spelling, value.data);
+	mfs_buf_release(&value);
+	*at = o;
+	return o->name ? 0 : mfs_fail_nomem(err);
+}
+
+/* What an override says, it says where nobody else does, too. */
+static int tell_overruled(const char *word, struct mfs_train_config *c, struct mfs_error *err)
+{
+	const struct mfs_flag_values *v = c->values;
+	struct mfs_flag_values *alone;
+	int r = mfs_flag_values_new(&c->arena, &alone, err);
+
+	if (!r)
+		r = read_override(word, alone, &c->arena, err);
+	for (size_t i = 0; i < mfs_flag_count() && !r; i++)
+		if (alone->from[i] == MFS_FROM_YAML && v->from[i] == MFS_FROM_COMMAND_LINE &&
+		    !mfs_flag_value_same(&alone->at[i], &v->at[i]))
+			r = overrule(word, i, c, err);
+	return r;
+}
+
 /* Overrides have the last word over a file, and flags over both. */
 static int read_overrides(const char *const *words, size_t count, struct mfs_train_config *c,
 			  struct mfs_error *err)
@@ -138,15 +195,9 @@ static int read_overrides(const char *const *words, size_t count, struct mfs_tra
 	int r = 0;
 
 	for (size_t i = 0; i < count && !r; i++) {
-		const char *word = words[i], *dot = strchr(word, '.'), *equals = strchr(word, '=');
-		struct mfs_buf text = {0};
-
-		mfs_buf_printf(&text, "%.*s:\n  %.*s: %s\n", (int)(dot - word), word,
-			       (int)(equals - dot - 1), dot + 1, equals + 1);
-		r = text.failed ? mfs_fail_nomem(err)
-				: mfs_yaml_parse("the command line", text.data, text.len, c->values,
-						 &c->arena, err);
-		mfs_buf_release(&text);
+		r = read_override(words[i], c->values, &c->arena, err);
+		if (!r)
+			r = tell_overruled(words[i], c, err);
 	}
 	return r;
 }
