@@ -477,6 +477,7 @@ int mfs_plan_new(const struct mfs_target *t, struct mfs_plan **ret, struct mfs_e
 		mfs_plan_free(plan);
 		return rc;
 	}
+	mfs_plan_choose(plan);
 	*ret = plan;
 	return 0;
 }

@@ -28,6 +28,8 @@
 #define MFS_NO_SCALES UINT32_MAX /* a block whose elements are what they are */
 
 struct mfs_fp8_scales;
+struct mfs_plan_reader;
+struct mfs_plan_taker;
 
 struct mfs_plan_block {
 	uint64_t col, width;		 /* elements of each row of the band */
@@ -68,6 +70,11 @@ struct mfs_plan_delta {
 struct mfs_plan_band {
 	uint64_t row, rows;
 	uint32_t first, count; /* blocks, ordered by lane and column */
+	bool apart;	       /* its elements are copied one by one */
+	bool contiguous;       /* its bytes follow one another in one file */
+	/* How it is read (plan_read_i.h). */
+	int (*gather)(struct mfs_plan_reader *r, const struct mfs_plan_band *band, uint64_t off,
+		      uint64_t len);
 };
 
 struct mfs_plan {
@@ -87,6 +94,7 @@ struct mfs_plan {
 	uint32_t factor_count;
 	struct mfs_plan_delta *deltas; /* ordered by row */
 	uint32_t delta_count;
+	const struct mfs_plan_taker *taker; /* of elements that are read (plan_read_i.h) */
 	struct mfs_plan_band *bands;
 	uint32_t band_count;
 	struct mfs_plan_block *blocks;

@@ -269,7 +269,7 @@ int mfs_plan_merge(struct mfs_plan_reader *r, const struct mfs_plan_band *band, 
 		if (rc)
 			break;
 		add_to(r->plan, start + off / element, n / element, window);
-		mfs_plan_put(r, window, n);
+		r->taker->put(r, window, n);
 		off += n;
 	}
 	return rc;

@@ -71,11 +71,12 @@ int mfs_plan_dequantise(struct mfs_plan_reader *r, const struct mfs_plan_block *
 
 /* ---- scales that are found out ---- */
 
-void mfs_plan_raise(struct mfs_plan_reader *r, const uint8_t *p, uint64_t n)
+/* Raises most to the elements. */
+static void look(struct mfs_plan_reader *r, const uint8_t *p, uint64_t n)
 {
 	const unsigned element = r->plan->element;
 
-	while (n) {
+	for (n /= element; n;) {
 		const uint64_t col = r->at % r->plan->cols;
 		const uint64_t count = mfs_min_u64(n, r->plan->cols - col);
 
@@ -87,6 +88,13 @@ void mfs_plan_raise(struct mfs_plan_reader *r, const uint8_t *p, uint64_t n)
 	}
 }
 
+static void skip_zeros(struct mfs_plan_reader *r, uint64_t n)
+{
+	r->at += n / r->plan->element;
+}
+
+static const struct mfs_plan_taker looking = {look, skip_zeros};
+
 /* Columns [col, end) of rows [row, row + rows): the magnitudes of each column. */
 static void look_at(struct mfs_plan_reader *r, uint64_t row, uint64_t rows, uint64_t col,
 		    uint64_t end)
@@ -96,9 +104,8 @@ static void look_at(struct mfs_plan_reader *r, uint64_t row, uint64_t rows, uint
 
 	for (uint64_t i = 0; i < (whole ? 1 : rows) && !r->rc; i++) {
 		r->at = (row + i) * cols + col;
-		r->off = r->at * element;
-		r->len = (whole ? rows * cols : end - col) * element;
-		mfs_plan_gather_range(r);
+		r->rc = mfs_plan_gather_range(r, r->at * element,
+					      (whole ? rows * cols : end - col) * element);
 	}
 }
 
@@ -114,6 +121,7 @@ static void find_scales(struct mfs_plan_reader *r, uint64_t grid_row, uint64_t f
 	struct mfs_plan_most most = {.magnitudes = magnitudes};
 
 	r->most = &most;
+	r->taker = &looking;
 	for (uint64_t col = first * s->block_cols, to; col < cols && !r->rc; col = to) {
 		to = mfs_min_u64(col + STRIPE, cols);
 		most.col = col;
@@ -130,6 +138,7 @@ static void find_scales(struct mfs_plan_reader *r, uint64_t grid_row, uint64_t f
 		}
 	}
 	r->most = NULL;
+	r->taker = r->plan->taker;
 	for (uint64_t b = first; b < end && !r->rc; b++)
 		atomic_store_explicit(&s->bits[grid_row * s->grid_cols + b],
 				      mfs_float_to_bits(mfs_fp8_scale(largest[b - first])),
@@ -223,9 +232,7 @@ void mfs_plan_fp8_range(struct mfs_plan_reader *r)
 		return;
 	r->cast_to = to;
 	r->at = off;
-	r->off = off * r->plan->element;
-	r->len = len * r->plan->element;
-	mfs_plan_gather_range(r);
+	r->rc = mfs_plan_gather_range(r, off * r->plan->element, len * r->plan->element);
 }
 
 void mfs_plan_fp8_sources(const struct mfs_plan *plan, uint64_t *off, uint64_t *len)

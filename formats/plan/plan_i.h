@@ -48,6 +48,9 @@ bool mfs_plan_next(unsigned ndim, const uint64_t *size, uint64_t *index);
 /* The first row of such a rectangle in the target matrix. */
 uint64_t mfs_plan_row(const struct mfs_target *t, const uint64_t *lo, const uint64_t *index);
 
+/* Chooses how the bands of a whole plan are read (plan_read.c). */
+void mfs_plan_choose(struct mfs_plan *plan);
+
 /* Adds the deltas of the box's source to a plan whose target is t. */
 int mfs_plan_add_deltas(struct mfs_plan *plan, const struct mfs_target *t,
 			const struct mfs_box_map *m, struct mfs_error *err);

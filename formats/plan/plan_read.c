@@ -51,77 +51,47 @@ static int unreadable(const struct mfs_plan_reader *r)
 			mfs_fileset_name(r->plan->files, r->current));
 }
 
-static const struct mfs_plan_band *find_band(const struct mfs_plan *plan, uint64_t row)
+/* ---- what takes elements ---- */
+
+static void reference(struct mfs_plan_reader *r, const uint8_t *p, uint64_t n)
 {
-	return &plan->bands[mfs_last_while(i, plan->band_count, plan->bands[i].row <= row)];
+	mfs_gather_add(r->g, p, n);
 }
 
-/* What is added to each element. */
-static float shift_of(const struct mfs_plan *plan)
+static void reference_zeros(struct mfs_plan_reader *r, uint64_t n)
 {
-	if (plan->op == MFS_OP_ADD_ONE)
-		return 1;
-	return plan->op == MFS_OP_SUBTRACT_ONE ? -1 : 0;
+	mfs_gather_zeros(r->g, n);
 }
 
-static bool is_plain(const struct mfs_plan *plan, const struct mfs_plan_band *band)
-{
-	const struct mfs_plan_block *blocks = plan->blocks + band->first;
-
-	if (shift_of(plan) != 0 || plan->lanes > 1)
-		return false;
-	for (uint32_t i = 0; i < band->count; i++)
-		if (blocks[i].file != MFS_NO_FILE && blocks[i].width > 1 &&
-		    blocks[i].col_stride != plan->element)
-			return false;
-	return true;
-}
-
-/* ---- stretches of bytes ---- */
-
-/* True if the rows of a plain band's one block follow one another in the file. */
-static bool is_contiguous(const struct mfs_plan *plan, const struct mfs_plan_band *band)
-{
-	const struct mfs_plan_block *block = &plan->blocks[band->first];
-
-	return band->count == 1 && (band->rows == 1 || block->file == MFS_NO_FILE ||
-				    block->row_stride == plan->cols * plan->element);
-}
-
-void mfs_plan_put(struct mfs_plan_reader *r, const uint8_t *p, uint64_t n)
+static void cast(struct mfs_plan_reader *r, const uint8_t *p, uint64_t n)
 {
 	const struct mfs_plan *plan = r->plan;
 
-	if (r->most) {
-		mfs_plan_raise(r, p, n / plan->element);
-		return;
-	}
-	if (!r->cast_to) {
-		mfs_gather_add(r->g, p, n);
-		return;
-	}
-	if (plan->op == MFS_OP_QUANTISE) {
-		mfs_plan_quantise(r, p, n / plan->element);
-		return;
-	}
 	mfs_cast(plan->shown, r->cast_to, plan->dtype, p, n / plan->element);
 	r->cast_to += n / plan->element * mfs_dtype_size(plan->shown);
 }
 
-/* Zeros are zeros in all types. */
-static void put_zeros(struct mfs_plan_reader *r, uint64_t n)
+static void quantise(struct mfs_plan_reader *r, const uint8_t *p, uint64_t n)
 {
-	r->at += n / r->plan->element;
-	if (r->most)
-		return;
-	if (!r->cast_to) {
-		mfs_gather_zeros(r->g, n);
-		return;
-	}
-	n = n / r->plan->element * mfs_dtype_size(r->plan->shown);
+	mfs_plan_quantise(r, p, n / r->plan->element);
+}
+
+/* Zeros are zeros in all types. */
+static void cast_zeros(struct mfs_plan_reader *r, uint64_t n)
+{
+	const uint64_t count = n / r->plan->element;
+
+	n = count * mfs_dtype_size(r->plan->shown);
 	memset(r->cast_to, 0, n);
 	r->cast_to += n;
+	r->at += count;
 }
+
+static const struct mfs_plan_taker referencing = {reference, reference_zeros},
+				   casting = {cast, cast_zeros},
+				   quantising = {quantise, cast_zeros};
+
+/* ---- stretches of bytes ---- */
 
 /* Adds n bytes at src of the block's file, or zeros. */
 static int gather_bytes(struct mfs_plan_reader *r, const struct mfs_plan_block *block, uint64_t src,
@@ -131,7 +101,7 @@ static int gather_bytes(struct mfs_plan_reader *r, const struct mfs_plan_block *
 	int rc;
 
 	if (block->file == MFS_NO_FILE) {
-		put_zeros(r, n);
+		r->taker->zeros(r, n);
 		return 0;
 	}
 	rc = mfs_plan_map(r, block->file, &map);
@@ -139,7 +109,7 @@ static int gather_bytes(struct mfs_plan_reader *r, const struct mfs_plan_block *
 		return rc;
 	if (block->scales != MFS_NO_SCALES)
 		return mfs_plan_dequantise(r, block, src, map, n);
-	mfs_plan_put(r, map + src, n);
+	r->taker->put(r, map + src, n);
 	return 0;
 }
 
@@ -196,12 +166,6 @@ static int gather_rows(struct mfs_plan_reader *r, const struct mfs_plan_band *ba
 
 /* ---- single elements: transposed sources, element operations ---- */
 
-/* Columns of a lane that lie before a column of the band. */
-static uint64_t before(const struct mfs_plan *plan, uint32_t lane, uint64_t col)
-{
-	return col > lane ? (col - lane + plan->lanes - 1) / plan->lanes : 0;
-}
-
 /* Copies columns [col, col+cols) of rows [row, row+rows) of a band to to. */
 static int copy_rectangle(struct mfs_plan_reader *r, const struct mfs_plan_band *band, uint64_t row,
 			  uint64_t rows, uint64_t col, uint64_t cols, uint8_t *to)
@@ -210,8 +174,9 @@ static int copy_rectangle(struct mfs_plan_reader *r, const struct mfs_plan_band 
 
 	for (uint32_t i = 0; i < band->count; i++) {
 		const struct mfs_plan_block *b = &plan->blocks[band->first + i];
-		uint64_t first = mfs_max_u64(before(plan, b->lane, col), b->col);
-		uint64_t last = mfs_min_u64(before(plan, b->lane, col + cols), b->col + b->width);
+		uint64_t first = mfs_max_u64(mfs_plan_lane_cols(plan, b->lane, col), b->col);
+		uint64_t last = mfs_min_u64(mfs_plan_lane_cols(plan, b->lane, col + cols),
+					    b->col + b->width);
 		struct mfs_strided s = {.to_row = cols * plan->element,
 					.to_col = plan->lanes * plan->element,
 					.from_row = b->row_stride,
@@ -289,8 +254,8 @@ int mfs_plan_copy(struct mfs_plan_reader *r, const struct mfs_plan_band *band, u
 				    to + done * r->plan->element);
 		done += rows * n;
 	}
-	if (!rc && shift_of(r->plan) != 0)
-		rc = shift(r, to, count, shift_of(r->plan));
+	if (!rc && mfs_plan_shift(r->plan) != 0)
+		rc = shift(r, to, count, mfs_plan_shift(r->plan));
 	return rc;
 }
 
@@ -322,7 +287,7 @@ static int cast_elements(struct mfs_plan_reader *r, const struct mfs_plan_band *
 		n = mfs_min_u64(len, WINDOW / element * element);
 		rc = mfs_plan_copy(r, band, off / element, n / element, window);
 		if (!rc)
-			mfs_plan_put(r, window, n);
+			r->taker->put(r, window, n);
 		off += n;
 	}
 	return rc;
@@ -393,38 +358,95 @@ static int dequantise_elements(struct mfs_plan_reader *r, const struct mfs_plan_
 	return rc;
 }
 
-/* ---- the whole ---- */
+/* ---- which way ---- */
 
-void mfs_plan_gather_range(struct mfs_plan_reader *r)
+static bool is_plain(const struct mfs_plan *plan, const struct mfs_plan_band *band)
 {
-	const uint64_t row_bytes = r->plan->cols * r->plan->element;
-	const struct mfs_plan_band *band = find_band(r->plan, r->off / row_bytes);
+	const struct mfs_plan_block *blocks = plan->blocks + band->first;
 
-	for (; r->len && !r->rc; band++) {
-		uint64_t start = band->row * row_bytes, end = start + band->rows * row_bytes;
-		uint64_t n = mfs_min_u64(r->len, end - r->off);
+	if (mfs_plan_shift(plan) != 0 || plan->lanes > 1)
+		return false;
+	for (uint32_t i = 0; i < band->count; i++)
+		if (blocks[i].file != MFS_NO_FILE && blocks[i].width > 1 &&
+		    blocks[i].col_stride != plan->element)
+			return false;
+	return true;
+}
 
-		if (r->plan->delta_count)
-			r->rc = mfs_plan_merge(r, band, r->off - start, n);
-		else if (!is_plain(r->plan, band) && r->plan->scales_count)
-			r->rc = dequantise_elements(r, band, r->off - start, n);
-		else if (!is_plain(r->plan, band) && (r->cast_to || r->most))
-			r->rc = cast_elements(r, band, r->off - start, n);
-		else if (!is_plain(r->plan, band))
-			r->rc = gather_elements(r, band, r->off - start, n);
-		else if (is_contiguous(r->plan, band))
-			r->rc = gather_contiguous(r, band, r->off - start, n);
-		else
-			r->rc = gather_rows(r, band, r->off - start, n);
-		r->apart += is_plain(r->plan, band) ? 0 : n;
-		r->off += n;
-		r->len -= n;
+/* True if the rows of a plain band's one block follow one another in the file. */
+static bool is_contiguous(const struct mfs_plan *plan, const struct mfs_plan_band *band)
+{
+	const struct mfs_plan_block *block = &plan->blocks[band->first];
+
+	return band->count == 1 && (band->rows == 1 || block->file == MFS_NO_FILE ||
+				    block->row_stride == plan->cols * plan->element);
+}
+
+static mfs_plan_gatherer *gatherer_of(const struct mfs_plan *plan, const struct mfs_plan_band *band)
+{
+	if (plan->delta_count)
+		return mfs_plan_merge;
+	if (band->contiguous)
+		return gather_contiguous;
+	if (!band->apart)
+		return gather_rows;
+	if (plan->scales_count)
+		return dequantise_elements;
+	return plan->taker == &referencing ? gather_elements : cast_elements;
+}
+
+void mfs_plan_choose(struct mfs_plan *plan)
+{
+	if (plan->op == MFS_OP_QUANTISE)
+		plan->taker = &quantising;
+	else if (plan->known || plan->shown != plan->dtype || plan->delta_count)
+		plan->taker = &casting;
+	else
+		plan->taker = &referencing;
+	for (uint32_t i = 0; i < plan->band_count; i++) {
+		struct mfs_plan_band *band = &plan->bands[i];
+
+		band->apart = !is_plain(plan, band);
+		band->contiguous = !band->apart && is_contiguous(plan, band);
+		band->gather = gatherer_of(plan, band);
 	}
 }
 
-/* The range of the sources' bytes whose whole elements become [*off, *off + *len). Returns how many
- * bytes of the first element are before the range. */
-static uint64_t source_range(const struct mfs_plan *plan, uint64_t *off, uint64_t *len)
+/* ---- the whole ---- */
+
+int mfs_plan_walk(const struct mfs_plan *plan, uint64_t off, uint64_t len, mfs_plan_visit *visit,
+		  void *arg)
+{
+	const uint64_t row_bytes = plan->cols * plan->element, row = off / row_bytes;
+	const struct mfs_plan_band *band =
+		&plan->bands[mfs_last_while(i, plan->band_count, plan->bands[i].row <= row)];
+	int rc = 0;
+
+	for (; len && !rc; band++) {
+		const uint64_t start = band->row * row_bytes, end = start + band->rows * row_bytes;
+		const uint64_t n = mfs_min_u64(len, end - off);
+
+		rc = visit(arg, band, off - start, n);
+		off += n;
+		len -= n;
+	}
+	return rc;
+}
+
+static int gather_part(void *arg, const struct mfs_plan_band *band, uint64_t off, uint64_t len)
+{
+	struct mfs_plan_reader *r = arg;
+
+	r->apart += band->apart ? len : 0;
+	return band->gather(r, band, off, len);
+}
+
+int mfs_plan_gather_range(struct mfs_plan_reader *r, uint64_t off, uint64_t len)
+{
+	return mfs_plan_walk(r->plan, off, len, gather_part, r);
+}
+
+uint64_t mfs_plan_source_range(const struct mfs_plan *plan, uint64_t *off, uint64_t *len)
 {
 	const unsigned shown = mfs_dtype_size(plan->shown);
 	const uint64_t first = *off / shown, end = (*off + *len + shown - 1) / shown;
@@ -442,7 +464,7 @@ static void gather_guarded(void *arg)
 	if (r->plan->known)
 		mfs_plan_fp8_range(r);
 	else
-		mfs_plan_gather_range(r);
+		r->rc = mfs_plan_gather_range(r, r->off, r->len);
 }
 
 /* The whole elements of the target around a range of its bytes. */
@@ -454,147 +476,6 @@ static uint64_t whole_elements(const struct mfs_plan *plan, uint64_t *off, uint6
 	*off -= skip;
 	*len = (*len + skip + shown - 1) / shown * shown;
 	return skip;
-}
-
-/* ---- ranges of the sources ---- */
-
-typedef int each_range(void *arg, uint32_t file, uint64_t off, uint64_t len, struct mfs_error *err);
-
-/* All scales of a matrix: few beside its elements. */
-static int walk_scales(const struct mfs_plan_scales *s, each_range *each, void *arg,
-		       struct mfs_error *err)
-{
-	const uint64_t rows = (s->of.rows - 1) / s->of.block_rows + 1;
-	const uint64_t cols = (s->of.cols - 1) / s->of.block_cols + 1;
-
-	return each(arg, s->file, s->at, rows * cols * mfs_dtype_size(s->of.dtype), err);
-}
-
-/* Elements [first, end) of a band, counted from its first one. */
-struct elements {
-	const struct mfs_plan *plan;
-	const struct mfs_plan_band *band;
-	uint64_t first, end;
-	each_range *each;
-	void *arg;
-	struct mfs_error *err;
-};
-
-/* Bytes that are as if each element had whole ones, which may be in half of them. */
-static int walk_bytes(const struct elements *e, const struct mfs_plan_block *b, uint64_t src,
-		      uint64_t len)
-{
-	const uint64_t first = mfs_plan_place(e->plan, b, src),
-		       last = mfs_plan_place(e->plan, b, src + len - 1);
-
-	return e->each(e->arg, b->file, first, last - first + 1, e->err);
-}
-
-/* Columns [col, end) of rows [row, row + rows) of the band, as far as they are the block's. */
-static int walk_rectangle(const struct elements *e, const struct mfs_plan_block *b, uint64_t row,
-			  uint64_t rows, uint64_t col, uint64_t end)
-{
-	const uint64_t from = mfs_max_u64(before(e->plan, b->lane, col), b->col);
-	const uint64_t to = mfs_min_u64(before(e->plan, b->lane, end), b->col + b->width);
-
-	if (from >= to)
-		return 0;
-	return walk_bytes(e, b, b->src + row * b->row_stride + (from - b->col) * b->col_stride,
-			  (rows - 1) * b->row_stride + (to - from - 1) * b->col_stride +
-				  e->plan->element);
-}
-
-/* Whole elements, also where they are copied one by one and the request cuts one. A row may be the
- * whole tensor, so only the wanted part of a single one is asked for. */
-static int walk_block(const struct elements *e, const struct mfs_plan_block *b)
-{
-	const uint64_t cols = e->plan->cols, element = e->plan->element;
-	const uint64_t row = e->first / cols, last = (e->end - 1) / cols;
-
-	if (is_plain(e->plan, e->band) && is_contiguous(e->plan, e->band))
-		return walk_bytes(e, b, b->src + e->first * element, (e->end - e->first) * element);
-	if (row == last)
-		return walk_rectangle(e, b, row, 1, e->first % cols, (e->end - 1) % cols + 1);
-	return walk_rectangle(e, b, row, last - row + 1, 0, cols);
-}
-
-static int walk_band(const struct elements *e)
-{
-	int rc = 0;
-
-	for (uint32_t i = 0; i < e->band->count && !rc; i++) {
-		const struct mfs_plan_block *b = &e->plan->blocks[e->band->first + i];
-
-		if (b->file == MFS_NO_FILE)
-			continue;
-		if (b->scales != MFS_NO_SCALES)
-			rc = walk_scales(&e->plan->scales[b->scales], e->each, e->arg, e->err);
-		if (!rc)
-			rc = walk_block(e, b);
-	}
-	return rc;
-}
-
-/* Calls each for the ranges of files that bytes [off, off+len) of the source's elements lie in,
- * until it fails. */
-static int walk_ranges(const struct mfs_plan *plan, uint64_t off, uint64_t len, each_range *each,
-		       void *arg, struct mfs_error *err)
-{
-	const uint64_t row_bytes = plan->cols * plan->element;
-	const struct mfs_plan_band *band = find_band(plan, off / row_bytes);
-	int rc = 0;
-
-	for (; len && !rc; band++) {
-		const uint64_t start = band->row * row_bytes, end = start + band->rows * row_bytes;
-		const uint64_t n = mfs_min_u64(len, end - off);
-		const struct elements e = {.plan = plan,
-					   .band = band,
-					   .first = (off - start) / plan->element,
-					   .end = (off - start + n - 1) / plan->element + 1,
-					   .each = each,
-					   .arg = arg,
-					   .err = err};
-
-		rc = walk_band(&e);
-		off += n;
-		len -= n;
-	}
-	return rc;
-}
-
-static int ask_for(void *arg, uint32_t file, uint64_t off, uint64_t len, struct mfs_error *err)
-{
-	const struct mfs_plan *plan = arg;
-
-	(void)err;
-	mfs_fileset_willneed(plan->files, file, off, len);
-	return 0;
-}
-
-struct wanted {
-	const struct mfs_plan *plan;
-	struct mfs_present *present;
-};
-
-static int add_present(void *arg, uint32_t file, uint64_t off, uint64_t len, struct mfs_error *err)
-{
-	const struct wanted *w = arg;
-
-	return mfs_present_add(w->present, w->plan->files, file, off, len, err);
-}
-
-/* All that is missing is fetched at once, and then each range is waited for. */
-static int make_present(const struct mfs_plan_reader *r, struct mfs_present *present,
-			struct mfs_error *err)
-{
-	const struct mfs_plan *plan = r->plan;
-	struct wanted w = {plan, present};
-	uint64_t off = r->off, len = r->len;
-
-	if (plan->known)
-		mfs_plan_fp8_sources(plan, &off, &len);
-	walk_ranges(plan, off, len, ask_for, (void *)(uintptr_t)plan, NULL);
-	return walk_ranges(plan, off, len, add_present, &w, err);
 }
 
 /* Once a request, whatever the number of its ranges. len: its bytes as sources store them. */
@@ -613,7 +494,7 @@ static void count(const struct mfs_plan_reader *r, uint64_t len)
 		mfs_tally_add(MFS_TALLY_DEQUANTISE, len);
 	else if (plan->shown != plan->dtype)
 		mfs_tally_add(MFS_TALLY_CAST, len);
-	else if (shift_of(plan) != 0)
+	else if (mfs_plan_shift(plan) != 0)
 		mfs_tally_add(MFS_TALLY_SHIFT, len);
 	else if (r->apart)
 		mfs_tally_add(MFS_TALLY_TRANSPOSE, r->apart);
@@ -622,7 +503,8 @@ static void count(const struct mfs_plan_reader *r, uint64_t len)
 int mfs_plan_gather(const struct mfs_plan *plan, uint64_t off, uint64_t len, struct mfs_gather *g,
 		    struct mfs_error *err)
 {
-	struct mfs_plan_reader r = {.plan = plan, .g = g, .off = off, .len = len, .err = err};
+	struct mfs_plan_reader r = {
+		.plan = plan, .g = g, .taker = plan->taker, .off = off, .len = len, .err = err};
 	uint8_t *bytes = NULL;
 	uint64_t skip = 0, stored;
 
@@ -631,15 +513,15 @@ int mfs_plan_gather(const struct mfs_plan *plan, uint64_t off, uint64_t len, str
 	if (plan->known) {
 		bytes = r.cast_to = mfs_gather_room(g, len);
 		skip = whole_elements(plan, &r.off, &r.len);
-	} else if (plan->shown != plan->dtype || plan->delta_count) {
+	} else if (plan->taker == &casting) {
 		bytes = r.cast_to = mfs_gather_room(g, len);
-		skip = source_range(plan, &r.off, &r.len);
+		skip = mfs_plan_source_range(plan, &r.off, &r.len);
 	}
 	stored = r.len;
 	if (plan->known)
 		mfs_plan_fp8_sources(plan, &off, &stored);
 	if (mfs_fileset_has_backings(plan->files)) {
-		int rc = make_present(&r, &g->present, err);
+		int rc = mfs_plan_make_present(plan, r.off, r.len, &g->present, err);
 
 		if (rc)
 			return rc;
@@ -651,15 +533,4 @@ int mfs_plan_gather(const struct mfs_plan *plan, uint64_t off, uint64_t len, str
 	if (!r.rc)
 		count(&r, stored);
 	return r.rc;
-}
-
-void mfs_plan_willneed(const struct mfs_plan *plan, uint64_t off, uint64_t len)
-{
-	if (!len)
-		return;
-	if (plan->known)
-		mfs_plan_fp8_sources(plan, &off, &len);
-	else if (plan->shown != plan->dtype)
-		source_range(plan, &off, &len);
-	walk_ranges(plan, off, len, ask_for, (void *)(uintptr_t)plan, NULL);
 }
