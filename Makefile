@@ -341,14 +341,16 @@ BEFORE :=
 $(foreach g,$(ALONE),$(if $(BEFORE),$(eval $(g): | $(BEFORE)))$(eval BEFORE := $(g)))
 
 CODE := $(call code,.[ch]) $(wildcard tests/*/*.[ch])
+# CUDA's sources, and the C++ that emulates them, have the format, the widths and the forbidden words of C.
+CUDA_CODE := $(call code,.cu) $(call code,.cuh) $(wildcard tests/*/*.cpp)
 # Headers of the CUDA backend compile where CUDA is.
 LINT_CODE = $(if $(NVCC),$(CODE),$(filter-out kernels/cuda/%.h,$(CODE)))
 
 lint: $(O)/config-test.mk $(O)/mcorefs ## format, widths, headers that compile alone, who may include and call what
-	@CC="$(CC)" CFLAGS="$(BASE_CFLAGS) $(DEPS_CFLAGS) $(CHECK_CFLAGS) $(if $(NVCC),-isystem $(CUDA_HOME)/include)" OBJECTS=$(O)/obj tests/lint.sh $(LINT_CODE)
+	@CC="$(CC)" CFLAGS="$(BASE_CFLAGS) $(DEPS_CFLAGS) $(CHECK_CFLAGS) $(if $(NVCC),-isystem $(CUDA_HOME)/include)" OBJECTS=$(O)/obj CUDA_CODE="$(CUDA_CODE)" tests/lint.sh $(LINT_CODE)
 
 format: ## run clang-format over the C sources
-	clang-format -i $(CODE)
+	clang-format -i $(CODE) $(CUDA_CODE)
 
 # What is copied and changed, below share/doc; these units alone are used as they are.
 EXAMPLES := $(wildcard $(foreach d,mount systemd autofs slurm kubernetes container train machines grafana,configs/$(d)/*))

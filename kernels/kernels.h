@@ -3,7 +3,8 @@
  *
  * There are two backends: mfk_cpu (kernels/ref/cpu.h: threads and OpenBLAS; its operations are the
  * reference), and CUDA, a plugin that mfk_cuda_load() finds. Both are one struct of functions, so
- * that a caller never names one. This folder knows nothing of Megatron, checkpoints or files.
+ * that a caller never names one. This folder includes nothing of checkpoints or files; comments say
+ * which of Megatron's layouts an operation is for.
  *
  * Matrices are row-major. T is tokens of a microbatch: sequences one behind the other, T = batch *
  * seq. "io type" is the element type of weights and activations: fp32, bf16 or fp16. Statistics,
@@ -506,7 +507,6 @@ struct mfk_cross_entropy {
 	const float *scale;    /* [rows] */
 	float *loss;	       /* [rows] */
 	float *lse;	       /* [rows]; NULL: not wanted */
-	float z_loss;	       /* reserved: 0 */
 	void *dlogits;	       /* NULL: no gradient is wanted */
 	/* of divided columns: the first one here, and how many all parts have */
 	int64_t first, all;

@@ -31,8 +31,10 @@ for f; do
 	case $f in *.h) headers+=("$f") ;; esac
 done
 
+# shellcheck disable=SC2206
+cuda_code=(${CUDA_CODE-})
 if command -v clang-format >/dev/null; then
-	clang-format --dry-run --Werror "$@" || complain "run: make format"
+	clang-format --dry-run --Werror "$@" "${cuda_code[@]}" || complain "run: make format"
 else
 	echo "lint: no clang-format here, the format is not looked at"
 fi
@@ -41,7 +43,7 @@ for h in "${headers[@]}"; do
 	printf '#include "%s"\n' "$h" | ${CC:-cc} $CFLAGS -fsyntax-only -x c - || complain "$h does not compile alone"
 done
 
-forbid '\b(exit|abort|printf|fprintf|perror|syslog)\(' "the library speaks or exits" "${formats[@]}" "${kernels[@]}"
+forbid '\b(exit|abort|printf|fprintf|perror|syslog)\(' "the library speaks or exits" "${formats[@]}" "${kernels[@]}" $(printf '%s\n' "${cuda_code[@]}" | grep ^kernels/)
 not_fuse=()
 for f in "${formats[@]}" "${fs[@]}" "${kernels[@]}" "${trainer[@]}"; do
 	case $f in fs/fuse/*) ;; *) not_fuse+=("$f") ;; esac
@@ -113,6 +115,10 @@ while read -r from to; do
 	complain "$from must not call $to (tests/arrows): $(awk -v f="$from" -v t="$to" '$1 == f && $2 == t { print $3; exit }' "$work/calls")"
 done < <(comm -23 <(cut -d' ' -f1,2 "$work/calls" | sort -u) <(reached | sort -u))
 
+while read -r unused; do
+	complain "$unused"
+done < <(tests/unused.sh "$OBJECTS")
+
 sources=()
 for f in "${formats[@]}" "${fs[@]}" "${trainer[@]}"; do
 	# The opener itself; what is written, and made durable; files of the overlay, which O_PATH has found to be regular;
@@ -141,8 +147,8 @@ for f; do
 	[ "$f" = formats/base/uthash.h ] || unseeded+=("$f")
 done
 forbid '#include <uthash' "hash tables are those of formats/base/uthash.h" "${unseeded[@]}"
-forbid '\b(gets|alloca|strtok)\(' "function that is not used here" "$@"
-forbid '\b(TODO|FIXME|XXX)\b' "unfinished" "$@"
+forbid '\b(gets|alloca|strtok)\(' "function that is not used here" "$@" "${cuda_code[@]}"
+forbid '\b(TODO|FIXME|XXX)\b' "unfinished" "$@" "${cuda_code[@]}"
 forbid '\btcase_set_timeout\(' "tests are limited by what they take of the processors (tests/unit/unit.c)" "$@"
 # What docs/formats names is there: files, other pages, unit tests ("test_NAME: one, another").
 for page in docs/formats/*.md; do
@@ -213,7 +219,7 @@ wide() {
 		grep . >&2
 }
 shopt -s globstar
-if wide 100 0 "$@"; then complain "lines of C are too wide"; fi
+if wide 100 0 "$@" "${cuda_code[@]}"; then complain "lines of C are too wide"; fi
 if wide 80 1 ./*.md docs/**/*.md tests/**/*.md; then complain "lines of prose are too wide"; fi
 
 [ $failed = 0 ] && echo "lint: clean"

@@ -423,26 +423,6 @@ int mfs_vfile_check(struct mfs_vfile *f, uint32_t *start, struct mfs_error *err)
 	return rc;
 }
 
-int mfs_vfile_each(struct mfs_vfile *f, int (*each)(void *arg, const struct mfs_vfile_part *p),
-		   void *arg, struct mfs_error *err)
-{
-	int rc = get_parts(f, &f, err);
-
-	for (uint32_t i = 0; i < f->count && !rc; i++) {
-		const struct part *part = &f->parts[i];
-		struct mfs_vfile_part p = {.at = part->offset, .length = part->length};
-
-		if (part->kind == PART_LITERAL)
-			p.bytes = part->u.bytes;
-		else if (part->kind == PART_SHARED)
-			p.bytes = part->u.shared;
-		else if (part->kind == PART_TENSOR)
-			p.target = part->u.tensor.target;
-		rc = each(arg, &p);
-	}
-	return rc;
-}
-
 void mfs_vfile_willneed(struct mfs_vfile *f, uint64_t off, uint64_t len)
 {
 	struct mfs_plan *plan;

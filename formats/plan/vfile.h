@@ -111,18 +111,6 @@ int mfs_vfile_pread(struct mfs_vfile *f, uint64_t off, void *buf, size_t len, si
  */
 int mfs_vfile_check(struct mfs_vfile *f, uint32_t *start, struct mfs_error *err);
 
-/* A part, for a writer that has its own way to the bytes. */
-struct mfs_vfile_part {
-	uint64_t at, length;		 /* bytes, in the file */
-	const void *bytes;		 /* of a literal; NULL: see target */
-	const struct mfs_target *target; /* of a tensor; NULL: it is neither of both */
-};
-
-/* Calls each for every part, front to back, of which the file's life is theirs. Stops when it
- * returns non-zero, and returns that value. */
-int mfs_vfile_each(struct mfs_vfile *f, int (*each)(void *arg, const struct mfs_vfile_part *p),
-		   void *arg, struct mfs_error *err);
-
 /* Asks the kernel to read the sources of a byte range ahead. Best effort. */
 void mfs_vfile_willneed(struct mfs_vfile *f, uint64_t off, uint64_t len);
 

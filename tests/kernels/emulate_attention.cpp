@@ -97,7 +97,8 @@ template <typename T> static oracle expected(const shape &s, const inputs<T> &in
 				for (int j = from; j < to; j++) {
 					p[j] = 0;
 					for (int c = 0; c < s.qk_dim; c++)
-						p[j] += (double)from_half(in.q[row * s.qk_dim + c]) *
+						p[j] += (double)from_half(
+								in.q[row * s.qk_dim + c]) *
 							from_half(in.k[at(j) * s.qk_dim + c]);
 					p[j] *= scale;
 					top = fmax(top, p[j]);
@@ -215,9 +216,8 @@ static bool check(const shape &s, const char *type, bool late)
 	using kv_tile = typename kernels::kv_tile;
 
 	emulate((int)tiles_of(s.seq, forward::rows) * s.heads * s.batch, forward::threads,
-		forward::bytes, late, [&] {
-			flash_forward<T, DQ, DV, sizes::forward_m, sizes::forward_n, DROP>(f);
-		});
+		forward::bytes, late,
+		[&] { flash_forward<T, DQ, DV, sizes::forward_m, sizes::forward_n, DROP>(f); });
 
 	size_t rows = (size_t)s.batch * s.heads * f.seq_padded;
 	std::vector<float> lse_log2 = poison<float>(rows), dot = poison<float>(rows);
@@ -240,8 +240,8 @@ static bool check(const shape &s, const char *type, bool late)
 	f.section = 1;
 	emulate((int)tiles_of(s.seq, kv_tile::keys) * s.kv_heads * s.batch, kv_tile::threads,
 		kv_tile::bytes, late, [&] {
-			flash_backward_kv<T, DQ, DV, sizes::kv_warps, sizes::kv_m, sizes::kv_n, DROP>(
-				f);
+			flash_backward_kv<T, DQ, DV, sizes::kv_warps, sizes::kv_m, sizes::kv_n,
+					  DROP>(f);
 		});
 
 	double error[] = {error_of(out, right.out), error_of(lse, right.lse),

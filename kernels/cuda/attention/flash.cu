@@ -22,8 +22,8 @@ static bool aligned(const struct mfk_attention *a, bool backward)
 	uintptr_t all = (uintptr_t)a->q | (uintptr_t)a->k | (uintptr_t)a->v | (uintptr_t)a->out;
 
 	if (backward)
-		all |= (uintptr_t)a->dout | (uintptr_t)a->dq | (uintptr_t)a->dk |
-		       (uintptr_t)a->dv | (uintptr_t)a->scratch;
+		all |= (uintptr_t)a->dout | (uintptr_t)a->dq | (uintptr_t)a->dk | (uintptr_t)a->dv |
+		       (uintptr_t)a->scratch;
 	return all % 16 == 0;
 }
 

@@ -1,9 +1,9 @@
 /*
- * Flash attention: softmax(scale q k^T) v without a matrix of seq x seq, after Dao's FlashAttention-2
- * (arXiv 2307.08691), on mma.m16n8k16.
+ * Flash attention: softmax(scale q k^T) v without a matrix of seq x seq, after Dao's
+ * FlashAttention-2 (arXiv 2307.08691), on mma.m16n8k16.
  *
  * A block of threads owns rows of the matrix of scores (queries) or columns (keys), and walks along
- * the other axis in steps. Heads whose dimension is between two template sizes read zeros beyond it.
+ * the other axis in steps. Heads whose dimension is between two template sizes read zeros after it.
  *
  *   flash_forward     owns queries: out, lse
  *   flash_backward_q  owns queries: dq
@@ -33,7 +33,7 @@ struct flash {
 	const int32_t *first_key;
 	int batch, seq, heads, kv_heads, qk_dim, v_dim;
 	bool causal;
-	float scale, scale_log2; /* scale_log2 = scale * log2(e) */
+	float scale, scale_log2;   /* scale_log2 = scale * log2(e) */
 	float dropout, kept_scale; /* kept_scale: 1 / (1 - dropout) */
 	uint64_t seed, offset;
 	/* Blocks that run at the same time should share keys in L2: they are of this many heads. */
@@ -320,9 +320,9 @@ static __device__ __forceinline__ void drop_rows(int (&kept)[M][N], const flash 
 			}
 			kept[m][n] = 0;
 			for (int k = 0; k < 4; k++)
-				kept[m][n] |= drop_one(f, drop_number(f, head, i + k / 2 * 8,
-								      j + k % 2))
-					      << k;
+				kept[m][n] |=
+					drop_one(f, drop_number(f, head, i + k / 2 * 8, j + k % 2))
+					<< k;
 		}
 }
 
@@ -354,9 +354,9 @@ static __device__ __forceinline__ void drop_columns(int (&kept)[M][N], const fla
 			}
 			kept[m][n] = 0;
 			for (int k = 0; k < 4; k++)
-				kept[m][n] |= drop_one(f, drop_number(f, head, i + k % 2,
-								      j + k / 2 * 8))
-					      << k;
+				kept[m][n] |=
+					drop_one(f, drop_number(f, head, i + k % 2, j + k / 2 * 8))
+					<< k;
 		}
 }
 
@@ -516,7 +516,8 @@ __global__ void __launch_bounds__(FLASH_WARPS * 32) flash_forward(const flash f)
 			/* A row that sees no key adds nothing to any gradient. */
 			if (lane % 4 == 0 && i < f.seq)
 				f.lse[((int64_t)at.batch * f.heads + at.head) * f.seq + i] =
-					total > 0 ? greatest[m][h] * f.scale + logf(total) : INFINITE;
+					total > 0 ? greatest[m][h] * f.scale + logf(total)
+						  : INFINITE;
 		}
 		rows_store<T, DV / 8>((T *)f.to + (token0 + row) * ldo + at.head * f.v_dim, ldo,
 				      f.seq - row, f.v_dim, q + (warp * M + m) * 16 * tile::ldq,
@@ -628,9 +629,8 @@ __global__ void __launch_bounds__(FLASH_WARPS * 32) flash_backward_q(const flash
 
 		tile_load<T, tile::keys, DQ, tile::threads>(k, from_k + key * ldk, ldk, f.seq - key,
 							    f.qk_dim);
-		tile_load<T, tile::keys, DV, tile::threads>(k + tile::keys * tile::ldq,
-							    from_v + key * ldv, ldv, f.seq - key,
-							    f.v_dim);
+		tile_load<T, tile::keys, DV, tile::threads>(
+			k + tile::keys * tile::ldq, from_v + key * ldv, ldv, f.seq - key, f.v_dim);
 	};
 
 	tile_load<T, tile::rows, DQ, tile::threads>(
@@ -672,7 +672,8 @@ __global__ void __launch_bounds__(FLASH_WARPS * 32) flash_backward_q(const flash
 				for (int n = 0; n < N; n++)
 #pragma unroll
 					for (int i = 0; i < 4; i++)
-						dp[m][n][i] *= kept[m][n] >> i & 1 ? f.kept_scale : 0;
+						dp[m][n][i] *=
+							kept[m][n] >> i & 1 ? f.kept_scale : 0;
 		}
 #pragma unroll
 		for (int m = 0; m < M; m++)
@@ -807,9 +808,9 @@ __global__ void __launch_bounds__(WARPS * 32) flash_backward_kv(const flash f)
 		const float *dot = lse + tile::rows;
 		float s[M][N][4], dp[M][N][4];
 		int row = step * tile::rows, now = head;
-		bool border = f.causal &&
-			      (row < key0 + tile::keys - 1 ||
-			       (least && f.step_greatest[at.batch * f.steps + step] > key0));
+		bool border =
+			f.causal && (row < key0 + tile::keys - 1 ||
+				     (least && f.step_greatest[at.batch * f.steps + step] > key0));
 
 		copy_wait<0>();
 		sync_block();
@@ -851,7 +852,8 @@ __global__ void __launch_bounds__(WARPS * 32) flash_backward_kv(const flash f)
 					if constexpr (DROP)
 						keep = kept[m][n] >> i & 1 ? f.kept_scale : 0;
 					s[m][n][i] = p * keep;
-					dp[m][n][i] = p * (dp[m][n][i] * keep - (i % 2 ? o.y : o.x));
+					dp[m][n][i] =
+						p * (dp[m][n][i] * keep - (i % 2 ? o.y : o.x));
 				}
 		}
 		product_of<T, M, N, DV / 8>(dv, s, d, tile::ldv, lane);

@@ -33,14 +33,14 @@ template <> struct flash_sizes<192, 128> {
 #include "kernels/kernels.h"
 
 template <typename F>
-static cudaError_t flash_launch(F *kernel, int64_t blocks, int threads, int bytes,
-				const flash &f, cudaStream_t stream)
+static cudaError_t flash_launch(F *kernel, int64_t blocks, int threads, int bytes, const flash &f,
+				cudaStream_t stream)
 {
-	cudaError_t rc = bytes > 48 << 10
-				 ? cudaFuncSetAttribute((const void *)kernel,
-							cudaFuncAttributeMaxDynamicSharedMemorySize,
-							bytes)
-				 : cudaSuccess;
+	cudaError_t rc =
+		bytes > 48 << 10
+			? cudaFuncSetAttribute((const void *)kernel,
+					       cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)
+			: cudaSuccess;
 
 	if (rc)
 		return rc;
@@ -58,7 +58,8 @@ template <typename T, int DQ, int DV, bool DROP> struct flash_kernels {
 	using sizes = flash_sizes<DQ, DV>;
 	using forward_tile = flash_forward_tile<T, DQ, DV, sizes::forward_m, sizes::forward_n>;
 	using q_tile = flash_backward_q_tile<T, DQ, DV, sizes::q_m, sizes::q_n>;
-	using kv_tile = flash_backward_kv_tile<T, DQ, DV, sizes::kv_warps, sizes::kv_m, sizes::kv_n>;
+	using kv_tile =
+		flash_backward_kv_tile<T, DQ, DV, sizes::kv_warps, sizes::kv_m, sizes::kv_n>;
 
 #ifndef MFK_EMULATE
 	static cudaError_t forward(const flash &f, cudaStream_t stream)
@@ -86,11 +87,10 @@ template <typename T, int DQ, int DV, bool DROP> struct flash_kernels {
 					  q_tile::threads, q_tile::bytes, f, stream);
 		f.section = f.section > group ? f.section / group : 1;
 		if (!rc)
-			rc = flash_launch(
-				flash_backward_kv<T, DQ, DV, sizes::kv_warps, sizes::kv_m, sizes::kv_n,
-						  DROP>,
-				tiles_of(f.seq, kv_tile::keys) * f.kv_heads * f.batch,
-				kv_tile::threads, kv_tile::bytes, f, stream);
+			rc = flash_launch(flash_backward_kv<T, DQ, DV, sizes::kv_warps, sizes::kv_m,
+							    sizes::kv_n, DROP>,
+					  tiles_of(f.seq, kv_tile::keys) * f.kv_heads * f.batch,
+					  kv_tile::threads, kv_tile::bytes, f, stream);
 		return rc;
 	}
 
@@ -102,9 +102,9 @@ template <typename T, int DQ, int DV, bool DROP> struct flash_kernels {
 
 	static int shared_bytes(bool back)
 	{
-		return !back ? forward_tile::bytes
-			     : (int)q_tile::bytes > (int)kv_tile::bytes ? q_tile::bytes
-									: kv_tile::bytes;
+		return !back					  ? forward_tile::bytes
+		       : (int)q_tile::bytes > (int)kv_tile::bytes ? q_tile::bytes
+								  : kv_tile::bytes;
 	}
 };
 

@@ -91,7 +91,7 @@ static __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *map
 		     : "memory");
 }
 
-/* The same to each block of the cluster whose bit is set, at the same places of its shared memory. */
+/* The same to each block of the cluster whose bit is set, at the same places of its memory. */
 static __device__ __forceinline__ void
 copy_box_to(uint16_t blocks, void *to, const CUtensorMap *map, uint64_t *bar, int x, int y, int z)
 {

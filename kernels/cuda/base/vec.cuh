@@ -187,7 +187,7 @@ static __device__ __forceinline__ void store_one(enum mfk_dtype t, void *p, int6
 		static_cast<__half *>(p)[i] = from_float<__half>(x);
 }
 
-/* e^x, to 2 ulp; below the smallest normal number it is 0, which saves what scales denormal ones. */
+/* e^x, to 2 ulp; below the smallest normal number it is 0, which saves scaling denormal ones. */
 static __device__ __forceinline__ float fast_exp(float x)
 {
 	float y;
@@ -232,8 +232,8 @@ static inline unsigned flat_blocks(int64_t count)
 	return static_cast<unsigned>(ceil_div(count, MFK_THREADS * MFK_N));
 }
 
-/* How many blocks of a kernel the device runs at once: the grid of one whose blocks go on to the next
- * piece of work until there is none. */
+/* How many blocks of a kernel the device runs at once: the grid of one whose blocks go on to the
+ * next piece of work until there is none. */
 template <typename K>
 static int64_t blocks_at_once(struct mfk_ctx *c, K kernel, unsigned threads, size_t shared)
 {

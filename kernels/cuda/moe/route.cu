@@ -94,7 +94,7 @@ static __device__ void load_token(const mfk_route &a, int64_t token, const row &
 
 /* ---- choices ---- */
 
-/* The best of [first, end) that is free; of equal ones the first. There is one. Keys are no NaNs. */
+/* The best of [first, end) that is free; of equal ones the first. There is one. No key is NaN. */
 static __device__ int best(const float *key, const int *chosen, int first, int end, int lane)
 {
 	float most = 0;

@@ -17,10 +17,10 @@
 
 /* What a thread knows. */
 struct place {
-	int width, lane;	   /* of those that have a token */
+	int width, lane;	     /* of those that have a token */
 	int64_t tokens, first, step; /* the thread's: first, first + step, ... */
-	float *sums;		   /* shared, [step][experts]: over a token's place in the block */
-	float *d1, *before;	   /* shared, [experts]; before: those of the turn before */
+	float *sums;	    /* shared, [step][experts]: over a token's place in the block */
+	float *d1, *before; /* shared, [experts]; before: those of the turn before */
 };
 
 static __device__ place place_of(const mfk_sinkhorn &a, float *room, int width)

@@ -107,7 +107,8 @@ template <typename T> static __global__ void act_kernel(mfk_act a, bool wide)
  */
 #define EACH 2
 
-template <typename T> static __global__ void flat_kernel(mfk_act a, uint32_t per_row, uint32_t count)
+template <typename T>
+static __global__ void flat_kernel(mfk_act a, uint32_t per_row, uint32_t count)
 {
 	const uint32_t first = blockIdx.x * EACH * MFK_THREADS + threadIdx.x;
 	const T *x = static_cast<const T *>(a.x);
@@ -116,8 +117,8 @@ template <typename T> static __global__ void flat_kernel(mfk_act a, uint32_t per
 #pragma unroll
 	for (int j = 0; j < EACH; j++) {
 		const uint32_t v = first + j * MFK_THREADS;
-		const int64_t at = static_cast<int64_t>(v) * MFK_N +
-				   (a.gated ? v / per_row * a.cols : 0);
+		const int64_t at =
+			static_cast<int64_t>(v) * MFK_N + (a.gated ? v / per_row * a.cols : 0);
 
 		if (v >= count)
 			break;
@@ -167,8 +168,8 @@ static __global__ void flat_backward_kernel(mfk_act a, uint32_t per_row, uint32_
 #pragma unroll
 	for (int j = 0; j < EACH; j++) {
 		const uint32_t v = first + j * MFK_THREADS;
-		const int64_t at = static_cast<int64_t>(v) * MFK_N +
-				   (a.gated ? v / per_row * a.cols : 0);
+		const int64_t at =
+			static_cast<int64_t>(v) * MFK_N + (a.gated ? v / per_row * a.cols : 0);
 		T *dx = static_cast<T *>(a.dx) + at;
 		float f[MFK_N], up[MFK_N], d[MFK_N], slope[MFK_N], scale;
 

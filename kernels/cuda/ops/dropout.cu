@@ -88,6 +88,6 @@ void mfk_cuda_fill_normal(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int6
 	if (count <= 0 || !mfk_cuda_begin(c))
 		return;
 	normal_kernel<<<flat_blocks(count), MFK_THREADS, 0, c->stream>>>(dtype, x, count, mean, std,
-									  seed, offset, aligned(x));
+									 seed, offset, aligned(x));
 	mfk_cuda_end(c, "normal numbers");
 }

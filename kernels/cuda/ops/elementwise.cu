@@ -56,7 +56,7 @@ void mfk_cuda_scale(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, float by, 
 	if (count <= 0 || !mfk_cuda_begin(c))
 		return;
 	scale_kernel<<<flat_blocks(count), MFK_THREADS, 0, c->stream>>>(dtype, x, by, count,
-									 aligned(x));
+									aligned(x));
 	mfk_cuda_end(c, "scale");
 }
 
@@ -78,7 +78,7 @@ void mfk_cuda_cast(struct mfk_ctx *c, enum mfk_dtype to_type, void *to, enum mfk
 	if (count <= 0 || !mfk_cuda_begin(c))
 		return;
 	cast_kernel<<<flat_blocks(count), MFK_THREADS, 0, c->stream>>>(to_type, to, from_type, from,
-									count, aligned(to, from));
+								       count, aligned(to, from));
 	mfk_cuda_end(c, "cast");
 }
 
@@ -100,7 +100,7 @@ void mfk_cuda_fill(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64_t cou
 	if (count <= 0 || !mfk_cuda_begin(c))
 		return;
 	fill_kernel<<<flat_blocks(count), MFK_THREADS, 0, c->stream>>>(dtype, x, value, count,
-									aligned(x));
+								       aligned(x));
 	mfk_cuda_end(c, "fill");
 }
 

@@ -114,8 +114,8 @@ static void table_backward(struct mfk_ctx *c, const struct mfk_embedding *a, con
 
 	with_type(a->dtype, [&](auto tag) {
 		typedef typename decltype(tag)::type T;
-		table_kernel<T><<<blocks, threads, 0, c->stream>>>(
-			*a, order, rows, first, count, end, kind, grad, wide, c->fault);
+		table_kernel<T><<<blocks, threads, 0, c->stream>>>(*a, order, rows, first, count,
+								   end, kind, grad, wide, c->fault);
 	});
 	mfk_cuda_end(c, "embedding's gradient");
 }

@@ -1,6 +1,6 @@
 /*
- * Queries, keys and values of multi-latent attention: a block has a token. A thread has vectors of N
- * elements, 8 where all lengths allow it, else 1; of what is turned, N pairs.
+ * Queries, keys and values of multi-latent attention: a block has a token. A thread has vectors of
+ * N elements, 8 where all lengths allow it, else 1; of what is turned, N pairs.
  */
 #include "kernels/cuda/ops/ops.h"
 #include "kernels/cuda/base/vec.cuh"

@@ -259,7 +259,7 @@ static __global__ void __launch_bounds__(THREADS)
 	}
 }
 
-/* Returns the number of blocks, each of which has left a row of parts; 0: the context has failed. */
+/* Returns the number of blocks, each of which has left a row of parts; 0: the context failed. */
 template <typename T, int THREADS, bool BIAS>
 static int64_t launch_backward(struct mfk_ctx *c, const struct mfk_norm_backward *a,
 			       unsigned threads, bool wide, float **parts)
