@@ -15,8 +15,7 @@
 #define MAX_NUMBER     (1ll << 31) /* of anything: products of two fit everywhere */
 
 struct reader {
-	const struct mfs_pickle *doc;
-	mfs_value args;
+	const struct mfs_args_source *source;
 	struct mfs_arena *arena;
 	struct mfs_error *err;
 	int rc; /* the first failure; later calls do nothing */
@@ -29,31 +28,35 @@ static void wrong(struct reader *r, const char *name, const char *expected)
 				 expected);
 }
 
-/* Value of an argument; none if absent or None. */
-static mfs_value lookup(struct reader *r, const char *name)
+static struct mfs_arg lookup(const struct reader *r, const char *name)
 {
-	return mfs_value_attr(r->doc, r->args, name);
-}
-
-static bool absent(struct reader *r, mfs_value v)
-{
-	return mfs_value_is_none(r->doc, v);
+	return mfs_args_get(r->source, name);
 }
 
 /* True also where the argument is there and None. */
-static bool lookup_has(struct reader *r, const char *name)
+static bool lookup_has(const struct reader *r, const char *name)
 {
-	return mfs_value_has(r->doc, mfs_value_state(r->doc, r->args), name);
+	return mfs_args_has(r->source, name);
+}
+
+static bool item_int(const struct reader *r, struct mfs_arg of, uint32_t i, int64_t *ret)
+{
+	return mfs_arg_int(mfs_args_item(r->source, of, i), ret);
+}
+
+static bool item_real(const struct reader *r, struct mfs_arg of, uint32_t i, double *ret)
+{
+	return mfs_arg_real(mfs_args_item(r->source, of, i), ret);
 }
 
 static int64_t integer(struct reader *r, const char *name, int64_t otherwise)
 {
-	mfs_value v = lookup(r, name);
+	struct mfs_arg v = lookup(r, name);
 	int64_t i;
 
-	if (absent(r, v))
+	if (mfs_arg_is_none(v))
 		return otherwise;
-	if (!mfs_value_int(r->doc, v, &i) || i < 0 || i > MAX_NUMBER) {
+	if (!mfs_arg_int(v, &i) || i < 0 || i > MAX_NUMBER) {
 		wrong(r, name, "a natural number");
 		return otherwise;
 	}
@@ -80,12 +83,12 @@ static int64_t required(struct reader *r, const char *name)
 
 static double real(struct reader *r, const char *name, double otherwise)
 {
-	mfs_value v = lookup(r, name);
+	struct mfs_arg v = lookup(r, name);
 	double f;
 
-	if (absent(r, v))
+	if (mfs_arg_is_none(v))
 		return otherwise;
-	if (!mfs_value_float(r->doc, v, &f) || !(fabs(f) <= FLT_MAX)) {
+	if (!mfs_arg_real(v, &f) || !(fabs(f) <= FLT_MAX)) {
 		wrong(r, name, "a number that fp32 holds");
 		return otherwise;
 	}
@@ -94,12 +97,12 @@ static double real(struct reader *r, const char *name, double otherwise)
 
 static bool flag(struct reader *r, const char *name, bool otherwise)
 {
-	mfs_value v = lookup(r, name);
+	struct mfs_arg v = lookup(r, name);
 	bool b;
 
-	if (absent(r, v))
+	if (mfs_arg_is_none(v))
 		return otherwise;
-	if (!mfs_value_bool(r->doc, v, &b)) {
+	if (!mfs_arg_bool(v, &b)) {
 		wrong(r, name, "True or False");
 		return otherwise;
 	}
@@ -121,19 +124,17 @@ static const char *string(struct reader *r, const char *name, const char *otherw
 	const char *text;
 	size_t len;
 
-	if (!mfs_value_str(r->doc, lookup(r, name), &text, &len) || memchr(text, 0, len))
+	if (!mfs_arg_text(lookup(r, name), &text, &len) || memchr(text, 0, len))
 		return otherwise;
 	return copy(r, text, len);
 }
 
-/* params_dtype is the global torch.bfloat16. */
+/* params_dtype is the class torch.bfloat16. */
 static const char *dtype(struct reader *r, const char *name)
 {
-	mfs_value v = lookup(r, name);
-	size_t len;
-	const char *text = mfs_value_class(r->doc, v, &len);
+	struct mfs_arg v = lookup(r, name);
 
-	return mfs_value_type(r->doc, v) == MFS_V_GLOBAL ? copy(r, text, len) : NULL;
+	return v.type == MFS_ARG_CLASS ? copy(r, v.text, v.len) : NULL;
 }
 
 /* ---- arguments that are read as their rows say (fields.h) ---- */
@@ -280,18 +281,16 @@ static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
  * megatron_foreign.c looks at the right side. */
 static int64_t window(struct reader *r)
 {
-	mfs_value v = lookup(r, "window_size");
+	struct mfs_arg v = lookup(r, "window_size");
 	int64_t left, right;
 
-	if (absent(r, v))
+	if (mfs_arg_is_none(v))
 		return MFS_UNSET;
 	/* Bridge's Gemma 3 makes (left, 0) of a number. */
-	if (lookup_has(r, "interleaved_attn_pattern") && mfs_value_int(r->doc, v, &left) &&
-	    left > 0 && left <= MAX_NUMBER)
+	if (lookup_has(r, "interleaved_attn_pattern") && mfs_arg_int(v, &left) && left > 0 &&
+	    left <= MAX_NUMBER)
 		return left + 1;
-	if (mfs_value_count(r->doc, v) != 2 ||
-	    !mfs_value_int(r->doc, mfs_value_at(r->doc, v, 0), &left) ||
-	    !mfs_value_int(r->doc, mfs_value_at(r->doc, v, 1), &right) || left < -1 ||
+	if (v.count != 2 || !item_int(r, v, 0, &left) || !item_int(r, v, 1, &right) || left < -1 ||
 	    left > MAX_NUMBER || right < -1 || right > MAX_NUMBER) {
 		wrong(r, "window_size", "a pair of numbers, (left, right)");
 		return MFS_UNSET;
@@ -304,8 +303,8 @@ static int64_t window(struct reader *r)
 static uint8_t *read_layers(struct reader *r, const char *name, int64_t layers,
 			    bool (*by_number)(int64_t i, int64_t n))
 {
-	mfs_value v = lookup(r, name);
-	uint32_t listed = mfs_value_count(r->doc, v);
+	struct mfs_arg v = lookup(r, name);
+	uint32_t listed = v.count;
 	int64_t n = 1, one;
 	uint8_t *has = r->rc ? NULL : mfs_arena_alloc(r->arena, (size_t)layers);
 
@@ -315,13 +314,13 @@ static uint8_t *read_layers(struct reader *r, const char *name, int64_t layers,
 	}
 	if (listed && listed != layers)
 		wrong(r, name, "one number a layer");
-	if (!listed && !absent(r, v) && (!mfs_value_int(r->doc, v, &n) || n < 1))
+	if (!listed && !mfs_arg_is_none(v) && (!mfs_arg_int(v, &n) || n < 1))
 		wrong(r, name, "a positive number or a list");
 	for (int64_t i = 0; i < layers && !r->rc; i++) {
 		has[i] = by_number(i, n);
 		if (!listed)
 			continue;
-		if (!mfs_value_int(r->doc, mfs_value_at(r->doc, v, (uint32_t)i), &one))
+		if (!item_int(r, v, (uint32_t)i, &one))
 			wrong(r, name, "a list of 0 and 1");
 		else
 			has[i] = one != 0;
@@ -343,14 +342,12 @@ static bool all_but_every_nth(int64_t i, int64_t n)
 /* Bridge's Gemma 3: so many layers with the window, then one without, and so on. */
 static const uint8_t *interleaved_layers(struct reader *r, int64_t layers)
 {
-	mfs_value v = lookup(r, "interleaved_attn_pattern");
+	struct mfs_arg v = lookup(r, "interleaved_attn_pattern");
 	int64_t local, global;
 	uint8_t *has;
 
-	if (mfs_value_count(r->doc, v) != 2 ||
-	    !mfs_value_int(r->doc, mfs_value_at(r->doc, v, 0), &local) ||
-	    !mfs_value_int(r->doc, mfs_value_at(r->doc, v, 1), &global) || local < 1 ||
-	    local > MAX_LAYERS || global != 1) {
+	if (v.count != 2 || !item_int(r, v, 0, &local) || !item_int(r, v, 1, &global) ||
+	    local < 1 || local > MAX_LAYERS || global != 1) {
 		wrong(r, "interleaved_attn_pattern", "a pair of numbers, (local, 1)");
 		return NULL;
 	}
@@ -369,9 +366,9 @@ static void read_window_layers(struct reader *r, struct mfs_megatron_args *a)
 
 	if (a->window_size == MFS_UNSET || r->rc)
 		return;
-	if (!absent(r, lookup(r, "interleaved_attn_pattern")))
+	if (!mfs_arg_is_none(lookup(r, "interleaved_attn_pattern")))
 		has = interleaved_layers(r, a->num_layers);
-	else if (!absent(r, lookup(r, "window_attn_skip_freq")))
+	else if (!mfs_arg_is_none(lookup(r, "window_attn_skip_freq")))
 		has = read_layers(r, "window_attn_skip_freq", a->num_layers, all_but_every_nth);
 	else
 		return;
@@ -407,7 +404,8 @@ static void read_yarn(struct reader *r, struct mfs_megatron_args *a)
 	const bool bridge = lookup_has(r, "yarn_rotary_scaling_factor");
 	const char *const mscales[] = {bridge ? "yarn_mscale" : "mscale",
 				       bridge ? "yarn_mscale_all_dim" : "mscale_all_dim"};
-	const bool scaled = !absent(r, lookup(r, mscales[0])) && !absent(r, lookup(r, mscales[1]));
+	const bool scaled =
+		!mfs_arg_is_none(lookup(r, mscales[0])) && !mfs_arg_is_none(lookup(r, mscales[1]));
 
 	if (a->multi_latent_attention || !mfs_str_is(a->position_embedding_type, "yarn"))
 		return;
@@ -426,15 +424,14 @@ static void read_yarn(struct reader *r, struct mfs_megatron_args *a)
  * rope_scaling_factor. */
 static void read_bases(struct reader *r, struct mfs_megatron_args *a)
 {
-	mfs_value v = lookup(r, "rotary_base");
+	struct mfs_arg v = lookup(r, "rotary_base");
 
-	if (mfs_value_count(r->doc, v) != 2) {
+	if (v.count != 2) {
 		a->rotary_base = real(r, "rotary_base", 10000);
 		a->rotary_base_local = real(r, "rotary_base_local", 0);
 		return;
 	}
-	if (!mfs_value_float(r->doc, mfs_value_at(r->doc, v, 0), &a->rotary_base_local) ||
-	    !mfs_value_float(r->doc, mfs_value_at(r->doc, v, 1), &a->rotary_base) ||
+	if (!item_real(r, v, 0, &a->rotary_base_local) || !item_real(r, v, 1, &a->rotary_base) ||
 	    !(a->rotary_base_local > 0 && a->rotary_base_local <= FLT_MAX) ||
 	    !(a->rotary_base > 0 && a->rotary_base <= FLT_MAX))
 		wrong(r, "rotary_base", "a positive number, or (local, global)");
@@ -475,17 +472,16 @@ static void read_moe_layers(struct reader *r, struct mfs_megatron_args *a)
 
 static bool is_freq_listed(struct reader *r)
 {
-	mfs_value v = lookup(r, "moe_layer_freq");
+	struct mfs_arg v = lookup(r, "moe_layer_freq");
 	int64_t every = 1;
 
-	return mfs_value_type(r->doc, v) == MFS_V_LIST ||
-	       (mfs_value_int(r->doc, v, &every) && every > 1);
+	return v.type == MFS_ARG_LIST || (mfs_arg_int(v, &every) && every > 1);
 }
 
 static void read_moe(struct reader *r, struct mfs_megatron_args *a)
 {
 	/* A list with several load balancing types; cosmetic for a reader. */
-	if (mfs_value_type(r->doc, lookup(r, "moe_aux_loss_coeff")) != MFS_V_LIST)
+	if (lookup(r, "moe_aux_loss_coeff").type != MFS_ARG_LIST)
 		a->moe_aux_loss_coeff = real(r, "moe_aux_loss_coeff", 0);
 	a->moe_layer_freq_listed = is_freq_listed(r);
 	read_moe_layers(r, a);
@@ -507,7 +503,7 @@ static void read_linear_attention(struct reader *r, struct mfs_megatron_args *a)
 
 	if (!mfs_args_is_delta_net(variant))
 		return;
-	if (absent(r, lookup(r, "linear_attention_freq")))
+	if (mfs_arg_is_none(lookup(r, "linear_attention_freq")))
 		wrong(r, "linear_attention_freq", "a positive number or a list");
 	if (a->linear_num_value_heads % a->linear_num_key_heads)
 		wrong(r, "linear_num_value_heads", "a multiple of linear_num_key_heads");
@@ -599,7 +595,7 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 			a->num_layers / a->pipeline_model_parallel_size / per_chunk;
 	if (a->virtual_pipeline_model_parallel_size < 1)
 		a->virtual_pipeline_model_parallel_size = 1;
-	a->other_stages = !absent(r, lookup(r, "pipeline_model_parallel_layout")) ||
+	a->other_stages = !mfs_arg_is_none(lookup(r, "pipeline_model_parallel_layout")) ||
 			  a->account_for_embedding || a->account_for_loss;
 	a->sgd = mfs_str_is(string(r, "optimizer", NULL), "sgd");
 	a->nemo_tokenizer = folder(r, "nemo_tokenizer");
@@ -634,14 +630,12 @@ static void check_weights(struct reader *r, const struct mfs_megatron_args *a)
 				 MFS_MAX_WEIGHTS);
 }
 
-int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
-			   struct mfs_megatron_args *ret, struct mfs_error *err)
+int mfs_args_read(const struct mfs_args_source *source, struct mfs_arena *arena,
+		  struct mfs_megatron_args *ret, struct mfs_error *err)
 {
-	struct reader r = {.doc = doc, .args = args, .arena = arena, .err = err};
+	struct reader r = {.source = source, .arena = arena, .err = err};
 	struct mfs_megatron_args a = {0};
 
-	if (!mfs_value_pairs(doc, mfs_value_state(doc, args)))
-		return mfs_fail(err, -EINVAL, "'args' is not an argparse.Namespace");
 	read_rows(&r, &a);
 	if (!r.rc)
 		read_sizes(&r, &a);
@@ -660,7 +654,7 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 	if (!r.rc)
 		read_hybrid(&r, &a);
 	if (!r.rc)
-		r.rc = mfs_megatron_foreign(doc, args, arena, &a, err);
+		r.rc = mfs_megatron_foreign(source, arena, &a, err);
 	check_weights(&r, &a);
 	if (r.rc)
 		return r.rc;
@@ -671,6 +665,16 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 	}
 	*ret = a;
 	return 0;
+}
+
+int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
+			   struct mfs_megatron_args *ret, struct mfs_error *err)
+{
+	const struct mfs_args_source source = mfs_args_of_pickle(doc, args);
+
+	if (!mfs_value_pairs(doc, mfs_value_state(doc, args)))
+		return mfs_fail(err, -EINVAL, "'args' is not an argparse.Namespace");
+	return mfs_args_read(&source, arena, ret, err);
 }
 
 void mfs_megatron_args_before_core(const struct mfs_pickle *doc, mfs_value args,

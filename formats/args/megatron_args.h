@@ -1,7 +1,7 @@
 /*
- * The arguments of the run that wrote a checkpoint, with types. They come from the pickled
- * argparse.Namespace `args` (megatron/training/arguments.py). Only those are read that a reader of
- * weights needs.
+ * The arguments of a run, with types. They come from the pickled argparse.Namespace `args` of a
+ * checkpoint (megatron/training/arguments.py), or from a command line (source.h). Only those are
+ * read that a reader of weights needs.
  *
  * An argument that is absent gets a default. It is the default of the Megatron releases that did
  * not save the argument, which may differ from the newest release.
@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "formats/args/source.h"
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "formats/torch/pickle.h"
@@ -57,10 +58,13 @@ struct mfs_megatron_args {
 };
 
 /*
- * Reads the value under 'args' of a state. Strings are put into arena. -ENODATA names an argument
- * that is missing and has no default. -EINVAL names one that has the wrong type or an impossible
- * value.
+ * Reads the arguments of a source. Strings are put into arena. -ENODATA names an argument that is
+ * missing and has no default. -EINVAL names one that has the wrong type or an impossible value.
  */
+int mfs_args_read(const struct mfs_args_source *source, struct mfs_arena *arena,
+		  struct mfs_megatron_args *ret, struct mfs_error *err);
+
+/* The same of the value under 'args' of a state. -EINVAL also if it is no Namespace. */
 int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
 			   struct mfs_megatron_args *ret, struct mfs_error *err);
 

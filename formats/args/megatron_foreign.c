@@ -7,20 +7,20 @@
 #define SHOWN 8 /* items of a list in a message */
 
 struct reader {
-	const struct mfs_pickle *doc;
-	mfs_value args;
+	const struct mfs_args_source *source;
 	const struct mfs_megatron_args *known;
 };
 
-static mfs_value lookup(const struct reader *r, const char *name)
+static struct mfs_arg lookup(const struct reader *r, const char *name)
 {
-	return mfs_value_attr(r->doc, r->args, name);
+	return mfs_args_get(r->source, name);
 }
 
 /* ---- values in words ---- */
 
 /* Appends a value as Python writes it; of objects the class. */
-static void describe(const struct reader *r, mfs_value v, unsigned depth, char *text, size_t size)
+static void describe(const struct reader *r, struct mfs_arg v, unsigned depth, char *text,
+		     size_t size)
 {
 	const size_t used = strlen(text);
 	char *to = text + used;
@@ -30,189 +30,194 @@ static void describe(const struct reader *r, mfs_value v, unsigned depth, char *
 	double f;
 	bool b;
 
-	if (mfs_value_is_none(r->doc, v)) {
+	if (mfs_arg_is_none(v)) {
 		snprintf(to, size - used, "None");
-	} else if (mfs_value_bool(r->doc, v, &b)) {
+	} else if (mfs_arg_bool(v, &b)) {
 		snprintf(to, size - used, "%s", b ? "True" : "False");
-	} else if (mfs_value_int(r->doc, v, &i)) {
+	} else if (mfs_arg_int(v, &i)) {
 		snprintf(to, size - used, "%lld", (long long)i);
-	} else if (mfs_value_float(r->doc, v, &f)) {
+	} else if (mfs_arg_real(v, &f)) {
 		snprintf(to, size - used, "%.15g", f);
-	} else if (mfs_value_str(r->doc, v, &s, &len)) {
+	} else if (mfs_arg_text(v, &s, &len)) {
 		snprintf(to, size - used, "%.*s", (int)(len < 60 ? len : 60), s);
-	} else if (mfs_value_count(r->doc, v) && !depth) {
-		for (uint32_t k = 0; k < mfs_value_count(r->doc, v) && k < SHOWN; k++) {
+	} else if (v.count && !depth) {
+		for (uint32_t k = 0; k < v.count && k < SHOWN; k++) {
 			strncat(text, k ? ", " : "[", size - strlen(text) - 1);
-			describe(r, mfs_value_at(r->doc, v, k), 1, text, size);
+			describe(r, mfs_args_item(r->source, v, k), 1, text, size);
 		}
-		strncat(text, mfs_value_count(r->doc, v) > SHOWN ? ", ...]" : "]",
-			size - strlen(text) - 1);
+		strncat(text, v.count > SHOWN ? ", ...]" : "]", size - strlen(text) - 1);
 	} else {
-		s = mfs_value_class(r->doc, v, &len);
-		snprintf(to, size - used, "%.*s", (int)(len < 60 ? len : 60), s);
+		len = v.type >= MFS_ARG_CLASS ? v.len : 0;
+		snprintf(to, size - used, "%.*s", (int)(len < 60 ? len : 60), len ? v.text : "");
 	}
 }
 
 /* ---- what is usual ---- */
 
 /* None, False, 0, or the text that says the same. */
-static bool is_off(const struct reader *r, mfs_value v, const char *usual)
+static bool is_off(struct mfs_arg v, const char *usual)
 {
 	double number;
 	bool b;
 
-	if (mfs_value_is_none(r->doc, v) || (usual && mfs_value_is_str(r->doc, v, usual)))
+	if (mfs_arg_is_none(v) || (usual && mfs_arg_is(v, usual)))
 		return true;
-	if (mfs_value_bool(r->doc, v, &b))
+	if (mfs_arg_bool(v, &b))
 		return !b;
-	return mfs_value_float(r->doc, v, &number) && number == 0;
+	return mfs_arg_real(v, &number) && number == 0;
 }
 
-static bool is_none(const struct reader *r, mfs_value v)
+static bool is_none(const struct reader *r, struct mfs_arg v)
 {
-	return mfs_value_is_none(r->doc, v);
+	(void)r;
+	return mfs_arg_is_none(v);
 }
 
 /* A number is args.softmax_scale. MLA has its own. */
-static bool is_scale(const struct reader *r, mfs_value v)
+static bool is_scale(const struct reader *r, struct mfs_arg v)
 {
 	double scale;
 
-	return r->known->multi_latent_attention || mfs_value_is_none(r->doc, v) ||
-	       (mfs_value_float(r->doc, v, &scale) && scale > 0);
+	return r->known->multi_latent_attention || mfs_arg_is_none(v) ||
+	       (mfs_arg_real(v, &scale) && scale > 0);
 }
 
 /* A negative one is None (transformer_config.py: __post_init__). */
-static bool is_no_capacity(const struct reader *r, mfs_value v)
+static bool is_no_capacity(const struct reader *r, struct mfs_arg v)
 {
 	double factor;
 
-	return mfs_value_is_none(r->doc, v) || (mfs_value_float(r->doc, v, &factor) && factor < 0);
+	(void)r;
+	return mfs_arg_is_none(v) || (mfs_arg_real(v, &factor) && factor < 0);
 }
 
 /* Sinkhorn and quantile_balancing route differently at inference. The auxiliary losses (one, or a
  * list) have an effect in training alone. */
-static bool balances_by(const struct reader *r, mfs_value v, bool sinkhorn)
+static bool balances_by(const struct reader *r, struct mfs_arg v, bool sinkhorn)
 {
 	static const char *const kinds[] = {"aux_loss", "seq_aux_loss", "global_aux_loss", "none"};
-	const uint32_t listed = mfs_value_count(r->doc, v);
+	const uint32_t listed = v.count;
 
 	for (uint32_t i = 0; i < (listed ? listed : 1); i++) {
-		mfs_value kind = listed ? mfs_value_at(r->doc, v, i) : v;
-		bool known = mfs_value_is_none(r->doc, kind) ||
-			     (sinkhorn && mfs_value_is_str(r->doc, kind, "sinkhorn"));
+		struct mfs_arg kind = listed ? mfs_args_item(r->source, v, i) : v;
+		bool known = mfs_arg_is_none(kind) || (sinkhorn && mfs_arg_is(kind, "sinkhorn"));
 
 		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
-			known |= mfs_value_is_str(r->doc, kind, kinds[k]);
+			known |= mfs_arg_is(kind, kinds[k]);
 		if (!known)
 			return false;
 	}
 	return true;
 }
 
-static bool balances_by_loss(const struct reader *r, mfs_value v)
+static bool balances_by_loss(const struct reader *r, struct mfs_arg v)
 {
 	return balances_by(r, v, false);
 }
 
-static bool balances_as_trained(const struct reader *r, mfs_value v)
+static bool balances_as_trained(const struct reader *r, struct mfs_arg v)
 {
 	return balances_by(r, v, true);
 }
 
 /* What follows a token is masked. If a window says otherwise, backends differ. */
-static bool ends_at_token(const struct reader *r, mfs_value v)
+static bool ends_at_token(const struct reader *r, struct mfs_arg v)
 {
 	int64_t right;
 
-	return r->known->window_size == MFS_UNSET || !mfs_value_count(r->doc, v) ||
-	       (mfs_value_int(r->doc, mfs_value_at(r->doc, v, 1), &right) && !right);
+	return r->known->window_size == MFS_UNSET || !v.count ||
+	       (mfs_arg_int(mfs_args_item(r->source, v, 1), &right) && !right);
 }
 
-static bool is_known_norm(const struct reader *r, mfs_value v)
+static bool is_known_norm(const struct reader *r, struct mfs_arg v)
 {
-	return mfs_value_is_none(r->doc, v) || mfs_value_is_str(r->doc, v, "LayerNorm") ||
-	       mfs_value_is_str(r->doc, v, "RMSNorm");
+	(void)r;
+	return mfs_arg_is_none(v) || mfs_arg_is(v, "LayerNorm") || mfs_arg_is(v, "RMSNorm");
 }
 
 /* Until core 0.16 mamba, then hybrid. */
-static bool is_hybrid_spec(const struct reader *r, mfs_value module)
+static bool is_hybrid_spec(struct mfs_arg module)
 {
-	return mfs_value_is_str(r->doc, module, "megatron.core.models.mamba.mamba_layer_specs") ||
-	       mfs_value_is_str(r->doc, module, "megatron.core.models.hybrid.hybrid_layer_specs");
+	return mfs_arg_is(module, "megatron.core.models.mamba.mamba_layer_specs") ||
+	       mfs_arg_is(module, "megatron.core.models.hybrid.hybrid_layer_specs");
 }
 
 /* --spec MODULE NAME: layers that somebody has written. */
-static bool is_own_spec(const struct reader *r, mfs_value v)
+static bool is_own_spec(const struct reader *r, struct mfs_arg v)
 {
-	return mfs_value_is_none(r->doc, v) ||
-	       mfs_value_is_str(r->doc, mfs_value_at(r->doc, v, 0),
-				"megatron.core.models.gpt.gpt_layer_specs") ||
-	       (r->known->hybrid_layers && is_hybrid_spec(r, mfs_value_at(r->doc, v, 0)));
+	return mfs_arg_is_none(v) ||
+	       mfs_arg_is(mfs_args_item(r->source, v, 0),
+			  "megatron.core.models.gpt.gpt_layer_specs") ||
+	       (r->known->hybrid_layers && is_hybrid_spec(mfs_args_item(r->source, v, 0)));
 }
 
 /* Which classes of Megatron-Bridge and NeMo are known is said where families are. */
-static bool is_text(const struct reader *r, mfs_value v)
+static bool is_text(const struct reader *r, struct mfs_arg v)
 {
 	const char *name;
 	size_t len;
 
-	return mfs_value_is_none(r->doc, v) || mfs_value_str(r->doc, v, &name, &len);
+	(void)r;
+	return mfs_arg_is_none(v) || mfs_arg_text(v, &name, &len);
 }
 
-static bool is_learnable(const struct reader *r, mfs_value v)
+static bool is_learnable(const struct reader *r, struct mfs_arg v)
 {
-	return mfs_value_is_str(r->doc, v, "learnable");
+	(void)r;
+	return mfs_arg_is(v, "learnable");
 }
 
-static bool is_one(const struct reader *r, mfs_value v)
-{
-	double number;
-
-	return mfs_value_float(r->doc, v, &number) && number == 1;
-}
-
-static bool is_positive(const struct reader *r, mfs_value v)
+static bool is_one(const struct reader *r, struct mfs_arg v)
 {
 	double number;
 
-	return mfs_value_float(r->doc, v, &number) && number > 0;
+	(void)r;
+	return mfs_arg_real(v, &number) && number == 1;
+}
+
+static bool is_positive(const struct reader *r, struct mfs_arg v)
+{
+	double number;
+
+	(void)r;
+	return mfs_arg_real(v, &number) && number > 0;
 }
 
 /* Megatron-Bridge 0.3.1 gives its model the factor of YaRN without a field that run_config.yaml
  * would have. */
-static bool is_known_factor(const struct reader *r, mfs_value v)
+static bool is_known_factor(const struct reader *r, struct mfs_arg v)
 {
 	const struct mfs_megatron_args *a = r->known;
 
 	return a->multi_latent_attention || !a->position_embedding_type ||
-	       strcmp(a->position_embedding_type, "yarn") != 0 || !mfs_value_is_none(r->doc, v) ||
-	       !mfs_value_is_none(r->doc, lookup(r, "yarn_rotary_scaling_factor"));
+	       strcmp(a->position_embedding_type, "yarn") != 0 || !mfs_arg_is_none(v) ||
+	       !mfs_arg_is_none(lookup(r, "yarn_rotary_scaling_factor"));
 }
 
 /* Core <= 0.13 scaled the softmax by mscale, not by mscale_all_dim. */
-static bool is_later_mscale(const struct reader *r, mfs_value v)
+static bool is_later_mscale(const struct reader *r, struct mfs_arg v)
 {
 	const struct mfs_megatron_args *a = r->known;
 
 	(void)v;
 	return !a->multi_latent_attention || a->mscale == a->mscale_all_dim ||
-	       mfs_value_has(r->doc, mfs_value_state(r->doc, r->args), "rope_type");
+	       mfs_args_has(r->source, "rope_type");
 }
 
-static bool is_delta_net(const struct reader *r, mfs_value v)
+static bool is_delta_net(const struct reader *r, struct mfs_arg v)
 {
-	return mfs_value_is_str(r->doc, v, "gated_delta_net") || mfs_value_is_str(r->doc, v, "gdn");
+	(void)r;
+	return mfs_arg_is(v, "gated_delta_net") || mfs_arg_is(v, "gdn");
 }
 
 /* Without a variant, no layer has linear attention. */
-static bool has_delta_net(const struct reader *r, mfs_value v)
+static bool has_delta_net(const struct reader *r, struct mfs_arg v)
 {
 	(void)v;
 	return r->known->linear_layers;
 }
 
-static bool is_hybrid(const struct reader *r, mfs_value v)
+static bool is_hybrid(const struct reader *r, struct mfs_arg v)
 {
 	(void)v;
 	return r->known->hybrid_layers;
@@ -227,7 +232,7 @@ static const struct foreign {
 	const char *name;
 	enum of of;
 	const char *usual; /* is_off() */
-	bool (*is_usual)(const struct reader *r, mfs_value v);
+	bool (*is_usual)(const struct reader *r, struct mfs_arg v);
 } foreign[] = {
 	{"model_provider", OF_ALL, NULL, is_text},
 	{"activation_func", OF_ALL, NULL, is_none},
@@ -270,7 +275,7 @@ static const struct foreign {
  * them. */
 static const struct {
 	const char *name;
-	bool (*is)(const struct reader *r, mfs_value v);
+	bool (*is)(const struct reader *r, struct mfs_arg v);
 } fields[] = {
 	{"softmax_type", is_learnable},
 	{"glu_linear_offset", is_one},
@@ -282,7 +287,7 @@ static const struct {
 	{"is_hybrid_model", is_hybrid},
 };
 
-static bool has_field(const struct reader *r, const char *name, mfs_value v)
+static bool has_field(const struct reader *r, const char *name, struct mfs_arg v)
 {
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (!strcmp(fields[i].name, name))
@@ -309,19 +314,19 @@ static bool counts(const struct mfs_megatron_args *a, enum of of)
 	return true;
 }
 
-int mfs_megatron_foreign(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
+int mfs_megatron_foreign(const struct mfs_args_source *source, struct mfs_arena *arena,
 			 struct mfs_megatron_args *known, struct mfs_error *err)
 {
-	const struct reader r = {doc, args, known};
+	const struct reader r = {source, known};
 
 	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
 		const struct foreign *f = &foreign[i];
-		mfs_value v = lookup(&r, f->name);
+		struct mfs_arg v = lookup(&r, f->name);
 		const char *found;
 		char text[200] = "";
 
 		if ((known->foreign && known->untrainable) || !counts(known, f->of) ||
-		    (f->is_usual ? f->is_usual(&r, v) : is_off(&r, v, f->usual)))
+		    (f->is_usual ? f->is_usual(&r, v) : is_off(v, f->usual)))
 			continue;
 		describe(&r, v, 0, text, sizeof(text));
 		found = mfs_arena_printf(arena, "%s (%s)", f->name, text);

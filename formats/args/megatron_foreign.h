@@ -16,11 +16,10 @@
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "formats/args/megatron_args.h"
-#include "formats/torch/pickle.h"
 
 /* Sets known's foreign and untrainable to the first such argument as "name (value)" in arena; NULL:
- * there is none. known: what has been read of args so far. -ENOMEM. */
-int mfs_megatron_foreign(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
+ * there is none. known: what has been read of the source so far. -ENOMEM. */
+int mfs_megatron_foreign(const struct mfs_args_source *source, struct mfs_arena *arena,
 			 struct mfs_megatron_args *known, struct mfs_error *err);
 
 #endif

@@ -9,10 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/args/field.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/read/open.h"
 #include "tests/unit/unit.h"
 #include "trainer/config/adopt.h"
+#include "trainer/config/args_source.h"
 #include "trainer/config/batches.h"
 #include "trainer/config/foreign.h"
 #include "trainer/config/help.h"
@@ -1034,14 +1036,15 @@ END_TEST
 
 /* ---- checkpoints ---- */
 
-static struct mfs_pickle *pickled(const struct mfs_train_config *c, struct mfs_buf *bytes)
+/* extra: NULL: a run that has not begun. */
+static struct mfs_pickle *pickled(const struct mfs_train_config *c,
+				  const struct mfs_namespace_extra *extra, struct mfs_buf *bytes)
 {
-	const struct mfs_namespace_extra x = {20, 160, 8, 0};
 	struct mfs_pickle_writer w;
 	struct mfs_pickle *doc;
 
 	mfs_pickle_begin(&w, bytes, 2);
-	ck_assert_int_eq(mfs_train_namespace_write(&w, c, &x), 0);
+	ck_assert_int_eq(mfs_train_namespace_write(&w, c, extra), 0);
 	unit_ok(mfs_pickle_end(&w, &err), &err);
 	unit_ok(mfs_pickle_parse(bytes->data, bytes->len, "args", NULL, &doc, &err), &err);
 	return doc;
@@ -1049,6 +1052,7 @@ static struct mfs_pickle *pickled(const struct mfs_train_config *c, struct mfs_b
 
 START_TEST(namespace)
 {
+	const struct mfs_namespace_extra x = {20, 160, 8, 0};
 	struct mfs_train_config c;
 	struct mfs_buf bytes = {0};
 	struct mfs_pickle *doc;
@@ -1061,7 +1065,7 @@ START_TEST(namespace)
 		      "--moe-layer-freq [0,1] "
 		      "--num-experts 2",
 		&c);
-	doc = pickled(&c, &bytes);
+	doc = pickled(&c, &x, &bytes);
 	root = mfs_pickle_root(doc);
 	ck_assert(mfs_value_is_object_of(doc, root, "Namespace"));
 	for (size_t i = 0; i < mfs_flag_count(); i++)
@@ -1092,6 +1096,113 @@ START_TEST(namespace)
 	mfs_pickle_free(doc);
 	mfs_buf_release(&bytes);
 	mfs_train_config_release(&c);
+}
+END_TEST
+
+/* ---- what is saved reads as what was trained ---- */
+
+static void check_same_value(const struct mfs_args_source *given, struct mfs_arg a,
+			     const struct mfs_args_source *saved, struct mfs_arg b,
+			     const char *dest)
+{
+	ck_assert_msg(a.type == b.type && a.count == b.count, "%s", dest);
+	if (a.type == MFS_ARG_BOOL)
+		ck_assert_msg(a.truth == b.truth, "%s", dest);
+	else if (a.type == MFS_ARG_INT)
+		ck_assert_msg(a.number == b.number, "%s", dest);
+	else if (a.type == MFS_ARG_REAL)
+		ck_assert_msg(a.real == b.real, "%s", dest);
+	else if (a.type != MFS_ARG_NONE)
+		ck_assert_msg(a.len == b.len &&
+				      !memcmp(a.text ? a.text : "", b.text ? b.text : "", a.len),
+			      "%s", dest);
+	for (uint32_t i = 0; i < a.count; i++)
+		check_same_value(given, mfs_args_item(given, a, i), saved,
+				 mfs_args_item(saved, b, i), dest);
+}
+
+static void check_same_member(const struct mfs_args_field *f, const struct mfs_megatron_args *a,
+			      const struct mfs_megatron_args *b)
+{
+	const void *x = mfs_args_at(a, f), *y = mfs_args_at(b, f);
+	bool same = true;
+
+	switch (f->type) {
+	case MFS_ARGS_INT:
+		same = *(const int64_t *)x == *(const int64_t *)y;
+		break;
+	case MFS_ARGS_REAL:
+		same = *(const double *)x == *(const double *)y;
+		break;
+	case MFS_ARGS_FLAG:
+		same = *(const bool *)x == *(const bool *)y;
+		break;
+	case MFS_ARGS_TEXT:
+		x = *(const char *const *)x;
+		y = *(const char *const *)y;
+		same = x == y || (x && y && !strcmp(x, y));
+		break;
+	case MFS_ARGS_LAYERS:
+		x = *(const uint8_t *const *)x;
+		y = *(const uint8_t *const *)y;
+		same = x == y || (x && y && !memcmp(x, y, (size_t)a->num_layers));
+		break;
+	case MFS_ARGS_TEXTS:
+	case MFS_ARGS_PAIR:
+	case MFS_ARGS_MUP:
+		break;
+	}
+	ck_assert_msg(same, "%s", f->member);
+}
+
+/* A save has what the model was made of: every flag as a source gives it and as it is pickled, and
+ * every argument that is read of the one and of the other. */
+static void check_saved(const char *line)
+{
+	struct mfs_megatron_args trained, read;
+	struct mfs_args_source given, saved;
+	struct mfs_arena arena = {0};
+	struct mfs_buf bytes = {0};
+	struct mfs_train_config c;
+	struct mfs_pickle *doc;
+
+	read_ok(line, &c);
+	doc = pickled(&c, NULL, &bytes);
+	given = mfs_args_of_flags(c.values);
+	saved = mfs_args_of_pickle(doc, mfs_pickle_root(doc));
+	for (size_t i = 0; i < mfs_flag_count(); i++) {
+		const char *dest = mfs_flag_at(i)->dest;
+
+		ck_assert_msg(mfs_args_has(&given, dest) == mfs_args_has(&saved, dest), "%s", dest);
+		check_same_value(&given, mfs_args_get(&given, dest), &saved,
+				 mfs_args_get(&saved, dest), dest);
+	}
+	ck_assert(!mfs_args_has(&given, "no_such_argument"));
+	unit_ok(mfs_args_read(&given, &arena, &trained, &err), &err);
+	unit_ok(mfs_args_read(&saved, &arena, &read, &err), &err);
+	for (const struct mfs_args_field *f = mfs_args_fields; f->member; f++)
+		check_same_member(f, &trained, &read);
+	ck_assert_int_eq(trained.num_layers, c.model.num_layers);
+	ck_assert_int_eq(trained.window_size, c.model.window_size);
+	mfs_pickle_free(doc);
+	mfs_arena_release(&arena);
+	mfs_buf_release(&bytes);
+	mfs_train_config_release(&c);
+}
+
+START_TEST(saved_is_trained)
+{
+	check_saved(SMALL);
+	check_saved(
+		SMALL
+		"--bf16 --swiglu --ffn-hidden-size 64 --group-query-attention --num-query-groups 1 "
+		"--normalization RMSNorm --untie-embeddings-and-output-weights "
+		"--position-embedding-type rope --rotary-percent 0.5 --window-size 8,0 "
+		"--data-path 0.5 a 0.5 b");
+	check_saved(SMALL "--num-experts 4 --moe-layer-freq [0,1] --moe-router-topk 1 "
+			  "--moe-router-score-function sigmoid --disable-bias-linear "
+			  "--moe-shared-expert-intermediate-size 16 --mtp-num-layers 1");
+	check_saved(SMALL "--use-mup --mup-base-hidden-size 4 --squared-relu --qk-layernorm");
 }
 END_TEST
 
@@ -2076,6 +2187,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, formats);
 	tcase_add_test(c, honoured);
 	c = unit_case(s, "checkpoints", namespace);
+	tcase_add_test(c, saved_is_trained);
 	tcase_add_test(c, adopted);
 	tcase_add_test(c, adopted_and_refused);
 	tcase_add_test(c, adopted_over_given);

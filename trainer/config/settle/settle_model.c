@@ -3,9 +3,7 @@
 #include <string.h>
 
 #include "formats/base/str.h"
-#include "formats/torch/pickle.h"
-#include "formats/torch/pickle_write.h"
-#include "trainer/config/namespace.h"
+#include "trainer/config/args_source.h"
 #include "trainer/config/settle/settle_i.h"
 #include "trainer/config/settle/vocab.h"
 
@@ -318,25 +316,14 @@ int mfs_settle_vocab(struct settle *s)
 	return at_least(s, "padded_vocab_size", 1);
 }
 
-/* The model's arguments are read from the Namespace as from a checkpoint's: one reader for both. */
+/* A command line has the reader that a checkpoint's arguments have: what is saved reads as what was
+ * trained (test_train_args: saved_is_trained). */
 int mfs_settle_read_model(struct settle *s)
 {
 	const int64_t vocab_size = s->c->model.vocab_size;
-	struct mfs_pickle_writer w;
-	struct mfs_buf bytes = {0};
-	struct mfs_pickle *doc = NULL;
-	int r;
+	const struct mfs_args_source given = mfs_args_of_flags(s->v);
+	int r = mfs_args_read(&given, &s->c->arena, &s->c->model, s->err);
 
-	mfs_pickle_begin(&w, &bytes, 2);
-	mfs_train_namespace_write(&w, s->c, NULL);
-	r = mfs_pickle_end(&w, s->err);
-	if (!r)
-		r = mfs_pickle_parse(bytes.data, bytes.len, "the arguments", NULL, &doc, s->err);
-	if (!r)
-		r = mfs_megatron_args_read(doc, mfs_pickle_root(doc), &s->c->arena, &s->c->model,
-					   s->err);
-	mfs_pickle_free(doc);
-	mfs_buf_release(&bytes);
 	if (r)
 		return r;
 	s->c->model.vocab_size = vocab_size;
