@@ -5,48 +5,19 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/train/processes.sh
 processes_begin failures
-mine="--data-cache-path $work/cache"
+. tests/train/ends.sh
 trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null; for p in $(ranks "$work"); do kill -KILL "$p"; done; rm -rf "$work"' EXIT
 host=$(hostname)
 from=${at[llama]}
 family_args llama
-args+=(--backend cpu --threads 1 --data-cache-path "$work/cache")
-
-# start N: a long run that saves each second iteration; it has saved when this returns
-start() {
-	rm -rf "$work/save"
-	: >"$work/log"
-	"${launcher[@]}" "$1" "$train" "${args[@]}" --load "$from" --ckpt-step 20 --train-iters 100000 --override-opt-param-scheduler \
-		--save "$work/save" --save-interval 2 --save-keep-last 2 --distributed-timeout-seconds-after-init 4 >"$work/log" 2>&1 &
-	pid=$!
-	for ((i = 0; i < 600; i++)); do
-		[ ! -s "$work/save/latest_checkpointed_iteration.txt" ] || [ "$(ranks "$mine" | wc -l)" != "$1" ] || return 0
-		kill -0 $pid 2>/dev/null || return 1
-		sleep 0.1
-	done
-	return 1
-}
-
-# ended SECONDS: mpirun ends within them, and fails; no process is left
-ended() {
-	local status
-	for ((i = 0; i < $1 * 10; i++)); do
-		kill -0 "$pid" 2>/dev/null || break
-		sleep 0.1
-	done
-	kill -0 "$pid" 2>/dev/null && return 1
-	wait "$pid"
-	status=$?
-	pid=
-	[ $status != 0 ] && [ -z "$(ranks "$mine")" ]
-}
+args+=("${backend[@]}" --data-cache-path "$work/cache")
 
 # hangs N FUNCTION ARGUMENT...: of N processes the last stops itself when it calls this function of MPI; all end
 hangs() {
 	local n=$1 at=$2
 	shift 2
 	# shellcheck disable=SC2016 # the process's own rank
-	timeout -k 5 150 "${launcher[@]}" "$n" sh -c '[ "$OMPI_COMM_WORLD_RANK" != '$((n - 1))' ] || export LD_PRELOAD='"$work/stop.so"' STOP_AT='"$at"'
+	timeout -k 5 600 "${launcher[@]}" "$n" sh -c '[ "$OMPI_COMM_WORLD_RANK" != '$((n - 1))' ] || export LD_PRELOAD='"$work/stop.so"' STOP_AT='"$at"'
 		exec "$@"' sh "$train" "${args[@]}" --data-cache-path "$work/$at" --load "$from" --ckpt-step 20 --override-opt-param-scheduler "$@" >"$work/$at.log" 2>&1
 	[ $? = 1 ] && [ -z "$(ranks "--data-cache-path $work/$at")" ]
 }
@@ -82,42 +53,30 @@ END
 	start=$!
 fi
 
-# Another number of processes goes on from what was saved last.
-goes_on() {
-	local last
-	last=$(cat "$work/save/latest_checkpointed_iteration.txt") || return 1
-	"$train" "${args[@]}" --load "$work/save" --train-iters 100000 --override-opt-param-scheduler --verify-integrity --exit-interval 1 >"$work/log" 2>&1 &&
-		grep -q "iteration  *$((last + 1))/" "$work/log"
-}
+# one_of: a process of the run
+one_of() { own_ranks | shuf -n 1 --random-source=/dev/zero; }
 
-start 2 && kill -KILL "$(ranks "$mine" | shuf -n 1 --random-source=/dev/zero)" && ended 40 && grep -q "exited on signal 9" "$work/log" && goes_on
+start 2 && kill -KILL "$(one_of)" && ended && grep -q "exited on signal 9" "$work/log" && goes_on 1
 verdict $? "one of two is killed"
 
-start 4 && kill -STOP "$(ranks "$mine" | shuf -n 1 --random-source=/dev/zero)" && ended 40 &&
-	grep -qE "^mcorefs-train: rank [0-9]+ on $host: iteration [0-9]+: no progress for 4 s in .* of the group '.*'" "$work/log" && goes_on
+# Where a run is to go on, or to be killed, a watchdog has all its time: a machine that others use makes processes stand still, too.
+hang=8
+start 4 --distributed-timeout-seconds-after-init $hang && kill -STOP "$(one_of)" && ended &&
+	grep -qE "^mcorefs-train: rank [0-9]+ on $host: iteration [0-9]+: no progress for $hang s in .* of the group '.*'" "$work/log" && goes_on 1
 verdict $? "one of four hangs"
 
 # All are stopped for longer than that, as by a batch system that makes room, and go on.
-waits() {
-	local from
-	from=$(wc -l <"$work/log")
-	for ((i = 0; i < 300; i++)); do
-		[ "$(wc -l <"$work/log")" -le $((from + 20)) ] || return 0
-		kill -0 "$pid" 2>/dev/null || return 1
-		sleep 0.1
-	done
-	return 1
-}
-start 2 && all=$(ranks "$mine") && kill -STOP $all && sleep 5 && kill -CONT $all && waits && ! grep -q "no progress" "$work/log" &&
-	kill -KILL "$(ranks "$mine" | head -n 1)" && ended 40
+has_gone_on() { [ "$(wc -l <"$work/log")" -gt $((lines + 20)) ]; }
+start 2 --distributed-timeout-seconds-after-init $hang && lines=$(wc -l <"$work/log") && all=$(own_ranks) && kill -STOP $all &&
+	sleep $((hang + 1)) && kill -CONT $all && await has_gone_on && ! grep -q "no progress" "$work/log" && kill -KILL "$(one_of)" && ended
 verdict $? "a run that was stopped goes on"
 
 if [ -e "$work/stop.so" ]; then
-	hangs 2 MPI_Finalize --train-iters 22 --eval-iters 0 --distributed-timeout-seconds-after-init 3 &&
-		grep -q "^mcorefs-train: rank 0 on $host: the end: no progress for 3 s in the end of the groups;" "$work/MPI_Finalize.log"
+	hangs 2 MPI_Finalize --train-iters 22 --eval-iters 0 --distributed-timeout-seconds-after-init $hang &&
+		grep -q "^mcorefs-train: rank 0 on $host: the end: no progress for $hang s in the end of the groups;" "$work/MPI_Finalize.log"
 	verdict $? "one of two hangs when it closes"
 else
-	echo "skipped: train/failures: hangs outside of iterations: there is no cc here"
+	skip "hangs outside of iterations" "there is no cc here"
 fi
 
 # An embedding that is NaN for one token, which the first batch has in one process's samples alone.
@@ -144,7 +103,7 @@ if command -v python3 >/dev/null; then
 		verdict $? "one of $n has a loss that is NaN"
 	done
 else
-	echo "skipped: train/failures: a loss that is NaN: there is no python3 here"
+	skip "a loss that is NaN" "there is no python3 here"
 fi
 
 if [ -e "$work/stop.so" ]; then

@@ -11,8 +11,11 @@ for tool in ip unshare nsenter; do
 	command -v $tool >/dev/null || { echo "$tool is not installed"; exit 77; }
 done
 apart=(unshare --net --uts --mount --propagation private --pid --fork --kill-child)
-why=$("${apart[@]}" true 2>&1) || { echo "no namespaces: $why"; exit 77; }
+# What a host does for itself: containers that have namespaces may still forbid mounts.
+why=$("${apart[@]}" sh -c 'mount --bind /etc/hosts /etc/hosts && hostname here && ip link set lo up' 2>&1) ||
+	{ echo "no namespaces with mounts, names and networks of their own: $why"; exit 77; }
 processes_begin hosts
+. tests/train/ends.sh
 build=$(realpath -m "${O:-build}")
 declare -A host=([alpha]= [beta]=)
 link=
@@ -140,53 +143,14 @@ kill $slow
 wait $slow 2>/dev/null
 
 family_args llama
-layout=(--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)
-args+=(--threads 1 --train-iters 100000 --override-opt-param-scheduler "${layout[@]}")
-waits=3000 # of 0.1 s, for what a machine does that others use
-
-# start ARGUMENT...: a long run that saves each second iteration; it has saved when this returns
-start() {
-	rm -rf "$work/save"
-	"${launcher[@]}" 4 "$train" "${args[@]}" --backend cpu --load "${at[llama]}" --ckpt-step 20 --save "$work/save" --save-interval 2 \
-		--save-keep-last 2 "$@" >"$work/log" 2>&1 &
-	pid=$!
-	for ((i = 0; i < waits; i++)); do
-		[ ! -s "$work/save/latest_checkpointed_iteration.txt" ] || return 0
-		kill -0 $pid 2>/dev/null || return 1
-		sleep 0.1
-	done
-	return 1
-}
-
-# ended: mpirun ends, and fails; no process is left
-ended() {
-	local status
-	for ((i = 0; i < waits; i++)); do
-		kill -0 "$pid" 2>/dev/null || break
-		sleep 0.1
-	done
-	kill -0 "$pid" 2>/dev/null && return 1
-	wait "$pid"
-	status=$?
-	pid=
-	[ $status != 0 ] && [ -z "$(ranks "--backend cpu --load ${at[llama]}")" ]
-}
-
-# goes_on ARGUMENT...: both hosts go on from the last save that alpha sees
-goes_on() {
-	local last
-	last=$(cat "$tracker") || return 1
-	"${launcher[@]}" 4 "$train" "${args[@]}" --backend cpu --load "$work/save" --verify-integrity --exit-interval 1 "$@" >"$work/log" 2>&1 &&
-		grep -q "iteration  *$((last + 1))/" "$work/log"
-}
-tracker=$work/save/latest_checkpointed_iteration.txt
+args+=(--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)
 
 # This run alone may stand still for no longer than a few seconds: a machine that others use makes those that are to go on do so.
-start --distributed-timeout-seconds-after-init 4 && kill -USR1 $link && ended &&
+start 4 --distributed-timeout-seconds-after-init 4 && kill -USR1 $link && ended &&
 	grep -qE "^mcorefs-train: rank [0-3] on (alpha|beta): iteration [0-9]+: no progress for 4 s in .* of the group '.*'" "$work/log"
 verdict $? "a link that is cut ends the run on both hosts"
 kill -USR2 $link
-goes_on --save "$work/save" --save-interval 1000
+goes_on 4 --save "$work/save" --save-interval 1000
 verdict $? "when the link is back they go on from the last save"
 
 # late FILE PLACE ARGUMENT...: for some seconds beta sees FILE at its place
@@ -201,7 +165,7 @@ late() {
 		done
 		on_beta umount "$2"
 	} &
-	goes_on "${@:3}"
+	goes_on 4 "${@:3}"
 	local status=$?
 	wait $!
 	return $status
@@ -239,13 +203,14 @@ if [ -e "$fake" ]; then
 	for p in "${all[@]}"; do wait "$p" || bad=1; done
 	verdict $bad "torchrun's environment on two hosts: the operations of groups"
 else
-	echo "skipped: train/hosts: torchrun's environment: there is no CUDA here to compile NCCL's calls with"
+	skip "torchrun's environment" "there is no CUDA here to compile NCCL's calls with"
 fi
 
 # A connection that is just being made may hang: the watchdog ends the run then.
-start --distributed-timeout-seconds-after-init 20 && kill -KILL "${host[beta]}" && ended && grep -q "beta" "$work/log"
+start 4 --distributed-timeout-seconds-after-init 20 && kill -KILL "${host[beta]}" && ended &&
+	grep -qE "beta|^ORTE was unable to reliably start" "$work/log"
 verdict $? "a host that is killed ends the run"
 kill -KILL $link
-start_host beta && start_link && goes_on
+start_host beta && start_link && goes_on 4
 verdict $? "when it is back they go on from the last save"
 processes_end

@@ -2,7 +2,7 @@
 # ONE_GPU=1 all on the first one (tests/gpu/launch.sh). Sourced by tests, which say what they set out with:
 #
 #   . tests/train/processes.sh
-#   processes_begin NAME       work: a directory that goes with the script; passed, failed: counts
+#   processes_begin NAME       work: a directory that goes with the script; passed, failed, skipped: counts
 #   processes_end              the last line, and the exit status
 . tests/train/families.sh
 train=${MCOREFS_TRAIN:-$(realpath -m "${O:-build}")/mcorefs-train}
@@ -19,7 +19,7 @@ if [ "${BACKEND:-cpu}" = cuda ]; then
 	launcher=(timeout -k 5 180 tests/gpu/launch.sh)
 	backend=(--backend cuda)
 fi
-passed=0 failed=0
+passed=0 failed=0 skipped=0
 pid=
 
 processes_begin() {
@@ -30,7 +30,7 @@ processes_begin() {
 }
 
 processes_end() {
-	echo "$passed passed, $failed failed, 0 skipped"
+	echo "$passed passed, $failed failed, $skipped skipped"
 	[ $failed = 0 ]
 }
 
@@ -88,6 +88,12 @@ verdict() {
 		done
 	fi
 	touch "$work/verdict"
+}
+
+# skip WHAT WHY: one case
+skip() {
+	skipped=$((skipped + 1))
+	echo "skipped: train/$(basename "$0" .sh): $1: $2"
 }
 
 # gradients VARIANT N NAME=VALUE...: of every parameter, of random models (tests/train/gradients.c)

@@ -99,6 +99,6 @@ if mount -t tmpfs -o size=9m none "$small" 2>/dev/null; then
 		[ "$(grep -c 'iteration  *2[1-4]/' "$work/log")" = 4 ] && whole "$small/run" && ! compgen -G "$small/run/*.tmp" >/dev/null
 	verdict $? "a disk that is full: training goes on"
 else
-	echo "skipped: train/saves: a disk that is full: no file system can be mounted here"
+	skip "a disk that is full" "no file system can be mounted here"
 fi
 processes_end
