@@ -10,7 +10,7 @@
 #include "formats/base/version.h"
 #include "formats/io/fence.h"
 #include "fs/data/data.h"
-#include "fs/gateway/repos/repos_i.h"
+#include "fs/gateway/repos/facts_i.h"
 #include "fs/source/root.h"
 #include "fs/view/keeper.h"
 #include "fs/view/view.h"
@@ -448,19 +448,11 @@ int mfs_repos_each_iteration(struct mfs_repos *repos, enum mfs_repo_kind kind, c
 int mfs_repos_each_known(struct mfs_repos *repos, const char *name,
 			 int (*each)(void *arg, const char *iteration), void *arg)
 {
-	const struct mfs_repo_source *source;
 	struct mfs_shared_root *shared;
-	const char *dataset;
-	char path[PATH_MAX];
-	struct mfs_error err;
-	int rc = mfs_repos_find(repos, MFS_REPO_MODEL, name, &source, path, sizeof(path), &dataset,
-				&err);
+	int rc = mfs_facts_hold_open(repos, name, &shared);
 
 	if (rc)
 		return rc;
-	shared = mfs_roots_hold_open(repos->roots, path, source->options);
-	if (!shared)
-		return -EAGAIN;
 	rc = each_iteration(shared->root, each, arg);
 	mfs_roots_drop(repos->roots, shared);
 	return rc;
