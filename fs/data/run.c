@@ -73,6 +73,7 @@ int mfs_dataset_run(const struct mfs_dataset *d, struct mfs_data_run *ret, struc
 		return rc;
 	ret->run.split = opt->split;
 	ret->run.rules = rules;
+	ret->run.most_bytes = MFS_DATA_INDEX_BYTES;
 	return 0;
 }
 

@@ -20,6 +20,9 @@ struct mfs_rows;
 int mfs_data_resolve(void *arg, const char *prefix, const struct mfs_rows **ret,
 		     struct mfs_error *err);
 
+/* Of indices in memory, where a view's name asks for a number of samples: 4e9 of 4096 tokens. */
+#define MFS_DATA_INDEX_BYTES (UINT64_C(16) << 30)
+
 /* The run of a dataset's samples: the dataset itself, or what the mount's options say of a blend.
  * Its split and rules are those of the options; its length, seed and numbers of samples are left to
  * the caller. */

@@ -287,6 +287,10 @@ START_TEST(test_idle_views_are_let_go)
 		mfs_keeper_drop(other);
 	}
 	ck_assert_uint_eq(mfs_open_set_count(&d->views.open), 1 + MFS_DATA_KEEP_OPEN);
+	/* A few digits ask for no terabytes. */
+	unit_fails(mfs_views_hold(mfs_dataset_views(d), "samples/train-s1-n5000000000", &other,
+				  &view, &err),
+		   &err, -EINVAL, "5000000000 samples are too many: their indices would take");
 	unit_ok(mfs_views_hold(mfs_dataset_views(d), "samples/train-s4", &other, &view, &err),
 		&err);
 	ck_assert_ptr_eq(view, first);

@@ -29,6 +29,9 @@ struct mfs_run {
 	bool no_extra_token;	       /* samples of S tokens, not S + 1 */
 	bool keep_last_partial;	       /* of the validation split alone */
 	struct mfs_dataset_rules rules;
+	/* That the indices of a split may take in memory, where a number of samples is asked for: a
+	 * few digits ask for any. 0: no limit. */
+	uint64_t most_bytes;
 };
 
 #define MFS_RUN_SEED 1234 /* Megatron's default */

@@ -92,10 +92,24 @@ static int new_gpt(const struct plan *p, struct mfs_samples_member *member, uint
 	return rc ? mfs_fail_in(err, "%s", member->prefix) : 0;
 }
 
+static int check_bytes(const struct plan *p, uint64_t bytes, struct mfs_error *err)
+{
+	const struct mfs_run *run = p->run;
+	const uint64_t asked = run->samples[p->split];
+
+	if (!run->most_bytes || asked == MFS_GPT_ONE_EPOCH || bytes <= run->most_bytes)
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"%llu samples are too many: their indices would take more than %llu MiB of "
+			"memory",
+			(unsigned long long)asked, (unsigned long long)run->most_bytes >> 20);
+}
+
 /* samples: of each prefix. */
 static int new_members(const struct plan *p, const struct mfs_blend_args *args,
 		       const uint64_t *samples, struct mfs_samples *s, struct mfs_error *err)
 {
+	uint64_t bytes = 0;
 	int rc = 0;
 
 	s->members = calloc(args->count, sizeof(*s->members));
@@ -109,6 +123,10 @@ static int new_members(const struct plan *p, const struct mfs_blend_args *args,
 				    : mfs_fail_nomem(err);
 		if (!rc)
 			rc = new_gpt(p, member, samples[i], err);
+		if (!rc)
+			bytes += mfs_gpt_dataset_bytes(member->gpt);
+		if (!rc)
+			rc = check_bytes(p, bytes, err);
 	}
 	return rc;
 }
