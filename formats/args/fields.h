@@ -6,7 +6,7 @@
  *   ARG(TYPE, member, ...)     a member, and what is known of it
  *   PART(TYPE, member.x, ...)  a part of the member above it
  *
- * What may stand behind the member, in this order:
+ * What may follow the member, in this order:
  *
  *   NAMED("x")          Megatron's name, where it is not the member's
  *   OR_AS("x")          a name in older releases; AND_AS("x"): one that is written, too

@@ -2,8 +2,8 @@
  * Models whose layers are one sublayer each: the pattern of their letters (enum mfs_hybrid).
  *
  * Sources: megatron/core/models/hybrid/hybrid_layer_allocation.py, until core 0.16
- * ssm/mamba_hybrid_layer_allocation.py. "|" ends a pipeline stage, and behind "/" stand the layers
- * of multi-token prediction (core 0.17).
+ * ssm/mamba_hybrid_layer_allocation.py. "|" ends a pipeline stage. The layers of multi-token
+ * prediction follow a "/" (core 0.17).
  */
 #ifndef MFS_ARGS_HYBRID_LAYERS_H
 #define MFS_ARGS_HYBRID_LAYERS_H

@@ -658,7 +658,8 @@ int mfs_args_read(const struct mfs_args_source *source, struct mfs_arena *arena,
 	check_weights(&r, &a);
 	if (r.rc)
 		return r.rc;
-	/* Runs of dense models say 1 of them beside any size of tensor parallelism. */
+	/* Runs of dense models record an expert parallelism of 1 with any size of tensor
+	 * parallelism. */
 	if (!a.moe_layers) {
 		a.expert_model_parallel_size = 1;
 		a.expert_tensor_parallel_size = a.tensor_model_parallel_size;

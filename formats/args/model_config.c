@@ -25,7 +25,7 @@ static int fail(struct reader *r, const struct mfs_yaml_node *n, const char *fie
 
 /* ---- values ---- */
 
-/* Behind the last dot: "torch.nn.functional.silu" is "silu". */
+/* The part after the last dot: "torch.nn.functional.silu" is "silu". */
 static const char *last_word(const char *path)
 {
 	const char *dot = strrchr(path, '.');
@@ -320,8 +320,8 @@ static int write_sections(struct reader *r, const struct mfs_yaml_node *root)
 	return rc;
 }
 
-/* NeMo copies the folder of a tokenizer into context/, under the folder's own name. Whoever reads
- * it looks whether it is one. */
+/* NeMo copies the folder of a tokenizer into context/, under the folder's own name. The code that
+ * reads it checks whether it is a tokenizer. */
 static void write_tokenizer(struct reader *r, const struct mfs_yaml_node *root)
 {
 	const struct mfs_yaml_node *n =
@@ -398,8 +398,8 @@ static int refuse_adapters(struct reader *r, const struct mfs_yaml_node *root)
 			r->name, kind, base && named(base) ? base->text : "another checkpoint");
 }
 
-/* Keys are sorted, and others always stand behind the model's. A file that ends in the model may
- * lack some of its fields. */
+/* Keys are sorted, and the model's keys always come first. A file that ends in the model may lack
+ * some of its fields. */
 static int check_whole(struct reader *r, const struct mfs_yaml_node *root,
 		       const struct mfs_yaml_node *model)
 {
