@@ -40,7 +40,7 @@ struct message {
 	uint64_t at;	    /* in the source */
 	uint64_t body, end; /* of the body */
 	uint8_t type;
-	bool compressed; /* as Arrow 0.17 said it */
+	bool compressed; /* as Arrow 0.17 marked it */
 	struct mfs_flat flat;
 	struct mfs_flat_table header;
 };
@@ -130,8 +130,8 @@ static bool has_compression_key(const struct mfs_flat_table *message)
 	return false;
 }
 
-/* The message at `at`. *ret_end: there is the mark of a stream's end instead, and the message ends
- * behind it. */
+/* Reads the message at `at`. *ret_end: the mark of a stream's end is there instead, and the message
+ * ends after it. */
 static int read_message(struct mfs_arrow *a, uint64_t at, struct message *ret, bool *ret_end,
 			struct mfs_error *err)
 {
@@ -314,7 +314,7 @@ static int begin_at_blocks(struct mfs_arrow *a, struct mfs_error *err)
 	return rc ? rc : mfs_arrow_read_schema(a, &schema, err);
 }
 
-/* What was read of the bytes behind the magic, which are no schema. */
+/* Forgets what was read of the bytes after the magic, which turned out not to be a schema. */
 static void forget_first(struct mfs_arrow *a)
 {
 	mfs_arena_release(&a->arena);
@@ -327,7 +327,7 @@ static void forget_first(struct mfs_arrow *a)
 /*
  * Arrow C++ writes a stream between the magic and the footer, and then the two must agree. When it
  * reads, it uses the footer alone, and other writers rely on that: arrow-rs pads the magic to 64
- * bytes, and Polars writes a schema without a size behind it. Messages have a version of their own;
+ * bytes, and Polars writes a schema after it without a size. Messages have a version of their own;
  * the footer that Arrow C++ writes says 5 in any case.
  */
 static int open_file(struct mfs_arrow *a, struct mfs_error *err)
@@ -407,7 +407,7 @@ static int bad_batch(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
 			(unsigned long long)b->number, what);
 }
 
-/* Writers lay buffers out one behind the other. So an offset that was changed is found. */
+/* Writers lay buffers out one after the other, so an offset that was changed is found. */
 static int check_buffers(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
 			 struct mfs_error *err)
 {
@@ -670,7 +670,7 @@ int mfs_arrow_array(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
 		rc = place(a, b, buffer, array.rows + 1, c->type == MFS_ARROW_LIST ? 4 : 8,
 			   &array.offsets, err);
 	buffer += lists;
-	if (!rc) /* of lists, behind the elements' own validity */
+	if (!rc) /* of lists, after the elements' own validity */
 		rc = place_items(a, b, c, buffer + (c->type != MFS_ARROW_INT), &array, err);
 	if (!rc)
 		*ret = array;

@@ -64,8 +64,8 @@ static void refer(struct message *m, size_t at)
 		m->out->data[m->start + at + i] = (char)((here(m) - at) >> 8 * i);
 }
 
-/* Places the slots behind a table's first 4 bytes, which lie at a multiple of 8; returns the
- * table's size. */
+/* Places the slots after a table's first 4 bytes, which lie at a multiple of 8. Returns the table's
+ * size. */
 static size_t place(struct slot *slots, unsigned count)
 {
 	size_t size = 4;
@@ -80,7 +80,7 @@ static size_t place(struct slot *slots, unsigned count)
 	return size;
 }
 
-/* A table behind its vtable; at of each slot becomes its place in the message. */
+/* Adds a table after its vtable. The `at` of each slot becomes its place in the message. */
 static void add_table(struct message *m, size_t referrer, struct slot *slots, unsigned count)
 {
 	const size_t size = place(slots, count);

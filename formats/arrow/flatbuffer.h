@@ -1,10 +1,10 @@
 /*
  * Reads FlatBuffers that nobody has verified (flatbuffers: docs/source/internals.md). Every offset
  * is checked where it is followed. A buffer that breaks a rule is marked `bad` and stays so, and
- * what was asked for reads as absent. So a reader of several fields looks at `bad` once, behind the
+ * what was asked for reads as absent. So a reader of several fields checks `bad` once, after the
  * last field.
  *
- * It is not checked that tables share no parts, so a small buffer can be a large tree. Whoever
+ * It is not checked that tables share no parts, so a small buffer can be a large tree. Code that
  * walks a tree limits its depth and the number of its nodes.
  */
 #ifndef MFS_ARROW_FLATBUFFER_H

@@ -9,7 +9,7 @@
  *   -ENOTSUP  legal, but mcorefs does not understand it
  *   -ENODATA  something that must be there is missing (a file, a tensor, an argument)
  *   -ESTALE   a source changed after it was opened
- *   -EIO      a source could not be read, or is shorter than it said
+ *   -EIO      a source could not be read, or is shorter than it claims
  *   -ENOLINK  a link leads out of its source (formats/io/fence.h)
  *   -ENOMEM   out of memory
  */
@@ -38,7 +38,7 @@ void mfs_error_set(struct mfs_error *err, int code, const char *fmt, ...)
 /* What an errno means: strerror(3)'s words, or ours where a code has another meaning here. */
 const char *mfs_errno_text(int code);
 
-/* The errno that a system call has left, and what it means, behind ": ". */
+/* Fails with the errno that a system call has left. The message ends in ": " and what it means. */
 #define mfs_fail_errno(err, fmt, ...)                                                              \
 	mfs_fail(err, -errno, fmt ": %s", ##__VA_ARGS__, mfs_errno_text(errno))
 

@@ -1,7 +1,7 @@
 /*
- * SipHash-2-4 (Aumasson and Bernstein, 2012) with a key that each process draws anew. So whoever
- * chooses names cannot choose their places in a table, and cannot turn every look-up into a walk
- * over all of them.
+ * SipHash-2-4 (Aumasson and Bernstein, 2012) with a key that each process draws anew. So somebody
+ * who chooses names cannot choose their places in a table, and cannot turn every look-up into a
+ * walk over all of them.
  */
 #ifndef MFS_BASE_HASH_H
 #define MFS_BASE_HASH_H

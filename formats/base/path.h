@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* The part behind the last slash. */
+/* The part after the last slash. */
 const char *mfs_path_base(const char *path);
 
 /* The directory that holds the last name; "." if the path is a name alone. The caller frees it.

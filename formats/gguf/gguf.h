@@ -54,9 +54,9 @@ void mfs_gguf_element_text(struct mfs_gguf *g, const char *text, size_t len);
 /* ggml's number for an element type. -1: it has none, or none that weights are of. */
 int mfs_gguf_dtype(enum mfs_dtype dtype);
 
-/* A tensor behind those that were added. *ret_padding: zeros that follow its bytes. -ENOTSUP: ggml
- * has no such type, more axes than MFS_GGUF_DIMS or a name that is too long; -EINVAL: all tensors
- * are more than 2^64 bytes. */
+/* Appends a tensor to those that were added. *ret_padding: zeros that follow its bytes. -ENOTSUP:
+ * ggml has no such type, more axes than MFS_GGUF_DIMS or a name that is too long; -EINVAL: all
+ * tensors are more than 2^64 bytes. */
 int mfs_gguf_tensor(struct mfs_gguf *g, const char *name, enum mfs_dtype dtype,
 		    const uint64_t *shape, unsigned ndim, uint64_t *ret_padding,
 		    struct mfs_error *err);

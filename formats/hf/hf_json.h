@@ -11,8 +11,8 @@
 
 struct mfs_fileset;
 
-/* Parses a document of at most max bytes. name: for messages. flags: jansson's decoding flags
- * besides JSON_REJECT_DUPLICATES. -EINVAL: not JSON; -ENOTSUP: too large. */
+/* Parses a document of at most max bytes. name: for messages. flags: jansson's decoding flags in
+ * addition to JSON_REJECT_DUPLICATES. -EINVAL: not JSON; -ENOTSUP: too large. */
 int mfs_json_load(const char *bytes, size_t len, size_t max, size_t flags, const char *name,
 		  json_t **ret, struct mfs_error *err);
 
@@ -20,8 +20,8 @@ int mfs_json_load(const char *bytes, size_t len, size_t max, size_t flags, const
  * end. */
 int mfs_json_text(const json_t *root, char **ret, size_t *ret_len, struct mfs_error *err);
 
-/* Reads a whole file of dir and puts a NUL behind it. -ENOENT: there is none; -ENOTSUP: over max
- * bytes. */
+/* Reads a whole file of dir and puts a NUL after its last byte. -ENOENT: there is none; -ENOTSUP:
+ * over max bytes. */
 int mfs_hf_slurp(const char *dir, const char *name, uint64_t max, char **ret, size_t *ret_len,
 		 struct mfs_error *err);
 /* The same. access: who may read the file is folded into it; may be NULL. */

@@ -155,7 +155,7 @@ static int hex_digit(char c)
 	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* Four digits behind "\u". */
+/* Reads the four digits after "\u". */
 static bool unit(struct mfs_scan *s, uint32_t *ret)
 {
 	if (s->end - s->at < 4)

@@ -31,8 +31,8 @@ bool mfs_scan_member(struct mfs_scan *s, bool *first, struct mfs_scan *key, bool
 bool mfs_scan_is(const struct mfs_scan *text, const char *what);
 /* The value of an object's member; false if there is none, or the text is broken before it. */
 bool mfs_scan_find(struct mfs_scan object, const char *name, struct mfs_scan *ret);
-/* Whether the text is one object whose brackets balance, with nothing behind it. A file that was
- * cut is not. */
+/* Whether the text is one object whose brackets balance, with nothing after it. A file that was cut
+ * is not. */
 bool mfs_scan_is_whole(struct mfs_scan text);
 /* A token id, below MFS_SCAN_MAX_ID, that is the whole value. */
 bool mfs_scan_id(const struct mfs_scan *value, int64_t *ret);

@@ -127,7 +127,7 @@ static int read_trainer(const struct reader *r, struct bytes b, struct texts *te
 	return rc;
 }
 
-/* The trainer's message stands behind the pieces. */
+/* The trainer's message stands after the pieces. */
 static int find_texts(const struct reader *r, struct bytes b, struct texts *texts)
 {
 	struct field f;
