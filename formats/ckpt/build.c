@@ -216,7 +216,7 @@ static int check_agreement(const struct mfs_ckpt *ckpt, const struct mfs_global_
 			mfs_dtype_torch(p->dtype), mfs_shape_text(p->shape, p->ndim, b, sizeof(b)));
 }
 
-/* Room behind the tensors and chunks that there are, for those that the found chunks make. */
+/* Makes room after the existing tensors and chunks, for those that the found chunks make. */
 static int grow_tensors(struct mfs_ckpt *ckpt, uint32_t tensors, struct mfs_error *err)
 {
 	const size_t chunks = (size_t)ckpt->chunk_count + ckpt->found_count;
@@ -298,7 +298,7 @@ static void settle_qk_norms(struct mfs_ckpt *ckpt)
 		}
 }
 
-/* Whether norms are behind attention and MLP alone. */
+/* Decides whether norms follow attention and MLP only, with none before them. */
 static void settle_post_norms(struct mfs_ckpt *ckpt)
 {
 	static const char behind[] =

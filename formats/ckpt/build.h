@@ -147,8 +147,8 @@ int mfs_ckpt_warn(struct mfs_ckpt *ckpt, const char *fmt, ...)
 int mfs_ckpt_read_args(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_value state,
 		       const char *file, struct mfs_error *err);
 
-/* Called behind mfs_ckpt_group(): if somebody has told what model it is, its tensors must be that
- * model's. */
+/* Call it after mfs_ckpt_group(). If a person or a program has told which model it is, the tensors
+ * must be that model's. */
 int mfs_ckpt_check_told(struct mfs_ckpt *ckpt, struct mfs_error *err);
 
 /* Orders two struct mfs_global_tensor by state, name, layer and expert, for qsort() and

@@ -95,7 +95,7 @@ struct mfs_ckpt_layout {
 
 struct mfs_ckpt;
 
-/* What to read besides the model's tensors. */
+/* What to read in addition to the model's tensors. */
 #define MFS_CKPT_COMMON	  1u /* the state that is no tensor: mfs_ckpt_common() */
 #define MFS_CKPT_LANGUAGE 4u /* of a vision-language model the language model: part.h */
 #define MFS_CKPT_ADAPTER  2u /* it may hold the tensors of an adapter: ckpt/delta.h */

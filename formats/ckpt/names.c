@@ -22,7 +22,7 @@ static const struct param model_params[] = {
 	{"output_layer.weight", MFS_TP_ROWS},
 };
 
-/* Of one transformer layer, behind "decoder.layers." or "mtp.layers.transformer_layer.". */
+/* Of one transformer layer: what follows "decoder.layers." or "mtp.layers.transformer_layer.". */
 static const struct param layer_params[] = {
 	{"input_layernorm.weight", MFS_TP_NONE},
 	{"input_layernorm.bias", MFS_TP_NONE},
@@ -78,7 +78,7 @@ static const struct param layer_params[] = {
 	{"mlp.experts.experts.linear_fc2.bias", MFS_TP_NONE},
 };
 
-/* Of one multi-token-prediction layer, behind "mtp.layers.". */
+/* Of one multi-token-prediction layer: what follows "mtp.layers.". */
 static const struct param mtp_params[] = {
 	{"enorm.weight", MFS_TP_NONE},	       {"enorm.bias", MFS_TP_NONE},
 	{"hnorm.weight", MFS_TP_NONE},	       {"hnorm.bias", MFS_TP_NONE},
@@ -86,8 +86,8 @@ static const struct param mtp_params[] = {
 	{"final_layernorm.bias", MFS_TP_NONE},
 };
 
-/* Transformer Engine fuses a norm into the linear behind it. A hybrid model's last norm has a name
- * of its own. */
+/* Transformer Engine fuses a norm into the linear that follows it. A hybrid model's last norm has a
+ * name of its own. */
 static const struct {
 	const char *fused, *plain;
 } aliases[] = {
@@ -118,7 +118,8 @@ static const char *after(const char *text, const char *prefix)
 	return strncmp(text, prefix, len) ? NULL : text + len;
 }
 
-/* Decimal number at *text, followed by end; moves behind both. -1 if there is none. */
+/* Reads the decimal number at *text, which `end` follows, and moves *text past both. Returns -1 if
+ * there is none. */
 static int32_t number(const char **text, char end)
 {
 	size_t digits = strspn(*text, "0123456789");
@@ -145,7 +146,8 @@ static void take_part(char *rest, struct mfs_name *name)
 }
 
 /*
- * What stands behind "mlp.experts.", in all its spellings, as "mlp.experts.experts.LINEAR.KIND":
+ * Writes what follows "mlp.experts.", in any of its spellings, as
+ * "mlp.experts.experts.LINEAR.KIND":
  *   experts.LINEAR.KIND, experts.N.LINEAR.KIND   torch_dist
  *   local_experts.N.LINEAR.KIND                  SequentialMLP
  *   LINEAR.KINDN                                 TEGroupedMLP
@@ -198,7 +200,7 @@ static void replace_alias(char *rest, size_t size)
 	}
 }
 
-/* Fills canonical and tp from a prefix and what stands behind it, looked up in a table. */
+/* Fills canonical and tp from a prefix and the rest of the name, which is looked up in a table. */
 static void finish(struct mfs_name *name, const char *prefix, const char *rest,
 		   const struct param *table, size_t count)
 {

@@ -21,7 +21,7 @@ static const struct renamed modules[] = {
 	{"mlp.dense_4h_to_h.", "mlp.linear_fc2."},
 };
 
-/* What stands behind "language_model.". Before v1.0 the embeddings had no dict of their own. */
+/* What follows "language_model.". Before v1.0 the embeddings had no dict of their own. */
 static const struct renamed roots[] = {
 	{"embedding.", "embedding."},
 	{"word_embeddings.", "embedding.word_embeddings."},
@@ -56,7 +56,7 @@ static bool rename_by(const struct renamed *table, size_t count, const char *res
 	return false;
 }
 
-/* rest: "N.MODULE", or anything else behind "layers.". */
+/* rest: "N.MODULE", or anything else that follows "layers.". */
 static void rename_layer(const char *rest, char *text, size_t size)
 {
 	const size_t digits = strspn(rest, "0123456789");

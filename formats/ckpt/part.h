@@ -1,6 +1,7 @@
 /*
- * Vision-language checkpoints: which tensors are the language model's. Their names begin with what
- * a family's file says (docs/FAMILIES.md); behind that they are those of a model of text alone.
+ * Vision-language checkpoints: which tensors are the language model's. Their names begin with a
+ * prefix that a family's file gives (docs/FAMILIES.md). After the prefix they are the names of a
+ * text-only model.
  *
  * Megatron-Bridge: models/qwen_vl, models/gemma_vl; Megatron-LM: core/models/multimodal/
  * llava_model.py.
@@ -37,8 +38,8 @@ struct mfs_ckpt_part {
 
 /* The files of families, for readers, which know none. */
 struct mfs_ckpt_parts {
-	/* The i-th family that names the provider's class; without a provider, of those that name
-	 * none. NULL behind the last. */
+	/* The i-th family that names the provider's class. Without a provider, the i-th of the
+	 * families that name none. NULL after the last. */
 	const struct mfs_ckpt_part *(*candidate)(const char *provider, uint32_t i);
 	/* The family whose class has the nearest name; NULL: none is near. */
 	const char *(*nearest)(const char *provider);

@@ -24,8 +24,8 @@ unsigned mfs_sections(const struct mfs_megatron_args *a, const char *canonical,
 /* What torch_dist's key of a section ends with: ".query". section: below mfs_sections(). */
 const char *mfs_section_suffix(const char *canonical, unsigned section);
 
-/* Cuts a section's suffix off a name behind a layer's number. Returns the section's number, counted
- * from 1; 0: there is none. */
+/* Cuts a section's suffix off the part of a name that follows a layer's number. Returns the
+ * section's number, counted from 1; 0: there is none. */
 uint8_t mfs_section_take(char *rest);
 
 #endif

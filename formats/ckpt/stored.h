@@ -1,6 +1,6 @@
 /*
  * A matrix where a reader found it, before it is part of a tensor. Comparing two of them decides
- * whether a head that is said to be tied to the embedding is equal to it.
+ * whether a head that is declared tied to the embedding is equal to it.
  */
 #ifndef MFS_CKPT_STORED_H
 #define MFS_CKPT_STORED_H

@@ -1,9 +1,9 @@
 /*
  * A save whose files do not say what model it is: verl's, and those of any program that calls
- * megatron.core.dist_checkpointing on its own. Somebody else says it, by a HuggingFace directory
- * whose config.json is of that model: the program, which saves one beside its weights, or a person
- * (-o ref=HF_DIR). Readers of Megatron's files know no names of HuggingFace's; they are given the
- * functions that do.
+ * megatron.core.dist_checkpointing on its own. A HuggingFace directory tells it instead, because
+ * its config.json is of that model. Either the program saves one with its weights, or a person
+ * names one (-o ref=HF_DIR). Readers of Megatron's files know no names of HuggingFace's; they are
+ * given the functions that do.
  */
 #ifndef MFS_CKPT_TOLD_H
 #define MFS_CKPT_TOLD_H
@@ -27,8 +27,8 @@ struct mfs_ckpt_told {
 		     struct mfs_error *err);
 };
 
-/* The HuggingFace directory that said what model it is, an absolute path. NULL: its own files
- * did. */
+/* The HuggingFace directory that told which model it is, an absolute path. NULL: the checkpoint's
+ * own files did. */
 const char *mfs_ckpt_told_by(const struct mfs_ckpt *ckpt);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * Adapters that Megatron-Bridge saves (megatron/bridge/peft/lora.py, training/checkpointing.py:
  * apply_peft_adapter_filter_to_state_dict): a torch_dist checkpoint of its own, without the model.
- * A module's W = weight has the matrices out = adapter.linear_out.weight and
- * in = adapter.linear_in.weight beside it, in Megatron's coordinates, and run_config.yaml has the
- * scale (peft.alpha / peft.dim).
+ * A module with W = weight also has the matrices out = adapter.linear_out.weight and in =
+ * adapter.linear_in.weight, in Megatron's coordinates. run_config.yaml has the scale (peft.alpha /
+ * peft.dim).
  */
 #ifndef MFS_CKPT_READ_ADAPTER_H
 #define MFS_CKPT_READ_ADAPTER_H

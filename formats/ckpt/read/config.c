@@ -25,7 +25,7 @@ static int add_args(void *arg, struct mfs_pickle_writer *w, mfs_value dict, stru
 	return mfs_model_config_write(w, a->config, a->name, a->adapters, err);
 }
 
-/* The state as bytes of a pickle, with the arguments behind its last pair. */
+/* Writes the state as bytes of a pickle, with the arguments after its last pair. */
 static int write_state(const struct mfs_pickle *doc, struct addition *a, struct mfs_buf *out,
 		       struct mfs_error *err)
 {

@@ -1,5 +1,5 @@
-/* Arguments of a run whose program writes them beside the state: Megatron-Bridge's run_config.yaml,
- * NeMo's model.yaml (formats/args/model_config.h). */
+/* Arguments of a run whose program writes them to a file next to the state: Megatron-Bridge's
+ * run_config.yaml, NeMo's model.yaml (formats/args/model_config.h). */
 #ifndef MFS_CKPT_READ_CONFIG_H
 #define MFS_CKPT_READ_CONFIG_H
 

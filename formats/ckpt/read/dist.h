@@ -45,7 +45,7 @@ struct mfs_dist_reader {
 	bool bare;		     /* somebody else has told the arguments: there is no state */
 	const struct mfs_verl *verl; /* of verl.c alone */
 	const char
-		*unread; /* folder of an optimizer's state beside the index. NULL: there is none */
+		*unread; /* folder of an optimizer's state next to the index. NULL: there is none */
 	bool arrays;	 /* zarr: items are files of their own, and their bytes the tensors' */
 	const char *index;  /* for messages */
 	struct mfs_dcp dcp; /* the index */
@@ -78,8 +78,9 @@ struct mfs_dist_stacked {
  * chunks. */
 int mfs_dist_unstack(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t, const char *key,
 		     struct mfs_dist_stacked *s);
-/* A found chunk of a section that is a tensor of its own: gives it the shape of the whole tensor,
- * and returns how far its rows lie behind the first. Of any other key 0. */
+/* Handles a found chunk of a section that is a tensor of its own: gives it the shape of the whole
+ * tensor, and returns by how many rows its first row follows that tensor's first. Returns 0 for any
+ * other key. */
 uint64_t mfs_dist_place_section(const struct mfs_dist_reader *r, const struct mfs_name *name,
 				struct mfs_found_chunk *p);
 /* Adds the storage of chunk c. -EINVAL: the chunk is empty, or larger than its item. */

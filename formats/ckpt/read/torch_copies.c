@@ -20,8 +20,8 @@ bool mfs_torch_is_copy(const struct mfs_torch_reader *r, const struct mfs_name *
 	return chunk && !strcmp(name->canonical, EMBEDDING);
 }
 
-/* True for a head beside an embedding. It is not used, and not kept equal to the embedding
- * (gpt_model.py: shared_embedding_or_output_weight). */
+/* True for a head of a model that uses its embedding as the head. It is not used, and not kept
+ * equal to the embedding (gpt_model.py: shared_embedding_or_output_weight). */
 static bool is_unused(const struct mfs_torch_rank *rank, const struct mfs_torch_param *p,
 		      mfs_value model)
 {

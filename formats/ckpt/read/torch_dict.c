@@ -40,7 +40,7 @@ static bool is_dict(const struct mfs_pickle *doc, mfs_value v)
 	       mfs_value_is_object_of(doc, v, "OrderedDict");
 }
 
-/* Appends a key behind the first used bytes of w->key. */
+/* Appends a key after the first `used` bytes of w->key. */
 static bool join(struct walk *w, size_t used, mfs_value key, size_t *ret)
 {
 	const char *s;
