@@ -145,7 +145,7 @@ static int search_end(const struct mfs_arrow_image *v, const struct boundary *fr
 					  &row, err);
 	if (rc)
 		return rc;
-	/* This is the first row behind. The row before it may be too much already. */
+	/* This is the first row after the batch. The row before it may be too much already. */
 	row = row > last ? last : row;
 	rc = place_of(v, row, ret, err);
 	if (!rc && ret->token - from->token > v->batch_tokens && row > from->row + 1)

@@ -12,7 +12,7 @@
 #define HEAD_LEN  (sizeof(HEAD) - 1)
 #define MAX_WIDTH 20 /* of an int64 */
 
-/* Where the value of a column stands behind the tokens of a row. */
+/* Where the value of a column stands after the tokens of a row. */
 struct field {
 	size_t at;
 	unsigned width;

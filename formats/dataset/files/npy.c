@@ -22,7 +22,7 @@ static const struct {
 	{MFS_F32, "<f4"},  {MFS_F64, "<f8"}, {MFS_I64, "<i8"}, {MFS_U64, "<u8"},
 };
 
-/* "(3,)", "(3, 4)", "()" behind what is there; returns the digits of the first axis. */
+/* Appends "(3,)", "(3, 4)" or "()" to text. Returns the digits of the first axis. */
 static size_t add_shape(char *text, size_t room, const uint64_t *shape, unsigned ndim)
 {
 	size_t len = strlen(text), digits = 0;

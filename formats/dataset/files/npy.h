@@ -17,7 +17,7 @@
 size_t mfs_npy_header(enum mfs_dtype dtype, const uint64_t *shape, unsigned ndim,
 		      uint8_t ret[MFS_NPY_HEADER_MAX]);
 
-/* The file of an array of which `object` computes the bytes (vfile.h), behind its header. */
+/* Makes the file of an array: its header, then bytes that `object` computes (vfile.h). */
 int mfs_npy_file(enum mfs_dtype dtype, const uint64_t *shape, unsigned ndim,
 		 const struct mfs_computed *ops, void *object, struct mfs_vfile **ret,
 		 struct mfs_error *err);

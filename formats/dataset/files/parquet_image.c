@@ -136,7 +136,7 @@ static int group_end(const struct mfs_parquet_image *v, uint64_t row, uint64_t s
 		*ret = limit;
 		return 0;
 	}
-	/* The row behind the last one that begins at or before this is the one that ends too
+	/* The row after the last one that begins at or before this is the one that ends too
 	 * late. */
 	rc = mfs_rows_lower_bound(rows, row, start + v->config.group + 1, &end, err);
 	if (rc)

@@ -8,8 +8,8 @@
  *   NAME: T                       one for each column of the rows
  *
  * Sizes and places of row groups follow from the numbers of rows and tokens in them: each column
- * chunk has the room that it would take if all of its rows were empty ones besides, and zeros stand
- * behind it. How many rows are empty is counted when a row group, or the footer of its file, is
+ * chunk gets room for its tokens and for as many empty rows as it has rows. Zeros fill what it does
+ * not need. How many rows are empty is counted when a row group, or the footer of its file, is
  * first read: a pass over the starts of its rows. Where there are empty rows, 24 bytes are kept of
  * each page from then on.
  *

@@ -8,10 +8,10 @@
 #include "formats/dataset/files/parquet_image_i.h"
 
 #define LENGTH 4 /* bytes of the length that stands before levels */
-/* What a page takes at most beside its values and a bit for each entry: header, lengths,
+/* What a page takes at most in addition to its values and a bit for each entry: header, lengths,
  * varints. */
 #define PAGE_EXTRA (MFS_PARQUET_PAGE_HEADER + 2 * LENGTH + 16)
-/* Levels of an empty row: its run, and one for the values behind it. */
+/* Levels of an empty row: its run, and one for the values after it. */
 #define EMPTY_EXTRA 6
 
 static uint64_t pages_of(const struct mfs_parquet_image *v, uint64_t entries)

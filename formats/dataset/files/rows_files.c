@@ -37,7 +37,8 @@ int mfs_rows_add_tokens(const struct mfs_rows *r, uint64_t first, uint64_t count
 	uint64_t extents = FEW + count * r->token_size / EXTENT;
 	struct mfs_bin_extent e;
 
-	/* Why an extent is not known is said when the tokens are read. */
+	/* The error that explains why an extent is not known is reported when the tokens are
+	 * read. */
 	for (; count && extents && !mfs_rows_extent(r, first, count, &e, NULL); extents--) {
 		int rc = mfs_vfile_add_file(f, e.set, e.file, e.offset, e.len, err);
 

@@ -160,7 +160,7 @@ static uint64_t block_size(const struct mfs_blend *b, uint64_t first)
 	return mfs_min_u64(MFS_BLEND_BLOCK, b->size - first);
 }
 
-/* Moves the front on until it stands at the beginning of that block or behind it. */
+/* Moves the front on until it stands at the beginning of that block or after it. */
 static int bring_front(struct mfs_blend *b, uint64_t block, struct mfs_error *err)
 {
 	for (;;) {

@@ -210,9 +210,9 @@ int mfs_gpt_dataset_shuffle_index(struct mfs_gpt_dataset *g, uint64_t first, uin
 }
 
 /*
- * Row k is where sample k begins: behind the last token of sample k - 1, or x tokens before that.
+ * Row k is where sample k begins: after the last token of sample k - 1, or x tokens before that.
  * Megatron walks there and stops in the document of that token, be it its last. A row that would
- * lie behind the end of the stream (last partial samples) is x tokens before the end of the last
+ * lie past the end of the stream (last partial samples) is x tokens before the end of the last
  * document.
  */
 static int row_behind_the_end(struct mfs_gpt_dataset *g, int64_t ret[2], struct mfs_error *err)

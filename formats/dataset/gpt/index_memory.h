@@ -9,7 +9,7 @@
 /* Zeroed bytes; NULL if there is no memory. mfs_index_free() takes the same size, and NULL. */
 void *mfs_index_alloc(uint64_t size);
 void mfs_index_free(void *p, uint64_t size);
-/* Gives back what lies behind the first `to` bytes; `to` is the size from then on. */
+/* Gives back the memory after the first `to` bytes. From then on the size is `to`. */
 void mfs_index_shrink(void *p, uint64_t size, uint64_t to);
 
 #endif

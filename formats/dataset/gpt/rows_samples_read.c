@@ -19,7 +19,7 @@
 #define PIECES	  256	/* copied together */
 #define FILES	  16	/* found unchanged, by this request */
 #define CONVERT	  1024	/* tokens converted at once */
-#define WAITED_NS 50000 /* a copy of a piece out of memory takes less, beside a nanosecond a byte */
+#define WAITED_NS 50000 /* copying a piece out of memory takes less, plus a nanosecond a byte */
 #define COLD	  16	/* copies of PIECES before it is tried again without asking for pages */
 
 struct piece {

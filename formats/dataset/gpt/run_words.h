@@ -12,7 +12,7 @@
 #include "formats/base/error.h"
 #include "formats/dataset/gpt/run.h"
 
-/* Texts as Megatron's arguments have them, words divided by white space. NULL: not said. */
+/* Texts as Megatron's arguments have them: words separated by white space. NULL: not given. */
 struct mfs_data_words {
 	const char *data_path;
 	const char *split_data_path[MFS_SPLITS];

@@ -1,8 +1,8 @@
 /*
- * By what names Megatron finds an index again below --data-cache-path: the MD5 of a JSON text that
- * says what the index is of, which also lies beside it as description.txt
- * (megatron/core/datasets/megatron_dataset.py, blended_dataset.py: unique_identifiers).
- * docs/formats/gpt-dataset.md has its keys by release.
+ * The names by which Megatron finds an index again below --data-cache-path. A name is the MD5 of a
+ * JSON text that describes what the index is of. The text also lies next to the index as
+ * description.txt (megatron/core/datasets/megatron_dataset.py, blended_dataset.py:
+ * unique_identifiers). docs/formats/gpt-dataset.md has its keys by release.
  */
 #ifndef MFS_DATASET_INDEX_INDEX_KEY_H
 #define MFS_DATASET_INDEX_INDEX_KEY_H

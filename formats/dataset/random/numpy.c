@@ -35,8 +35,8 @@ static inline words twist4(words here, words next, words far)
 	return far ^ y >> 1 ^ (-(y & 1) & 0x9908b0dfu);
 }
 
-/* The next state. Each word depends on the one behind it and on one SHIFT further, around the
- * end. */
+/* Computes the next state. Each word depends on the word after it and on the one SHIFT words later,
+ * around the end. */
 static void twist(uint32_t *key)
 {
 	unsigned i = 0;

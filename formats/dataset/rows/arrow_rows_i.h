@@ -21,7 +21,7 @@ struct mfs_arrow_shard {
 	uint32_t file;	     /* in the set */
 	uint64_t row, token; /* before it, of all rows */
 	bool wide;	     /* list offsets are int64 */
-	/* With one more behind them: where they end. */
+	/* There is one more extent than extent_count: where they end. */
 	struct mfs_arrow_extent *extents;
 	size_t extent_count;
 };
@@ -37,7 +37,7 @@ struct mfs_arrow_rows {
 	struct mfs_rows rows;
 	struct mfs_fileset *set; /* NULL: in memory */
 	struct mfs_arrow_shard *shards;
-	uint32_t shard_count; /* with one more behind them: where the rows end */
+	uint32_t shard_count; /* there is one more shard: where the rows end */
 	bool narrowed;	      /* unsigned in the files; a top bit is no token */
 	struct mfs_arena arena;
 };
@@ -50,9 +50,9 @@ void mfs_arrow_rows_free(struct mfs_rows *rows);
 int mfs_arrow_choose_column(const struct mfs_arrow_shard *p, const struct mfs_source *src,
 			    const struct mfs_arrow_rows_config *config, char **ret,
 			    struct mfs_error *err);
-/* Fills extents of a shard. Of the first one column->dtype is MFS_DTYPE_NONE before, and what the
- * file says behind; of others it must be what they say. src: the shard's bytes, however they are to
- * be read meanwhile. */
+/* Fills the extents of a shard. For the first shard column->dtype is MFS_DTYPE_NONE before the
+ * call, and the file's type after it; every other shard must have that type. src: how the shard's
+ * bytes are read during the walk. */
 int mfs_arrow_walk(struct mfs_arrow_shard *p, const struct mfs_source *src,
 		   struct mfs_arrow_token_column *column, struct mfs_error *err);
 

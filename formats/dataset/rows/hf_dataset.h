@@ -26,7 +26,7 @@ bool mfs_hf_dataset_looks_like_one(const char *path);
 int mfs_hf_dataset_splits(const char *path, struct mfs_arena *arena, const char *const **ret,
 			  uint32_t *ret_count, struct mfs_error *err);
 
-/* NULL or false: not said. */
+/* NULL or false: not given. */
 struct mfs_hf_dataset_options {
 	const char *column; /* NULL: input_ids, or else the only column of lists of integers */
 	bool has_eod;	    /* eod follows the tokens of each row, as one more of it */

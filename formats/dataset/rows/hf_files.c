@@ -181,7 +181,7 @@ static bool follows(const char *a, const char *b)
 	       shard[0] + 1 == shard[1] && of[0] == of[1];
 }
 
-/* Shard k of n has its neighbours beside it, in the order of names. */
+/* Checks that shard k of n stands between its neighbours, in the order of names. */
 static int check_shards(const struct mfs_hf_files *f, struct mfs_error *err)
 {
 	for (uint32_t i = 0; i < f->count; i++) {

@@ -6,12 +6,11 @@
  *   hf_dataset.h      a row is a row of an HF dataset (arrow_rows.h reads the files)
  *   rows_samples.h    a row is a sample of a training run (formats/dataset/gpt)
  * Others make rows of rows: some of them (mfs_rows_slice), some of them in another order
- * (rows_permuted.h), or with an end of document behind each (rows_eod.h).
+ * (rows_permuted.h), or with an end of document after each (rows_eod.h).
  *
- * Rows lie one behind the other in one stream of tokens, and row i is the tokens [start(i),
- * start(i+1)) of it. The stream need not exist in any file. A format that lays rows out
- * (formats/dataset/files) is arithmetic on starts. Its bytes are tokens, or a range of a source
- * file where extent() knows one.
+ * Rows follow each other in one stream of tokens, and row i is the tokens [start(i), start(i+1)) of
+ * it. The stream need not exist in any file. A format that lays rows out (formats/dataset/files) is
+ * arithmetic on starts. Its bytes are tokens, or a range of a source file where extent() knows one.
  *
  * An implementation embeds struct mfs_rows as its first member and fills its fields before anybody
  * sees it. Nothing changes after that, and any number of threads may call all functions.
@@ -66,7 +65,8 @@ struct mfs_rows_ops {
 	void (*free)(struct mfs_rows *r);
 };
 
-/* One value per row beside its tokens: "mode" of multimodal data, "dataset_id" of a blend. */
+/* One value per row in addition to its tokens: "mode" of multimodal data, "dataset_id" of a
+ * blend. */
 struct mfs_rows_column {
 	const char *name;
 	enum mfs_dtype dtype;
@@ -117,8 +117,8 @@ int mfs_rows_column(const struct mfs_rows *r, size_t column, uint64_t first, uin
 void mfs_rows_drop(const struct mfs_rows *r);
 void mfs_rows_free(struct mfs_rows *r);
 
-/* The first row from `from` on that begins at token t <= tokens or behind it; `rows` if there is
- * none. It is searched, with the fewest probes where rows are of about one length. */
+/* Finds the first row, from `from` on, that begins at token t <= tokens or after it; `rows` if
+ * there is none. The search takes the fewest probes where rows are of about one length. */
 int mfs_rows_lower_bound(const struct mfs_rows *r, uint64_t from, uint64_t t, uint64_t *ret,
 			 struct mfs_error *err);
 

@@ -69,7 +69,7 @@ static uint64_t clamp(uint64_t v, uint64_t least, uint64_t most)
 	return mfs_min_u64(mfs_max_u64(v, least), most);
 }
 
-/* Token *at is outside. Adds its row and the rows behind it that are bad as well, NEIGHBOURS at
+/* Token *at is outside. Adds its row and the rows after it that are bad as well, NEIGHBOURS at
  * most, since bad rows mostly stand together. *at becomes the first token that was not looked at,
  * and moves even if starts of a damaged file do not ascend. */
 static int add_neighbours(struct search *s, const struct tokens *t, uint64_t *at,

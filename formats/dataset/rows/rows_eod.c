@@ -9,8 +9,8 @@
 
 #define CHUNK 256 /* rows that are laid out at once */
 
-/* Token t of row i is token t - i of the rows within, and the end of row i comes behind its last
- * one. */
+/* Token t of row i is token t - i of the rows within. The end of row i comes after its last
+ * token. */
 struct eod_rows {
 	struct mfs_rows rows;
 	struct mfs_rows *of;
@@ -58,9 +58,9 @@ static int eod_gather_lengths(const struct mfs_rows *r, const int32_t *rows, uin
 	return rc;
 }
 
-/* Lays out whole rows: tokens of the rows within from `from` on, with an end behind each of
- * ends[0..count). All tokens are read to where the last ones belong, and the others are then
- * moved forward. */
+/* Lays out whole rows: tokens of the rows within from `from` on, with an end token after each of
+ * ends[0..count). All tokens are read to where the last ones belong, and the others are then moved
+ * forward. */
 static int lay_out(const struct eod_rows *e, uint64_t from, const uint64_t *ends, uint64_t count,
 		   uint8_t *to, struct mfs_error *err)
 {

@@ -1,5 +1,5 @@
-/* Rows with one more token behind each of them, as preprocess_data.py --append-eod writes
- * documents. Empty rows get it too. */
+/* Rows with one more token at the end of each, as preprocess_data.py --append-eod writes documents.
+ * Empty rows get it too. */
 #ifndef MFS_DATASET_ROWS_ROWS_EOD_H
 #define MFS_DATASET_ROWS_ROWS_EOD_H
 

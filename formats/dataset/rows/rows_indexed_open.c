@@ -25,8 +25,8 @@ static int add_bad(struct mfs_rows_of_members *x, uint64_t first, uint64_t end,
 		  : 0;
 }
 
-/* If contiguous pointers lead out of a .bin that ends early, all rows from the first one that
- * ends behind it are bad. */
+/* If contiguous pointers lead out of a .bin that ends early, all rows are bad from the first one
+ * that ends past it. */
 static int find_bad(struct mfs_rows_of_members *x, const struct mfs_rows_member *member,
 		    struct mfs_error *err)
 {
@@ -37,7 +37,7 @@ static int find_bad(struct mfs_rows_of_members *x, const struct mfs_rows_member 
 
 	if (member->tokens <= whole)
 		return 0;
-	/* The last one that begins before the end of .bin ends behind it. */
+	/* The last row that begins before the end of .bin ends past it. */
 	last = mfs_last_while(i, p->sequences,
 			      !rc && !(rc = mfs_rows_member_starts(member, i, 1, &start, err)) &&
 				      start <= whole);
