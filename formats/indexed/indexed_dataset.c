@@ -144,7 +144,8 @@ static int add_set(struct mfs_indexed_dataset *d, const char *dir, struct mfs_er
 	return rc;
 }
 
-/* The two sets of a directory, one behind the other in sets, shared by all prefixes in it. */
+/* The two sets of a directory, one after the other in sets. All prefixes in the directory share
+ * them. */
 static int sets_of(struct mfs_indexed_dataset *d, struct mfs_idx_member *p, const char *dir,
 		   struct mfs_error *err)
 {

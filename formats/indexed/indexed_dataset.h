@@ -114,7 +114,7 @@ int mfs_indexed_dataset_tokens(const struct mfs_indexed_dataset *d, uint64_t i, 
 			       uint64_t count, int64_t *ret, struct mfs_error *err);
 
 /* The longest stretch of the concatenated .bin that begins at offset and lies in one file. -EINVAL:
- * offset is at its end or behind it. *ret_set is NULL for a dataset in memory. */
+ * offset is at its end or past it. *ret_set is NULL for a dataset in memory. */
 struct mfs_bin_extent {
 	struct mfs_fileset *set;
 	uint32_t file;
@@ -142,8 +142,8 @@ struct mfs_indexed_report {
 int mfs_indexed_dataset_validate(const struct mfs_indexed_dataset *d,
 				 struct mfs_indexed_report *ret, struct mfs_error *err);
 
-/* The prefixes of a directory, as sorted paths: every NAME.idx beside a NAME.bin. *ret is one block
- * of memory, which the caller frees. -ENODATA: there are none. */
+/* The prefixes of a directory, as sorted paths: every NAME.idx that has a NAME.bin next to it. *ret
+ * is one block of memory, which the caller frees. -ENODATA: there are none. */
 int mfs_indexed_dataset_list(const char *dir, char ***ret, size_t *ret_count,
 			     struct mfs_error *err);
 

@@ -45,7 +45,7 @@ static void fill_header(const struct mfs_indexed_dataset *d, uint8_t ret[MFS_IDX
 	mfs_put_le64(ret + 26, d->info.document_entries);
 }
 
-/* Lengths are given as they are stored, faults included: whoever reads the file finds them. */
+/* Gives lengths as they are stored, faults included: the reader of the file finds the faults. */
 static int raw_lengths(const struct mfs_indexed_dataset *d, uint64_t first, uint64_t count,
 		       int32_t *ret, struct mfs_error *err)
 {

@@ -29,7 +29,7 @@ static int is_idx(const struct dirent *e)
 	return len > 4 && !strcmp(e->d_name + len - 4, ".idx");
 }
 
-/* Is there a regular NAME.bin beside NAME.idx? */
+/* Is there a regular NAME.bin next to NAME.idx? */
 static bool has_bin(int dirfd, const char *idx)
 {
 	char *bin = strdup(idx);

@@ -29,7 +29,7 @@ static int pointer_as_written(const struct mfs_idx_member *p, uint64_t i, int64_
 }
 
 /* Looks at both ends and a few places between. *ret_end is where the last sequence ends; *ret_good
- * is false if a sequence that was looked at does not lie behind the one before it. */
+ * is false if a sequence that was looked at does not follow the one before it. */
 static int probe(const struct mfs_idx_member *p, bool *ret_good, uint64_t *ret_end,
 		 struct mfs_error *err)
 {
@@ -62,7 +62,7 @@ static int probe(const struct mfs_idx_member *p, bool *ret_good, uint64_t *ret_e
 
 struct pass {
 	bool contiguous, bad_length;
-	bool negative, outside; /* a pointer below 0; a sequence that ends behind the .bin */
+	bool negative, outside; /* a pointer below 0; a sequence that ends past the .bin */
 	bool congruent;		/* all pointers are right in their low 32 bits */
 	uint64_t tokens, end;	/* sum of the lengths; where the last sequence ends */
 };
@@ -129,7 +129,7 @@ int mfs_idx_judge_pointers(struct mfs_idx_member *p, struct mfs_error *err)
 
 	if (rc)
 		return rc;
-	/* A .bin that is too short needs no pass, as overflowed pointers never end behind their
+	/* A .bin that is too short needs no pass, as overflowed pointers never end past their
 	 * .bin. */
 	if (good && end >= p->bin_size) {
 		p->pointers = MFS_POINTERS_CONTIGUOUS;

@@ -5,8 +5,8 @@
  * While it is written there are PREFIX.bin.part, PREFIX.lengths.part, PREFIX.documents.part, for
  * multimodal data PREFIX.modes.part, and PREFIX.journal. The journal says how much of them is
  * durable, and carries a note of the caller's (how much of its input that was). PREFIX.bin appears
- * before PREFIX.idx, so whoever finds an .idx finds the whole dataset. One process at a time writes
- * a PREFIX.
+ * before PREFIX.idx, so a reader that finds an .idx finds the whole dataset. One process at a time
+ * writes a PREFIX.
  *
  * One thread per writer. After an error a writer can only be freed; what it saved can be resumed.
  */
@@ -62,7 +62,7 @@ int mfs_indexed_writer_end_sequence(struct mfs_indexed_writer *w, int8_t mode,
 int mfs_indexed_writer_end_document(struct mfs_indexed_writer *w, struct mfs_error *err);
 
 /* Makes everything up to the last end of a document durable, and saves note (one line of text) with
- * it. It costs an fsync of every part. What was added behind that end is not lost while the writer
+ * it. It costs an fsync of every part. What was added after that end is not lost while the writer
  * lives. */
 int mfs_indexed_writer_save(struct mfs_indexed_writer *w, const char *note, struct mfs_error *err);
 

@@ -144,7 +144,8 @@ static int decide(struct mfs_indexed_writer *w, struct mfs_error *err)
 
 /* ---- streams ---- */
 
-/* Opens a stream with size bytes to keep; what an interrupted run wrote behind them goes. */
+/* Opens a stream and keeps its first `size` bytes. What an interrupted run wrote after them is
+ * removed. */
 static int open_stream(struct mfs_indexed_writer *w, enum mfs_indexed_stream s, uint64_t size,
 		       struct mfs_error *err)
 {

@@ -175,7 +175,7 @@ static uint64_t eight_digits(uint64_t x)
 /*
  * Takes ids of at most seven digits while each is followed by a separator and perhaps a space:
  * nearly all of a large input looks so. It stops before anything else, which the states then read
- * byte by byte. It also stops behind an id that `last` follows, and then returns true.
+ * byte by byte. It also stops after an id that `last` follows, and then returns true.
  */
 static bool scan_ids(struct mfs_token_text *t, uint8_t separator, uint8_t separator2, uint8_t last)
 {
@@ -401,7 +401,7 @@ static int step_ids_id(struct mfs_token_text *t, struct mfs_error *err)
 	return add_number(t, err);
 }
 
-/* Behind an id there must be something that ends it. */
+/* After an id there must be something that ends it. */
 static int step_ids_after(struct mfs_token_text *t, struct mfs_error *err)
 {
 	const uint8_t c = *t->p;

@@ -9,9 +9,9 @@
  *     whatever it holds
  *   [] or an empty line             a document without a sequence
  *
- * Id lists: ids separated by blanks, commas or newlines, a NUL behind each document (as find
- * -print0 does with names; behind the last one it may be missing). Lines: the same with a newline
- * behind each document.
+ * Id lists: ids separated by blanks, commas or newlines, a NUL after each document (as find -print0
+ * does with names; the last one may be missing). Lines: the same with a newline after each
+ * document.
  *
  * Bytes above 127 are taken as they are inside of strings that are skipped; nothing else is
  * lenient. A fault is -EINVAL with its line and column, counted from 1 in bytes; a number that no
@@ -33,13 +33,13 @@ enum mfs_token_format {
 	MFS_TOKENS_LINES,
 };
 
-/* Where a document ends. A later run needs no more than this to go on behind it. */
+/* Where a document ends. A later run needs no more than this to continue after it. */
 struct mfs_token_position {
 	enum mfs_token_format format; /* as detected */
 	uint64_t offset;	      /* bytes of the input before it */
 	uint64_t line, column;	      /* of the byte at offset, from 1 */
-	/* The input ended here, without a newline or a NUL. A run that goes on must find nothing
-	 * behind it: else it was another document. */
+	/* The input ended here, without a newline or a NUL. A run that continues must find nothing
+	 * after it; otherwise it was another document. */
 	bool last;
 };
 

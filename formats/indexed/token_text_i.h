@@ -14,24 +14,24 @@ enum mfs_text_state {
 	/* token_text.c */
 	TEXT_DETECT,	 /* nothing but blanks so far */
 	TEXT_LINE,	 /* JSON lines: before the value */
-	TEXT_TAIL,	 /* behind it */
-	TEXT_LIST_FIRST, /* behind a '[' of ids */
-	TEXT_LIST_NEXT,	 /* behind its ',' */
-	TEXT_LIST_AFTER, /* behind one of its elements */
+	TEXT_TAIL,	 /* after it */
+	TEXT_LIST_FIRST, /* after a '[' of ids */
+	TEXT_LIST_NEXT,	 /* after its ',' */
+	TEXT_LIST_AFTER, /* after one of its elements */
 	TEXT_LIST_ID,	 /* in a number */
 	TEXT_IDS,	 /* id lists: between numbers */
 	TEXT_IDS_ID,	 /* in a number */
-	TEXT_IDS_AFTER,	 /* just behind one */
+	TEXT_IDS_AFTER,	 /* just after one */
 	/* token_text_json.c: an object, and all that is skipped */
-	TEXT_KEY_FIRST,	 /* behind '{' */
-	TEXT_KEY,	 /* behind a ',' of an object */
-	TEXT_COLON,	 /* behind a key */
+	TEXT_KEY_FIRST,	 /* after '{' */
+	TEXT_KEY,	 /* after a ',' of an object */
+	TEXT_COLON,	 /* after a key */
 	TEXT_VALUE,	 /* before a value */
-	TEXT_ITEM_FIRST, /* behind '[' */
-	TEXT_AFTER,	 /* behind a value */
+	TEXT_ITEM_FIRST, /* after '[' */
+	TEXT_AFTER,	 /* after a value */
 	TEXT_STRING,
-	TEXT_ESCAPE, /* behind a backslash */
-	TEXT_HEX,    /* behind "\u" */
+	TEXT_ESCAPE, /* after a backslash */
+	TEXT_HEX,    /* after "\u" */
 	TEXT_WORD,   /* true, false, null */
 	TEXT_MINUS,  /* of numbers, by their grammar */
 	TEXT_ZERO,
@@ -67,7 +67,7 @@ struct mfs_token_text {
 
 	uint64_t blank_lines; /* TEXT_DETECT */
 	bool guessed;	      /* id lists by their first character: no NUL seen yet */
-	bool broken;	      /* guessed, and a line has ended behind an id */
+	bool broken;	      /* guessed, and a line has ended after an id */
 
 	/* The list of ids at hand. */
 	unsigned level; /* of brackets */
