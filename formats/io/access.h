@@ -1,13 +1,13 @@
 /*
- * Who may read bytes that come from several files in several directories: whoever may search every
- * one of the directories and read every one of the files. What each inode allows is a rule. Rules
- * are folded into one, and the fold is told as an owner, a group and a mode, because these are all
- * that a file system in FUSE can give the kernel to check (default_permissions).
+ * Who may read bytes that come from several files in several directories: users that may search
+ * every one of the directories and read every one of the files. What each inode allows is a rule.
+ * Rules are folded into one, and the fold is told as an owner, a group and a mode, because these
+ * are all that a file system in FUSE can give the kernel to check (default_permissions).
  *
  * The kernel's rule for one inode (fs/namei.c: acl_permission_check; fs/posix_acl.c:
  * posix_acl_permission): the owner has the owner's bits alone, members of the group have the
  * group's, and everybody else has the others'. With an ACL the group bits of st_mode are its mask,
- * and its entries count. Whoever holds CAP_DAC_OVERRIDE or CAP_DAC_READ_SEARCH passes everywhere,
+ * and its entries count. A process with CAP_DAC_OVERRIDE or CAP_DAC_READ_SEARCH passes everywhere,
  * at the sources as at a mount.
  *
  * What is told is never wider than the truth. It may be narrower: nobody knows here which groups a
@@ -71,8 +71,9 @@ void mfs_access_name(struct mfs_access_fold *fold, const struct stat *file);
 /* Adds the rules of more. */
 void mfs_access_merge(struct mfs_access_fold *fold, const struct mfs_access_fold *more);
 
-/* The classes that pass for certain, for a file that belongs to uid and gid: uid, whatever groups
- * it is in; the other members of gid, whoever they are; everybody else. */
+/* The classes that pass for certain, for a file that belongs to uid and gid. The classes are: uid,
+ * whatever groups it is in; the other members of gid, whatever other groups they are in; everybody
+ * else. */
 unsigned mfs_access_classes(const struct mfs_access_fold *fold, uid_t uid, gid_t gid);
 /* The owner and group with which the most classes pass. Owner 0 stands for nobody in particular. */
 struct mfs_access mfs_access_told(const struct mfs_access_fold *fold);

@@ -1,10 +1,10 @@
 /*
  * Names beneath an open directory: opened, made, replaced and removed without following a link.
  *
- * Whoever may write in a directory may put a link in the place of any name in it, between any two
- * calls. So a path that a person gives is followed once, when its directory is opened. What lies
- * beneath is reached by descriptors, name by name, and a link on the way is an error. A link that
- * stands in the way of something new is removed like a file, and what it leads to stays.
+ * Anyone who may write in a directory may put a link in the place of any name in it, between any
+ * two calls. So a path that a person gives is followed once, when its directory is opened. What
+ * lies beneath is reached by descriptors, name by name, and a link on the way is an error. A link
+ * that stands in the way of something new is removed like a file, and what it leads to stays.
  *
  * tests/lint.sh keeps calls that remove, rename and make by whole paths out of other files.
  */

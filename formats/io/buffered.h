@@ -1,6 +1,6 @@
 /*
  * Many small reads of one file, mostly forwards. The descriptor stays open, and each read also
- * takes what lies behind it. For walks of headers while a source is opened. One thread.
+ * takes the bytes that follow. For walks of headers while a source is opened. One thread.
  */
 #ifndef MFS_IO_BUFFERED_H
 #define MFS_IO_BUFFERED_H

@@ -11,7 +11,7 @@
 #include "formats/base/error.h"
 
 /* Writes bytes as the file name of an open directory, in place of an old one. A crash leaves the
- * old bytes or the new ones; "name.tmp" may stay behind. What stands at either name, a link or a
+ * old bytes or the new ones; "name.tmp" may be left over. What stands at either name, a link or a
  * file, is replaced. */
 int mfs_commit_file(int dirfd, const char *name, const void *bytes, size_t len,
 		    struct mfs_error *err);

@@ -42,9 +42,9 @@ uint64_t mfs_fileset_disk(const struct mfs_fileset *set, uint32_t file);
 /* Modification time in nanoseconds since the epoch, as seen when added. */
 int64_t mfs_fileset_mtime(const struct mfs_fileset *set, uint32_t file);
 
-/* Who may read all files, as seen when they were added. Every directory of every path counts,
- * from "/" down (of a relative dir, from the working directory), and so do those behind symbolic
- * links. */
+/* Who may read all files, as seen when they were added. Every directory of every path counts, from
+ * "/" down (of a relative dir, from the working directory). So do the directories that symbolic
+ * links lead to. */
 const struct mfs_access_fold *mfs_fileset_access(const struct mfs_fileset *set);
 /* The classes (access.h) that the modes of the files grant, if directories are ignored. */
 unsigned mfs_fileset_granted(const struct mfs_fileset *set);

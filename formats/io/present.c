@@ -13,7 +13,7 @@
 /* The last ones are compared with a new one. */
 #define LOOK_BACK 64
 
-/* A range that a new one lies in or beside. */
+/* Finds a range that a new one lies in or near. */
 static struct mfs_present_range *find_near(struct mfs_present *p, const struct mfs_backing *b,
 					   uint64_t from, uint64_t to)
 {

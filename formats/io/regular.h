@@ -2,7 +2,7 @@
  * Opens a source file: for reading, and only if it is a regular file. No source is opened in
  * another way.
  *
- * Whoever writes a source may put a FIFO, a device or a socket in a file's place at any time. So a
+ * The owner of a source may put a FIFO, a device or a socket in a file's place at any time. So a
  * look before the open is not enough, and an open without O_NONBLOCK would wait for a FIFO's writer
  * for ever (open(2), fifo(7)).
  */

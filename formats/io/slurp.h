@@ -6,8 +6,8 @@
 
 #include "formats/base/error.h"
 
-/* A regular file of at most most bytes, and a NUL behind them; the caller frees *ret. -EFBIG, or
- * -errno of opening and reading it. */
+/* Reads a regular file of at most `most` bytes, and puts a NUL after them. The caller frees *ret.
+ * -EFBIG, or -errno of opening and reading it. */
 int mfs_slurp(const char *path, size_t most, void **ret, size_t *ret_len, struct mfs_error *err);
 
 #endif

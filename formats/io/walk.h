@@ -1,7 +1,7 @@
 /*
  * Opens a path step by step, as the kernel does, and counts each directory on the way in a fold
- * (access.h), also those behind symbolic links. The file that is opened is the one that the walk
- * reached. If a link changes meanwhile, it leads the walk elsewhere, and the fold with it.
+ * (access.h), also directories that symbolic links lead to. The file that is opened is the one that
+ * the walk reached. If a link changes meanwhile, it leads the walk elsewhere, and the fold with it.
  */
 #ifndef MFS_IO_WALK_H
 #define MFS_IO_WALK_H

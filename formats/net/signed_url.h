@@ -3,8 +3,8 @@
  *
  *   ?expires=SECONDS&signature=DIGITS
  *
- * signature is the HMAC-SHA256 (RFC 2104), in hexadecimal digits, of what is read and until when.
- * Whoever has the secret makes such URLs, and checks them; who has one of them reads that file.
+ * signature is the HMAC-SHA256 (RFC 2104), in hexadecimal digits, of what is read and until when. A
+ * holder of the secret makes such URLs and checks them. A holder of a URL reads that file.
  */
 #ifndef MFS_NET_SIGNED_URL_H
 #define MFS_NET_SIGNED_URL_H

@@ -248,7 +248,7 @@ int mfs_sigv4_claim_parse_query(const char *query, struct mfs_sigv4_claim *ret,
 
 /* ---- the signature ---- */
 
-/* What the request's time says; a presigned one holds for a time of its own behind it. */
+/* Checks the request's time. A presigned request is valid for its own span of time after that. */
 static int check_time(const struct mfs_sigv4_claim *c, const char *text, int64_t now,
 		      struct mfs_error *err)
 {

@@ -26,7 +26,7 @@ void mfs_uri_encode(struct mfs_buf *b, const char *bytes, size_t len, bool keep_
 	}
 }
 
-/* The byte that begins at text[*i], which moves behind it; at most 0: there is none. */
+/* Decodes the byte that begins at text[*i], and moves *i past it. At most 0: there is none. */
 static int next_byte(const char *text, size_t len, size_t *i, bool plus_is_space)
 {
 	const char c = text[(*i)++];

@@ -13,8 +13,8 @@
 /* Appends len bytes encoded. keep_slash: '/' stays, as in a path. */
 void mfs_uri_encode(struct mfs_buf *b, const char *bytes, size_t len, bool keep_slash);
 
-/* Appends len bytes decoded. -EINVAL: a '%' without two digits behind it, or one that stands for a
- * NUL, which no name can hold. plus_is_space: as in a query that a form has made. */
+/* Appends len bytes decoded. -EINVAL: two digits do not follow a '%', or a '%' stands for a NUL,
+ * which no name can hold. plus_is_space: as in a query that a form has made. */
 int mfs_uri_decode(struct mfs_buf *b, const char *text, size_t len, bool plus_is_space);
 
 /* The same in place: text does not get longer, and ends with a NUL as before. */

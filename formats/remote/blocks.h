@@ -1,14 +1,14 @@
 /*
- * The file NAME.map beside the bytes of an object: which blocks are present, and their checksums.
+ * The file NAME.map next to the bytes of an object: it records which blocks are present, and their
+ * checksums.
  *
  * All processes that use a cache map it, and change states by atomic operations. A block is written
  * first, then its sum, then its state. A crash of the machine may keep the state and lose the
  * bytes; the sum tells (object.c compares it when a process first meets a block).
  *
- *	0     "mcorefs blocks 1", block size, number of blocks, size of the object
- *	64    the object's key, and what it is, as text
- *	4096  a byte for each block: its state
- *	...   from a multiple of 8 on: 8 bytes for each block, XXH3-64 seeded with its number
+ * 0 "mcorefs blocks 1", block size, number of blocks, size of the object 64 the object's key, and
+ * what it is, as text 4096 a byte for each block: its state ... from a multiple of 8 on: 8 bytes
+ * for each block, XXH3-64 seeded with its number
  */
 #ifndef MFS_REMOTE_BLOCKS_H
 #define MFS_REMOTE_BLOCKS_H

@@ -61,7 +61,7 @@ static int open_dir(int dirfd, const char *name, int *ret)
 	return *ret < 0 ? *ret : 0;
 }
 
-/* Whoever can write here decides what all readers see. */
+/* A user who can write here decides what all readers see. */
 static int check_owner(struct mfs_cache *c, struct mfs_error *err)
 {
 	struct stat st;

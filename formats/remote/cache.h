@@ -26,7 +26,7 @@
 struct mfs_cache;
 struct mfs_object;
 
-#define MFS_CACHE_SIZE	      (10ull << 30) /* unless something else is said */
+#define MFS_CACHE_SIZE	      (10ull << 30) /* unless another size is given */
 #define MFS_CACHE_SIZE_LEAST  (16ull << 20)
 #define MFS_CACHE_CONNECTIONS 16
 

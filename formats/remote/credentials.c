@@ -170,7 +170,7 @@ static int take_role(struct keys *c, const char *text, size_t len, struct mfs_er
 			     "SecretAccessKey, Token and Expiration");
 }
 
-/* An answer of the service, as a line; behind a token if there is one yet. */
+/* Asks the service for an answer of one line, with a token if there is one yet. */
 static int ask(struct mfs_curl *h, const char *method, const char *path, const char *header,
 	       struct mfs_buf *ret, struct mfs_error *err)
 {
@@ -327,7 +327,7 @@ static int current(struct mfs_credentials *c, struct keys *ret, struct mfs_error
 }
 
 /* What libcurl sends as Host leaves out an empty port and the one that the scheme implies, and so
- * does what is signed. The port of an IPv6 address stands behind its bracket. */
+ * does what is signed. The port of an IPv6 address follows its bracket. */
 static void cut_default_port(const char *url, char *host)
 {
 	char *bracket = strrchr(host, ']'), *colon = strrchr(bracket ? bracket : host, ':');

@@ -115,7 +115,7 @@ static void take_refusal(struct attempt *a, const char *bytes, size_t len)
 	memcpy(a->refusal + sizeof(a->refusal) - room, bytes, mfs_min_u64(len, room));
 }
 
-/* The body of an error is not for whoever asked: it is read over, as far as it is short. */
+/* The body of an error is not for the caller: it is read and dropped, as far as it is short. */
 static size_t take_bytes(char *bytes, size_t one, size_t n, void *arg)
 {
 	struct attempt *a = arg;
@@ -297,7 +297,7 @@ static void set_up(struct mfs_curl *h, struct attempt *a, struct curl_slist *lis
 	curl_easy_setopt(c, CURLOPT_RANGE, range);
 }
 
-/* A URL for messages: behind '?' there may be a signature. */
+/* A URL for messages: after '?' there may be a signature. */
 static int shown(const char *url)
 {
 	return (int)strcspn(url, "?");

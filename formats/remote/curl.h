@@ -19,7 +19,7 @@
 #include "formats/base/error.h"
 #include "formats/remote/headers.h"
 
-#define MFS_CURL_TIMEOUT 30 /* seconds, unless something else is said */
+#define MFS_CURL_TIMEOUT 30 /* seconds, unless another time is given */
 
 struct mfs_curl;	/* a connection; one thread at a time */
 struct mfs_credentials; /* credentials.h */
@@ -64,15 +64,15 @@ void mfs_curl_free(struct mfs_curl *h);
 
 /*
  * 0: an answer has come with a status of 2xx, and all of its body. Otherwise, with the URL in the
- * sentence (without what stands behind '?'):
- * -ENOENT 404, 410; -EACCES 401, 403; -EPERM a redirect to where none may lead; -ESTALE 412;
- * -ETIMEDOUT; -EIO what remains; what begin() and bytes() return. *ret may be NULL.
+ * sentence (without what follows '?'): -ENOENT 404, 410; -EACCES 401, 403; -EPERM a redirect to
+ * where none may lead; -ESTALE 412; -ETIMEDOUT; -EIO what remains; what begin() and bytes() return.
+ * *ret may be NULL.
  */
 int mfs_curl_do(struct mfs_curl *h, struct mfs_curl_request *r, struct mfs_headers *ret,
 		struct mfs_error *err);
 
 struct mfs_buf;
-/* mfs_curl_do() with a body that is kept: as text behind which a NUL stands. */
+/* mfs_curl_do() with a body that is kept: as text that ends in a NUL. */
 int mfs_curl_body(struct mfs_curl *h, struct mfs_curl_request *r, struct mfs_buf *ret,
 		  struct mfs_headers *headers, struct mfs_error *err);
 /* A whole body in memory, which the caller frees; NUL-terminated. -EFBIG: it is longer than most.

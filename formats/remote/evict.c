@@ -43,8 +43,8 @@ struct eviction {
 
 /* ---- places of processes ---- */
 
-/* Whoever made the place has ended: the kernel has given its lock back. What is no directory was
- * never one. */
+/* True if the process that made the place has ended: the kernel has given its lock back. A name
+ * that is no directory was never a place. */
 static bool is_dead(int mounts, const char *id)
 {
 	char name[300];

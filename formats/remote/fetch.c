@@ -341,7 +341,8 @@ static int transfer(struct mfs_curl *h, struct transfer *t, struct mfs_error *er
 	};
 	int rc = mfs_curl_do(h, &r, NULL, err);
 
-	/* All bytes that it said, and yet fewer than it should have said. */
+	/* The server sent all bytes that it announced, and yet fewer than it should have
+	 * announced. */
 	if (!rc && t->job->next <= t->last)
 		rc = mfs_fail(err, -EIO, "%s: the server sends too few bytes", o->url);
 	return rc;

@@ -19,11 +19,11 @@ struct mfs_headers {
 	bool has_range, has_length;
 	bool encoded; /* the content has an encoding, so its bytes are not the file's */
 	uint64_t length;
-	unsigned retry_after; /* seconds; 0: not said */
+	unsigned retry_after; /* seconds; 0: not given */
 };
 
-/* Reads one line, with or without its end. A status line begins a new answer: what was said before
- * it (a redirect) is forgotten. */
+/* Reads one line, with or without its end. A status line begins a new answer: the headers before it
+ * (of a redirect) are forgotten. */
 void mfs_headers_line(struct mfs_headers *h, const char *line, size_t len);
 
 /* Whether an ETag can be compared byte by byte (RFC 9110, 8.8.3.2: a weak one cannot). */

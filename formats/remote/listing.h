@@ -16,7 +16,7 @@ struct mfs_listed {
 	char *last_modified;
 	uint64_t size;
 	int64_t mtime; /* seconds */
-	bool guessed;  /* nobody has said that it is there */
+	bool guessed;  /* no server has confirmed that it exists */
 };
 
 struct mfs_listing {
@@ -39,9 +39,9 @@ void mfs_listing_keep(struct mfs_listing *l, bool (*keep)(const struct mfs_liste
 
 /* ---- answers ---- */
 
-/* S3's ListObjectsV2 (XML). Names are taken behind prefix; keys that end with '/' are no files, and
- * those that cannot be names of files are passed over. *ret is the token of the next page, which
- * the caller frees, or NULL. -EINVAL. */
+/* S3's ListObjectsV2 (XML). Reads S3's pages. Names are what follows prefix; keys that end with '/'
+ * are no files, and those that cannot be names of files are passed over. *ret is the token of the
+ * next page, which the caller frees, or NULL. -EINVAL. */
 int mfs_listing_read_s3(struct mfs_listing *l, const char *xml, size_t len, const char *prefix,
 			char **ret_next, struct mfs_error *err);
 

@@ -1,6 +1,7 @@
 /*
- * What is read on this machine for a URL, beside the cache: how names of hosts are found, whose
- * certificates are believed, and who asks. For who limits which files may be opened.
+ * What is read on this machine for a URL, in addition to the cache: how names of hosts are found,
+ * whose certificates are believed, and the credentials that requests use. For code that limits
+ * which files may be opened.
  */
 #ifndef MFS_REMOTE_PLACES_H
 #define MFS_REMOTE_PLACES_H

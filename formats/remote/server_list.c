@@ -16,7 +16,7 @@
 #define PAGE_MAX     (64u << 20) /* bytes of one answer */
 #define DEEPEST	     8		 /* directories below one another */
 #define LOOK_THREADS 16
-#define EMPTY_PAGES  100 /* of S3, one behind the other: each may have what is passed over */
+#define EMPTY_PAGES  100 /* of S3, in a row: each may have only keys that are passed over */
 
 /* ---- S3 ---- */
 
