@@ -9,7 +9,7 @@
 
 /* ---- names ---- */
 
-/* Reads "-pp4" at *text, and moves *text behind it. False: it is not there. */
+/* Reads "-pp4" at *text, and moves *text past it. False: it is not there. */
 static bool take(const char **text, const char *label, uint32_t *ret)
 {
 	const size_t len = strlen(label);
@@ -216,7 +216,7 @@ static int check_ends(const struct mfs_layout *p, const struct mfs_megatron_args
 	return 0;
 }
 
-/* Whoever made the list has divided all layers. */
+/* Checks that the list's author has divided all layers. */
 static int check_chunks(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			struct mfs_error *err)
 {

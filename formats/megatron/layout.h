@@ -29,7 +29,7 @@ struct mfs_layout {
 	uint32_t first, last; /* layers of the first and last stage; 0: an equal share */
 	/* [vpp * pp]: layers of model chunk vp * P + pp, by --pipeline-model-parallel-layout and
 	 * the like, which a layout's name cannot say; a chunk may have none. NULL: the sizes say
-	 * it. They belong to whoever made the layout. */
+	 * it. They belong to the code that made the layout. */
 	const uint32_t *chunk_layers;
 };
 

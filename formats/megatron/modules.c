@@ -96,7 +96,7 @@ bool mfs_module_applies(const struct mfs_megatron_args *a, enum mfs_module_when 
 	LINEAR("self_attention.in_proj"), SAME("self_attention.conv1d.weight"),                    \
 		NORM("self_attention.out_norm"), LINEAR("self_attention.out_proj")
 
-/* A layer of a Mamba-2 mixer (ssm/mamba_layer.py, mamba_mixer.py). Its norm is built behind it. */
+/* A layer of a Mamba-2 mixer (ssm/mamba_layer.py, mamba_mixer.py). Its norm is built after it. */
 #define MAMBA                                                                                      \
 	PARAM("mixer.conv1d_weight", "mixer.conv1d.weight", .when = MFS_WHEN_CONV_PARAMS),         \
 		PARAM("mixer.conv1d_bias", "mixer.conv1d.bias", .when = MFS_WHEN_CONV_PARAMS),     \

@@ -414,8 +414,8 @@ static int add_mtp(struct builder *b)
 	return rc;
 }
 
-/* A tied model's head is the embedding. On another stage it is a copy, besides the one that MTP
- * reads (gpt_model.py: skip_weight_param_allocation). */
+/* A tied model's head is the embedding. On another stage it is a copy, in addition to the copy that
+ * MTP reads (gpt_model.py: skip_weight_param_allocation). */
 static int add_output(struct builder *b, bool is_first)
 {
 	const struct mfs_global_tensor *embedding = mfs_ckpt_find(b->list->ckpt, EMBEDDING, -1, -1);

@@ -30,8 +30,8 @@ struct mfs_tracker {
 	char text[32];	/* its text, printable */
 };
 
-/* Reads the tracker of a root. *t holds what it said before (zero-filled: never read), and keeps it
- * while the file is empty. */
+/* Reads the tracker of a root. *t holds what the last read found (zero-filled: never read), and
+ * keeps it while the file is empty. */
 void mfs_tracker_read(const char *source, struct mfs_tracker *t);
 
 /* The iteration that a train state's number says. False: it is none, and *ret stays. */
@@ -40,7 +40,8 @@ bool mfs_tracker_iteration(double number, int64_t *ret);
 /* Reads "iter_0000040" and "release", exactly as Megatron writes them. False: any other name. */
 bool mfs_iteration_number(const char *name, int64_t *ret);
 
-/* Reads these and verl's "global_step_40". For whoever looks at a directory, and does not write. */
+/* Reads these names and verl's "global_step_40". For code that looks at a directory and does not
+ * write to it. */
 bool mfs_iteration_number_of_any(const char *name, int64_t *ret);
 
 /* Why an iteration must not be shown yet, written into text. NULL: it may be shown. */

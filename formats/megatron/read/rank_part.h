@@ -66,10 +66,10 @@ void mfs_rank_part_free(struct mfs_rank_part *part);
 
 /*
  * Reads tensors[i] into destinations[i], which has bytes bytes of any alignment; NULL: not wanted.
- * threads 0: one for each processor. This needs 64 bytes of memory for each block of the plans,
- * besides the destinations. After a failure the destinations hold anything, and the message names a
- * tensor and its file. -ESTALE, -EIO, -EINVAL (a tensor of a source is not what its index says),
- * -ENOMEM.
+ * threads 0: one for each processor. This needs 64 bytes of memory for each block of the plans, in
+ * addition to the destinations. After a failure the destinations hold anything, and the message
+ * names a tensor and its file. -ESTALE, -EIO, -EINVAL (a tensor of a source is not what its index
+ * says), -ENOMEM.
  */
 int mfs_rank_part_read(const struct mfs_rank_part *part, void *const *destinations,
 		       unsigned threads, struct mfs_error *err);

@@ -169,7 +169,7 @@ int mfs_dist_boxes_add_extras(struct mfs_dist_boxes *b, const struct mfs_global_
 	uint32_t lo = 0, hi = b->d.extra_count;
 	int rc = 0;
 
-	while (lo < hi) { /* the first of this owner's or behind it */
+	while (lo < hi) { /* the first of this owner's, or one after it */
 		const uint32_t middle = lo + (hi - lo) / 2;
 
 		if (b->d.extras[middle].owner < owner)

@@ -3,7 +3,7 @@
  * wherever they begin and end, and objects. Items are added file by file; each has its place then.
  * .metadata names all that were added (docs/formats/torch-dist.md).
  *
- * Whoever loads such a checkpoint takes any boxes that together are a tensor
+ * A program that loads such a checkpoint takes any boxes that together are a tensor
  * (torch/distributed/checkpoint/planner_helpers.py: create_read_items_for_chunk_list).
  */
 #ifndef MFS_MEGATRON_WRITE_DIST_BOXES_H

@@ -24,7 +24,7 @@ enum mfs_dist_kind { MFS_DIST_WEIGHTS, MFS_DIST_OPTIMIZER, MFS_DIST_KINDS };
 
 /* A tensor of .metadata. */
 struct mfs_dist_tensor {
-	const struct mfs_global_tensor *first; /* and those behind it, by layer, then expert */
+	const struct mfs_global_tensor *first; /* and those after it, by layer, then expert */
 	uint32_t count;
 	uint32_t layers, experts; /* sizes of stacked axes in front; 0: no such axis */
 	/* of each global tensor, the vocabulary padded, or of its section */

@@ -1,6 +1,6 @@
 /*
- * Legacy `torch` views: mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt for each rank, with
- * distrib_optim.pt beside it if the run's optimizer was distributed.
+ * Legacy `torch` views: mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt for each rank, with a
+ * distrib_optim.pt in the same directory if the run's optimizer was distributed.
  */
 #include <errno.h>
 #include <stdio.h>
