@@ -286,8 +286,8 @@ static void remark(struct mfs_hf_reader *r, const char *sentence)
 	r->args->hf_remarks = all;
 }
 
-/* What Megatron has no argument for is refused; what nobody here knows is said. A vision-language
- * model has keys of its other parts beside these. */
+/* Refuses keys that Megatron has no argument for, and reports keys that nobody here knows. A
+ * vision-language model also has keys of its other parts. */
 static void check_others(struct mfs_hf_reader *r, bool whole)
 {
 	struct mfs_hf_key_list unknown = {0};

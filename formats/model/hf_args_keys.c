@@ -558,7 +558,7 @@ static void read_mlp_layer_types(struct mfs_hf_reader *r, const char *key)
 		count_dense(a);
 }
 
-/* GELU by tanh. The first release of Gemma said "gelu" and meant this one, as GemmaConfig does
+/* GELU by tanh. The first release of Gemma wrote "gelu" and meant this one, as GemmaConfig does
  * (legacy); in its other classes "gelu" is GELU by erf. */
 static void check_gelu_tanh(struct mfs_hf_reader *r, const char *key, bool legacy)
 {

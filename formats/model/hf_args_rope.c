@@ -302,8 +302,8 @@ static double by_rotary_dim(struct mfs_hf_reader *r)
 	return (double)count / (double)r->args->kv_channels;
 }
 
-/* It may stand at the top and beside the scaling. Releases of transformers look in one of them, so
- * both must be equal. */
+/* The key may stand at the top and with the scaling. Releases of transformers look in one of these
+ * places, so both values must be equal. */
 static void read_partial(struct mfs_hf_reader *r, const struct rope *rope)
 {
 	const char *key = partial_key(r->family);

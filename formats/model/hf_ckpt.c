@@ -362,7 +362,7 @@ static int add_tensor(struct builder *b, const struct mfs_family_tensor *row,
 	return rc ? rc : add_chunks(b, &t, hf, p);
 }
 
-/* ---- a head that is said to be tied ---- */
+/* ---- a head that is declared tied ---- */
 
 /* HF's tensor for a tensor of Megatron outside of the layers. NULL: it is not there. */
 static const struct mfs_hf_tensor *find_end(const struct builder *b, const char *name)

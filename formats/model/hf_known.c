@@ -325,7 +325,7 @@ static const struct {
 	{"use_qk_norm", MFS_HAS(QK_NORM)},   {"use_qkv_bias", MFS_HAS(QKV_BIAS)},
 };
 
-/* How the weights that lie beside the file are stored: nothing that other weights have. */
+/* How the weights that lie next to the file are stored: nothing that other weights have. */
 static const struct computing storing[] = {
 	{"compression_config", "false", "none: quantised weights are not read"},
 	{"quantization", "false", "none: MLX's quantised weights are not read"},

@@ -18,7 +18,7 @@ enum mfs_hf_meaning {
 	MFS_HF_READ,	 /* a row, another name of one, or a key that stands elsewhere */
 	MFS_HF_COPIED,	 /* says nothing about computing; a view may say it, too */
 	MFS_HF_LEFT,	 /* of training, generating or a reader's own ways: no view says it */
-	MFS_HF_STORES,	 /* says that the weights beside it are stored as nothing here reads */
+	MFS_HF_STORES,	 /* says that the file's weights are stored as nothing here reads */
 	MFS_HF_COMPUTES, /* changes the result, and no argument of Megatron says it */
 };
 

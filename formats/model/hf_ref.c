@@ -334,7 +334,7 @@ static int contradicts(const struct mfs_hf_ref *ref, const char *key, const json
 			in_words(theirs, text, sizeof(text)), usual);
 }
 
-/* Only what is known to be harmless is said again. */
+/* Only keys that are known to be harmless are copied. */
 static int add_rest(const struct mfs_hf_ref *ref, struct mfs_model *m, json_t *config,
 		    struct mfs_error *err)
 {

@@ -192,7 +192,7 @@ static void drop_sections(json_t *config, const char *key)
 	}
 }
 
-/* Keys beside which the text config's stand in a file that is both. */
+/* Drops the keys of images and videos, which some files have among the text config's. */
 static void drop_images(json_t *made)
 {
 	static const char *const prefixes[] = {"vision_", "image_", "video_"};
@@ -221,7 +221,7 @@ static void set_tied(json_t *made, const json_t *config, const json_t *text)
 		json_object_set_new(made, key, json_false());
 }
 
-/* What is said of all weights stands beside the text config. */
+/* What holds for all weights stands next to the text config. */
 static void keep_common(json_t *made, const json_t *config)
 {
 	static const char *const keys[] = {

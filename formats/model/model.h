@@ -43,11 +43,11 @@ struct mfs_model {
 };
 
 /*
- * arch: a family's name, or NULL to derive it from the arguments; with it, class and model_type
- * are the family's own. vocab: the decision of vocab.h;
- * NULL: decided here, as if a person had said nothing. -ENOTSUP: no family fits, or a tensor is
- * left over, which the message names; -ENODATA: a tensor is missing, which it names; -EINVAL: a
- * shape disagrees with the arguments (tensor, expected and found shape).
+ * arch: a family's name, or NULL to derive it from the arguments; with it, class and model_type are
+ * the family's own. vocab: the decision of vocab.h; NULL: decided here, as if a person had given no
+ * option. -ENOTSUP: no family fits, or a tensor is left over, which the message names; -ENODATA: a
+ * tensor is missing, which it names; -EINVAL: a shape disagrees with the arguments (tensor,
+ * expected and found shape).
  */
 int mfs_model_new(struct mfs_ckpt *ckpt, const char *arch, const struct mfs_vocab *vocab,
 		  struct mfs_model **ret, struct mfs_error *err);

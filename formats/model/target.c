@@ -33,7 +33,7 @@ static void put_pattern(struct text *t, const char *pattern, const char *mark, i
 	put(t, hole + strlen(mark), strlen(hole + strlen(mark)));
 }
 
-/* MTP layers are numbered on behind the others, or have a prefix of their own. */
+/* MTP layers continue the numbers of the others, or have a prefix of their own. */
 static void put_layer(struct text *out, const struct mfs_hf_target *t)
 {
 	const struct mfs_family *f = t->model->family;

@@ -33,7 +33,7 @@ int mfs_vocab_tokenizer(const struct mfs_ckpt *ckpt, const char *ref, char **ret
 	return *ret ? 0 : mfs_fail_nomem(err);
 }
 
-/* Sets rows to 0 if nothing is said. */
+/* Sets rows to 0 if the person asks for nothing. */
 static int take_said(const struct mfs_vocab_said *said, struct mfs_vocab *v, struct mfs_error *err)
 {
 	if (said->size == MFS_VOCAB_TOKENIZER) {

@@ -36,7 +36,7 @@ struct mfs_vocab {
 	enum mfs_vocab_source source;
 };
 
-/* What a person says. Zero-filled: nothing is said. */
+/* What a person asks for. Zero-filled: nothing. */
 struct mfs_vocab_said {
 	uint64_t size;		      /* N or MFS_VOCAB_TOKENIZER; 0: neither */
 	const struct mfs_hf_ref *ref; /* NULL: none */
@@ -44,14 +44,14 @@ struct mfs_vocab_said {
 	bool by_tokenizer;	      /* it may say the size, where nothing else does */
 };
 
-/* The directory of a checkpoint's tokenizer: the reference, or tokenizer/ or the folder that NeMo
- * has in context/, beside the checkpoint, which need not be there. The caller frees *ret.
- * -ENOMEM. */
+/* The directory of a checkpoint's tokenizer: the reference, or else tokenizer/ next to the
+ * checkpoint or the folder that NeMo has in context/ there. It need not exist. The caller frees
+ * *ret. -ENOMEM. */
 int mfs_vocab_tokenizer(const struct mfs_ckpt *ckpt, const char *ref, char **ret,
 			struct mfs_error *err);
 
-/* said NULL: nothing is said. -EINVAL: more rows than are stored. Other errors: those of
- * mfs_hf_token_count_read(). */
+/* said NULL: the person asks for nothing. -EINVAL: more rows than are stored. Other errors: those
+ * of mfs_hf_token_count_read(). */
 int mfs_vocab_decide(const struct mfs_ckpt *ckpt, const struct mfs_vocab_said *said,
 		     struct mfs_vocab *ret, struct mfs_error *err);
 

@@ -112,7 +112,7 @@ static bool is_file_of(const char *file, const char *name)
 	return !strncmp(base, name, len) && !strcmp(base + len, ".conf");
 }
 
-/* A base may stand behind the family that names it. */
+/* A base may stand after the family that names it. */
 static const struct mfs_family *find_built_in(const char *name, void *arg)
 {
 	const unsigned *depth = arg;
@@ -243,7 +243,7 @@ bool mfs_family_is_called(const struct mfs_family *f, const char *text)
 
 /* ---- who makes models of a family ---- */
 
-/* True if the class is the stem with a kind of class behind it. */
+/* True if the class is the stem followed by a kind of class. */
 static bool is_class_of(const char *provider, const char *stem, size_t len)
 {
 	static const char *const kinds[] = {"ModelProvider", "ModelConfig", "Provider", "Config"};

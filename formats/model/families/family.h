@@ -244,7 +244,7 @@ struct mfs_family_note {
  */
 #define MFS_FUSED_PARTS 2
 struct mfs_fused {
-	const char *from;		 /* behind the layer's prefix */
+	const char *from;		 /* after the layer's prefix */
 	const char *to[MFS_FUSED_PARTS]; /* likewise; {e}: the expert */
 	uint32_t count;
 	bool transposed; /* files may also store [in, out] */
@@ -275,9 +275,9 @@ struct mfs_family {
 	const char *also;	  /* other model types and architectures, "a, b"; NULL: none */
 	const char *layer_prefix; /* "model.layers.{i}." */
 	const char *mtp_prefix;	  /* of MTP layers from 0; NULL: layer_prefix from num_layers */
-	const char *about;	  /* which models these are, for people; NULL: not said */
+	const char *about;	  /* which models these are, for people; NULL: not given */
 	/* Megatron-Bridge's and NeMo's classes of this family's models, "Gemma, CodeGemma", without
-	 * ModelProvider and what stands behind. Such a class adds nothing to its fields, unless the
+	 * ModelProvider and what follows it. Such a class adds nothing to its fields, unless the
 	 * family requires own-modules. */
 	const char *providers;
 	const char *proved; /* by which peers; NULL: none can check it */
@@ -302,7 +302,7 @@ struct mfs_family {
 
 /*
  * All families, ended by NULL. If several fit, the first is taken: those of mfs_families_add(),
- * then the built-in ones in their order; behind them are vision-language ones, and those that
+ * then the built-in ones in their order. After them come vision-language ones, and those that
  * Megatron cannot express, which no model fits. They are read on the first call. Without memory
  * there are none.
  */
@@ -331,8 +331,8 @@ static inline bool mfs_family_has_models(const struct mfs_family *f)
 /* True if a list "a, b" has the word. words may be NULL. */
 bool mfs_family_list_has(const char *words, const char *text);
 
-/* True if the family names the class among its providers. Behind a name stand the kind of class,
- * and perhaps a size: "Llama2ModelProvider7B", "Llama3Config8B". */
+/* True if the family names the class among its providers. The kind of class and perhaps a size
+ * follow a name: "Llama2ModelProvider7B", "Llama3Config8B". */
 bool mfs_family_is_made_by(const struct mfs_family *f, const char *provider);
 /* True if a family without own-modules, or a base, names it: the model is all in its fields. */
 bool mfs_provider_is_plain(const char *provider);

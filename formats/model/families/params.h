@@ -12,7 +12,7 @@
 #include "formats/model/families/family.h"
 
 struct mfs_param {
-	const char *name; /* in a layer: behind its number */
+	const char *name; /* in a layer: after its number */
 	/* of a model without gate halves; those that there are not are MFS_DIM_NONE */
 	enum mfs_dim axes[MFS_PARAM_AXES];
 	bool norm; /* a weight that zero-centred norms store as weight - 1 */

@@ -192,7 +192,7 @@ int mfs_family_read_tensor(struct mfs_family_reader *r, const struct mfs_conf_li
 	return rc ? rc : mfs_family_put(r, &r->tensors, where, line->key, row, true);
 }
 
-/* What a tensor's rows are, if no rule is said. */
+/* What a tensor's rows are, if the row gives no rule. */
 static enum mfs_rule usual_rule(const struct mfs_family_tensor *row)
 {
 	if (row->shape[0] == MFS_DIM_VOCAB)

@@ -9,7 +9,7 @@
 /* The geometry of linear_qkv. */
 struct qkv {
 	uint64_t groups, heads; /* heads: query heads of a group */
-	uint64_t gates;		/* heads of output gates of a group, behind the query heads */
+	uint64_t gates;		/* heads of output gates of a group, after the query heads */
 	uint64_t head;		/* rows of a head */
 	uint64_t rotary;	/* how many of these are rotated */
 	bool interleaved;
@@ -175,7 +175,7 @@ static int concatenated_maps(struct mfs_rule_walk *w)
 	return rc ? rc : values(&g);
 }
 
-/* Emits each head with its gates behind it. */
+/* Emits each head, followed by its gates. */
 static int gated_maps(struct mfs_rule_walk *w)
 {
 	const struct qkv g = qkv_of(w);

@@ -62,7 +62,7 @@ struct mfs_row_map {
 	uint8_t lane, lanes; /* lanes 0: one */
 };
 
-/* True if the rule moves columns: what is said of rows below is then said of these. */
+/* True if the rule moves columns. Then what is documented of rows below holds for columns. */
 bool mfs_rule_is_of_columns(enum mfs_rule rule);
 
 /* Number of rows of the HF tensor. source_rows: of the Megatron tensor. vocab: rows of the
