@@ -105,9 +105,9 @@ int mfs_vfile_pread(struct mfs_vfile *f, uint64_t off, void *buf, size_t len, si
 
 /*
  * Plans every part from *start on: all source records are found, shapes and dtypes agree, every
- * byte has one source. No tensor data is read. The first failure is returned, and *start is set
- * behind the failed part, so that a caller can go on and list all failures. start NULL: from the
- * first.
+ * byte has one source. No tensor data is read. The first failure is returned, and *start is set to
+ * the part after the failed one, so that a caller can go on and list all failures. start NULL: from
+ * the first.
  */
 int mfs_vfile_check(struct mfs_vfile *f, uint32_t *start, struct mfs_error *err);
 

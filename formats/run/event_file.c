@@ -207,7 +207,7 @@ static int take_summary(const struct walk *w, struct span s, int64_t step)
 	return rc;
 }
 
-/* The step may stand behind the summary. */
+/* The step may stand after the summary. */
 static int take_event(const struct walk *w, struct span event)
 {
 	enum { STEP = 2, SUMMARY = 5 };

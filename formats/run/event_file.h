@@ -1,6 +1,6 @@
 /*
- * Event files, which TensorBoard reads: scalars by tags and steps. Whoever trains has written them,
- * with any program: nothing in them is trusted.
+ * Event files, which TensorBoard reads: scalars by tags and steps. Any program of the person who
+ * trains may have written them, so nothing in them is trusted.
  *
  * Sources: tensorboard/summary/writer/record_writer.py (framing, masked CRC-32C);
  * tensorboard/compat/proto/event.proto, summary.proto, tensor.proto (fields and numbers).
@@ -26,9 +26,9 @@ struct mfs_scalar {
 /*
  * Reads whole records from the beginning of bytes, and calls each for their scalars until it
  * returns non-zero; returns that. *ret_used: bytes of these records, also after a failure. The
- * record behind them is not whole, as at the end of a file that is being written, unless *ret_skip
- * says that it is too large, and how many bytes it has. name: for messages. -EINVAL: a sum does not
- * fit, or a message has not the form.
+ * record after them is not whole, as at the end of a file that is being written, or it is too
+ * large: then *ret_skip is its number of bytes. name: for messages. -EINVAL: a sum does not fit, or
+ * a message has not the form.
  */
 int mfs_event_records(const char *name, const uint8_t *bytes, size_t len,
 		      int (*each)(void *arg, const struct mfs_scalar *s), void *arg,

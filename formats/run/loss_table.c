@@ -34,7 +34,7 @@ struct cell {
 	size_t len;
 };
 
-/* The next cell of a line that ends at end; *at: behind its comma, NULL: it was the last. */
+/* The next cell of a line that ends at `end`. *at moves past its comma; NULL: it was the last. */
 static struct cell next_cell(const char **at, const char *end)
 {
 	const char *from = *at, *comma = memchr(from, ',', (size_t)(end - from));

@@ -16,8 +16,8 @@
 
 /* A hash of the names, sizes and times of what would be read. 0: there is nothing. */
 uint64_t mfs_losses_stamp(const char *dir);
-/* Adds what they tell; *ret is finished. What is wrong with one file is said in note ("" : nothing
- * is), and its points before that count. -ENOMEM. */
+/* Adds the points of dir's tables; *ret is finished. A fault of one file is reported in note ("":
+ * there is none), and its points before the fault count. -ENOMEM. */
 int mfs_losses_read(const char *dir, struct mfs_curve *ret, struct mfs_error *note);
 
 #endif

@@ -67,7 +67,7 @@ static int close_bucket(struct filling *l, uint64_t end, uint64_t *ret)
 	return 0;
 }
 
-/* Puts a parameter at *at or behind it; *at becomes where the next may begin. */
+/* Puts a parameter at *at or after it. *at becomes where the next may begin. */
 static int put(struct filling *l, struct mfs_flat_param *p, uint64_t *at)
 {
 	uint64_t end;

@@ -10,7 +10,7 @@
 
 #include "formats/optim/read/optim_i.h"
 
-/* What a key is of: the model's key behind the prefix, or NULL. */
+/* What a key is of: the model's key after the prefix, or NULL. */
 struct state_key {
 	const char *model;
 	enum mfs_state state;

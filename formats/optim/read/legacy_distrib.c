@@ -1,5 +1,5 @@
 /*
- * Legacy files: the distributed optimizer's flat buffers, `distrib_optim.pt` beside the model's
+ * Legacy files: the distributed optimizer's flat buffers, `distrib_optim.pt` next to the model's
  * file, in its two forms (docs/formats/optimizer.md). Where a parameter lies in one follows from
  * the order of the state dict (optim/buffers/buckets.h); the sum must be the file's.
  */

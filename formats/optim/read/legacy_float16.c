@@ -35,7 +35,7 @@ struct optim {
 	const struct mfs_pickle *doc;
 	struct group groups[MFS_OPTIM_MAX_GROUPS];
 	uint32_t group_count;
-	bool by_experts; /* groups of experts stand beside others in it */
+	bool by_experts; /* it has groups of experts as well as others */
 	bool has_main;
 	struct entry *states; /* sorted by id */
 	uint32_t state_count;
@@ -208,7 +208,8 @@ static int place_main(struct optim *o, const struct mfs_torch_param *p, struct g
 	return rc ? rc : mfs_torch_place(o->r, o->rank, p, MFS_STATE_MAIN, &p->t, storage);
 }
 
-/* What torch's optimizer has of it beside its main parameter; e NULL: nothing. */
+/* Places what torch's optimizer has of the parameter in addition to its main parameter. e NULL:
+ * nothing. */
 static int place_kept(struct optim *o, const struct mfs_torch_param *p, const struct entry *e)
 {
 	int rc = 0;
