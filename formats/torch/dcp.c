@@ -389,7 +389,7 @@ static int read_places(struct parser *p, mfs_value table)
 
 /* ---- the whole ---- */
 
-/* Skipping all_local_plans also skips the attributes behind it in the same batch. */
+/* Skipping all_local_plans also skips the attributes that follow it in the same batch. */
 static bool lost_something(const struct mfs_pickle *doc)
 {
 	mfs_value state = mfs_value_state(doc, mfs_pickle_root(doc));

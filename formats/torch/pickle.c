@@ -25,7 +25,7 @@ struct machine {
 
 	const uint8_t *opcode; /* the one that runs, */
 	const struct op *op;   /* its row of the table, */
-	uint64_t argument;     /* and the number behind it */
+	uint64_t argument;     /* and the number after it */
 
 	mfs_value *stack;
 	uint32_t height, most_height;

@@ -7,7 +7,7 @@
 
 static const struct mfs_pickle_hooks no_hooks;
 
-/* Errors go to the writer's record, because a copy that failed has left half a value behind. */
+/* Errors go to the writer's record, because a copy that failed has left half a value there. */
 struct copier {
 	struct mfs_pickle_writer *w;
 	const struct mfs_pickle *doc;
@@ -315,7 +315,7 @@ int mfs_pickle_copy(struct mfs_pickle_writer *w, const struct mfs_pickle *doc, m
 		rc = mfs_fail_nomem(&w->failure);
 	if (!rc)
 		return 0;
-	if (!w->failure.code) /* a hook that said nothing */
+	if (!w->failure.code) /* a hook that reported nothing */
 		mfs_error_set(&w->failure, rc, "the copy was given up");
 	return mfs_fail(err, rc, "%s", w->failure.msg);
 }

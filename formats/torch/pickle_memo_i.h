@@ -16,13 +16,13 @@
 #define MFS_MEMO_NO_GAP UINT64_MAX
 
 struct mfs_memo {
-	mfs_value *values; /* of the slots before the gap, then of those behind it */
+	mfs_value *values; /* of the slots before the gap, then of those after it */
 	uint64_t filled;   /* entries of values */
 	uint64_t count;	   /* the highest slot that was set, + 1 */
 	uint64_t gap_start, gap_len;
 };
 
-/* skipping: the slot goes into the gap, if it is behind its start. -ENOMEM, or -EEXIST: the slot is
+/* skipping: the slot goes into the gap, if it is past its start. -ENOMEM, or -EEXIST: the slot is
  * in the gap already. */
 static inline int mfs_memo_put(struct mfs_memo *m, uint64_t slot, mfs_value v, bool skipping)
 {

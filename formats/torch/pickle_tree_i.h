@@ -15,7 +15,7 @@ struct mfs_pickle_indices;
 /* 16 bytes each: the .metadata of a large run has some millions of them. */
 struct mfs_pickle_node {
 	uint8_t type;	  /* enum mfs_value_type */
-	uint8_t capacity; /* LIST, SET, DICT: log2 of the slots behind items; 0: none yet */
+	uint8_t capacity; /* LIST, SET, DICT: log2 of the slots of items; 0: none yet */
 	uint8_t form;	  /* enum mfs_value_form */
 	uint32_t a;	  /* length of STR/BYTES/BIGINT; slots used of items; module of GLOBAL;
 			   * callable of OBJECT; value of PERSID */

@@ -111,7 +111,7 @@ struct mfs_pickle_alias {
 };
 
 /* A tensor on the CPU: torch._utils._rebuild_tensor_v2 over a typed storage, or v3 over an untyped
- * one with the dtype beside it where the type has no storage class (float8, uint16 and wider). */
+ * one and the dtype where the type has no storage class (float8, uint16 and wider). */
 void mfs_pickle_alias(struct mfs_pickle_writer *w, const struct mfs_pickle_alias *alias);
 /* The common case: a contiguous tensor that has a storage of its own. */
 void mfs_pickle_tensor(struct mfs_pickle_writer *w, uint32_t storage, enum mfs_dtype dtype,
@@ -136,7 +136,7 @@ struct mfs_pickle_hooks {
 	 */
 	int (*pair)(void *arg, struct mfs_pickle_writer *w, mfs_value dict, const char *key,
 		    size_t key_len, mfs_value value, struct mfs_error *err);
-	/* Called behind the last pair of each dict (also an empty one); may write further pairs. */
+	/* Called after the last pair of each dict (also an empty one); may write further pairs. */
 	int (*pairs_end)(void *arg, struct mfs_pickle_writer *w, mfs_value dict,
 			 struct mfs_error *err);
 	/* Called for each value except numbers, texts, bytes, None and classes (a tensor is an

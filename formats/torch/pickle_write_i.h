@@ -10,7 +10,7 @@ struct mfs_text {
 	size_t len;
 };
 
-/* Takes back what was written behind the first len bytes of the buffer. */
+/* Takes back what was written after the first len bytes of the buffer. */
 void mfs_pickle_cut(struct mfs_pickle_writer *w, size_t len);
 void mfs_pickle_globaln(struct mfs_pickle_writer *w, struct mfs_text module, struct mfs_text name);
 /* Around count values. */

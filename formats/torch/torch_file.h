@@ -61,8 +61,9 @@ enum mfs_dtype mfs_torch_dtype(const struct mfs_pickle *doc, mfs_value v);
 bool mfs_torch_is_tensor(const struct mfs_torch_file *f, mfs_value v);
 
 /*
- * The tensor behind v. -ENOTSUP: v is not a tensor that lies strided in a storage (the caller adds
- * its name to the message). -EINVAL: the storage's record is missing or too small for the tensor.
+ * Reads the tensor that v stands for. -ENOTSUP: v is not a tensor that lies strided in a storage
+ * (the caller adds its name to the message). -EINVAL: the storage's record is missing or too small
+ * for the tensor.
  */
 int mfs_torch_tensor(const struct mfs_torch_file *f, mfs_value v, struct mfs_torch_tensor *ret,
 		     struct mfs_error *err);

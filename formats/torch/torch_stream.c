@@ -179,7 +179,8 @@ static int wrong_storage(const struct stream *s, const struct named *n, const ch
 			(int)mfs_min_u64(n->key_len, 64), n->key, what);
 }
 
-/* The storage whose elements begin, behind their number, at *at; moves behind it. */
+/* Adds the storage whose number of elements stands at *at, with the elements after it. Moves *at
+ * past them. */
 static int add_storage(const struct stream *s, const struct named *n, struct mfs_zip *zip,
 		       uint64_t *at)
 {

@@ -1,13 +1,13 @@
 /*
  * What torch.save wrote before torch 1.6, and writes still with
  * _use_new_zipfile_serialization=False (torch/serialization.py: _legacy_save): five pickles one
- * behind the other, and then the storages.
+ * after the other, and then the storages.
  *
  *   0x1950a86a20f9469cfc6c, 1001, {protocol_version, little_endian, type_sizes}, the object,
  *   [key of each storage]; for each key: number of elements (int64), bytes
  *
- * A storage's persistent id in the object is ('storage', class, key, location, elements, view).
- * The stream's records are given as those of an archive: "stream/data.pkl", "stream/data/KEY".
+ * A storage's persistent id in the object is ('storage', class, key, location, elements, view). The
+ * stream's records are given as those of an archive: "stream/data.pkl", "stream/data/KEY".
  */
 #ifndef MFS_TORCH_TORCH_STREAM_H
 #define MFS_TORCH_TORCH_STREAM_H

@@ -33,7 +33,7 @@
 #define HASH_STEP  1099511628211u
 
 struct record {
-	const char *name; /* behind the prefix */
+	const char *name; /* after the prefix */
 	uint64_t size;
 	const void *bytes; /* NULL: payload */
 	uint32_t payload;

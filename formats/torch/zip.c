@@ -209,7 +209,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Entries must lie one behind the other in front of the directory, and have different names. */
+/* Entries must lie one after the other in front of the directory, and have different names. */
 static int check_entries(struct mfs_zip *zip, uint64_t directory, struct mfs_error *err)
 {
 	struct mfs_zip_entry *e = zip->entries;

@@ -2,7 +2,7 @@
  * ZIP and ZIP64 archives with stored (uncompressed) entries: where the payload of each entry lies.
  *
  * Sizes come from the central directory alone, because torch writes zeros into local headers and
- * puts a data descriptor behind the payload (caffe2/serialize/inline_container.cc). The caller
+ * puts a data descriptor after the payload (caffe2/serialize/inline_container.cc). The caller
  * checks CRCs: torch.serialization.set_crc32_options(False) leaves them 0, and tensors are not read
  * here. Format: PKWARE APPNOTE 4.3.x, sections 4.3.7, 4.3.12, 4.3.14-4.3.16, 4.5.3.
  */
