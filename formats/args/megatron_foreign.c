@@ -151,7 +151,7 @@ static bool is_own_spec(const struct reader *r, struct mfs_arg v)
 	       (r->known->hybrid_layers && is_hybrid_spec(mfs_args_item(r->source, v, 0)));
 }
 
-/* Which classes of Megatron-Bridge and NeMo are known is said where families are. */
+/* The classes of Megatron-Bridge and NeMo that are known are listed in the families' files. */
 static bool is_text(const struct reader *r, struct mfs_arg v)
 {
 	const char *name;

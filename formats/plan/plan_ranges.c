@@ -17,7 +17,7 @@ struct ranges {
 	struct mfs_error *err;
 };
 
-/* All scales of a matrix: few beside its elements. */
+/* All scales of a matrix: few compared with its elements. */
 static int scale_range(const struct ranges *e, const struct mfs_plan_scales *s)
 {
 	const uint64_t rows = (s->of.rows - 1) / s->of.block_rows + 1;
