@@ -34,7 +34,7 @@ static void add_time(struct mfs_buf *b)
 	mfs_buf_printf(b, "%s.%03ldZ", text, now.tv_nsec / 1000000);
 }
 
-/* A target without the values that give rights: whoever reads the log must not have them. */
+/* Writes a target without the values that give rights: readers of the log must not have them. */
 static void write_target(struct mfs_buf *text, const char *target)
 {
 	const char *query = strchr(target, '?');
@@ -62,7 +62,7 @@ struct line {
 	double seconds;
 };
 
-/* Behind a trusted proxy, its client. */
+/* The address of the client, also if a trusted proxy has passed the request on. */
 static const char *client_of(const struct line *l)
 {
 	return *l->a->from ? l->a->from : l->q->client;

@@ -313,7 +313,7 @@ int mfs_serve_config_parse(struct mfs_serve_config *c, const char *name, const c
 	return rc;
 }
 
-/* "https://HOST:PORT", or with a path behind which a proxy has the node. What is appended is a path
+/* "https://HOST:PORT", also with the path at which a proxy has the node. What is appended is a path
  * and a query. */
 static bool is_node(const char *url)
 {

@@ -53,7 +53,7 @@ struct mfs_serve_link {
 	struct mfs_serve_link *next;
 };
 
-/* Texts are in the arena, or borrowed from the command line. NULL and 0: not said. */
+/* Texts are in the arena, or borrowed from the command line. NULL and 0: not given. */
 struct mfs_serve_config {
 	struct mfs_arena arena;
 	const char *listen[MFS_LISTENERS]; /* addresses */
@@ -75,7 +75,7 @@ bool mfs_serve_config_is(const char *argument);
 int mfs_serve_config_read(struct mfs_serve_config *c, const char *path, struct mfs_error *err);
 int mfs_serve_config_parse(struct mfs_serve_config *c, const char *name, const char *text,
 			   size_t len, struct mfs_error *err);
-/* What holds of all that was said together, when nothing more is added. -EINVAL. */
+/* Checks the settings against each other, when nothing more is added. -EINVAL. */
 int mfs_serve_config_check(const struct mfs_serve_config *c, struct mfs_error *err);
 /* Adds a SOURCE; options: a list as of -o, or NULL. */
 int mfs_serve_config_add(struct mfs_serve_config *c, const char *name, const char *source,

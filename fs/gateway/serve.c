@@ -28,8 +28,8 @@
 #include "fs/rights/rights.h"
 #include "fs/stats/stats.h"
 
-#define GRACE	10 /* seconds that replies have after SIGTERM, unless another number is said */
-#define HUNG	5  /* seconds behind these, after which threads that hang are not waited for */
+#define GRACE	10 /* seconds that replies have after SIGTERM, unless configured */
+#define HUNG	5  /* seconds after these, before threads that hang are given up */
 #define PEM_MAX (1u << 20)
 
 enum { URL_WEB = 1, URL_S3 = 2 };
@@ -49,7 +49,8 @@ struct site {
 	struct mfs_serve_config config;
 	struct mfs_tokens *tokens;
 	struct mfs_secrets *secrets; /* NULL: none */
-	struct mfs_fence **links;    /* directories into which links may lead, beside sources */
+	/* directories into which links may lead, in addition to sources */
+	struct mfs_fence **links;
 	uint32_t link_count;
 };
 
@@ -149,7 +150,7 @@ static int check_sandbox(const struct serve *s, const struct site *site, struct 
 	return 0;
 }
 
-/* Reads what is said of it; nothing is opened. */
+/* Reads what the command line and files give; nothing is opened. */
 static int read_site(const struct said *said, struct site **ret, struct mfs_error *err)
 {
 	struct site *site = calloc(1, sizeof(*site));

@@ -24,7 +24,7 @@ struct mfs_request {
 	const char *target;	 /* as it was sent */
 	struct mfs_url url;
 	struct mfs_buf body;
-	bool crowded;	 /* as many connections as there may be are answered besides this one */
+	bool crowded;	 /* other connections use up the limit of those answered at once */
 	char client[64]; /* "192.0.2.1:4711", "[2001:db8::1]:4711", "unix" */
 	/* The last X-Forwarded-For: a proxy appends its own. NULL: none was sent. */
 	const char *forwarded;

@@ -15,10 +15,10 @@ struct framing {
 	bool cut;
 };
 
-/* The library ends a text at its first NUL, so what the client has sent goes on behind it. Its
- * 0.9 has lines where they came, with zeros for their ends: what a line has behind a NUL is a gap.
- * Lines that go on in the next one, which nobody has to take (RFC 9112 5.2), look the same. Later
- * ones refuse a NUL. */
+/* The library ends a text at its first NUL, so it ignores what the client has sent after it. In
+ * release 0.9 lines stay where they came, with zeros for their ends, so the bytes after a NUL in a
+ * line are a gap. Lines that go on in the next one, which nobody has to take (RFC 9112 5.2), look
+ * the same. Later releases refuse a NUL. */
 static bool finds_nul(void)
 {
 	return !strncmp(MHD_get_version(), "0.", 2);

@@ -68,7 +68,7 @@ static int add_pair(void *arg, const char *name, const char *value)
 	return 0;
 }
 
-/* path begins behind its first slash. */
+/* path begins after its first slash. */
 static int cut_path(struct mfs_url *url, char *path, struct mfs_error *err)
 {
 	char *next;

@@ -1,7 +1,7 @@
 /*
- * Wrong tokens that the form for signing in was sent, by address: whoever sends many must wait. A
- * table of a fixed size, so that nobody fills memory; of more addresses the one that began first is
- * forgotten.
+ * Counts the wrong tokens that were sent to the form for signing in, by address. A client that
+ * sends many must wait. The table has a fixed size, so that nobody can fill memory; when there are
+ * more addresses, the one that began first is forgotten.
  */
 #ifndef MFS_FS_GATEWAY_ACCESS_GUESSES_H
 #define MFS_FS_GATEWAY_ACCESS_GUESSES_H

@@ -65,7 +65,7 @@ static bool has_bits_behind(const struct mfs_network *n)
 	return false;
 }
 
-/* "/8" behind an address; without it a network has one address. */
+/* Reads the "/8" after an address; without it a network has one address. */
 static bool parse_bits(const char *text, const uint8_t address[16], unsigned *ret)
 {
 	const unsigned before = is_v4(address) ? 96 : 0;

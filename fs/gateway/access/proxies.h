@@ -25,7 +25,7 @@ struct mfs_proxies {
 };
 
 /* Adds "192.0.2.1", "10.0.0.0/8", "fd00::/8", or "unix". -EINVAL: it is none of these, or has bits
- * behind its prefix. */
+ * after its prefix. */
 int mfs_proxies_add(struct mfs_proxies *p, const char *text, struct mfs_error *err);
 void mfs_proxies_release(struct mfs_proxies *p);
 

@@ -31,7 +31,7 @@ struct mfs_secrets;
 int mfs_secrets_open(const char *path, struct mfs_secrets **ret, struct mfs_error *err);
 void mfs_secrets_free(struct mfs_secrets *s);
 
-/* Those that are in force now. The caller calls mfs_secrets_forget() behind their use. Any
+/* Those that are in force now. The caller calls mfs_secrets_forget() when it has used them. Any
  * thread. */
 void mfs_secrets_now(struct mfs_secrets *s, struct mfs_secret_list *ret);
 void mfs_secrets_forget(struct mfs_secret_list *list);

@@ -4,12 +4,12 @@
  *   NAME TOKEN PATTERN...
  *
  * TOKEN is what a client sends (authorization.h), or "sha256:" and the 64 digits of its SHA-256, so
- * that the file holds no secret; "-" is for those who send none. A PATTERN is of
- * names: "org/model", "org/" and a star, "datasets/org/name", "metrics"; "!" before it takes away.
- * S3's clients sign instead: their access key is NAME, and their secret TOKEN itself.
- * Who sends a token, known or not, may read besides what those may read who send none.
- * '#' begins a comment. The file is read again when it changes; one that is wrong then leaves the
- * rules that there were, and a line in the log.
+ * that the file holds no secret; "-" is for those who send none. A PATTERN is of names:
+ * "org/model", "org/" and a star, "datasets/org/name", "metrics"; "!" before it takes away. S3's
+ * clients sign instead: their access key is NAME, and their secret TOKEN itself. A client that
+ * sends a token, known or not, may also read what clients without a token may read. '#' begins a
+ * comment. The file is read again when it changes; one that is wrong then leaves the rules that
+ * there were, and a line in the log.
  */
 #ifndef MFS_FS_GATEWAY_ACCESS_TOKENS_H
 #define MFS_FS_GATEWAY_ACCESS_TOKENS_H
@@ -40,8 +40,8 @@ int mfs_rules_find(const struct mfs_rules *rules, const char *token);
 /* The same of the token that has this sum; NULL: of "-". */
 int mfs_rules_find_sum(const struct mfs_rules *rules, const uint8_t *sum);
 const char *mfs_rules_name(const struct mfs_rules *rules, int rule);
-/* The next rule of that name behind rule number after (-1: the first one), "-" left out; -1: there
- * is none. *ret: its token; NULL: the file has the token's sum alone. */
+/* The next rule of that name after rule number `after` (-1: the first one), "-" left out; -1: there
+ * is none. *ret: its token; NULL: the file has only the token's sum. */
 int mfs_rules_secret(const struct mfs_rules *rules, const char *name, int after, const char **ret);
 /* what: "org/model", "datasets/org/name", "metrics". */
 bool mfs_rules_allow(const struct mfs_rules *rules, int rule, const char *what);
@@ -65,7 +65,7 @@ struct mfs_grant mfs_tokens_grant(struct mfs_tokens *tokens, const char *authori
 /* The same of a token's sum. */
 struct mfs_grant mfs_tokens_grant_sum(struct mfs_tokens *tokens, const uint8_t sum[MFS_TOKEN_SUM],
 				      char *name, size_t name_size);
-/* The same for a client that has not said who it is: rule is -1. */
+/* The same for a client that has not identified itself: rule is -1. */
 struct mfs_grant mfs_tokens_hold(struct mfs_tokens *tokens);
 void mfs_grant_drop(struct mfs_tokens *tokens, struct mfs_grant *grant);
 bool mfs_grant_allows(const struct mfs_grant *grant, const char *what);

@@ -19,8 +19,8 @@ struct mfs_watched {
 	off_t size;
 };
 
-/* Reads it, with a NUL behind its bytes; the caller frees *ret. -EACCES: its mode; -EINVAL: it has
- * more than most bytes; -errno. What was read is noted by mfs_watched_note(). */
+/* Reads it, with a NUL after its bytes; the caller frees *ret. -EACCES: its mode; -EINVAL: it has
+ * more than `most` bytes; -errno. mfs_watched_note() notes what was read. */
 int mfs_watched_read(const char *path, size_t most, char **ret, size_t *ret_len,
 		     struct stat *ret_st, struct mfs_error *err);
 void mfs_watched_note(struct mfs_watched *w, const struct stat *st);

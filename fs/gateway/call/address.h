@@ -12,7 +12,7 @@
 
 /* Whether clients reach it by TLS: its own, or a trusted proxy's. */
 bool mfs_call_is_tls(const struct mfs_call *c);
-/* HOST[:PORT] of letters, digits and ".-_:[]". NULL: the client has not said one. */
+/* HOST[:PORT] of letters, digits and ".-_:[]". NULL: the client has not sent one. */
 const char *mfs_call_host(const struct mfs_call *c);
 /* Appends the address, without '/' at its end; nothing if there is no host. */
 void mfs_call_add_address(const struct mfs_call *c, struct mfs_buf *b);

@@ -38,7 +38,7 @@ static int take_path(void *arg, const char *name, const char *value)
 	return strcmp(name, "paths") ? 0 : add(arg, value);
 }
 
-/* Twice, since "expand" stands behind the paths that it is about. */
+/* Passes over the form twice, since "expand" stands after the paths that it is about. */
 static int take_form(struct asked *a, const struct mfs_buf *body, struct mfs_error *err)
 {
 	int (*const passes[])(void *, const char *, const char *) = {take_expand, take_path};

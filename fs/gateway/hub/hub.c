@@ -74,7 +74,7 @@ struct route {
 	char name[MFS_REPO_NAME];
 	const char *verb;     /* "resolve", "tree", ...; NULL: the repository itself */
 	const char *revision; /* NULL: none is named */
-	const char *rest;     /* behind the revision; "": nothing */
+	const char *rest;     /* after the revision; "": nothing */
 };
 
 static bool is_part(const struct mfs_request *q, unsigned i, const char *text)

@@ -10,8 +10,8 @@
 
 /* Answers with JSON, and owns it. */
 void mfs_hub_json(struct mfs_reply *a, unsigned status, json_t *o);
-/* o[key] = value, and a value behind the others. They take value over. What there was no memory for
- * makes the reply an error: a client would take the rest for all. */
+/* Sets o[key] = value, or appends a value to a list. Both take the value over. If there is no
+ * memory for it the reply becomes an error: a client would take the rest for all. */
 void mfs_hub_put(struct mfs_reply *a, json_t *o, const char *key, json_t *value);
 void mfs_hub_append(struct mfs_reply *a, json_t *list, json_t *value);
 void mfs_hub_error(struct mfs_reply *a, unsigned status, const char *code, const char *sentence);
@@ -31,7 +31,7 @@ bool mfs_hub_hold(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
 
 /* "2026-01-31T12:00:00.000Z" */
 json_t *mfs_hub_date(int64_t ns);
-/* What is said of a repository wherever it is named. */
+/* Adds the fields that a repository has wherever it is named. */
 void mfs_hub_name(struct mfs_reply *a, json_t *o, const char *name);
 
 /* A part of a list (hub_page.c), as the query asks for it. */
@@ -43,13 +43,14 @@ struct mfs_hub_page {
 bool mfs_hub_page_begin(struct mfs_call *c, uint64_t usual, struct mfs_hub_page *ret);
 /* Counts the next entry. True: it is in this part. */
 bool mfs_hub_page_takes(struct mfs_hub_page *p);
-/* An entry has been counted that is behind this part. */
+/* True if an entry has been counted that comes after this part. */
 bool mfs_hub_page_is_full(const struct mfs_hub_page *p);
 /* Adds the address of the next part, if there is one. commit: what stands there for the revision,
  * so that all parts are of one; NULL: the list has none. */
 void mfs_hub_page_end(struct mfs_call *c, const struct mfs_hub_page *p, const char *commit);
 
-/* Answers about a revision (hub_info.c, hub_list.c). rest: the path behind it; "": none. */
+/* Answers about a revision (hub_info.c, hub_list.c). rest: the path after the revision; "":
+ * none. */
 void mfs_hub_info(struct mfs_call *c, const struct mfs_revision *r, const char *name,
 		  const char *rest);
 void mfs_hub_tree(struct mfs_call *c, const struct mfs_revision *r, const char *name,

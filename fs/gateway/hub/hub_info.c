@@ -243,8 +243,8 @@ void mfs_hub_paths(struct mfs_call *c, const struct mfs_revision *r, const char 
 
 /* ---- Xet ---- */
 
-/* hf-mount asks for one before it mounts anything, and ends without it. Whether a file lies there
- * is said by the file's X-Xet-Hash, which none has here: nobody uses the token, nor the address,
+/* hf-mount asks for a token before it mounts anything, and ends without one. A file is stored there
+ * only if it has an X-Xet-Hash, which no file has here. So nobody uses the token, nor the address,
  * which nobody can own (RFC 6761). */
 void mfs_hub_xet_token(struct mfs_call *c, const struct mfs_revision *r, const char *name,
 		       const char *rest)

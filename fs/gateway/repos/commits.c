@@ -1,5 +1,5 @@
-/* The commits of all iterations of a repository. Whoever lists them has each opened once: what it
- * was stays noted until the iteration changes. */
+/* The commits of all iterations of a repository. To list them, each is opened once; its commit
+ * stays noted until the iteration changes. */
 #include <stdlib.h>
 #include <string.h>
 

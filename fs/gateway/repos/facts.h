@@ -96,9 +96,9 @@ int mfs_repos_each_layout(struct mfs_repos *repos, const char *name,
 			  void (*each)(void *arg, const char *spec), void *arg);
 
 struct mfs_curve;
-/* The training loss of a source that is open, by files beside its iterations
+/* The training loss of a source that is open, by files that lie next to its iterations
  * (formats/run/losses.h). They are read again when they change, at most once in a while. The caller
- * releases *ret. note: what is wrong with one of them; "": nothing. -EAGAIN: the source is not
+ * releases *ret. note: the fault of one of them; "": there is none. -EAGAIN: the source is not
  * open, or a URL; -ENOMEM. */
 int mfs_repos_losses(struct mfs_repos *repos, const char *name, struct mfs_curve *ret,
 		     char note[MFS_FACT_REASON]);

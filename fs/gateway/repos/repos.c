@@ -150,7 +150,7 @@ static const char *find_common(const struct mfs_repo_source *a, const struct mfs
 	return NULL;
 }
 
-/* What to do about it depends on whether a name was said. */
+/* What to do about it depends on whether a name was given. */
 static int check_names(const struct mfs_repos *repos, const struct mfs_repo_source *s,
 		       struct mfs_error *err)
 {
@@ -170,7 +170,7 @@ static int check_names(const struct mfs_repos *repos, const struct mfs_repo_sour
 	return 0;
 }
 
-/* said: by a name that somebody chose. */
+/* said: the source has a name that somebody chose. */
 static int note_datasets(struct mfs_repo_source *s, const struct mfs_data *data, bool said)
 {
 	const uint32_t count = data ? mfs_data_count(data) : 0;
@@ -206,8 +206,8 @@ static int add_fence(struct mfs_repo_source *s, const char *path, bool each)
 	return rc;
 }
 
-/* A file that an option names is followed wherever it leads: the operator has named it. What there
- * is not is said when it is opened. */
+/* A file that an option names is followed wherever it leads: the operator has named it. A file that
+ * is missing is reported when it is opened. */
 static int fence_named(struct mfs_repo_source *s, const char *path)
 {
 	struct stat st;

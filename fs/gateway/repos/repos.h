@@ -2,7 +2,7 @@
  * Repositories, as the HuggingFace Hub has them: what a gateway serves, by names.
  *
  *   org/model                          a checkpoint or an HF directory: its hf view
- *   org/model__megatron.torch.tp4-pp2  another view of it: VIEW behind "__", with '.' for '/'
+ *   org/model__megatron.torch.tp4-pp2  another view of it: VIEW after "__", with '.' for '/'
  *   org/name (of datasets)             a dataset: its parquet view; org/name__jsonl, another
  *
  * A revision is an iteration: "main" (the newest complete one), its name ("iter_0000040"), its
@@ -47,12 +47,12 @@ void mfs_repos_share(struct mfs_repos *repos);
 void mfs_repos_on_free(struct mfs_repos *repos, void (*freed)(void *arg), void *arg);
 
 /*
- * Adds SOURCE. name: "org/model"; "org/" with a star behind it: each directory in SOURCE is a
- * repository, whatever comes and goes; NULL: MFS_REPO_ORG and the last part of SOURCE, or of its
- * directories if it is no source itself. Except for these directories it is opened, to see what it
- * is. Its datasets are repositories of the same organisation, by their own names; one that is all
- * of SOURCE has the name that was said. options are borrowed. -EINVAL: the
- * name is none that clients take; -EEXIST: it is there already; errors of mfs_root_open().
+ * Adds SOURCE. name: "org/model"; "org/" and a star: each directory in SOURCE is a repository,
+ * whatever comes and goes; NULL: MFS_REPO_ORG and the last part of SOURCE, or of its directories if
+ * it is no source itself. Except for these directories it is opened, to see what it is. Its
+ * datasets are repositories of the same organisation, by their own names; one that is all of SOURCE
+ * has the given name. options are borrowed. -EINVAL: the name is none that clients take; -EEXIST:
+ * it is there already; errors of mfs_root_open().
  */
 int mfs_repos_add(struct mfs_repos *repos, const char *name, const char *source,
 		  const struct mfs_view_options *options, struct mfs_error *err);
@@ -90,8 +90,8 @@ int mfs_repos_hold(struct mfs_repos *repos, enum mfs_repo_kind kind, const char 
 		   const char *revision, struct mfs_revision *ret, enum mfs_absent *ret_absent,
 		   struct mfs_error *err);
 void mfs_revision_drop(struct mfs_revision *r);
-/* A reader has met -ESTALE: the next look is thorough, and the view is opened anew for whoever
- * asks next. Call it before mfs_revision_drop(). */
+/* A reader has met -ESTALE: the next look is thorough, and the next caller that asks for the view
+ * gets it opened anew. Call it before mfs_revision_drop(). */
 void mfs_revision_suspect(const struct mfs_revision *r);
 
 /* Calls each for the names of the complete iterations, newest first. -ENOENT: there is no such
@@ -117,8 +117,8 @@ struct mfs_commits_asked {
 int mfs_revision_each_commit(const struct mfs_revision *r, bool all,
 			     const struct mfs_commits_asked *a, struct mfs_error *err);
 
-/* SOURCE of a repository, as it was named, with the run's name behind a directory of runs. -ENOENT;
- * -errno. */
+/* SOURCE of a repository, as it was named. If it is a directory of runs, the run's name follows.
+ * -ENOENT; -errno. */
 int mfs_repos_source(struct mfs_repos *repos, enum mfs_repo_kind kind, const char *name, char *path,
 		     size_t size);
 

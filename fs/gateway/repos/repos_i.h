@@ -25,7 +25,7 @@ struct mfs_repo_source {
 	bool is_dataset; /* nothing else: the one name is that of the source, not the dataset's */
 };
 
-/* What is kept beside a root as long as it is open (fs/source/roots.h). */
+/* What is kept with a root as long as it is open (fs/source/roots.h). */
 struct mfs_note;
 struct mfs_losses_noted {
 	pthread_mutex_t lock; /* of the fields below */
@@ -77,7 +77,7 @@ bool mfs_options_have_files(const struct mfs_view_options *o);
  * times may not show another change. */
 uint64_t mfs_options_stamp(const struct mfs_view_options *o);
 
-/* commits.c: its part of what is kept beside a root. */
+/* commits.c: its part of what is kept with a root. */
 void mfs_served_init(struct mfs_served *s);
 void mfs_served_release(struct mfs_served *s);
 /* Notes the commit of a revision of an iteration. */

@@ -16,7 +16,7 @@ struct mfs_warmer;
 /* Starts the thread. -errno. */
 int mfs_warmer_start(struct mfs_warmer **ret, struct mfs_error *err);
 /* Opens what these have, instead of what it has not opened yet of others. What cannot be opened is
- * said in the log. Any thread. */
+ * logged. Any thread. */
 void mfs_warmer_give(struct mfs_warmer *w, struct mfs_repos *repos);
 /* Ends the thread and frees it. False: it still opens something after so many seconds, and has
  * repositories that must not go. w may be NULL. */

@@ -1,6 +1,6 @@
 /*
- * Keys in the order of their bytes. Nothing is opened that a page does not show: what lies wholly
- * before the page, beside the prefix, or behind the delimiter is passed over.
+ * Keys in the order of their bytes. Nothing is opened that a page does not show: names are passed
+ * over that lie wholly before the page, outside the prefix, or below the delimiter.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -137,7 +137,7 @@ static enum below look_below(struct page *p, const char *dir)
 	if (p->again && p->after.data && !strncmp(p->after.data, dir, common) && is_before(p, dir))
 		return NOT_HERE;
 	if (!p->again && p->after.data && !strncmp(p->after.data, dir, common))
-		return WITHIN; /* some of its keys are behind the start */
+		return WITHIN; /* some of its keys are after the start */
 	return add_common(p, dir, common) ? NOT_HERE : FULL;
 }
 

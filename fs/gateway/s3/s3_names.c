@@ -18,7 +18,7 @@ void mfs_s3_names_add(struct mfs_s3_names *names, const char *text)
 	names->list[names->count++] = copy;
 }
 
-/* As if a slash stood behind each, as it does in keys: "a-b" is before "a". */
+/* Orders names as if each ended in a slash, as keys do: "a-b" is before "a". */
 static int name_order(const void *a, const void *b)
 {
 	const char *x = *(char *const *)a, *y = *(char *const *)b;

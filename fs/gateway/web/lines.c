@@ -43,7 +43,7 @@ const char *mfs_line_of_view(const char *view)
 	return NULL;
 }
 
-/* The address that the client has used; who has said none reads HOST. */
+/* The address that the client has used. If the client has sent none, the page reads HOST. */
 static void add_address(struct mfs_call *c, struct mfs_buf *b)
 {
 	if (mfs_call_host(c))

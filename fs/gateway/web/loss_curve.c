@@ -5,7 +5,7 @@
 
 #define WIDTH  600
 #define HEIGHT 160
-#define LEFT   48 /* of the numbers beside it */
+#define LEFT   48 /* room for the numbers left of it */
 #define BELOW  20
 #define ABOVE  10
 #define DRAWN  300 /* points: more are not seen */

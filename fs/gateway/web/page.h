@@ -22,7 +22,7 @@ struct mfs_crumb {
 #define MFS_CRUMBS 64
 
 /* Begins a page with status 200. crumbs: from the top to the place above this page, whose own name
- * is behind them; count 0: it has no way up. */
+ * follows them; count 0: it has no way up. */
 void mfs_page_begin(struct mfs_call *c, const char *title, const struct mfs_crumb *crumbs,
 		    unsigned count);
 void mfs_page_end(struct mfs_call *c);

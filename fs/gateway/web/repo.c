@@ -28,7 +28,7 @@
 struct asked {
 	enum mfs_repo_kind kind;
 	char name[MFS_REPO_NAME];
-	bool is_view; /* the name has "__VIEW" behind it, which is cut off */
+	bool is_view; /* the name ends in "__VIEW", which is cut off */
 };
 
 /* "/ORG/NAME" for who reads pages; other parts have meanings of their own. */

@@ -5,7 +5,7 @@
  *   POST /sign-in               token=TOKEN&next=PATH: a session begins, and PATH follows
  *   POST /sign-out              the session ends
  *
- * A POST of another site's page is refused, and PATH is of this gateway whatever is said there.
+ * A POST of another site's page is refused, and PATH is of this gateway whatever next= holds.
  */
 #include <stdio.h>
 #include <string.h>
@@ -80,8 +80,8 @@ static void show_form(struct mfs_call *c, const char *next, const char *problem)
 
 /* ---- where it goes on ---- */
 
-/* A path of this gateway, made of the parts of what was said: it cannot name another host. "/" for
- * all that is no such path. */
+/* Appends a path of this gateway, made of the parts of the given one, so that it cannot name
+ * another host. "/" stands for all that is no such path. */
 static void add_next(struct mfs_buf *b, const char *said)
 {
 	struct mfs_url url;
@@ -136,7 +136,7 @@ static bool read_form(const struct mfs_buf *body, struct fields *ret)
 	bool ok;
 
 	*ret = (struct fields){.next = "/"};
-	/* With its NUL, which a buffer ends with: what grows leaves copies behind. */
+	/* With the NUL that ends a buffer: a buffer that grows leaves copies in freed memory. */
 	mfs_buf_add(&copy, body->data ? body->data : "", body->len);
 	ok = !copy.failed && strlen(copy.data) == body->len &&
 	     !mfs_form_each(copy.data, take_field, ret, NULL);
@@ -189,7 +189,7 @@ static void sign_in(struct mfs_call *c)
 		refuse(c, f.next);
 }
 
-/* Whoever has guessed too often is not told of a right token either. */
+/* A client that has guessed too often is not told of a right token either. */
 static bool must_wait(struct mfs_call *c)
 {
 	struct mfs_guesses *guesses = c->gateway->guesses;
