@@ -75,8 +75,8 @@ static int add_gpt(struct builder *b, const struct mfs_index_member *member,
 
 /* ---- all of them ---- */
 
-/* A blend names its datasets by the words as they were said, a single dataset by the path at
- * which it was opened. */
+/* A blend names its datasets by the words as they were given, a single dataset by the path at which
+ * it was opened. */
 static struct mfs_index_member member_of(const struct mfs_dataset *d,
 					 const struct mfs_samples_member *part)
 {

@@ -83,8 +83,8 @@ static void note_time(struct mfs_dataset *d)
 				d->mtime_ns = mfs_fileset_mtime(d->rows->sets[i], f);
 }
 
-/* What is said when the dataset is mounted, inspected or verified; outside: how many rows were
- * found. */
+/* Makes the warning that is shown when the dataset is mounted, inspected or verified. outside: how
+ * many rows were found. */
 static int note_warning(struct mfs_dataset *d, uint64_t outside, struct mfs_error *err)
 {
 	const char *known = d->indexed ? mfs_indexed_dataset_warning(d->indexed) : "";
@@ -101,9 +101,9 @@ static int note_warning(struct mfs_dataset *d, uint64_t outside, struct mfs_erro
 	return d->warning ? 0 : mfs_fail_nomem(err);
 }
 
-/* Finds the rows that hold tokens outside of the vocabulary, of all datasets where vocab_scan
- * was said, else of small ones. A failure of the latter only means that such rows are not kept
- * apart from their neighbours. */
+/* Finds the rows that hold tokens outside of the vocabulary: in all datasets with vocab_scan, and
+ * otherwise in small ones only. If a look at a small one fails, such rows are merely not kept apart
+ * from their neighbours. */
 static int find_bad(struct mfs_data *data, struct mfs_dataset *d, struct mfs_error *err)
 {
 	const uint64_t before = mfs_row_ranges_rows(&d->rows->bad);
@@ -247,8 +247,8 @@ static int by_base_name(const void *a, const void *b)
 	return strcmp(mfs_path_base(*x), mfs_path_base(*y));
 }
 
-/* Prefixes are merged in the order of their names, whatever the order in which they were said,
- * so that what `datasets` has computed of the same files stays right. */
+/* Prefixes are merged in the order of their names, whatever the order in which they were given, so
+ * that what `datasets` has computed of the same files stays right. */
 static int add_merge(struct mfs_data *data, struct mfs_error *err)
 {
 	if (!data->prefix_count)

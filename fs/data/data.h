@@ -8,9 +8,9 @@
  *   data/NAME/samples/SPEC/       training samples in Megatron's order, as an HF dataset
  *   data/NAME/cache/SPEC/         what Megatron takes as --data-cache-path
  *
- * NAME is a prefix's last part ("tales_text_document"), an HF dataset's directory (with _SPLIT
- * behind it, if it has splits), what merge= says, or "blend" for what data_path= says, which has
- * samples and cache alone.
+ * NAME is a prefix's last part ("tales_text_document"), an HF dataset's directory (followed by
+ * _SPLIT, if it has splits), the value of merge=, or "blend" for the datasets of data_path=, which
+ * has samples and cache alone.
  */
 #ifndef MFS_FS_DATA_DATA_H
 #define MFS_FS_DATA_DATA_H
@@ -24,7 +24,7 @@
 
 #define MFS_DATA_PATHS 64
 
-/* What a person may say about datasets (-o). NULL or 0: not said. */
+/* What a person may ask of datasets (-o). NULL or 0: not given. */
 struct mfs_data_options {
 	const char
 		*paths[MFS_DATA_PATHS]; /* data=PATH, any number of times: a prefix, a directory */
@@ -39,7 +39,7 @@ struct mfs_data_options {
 		*tokenizer_id; /* tokenizer_id=FILE: JSON of what identifies Megatron's tokenizer */
 	const char *column;    /* of token ids in HF datasets; NULL: input_ids, or the only one */
 	const char *cache;     /* dataset_cache=DIR: takes the files that `datasets` writes */
-	bool has_eod;	       /* append_eod=ID: one more token behind each row of an HF dataset */
+	bool has_eod;	       /* append_eod=ID: one more token after each row of an HF dataset */
 	int64_t eod;
 	uint64_t vocab_size; /* vocab_size=N: tokens at or above it are -EIO; 0: not looked at */
 	/* vocab_scan: all tokens are read when datasets are opened, and rows with one outside of

@@ -21,9 +21,9 @@
 struct mfs_samples_spec {
 	enum mfs_split of;
 	uint32_t seq_length;
-	uint64_t samples; /* MFS_GPT_ONE_EPOCH: not said */
+	uint64_t samples; /* MFS_GPT_ONE_EPOCH: not given */
 	uint32_t seed;
-	char split[96]; /* "": not said */
+	char split[96]; /* "": not given */
 };
 
 /* False: no such name. Numbers are decimal without leading zeros, parts stand in the order
@@ -34,13 +34,13 @@ const char *mfs_samples_spec_name(const struct mfs_samples_spec *s, char text[MF
 
 /*
  * s{S}[-train{N}][-valid{N}][-test{N}][-seed{K}][-split{A,B,C}]: sequence length, samples asked
- * for, --seed and --split of a run. What is not said: one epoch, 1234, and split (-o) or Megatron's
- * default.
+ * for, --seed and --split of a run. The defaults are one epoch, 1234, and split (-o) or else
+ * Megatron's default.
  */
 struct mfs_cache_spec {
 	uint32_t seq_length, seed;
 	uint64_t samples[MFS_SPLITS];
-	const char *split; /* points into the name; NULL: not said */
+	const char *split; /* points into the name; NULL: not given */
 };
 /* -ENOENT: not of this form; -EINVAL: a number that cannot be. */
 int mfs_cache_spec_parse(const char *name, struct mfs_cache_spec *ret, struct mfs_error *err);

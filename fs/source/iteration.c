@@ -191,7 +191,7 @@ static int fill_complete(struct mfs_iteration *it, struct mfs_ckpt *ckpt)
 			      it->mtime_ns);
 }
 
-/* A reader's message begins with the path, which is dropped: the iteration's name stands beside
+/* A reader's message begins with the path, which is dropped: the iteration's name is printed with
  * it. */
 static const char *without_path(const char *msg, const char *path)
 {

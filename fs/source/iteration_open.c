@@ -83,7 +83,7 @@ static int check_files(struct mfs_fileset *files, struct mfs_error *err)
 	return rc;
 }
 
-/* Files beside the model's must be of the same save. */
+/* The files other than the model's must be of the same save. */
 static int check_rest(const struct mfs_iteration *it, const struct mfs_ckpt *full,
 		      struct mfs_error *err)
 {

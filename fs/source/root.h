@@ -1,7 +1,7 @@
 /*
  * SOURCE as a person names it, by its path or a URL (formats/remote/mirror.h): a checkpoint root
  * with its iterations, one iteration directory, an HF directory, or datasets (fs/data/data.h). An
- * HF directory counts as one iteration without a name. Each of these may have datasets beside it.
+ * HF directory counts as one iteration without a name. Each of these may have datasets next to it.
  *
  * A checkpoint root changes: a training run adds iterations and moves its tracker.
  * mfs_root_refresh() looks again and adds iterations that are complete. What was once shown stays

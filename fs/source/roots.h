@@ -16,10 +16,10 @@ struct mfs_root;
 struct mfs_roots;
 struct mfs_view_options;
 
-/* How many roots stay open without users, unless another number is said. */
+/* How many roots stay open without users, unless another number is given. */
 #define MFS_ROOTS_OPEN 32
 
-/* What a user keeps beside each root, as long as it is open. open() runs before the root is opened,
+/* What a user keeps with each root, as long as it is open. open() runs before the root is opened,
  * once at a time for each. */
 struct mfs_beside_kind {
 	int (*open)(const struct mfs_view_options *options, void **ret, struct mfs_error *err);
@@ -33,8 +33,8 @@ struct mfs_shared_root {
 	const struct mfs_view_options *options;
 };
 
-/* open 0: MFS_ROOTS_OPEN. beside NULL: nothing is kept beside a root. keeper: of the iterations of
- * all of them, and must outlive them; NULL: each has its own. NULL: no memory. */
+/* open 0: MFS_ROOTS_OPEN. beside NULL: nothing is kept with a root. keeper: it keeps the iterations
+ * of all roots, and must outlive them; NULL: each root has its own. Returns NULL without memory. */
 struct mfs_roots *mfs_roots_new(unsigned open, const struct mfs_beside_kind *beside,
 				struct mfs_keeper *keeper);
 /* Closes all, used or not. */

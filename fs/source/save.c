@@ -24,7 +24,7 @@ static void add(struct mfs_save *save, const char *name, uint64_t size, int64_t 
 		.name = XXH64(name, strlen(name), 0), .state = XXH64(state, sizeof(state), 0)};
 }
 
-/* Adds the optimizer's file beside a rank's file, if there is one. */
+/* Adds the optimizer's file in the directory of a rank's file, if there is one. */
 static void add_optimizer(struct mfs_save *save, const struct mfs_fileset *files, const char *name)
 {
 	const char *slash = strrchr(name, '/');

@@ -21,8 +21,8 @@ struct mfs_save {
 	uint32_t count;
 };
 
-/* Notes the files of a checkpoint's model as they were opened, and the optimizer's files beside
- * them (distrib_optim.pt) as they are now. -ENOMEM. */
+/* Notes the files of a checkpoint's model as they were opened, and the optimizer's files in the
+ * same directories (distrib_optim.pt) as they are now. -ENOMEM. */
 int mfs_save_note(const struct mfs_fileset *files, struct mfs_save *ret);
 void mfs_save_release(struct mfs_save *save);
 

@@ -376,7 +376,7 @@ static int new_view(struct mfs_tree *tree, const struct mfs_node *parent, struct
 	node->group = group ? group : node;
 	node->uncounted = kind->nested;
 	node->layouts = kind->spec && view == kind->name;
-	/* `datasets` writes its caches beside the files that it reads. */
+	/* `datasets` writes its caches next to the files that it reads. */
 	if (kind->takes_files && !node->layouts)
 		node->overlay = node->path + strlen("/data/");
 	*ret = node;

@@ -30,7 +30,7 @@ struct mfs_node;
 /* What has views. */
 struct mfs_id_owner {
 	const char *run;  /* its name; "": SOURCE is one run */
-	const char *path; /* in the mount; "": none, for what stands beside iterations */
+	const char *path; /* in the mount; "": none, as for datasets next to iterations */
 	uint64_t version; /* another one after a new save */
 };
 

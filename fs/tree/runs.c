@@ -142,7 +142,7 @@ static bool is_same(const struct mfs_dir *a, const struct mfs_dir *b)
 	       !memcmp(a->entries, b->entries, a->count * sizeof(struct mfs_node *));
 }
 
-/* Sentences for the log, which are said without the lock. */
+/* Makes sentences for the log, which are logged without the lock. */
 static void note_changes(const struct mfs_dir *before, const struct mfs_dir *now,
 			 struct mfs_buf *out)
 {

@@ -197,7 +197,7 @@ void mfs_tree_forget(struct mfs_tree *tree, struct mfs_node *node, uint64_t time
 unsigned mfs_tree_unlisted(struct mfs_tree *tree);
 unsigned mfs_tree_iterations(struct mfs_tree *tree);
 /* Paths of runs and iterations that somebody knows although they are no longer shown; the caller
- * frees them. Returns how many there are, at most most; the next call goes on behind these, and
+ * frees them. Returns how many there are, at most `most`. The next call continues after these, and
  * begins anew when none is left. */
 unsigned mfs_tree_gone(struct mfs_tree *tree, char **ret_paths, unsigned most);
 

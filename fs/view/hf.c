@@ -47,7 +47,7 @@ struct hf_view {
 
 struct builder {
 	const struct flavour *flavour;
-	uint32_t tp; /* workers of vLLM, each with its own files; 0: whoever reads reads all */
+	uint32_t tp; /* workers of vLLM, each with its own files; 0: a reader reads all */
 	struct mfs_ckpt *ckpt;
 	const struct mfs_view_options *opt;
 	struct hf_view *view;
@@ -83,7 +83,7 @@ static int pass_file(struct builder *b, const char *name)
 
 /* ---- tokenizer and reference ---- */
 
-/* The reference's files, or those that Megatron saved beside the checkpoint. */
+/* Finds the reference's files, or those that Megatron saved next to the checkpoint. */
 static int find_tokenizer(struct builder *b)
 {
 	uint32_t config;
@@ -300,7 +300,7 @@ static int add_config(struct builder *b)
 	return add_config_text(b, config, len);
 }
 
-/* What makes a reader look for images beside the text. */
+/* Files that make a reader look for images in addition to text. */
 static bool is_of_images(const char *name)
 {
 	return !strcmp(name, "preprocessor_config.json") ||

@@ -26,15 +26,15 @@ struct slice {
 	uint64_t from, count;
 };
 
-/* A parameter of a worker: slices of HF tensors, one behind the other along an axis. Without any it
- * is a scale of 1, which Attention registers for an 8-bit cache. */
+/* A parameter of a worker: slices of HF tensors, one after the other along an axis. A parameter
+ * without slices is a scale of 1, which Attention registers for an 8-bit cache. */
 struct parameter {
 	struct mfs_target base;
 	const struct mfs_model *model;
 	const char *suffix; /* of a scale */
 	uint8_t axis, count;
 	struct slice slices[MAX_PARTS];
-	uint64_t padding; /* zeros behind them, along the axis */
+	uint64_t padding; /* zeros after them, along the axis */
 };
 
 struct mfs_hf_vllm {
@@ -244,7 +244,7 @@ static const char *const scales[] = {"attn._k_scale", "attn._v_scale", "attn._q_
 
 #define SCALES (sizeof(scales) / sizeof(*scales))
 
-/* The attention's, beside the weights of its queries. */
+/* The attention registers its scales with the weights of its queries. */
 static bool has_scales(const struct mfs_hf_target *t)
 {
 	return t->row->rule == MFS_RULE_Q && t->base.ndim == 2;

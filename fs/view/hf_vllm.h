@@ -2,7 +2,7 @@
  * Private to fs/view/hf.c: a model as vLLM's workers hold it, for load_format="sharded_state"
  * (vllm/model_executor/model_loader/sharded_state_loader.py). Worker r of N reads
  * "model-rank-r-part-0.safetensors": its part of each parameter, after vLLM has put queries, keys
- * and values into one, and gates and ups. What a worker cuts is said in
+ * and values into one, and gates and ups. How a worker cuts is written in
  * vllm/model_executor/layers/linear.py and vocab_parallel_embedding.py.
  */
 #ifndef MFS_FS_VIEW_HF_VLLM_H

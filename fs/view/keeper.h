@@ -55,8 +55,8 @@ bool mfs_keeper_offer(struct mfs_open_set *set, const char *name, void *object);
 void *mfs_held_object(const struct mfs_held *held);
 /* Drops a thing; held may be NULL. This may close it, or a thing that was used longer ago. */
 void mfs_keeper_drop(struct mfs_held *held);
-/* What is held is no longer what its name stands for: whoever asks for the name gets it opened
- * anew, and this one is closed when its holders drop it. held: of the caller. */
+/* What is held is no longer what its name stands for. The next caller that asks for the name gets
+ * it opened anew, and this one is closed when its holders drop it. held: of the caller. */
 void mfs_keeper_renew(struct mfs_held *held);
 
 /* The number of things that are open or being opened, and of kept failures. */

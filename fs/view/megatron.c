@@ -169,7 +169,8 @@ static int add_file(void *arg, const char *path, struct mfs_vfile *data, struct 
 }
 
 /* A run would not pass --rope-scaling-factor on (MFS_ROPE_SCALING_FACTOR), and train another model
- * than this one. Norms behind alone are Megatron-Bridge's, which does. */
+ * than this one. Models with norms only after a sublayer are Megatron-Bridge's, which passes it
+ * on. */
 static int check_rope(const struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);

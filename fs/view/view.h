@@ -57,12 +57,12 @@ struct mfs_view {
 
 /* The layer spec of a Megatron view. */
 enum mfs_view_layer_spec {
-	MFS_VIEW_LAYER_SPEC_SOURCE, /* not said: that of the source's run */
+	MFS_VIEW_LAYER_SPEC_SOURCE, /* not given: that of the source's run */
 	MFS_VIEW_LAYER_SPEC_LOCAL,  /* megatron.core's own */
 	MFS_VIEW_LAYER_SPEC_TE,	    /* Transformer Engine's */
 };
 
-/* Options of a person for views (-o). NULL or 0: not said. */
+/* Options of a person for views (-o). NULL or 0: not given. */
 struct mfs_view_options {
 	const char *arch; /* family, if several fit the arguments */
 	const char *ref;  /* HF directory that gives config.json and tokenizer */
@@ -87,7 +87,7 @@ struct mfs_view_options {
 
 #define MFS_SHARD_SIZE 5000000000ull /* huggingface_hub's default: 5 GB, decimal */
 
-/* The i-th warning that this view alone has; NULL behind the last. */
+/* The i-th warning that this view alone has; NULL after the last. */
 const char *mfs_view_warning(const struct mfs_view *view, uint32_t i);
 
 /* The mode for a copy of its files: what the sources' modes grant to group and others; the owner
@@ -95,7 +95,7 @@ const char *mfs_view_warning(const struct mfs_view *view, uint32_t i);
 mode_t mfs_view_copy_mode(const struct mfs_view *view);
 
 /* The HuggingFace directory that gives config.json and tokenizer: the person's, or the one that
- * said what model it is (ckpt/told.h). NULL: there is none. */
+ * told which model it is (ckpt/told.h). NULL: there is none. */
 const char *mfs_view_ref(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt);
 
 /* True for a directory with files of a tokenizer; the second, if it has no config.json. */

@@ -85,7 +85,7 @@ static void add_lacks_within(const struct mfs_views *v, const struct mfs_views_e
 			mfs_buf_printf(ret, "%s: %s\n", v->table->kinds[i]->name, v->why_not[i]);
 }
 
-/* Adds a line for each reason, behind the names of all entries that lack for it. */
+/* Adds a line for each reason, after the names of all entries that lack for it. */
 static void add_lacks(const struct mfs_views *v, struct mfs_buf *ret)
 {
 	struct mfs_views_entry e, next;

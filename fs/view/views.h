@@ -3,8 +3,8 @@
  * "megatron/torch/tp2-pp1", "samples/train-s4096". A table of kinds says which views there may be.
  * A view is opened when it is needed, and closed some time after its last use (fs/view/keeper.h).
  *
- * Some views are known to be impossible before they are built. They are not listed; a file beside
- * the others says why.
+ * Some views are known to be impossible before they are built. They are not listed; a file of the
+ * same directory gives the reasons.
  */
 #ifndef MFS_FS_VIEW_VIEWS_H
 #define MFS_FS_VIEW_VIEWS_H
