@@ -1,7 +1,7 @@
 /*
- * What a service manager is told, in the protocol of sd_notify(3): a datagram to the socket that
- * $NOTIFY_SOCKET names, a path or, behind '@', an abstract name. It is written here since it is all
- * that libsystemd would be needed for.
+ * Tells a service manager about this process, in the protocol of sd_notify(3): a datagram to the
+ * socket that $NOTIFY_SOCKET names, which is a path or '@' and an abstract name. The protocol is
+ * written here because it is all that libsystemd would be needed for.
  */
 #ifndef MFS_FS_CLI_NOTIFY_H
 #define MFS_FS_CLI_NOTIFY_H

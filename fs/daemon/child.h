@@ -1,7 +1,8 @@
 /*
- * Starts a process of this program beside the daemon, which works on the daemon's own mount: a
- * thread that waits for an answer of its own process keeps it from being killed. The program runs
- * anew and is not a fork, which would keep the daemon's mappings and /dev/fuse.
+ * Starts a second process of this program that works on the daemon's own mount. A thread could not
+ * do that: a thread that waits for an answer of its own process keeps it from being killed. The
+ * program is started anew and not forked, because a fork would keep the daemon's mappings and
+ * /dev/fuse.
  */
 #ifndef MFS_FS_DAEMON_CHILD_H
 #define MFS_FS_DAEMON_CHILD_H

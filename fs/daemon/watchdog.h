@@ -1,10 +1,9 @@
 /*
- * Tells a service manager that asks for it (WatchdogSec=) that the mount answers. A process beside
- * the daemon asks the mount with listxattr(2) and tells the daemon, which tells the manager. The
- * kernel always passes this request on, asks nothing else first, not even for permissions, and it
- * is answered without SOURCE: a mount that waits for SOURCE, as for a server that comes back, is
- * in order. When the mount does not answer, nothing is told, and the manager starts the service
- * anew.
+ * Tells a service manager that asks for it (WatchdogSec=) that the mount answers. A second process
+ * asks the mount with listxattr(2) and tells the daemon, which tells the manager. The kernel always
+ * passes this request on, and asks nothing else first, not even for permissions. It is answered
+ * without SOURCE: a mount that waits for SOURCE, as for a server that comes back, is in order. When
+ * the mount does not answer, nothing is told, and the manager starts the service anew.
  */
 #ifndef MFS_FS_DAEMON_WATCHDOG_H
 #define MFS_FS_DAEMON_WATCHDOG_H

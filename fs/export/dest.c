@@ -141,7 +141,7 @@ static bool lies_in(const char *path, const char *dir)
 	return mfs_path_contains(dir, path) || contains_object(dir, path);
 }
 
-/* Whether a path, as it was said, lies in dest. */
+/* Whether a path, as it was given, lies in dest. */
 static bool is_replaced(const char *dest, const char *said)
 {
 	char *path = said ? resolve(said) : NULL;

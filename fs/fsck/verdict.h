@@ -11,9 +11,9 @@ enum mfs_verdict {
 };
 
 /*
- * Of Python's library, and of functions of packages that are found beside torch, what is not
- * harmless is dangerous. Of other packages a name is unknown, unless it tells what it does ("load",
- * "FileWriter"). module NULL: nobody can say what it is, which is dangerous.
+ * A name of Python's library, or a function of a package that is usually installed with torch, is
+ * dangerous if it is not harmless. A name of another package is unknown, unless the name tells what
+ * it does ("load", "FileWriter"). module NULL: the module cannot be known, which is dangerous.
  */
 enum mfs_verdict mfs_verdict(const char *module, size_t module_len, const char *name,
 			     size_t name_len);

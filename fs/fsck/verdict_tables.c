@@ -431,7 +431,8 @@ const char *const mfs_dangerous_modules[] = {
 	NULL,
 };
 
-/* Packages that are found beside torch: what of their functions is not harmless is not unknown. */
+/* Packages that are usually installed with torch. If one of their functions is not harmless, it is
+ * not unknown either. */
 const char *const mfs_known_packages[] = {
 	"PIL",
 	"accelerate",

@@ -17,8 +17,8 @@ struct mfs_control;
 
 /* NULL: the id is of something else. */
 const struct mfs_control *mfs_control_of(fuse_ino_t id);
-/* They may be read by whoever may read the root. The size is 0, as in /proc: it is not known before
- * an open. */
+/* Anyone who may read the root may read these files. The size is 0, as in /proc: it is not known
+ * before an open. */
 void mfs_control_stat(fuse_req_t req, const struct mfs_control *c, struct stat *ret);
 
 /* These reply. */

@@ -1,11 +1,11 @@
 /*
- * Makes the kernel forget iterations that are no longer shown. It keeps the names and inodes of
- * what was looked at until it needs memory, which may be never; and as long as it knows them, so
- * must the daemon. Whoever asks for the name again makes the kernel drop all that was below it and
- * that nobody has open.
+ * Makes the kernel forget iterations that are no longer shown. The kernel keeps names and inodes
+ * until it needs memory, which may be never. As long as it knows them, so must the daemon. A
+ * process that looks the name up again makes the kernel drop everything below it that nobody has
+ * open.
  *
- * A fetcher asks (fs/prefetch/fetcher.h), for the length of this: a process, since a thread that
- * waits for its own mount keeps the daemon from being killed.
+ * A fetcher (fs/prefetch/fetcher.h) looks the name up and exists for that time only. It is a
+ * process, since a thread that waits for its own mount keeps the daemon from being killed.
  */
 #ifndef MFS_FS_FUSE_GONE_H
 #define MFS_FS_FUSE_GONE_H

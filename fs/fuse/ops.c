@@ -192,8 +192,9 @@ const struct mfs_dir *mfs_fuse_open_dir(fuse_req_t req, struct mfs_node *node)
 	return NULL;
 }
 
-/* Except in the root, a name that is absent stays absent, and the kernel may keep that. Beside
- * layouts it keeps it only briefly, since there may be any number of such names. */
+/* Except in the root, a name that is absent stays absent, and the kernel may keep that. In a
+ * directory of layouts the kernel keeps it only briefly, since there may be any number of such
+ * names. */
 static void reply_no_entry(fuse_req_t req, const struct mfs_node *dir)
 {
 	struct fuse_entry_param none = {.entry_timeout = dir->layouts ? BRIEFLY : FOREVER};

@@ -33,7 +33,7 @@ void mfs_front_release(struct mfs_front *front);
 
 /* For a read-only mount, which the kernel lets nobody write to. */
 extern const struct fuse_lowlevel_ops mfs_fuse_ops;
-/* For a mount with an overlay beside the tree. */
+/* For a mount with an overlay in addition to the tree. */
 extern const struct fuse_lowlevel_ops mfs_fuse_overlay_ops;
 
 /* Operations around a set of these, which is the front's ops: they time them, and serve

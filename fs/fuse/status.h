@@ -1,5 +1,5 @@
 /*
- * What a mount says of itself, by an ioctl of its root directory, for whoever may open that:
+ * The status of a mount, by an ioctl of its root directory, for processes that may open it:
  * `mcorefs mounts`.
  */
 #ifndef MFS_FS_FUSE_STATUS_H
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/ioctl.h>
 
-/* Counts begin with the mount. Fields are only ever added, behind: the size is part of the
+/* Counts begin with the mount. Fields are only ever added at the end: the size is part of the
  * ioctl's number. */
 struct mfs_mount_status {
 	int64_t began;	     /* seconds since 1970 */

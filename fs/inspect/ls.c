@@ -225,7 +225,7 @@ static void list_entry(struct listing *l, const struct mfs_place *at,
 }
 
 /* Lists what a mount shows of an iteration or a dataset. A reason that several entries share is
- * said once. */
+ * printed once. */
 static void list_views(struct listing *l, const struct mfs_place *at)
 {
 	const char *said = NULL;

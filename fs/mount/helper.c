@@ -78,7 +78,7 @@ static int read_request(int argc, char **argv, struct request *r)
 	opterr = 0;
 	while (!rc && (letter = getopt(argc, argv, "-:sfnvo:t:N:")) != -1)
 		rc = take_letter(r, letter);
-	for (; !rc && optind < argc; optind++) /* behind "--" */
+	for (; !rc && optind < argc; optind++) /* after "--" */
 		rc = take_word(r, argv[optind]);
 	if (!rc && r->word_count < 2)
 		rc = mfs_usage_error("%s is missing", r->word_count ? "MOUNTPOINT" : "SOURCE");

@@ -3,9 +3,9 @@
  * asks of a helper for a file system (mount(8), EXTERNAL HELPERS). mount-helpers/mount.mcorefs
  * starts it.
  *
- * Words and options may come in any order: mount(8) puts options behind MOUNTPOINT, autofs and
+ * Words and options may come in any order: mount(8) puts options after MOUNTPOINT, autofs and
  * people also before SOURCE. mount(8) has taken x-*, noauto and comment= out of the options, but
- * leaves _netdev, nofail and user, and says rw when nobody has said ro.
+ * leaves _netdev, nofail and user, and adds rw when ro is not given.
  */
 #ifndef MFS_FS_MOUNT_HELPER_H
 #define MFS_FS_MOUNT_HELPER_H

@@ -64,10 +64,10 @@ static struct answer ask(const struct mfs_mount_entry *entry)
 	return a;
 }
 
-/* Whoever asks a mount that does not answer waits for ever, and cannot even be killed once its
- * daemon has read the request. So others ask. They keep nothing open but their end of the pipe:
- * whoever reads our output to its end must not wait for them, nor whoever waits for a lock of ours.
- */
+/* A process that asks a mount that does not answer waits for ever, and cannot even be killed once
+ * the daemon has read the request. So child processes ask. They keep nothing open but their end of
+ * the pipe: a program that reads our output to its end must not wait for them, and neither must one
+ * that waits for a lock of ours. */
 static void send_out(struct asked *m)
 {
 	int ends[2];

@@ -54,8 +54,8 @@ static int is_busy(const char *place, int rc, struct mfs_error *err)
 	return rc;
 }
 
-/* A dead mount holds nothing that could be lost: whoever has a file of it open gets errors. It is
- * asked only when it is in use: one whose source hangs does not answer. */
+/* A dead mount holds nothing that could be lost: a process that has a file of it open gets errors.
+ * A mount is asked only when it is in use: one whose source hangs does not answer. */
 static int unmount(const char *dir, bool lazy, struct mfs_error *err)
 {
 	char place[PATH_MAX];

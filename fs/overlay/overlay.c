@@ -346,7 +346,7 @@ int mfs_overlay_rename(struct mfs_overlay *o, const char *path, const char *name
 
 	if (!mfs_overlay_takes(name) || !mfs_overlay_takes(new_name))
 		return -EROFS;
-	/* RENAME_WHITEOUT would leave a device behind. */
+	/* RENAME_WHITEOUT would leave a device in the old place. */
 	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
 		return -EINVAL;
 	from = walk(o, path);

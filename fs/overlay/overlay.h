@@ -1,7 +1,7 @@
 /*
- * The overlay keeps files that readers write beside a dataset, in a directory that a person names
- * (-o dataset_cache=DIR). Files of the mount's directory PATH lie in DIR/PATH. So they are there
- * again after a remount, and no two datasets share a file.
+ * The overlay keeps files that readers write next to a dataset's files, in a directory that a
+ * person names (-o dataset_cache=DIR). Files of the mount's directory PATH lie in DIR/PATH. So they
+ * are there again after a remount, and no two datasets share a file.
  *
  * The library `datasets` writes them into the directory of a dataset's first Arrow file (datasets
  * 2.21 to 5.2, arrow_dataset.py: map(), and select() for sort, shuffle and train_test_split). It
@@ -76,8 +76,8 @@ int mfs_overlay_rename(struct mfs_overlay *o, const char *path, const char *name
 /* From now on the file's mode gives no rights to those who may not read the sources. */
 void mfs_overlay_file_guard(struct mfs_overlay_file *f, struct mfs_readers *readers);
 
-/* Tells this file from others at the same address, before it or after it: what the kernel keeps in
- * handles beside the address. Of 32 bits, as there. */
+/* Tells this file from files that had the same address before it or will have it after it. The
+ * kernel keeps this number and the address in handles, and gives it 32 bits. */
 uint32_t mfs_overlay_file_generation(const struct mfs_overlay_file *f);
 
 /* O_APPEND is ignored, since FUSE passes an offset with each write. *ret_same: size and change time

@@ -6,7 +6,8 @@
 #include "formats/base/buf.h"
 #include "fs/pack/pack.h"
 
-/* What must not change between two runs; which format was detected is beside the place. */
+/* The settings that must not change between two runs. The detected format is noted with the
+ * place. */
 static int settings(const struct mfs_pack_options *opt, struct mfs_buf *ret, struct mfs_error *err)
 {
 	if (opt->has_eod)

@@ -14,7 +14,7 @@ static bool wrong(int *ret_exit, int exit_code)
 	return false;
 }
 
-/* preprocess_data.py's choice for a vocabulary, unless a dtype is said; int32 if nothing is. */
+/* preprocess_data.py's choice for a vocabulary, unless a dtype is given; int32 if neither is. */
 static bool choose_dtype(struct mfs_pack_options *o, const char *name, int *ret_exit)
 {
 	const char *torch;
@@ -105,7 +105,7 @@ bool mfs_pack_parse_options(int argc, char **argv, struct mfs_pack_options *ret,
 {
 	struct mfs_pack_options o = {.key = "input_ids"};
 	const char *dtype = NULL, *format = "auto";
-	uint64_t vocab_size = UINT64_MAX, eod = UINT64_MAX; /* not said */
+	uint64_t vocab_size = UINT64_MAX, eod = UINT64_MAX; /* not given */
 	struct mfs_cmdline c = {
 		.usage = "pack PREFIX [OPTIONS] < IDS",
 		.help = "Writes token ids, as any tokenizer prints them, into PREFIX.bin and\n"

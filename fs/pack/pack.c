@@ -175,7 +175,7 @@ static int feed(struct pack *x, const uint8_t *bytes, size_t len, struct mfs_err
 	return rc;
 }
 
-/* Text in the place of ids: what to do is said with what was found. */
+/* The input is text in the place of ids: reports what to do together with what was found. */
 static void say_if_text(const uint8_t *bytes, size_t len, struct mfs_error *err)
 {
 	const enum mfs_plain_text kind = mfs_plain_text_of(bytes, len);

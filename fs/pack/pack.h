@@ -15,7 +15,7 @@ struct mfs_pack_options {
 	const char *key;
 	int64_t low, high;   /* ids that are taken */
 	char limits[64];     /* the same in words */
-	uint64_t vocab_size; /* 0: not said */
+	uint64_t vocab_size; /* 0: not given */
 	bool has_eod, resume, force;
 	int64_t eod;
 };

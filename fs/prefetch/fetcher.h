@@ -1,7 +1,7 @@
 /*
- * A fetcher is a small process beside the daemon. It opens a file of the daemon's own mount and
- * asks the kernel to read a range of it (posix_fadvise WILLNEED), so that the range is in the page
- * cache when its reader comes. The fetcher itself reads no byte.
+ * A fetcher is a small process that runs with the daemon. It opens a file of the daemon's own mount
+ * and asks the kernel to read a range of it (posix_fadvise WILLNEED), so that the range is in the
+ * page cache when its reader comes. The fetcher itself reads no byte.
  *
  * It is a process and not a thread, since a thread that waits for its own daemon keeps the daemon
  * from being killed. It runs the program anew and is not a fork, since a fork would keep the

@@ -3,11 +3,11 @@
  * byte. A request is not a read(2). It is a range that the page cache lacks and that the kernel
  * reads ahead; several are under way at once and arrive in any order.
  *
- * Prefetch (prefetch.h) fetches what comes next in a proven stream. These pages are then
- * in the page cache, and the reader causes no requests. So some bytes are always left to the
- * reader: a mark, the first MFS_STREAM_MARK bytes of each MFS_STREAM_STRETCH. A request for a mark
- * shows how far the reader has come. A request behind a mark that was not requested shows that the
- * reader has skipped bytes.
+ * Prefetch (prefetch.h) fetches what comes next in a proven stream. These pages are then in the
+ * page cache, and the reader causes no requests. So some bytes are always left to the reader: a
+ * mark, the first MFS_STREAM_MARK bytes of each MFS_STREAM_STRETCH. A request for a mark shows how
+ * far the reader has come. A request past a mark that was not requested shows that the reader has
+ * skipped bytes.
  *
  * The state has no lock: one thread may use it at a time.
  */
@@ -24,11 +24,10 @@
 
 /* Zero-filled: nothing was read yet. */
 struct mfs_stream {
-	uint64_t start; /* where these requests began */
-	uint64_t last;	/* highest end of them */
-	uint64_t bytes; /* asked for by them */
-	uint64_t
-		passed; /* the multiple of MFS_STREAM_STRETCH at or behind last, once it was told */
+	uint64_t start;	 /* where these requests began */
+	uint64_t last;	 /* highest end of them */
+	uint64_t bytes;	 /* asked for by them */
+	uint64_t passed; /* the multiple of MFS_STREAM_STRETCH at or after last, once told */
 	bool proven;
 };
 

@@ -1,9 +1,9 @@
 /*
- * seccomp(2): a list of system calls that nothing here makes once a mount stands, and that whoever
- * took the daemon over would make. A list of what is allowed would have to follow each version of
- * the C library. io_uring is on it: its operations are none of seccomp's. So are calls that change
- * the owner, the mode, the times or other attributes of a file that is merely open for reading:
- * Landlock knows no right for these.
+ * seccomp(2): a list of system calls that nothing here makes once a mount stands, and that an
+ * attacker who took the daemon over would make. A list of what is allowed would have to follow each
+ * version of the C library. io_uring is on the list, because seccomp does not see its operations.
+ * So are calls that change the owner, the mode, the times or other attributes of a file that is
+ * merely open for reading: Landlock knows no right for these.
  */
 #define _GNU_SOURCE
 #include <errno.h>

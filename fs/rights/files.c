@@ -93,9 +93,9 @@ static int allow_above(const struct rules *rules, const char *path, uint64_t rig
 	return allow(rules, dirname(place), rights, err);
 }
 
-/* A file that others replace: the directory where it is named, and, if it is a link there, that
- * where it lies. certbot's live/HOST/privkey.pem leads to ../../archive/HOST/privkey1.pem, and
- * later to another one beside that. */
+/* Allows a file that others replace: the directory where it is named and, if it is a link there,
+ * the directory where it lies. certbot's live/HOST/privkey.pem leads to
+ * ../../archive/HOST/privkey1.pem, and later to another file of that directory. */
 static int allow_replaced(const struct rules *rules, const char *path, struct mfs_error *err)
 {
 	char real[PATH_MAX];
@@ -106,8 +106,9 @@ static int allow_replaced(const struct rules *rules, const char *path, struct mf
 	return allow_above(rules, real, READING, err);
 }
 
-/* A dataset's prefix is no file: its directory is meant. So it is for a file, which may be replaced
- * by a new one. The links of a snapshot in HuggingFace's cache lead to the blobs beside it. */
+/* A dataset's prefix is no file: its directory is allowed. A file's directory is allowed too, since
+ * a new file may replace it. The links of a snapshot in HuggingFace's cache lead to blobs/, next to
+ * snapshots/. */
 static int allow_source(const struct rules *rules, const char *path, struct mfs_error *err)
 {
 	struct stat st;

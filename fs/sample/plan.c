@@ -1,6 +1,6 @@
 /*
- * From what a person said, what the mount's options say and what the checkpoint's arguments say to
- * a plan, in this order of precedence.
+ * Makes a plan from a person's options, the mount's options and the checkpoint's arguments, in this
+ * order of precedence.
  */
 #include <errno.h>
 #include <math.h>
@@ -49,7 +49,7 @@ struct planner {
 	struct mfs_sample_plan *plan;
 };
 
-/* The first of two numbers that was said, or MFS_UNSAID. */
+/* The first of two numbers that was given, or MFS_UNSAID. */
 static uint64_t either(uint64_t said, int64_t saved)
 {
 	return said != MFS_UNSAID ? said : saved >= 0 ? (uint64_t)saved : MFS_UNSAID;
@@ -104,7 +104,7 @@ static int take_saved(const struct planner *p, struct mfs_error *err)
 	return -ENODATA;
 }
 
-/* Where no words were said, the only dataset that there is. */
+/* Where no words were given, takes the only dataset that there is. */
 static int take_only(const struct planner *p, struct mfs_error *err)
 {
 	struct mfs_dataset *d = NULL;
@@ -232,7 +232,7 @@ static void add_missing(struct mfs_buf *list, bool missing, const char *option)
 		mfs_buf_printf(list, "%s%s", list->len ? ", " : "", option);
 }
 
-/* All that is missing is said at once. */
+/* Reports all that is missing at once. */
 static int need_all(const struct planner *p)
 {
 	const struct mfs_sample_options *o = p->o;
@@ -284,7 +284,7 @@ static int check_constant(const struct planner *p)
 				  p->args->varies, (unsigned long long)p->plan->step);
 }
 
-/* So many whole batches behind a sample of the run. */
+/* The sample so many whole batches after a sample of the run. */
 static int go_on(const struct planner *p, uint64_t sample, uint64_t batches, uint64_t *ret)
 {
 	const uint64_t samples = p->plan->words.run.samples[MFS_TRAIN], step = p->plan->step;
@@ -358,8 +358,8 @@ static int take_ranks(const struct planner *p)
 	return MFS_EXIT_OK;
 }
 
-/* A cyclic loader begins with the run, and goes through its epochs, unless it is said where it was
- * resumed. */
+/* A cyclic loader begins with the run, and goes through its epochs, unless a person gives the place
+ * where it was resumed. */
 static int take_sampler(const struct planner *p, struct mfs_error *err)
 {
 	const char *type = first_text(p->o->dataloader_type, p->args->dataloader_type, "single");

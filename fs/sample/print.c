@@ -167,7 +167,7 @@ static int write_file(const char *path, const void *bytes, size_t len, struct mf
 	return rc;
 }
 
-/* A header of .npy, and behind it the tokens, from *ret_tokens on. */
+/* Makes a header of .npy and then the tokens, which begin at *ret_header. */
 static int make_array(struct printer *p, const struct mfs_sample_drawn *drawn, uint64_t count,
 		      uint8_t **ret, size_t *ret_header, size_t *ret_size, struct mfs_error *err)
 {

@@ -13,7 +13,7 @@
  *     };
  *
  * Neighbours of one name are one family of metrics: the first one has its help. Values that are
- * known only when somebody asks (gauges) are no rows: the front end writes them behind
+ * known only when somebody asks (gauges) are no rows: the front end writes them after the rows
  * (fs/stats/prom.h).
  */
 #ifndef MFS_FS_STATS_STATS_H

@@ -71,7 +71,7 @@ static void print_lines(struct mfs_tensors *t, FILE *to)
 
 /* ---- files ---- */
 
-/* Writes the file name beside FILE, or FILE itself. */
+/* Writes the file `name` next to FILE, or FILE itself. */
 static int commit(const char *path, const void *bytes, size_t len, struct mfs_error *err)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;

@@ -63,7 +63,7 @@ static bool is_comparable(const struct check *c, uint32_t i, const struct mfs_su
 	return false;
 }
 
-/* A model whose weights are all of another type is the same one cast, or none of its kin: one
+/* If all weights of a model have another type, it is the same model cast, or an unrelated one: one
  * sentence is enough. */
 static bool is_cast(const struct check *c)
 {

@@ -202,7 +202,7 @@ static void bad_sum(void *arg, const struct mfs_error *err)
 	report(m->verify, &m->finding, err);
 }
 
-/* Checks the sums that the run has written beside its files (integrity.json). */
+/* Checks the sums that the run has written with its files (integrity.json). */
 static void verify_manifest(struct verify *v, const char *dir)
 {
 	struct manifest m = {.verify = v,
@@ -262,7 +262,7 @@ static int verify_records(struct verify *v, struct mfs_ckpt *ckpt)
 	return 0;
 }
 
-/* ---- the sums of whoever made the model ---- */
+/* ---- the sums that the model's maker gives ---- */
 
 static int check_tensors(struct verify *v, struct mfs_tensors *t, const char *name)
 {
