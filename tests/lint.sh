@@ -164,6 +164,14 @@ for page in docs/formats/*.md; do
 	done < <(grep -oE '`test_[a-z0-9_]+(: [^`]+)?`' <<<"$text" | tr -d '`')
 done
 
+# What docs/BLOCK.md names as `FILE: FUNCTION` is there.
+while IFS=: read -r file name; do
+	grep -qE "(^|[ *])${name# }\\(" "$file" || complain "docs/BLOCK.md: $file has no ${name# }"
+done < <(grep -oE '`[a-z_/]+\.c: [a-z0-9_]+`' docs/BLOCK.md | tr -d '`')
+while read -r file; do
+	[ -e "$file" ] || complain "docs/BLOCK.md: there is no $file"
+done < <(grep -oE '`(trainer|kernels)/[a-z_/]+\.[ch]' docs/BLOCK.md | tr -d '`')
+
 # Sentences in the first columns of docs/TROUBLESHOOTING.md are the programs': each part between "…" stands in a string of theirs,
 # or is a placeholder's.
 literals=$(git ls-files -- 'formats/*.c' 'fs/*.c' 'trainer/*.c' 'kernels/*.c' 'mount-helpers/mount.mcorefs' | xargs cat | sed -z 's/"[[:space:]]*\n[[:space:]]*"//g')

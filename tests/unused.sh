@@ -20,5 +20,5 @@ defined "$1" | join - <(words "${product[@]}" "${tests[@]}" | awk '{ print $2, $
 
 # Members of a file's layout that are passed over: numpy's and torch's generators.
 command -v ctags >/dev/null || exit 0
-comm -12 <(printf '%s\n' "${product[@]}" | grep -E '\.[ch]$' | grep -vx  | xargs ctags -x --c-kinds=m | awk '{ print $1 }' | sort | uniq -u) \
+comm -12 <(printf '%s\n' "${product[@]}" | grep -E '\.[ch]$' | grep -vx trainer/ckpt/save_rng.c | xargs ctags -x --c-kinds=m | awk '{ print $1 }' | sort | uniq -u) \
 	<(words "${product[@]}" "${tests[@]}" | awk '$1 == 1 { print $2 }' | sort) | sed 's/^/nothing names the member /'
