@@ -84,9 +84,9 @@ all: $(if $(SAN),$(PROGRAMS:%=$(O)/$(VARIANT)/%),$(PROGRAMS:%=$(O)/%) $(PLUGINS)
 
 # $(O)/config*.mk hold the packages' flags. The script that makes them looks for what is missing, and installs it for
 # the targets that say so; then make starts over with them.
-NO_CONFIG    := help clean format
+NO_CONFIG    := help clean format coverage
 INSTALLING   := demo check interop fuzz fuzz-smoke bench deps
-TESTING      := deps check unit train damage giants fuzz fuzz-smoke lint bench tests
+TESTING      := deps check unit train damage giants fuzz fuzz-smoke lint bench tests compile_commands.json tidy
 DEPS_MODE    := $(if $(filter $(INSTALLING),$(MAKECMDGOALS)),install,require)
 GOALS        := $(or $(MAKECMDGOALS),all)
 
@@ -352,6 +352,22 @@ lint: $(O)/config-test.mk $(O)/mcorefs ## format, widths, headers that compile a
 format: ## run clang-format over the C sources
 	clang-format -i $(CODE) $(CUDA_CODE)
 
+# What editors and clang-tidy read: how each file is compiled, headers like a file that includes them.
+compile_commands.json: $(O)/config-test.mk Makefile ## how each C file is compiled, for clangd and clang-tidy
+	$(call say,MAKE,$@)
+	$(Q){ echo '['; for f in $(filter %.c,$(CODE)); do \
+		case $$f in kernels/cuda/*) more='-I$(CUDA_HOME)/include' ;; kernels/ref/*) more='$(REF_FLAGS)' ;; *) more= ;; esac; \
+		printf '{"directory": "%s", "file": "%s", "command": "cc %s %s -c %s"},\n' "$$PWD" $$f \
+			'$(BASE_CFLAGS) $(DEPS_CFLAGS) $(CHECK_CFLAGS)' "$$more" $$f; done | sed '$$s/,$$//'; echo ']'; } >$@.tmp && mv $@.tmp $@
+
+tidy: compile_commands.json ## the checks of .clang-tidy (TIDY=FILES: of these alone)
+	@printf '%s\n' $(or $(TIDY),$(filter-out kernels/cuda/% kernels/mpi/% tests/%,$(filter %.c,$(CODE)))) | xargs -P $$(nproc) -n 8 clang-tidy --quiet
+
+# Lines that unit tests reach, in a build folder of their own: without optimisation, with gcc's counters.
+coverage: ## which lines the unit tests reach (gcov; COVERAGE=TESTS: some of them), into build/coverage
+	@$(MAKE) --no-print-directory -s O=$(O)/coverage NVCC= CFLAGS='-O0 -g --coverage' $(if $(COVERAGE),$(COVERAGE:%=$(O)/coverage/obj/tests/unit/%),$(UNIT_TESTS:%=$(O)/coverage/obj/tests/unit/%))
+	@tests/coverage.sh $(O)/coverage $(COVERAGE)
+
 # What is copied and changed, below share/doc; these units alone are used as they are.
 EXAMPLES := $(wildcard $(foreach d,mount systemd autofs slurm kubernetes container train machines grafana,configs/$(d)/*))
 UNITS    := mcorefs@.service mcorefs-gateway.service
@@ -404,9 +420,9 @@ clean: ## remove build/
 	rm -rf $(O)
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z_.-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
 
-.PHONY: all deps deb demo tests check unit train damage mount giants fuzz fuzz-smoke interop bench lint format \
+.PHONY: all deps deb demo tests check unit train damage mount giants fuzz fuzz-smoke interop bench lint format tidy coverage \
 	install uninstall clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -29,9 +29,9 @@ enum mfs_dtype mfs_idx_dtype(uint8_t code)
 
 uint8_t mfs_idx_code(enum mfs_dtype dtype)
 {
-	for (uint8_t i = 1; i < sizeof(codes) / sizeof(*codes); i++)
+	for (size_t i = 1; i < sizeof(codes) / sizeof(*codes); i++)
 		if (codes[i].dtype == dtype)
-			return i;
+			return (uint8_t)i;
 	return 0;
 }
 
