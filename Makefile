@@ -272,7 +272,7 @@ EMULATORS := $(if $(shell command -v $(CXX) 2>/dev/null),$(patsubst tests/kernel
 $(EMULATORS): $(O)/asan/%: tests/kernels/%.cpp Makefile
 	$(call say,CXX,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CXX) -std=c++17 -O1 -g $(ADDRESS) $(SANITIZE) -Wall -Wextra $(WERROR) -Wno-unknown-pragmas -I. -MMD -MP -o $@ $<
+	$(Q)$(CXX) -std=c++17 -O2 -g1 $(ADDRESS) $(SANITIZE) -Wall -Wextra $(WERROR) -Wno-unknown-pragmas -I. -MMD -MP -o $@ $<
 -include $(EMULATORS:%=%.d)
 
 # A fuzz target is linked twice: with libFuzzer, and with a main that replays files under gcc's ASan.

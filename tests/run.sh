@@ -261,15 +261,16 @@ suite_mount() {
 	done
 }
 
-# sanitized VARIANT CASE: a mount case with a daemon of that variant. What the daemon reports fails it. Under TSan a case
-# that does the same with each fixture does it with a few: its threads do not know one family from another.
+# sanitized VARIANT CASE: a mount case with a daemon of that variant. What the daemon reports fails it. A case that does
+# the same with each fixture does it with a few: threads do not know one family from another, and damage reads every
+# small fixture under ASan.
 sanitized() {
 	export MCOREFS TMPDIR
 	MCOREFS=$(realpath "$O/$1/mcorefs")
 	export ASAN_OPTIONS=detect_leaks=0:$ASAN_OPTIONS:log_path=$TMPDIR/report
 	export UBSAN_OPTIONS=$UBSAN_OPTIONS:log_path=$TMPDIR/report
 	export TSAN_OPTIONS=$TSAN_OPTIONS:log_path=$TMPDIR/report
-	[ "$1" != tsan ] || export MCOREFS_FEW_SOURCES=1
+	export MCOREFS_FEW_SOURCES=1
 	"tests/mount/$2.sh"
 	local status=$?
 	cat "$TMPDIR"/report* 2>/dev/null && status=1

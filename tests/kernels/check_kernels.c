@@ -41,11 +41,15 @@ int64_t check_below(struct check *c, int64_t end)
 	return (int64_t)(check_random(c) % (uint64_t)end);
 }
 
+/* Nearly: the sum of four uniform numbers. Most of the time of all checks went into logarithms. */
 double check_normal(struct check *c)
 {
-	double u = 1 - check_uniform(c), v = check_uniform(c);
+	uint64_t z = check_random(c);
+	int64_t sum = -2 * 0xffff;
 
-	return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
+	for (int i = 0; i < 4; i++, z >>= 16)
+		sum += (int64_t)(z & 0xffff);
+	return (double)sum * (1.7320508075688772 / 0xffff);
 }
 
 /* ---- types, by arithmetic on doubles ---- */
@@ -366,6 +370,15 @@ static int run(struct check *c, const char *only, unsigned threads)
 	return c->failures;
 }
 
+/* Plain programs prove that the number of threads changes no bit; a sanitizer sees all it can in one run. */
+#ifdef __SANITIZE_ADDRESS__
+#define FEWEST_THREADS 2
+#define MOST_THREADS   2
+#else
+#define FEWEST_THREADS 1
+#define MOST_THREADS   3
+#endif
+
 int check_kernels(const struct mfk_backend *b, const char *only)
 {
 	const char *said = getenv("MFK_SEED");
@@ -373,11 +386,11 @@ int check_kernels(const struct mfk_backend *b, const char *only)
 	uint64_t hash = 0;
 	int failures = 0;
 
-	for (unsigned threads = 1; threads <= 3 && !failures; threads++) {
+	for (unsigned threads = FEWEST_THREADS; threads <= MOST_THREADS && !failures; threads++) {
 		struct check c = {.backend = b, .ops = b->ops, .random = seed};
 
 		failures = run(&c, only, threads);
-		if (!failures && threads > 1 && c.hash != hash) {
+		if (!failures && threads > FEWEST_THREADS && c.hash != hash) {
 			fprintf(stderr, "%s: %u threads give other bits than %u\n", b->name,
 				threads, threads - 1);
 			failures = 1;

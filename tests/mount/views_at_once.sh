@@ -21,7 +21,7 @@ for source in "$FIXTURES"/weights/llama-torch-tp2-pp2 "$FIXTURES"/weights/mixtra
 	readers=()
 	for i in 1 2 3 4 5 6 7 8; do
 		(
-			for layout in $(printf '%s\n' "${layouts[@]}" tp1-pp2-vpp2 | sort -R); do
+			for layout in $(printf '%s\n' "${layouts[@]}" tp1-pp2-vpp2 | sort -R | head -n 4); do
 				ls "$mnt" "$mnt/latest/megatron/torch" >/dev/null
 				[ ! -e "$mnt/latest/megatron/torch/tp7-pp$i" ] || exit 1
 				sums "$layout" | cmp - "$work/one.$layout" || exit 1

@@ -7,12 +7,15 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/train/processes.sh
 processes_begin gradients
 
-gradients obj 2 LAYOUTS=200
-gradients obj 3 LAYOUTS=100
-gradients obj 4 LAYOUTS=400
-gradients obj 8 LAYOUTS=120
-# Whoever forgets to wait for what is said beside the passes reads what is not there yet.
-gradients obj 4 LAYOUTS=200 FIRST=400 LATE=1
-gradients asan 4 LAYOUTS=60 FIRST=600
+# Others each day.
+day=$((${MCOREFS_TEST_SEED:-0} % 10000 * 1000))
+
+gradients obj 2 LAYOUTS=80 FIRST=$day
+gradients obj 3 LAYOUTS=40 FIRST=$day
+gradients obj 4 LAYOUTS=160 FIRST=$day
+gradients obj 8 LAYOUTS=50 FIRST=$day
+# Where a pass does not wait for what is exchanged during it, it reads what is not there yet.
+gradients obj 4 LAYOUTS=80 FIRST=$((day + 400)) LATE=1
+gradients asan 4 LAYOUTS=30 FIRST=$((day + 600))
 
 processes_end

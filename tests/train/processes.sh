@@ -136,11 +136,28 @@ layout_flags() {
 	done
 }
 
+# todays NAME WORD...: one of the words, another one each day (MCOREFS_TEST_SEED). All of them with MCOREFS_ALL_LAYOUTS=1 and on GPUs.
+todays() {
+	local name=$1 sum
+	shift
+	if [ "${BACKEND:-cpu}" = cuda ] || [ -n "${MCOREFS_ALL_LAYOUTS:-}" ]; then
+		echo "$@"
+		return
+	fi
+	sum=$(cksum <<<"$name")
+	sum=$((${sum%% *} + ${MCOREFS_TEST_SEED:-0}))
+	sum=$((sum % $# + 1))
+	echo "${!sum}"
+}
+
 # as_one NAME FAMILY "LAYOUT..." COUNT ARGUMENT...: processes train as one does. LAYOUT: 4-ep2 is four processes, experts divided by two; sp: with --sequence-parallel.
+# One layout a day.
 # A family without a fixture begins with drawn weights. sets="PREFIX...": validation sets that are kept apart.
 as_one() {
 	local name=$1 of=$2 layouts=$3 count=$4 n bad=0 from=()
 	shift 4
+	# shellcheck disable=SC2086
+	layouts=$(todays "$name" $layouts)
 	family_args "$of"
 	# shellcheck disable=SC2086
 	[ -z "${sets:-}" ] || { valid_args $sets && args+=(--multiple-validation-sets); }
@@ -151,5 +168,5 @@ as_one() {
 		run "${n%%-*}" "$work/n$n.log" "${from[@]}" --exit-interval 4 "${layout[@]}" "$@" &&
 			alike "$work/n1.log" "$work/n$n.log" "$count" "${within:-1e-5}" || bad=1
 	done
-	verdict $bad "$name"
+	verdict $bad "$name: $layouts"
 }
