@@ -371,9 +371,9 @@ static int run(struct check *c, const char *only, unsigned threads)
 }
 
 /* Plain programs prove that the number of threads changes no bit; a sanitizer sees all it can in one run. */
-#ifdef __SANITIZE_ADDRESS__
-#define FEWEST_THREADS 2
-#define MOST_THREADS   2
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FEWEST_THREADS 3
+#define MOST_THREADS   3
 #else
 #define FEWEST_THREADS 1
 #define MOST_THREADS   3

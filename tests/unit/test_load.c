@@ -524,7 +524,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("load");
 	TCase *c = tcase_create("sources");
 
-	tcase_add_loop_test(c, checkpoints, 0, 3 * FIXTURES);
+	tcase_add_loop_test(c, checkpoints, 0, (UNIT_TSAN ? 1 : 3) * FIXTURES);
 	tcase_add_loop_test(c, parts_of_processes, 0, PLACES);
 	tcase_add_loop_test(c, hf_directories, 0, 3);
 	tcase_add_loop_test(c, vocabulary, 0, 2);

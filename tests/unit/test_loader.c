@@ -969,7 +969,7 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "times", test_stall);
 	tcase_add_test(c, test_statistics);
 	tcase_add_loop_test(c, test_megatrons_steps, 0, ENGINES);
-	tcase_add_loop_test(c, test_masks, 0, 16);
+	tcase_add_loop_test(c, test_masks, 0, UNIT_TSAN ? 4 : 16);
 	tcase_add_test(c, test_tokens_further_on);
 	tcase_add_loop_test(c, test_parts, 1, 4);
 	tcase_add_loop_test(c, test_resume, 0, ENGINES);

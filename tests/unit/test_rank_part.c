@@ -365,7 +365,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, a_rank_that_there_is_not);
 	tcase_add_test(c, a_file_that_was_cut);
-	tcase_add_loop_test(c, parts_of_large_tensors, 0, 5);
+	tcase_add_loop_test(c, parts_of_large_tensors, 0, UNIT_TSAN ? 1 : 5);
 	tcase_add_loop_test(c, parts_of_a_real_run, 0, 2);
 	tcase_add_loop_test(c, parts_of_random_models, 0, 4 * RANDOM_FAMILIES);
 	return s;
