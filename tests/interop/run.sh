@@ -4,7 +4,7 @@
 #   tests/interop/run.sh [pytest arguments]       for instance: -k vllm, -x, test_layouts.py
 #   tests/interop/run.sh --install                makes all virtual environments and ends; mcorefs need not be built
 #
-# Without arguments the tests of datasets (and one of training) run beside those of models where two processors and 8 GiB are free.
+# Without arguments the tests of datasets (and others) run at the same time as those of models where two processors and 8 GiB are free.
 #
 # MCOREFS_BINARY    the program under test           (build/mcorefs)
 # MCOREFS_FIXTURES  weights/, resume/ and data/      (tests/fixtures)
@@ -96,15 +96,15 @@ ask() {
     MCOREFS_COUNTS=$work/counts.$1 exec "$MCOREFS_VENVS/main/bin/python" -m pytest -q --no-header -p no:cacheprovider "${@:2}"
 }
 
-# Nearly all of the time one process computes: where two have room, those for datasets run beside those for models, and with
-# them one file of training, so that both take the same time.
+# Nearly all of the time one process computes: where two have room, those for datasets run at the same time as those for models,
+# and with them files that need no checkpoint of megatron-core's, so that both halves take the same time (750 s each).
 two_have_room() {
     [ "$(env -u OMP_NUM_THREADS nproc)" -gt 1 ] && awk '/^MemAvailable:/ { exit $2 < 8 * 1024 * 1024 }' /proc/meminfo
 }
 
 if [ $# = 0 ] && two_have_room; then
     shopt -s extglob
-    data='test_@(data|gpt_dataset|hf_dataset|index_cache|pack|samples|train_saves)*.py'
+    data='test_@(data|fsck|gpt_dataset|hf_dataset|hf_to_megatron|index_cache|pack|remote|samples|train)*.py'
     # shellcheck disable=SC2086
     (ask data $data) >"$work/log" 2>&1 &
     beside=$!

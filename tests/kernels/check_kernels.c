@@ -370,7 +370,8 @@ static int run(struct check *c, const char *only, unsigned threads)
 	return c->failures;
 }
 
-/* Plain programs prove that the number of threads changes no bit; a sanitizer sees all it can in one run. */
+/* Plain programs prove that the number of threads changes no bit. A sanitizer sees all that it can
+ * in one run. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define FEWEST_THREADS 3
 #define MOST_THREADS   3

@@ -899,7 +899,8 @@ static void undo(struct setup *s, bool again, bool is_new)
 	fill(s->run.params, 2);
 }
 
-/* A sanitizer makes a save tens of times slower, and has found what it finds after a few: others each day. */
+/* A sanitizer makes a save tens of times slower, and has found what it finds after a few calls:
+ * each day others fail. */
 #if defined(__SANITIZE_THREAD__)
 #define STRIDE 23
 #elif defined(__SANITIZE_ADDRESS__)
