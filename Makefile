@@ -129,6 +129,13 @@ $(O)/web_texts.c: fs/gateway/web/style.css docs/GATEWAY.md Makefile
 		for pair in style=fs/gateway/web/style.css documentation=docs/GATEWAY.md; do echo "const char mfs_web_$${pair%%=*}[] ="; \
 		sed 's/[\\"?]/\\&/g; s/.*/"&\\n"/' $${pair#*=}; echo ';'; done; } >$@.tmp && mv $@.tmp $@
 
+# A row of the tables of flags is a name in C, too: DEST(NUM_LAYERS, "num_layers").
+$(O)/flag_dests.h: $(wildcard trainer/config/flags_*.c) Makefile
+	$(call say,MAKE,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)sed -nE 's/^\t\{[A-Z]+, *"([A-Za-z0-9_]+)".*/\1/p' $(filter %.c,$^) | \
+		awk '{ print "DEST(" toupper($$1) ", \"" $$1 "\")" }' >$@.tmp && mv $@.tmp $@
+
 # Kernels may fuse multiply and add. Their loops say which of them are vectors (omp simd).
 REF_FLAGS := -ffp-contract=fast -fno-math-errno -fno-trapping-math -Wno-pass-failed
 
@@ -140,6 +147,8 @@ $(O)/$(1)/%.o: %.c $(O)/config.mk Makefile
 	$$(Q)mkdir -p $$(@D)
 	$$(Q)$(2) $(BASE_CFLAGS) $(3) $$(DEPS_CFLAGS) $$(CHECK_CFLAGS) $$(FOLDER_CFLAGS) $$($(4)) -MMD -MP -c -o $$@ $$<
 
+$(O)/$(1)/trainer/config/settle/%.o: FOLDER_CFLAGS := -I$(O)
+$(patsubst %.c,$(O)/$(1)/%.o,$(wildcard trainer/config/settle/*.c)): | $(O)/flag_dests.h
 $(O)/$(1)/kernels/ref/%.o: FOLDER_CFLAGS := $(REF_FLAGS)
 # What computes for a minute is worth its compilation.
 $(O)/$(1)/kernels/ref/%.o $(O)/$(1)/tests/kernels/%.o: SAN_CFLAGS := $(SAN_CFLAGS:-O1=-O2)
@@ -347,7 +356,7 @@ CUDA_CODE := $(call code,.cu) $(call code,.cuh) $(wildcard tests/*/*.cpp)
 LINT_CODE = $(if $(NVCC),$(CODE),$(filter-out kernels/cuda/%.h,$(CODE)))
 
 lint: $(O)/config-test.mk $(O)/mcorefs ## format, widths, headers that compile alone, who may include and call what
-	@CC="$(CC)" CFLAGS="$(BASE_CFLAGS) $(DEPS_CFLAGS) $(CHECK_CFLAGS) $(if $(NVCC),-isystem $(CUDA_HOME)/include)" OBJECTS=$(O)/obj CUDA_CODE="$(CUDA_CODE)" tests/lint.sh $(LINT_CODE)
+	@CC="$(CC)" CFLAGS="$(BASE_CFLAGS) -I$(O) $(DEPS_CFLAGS) $(CHECK_CFLAGS) $(if $(NVCC),-isystem $(CUDA_HOME)/include)" OBJECTS=$(O)/obj CUDA_CODE="$(CUDA_CODE)" tests/lint.sh $(LINT_CODE)
 
 format: ## run clang-format over the C sources
 	clang-format -i $(CODE) $(CUDA_CODE)

@@ -11,17 +11,17 @@
 /* ---- what is missing ---- */
 
 static const struct needed {
-	const char *dest, *other;
+	enum dest dest, other;
 	bool model; /* a checkpoint says it */
-} needed[] = {
-	{"num_layers", "encoder_num_layers", true}, {"hidden_size", NULL, true},
-	{"num_attention_heads", NULL, true},	    {"seq_length", "encoder_seq_length", true},
-	{"max_position_embeddings", NULL, true},    {"micro_batch_size", NULL, false},
-	{"train_iters", "train_samples", false},    {"lr", NULL, false}};
+} needed[] = {{NUM_LAYERS, ENCODER_NUM_LAYERS, true},	{HIDDEN_SIZE, NO_DEST, true},
+	      {NUM_ATTENTION_HEADS, NO_DEST, true},	{SEQ_LENGTH, ENCODER_SEQ_LENGTH, true},
+	      {MAX_POSITION_EMBEDDINGS, NO_DEST, true}, {MICRO_BATCH_SIZE, NO_DEST, false},
+	      {TRAIN_ITERS, TRAIN_SAMPLES, false},	{LR, NO_DEST, false}};
 
 static bool is_missing(const struct mfs_flag_values *v, const struct needed *n)
 {
-	return mfs_flag_is_none(v, n->dest) && (!n->other || mfs_flag_is_none(v, n->other));
+	return mfs_flag_is_none(v, name_of(n->dest)) &&
+	       (n->other == NO_DEST || mfs_flag_is_none(v, name_of(n->other)));
 }
 
 bool mfs_train_config_lacks_model(const struct mfs_train_config *config)
@@ -35,7 +35,7 @@ bool mfs_train_config_lacks_model(const struct mfs_train_config *config)
 /* All at once: who has nothing yet need not ask one time for each. */
 static int check_missing(struct settle *s)
 {
-	const bool plans = s->c->dry_run || is(s, "skip_train");
+	const bool plans = s->c->dry_run || is(s, SKIP_TRAIN);
 	char text[512] = "", spelling[MFS_FLAG_SPELLING];
 	size_t len = 0;
 	unsigned count = 0, of_model = 0;
@@ -60,18 +60,18 @@ static int check_missing(struct settle *s)
 
 static int settle_aliases(struct settle *s)
 {
-	if (has(s, "no_weight_decay_cond_type")) {
-		mfs_flag_set_truth(s->v, "apply_wd_to_qk_layernorm", true);
-		mfs_flag_set_none(s->v, "no_weight_decay_cond_type");
+	if (has(s, NO_WEIGHT_DECAY_COND_TYPE)) {
+		mfs_flag_set_truth(s->v, name_of(APPLY_WD_TO_QK_LAYERNORM), true);
+		mfs_flag_set_none(s->v, name_of(NO_WEIGHT_DECAY_COND_TYPE));
 	}
-	if (is(s, "recompute_activations"))
-		mfs_flag_set_text(s->v, "recompute_granularity", "selective");
-	if (is(s, "use_rotary_position_embeddings"))
-		mfs_flag_set_text(s->v, "position_embedding_type", "rope");
-	if (!text(s, "tokenizer_type"))
-		mfs_flag_set_text(s->v, "tokenizer_type", "GPT2BPETokenizer");
-	if (!text(s, "dataloader_type"))
-		mfs_flag_set_text(s->v, "dataloader_type", "single");
+	if (is(s, RECOMPUTE_ACTIVATIONS))
+		mfs_flag_set_text(s->v, name_of(RECOMPUTE_GRANULARITY), "selective");
+	if (is(s, USE_ROTARY_POSITION_EMBEDDINGS))
+		mfs_flag_set_text(s->v, name_of(POSITION_EMBEDDING_TYPE), "rope");
+	if (!text(s, TOKENIZER_TYPE))
+		mfs_flag_set_text(s->v, name_of(TOKENIZER_TYPE), "GPT2BPETokenizer");
+	if (!text(s, DATALOADER_TYPE))
+		mfs_flag_set_text(s->v, name_of(DATALOADER_TYPE), "single");
 	return 0;
 }
 
@@ -80,52 +80,52 @@ static int settle_aliases(struct settle *s)
 static int settle_data(struct settle *s)
 {
 	const bool each =
-		has(s, "train_data_path") || has(s, "valid_data_path") || has(s, "test_data_path");
-	int r = exclude(s, "data_path", "data_args_path");
+		has(s, TRAIN_DATA_PATH) || has(s, VALID_DATA_PATH) || has(s, TEST_DATA_PATH);
+	int r = exclude(s, DATA_PATH, DATA_ARGS_PATH);
 
-	if (!r && each && has(s, "per_split_data_args_path"))
-		r = exclude(s, "per_split_data_args_path",
-			    has(s, "train_data_path")	? "train_data_path"
-			    : has(s, "valid_data_path") ? "valid_data_path"
-							: "test_data_path");
+	if (!r && each && has(s, PER_SPLIT_DATA_ARGS_PATH))
+		r = exclude(s, PER_SPLIT_DATA_ARGS_PATH,
+			    has(s, TRAIN_DATA_PATH)   ? TRAIN_DATA_PATH
+			    : has(s, VALID_DATA_PATH) ? VALID_DATA_PATH
+						      : TEST_DATA_PATH);
 	if (r)
 		return r;
-	if (is(s, "mock_data") + has(s, "data_path") + each > 1)
+	if (is(s, MOCK_DATA) + has(s, DATA_PATH) + each > 1)
 		return mfs_fail(s->err, -EINVAL,
 				"--data-path, --train-data-path (or --valid-, --test-) and "
 				"--mock-data exclude each other");
-	if (is(s, "fim_data") && !is(s, "mock_data") && !is(s, "dry_run"))
+	if (is(s, FIM_DATA) && !is(s, MOCK_DATA) && !is(s, DRY_RUN))
 		return mfs_fail(s->err, -ENOTSUP,
 				"--fim-data: it cuts documents between characters and tokenizes "
 				"the pieces again, and there is no tokenizer here; leave it out. "
 				"--dry-run plans such a run");
-	if (has(s, "data_path") && !has(s, "split"))
-		mfs_flag_set_text(s->v, "split", "969, 30, 1");
+	if (has(s, DATA_PATH) && !has(s, SPLIT))
+		mfs_flag_set_text(s->v, name_of(SPLIT), "969, 30, 1");
 	return 0;
 }
 
 static int settle_saves(struct settle *s)
 {
-	const int64_t every = number(s, "save_interval"), kept = number(s, "save_retain_interval");
+	const int64_t every = number(s, SAVE_INTERVAL), kept = number(s, SAVE_RETAIN_INTERVAL);
 	int r = 0;
 
-	if (has(s, "save"))
-		r = require(s, "save_interval");
+	if (has(s, SAVE))
+		r = require(s, SAVE_INTERVAL);
 	if (!r)
-		r = from_to(s, "save_interval", 1, INT64_MAX);
+		r = from_to(s, SAVE_INTERVAL, 1, INT64_MAX);
 	if (!r)
-		r = from_to(s, "non_persistent_save_interval", 1, INT64_MAX);
-	if (!r && has(s, "non_persistent_save_interval"))
-		r = require(s, "non_persistent_ckpt_type");
+		r = from_to(s, NON_PERSISTENT_SAVE_INTERVAL, 1, INT64_MAX);
+	if (!r && has(s, NON_PERSISTENT_SAVE_INTERVAL))
+		r = require(s, NON_PERSISTENT_CKPT_TYPE);
 	if (!r)
-		r = from_to(s, "save_retain_interval", 1, INT64_MAX);
-	if (!r && has(s, "save") && has(s, "save_retain_interval") && kept % every)
+		r = from_to(s, SAVE_RETAIN_INTERVAL, 1, INT64_MAX);
+	if (!r && has(s, SAVE) && has(s, SAVE_RETAIN_INTERVAL) && kept % every)
 		r = mfs_fail(s->err, -EINVAL,
 			     "--save-retain-interval: expected a multiple of --save-interval %lld, "
 			     "found %lld",
 			     (long long)every, (long long)kept);
-	if (!is(s, "async_save"))
-		mfs_flag_set_text(s->v, "async_strategy", "mcore");
+	if (!is(s, ASYNC_SAVE))
+		mfs_flag_set_text(s->v, name_of(ASYNC_STRATEGY), "mcore");
 	return r;
 }
 
@@ -133,7 +133,7 @@ static int settle_saves(struct settle *s)
 
 static int fill_skipped(struct settle *s)
 {
-	const struct mfs_flag_value *v = mfs_flag_get(s->v, "iterations_to_skip");
+	const struct mfs_flag_value *v = mfs_flag_get(s->v, name_of(ITERATIONS_TO_SKIP));
 	int64_t *list;
 
 	if (v->type != MFS_IS_LIST || !v->count)
@@ -152,7 +152,7 @@ static int fill_skipped(struct settle *s)
 static int fill_signal(struct settle *s)
 {
 	static const int never[] = {SIGKILL, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
-	const struct mfs_flag_value *v = mfs_flag_get(s->v, "exit_signal");
+	const struct mfs_flag_value *v = mfs_flag_get(s->v, name_of(EXIT_SIGNAL));
 
 	for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++)
 		if (v->number == never[i])
@@ -170,13 +170,13 @@ static void fill_format(struct settle *s)
 {
 	s->c->saves_torch = mfs_str_is(s->c->ckpt_format, "torch");
 	if (!s->c->saves_torch)
-		mfs_flag_set_text(s->v, "ckpt_format", "torch_dist");
-	mfs_flag_set_truth(s->v, "use_dist_ckpt", !s->c->saves_torch);
+		mfs_flag_set_text(s->v, name_of(CKPT_FORMAT), "torch_dist");
+	mfs_flag_set_truth(s->v, name_of(USE_DIST_CKPT), !s->c->saves_torch);
 }
 
 static int fill_rest(struct settle *s)
 {
-	const char *granularity = text(s, "recompute_granularity");
+	const char *granularity = text(s, RECOMPUTE_GRANULARITY);
 	struct mfs_train_config *c = s->c;
 	const int64_t eod = c->eod, pad = c->pad;
 	int r = mfs_train_config_fill(c, s->err);
@@ -187,13 +187,13 @@ static int fill_rest(struct settle *s)
 	c->pad = pad;
 	fill_format(s);
 	c->data_parallel_rank =
-		number(s, "rank") /
-		(number(s, "tensor_model_parallel_size") * number(s, "context_parallel_size")) %
-		number(s, "data_parallel_size");
-	c->context_parallel_rank = number(s, "rank") / number(s, "tensor_model_parallel_size") %
-				   number(s, "context_parallel_size");
+		number(s, RANK) /
+		(number(s, TENSOR_MODEL_PARALLEL_SIZE) * number(s, CONTEXT_PARALLEL_SIZE)) %
+		number(s, DATA_PARALLEL_SIZE);
+	c->context_parallel_rank = number(s, RANK) / number(s, TENSOR_MODEL_PARALLEL_SIZE) %
+				   number(s, CONTEXT_PARALLEL_SIZE);
 	c->decoupled_weight_decay = true;
-	c->params_dtype = mfs_flag_get(s->v, "params_dtype")->dtype;
+	c->params_dtype = mfs_flag_get(s->v, name_of(PARAMS_DTYPE))->dtype;
 	/* ddp_config.grad_reduce_in_fp32: without it gradients have the parameters' type. With fp16
 	 * it is where most of the steps are skipped: a sum over tokens is the first to overflow. */
 	if (!c->accumulate_allreduce_grads_in_fp32)

@@ -2,7 +2,7 @@
 #include "trainer/config/settle/batch_steps.h"
 #include "trainer/config/settle/settle_i.h"
 
-static int check_divided(struct settle *s, const char *dest, const char *by)
+static int check_divided(struct settle *s, enum dest dest, enum dest by)
 {
 	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
 
@@ -17,8 +17,8 @@ static int check_divided(struct settle *s, const char *dest, const char *by)
  * greater batch the rest is left out. */
 static int check_batch(const struct settle *s, const char *said, uint64_t batch, bool decreases)
 {
-	const uint64_t micro = (uint64_t)number(s, "micro_batch_size");
-	const uint64_t processes = (uint64_t)number(s, "data_parallel_size");
+	const uint64_t micro = (uint64_t)number(s, MICRO_BATCH_SIZE);
+	const uint64_t processes = (uint64_t)number(s, DATA_PARALLEL_SIZE);
 	const uint64_t least = micro * processes;
 
 	if (decreases ? batch >= least : batch % least == 0)
@@ -38,13 +38,13 @@ static int check_batch(const struct settle *s, const char *said, uint64_t batch,
 /* training.py: build_train_valid_test_data_loaders, evaluate_and_print_results. */
 static int check_sets(const struct settle *s)
 {
-	const bool apart = is(s, "multiple_validation_sets");
+	const bool apart = is(s, MULTIPLE_VALIDATION_SETS);
 
-	if (apart && !is(s, "full_validation"))
+	if (apart && !is(s, FULL_VALIDATION))
 		return mfs_fail(s->err, -EINVAL,
 				"--multiple-validation-sets needs --full-validation, as it does in "
 				"Megatron");
-	if (!apart && has(s, "validation_set_names"))
+	if (!apart && has(s, VALIDATION_SET_NAMES))
 		return mfs_fail(s->err, -EINVAL,
 				"--validation-set-names needs --multiple-validation-sets");
 	return 0;
@@ -52,57 +52,57 @@ static int check_sets(const struct settle *s)
 
 static int settle_evaluation(struct settle *s)
 {
-	const int64_t micro = number(s, "micro_batch_size");
-	const int64_t least = micro * number(s, "data_parallel_size");
+	const int64_t micro = number(s, MICRO_BATCH_SIZE);
+	const int64_t least = micro * number(s, DATA_PARALLEL_SIZE);
 	int r;
 
-	otherwise(s, "eval_global_batch_size", number(s, "global_batch_size") / least * least);
-	otherwise(s, "eval_micro_batch_size", micro);
-	r = at_least(s, "eval_global_batch_size", 1);
+	otherwise(s, EVAL_GLOBAL_BATCH_SIZE, number(s, GLOBAL_BATCH_SIZE) / least * least);
+	otherwise(s, EVAL_MICRO_BATCH_SIZE, micro);
+	r = at_least(s, EVAL_GLOBAL_BATCH_SIZE, 1);
 	if (!r)
-		r = at_least(s, "eval_micro_batch_size", 1);
+		r = at_least(s, EVAL_MICRO_BATCH_SIZE, 1);
 	if (!r)
-		r = from_to(s, "start_eval_at_iter", 0, INT64_MAX);
+		r = from_to(s, START_EVAL_AT_ITER, 0, INT64_MAX);
 	if (!r)
-		r = check_divided(s, "eval_global_batch_size", "eval_micro_batch_size");
+		r = check_divided(s, EVAL_GLOBAL_BATCH_SIZE, EVAL_MICRO_BATCH_SIZE);
 	if (!r)
 		r = check_sets(s);
-	if (r || (number(s, "eval_iters") <= 0 && !is(s, "full_validation")))
+	if (r || (number(s, EVAL_ITERS) <= 0 && !is(s, FULL_VALIDATION)))
 		return r;
 	return check_batch(s, "--eval-global-batch-size",
-			   (uint64_t)number(s, "eval_global_batch_size"), false);
+			   (uint64_t)number(s, EVAL_GLOBAL_BATCH_SIZE), false);
 }
 
 int mfs_settle_batches(struct settle *s)
 {
-	const bool given = has(s, "global_batch_size");
-	const bool decreases = is(s, "decrease_batch_size_if_needed");
-	int r = require(s, "micro_batch_size");
+	const bool given = has(s, GLOBAL_BATCH_SIZE);
+	const bool decreases = is(s, DECREASE_BATCH_SIZE_IF_NEEDED);
+	int r = require(s, MICRO_BATCH_SIZE);
 
 	if (!r)
-		r = at_least(s, "micro_batch_size", 1);
+		r = at_least(s, MICRO_BATCH_SIZE, 1);
 	if (!r)
-		r = at_least(s, "global_batch_size", 1);
+		r = at_least(s, GLOBAL_BATCH_SIZE, 1);
 	if (!r)
-		r = exclude(s, "step_batch_size_schedule", "global_batch_size");
+		r = exclude(s, STEP_BATCH_SIZE_SCHEDULE, GLOBAL_BATCH_SIZE);
 	if (!r && decreases)
-		r = exclude(s, "step_batch_size_schedule", "decrease_batch_size_if_needed");
+		r = exclude(s, STEP_BATCH_SIZE_SCHEDULE, DECREASE_BATCH_SIZE_IF_NEEDED);
 	if (r)
 		return r;
-	mfs_flag_set_truth(s->v, "_is_global_batch_size_explicitly_specified", given);
-	otherwise(s, "global_batch_size",
-		  number(s, "micro_batch_size") * number(s, "data_parallel_size"));
+	mfs_flag_set_truth(s->v, name_of(_IS_GLOBAL_BATCH_SIZE_EXPLICITLY_SPECIFIED), given);
+	otherwise(s, GLOBAL_BATCH_SIZE,
+		  number(s, MICRO_BATCH_SIZE) * number(s, DATA_PARALLEL_SIZE));
 	/* With a schedule the argument is one microbatch of each process, as it is in Megatron, and
 	 * no step has it: mfs_settle_batch_steps() checks those that steps have. */
-	if (!has(s, "step_batch_size_schedule"))
-		r = check_batch(s, "--global-batch-size", (uint64_t)number(s, "global_batch_size"),
+	if (!has(s, STEP_BATCH_SIZE_SCHEDULE))
+		r = check_batch(s, "--global-batch-size", (uint64_t)number(s, GLOBAL_BATCH_SIZE),
 				decreases);
 	return r ? r : settle_evaluation(s);
 }
 
 /* ---- the length ---- */
 
-static int expect_zero(struct settle *s, const char *dest, const char *with)
+static int expect_zero(struct settle *s, enum dest dest, enum dest with)
 {
 	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
 
@@ -113,34 +113,34 @@ static int expect_zero(struct settle *s, const char *dest, const char *with)
 
 int mfs_settle_length(struct settle *s)
 {
-	const bool by_iterations = number(s, "train_iters") > 0;
-	const bool by_samples = number(s, "train_samples") > 0;
+	const bool by_iterations = number(s, TRAIN_ITERS) > 0;
+	const bool by_samples = number(s, TRAIN_SAMPLES) > 0;
 	int r = 0;
 
-	if (is(s, "skip_train"))
-		mfs_flag_set_truth(s->v, "no_load_optim", true);
-	if (by_iterations && has(s, "rampup_batch_size"))
-		return exclude(s, "train_iters", "rampup_batch_size");
+	if (is(s, SKIP_TRAIN))
+		mfs_flag_set_truth(s->v, name_of(NO_LOAD_OPTIM), true);
+	if (by_iterations && has(s, RAMPUP_BATCH_SIZE))
+		return exclude(s, TRAIN_ITERS, RAMPUP_BATCH_SIZE);
 	if (by_iterations && by_samples)
-		return exclude(s, "train_iters", "train_samples");
-	if (!by_iterations && !by_samples && !is(s, "skip_train") && !s->c->dry_run)
+		return exclude(s, TRAIN_ITERS, TRAIN_SAMPLES);
+	if (!by_iterations && !by_samples && !is(s, SKIP_TRAIN) && !s->c->dry_run)
 		return mfs_fail(s->err, -ENODATA, "--train-iters or --train-samples is missing");
-	if (is(s, "skip_train"))
+	if (is(s, SKIP_TRAIN))
 		return 0;
 	if (by_iterations) {
-		r = exclude(s, "train_iters", "lr_decay_samples");
+		r = exclude(s, TRAIN_ITERS, LR_DECAY_SAMPLES);
 		if (!r)
-			r = expect_zero(s, "lr_warmup_samples", "train_iters");
-		if (!r && has(s, "lr_warmup_fraction"))
-			r = expect_zero(s, "lr_warmup_iters", "lr_warmup_fraction");
-		otherwise(s, "lr_decay_iters", number(s, "train_iters"));
+			r = expect_zero(s, LR_WARMUP_SAMPLES, TRAIN_ITERS);
+		if (!r && has(s, LR_WARMUP_FRACTION))
+			r = expect_zero(s, LR_WARMUP_ITERS, LR_WARMUP_FRACTION);
+		otherwise(s, LR_DECAY_ITERS, number(s, TRAIN_ITERS));
 	} else if (by_samples) {
-		r = exclude(s, "train_samples", "lr_decay_iters");
+		r = exclude(s, TRAIN_SAMPLES, LR_DECAY_ITERS);
 		if (!r)
-			r = expect_zero(s, "lr_warmup_iters", "train_samples");
-		if (!r && has(s, "lr_warmup_fraction"))
-			r = expect_zero(s, "lr_warmup_samples", "lr_warmup_fraction");
-		otherwise(s, "lr_decay_samples", number(s, "train_samples"));
+			r = expect_zero(s, LR_WARMUP_ITERS, TRAIN_SAMPLES);
+		if (!r && has(s, LR_WARMUP_FRACTION))
+			r = expect_zero(s, LR_WARMUP_SAMPLES, LR_WARMUP_FRACTION);
+		otherwise(s, LR_DECAY_SAMPLES, number(s, TRAIN_SAMPLES));
 	}
 	return r;
 }
@@ -159,13 +159,13 @@ static int check_batch_steps(const struct settle *s, const char *said)
 
 static int fill_ramp(struct settle *s)
 {
-	const struct mfs_flag_value *v = mfs_flag_get(s->v, "rampup_batch_size");
+	const struct mfs_flag_value *v = mfs_flag_get(s->v, name_of(RAMPUP_BATCH_SIZE));
 	struct mfs_train_config *c = s->c;
 	int r;
 
 	if (v->type != MFS_IS_LIST)
 		return 0;
-	r = exclude(s, "rampup_batch_size", "step_batch_size_schedule");
+	r = exclude(s, RAMPUP_BATCH_SIZE, STEP_BATCH_SIZE_SCHEDULE);
 	if (!r)
 		r = mfs_batch_ramp_steps(&(struct mfs_batch_ramp){.start = v->items[0].number,
 								  .increment = v->items[1].number,
@@ -181,7 +181,7 @@ static int fill_ramp(struct settle *s)
 int mfs_settle_batch_steps(struct settle *s)
 {
 	struct mfs_train_config *c = s->c;
-	int r = mfs_batch_steps_parse(text(s, "step_batch_size_schedule"), c->seq_length, &c->arena,
+	int r = mfs_batch_steps_parse(text(s, STEP_BATCH_SIZE_SCHEDULE), c->seq_length, &c->arena,
 				      &c->batch_steps, &c->batch_step_count, s->err);
 
 	if (!r)

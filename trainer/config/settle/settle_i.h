@@ -8,6 +8,7 @@
 
 #include "formats/base/error.h"
 #include "trainer/config/config.h"
+#include "trainer/config/settle/dests_i.h"
 #include "trainer/config/value.h"
 
 #define LARGEST (1ll << 31) /* of any size: products of two fit everywhere */
@@ -20,28 +21,28 @@ struct settle {
 
 /* ---- questions ---- */
 
-static inline bool is(const struct settle *s, const char *dest)
+static inline bool is(const struct settle *s, enum dest dest)
 {
-	return mfs_flag_truth(s->v, dest);
+	return mfs_flag_truth(s->v, name_of(dest));
 }
 
-static inline bool has(const struct settle *s, const char *dest)
+static inline bool has(const struct settle *s, enum dest dest)
 {
-	return !mfs_flag_is_none(s->v, dest);
+	return !mfs_flag_is_none(s->v, name_of(dest));
 }
 
-static inline int64_t number(const struct settle *s, const char *dest)
+static inline int64_t number(const struct settle *s, enum dest dest)
 {
-	return mfs_flag_number(s->v, dest, MFS_UNSET);
+	return mfs_flag_number(s->v, name_of(dest), MFS_UNSET);
 }
 
-static inline const char *text(const struct settle *s, const char *dest)
+static inline const char *text(const struct settle *s, enum dest dest)
 {
-	return mfs_flag_text(s->v, dest);
+	return mfs_flag_text(s->v, name_of(dest));
 }
 
 /* The flag of a dest, for messages. */
-static inline const char *flag(const char *dest, char spelling[MFS_FLAG_SPELLING])
+static inline const char *spelt(const char *dest, char spelling[MFS_FLAG_SPELLING])
 {
 	bool on;
 
@@ -49,14 +50,19 @@ static inline const char *flag(const char *dest, char spelling[MFS_FLAG_SPELLING
 	return spelling;
 }
 
-/* The default of a number that was not given. */
-static inline void otherwise(struct settle *s, const char *dest, int64_t value)
+static inline const char *flag(enum dest dest, char spelling[MFS_FLAG_SPELLING])
 {
-	if (!has(s, dest))
-		mfs_flag_set_number(s->v, dest, value);
+	return spelt(name_of(dest), spelling);
 }
 
-static inline int require(struct settle *s, const char *dest)
+/* The default of a number that was not given. */
+static inline void otherwise(struct settle *s, enum dest dest, int64_t value)
+{
+	if (!has(s, dest))
+		mfs_flag_set_number(s->v, name_of(dest), value);
+}
+
+static inline int require(struct settle *s, enum dest dest)
 {
 	char spelling[MFS_FLAG_SPELLING];
 
@@ -64,7 +70,7 @@ static inline int require(struct settle *s, const char *dest)
 }
 
 /* Where it is given, it is one of these. */
-static inline int from_to(struct settle *s, const char *dest, int64_t least, int64_t most)
+static inline int from_to(struct settle *s, enum dest dest, int64_t least, int64_t most)
 {
 	const int64_t found = number(s, dest);
 	char spelling[MFS_FLAG_SPELLING];
@@ -79,12 +85,12 @@ static inline int from_to(struct settle *s, const char *dest, int64_t least, int
 }
 
 /* A size, which others are multiplied with. */
-static inline int at_least(struct settle *s, const char *dest, int64_t least)
+static inline int at_least(struct settle *s, enum dest dest, int64_t least)
 {
 	return from_to(s, dest, least, LARGEST);
 }
 
-static inline int exclude(struct settle *s, const char *one, const char *other)
+static inline int exclude(struct settle *s, enum dest one, enum dest other)
 {
 	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
 

@@ -8,156 +8,157 @@
 #include "trainer/config/settle/vocab.h"
 
 /* One may be said by the other's name. */
-static int settle_pair(struct settle *s, const char *dest, const char *encoder)
+static int settle_pair(struct settle *s, enum dest dest, enum dest encoder)
 {
 	int r = exclude(s, dest, encoder);
 
 	if (r)
 		return r;
-	*mfs_flag_slot(s->v, has(s, dest) ? encoder : dest) =
-		*mfs_flag_get(s->v, has(s, dest) ? dest : encoder);
+	*mfs_flag_slot(s->v, name_of(has(s, dest) ? encoder : dest)) =
+		*mfs_flag_get(s->v, name_of(has(s, dest) ? dest : encoder));
 	return require(s, dest);
 }
 
 static int settle_heads(struct settle *s)
 {
-	const int64_t hidden = number(s, "hidden_size"), heads = number(s, "num_attention_heads");
+	const int64_t hidden = number(s, HIDDEN_SIZE), heads = number(s, NUM_ATTENTION_HEADS);
 
-	if (!has(s, "kv_channels")) {
+	if (!has(s, KV_CHANNELS)) {
 		if (hidden % heads)
 			return mfs_fail(s->err, -EINVAL,
 					"--hidden-size: expected a multiple of "
 					"--num-attention-heads %lld, or --kv-channels; found %lld",
 					(long long)heads, (long long)hidden);
-		mfs_flag_set_number(s->v, "kv_channels", hidden / heads);
+		mfs_flag_set_number(s->v, name_of(KV_CHANNELS), hidden / heads);
 	}
-	if (is(s, "multi_latent_attention") && is(s, "group_query_attention"))
+	if (is(s, MULTI_LATENT_ATTENTION) && is(s, GROUP_QUERY_ATTENTION))
 		return mfs_fail(s->err, -EINVAL,
 				"--group-query-attention and --multi-latent-attention exclude each "
 				"other");
-	if (is(s, "group_query_attention") && heads % number(s, "num_query_groups"))
+	if (is(s, GROUP_QUERY_ATTENTION) && heads % number(s, NUM_QUERY_GROUPS))
 		return mfs_fail(s->err, -EINVAL,
 				"--num-query-groups: expected a divisor of --num-attention-heads "
 				"%lld, found %lld",
-				(long long)heads, (long long)number(s, "num_query_groups"));
+				(long long)heads, (long long)number(s, NUM_QUERY_GROUPS));
 	return 0;
 }
 
 /* arguments.py: validate_args; with --ffn-multiple-of as Llama has it. */
 static int64_t usual_mlp(const struct settle *s, int64_t hidden)
 {
-	const int64_t multiple = number(s, "ffn_multiple_of");
+	const int64_t multiple = number(s, FFN_MULTIPLE_OF);
 	const double gated = 4 * (double)hidden * 2 / 3;
 	int64_t size;
 
-	if (!is(s, "swiglu"))
+	if (!is(s, SWIGLU))
 		return 4 * hidden;
 	if (multiple == MFS_UNSET)
 		return (int64_t)(gated / 64) * 64;
 	/* Numbers beyond LARGEST are refused later. */
-	size = (int64_t)fmin((double)(int64_t)gated * mfs_flag_real(s->v, "ffn_multiplier", 1),
+	size = (int64_t)fmin((double)(int64_t)gated *
+				     mfs_flag_real(s->v, name_of(FFN_MULTIPLIER), 1),
 			     2.0 * LARGEST);
 	return (size + multiple - 1) / multiple * multiple;
 }
 
 static int check_mlp(struct settle *s)
 {
-	const double factor = mfs_flag_real(s->v, "ffn_multiplier", 1);
+	const double factor = mfs_flag_real(s->v, name_of(FFN_MULTIPLIER), 1);
 
 	if (!(factor > 0))
 		return mfs_fail(s->err, -EINVAL,
 				"--ffn-multiplier: expected a number above 0, found %g", factor);
-	return at_least(s, "ffn_multiple_of", 1);
+	return at_least(s, FFN_MULTIPLE_OF, 1);
 }
 
 int mfs_settle_sizes(struct settle *s)
 {
-	static const char *const sizes[] = {"num_layers",
-					    "hidden_size",
-					    "num_attention_heads",
-					    "max_position_embeddings",
-					    "kv_channels",
-					    "seq_length",
-					    "ffn_hidden_size",
-					    "num_query_groups",
-					    "vocab_size",
-					    "q_lora_rank",
-					    "padded_vocab_size",
-					    "moe_ffn_hidden_size",
-					    "kv_lora_rank",
-					    "qk_head_dim",
-					    "v_head_dim",
-					    "qk_pos_emb_head_dim",
-					    "rotary_base",
-					    "moe_router_topk",
-					    "make_vocab_size_divisible_by"};
+	static const enum dest sizes[] = {NUM_LAYERS,
+					  HIDDEN_SIZE,
+					  NUM_ATTENTION_HEADS,
+					  MAX_POSITION_EMBEDDINGS,
+					  KV_CHANNELS,
+					  SEQ_LENGTH,
+					  FFN_HIDDEN_SIZE,
+					  NUM_QUERY_GROUPS,
+					  VOCAB_SIZE,
+					  Q_LORA_RANK,
+					  PADDED_VOCAB_SIZE,
+					  MOE_FFN_HIDDEN_SIZE,
+					  KV_LORA_RANK,
+					  QK_HEAD_DIM,
+					  V_HEAD_DIM,
+					  QK_POS_EMB_HEAD_DIM,
+					  ROTARY_BASE,
+					  MOE_ROUTER_TOPK,
+					  MAKE_VOCAB_SIZE_DIVISIBLE_BY};
 	int64_t hidden;
-	int r = settle_pair(s, "num_layers", "encoder_num_layers");
+	int r = settle_pair(s, NUM_LAYERS, ENCODER_NUM_LAYERS);
 
 	if (!r)
-		r = require(s, "hidden_size");
+		r = require(s, HIDDEN_SIZE);
 	if (!r)
-		r = require(s, "num_attention_heads");
+		r = require(s, NUM_ATTENTION_HEADS);
 	if (!r)
-		r = settle_pair(s, "seq_length", "encoder_seq_length");
+		r = settle_pair(s, SEQ_LENGTH, ENCODER_SEQ_LENGTH);
 	if (!r)
-		r = require(s, "max_position_embeddings");
+		r = require(s, MAX_POSITION_EMBEDDINGS);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !r; i++)
 		r = at_least(s, sizes[i], 1);
 	if (r)
 		return r;
-	hidden = number(s, "hidden_size");
+	hidden = number(s, HIDDEN_SIZE);
 	r = check_mlp(s);
 	if (r)
 		return r;
-	otherwise(s, "ffn_hidden_size", usual_mlp(s, hidden));
-	if (number(s, "ffn_hidden_size") < 1)
+	otherwise(s, FFN_HIDDEN_SIZE, usual_mlp(s, hidden));
+	if (number(s, FFN_HIDDEN_SIZE) < 1)
 		return mfs_fail(s->err, -ENODATA,
 				"--ffn-hidden-size is missing: of --hidden-size %lld an MLP would "
 				"have none",
 				(long long)hidden);
-	if (number(s, "ffn_hidden_size") > LARGEST)
+	if (number(s, FFN_HIDDEN_SIZE) > LARGEST)
 		return mfs_fail(s->err, -EINVAL,
 				"--hidden-size: expected a smaller one, found %lld: an MLP would "
 				"have %lld, and at most %lld are possible",
-				(long long)hidden, (long long)number(s, "ffn_hidden_size"),
+				(long long)hidden, (long long)number(s, FFN_HIDDEN_SIZE),
 				(long long)LARGEST);
-	if (number(s, "max_position_embeddings") < number(s, "seq_length"))
+	if (number(s, MAX_POSITION_EMBEDDINGS) < number(s, SEQ_LENGTH))
 		return mfs_fail(s->err, -EINVAL,
 				"--max-position-embeddings: expected at least --seq-length %lld, "
 				"found %lld",
-				(long long)number(s, "seq_length"),
-				(long long)number(s, "max_position_embeddings"));
+				(long long)number(s, SEQ_LENGTH),
+				(long long)number(s, MAX_POSITION_EMBEDDINGS));
 	return settle_heads(s);
 }
 
 int mfs_settle_layers(struct settle *s)
 {
-	const bool rope = mfs_str_is(text(s, "position_embedding_type"), "rope");
+	const bool rope = mfs_str_is(text(s, POSITION_EMBEDDING_TYPE), "rope");
 
-	if (is(s, "add_bias_linear"))
-		mfs_flag_set_truth(s->v, "add_qkv_bias", true);
+	if (is(s, ADD_BIAS_LINEAR))
+		mfs_flag_set_truth(s->v, name_of(ADD_QKV_BIAS), true);
 	else
-		mfs_flag_set_truth(s->v, "bias_gelu_fusion", false);
+		mfs_flag_set_truth(s->v, name_of(BIAS_GELU_FUSION), false);
 	if (!rope)
-		mfs_flag_set_truth(s->v, "apply_rope_fusion", false);
-	if (!rope && !is(s, "add_position_embedding"))
+		mfs_flag_set_truth(s->v, name_of(APPLY_ROPE_FUSION), false);
+	if (!rope && !is(s, ADD_POSITION_EMBEDDING))
 		return mfs_fail(s->err, -EINVAL,
 				"--no-position-embedding: expected --position-embedding-type rope "
 				"beside it, or --position-embedding-type none instead");
-	if (is(s, "use_mup") && has(s, "mtp_num_layers") && number(s, "mtp_num_layers") > 0)
+	if (is(s, USE_MUP) && has(s, MTP_NUM_LAYERS) && number(s, MTP_NUM_LAYERS) > 0)
 		return mfs_fail(s->err, -ENOTSUP,
 				"--use-mup with --mtp-num-layers is not supported; leave one of "
 				"them out");
-	if (is(s, "apply_query_key_layer_scaling"))
-		mfs_flag_set_truth(s->v, "attention_softmax_in_fp32", true);
+	if (is(s, APPLY_QUERY_KEY_LAYER_SCALING))
+		mfs_flag_set_truth(s->v, name_of(ATTENTION_SOFTMAX_IN_FP32), true);
 	return 0;
 }
 
 /* A list of one is its item. */
-static void unlist(struct settle *s, const char *dest)
+static void unlist(struct settle *s, enum dest dest)
 {
-	struct mfs_flag_value *v = mfs_flag_slot(s->v, dest);
+	struct mfs_flag_value *v = mfs_flag_slot(s->v, name_of(dest));
 
 	if (v->type == MFS_IS_LIST && v->count == 1)
 		*v = v->items[0];
@@ -196,20 +197,21 @@ static int settle_sinkhorn(struct settle *s, const struct mfs_flag_value *kinds)
 				"--moe-router-load-balancing-type: expected sinkhorn alone, "
 				"found %zu words",
 				kinds->count);
-	if (c->moe_sinkhorn && mfs_flag_real(s->v, "moe_aux_loss_coeff", 0) != 0)
+	if (c->moe_sinkhorn && mfs_flag_real(s->v, name_of(MOE_AUX_LOSS_COEFF), 0) != 0)
 		return mfs_fail(s->err, -EINVAL,
 				"--moe-aux-loss-coeff: Sinkhorn routing does not support aux loss, "
 				"expected 0 beside --moe-router-load-balancing-type sinkhorn, "
 				"found %g",
-				mfs_flag_real(s->v, "moe_aux_loss_coeff", 0));
+				mfs_flag_real(s->v, name_of(MOE_AUX_LOSS_COEFF), 0));
 	return 0;
 }
 
 static int settle_aux_losses(struct settle *s)
 {
 	int rc;
-	const struct mfs_flag_value *kinds = mfs_flag_get(s->v, "moe_router_load_balancing_type");
-	const struct mfs_flag_value *coeffs = mfs_flag_get(s->v, "moe_aux_loss_coeff");
+	const struct mfs_flag_value *kinds =
+		mfs_flag_get(s->v, name_of(MOE_ROUTER_LOAD_BALANCING_TYPE));
+	const struct mfs_flag_value *coeffs = mfs_flag_get(s->v, name_of(MOE_AUX_LOSS_COEFF));
 	const size_t count = kinds->type == MFS_IS_LIST ? kinds->count : 1;
 
 	if (count != (coeffs->type == MFS_IS_LIST ? coeffs->count : 1))
@@ -218,7 +220,7 @@ static int settle_aux_losses(struct settle *s)
 				"--moe-router-load-balancing-type has words, %zu, found %zu",
 				count, coeffs->type == MFS_IS_LIST ? coeffs->count : 1);
 	if (kinds->type == MFS_IS_TEXT)
-		settle_aux_loss(s, kinds->text, mfs_flag_real(s->v, "moe_aux_loss_coeff", 0),
+		settle_aux_loss(s, kinds->text, mfs_flag_real(s->v, name_of(MOE_AUX_LOSS_COEFF), 0),
 				false);
 	rc = settle_sinkhorn(s, kinds);
 	for (size_t i = 0; kinds->type == MFS_IS_LIST && i < count; i++)
@@ -231,49 +233,49 @@ int mfs_settle_experts(struct settle *s)
 	int rc;
 	double factor; /* below 0: none, as in transformer_config.py: __post_init__ */
 
-	if (number(s, "num_experts") == 0)
-		mfs_flag_set_none(s->v, "num_experts");
-	unlist(s, "moe_router_load_balancing_type");
-	unlist(s, "moe_aux_loss_coeff");
-	if (!has(s, "num_experts"))
+	if (number(s, NUM_EXPERTS) == 0)
+		mfs_flag_set_none(s->v, name_of(NUM_EXPERTS));
+	unlist(s, MOE_ROUTER_LOAD_BALANCING_TYPE);
+	unlist(s, MOE_AUX_LOSS_COEFF);
+	if (!has(s, NUM_EXPERTS))
 		return 0;
-	otherwise(s, "moe_ffn_hidden_size", number(s, "ffn_hidden_size"));
+	otherwise(s, MOE_FFN_HIDDEN_SIZE, number(s, FFN_HIDDEN_SIZE));
 	rc = settle_aux_losses(s);
 	if (rc)
 		return rc;
 	/* transformer_config.py: __post_init__. Here it is always alltoall. */
-	if (is(s, "moe_shared_expert_overlap") &&
-	    mfs_str_is(text(s, "moe_token_dispatcher_type"), "allgather"))
+	if (is(s, MOE_SHARED_EXPERT_OVERLAP) &&
+	    mfs_str_is(text(s, MOE_TOKEN_DISPATCHER_TYPE), "allgather"))
 		return mfs_fail(s->err, -EINVAL,
 				"--moe-shared-expert-overlap: expected --moe-token-dispatcher-type "
 				"alltoall or flex beside it, found allgather");
 	/* shared_experts.py: SharedExpertMLP.__init__. */
-	if (is(s, "add_bias_linear") && has(s, "moe_shared_expert_intermediate_size"))
+	if (is(s, ADD_BIAS_LINEAR) && has(s, MOE_SHARED_EXPERT_INTERMEDIATE_SIZE))
 		return mfs_fail(s->err, -EINVAL,
 				"--moe-shared-expert-intermediate-size: bias is not supported in "
 				"the shared experts, expected --disable-bias-linear beside it");
-	factor = mfs_flag_real(s->v, "moe_expert_capacity_factor", -1);
+	factor = mfs_flag_real(s->v, name_of(MOE_EXPERT_CAPACITY_FACTOR), -1);
 	if (factor == 0)
 		return mfs_fail(s->err, -EINVAL,
 				"--moe-expert-capacity-factor: expected a number above 0, or below "
 				"it for none, found 0: experts would take no tokens");
-	if (is(s, "moe_pad_expert_input_to_capacity") && factor < 0)
+	if (is(s, MOE_PAD_EXPERT_INPUT_TO_CAPACITY) && factor < 0)
 		return mfs_fail(s->err, -EINVAL,
 				"--moe-pad-expert-input-to-capacity: expected "
 				"--moe-expert-capacity-factor beside it");
-	return at_least(s, "num_experts", 1);
+	return at_least(s, NUM_EXPERTS, 1);
 }
 
 /* The embedding's rows. Processes have equal shares of them. */
 static int64_t rows_of(const struct settle *s, int64_t tokens, int64_t tp)
 {
-	const int64_t extra = number(s, "extra_vocab_rows");
+	const int64_t extra = number(s, EXTRA_VOCAB_ROWS);
 	const int64_t multiple =
-		tp * (extra == MFS_UNSET ? number(s, "make_vocab_size_divisible_by") : 1);
+		tp * (extra == MFS_UNSET ? number(s, MAKE_VOCAB_SIZE_DIVISIBLE_BY) : 1);
 
 	if (extra != MFS_UNSET)
 		tokens += extra;
-	else if (!is(s, "pad_vocab_size"))
+	else if (!is(s, PAD_VOCAB_SIZE))
 		return tokens;
 	return (tokens + multiple - 1) / multiple * multiple;
 }
@@ -281,28 +283,28 @@ static int64_t rows_of(const struct settle *s, int64_t tokens, int64_t tp)
 int mfs_settle_vocab(struct settle *s)
 {
 	struct mfs_vocab_found found;
-	const int64_t tp = number(s, "tensor_model_parallel_size");
-	const bool ends = is(s, "reset_position_ids") || is(s, "reset_attention_mask") ||
-			  is(s, "eod_mask_loss");
+	const int64_t tp = number(s, TENSOR_MODEL_PARALLEL_SIZE);
+	const bool ends =
+		is(s, RESET_POSITION_IDS) || is(s, RESET_ATTENTION_MASK) || is(s, EOD_MASK_LOSS);
 	int r = mfs_vocab_find(s->v, &found, s->err);
 
 	if (r)
 		return r;
-	r = from_to(s, "extra_vocab_rows", 0, LARGEST);
+	r = from_to(s, EXTRA_VOCAB_ROWS, 0, LARGEST);
 	if (r)
 		return r;
-	if (!has(s, "padded_vocab_size"))
-		mfs_flag_set_number(s->v, "padded_vocab_size", rows_of(s, found.size, tp));
-	if (found.size > number(s, "padded_vocab_size"))
+	if (!has(s, PADDED_VOCAB_SIZE))
+		mfs_flag_set_number(s->v, name_of(PADDED_VOCAB_SIZE), rows_of(s, found.size, tp));
+	if (found.size > number(s, PADDED_VOCAB_SIZE))
 		return mfs_fail(s->err, -EINVAL,
 				"--padded-vocab-size: expected at least the %lld tokens of the "
 				"vocabulary, found %lld",
-				(long long)found.size, (long long)number(s, "padded_vocab_size"));
-	if (number(s, "padded_vocab_size") % tp)
+				(long long)found.size, (long long)number(s, PADDED_VOCAB_SIZE));
+	if (number(s, PADDED_VOCAB_SIZE) % tp)
 		return mfs_fail(s->err, -EINVAL,
 				"--padded-vocab-size: expected a multiple of "
 				"--tensor-model-parallel-size %lld, found %lld",
-				(long long)tp, (long long)number(s, "padded_vocab_size"));
+				(long long)tp, (long long)number(s, PADDED_VOCAB_SIZE));
 	if (ends && found.eod == MFS_UNSET)
 		return mfs_fail(s->err, -ENODATA,
 				"the token that ends a document is not known, which "
@@ -313,7 +315,7 @@ int mfs_settle_vocab(struct settle *s)
 	s->c->pad = found.pad;
 	s->c->pad_unknown = found.pad_unknown;
 	s->c->pad_ambiguous = found.pad_ambiguous;
-	return at_least(s, "padded_vocab_size", 1);
+	return at_least(s, PADDED_VOCAB_SIZE, 1);
 }
 
 /* A command line has the reader that a checkpoint's arguments have: what is saved reads as what was
@@ -334,8 +336,8 @@ int mfs_settle_read_model(struct settle *s)
 			s->c->adopted.original_max_position_embeddings;
 	}
 	/* Whoever gives it means it, as Megatron's main branch does. */
-	if (mfs_flag_is_given(s->v, "rope_scaling_factor"))
+	if (mfs_flag_is_given(s->v, name_of(ROPE_SCALING_FACTOR)))
 		s->c->model.rope_scaling_factor =
-			mfs_flag_real(s->v, "rope_scaling_factor", MFS_ROPE_SCALING_FACTOR);
+			mfs_flag_real(s->v, name_of(ROPE_SCALING_FACTOR), MFS_ROPE_SCALING_FACTOR);
 	return 0;
 }

@@ -7,38 +7,38 @@
 
 static int settle_bf16(struct settle *s, enum mfs_dtype main_grads)
 {
-	if (is(s, "accumulate_allreduce_grads_in_fp32") && main_grads != MFS_F32)
+	if (is(s, ACCUMULATE_ALLREDUCE_GRADS_IN_FP32) && main_grads != MFS_F32)
 		return mfs_fail(s->err, -EINVAL,
 				"--main-grads-dtype: expected fp32 with "
 				"--accumulate-allreduce-grads-in-fp32");
-	if (is(s, "grad_reduce_in_bf16"))
-		mfs_flag_set_truth(s->v, "accumulate_allreduce_grads_in_fp32", false);
+	if (is(s, GRAD_REDUCE_IN_BF16))
+		mfs_flag_set_truth(s->v, name_of(ACCUMULATE_ALLREDUCE_GRADS_IN_FP32), false);
 	else if (main_grads == MFS_F32)
-		mfs_flag_set_truth(s->v, "accumulate_allreduce_grads_in_fp32", true);
+		mfs_flag_set_truth(s->v, name_of(ACCUMULATE_ALLREDUCE_GRADS_IN_FP32), true);
 	return 0;
 }
 
 int mfs_settle_precision(struct settle *s)
 {
-	static const char *const states[] = {"main_grads_dtype", "main_params_dtype",
-					     "exp_avg_dtype", "exp_avg_sq_dtype"};
-	const bool fp16 = is(s, "fp16"), bf16 = is(s, "bf16");
+	static const enum dest states[] = {MAIN_GRADS_DTYPE, MAIN_PARAMS_DTYPE, EXP_AVG_DTYPE,
+					   EXP_AVG_SQ_DTYPE};
+	const bool fp16 = is(s, FP16), bf16 = is(s, BF16);
 	char spelling[MFS_FLAG_SPELLING];
 
 	if (fp16 && bf16)
 		return mfs_fail(s->err, -EINVAL, "--fp16 and --bf16 exclude each other");
 	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
-		if (mfs_flag_get(s->v, states[i])->dtype != MFS_F32 &&
-		    !is(s, "use_precision_aware_optimizer"))
+		if (mfs_flag_get(s->v, name_of(states[i]))->dtype != MFS_F32 &&
+		    !is(s, USE_PRECISION_AWARE_OPTIMIZER))
 			return mfs_fail(s->err, -EINVAL,
 					"%s: expected fp32, or --use-precision-aware-optimizer "
 					"beside it",
 					flag(states[i], spelling));
-	mfs_flag_set_dtype(s->v, "params_dtype", fp16 ? MFS_F16 : bf16 ? MFS_BF16 : MFS_F32);
+	mfs_flag_set_dtype(s->v, name_of(PARAMS_DTYPE), fp16 ? MFS_F16 : bf16 ? MFS_BF16 : MFS_F32);
 	/* A dynamic loss scale finds them by itself. */
-	if (fp16 && mfs_flag_real(s->v, "loss_scale", 0) == 0)
-		mfs_flag_set_truth(s->v, "check_for_nan_in_loss_and_grad", false);
-	return bf16 ? settle_bf16(s, mfs_flag_get(s->v, "main_grads_dtype")->dtype) : 0;
+	if (fp16 && mfs_flag_real(s->v, name_of(LOSS_SCALE), 0) == 0)
+		mfs_flag_set_truth(s->v, name_of(CHECK_FOR_NAN_IN_LOSS_AND_GRAD), false);
+	return bf16 ? settle_bf16(s, mfs_flag_get(s->v, name_of(MAIN_GRADS_DTYPE))->dtype) : 0;
 }
 
 /* ---- 8-bit floats ---- */
@@ -47,11 +47,11 @@ int mfs_settle_precision(struct settle *s)
  * (arguments.py: validate_args; transformer_config.py: __post_init__). */
 int mfs_settle_fp8(struct settle *s)
 {
-	const bool fp8 = has(s, "fp8");
-	const char *const recipe = text(s, "fp8_recipe");
-	static const char *const parts[] = {"fp8_param_gather", "fp8_output_proj",
-					    "moe_router_padding_for_quantization",
-					    "moe_router_padding_for_fp8"};
+	const bool fp8 = has(s, FP8);
+	const char *const recipe = text(s, FP8_RECIPE);
+	static const enum dest parts[] = {FP8_PARAM_GATHER, FP8_OUTPUT_PROJ,
+					  MOE_ROUTER_PADDING_FOR_QUANTIZATION,
+					  MOE_ROUTER_PADDING_FOR_FP8};
 	char spelling[MFS_FLAG_SPELLING];
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !fp8; i++)
@@ -60,21 +60,21 @@ int mfs_settle_fp8(struct settle *s)
 					flag(parts[i], spelling));
 	if (!fp8)
 		return 0;
-	if (is(s, "fp8_param_gather") && !is(s, "use_distributed_optimizer") &&
-	    !is(s, "use_torch_fsdp2") && !is(s, "use_megatron_fsdp"))
+	if (is(s, FP8_PARAM_GATHER) && !is(s, USE_DISTRIBUTED_OPTIMIZER) &&
+	    !is(s, USE_TORCH_FSDP2) && !is(s, USE_MEGATRON_FSDP))
 		return mfs_fail(s->err, -EINVAL,
 				"--fp8-param-gather: expected --use-distributed-optimizer beside "
 				"it");
-	if (is(s, "fp8_output_proj") && !mfs_str_is(recipe, "mxfp8"))
+	if (is(s, FP8_OUTPUT_PROJ) && !mfs_str_is(recipe, "mxfp8"))
 		return mfs_fail(s->err, -EINVAL,
 				"--fp8-output-proj: expected --fp8-recipe mxfp8 beside it, found "
 				"%s",
 				recipe);
-	if (is(s, "first_last_layers_bf16") && mfs_str_is(recipe, "delayed"))
+	if (is(s, FIRST_LAST_LAYERS_BF16) && mfs_str_is(recipe, "delayed"))
 		return mfs_fail(s->err, -EINVAL,
 				"--first-last-layers-bf16: expected another --fp8-recipe than "
 				"delayed beside it");
-	if (mfs_str_is(recipe, "custom") && !has(s, "fp8_quantizer_factory"))
+	if (mfs_str_is(recipe, "custom") && !has(s, FP8_QUANTIZER_FACTORY))
 		return mfs_fail(s->err, -ENODATA,
 				"--fp8-quantizer-factory is missing, which --fp8-recipe custom "
 				"needs");
@@ -85,15 +85,15 @@ int mfs_settle_fp8(struct settle *s)
 
 int mfs_settle_optimizer(struct settle *s)
 {
-	const struct mfs_optimizer_kind *kind = mfs_optimizer_kind(text(s, "optimizer"));
+	const struct mfs_optimizer_kind *kind = mfs_optimizer_kind(text(s, OPTIMIZER));
 	const char *const *dest = kind->refuses;
 	char spelling[MFS_FLAG_SPELLING];
 
 	for (; dest && *dest; dest++)
-		if (is(s, *dest))
+		if (mfs_flag_truth(s->v, *dest))
 			return mfs_fail(s->err, -ENOTSUP,
 					"%s: expected --optimizer adam beside it, found %s",
-					flag(*dest, spelling), kind->name);
+					spelt(*dest, spelling), kind->name);
 	return kind->check ? kind->check(s->v, s->err) : 0;
 }
 
@@ -101,16 +101,17 @@ int mfs_settle_optimizer(struct settle *s)
 
 int mfs_settle_rates(struct settle *s)
 {
-	const double lr = mfs_flag_real(s->v, "lr", 0), least = mfs_flag_real(s->v, "min_lr", 0);
+	const double lr = mfs_flag_real(s->v, name_of(LR), 0),
+		     least = mfs_flag_real(s->v, name_of(MIN_LR), 0);
 
-	if (!has(s, "lr") && !is(s, "skip_train") && !s->c->dry_run)
-		return require(s, "lr");
+	if (!has(s, LR) && !is(s, SKIP_TRAIN) && !s->c->dry_run)
+		return require(s, LR);
 	/* optimizer_param_scheduler.py: OptimizerParamScheduler */
 	if (lr < 0)
 		return mfs_fail(s->err, -EINVAL, "--lr: expected 0 or more, found %g", lr);
 	if (least < 0)
 		return mfs_fail(s->err, -EINVAL, "--min-lr: expected 0 or more, found %g", least);
-	if (has(s, "lr") && !(least <= lr))
+	if (has(s, LR) && !(least <= lr))
 		return mfs_fail(s->err, -EINVAL, "--min-lr: expected at most --lr %g, found %g", lr,
 				least);
 	return 0;
@@ -118,13 +119,13 @@ int mfs_settle_rates(struct settle *s)
 
 int mfs_settle_decay(struct settle *s)
 {
-	const bool constant = mfs_str_is(text(s, "weight_decay_incr_style"), "constant");
-	const bool start = has(s, "start_weight_decay"), end = has(s, "end_weight_decay");
-	const double decay = mfs_flag_real(s->v, "weight_decay", 0);
+	const bool constant = mfs_str_is(text(s, WEIGHT_DECAY_INCR_STYLE), "constant");
+	const bool start = has(s, START_WEIGHT_DECAY), end = has(s, END_WEIGHT_DECAY);
+	const double decay = mfs_flag_real(s->v, name_of(WEIGHT_DECAY), 0);
 
 	/* Megatron-Bridge says all three, and means one. */
-	if (constant && (mfs_flag_real(s->v, "start_weight_decay", decay) != decay ||
-			 mfs_flag_real(s->v, "end_weight_decay", decay) != decay))
+	if (constant && (mfs_flag_real(s->v, name_of(START_WEIGHT_DECAY), decay) != decay ||
+			 mfs_flag_real(s->v, name_of(END_WEIGHT_DECAY), decay) != decay))
 		return mfs_fail(s->err, -EINVAL,
 				"%s: expected --weight-decay-incr-style linear or cosine beside it",
 				start ? "--start-weight-decay" : "--end-weight-decay");
@@ -133,21 +134,23 @@ int mfs_settle_decay(struct settle *s)
 				"%s is missing, which --weight-decay-incr-style needs",
 				start ? "--end-weight-decay" : "--start-weight-decay");
 	if (constant) {
-		*mfs_flag_slot(s->v, "start_weight_decay") = *mfs_flag_get(s->v, "weight_decay");
-		*mfs_flag_slot(s->v, "end_weight_decay") = *mfs_flag_get(s->v, "weight_decay");
+		*mfs_flag_slot(s->v, name_of(START_WEIGHT_DECAY)) =
+			*mfs_flag_get(s->v, name_of(WEIGHT_DECAY));
+		*mfs_flag_slot(s->v, name_of(END_WEIGHT_DECAY)) =
+			*mfs_flag_get(s->v, name_of(WEIGHT_DECAY));
 	}
 	return 0;
 }
 
 int mfs_settle_memory(struct settle *s)
 {
-	const char *granularity = text(s, "recompute_granularity");
+	const char *granularity = text(s, RECOMPUTE_GRANULARITY);
 
-	if (mfs_str_is(granularity, "selective") && has(s, "recompute_method"))
+	if (mfs_str_is(granularity, "selective") && has(s, RECOMPUTE_METHOD))
 		return mfs_fail(s->err, -EINVAL,
 				"--recompute-method: expected --recompute-granularity full beside "
 				"it");
-	if (mfs_str_is(granularity, "full") && !has(s, "recompute_method"))
+	if (mfs_str_is(granularity, "full") && !has(s, RECOMPUTE_METHOD))
 		return mfs_fail(s->err, -ENODATA,
 				"--recompute-method is missing, which --recompute-granularity full "
 				"needs");

@@ -7,16 +7,16 @@
 /* transformer_config.py: __post_init__: processes share a group of queries, or groups a process. */
 static int check_groups(struct settle *s)
 {
-	const int64_t tp = number(s, "tensor_model_parallel_size");
-	const int64_t groups = number(s, "num_query_groups");
+	const int64_t tp = number(s, TENSOR_MODEL_PARALLEL_SIZE);
+	const int64_t groups = number(s, NUM_QUERY_GROUPS);
 	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
 
-	if (is(s, "multi_latent_attention") || !is(s, "group_query_attention") ||
-	    groups % tp == 0 || tp % groups == 0)
+	if (is(s, MULTI_LATENT_ATTENTION) || !is(s, GROUP_QUERY_ATTENTION) || groups % tp == 0 ||
+	    tp % groups == 0)
 		return 0;
 	return mfs_fail(s->err, -EINVAL,
 			"%s: expected a multiple or divisor of %s %lld, found %lld",
-			flag("num_query_groups", a), flag("tensor_model_parallel_size", b),
+			flag(NUM_QUERY_GROUPS, a), flag(TENSOR_MODEL_PARALLEL_SIZE, b),
 			(long long)tp, (long long)groups);
 }
 
@@ -47,13 +47,13 @@ static bool is_comm_type(const struct mfs_flag_value *v)
 /* One for all layers, or one for each (transformer_config.py: cp_comm_type). */
 static int check_comm_types(struct settle *s)
 {
-	const struct mfs_flag_value *v = mfs_flag_get(s->v, "cp_comm_type");
+	const struct mfs_flag_value *v = mfs_flag_get(s->v, name_of(CP_COMM_TYPE));
 
-	if (v->count != 1 && (int64_t)v->count != number(s, "num_layers"))
+	if (v->count != 1 && (int64_t)v->count != number(s, NUM_LAYERS))
 		return mfs_fail(s->err, -EINVAL,
 				"--cp-comm-type: expected one word, or one for each of "
 				"--num-layers %lld, found %zu",
-				(long long)number(s, "num_layers"), v->count);
+				(long long)number(s, NUM_LAYERS), v->count);
 	for (size_t i = 0; i < v->count; i++)
 		if (!is_comm_type(&v->items[i]))
 			return mfs_fail(s->err, -ENOTSUP,
@@ -67,7 +67,7 @@ static int check_comm_types(struct settle *s)
 
 static bool has_levels(const struct settle *s)
 {
-	const struct mfs_flag_value *types = mfs_flag_get(s->v, "cp_comm_type");
+	const struct mfs_flag_value *types = mfs_flag_get(s->v, name_of(CP_COMM_TYPE));
 
 	for (size_t i = 0; i < types->count; i++)
 		if (types->items[i].type == MFS_IS_TEXT &&
@@ -94,9 +94,9 @@ static int64_t product_of_levels(const struct mfs_flag_value *sizes, int64_t cp)
 static int settle_levels(struct settle *s)
 {
 	const struct mfs_flag_value *sizes =
-		mfs_flag_get(s->v, "hierarchical_context_parallel_sizes");
-	const int64_t cp = number(s, "context_parallel_size");
-	const bool given = has(s, "hierarchical_context_parallel_sizes");
+		mfs_flag_get(s->v, name_of(HIERARCHICAL_CONTEXT_PARALLEL_SIZES));
+	const int64_t cp = number(s, CONTEXT_PARALLEL_SIZE);
+	const bool given = has(s, HIERARCHICAL_CONTEXT_PARALLEL_SIZES);
 
 	s->c->context_neighbours = 0;
 	if (given && !product_of_levels(sizes, cp))
@@ -121,16 +121,16 @@ static int settle_levels(struct settle *s)
 
 static int check_context(struct settle *s)
 {
-	const int64_t cp = number(s, "context_parallel_size");
+	const int64_t cp = number(s, CONTEXT_PARALLEL_SIZE);
 	const int r = settle_levels(s);
 
 	if (r || cp == 1)
 		return r;
-	if (number(s, "seq_length") % (2 * cp))
+	if (number(s, SEQ_LENGTH) % (2 * cp))
 		return mfs_fail(s->err, -EINVAL,
 				"--seq-length: expected a multiple of 2 times "
 				"--context-parallel-size %lld, found %lld",
-				(long long)cp, (long long)number(s, "seq_length"));
+				(long long)cp, (long long)number(s, SEQ_LENGTH));
 	return check_comm_types(s);
 }
 
@@ -138,7 +138,7 @@ static int check_context(struct settle *s)
  * parallelism is; nobody is a member of them then, and they divide nothing. */
 static int check_no_experts(struct settle *s)
 {
-	const int64_t ep = number(s, "expert_model_parallel_size");
+	const int64_t ep = number(s, EXPERT_MODEL_PARALLEL_SIZE);
 
 	if (ep <= 1)
 		return 0;
@@ -158,25 +158,25 @@ static int64_t needed(int64_t tp, int64_t cp, int64_t experts, int64_t instances
 /* arguments.py: validate_args; parallel_state.py: initialize_model_parallel. */
 int mfs_settle_parallel(struct settle *s)
 {
-	static const char *const sizes[] = {
-		"tensor_model_parallel_size",  "pipeline_model_parallel_size",
-		"context_parallel_size",       "expert_model_parallel_size",
-		"expert_tensor_parallel_size", "num_distributed_optimizer_instances"};
+	static const enum dest sizes[] = {
+		TENSOR_MODEL_PARALLEL_SIZE,  PIPELINE_MODEL_PARALLEL_SIZE,
+		CONTEXT_PARALLEL_SIZE,	     EXPERT_MODEL_PARALLEL_SIZE,
+		EXPERT_TENSOR_PARALLEL_SIZE, NUM_DISTRIBUTED_OPTIMIZER_INSTANCES};
 	int64_t tp, pp, cp, ep, etp, instances, world;
 	int r = 0;
 
-	r = at_least(s, "distributed_timeout_minutes", 1);
+	r = at_least(s, DISTRIBUTED_TIMEOUT_MINUTES, 1);
 	if (!r)
-		r = at_least(s, "distributed_timeout_seconds_after_init", 1);
-	if (!r && is(s, "log_straggler") &&
-	    (number(s, "straggler_ctrlr_port") < 1 || number(s, "straggler_ctrlr_port") > 65535))
+		r = at_least(s, DISTRIBUTED_TIMEOUT_SECONDS_AFTER_INIT, 1);
+	if (!r && is(s, LOG_STRAGGLER) &&
+	    (number(s, STRAGGLER_CTRLR_PORT) < 1 || number(s, STRAGGLER_CTRLR_PORT) > 65535))
 		r = mfs_fail(s->err, -EINVAL,
 			     "--straggler-ctrlr-port: expected 1 to 65535, found %lld",
-			     (long long)number(s, "straggler_ctrlr_port"));
-	otherwise(s, "expert_tensor_parallel_size", number(s, "tensor_model_parallel_size"));
+			     (long long)number(s, STRAGGLER_CTRLR_PORT));
+	otherwise(s, EXPERT_TENSOR_PARALLEL_SIZE, number(s, TENSOR_MODEL_PARALLEL_SIZE));
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !r; i++)
 		r = from_to(s, sizes[i], 1, MOST_PROCESSES);
-	if (!r && !has(s, "num_experts"))
+	if (!r && !has(s, NUM_EXPERTS))
 		r = check_no_experts(s);
 	if (!r)
 		r = check_context(s);
@@ -184,14 +184,14 @@ int mfs_settle_parallel(struct settle *s)
 		r = check_groups(s);
 	if (r)
 		return r;
-	tp = number(s, "tensor_model_parallel_size");
-	pp = number(s, "pipeline_model_parallel_size");
-	cp = number(s, "context_parallel_size");
-	ep = number(s, "expert_model_parallel_size");
-	etp = number(s, "expert_tensor_parallel_size");
-	instances = number(s, "num_distributed_optimizer_instances");
+	tp = number(s, TENSOR_MODEL_PARALLEL_SIZE);
+	pp = number(s, PIPELINE_MODEL_PARALLEL_SIZE);
+	cp = number(s, CONTEXT_PARALLEL_SIZE);
+	ep = number(s, EXPERT_MODEL_PARALLEL_SIZE);
+	etp = number(s, EXPERT_TENSOR_PARALLEL_SIZE);
+	instances = number(s, NUM_DISTRIBUTED_OPTIMIZER_INSTANCES);
 	/* transformer_config.py: __post_init__. */
-	if (etp > 1 && is(s, "add_bias_linear") && has(s, "num_experts"))
+	if (etp > 1 && is(s, ADD_BIAS_LINEAR) && has(s, NUM_EXPERTS))
 		return mfs_fail(s->err, -EINVAL,
 				"--expert-tensor-parallel-size: Bias in Moe is only supported when "
 				"ETP==1, expected 1 or --disable-bias-linear, found %lld",
@@ -199,11 +199,11 @@ int mfs_settle_parallel(struct settle *s)
 	if (s->c->machine && !s->c->dry_run)
 		return mfs_fail(s->err, -EINVAL, "--machine is for plans: expected --dry-run, too");
 	/* A plan is of as many processes as it is told, or as the model needs. */
-	if (s->c->dry_run && number(s, "world_size") == 1)
-		mfs_flag_set_number(s->v, "world_size",
+	if (s->c->dry_run && number(s, WORLD_SIZE) == 1)
+		mfs_flag_set_number(s->v, name_of(WORLD_SIZE),
 				    s->c->gpus ? s->c->gpus
 					       : pp * needed(tp, cp, etp * ep, instances));
-	world = number(s, "world_size");
+	world = number(s, WORLD_SIZE);
 	if (world % (tp * pp * cp))
 		return mfs_fail(s->err, -EINVAL,
 				"%lld processes: expected a multiple of "
@@ -218,7 +218,7 @@ int mfs_settle_parallel(struct settle *s)
 				"--expert-model-parallel-size %lld times "
 				"--pipeline-model-parallel-size %lld",
 				(long long)world, (long long)etp, (long long)ep, (long long)pp);
-	mfs_flag_set_number(s->v, "data_parallel_size", world / (tp * pp * cp));
+	mfs_flag_set_number(s->v, name_of(DATA_PARALLEL_SIZE), world / (tp * pp * cp));
 	return 0;
 }
 
@@ -226,18 +226,18 @@ int mfs_settle_parallel(struct settle *s)
 
 static void settle_graphs(struct settle *s)
 {
-	const char *graphs = text(s, "cuda_graph_impl");
+	const char *graphs = text(s, CUDA_GRAPH_IMPL);
 
-	if (!has(s, "inference_cuda_graph_scope"))
-		mfs_flag_set_member(s->v, "inference_cuda_graph_scope",
+	if (!has(s, INFERENCE_CUDA_GRAPH_SCOPE))
+		mfs_flag_set_member(s->v, name_of(INFERENCE_CUDA_GRAPH_SCOPE),
 				    mfs_str_is(graphs, "local") ? 2 : 1);
 	if (!mfs_str_is(graphs, "none") &&
 	    (mfs_str_is(graphs, "transformer_engine") ||
-	     mfs_str_is(text(s, "transformer_impl"), "transformer_engine")))
-		mfs_flag_set_truth(s->v, "te_rng_tracker", true);
+	     mfs_str_is(text(s, TRANSFORMER_IMPL), "transformer_engine")))
+		mfs_flag_set_truth(s->v, name_of(TE_RNG_TRACKER), true);
 }
 
-static int needs(struct settle *s, const char *dest, const char *beside)
+static int needs(struct settle *s, enum dest dest, enum dest beside)
 {
 	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
 
@@ -250,40 +250,40 @@ static int needs(struct settle *s, const char *dest, const char *beside)
 /* arguments.py: validate_args; training.py: get_megatron_ddp_config. */
 static int settle_buckets(struct settle *s)
 {
-	int r = needs(s, "overlap_param_gather", "use_distributed_optimizer");
+	int r = needs(s, OVERLAP_PARAM_GATHER, USE_DISTRIBUTED_OPTIMIZER);
 
 	if (!r)
-		r = needs(s, "overlap_param_gather", "overlap_grad_reduce");
+		r = needs(s, OVERLAP_PARAM_GATHER, OVERLAP_GRAD_REDUCE);
 	if (!r)
-		r = from_to(s, "ddp_bucket_size", 1, INT64_MAX);
+		r = from_to(s, DDP_BUCKET_SIZE, 1, INT64_MAX);
 	if (!r)
-		r = from_to(s, "ddp_num_buckets", 1, INT64_MAX);
-	return r ? r : exclude(s, "ddp_bucket_size", "ddp_num_buckets");
+		r = from_to(s, DDP_NUM_BUCKETS, 1, INT64_MAX);
+	return r ? r : exclude(s, DDP_BUCKET_SIZE, DDP_NUM_BUCKETS);
 }
 
 /* parallel_state.py: initialize_model_parallel; core/distributed/distributed_data_parallel.py and
  * param_and_grad_buffer.py: what they assert. */
 static int settle_instances(struct settle *s)
 {
-	static const char dest[] = "num_distributed_optimizer_instances";
-	const int64_t dp_cp = number(s, "data_parallel_size") * number(s, "context_parallel_size");
-	const int64_t edp = dp_cp * number(s, "tensor_model_parallel_size") /
-			    (number(s, "expert_tensor_parallel_size") *
-			     number(s, "expert_model_parallel_size"));
+	static const enum dest dest = NUM_DISTRIBUTED_OPTIMIZER_INSTANCES;
+	const int64_t dp_cp = number(s, DATA_PARALLEL_SIZE) * number(s, CONTEXT_PARALLEL_SIZE);
+	const int64_t edp =
+		dp_cp * number(s, TENSOR_MODEL_PARALLEL_SIZE) /
+		(number(s, EXPERT_TENSOR_PARALLEL_SIZE) * number(s, EXPERT_MODEL_PARALLEL_SIZE));
 	const int64_t instances = number(s, dest);
 	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
 
 	if (instances == 1)
 		return 0;
-	if (is(s, "use_megatron_fsdp"))
+	if (is(s, USE_MEGATRON_FSDP))
 		return mfs_fail(s->err, -ENOTSUP,
 				"%s %lld is not supported beside --use-megatron-fsdp; use 1",
 				flag(dest, a), (long long)instances);
-	if (!is(s, "use_distributed_optimizer"))
+	if (!is(s, USE_DISTRIBUTED_OPTIMIZER))
 		return mfs_fail(s->err, -EINVAL, "%s %lld: expected %s beside it", flag(dest, a),
-				(long long)instances, flag("use_distributed_optimizer", b));
-	if (is(s, "ddp_reduce_scatter_with_fp32_accumulation"))
-		return exclude(s, dest, "ddp_reduce_scatter_with_fp32_accumulation");
+				(long long)instances, flag(USE_DISTRIBUTED_OPTIMIZER, b));
+	if (is(s, DDP_REDUCE_SCATTER_WITH_FP32_ACCUMULATION))
+		return exclude(s, dest, DDP_REDUCE_SCATTER_WITH_FP32_ACCUMULATION);
 	if (dp_cp % instances || edp % instances)
 		return mfs_fail(s->err, -EINVAL,
 				"%s: expected a divisor of the %lld processes that have the same "
@@ -301,14 +301,14 @@ int mfs_settle_process(struct settle *s)
 		r = settle_instances(s);
 	if (r)
 		return r;
-	otherwise(s, "tensor_parallel_num_weight_shards", 1);
-	otherwise(s, "expert_tensor_parallel_num_weight_shards", 1);
+	otherwise(s, TENSOR_PARALLEL_NUM_WEIGHT_SHARDS, 1);
+	otherwise(s, EXPERT_TENSOR_PARALLEL_NUM_WEIGHT_SHARDS, 1);
 	settle_graphs(s);
 	/* arguments.py turns them off where there is nothing to overlap or to divide. */
-	if (number(s, "tensor_model_parallel_size") == 1)
-		mfs_flag_set_truth(s->v, "sequence_parallel", false);
-	if (number(s, "pipeline_model_parallel_size") == 1)
-		mfs_flag_set_truth(s->v, "overlap_p2p_comm", false);
-	mfs_flag_set_truth(s->v, "align_param_gather", false);
+	if (number(s, TENSOR_MODEL_PARALLEL_SIZE) == 1)
+		mfs_flag_set_truth(s->v, name_of(SEQUENCE_PARALLEL), false);
+	if (number(s, PIPELINE_MODEL_PARALLEL_SIZE) == 1)
+		mfs_flag_set_truth(s->v, name_of(OVERLAP_P2P_COMM), false);
+	mfs_flag_set_truth(s->v, name_of(ALIGN_PARAM_GATHER), false);
 	return 0;
 }

@@ -7,21 +7,21 @@
  */
 #include "trainer/config/settle/settle_i.h"
 
-static const char *const chunk_layers = "num_layers_per_virtual_pipeline_stage";
-static const char *const chunks_of_stage = "num_virtual_stages_per_pipeline_rank";
-static const char *const layout = "pipeline_model_parallel_layout";
-static const char *const chunk_count = "virtual_pipeline_model_parallel_size";
-static const char *const ends[] = {"decoder_first_pipeline_num_layers",
-				   "decoder_last_pipeline_num_layers"};
-static const char *const accounts[] = {"account_for_embedding_in_pipeline_split",
-				       "account_for_loss_in_pipeline_split"};
+static const enum dest chunk_layers = NUM_LAYERS_PER_VIRTUAL_PIPELINE_STAGE;
+static const enum dest chunks_of_stage = NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK;
+static const enum dest layout = PIPELINE_MODEL_PARALLEL_LAYOUT;
+static const enum dest chunk_count = VIRTUAL_PIPELINE_MODEL_PARALLEL_SIZE;
+static const enum dest ends[] = {DECODER_FIRST_PIPELINE_NUM_LAYERS,
+				 DECODER_LAST_PIPELINE_NUM_LAYERS};
+static const enum dest accounts[] = {ACCOUNT_FOR_EMBEDDING_IN_PIPELINE_SPLIT,
+				     ACCOUNT_FOR_LOSS_IN_PIPELINE_SPLIT};
 
 /* The number of layers says how many chunks a stage has. */
 static int count_chunks(struct settle *s)
 {
-	const int64_t layers = number(s, "num_layers") + is(s, accounts[0]) + is(s, accounts[1]);
+	const int64_t layers = number(s, NUM_LAYERS) + is(s, accounts[0]) + is(s, accounts[1]);
 	const int64_t each = number(s, chunk_layers);
-	const int64_t stages = number(s, "pipeline_model_parallel_size");
+	const int64_t stages = number(s, PIPELINE_MODEL_PARALLEL_SIZE);
 	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
 
 	for (int i = 0; i < 2; i++)
@@ -35,14 +35,14 @@ static int count_chunks(struct settle *s)
 				"found %lld",
 				flag(chunk_layers, a), (long long)layers, (long long)stages,
 				(long long)each);
-	mfs_flag_set_number(s->v, chunk_count, layers / stages / each);
+	mfs_flag_set_number(s->v, name_of(chunk_count), layers / stages / each);
 	return 0;
 }
 
 static int check_numbers(struct settle *s)
 {
-	const char *const numbers[] = {chunk_layers, chunks_of_stage, ends[0], ends[1],
-				       "microbatch_group_size_per_vp_stage"};
+	const enum dest numbers[] = {chunk_layers, chunks_of_stage, ends[0], ends[1],
+				     MICROBATCH_GROUP_SIZE_PER_VP_STAGE};
 	int r = exclude(s, chunk_layers, chunks_of_stage);
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) && !r; i++)
@@ -52,7 +52,7 @@ static int check_numbers(struct settle *s)
 
 int mfs_settle_pipeline(struct settle *s)
 {
-	const char *said = has(s, chunk_layers) ? chunk_layers : chunks_of_stage;
+	enum dest said = has(s, chunk_layers) ? chunk_layers : chunks_of_stage;
 	char a[MFS_FLAG_SPELLING];
 	int r = check_numbers(s);
 
@@ -63,14 +63,14 @@ int mfs_settle_pipeline(struct settle *s)
 	if (has(s, layout))
 		said = layout;
 	if (has(s, chunks_of_stage))
-		mfs_flag_set_number(s->v, chunk_count, number(s, chunks_of_stage));
+		mfs_flag_set_number(s->v, name_of(chunk_count), number(s, chunks_of_stage));
 	else if (has(s, chunk_layers))
 		r = count_chunks(s);
 	if (r)
 		return r;
 	if (number(s, chunk_count) == 1)
-		mfs_flag_set_none(s->v, chunk_count);
-	if (has(s, chunk_count) && number(s, "pipeline_model_parallel_size") == 1)
+		mfs_flag_set_none(s->v, name_of(chunk_count));
+	if (has(s, chunk_count) && number(s, PIPELINE_MODEL_PARALLEL_SIZE) == 1)
 		return mfs_fail(s->err, -EINVAL,
 				"%s: expected --pipeline-model-parallel-size of 2 at least beside "
 				"it, found 1",
@@ -80,8 +80,8 @@ int mfs_settle_pipeline(struct settle *s)
 
 int mfs_settle_microbatches(const struct settle *s, const char *said, uint64_t count)
 {
-	const uint64_t stages = (uint64_t)number(s, "pipeline_model_parallel_size");
-	const char *dest = "microbatch_group_size_per_vp_stage";
+	const uint64_t stages = (uint64_t)number(s, PIPELINE_MODEL_PARALLEL_SIZE);
+	const enum dest dest = MICROBATCH_GROUP_SIZE_PER_VP_STAGE;
 	const uint64_t group = has(s, dest) ? (uint64_t)number(s, dest) : stages;
 	char a[MFS_FLAG_SPELLING];
 

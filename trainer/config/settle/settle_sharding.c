@@ -3,7 +3,7 @@
 #include "formats/base/str.h"
 #include "trainer/config/settle/settle_i.h"
 
-static int refuse_beside(struct settle *s, const char *dest, const char *beside)
+static int refuse_beside(struct settle *s, enum dest dest, enum dest beside)
 {
 	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
 
@@ -15,8 +15,7 @@ static int refuse_beside(struct settle *s, const char *dest, const char *beside)
  * divided here as Megatron's own FSDP divides it: its functional tests ask for both. */
 static int check_torch_sizes(struct settle *s)
 {
-	static const char *const sizes[] = {"pipeline_model_parallel_size",
-					    "expert_model_parallel_size"};
+	static const enum dest sizes[] = {PIPELINE_MODEL_PARALLEL_SIZE, EXPERT_MODEL_PARALLEL_SIZE};
 	char spelling[MFS_FLAG_SPELLING];
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
@@ -30,18 +29,18 @@ static int check_torch_sizes(struct settle *s)
 
 static int settle_torch(struct settle *s)
 {
-	static const char *const never[] = {"use_megatron_fsdp", "use_distributed_optimizer"};
+	static const enum dest never[] = {USE_MEGATRON_FSDP, USE_DISTRIBUTED_OPTIMIZER};
 	const int r = check_torch_sizes(s);
 
 	for (size_t i = 0; !r && i < sizeof(never) / sizeof(never[0]); i++)
 		if (is(s, never[i]))
-			return refuse_beside(s, "use_torch_fsdp2", never[i]);
+			return refuse_beside(s, USE_TORCH_FSDP2, never[i]);
 	return r;
 }
 
-static bool is_dtype(struct settle *s, const char *dest, enum mfs_dtype type)
+static bool is_dtype(struct settle *s, enum dest dest, enum mfs_dtype type)
 {
-	const struct mfs_flag_value *v = mfs_flag_get(s->v, dest);
+	const struct mfs_flag_value *v = mfs_flag_get(s->v, name_of(dest));
 
 	return v->type == MFS_IS_DTYPE && v->dtype == type;
 }
@@ -49,8 +48,8 @@ static bool is_dtype(struct settle *s, const char *dest, enum mfs_dtype type)
 /* Main parameters are fp32. */
 static int check_types(struct settle *s)
 {
-	if (!is_dtype(s, "params_dtype", MFS_F32) &&
-	    !is_dtype(s, "megatron_fsdp_main_params_dtype", MFS_F32))
+	if (!is_dtype(s, PARAMS_DTYPE, MFS_F32) &&
+	    !is_dtype(s, MEGATRON_FSDP_MAIN_PARAMS_DTYPE, MFS_F32))
 		return mfs_fail(s->err, -ENOTSUP,
 				"--megatron-fsdp-main-params-dtype: only fp32 is supported");
 	return 0;
@@ -60,24 +59,26 @@ int mfs_settle_sharding(struct settle *s)
 {
 	int r;
 
-	if (is(s, "use_torch_fsdp2"))
+	if (is(s, USE_TORCH_FSDP2))
 		return settle_torch(s);
-	if (!is(s, "use_megatron_fsdp"))
+	if (!is(s, USE_MEGATRON_FSDP))
 		return 0;
 	r = check_types(s);
-	if (!r && has(s, "check_weight_hash_across_dp_replicas_interval") &&
-	    mfs_str_is(text(s, "data_parallel_sharding_strategy"), "optim_grads_params"))
-		r = refuse_beside(s, "check_weight_hash_across_dp_replicas_interval",
-				  "use_megatron_fsdp");
-	mfs_flag_set_truth(s->v, "use_distributed_optimizer", true);
+	if (!r && has(s, CHECK_WEIGHT_HASH_ACROSS_DP_REPLICAS_INTERVAL) &&
+	    mfs_str_is(text(s, DATA_PARALLEL_SHARDING_STRATEGY), "optim_grads_params"))
+		r = refuse_beside(s, CHECK_WEIGHT_HASH_ACROSS_DP_REPLICAS_INTERVAL,
+				  USE_MEGATRON_FSDP);
+	mfs_flag_set_truth(s->v, name_of(USE_DISTRIBUTED_OPTIMIZER), true);
 	return r;
 }
 
 /* A type of gradients that is not said is --main-grads-dtype. */
 static int fill_grads(struct settle *s)
 {
-	const struct mfs_flag_value *said = mfs_flag_get(s->v, "megatron_fsdp_main_grads_dtype");
-	const struct mfs_flag_value *sent = mfs_flag_get(s->v, "megatron_fsdp_grad_comm_dtype");
+	const struct mfs_flag_value *said =
+		mfs_flag_get(s->v, name_of(MEGATRON_FSDP_MAIN_GRADS_DTYPE));
+	const struct mfs_flag_value *sent =
+		mfs_flag_get(s->v, name_of(MEGATRON_FSDP_GRAD_COMM_DTYPE));
 	struct mfs_train_config *c = s->c;
 
 	if (said->type == MFS_IS_DTYPE)
@@ -96,8 +97,7 @@ static int fill_grads(struct settle *s)
 /* Sums have the type of what is added up. */
 static int check_accumulation(struct settle *s)
 {
-	if (!is(s, "ddp_reduce_scatter_with_fp32_accumulation") ||
-	    s->c->main_grads_dtype == MFS_F32)
+	if (!is(s, DDP_REDUCE_SCATTER_WITH_FP32_ACCUMULATION) || s->c->main_grads_dtype == MFS_F32)
 		return 0;
 	return mfs_fail(s->err, -ENOTSUP,
 			"--ddp-reduce-scatter-with-fp32-accumulation: expected fp32 gradients "
@@ -109,14 +109,14 @@ int mfs_settle_fill_sharding(struct settle *s)
 	struct mfs_train_config *c = s->c;
 	int r = 0;
 
-	if (is(s, "use_megatron_fsdp")) /* what it divides is filled */
+	if (is(s, USE_MEGATRON_FSDP)) /* what it divides is filled */
 		r = fill_grads(s);
 	if (!r)
 		r = check_accumulation(s);
-	if (r || is(s, "use_megatron_fsdp"))
+	if (r || is(s, USE_MEGATRON_FSDP))
 		return r;
 	c->sharding = c->use_distributed_optimizer ? MFS_SHARD_STATE : MFS_SHARD_NOTHING;
-	if (is(s, "use_torch_fsdp2")) {
+	if (is(s, USE_TORCH_FSDP2)) {
 		c->sharding = MFS_SHARD_WEIGHTS;
 		/* Nothing says that it does not. */
 		c->overlap_grad_reduce = c->overlap_param_gather = true;

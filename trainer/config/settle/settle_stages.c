@@ -13,13 +13,13 @@
 
 #define MOST_ITEMS (1 << 20) /* of a layout that is written out */
 
-static const char *const layout_flag = "pipeline_model_parallel_layout";
-static const char *const accounts[] = {"account_for_embedding_in_pipeline_split",
-				       "account_for_loss_in_pipeline_split"};
+static const enum dest layout_flag = PIPELINE_MODEL_PARALLEL_LAYOUT;
+static const enum dest accounts[] = {ACCOUNT_FOR_EMBEDDING_IN_PIPELINE_SPLIT,
+				     ACCOUNT_FOR_LOSS_IN_PIPELINE_SPLIT};
 /* What else says how layers are divided. */
-static const char *const others[] = {
-	"num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank",
-	"decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers"};
+static const enum dest others[] = {
+	NUM_LAYERS_PER_VIRTUAL_PIPELINE_STAGE, NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK,
+	DECODER_FIRST_PIPELINE_NUM_LAYERS, DECODER_LAST_PIPELINE_NUM_LAYERS};
 
 static int bad(struct settle *s, const char *why)
 {
@@ -123,7 +123,7 @@ struct stages {
  * validate_layer_layout. */
 static int check_ahead(struct settle *s, int64_t found)
 {
-	const int64_t wanted = has(s, "mtp_num_layers") ? number(s, "mtp_num_layers") : 0;
+	const int64_t wanted = has(s, MTP_NUM_LAYERS) ? number(s, MTP_NUM_LAYERS) : 0;
 
 	if (found == wanted)
 		return 0;
@@ -177,8 +177,8 @@ static int check_stages(struct settle *s, const struct stages *st, uint32_t pp)
 
 static int settle_stages(struct settle *s, const char *items)
 {
-	const int64_t pp = number(s, "pipeline_model_parallel_size");
-	const int64_t layers = number(s, "num_layers");
+	const int64_t pp = number(s, PIPELINE_MODEL_PARALLEL_SIZE);
+	const int64_t layers = number(s, NUM_LAYERS);
 	struct stages st = {
 		.layers = mfs_arena_array(&s->c->arena, strlen(items) + 1, sizeof(*st.layers))};
 	int r = st.layers ? count_layers(s, items, &st) : mfs_fail_nomem(s->err);
@@ -198,7 +198,7 @@ static int settle_stages(struct settle *s, const char *items)
 	r = check_stages(s, &st, (uint32_t)pp);
 	if (r)
 		return r;
-	mfs_flag_set_number(s->v, "virtual_pipeline_model_parallel_size", st.count / pp);
+	mfs_flag_set_number(s->v, name_of(VIRTUAL_PIPELINE_MODEL_PARALLEL_SIZE), st.count / pp);
 	s->c->chunk_layers = st.layers;
 	return 0;
 }
@@ -234,12 +234,12 @@ int mfs_settle_layout(struct settle *s)
 
 int mfs_settle_accounts(struct settle *s)
 {
-	const int64_t pp = number(s, "pipeline_model_parallel_size");
-	const int64_t vpp = has(s, "virtual_pipeline_model_parallel_size")
-				    ? number(s, "virtual_pipeline_model_parallel_size")
+	const int64_t pp = number(s, PIPELINE_MODEL_PARALLEL_SIZE);
+	const int64_t vpp = has(s, VIRTUAL_PIPELINE_MODEL_PARALLEL_SIZE)
+				    ? number(s, VIRTUAL_PIPELINE_MODEL_PARALLEL_SIZE)
 				    : 1;
 	const int64_t chunks = pp * vpp,
-		      items = number(s, "num_layers") + is(s, accounts[0]) + is(s, accounts[1]);
+		      items = number(s, NUM_LAYERS) + is(s, accounts[0]) + is(s, accounts[1]);
 	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
 	uint32_t *layers;
 

@@ -9,6 +9,7 @@
 #include "formats/hf/hf_json.h"
 #include "formats/hf/hf_tokenizer.h"
 #include "formats/hf/sentencepiece.h"
+#include "trainer/config/settle/dests_i.h"
 
 #define VOCAB_FILE_MAX (64u << 20) /* bytes of a JSON file of tokens */
 
@@ -113,7 +114,7 @@ static int from_sentencepiece(const struct mfs_flag_values *v, const char *path,
 		return r;
 	ret->size = (int64_t)model.count;
 	ret->eod = model.eos < 0 ? MFS_UNSET : model.eos;
-	if (model.pad >= 0 && !mfs_flag_truth(v, "tokenizer_sentencepiece_legacy"))
+	if (model.pad >= 0 && !mfs_flag_truth(v, name_of(TOKENIZER_SENTENCEPIECE_LEGACY)))
 		ret->pad = model.pad;
 	ret->pad_unknown = false;
 	return 0;
@@ -124,8 +125,8 @@ static int from_sentencepiece(const struct mfs_flag_values *v, const char *path,
 static int from_tiktoken(const struct mfs_flag_values *v, const char *path,
 			 struct mfs_vocab_found *ret, struct mfs_error *err)
 {
-	const int64_t size = mfs_flag_number(v, "vocab_size", TIKTOKEN_SIZE);
-	const int64_t special = mfs_flag_number(v, "tiktoken_num_special_tokens", 0);
+	const int64_t size = mfs_flag_number(v, name_of(VOCAB_SIZE), TIKTOKEN_SIZE);
+	const int64_t special = mfs_flag_number(v, name_of(TIKTOKEN_NUM_SPECIAL_TOKENS), 0);
 	json_t *root;
 	int r = slurp_json(path, &root, err);
 
@@ -158,9 +159,9 @@ static bool is_sentencepiece(const char *type)
 static int from_files(const struct mfs_flag_values *v, struct mfs_vocab_found *ret,
 		      struct mfs_error *err)
 {
-	const char *type = mfs_flag_text(v, "tokenizer_type");
-	const char *model = mfs_flag_text(v, "tokenizer_model");
-	const char *file = mfs_flag_text(v, "vocab_file");
+	const char *type = mfs_flag_text(v, name_of(TOKENIZER_TYPE));
+	const char *model = mfs_flag_text(v, name_of(TOKENIZER_MODEL));
+	const char *file = mfs_flag_text(v, name_of(VOCAB_FILE));
 
 	if (mfs_str_is(type, "HuggingFaceTokenizer") && is_directory(model))
 		return from_directory(model, ret, err);
@@ -191,17 +192,17 @@ static const char *files_of(const char *type)
  * something else is not padding. eod: the tokenizer's own. */
 static void settle_pad(const struct mfs_flag_values *v, int64_t eod, struct mfs_vocab_found *found)
 {
-	if (mfs_str_is(mfs_flag_text(v, "tokenizer_type"), "NullTokenizer")) {
-		found->pad = mfs_flag_number(v, "null_tokenizer_pad_id", MFS_UNSET);
+	if (mfs_str_is(mfs_flag_text(v, name_of(TOKENIZER_TYPE)), "NullTokenizer")) {
+		found->pad = mfs_flag_number(v, name_of(NULL_TOKENIZER_PAD_ID), MFS_UNSET);
 		found->pad_unknown = false;
 	}
-	if (!mfs_flag_is_none(v, "pad_id")) {
-		found->pad = mfs_flag_number(v, "pad_id", MFS_UNSET);
+	if (!mfs_flag_is_none(v, name_of(PAD_ID))) {
+		found->pad = mfs_flag_number(v, name_of(PAD_ID), MFS_UNSET);
 		found->pad_unknown = false;
 	}
 	found->pad_ambiguous = found->pad != MFS_UNSET &&
 			       (found->pad == eod || found->pad == found->eod) &&
-			       !mfs_flag_truth(v, "allow_ambiguous_pad_tokens");
+			       !mfs_flag_truth(v, name_of(ALLOW_AMBIGUOUS_PAD_TOKENS));
 	if (found->pad_ambiguous || found->pad < 0)
 		found->pad = MFS_UNSET;
 }
@@ -212,8 +213,8 @@ int mfs_vocab_find(const struct mfs_flag_values *v, struct mfs_vocab_found *ret,
 	struct mfs_vocab_found found = {
 		.size = MFS_UNSET, .eod = MFS_UNSET, .pad = MFS_UNSET, .pad_unknown = true};
 	int64_t eod;
-	const char *type = mfs_flag_text(v, "tokenizer_type");
-	const int64_t said = mfs_flag_number(v, "vocab_size", MFS_UNSET);
+	const char *type = mfs_flag_text(v, name_of(TOKENIZER_TYPE));
+	const int64_t said = mfs_flag_number(v, name_of(VOCAB_SIZE), MFS_UNSET);
 	int r = from_files(v, &found, err);
 
 	if (r)
@@ -221,13 +222,13 @@ int mfs_vocab_find(const struct mfs_flag_values *v, struct mfs_vocab_found *ret,
 	if (found.size == MFS_UNSET)
 		found.size = said;
 	if (mfs_str_is(type, "NullTokenizer"))
-		found.eod = mfs_flag_number(v, "null_tokenizer_eod_id",
+		found.eod = mfs_flag_number(v, name_of(NULL_TOKENIZER_EOD_ID),
 					    found.size == MFS_UNSET ? MFS_UNSET : found.size - 1);
 	eod = found.eod;
-	if (!mfs_flag_is_none(v, "eod_id"))
-		found.eod = mfs_flag_number(v, "eod_id", MFS_UNSET);
+	if (!mfs_flag_is_none(v, name_of(EOD_ID)))
+		found.eod = mfs_flag_number(v, name_of(EOD_ID), MFS_UNSET);
 	settle_pad(v, eod, &found);
-	if (found.size == MFS_UNSET && mfs_flag_is_none(v, "padded_vocab_size"))
+	if (found.size == MFS_UNSET && mfs_flag_is_none(v, name_of(PADDED_VOCAB_SIZE)))
 		return mfs_fail(err, -ENODATA,
 				"the size of the vocabulary is not known: expected --vocab-size, "
 				"--padded-vocab-size, or the files of %s (%s)",
