@@ -1,4 +1,4 @@
-/* The CUDA backend is a plugin, so that a machine without CUDA needs none of its libraries. */
+/* The CUDA backend is a plugin, so that a machine without CUDA needs no CUDA library. */
 #include "kernels/kernels.h"
 
 #include <dlfcn.h>

@@ -6,10 +6,10 @@
  * that a caller never names one. This folder includes nothing of checkpoints or files; comments say
  * which of Megatron's layouts an operation is for.
  *
- * Matrices are row-major. T is tokens of a microbatch: sequences one behind the other, T = batch *
- * seq. "io type" is the element type of weights and activations: fp32, bf16 or fp16. Statistics,
- * reductions and everything named float are fp32. An operation computes in fp32 and rounds once, to
- * nearest even, when it stores.
+ * Matrices are row-major. T is the number of tokens of a microbatch: its sequences follow each
+ * other, T = batch * seq. "io type" is the element type of weights and activations: fp32, bf16 or
+ * fp16. Statistics, reductions and everything named float are fp32. An operation computes in fp32
+ * and rounds once, to nearest even, when it stores.
  *
  * Operations of one context run in order. They are deterministic: the same inputs give the same
  * bits, whatever the number of threads. Outputs may hold anything before, except where a comment
@@ -33,7 +33,7 @@ static inline size_t mfk_dtype_size(enum mfk_dtype t)
 /* ---- devices ---- */
 
 struct mfk_device; /* its memory and processors */
-struct mfk_ctx;	   /* a stream of operations, one behind the other */
+struct mfk_ctx;	   /* a stream of operations, one after the other */
 struct mfk_event;  /* a place in a stream */
 
 struct mfk_device_info {
@@ -47,8 +47,8 @@ struct mfk_device_info {
 #define MFK_WHY 256
 
 struct mfk_device_ops {
-	/* An operation has run when its call returns, in whatever context: none goes beside
-	 * another. */
+	/* An operation has run when its call returns, in whatever context: no two run at the same
+	 * time. */
 	bool at_once;
 	/* index: of the GPU; threads: of the CPU, 0: one a processor. -ENODEV: there is none. */
 	int (*open)(int index, unsigned threads, struct mfk_device **ret, char *why);
@@ -261,7 +261,7 @@ enum mfk_score { MFK_SCORE_SOFTMAX, MFK_SCORE_SIGMOID, MFK_SCORE_SQRT_SOFTPLUS }
  * are normalised (softmax of all; sigmoid, ... divided by the sum of all):
  *
  *   load[s, e]   tokens of sequence s that would choose e by scores, without bias and groups
- *   balance[t]   sum over e of score[t, e] weight[s, e], behind route(): by route_balance(), of
+ *   balance[t]   sum over e of score[t, e] weight[s, e]. route_balance() adds it after route(), of
  *                weights that struct mfk_balance makes of loads
  *   z[t]         z_factor * (logarithm of the sum of exponentials of logits)^2
  *
@@ -337,7 +337,7 @@ struct mfk_balance {
 	bool apart;
 	const int32_t *load; /* [sequences, experts] */
 	float *sum;	     /* [sequences, experts], or [experts] */
-	float *running;	     /* [experts + 1]; NULL: none. Not beside apart */
+	float *running;	     /* [experts + 1]; NULL: none. Not with apart */
 	float factor, coeff;
 	float *weight, *total; /* [sequences, experts] */
 	bool adds;	       /* to total */
@@ -362,8 +362,8 @@ struct mfk_drop {
 
 /*
  * Sorts choices by expert, those of one expert in the order of tokens. Row r of the sorted is
- * choice from[r], and choice i is row row[i]. A choice that was dropped has row -1, and behind the
- * last expert's rows from is -1 and row_prob 0.
+ * choice from[r], and choice i is row row[i]. A choice that was dropped has row -1. After the last
+ * expert's rows from is -1 and row_prob 0.
  */
 struct mfk_dispatch {
 	int64_t tokens, experts, top_k;
@@ -520,7 +520,7 @@ struct mfk_cross_entropy {
 
 /*
  * Philox4x32-10 (Salmon and others, SC 2011), with the halves of the seed as its key. Number n is
- * word n % 4 of counter n / 4, so whoever knows n has its number, in any order.
+ * word n % 4 of counter n / 4, so any thread can compute number n from n alone, in any order.
  *
  * Dropout keeps element e if the upper 24 bits of number offset + e are at least p 2^24.
  *
@@ -704,8 +704,8 @@ struct mfk_message {
  * of its operations, and fails as those do. All processes get the same bits of a sum, and get them
  * again from the same values in the same processes on the same machines. Of 16-bit types MPI's sums
  * are added up in fp32, in the order of ranks, and rounded once; NCCL's may be rounded at each
- * addition, in an order that it chooses by the machines, as Megatron's are. Whether the greatest is
- * NaN where one of the values is, is not said.
+ * addition, in an order that it chooses by the machines, as Megatron's are. The greatest of values
+ * of which one is NaN is unspecified.
  *
  * Parts of a group are in the order of ranks: part r of n elements is that of rank r, and has n /
  * size of them.
@@ -719,8 +719,8 @@ struct mfk_comm_ops {
 	/* Those of from that name the same color, in the order of their keys. */
 	int (*split)(struct mfk_comm *from, unsigned color, unsigned key, struct mfk_comm **ret,
 		     char *why);
-	/* All processes free their groups in the same order. Behind the last one no process may
-	 * wait for another. */
+	/* All processes free their groups in the same order. After the last one no process may wait
+	 * for another. */
 	void (*free)(struct mfk_comm *g);
 	/* Ends all processes of the world at once, this one with the exit status code. */
 	void (*end_all)(int code);

@@ -1,6 +1,6 @@
 /*
- * MPI as the CPU backend sees it: a table that a plugin has, so that a machine without MPI needs
- * none of its libraries, and who computes alone does not start it.
+ * MPI as the CPU backend sees it: a table of functions in a plugin. So a machine without MPI needs
+ * no MPI library, and a process that computes alone does not start it.
  *
  * All functions that return int return 0 or -errno; why, of MFK_WHY bytes, gets a sentence.
  */

@@ -150,7 +150,7 @@ static int event_sync(struct mfk_event *e, char *why)
 	return 0;
 }
 
-/* Whoever measures a run adds nothing to its plan. */
+/* Measurements of a run add nothing to its plan. */
 static void stamp(struct mfk_ctx *c, int64_t *ns)
 {
 	(void)c;

@@ -69,7 +69,8 @@ extern const struct mfk_backend mfk_recorder;
 void mfk_record_take(struct mfk_device *d, struct mfk_record *ret);
 void mfk_record_release(struct mfk_record *r);
 
-/* What split() cannot know of a group. Before anything is said in it. */
+/* Sets the rank and size of a group, which split() cannot know. Call it before the group's first
+ * operation. */
 void mfk_record_group(struct mfk_comm *g, unsigned rank, unsigned size);
 
 #endif

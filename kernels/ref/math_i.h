@@ -1,6 +1,6 @@
 /*
- * Functions that loops can take as vectors: no branches, no calls, no errno. The greatest errors
- * stand beside each, found by comparing with libm's doubles.
+ * Functions that loops can take as vectors: no branches, no calls, no errno. Each comment gives the
+ * greatest errors, found by comparing with libm's doubles.
  */
 #ifndef MFK_REF_MATH_I_H
 #define MFK_REF_MATH_I_H

@@ -1,4 +1,4 @@
-/* Threads that wait for work, and share it with whoever has some. */
+/* Threads that wait for work. The thread that has some shares it with them. */
 #include "kernels/ref/ref_i.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@ struct pool_worker {
 };
 
 struct mfk_pool {
-	pthread_mutex_t busy; /* held by whoever uses the threads */
+	pthread_mutex_t busy; /* held by the caller that uses the threads */
 
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t wake, idle;

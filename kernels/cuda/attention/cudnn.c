@@ -173,7 +173,7 @@ static cudnnBackendDescriptor_t pointwise(struct graph *g, const struct part *p,
 	return y;
 }
 
-/* Keys behind the query get a score of -infinity (the least float, before 9.10). */
+/* Keys after the query get a score of -infinity (the least float, before 9.10). */
 static cudnnBackendDescriptor_t causal(struct graph *g, const struct part *p,
 				       cudnnBackendDescriptor_t s)
 {

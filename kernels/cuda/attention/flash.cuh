@@ -54,7 +54,7 @@ struct flash_place {
 };
 
 /*
- * Blocks start in the order of their numbers: sections of heads one behind the other, in a section
+ * Blocks start in the order of their numbers: one section of heads after the other, in a section
  * tile by tile, and the heads of a tile together. last_first: tiles with much work are last in the
  * sequence, and start first.
  */

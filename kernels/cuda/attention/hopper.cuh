@@ -1,7 +1,6 @@
 /*
- * The gradient of attention on sm_90's own tensor cores. As flash.cuh's backward, it
- * computes the scores twice, so that nothing is added across blocks and the same inputs give the
- * same bits:
+ * The gradient of attention on sm_90's own tensor cores. As flash.cuh's backward, it computes the
+ * scores twice, so that nothing is added across blocks and the same inputs give the same bits:
  *
  *   hopper_kv  owns keys: dk, dv, over all queries that see them, of all heads of the group
  *   hopper_q   owns queries: dq
@@ -11,7 +10,7 @@
  * Scores and their gradients stay in registers, where they are rows of the next products. At the
  * end of a step all products are done: with some under way there, nvcc 13.0 would wait for each.
  *
- * Tiles in shared memory are panels of 64 elements of a head, one behind the other: all rows of the
+ * Tiles in shared memory are panels of 64 elements of a head, one after the other: all rows of the
  * first, of 128 bytes, swizzled as the copies do; then those of the second.
  */
 #ifndef MFK_CUDA_ATTENTION_HOPPER_CUH

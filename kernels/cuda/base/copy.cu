@@ -1,4 +1,5 @@
-/* Few bytes to the host, by a kernel: they wait behind no other stream's copies (device.c). */
+/* Copies a few bytes to the host by a kernel, so that they do not wait for other streams' copies
+ * (device.c). */
 #include "kernels/cuda/base/context.h"
 
 #define THREADS 256

@@ -256,7 +256,7 @@ void *mfk_cuda_scratch(struct mfk_ctx *c, size_t bytes, const char *what)
 		return c->scratch;
 	while (want < bytes)
 		want *= 2;
-	/* Waits for whoever uses the old one. */
+	/* Waits for operations that use the old one. */
 	cudaFree(c->scratch);
 	c->scratch = NULL;
 	c->scratch_bytes = 0;
@@ -385,7 +385,7 @@ static void event_record(struct mfk_ctx *c, struct mfk_event *e)
 	pthread_mutex_unlock(&e->lock);
 }
 
-/* What a context that had failed did not do must not pass for done: whoever waits fails, too. */
+/* What a failed context did not do must not pass for done: a call that waits for it fails, too. */
 static int event_failed(struct mfk_event *e, char *why)
 {
 	int rc;
@@ -465,7 +465,8 @@ static void *seen_by_kernels(void *host)
 /*
  * The copy engine takes the copies of one stream as long as there are some: a loss of 8 bytes
  * waited until all 16 GiB of a save were copied, and the step's kernels with it (186 ms on an
- * H200). What is small is therefore written by a kernel, except behind the copies of a save itself.
+ * H200). What is small is therefore written by a kernel, except in the context of a save's own
+ * copies.
  */
 #define SMALL_COPY 65536 /* bytes */
 

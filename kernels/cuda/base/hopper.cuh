@@ -23,7 +23,7 @@ static __device__ __forceinline__ void barrier_init(uint64_t *bar, uint32_t arri
 		     "r"(arrivals));
 }
 
-/* Behind barrier_init(): copies and other blocks of the cluster see the barriers. */
+/* Call it after barrier_init(): copies and other blocks of the cluster see the barriers. */
 static __device__ __forceinline__ void barriers_begin()
 {
 	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -102,7 +102,7 @@ copy_box_to(uint16_t blocks, void *to, const CUtensorMap *map, uint64_t *bar, in
 		     : "memory");
 }
 
-/* Bytes one behind the other; addresses and their number are multiples of 16. */
+/* Copies contiguous bytes; addresses and their number are multiples of 16. */
 static __device__ __forceinline__ void copy_bytes(void *to, const void *from, uint64_t *bar,
 						  uint32_t bytes)
 {
@@ -207,7 +207,7 @@ template <int N> static __device__ __forceinline__ void products_wait()
 	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-/* Behind products_wait(): no read of d is moved before it. */
+/* Call it after products_wait(): no read of d is moved before it. */
 template <int N> static __device__ __forceinline__ void products_done(float (&d)[N])
 {
 #pragma unroll

@@ -1,6 +1,6 @@
 /*
  * Philox4x32-10 (Salmon and others, Parallel random numbers: as easy as 1, 2, 3, SC 2011). The key
- * is the seed. Number n is word n % 4 of counter n / 4, so that whoever knows n has its number.
+ * is the seed. Number n is word n % 4 of counter n / 4, so any thread can compute it from n alone.
  */
 #ifndef MFK_CUDA_PHILOX_CUH
 #define MFK_CUDA_PHILOX_CUH

@@ -5,8 +5,8 @@
  * is computed as c^T = op(b)^T op(a)^T. Which algorithm a shape gets is asked once, by heuristic:
  * never by time, which would give other bits in the next run.
  *
- * A product may have an activation behind it, or an activation's gradient, in its epilogue
- * (`act`, where functions have one; NULL: none).
+ * A product may apply an activation, or an activation's gradient, in its epilogue (`act`, where
+ * functions have one; NULL: none).
  */
 #include "kernels/cuda/gemm/gemm.h"
 
@@ -35,7 +35,7 @@ struct slot {
 	cublasLtMatmulAlgo_t algo;
 };
 
-/* A product of few rows leaves most of a GPU idle, so groups run beside each other. */
+/* A product of few rows leaves most of a GPU idle, so groups run at the same time. */
 struct lane {
 	cudaStream_t stream;
 	cudaEvent_t done;

@@ -2,19 +2,20 @@
  * Rows of tokens to experts and back.
  *
  * Choices are sorted by counting: a block has an expert, and walks through all choices twice, first
- * to count its own, then to give them places. Choices are small beside rows, so that this is short.
+ * to count its own, then to give them places. Choices are small compared with rows, so this is
+ * short.
  */
 #include "kernels/cuda/moe/moe.h"
 #include "kernels/cuda/base/reduce.cuh"
 #include "kernels/cuda/base/vec.cuh"
 
 #define SORTERS 1024 /* threads */
-#define EACH	4    /* choices of a thread, one behind the other */
+#define EACH	4    /* choices of a thread, one after the other */
 #define FULL	0xffffffffu
 #define BYTE	256
 
-/* How many of the thread's choices in the tile from `base` on are expert e's, or, behind the last
- * one, were dropped; mine: which. */
+/* Counts the thread's choices in the tile from `base` on that are expert e's. If e follows the last
+ * expert, counts those that were dropped. mine: which ones they are. */
 static __device__ __forceinline__ int count_tile(const mfk_dispatch &a, int64_t choices,
 						 int64_t base, int e, bool mine[EACH])
 {

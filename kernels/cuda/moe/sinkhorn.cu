@@ -1,6 +1,6 @@
 /*
  * Keys by which tokens choose all experts alike. How many turns it takes is found out on the way,
- * so that one block does it for a group of tokens: their numbers are small beside rows.
+ * so one block does it for a group of tokens: their numbers are small compared with rows.
  *
  * Neighbours of lanes have a token, each some of its experts; in every turn a thread sees the same
  * elements, so that nothing waits but for the sums over tokens.
@@ -13,7 +13,7 @@
 #include <math.h>
 
 #define THREADS_MOST 1024
-#define ROOM_MOST    (49152 - THREADS_MOST / 32 * 4) /* bytes of shared memory, beside sums' */
+#define ROOM_MOST    (49152 - THREADS_MOST / 32 * 4) /* bytes of shared memory, without sums' */
 
 /* What a thread knows. */
 struct place {

@@ -107,7 +107,7 @@ template <typename T> static __device__ __forceinline__ online first_pass(const 
 	return o;
 }
 
-/* A row behind its first pass: its gradient is d = (softmax - onehot) * scale. */
+/* A row after its first pass: its gradient is d = (softmax - onehot) * scale. */
 template <typename T> struct Summed {
 	Row<T> row;
 	T *d; /* NULL: there is none */
@@ -155,8 +155,8 @@ template <typename T> static __device__ __forceinline__ void second_pass(const S
 		gradients(s, i);
 }
 
-/* The second one of a row beside the first one of the next: rows are of one length. What is read is
- * on its way for as long as the vectors before it take. */
+/* The second pass of a row together with the first pass of the next: rows are of one length. Loads
+ * are under way while the vectors before them are computed. */
 template <typename T>
 static __device__ __forceinline__ online both_passes(const Summed<T> &s, const Row<T> &next)
 {

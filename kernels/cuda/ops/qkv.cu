@@ -2,8 +2,8 @@
  * Megatron's packed qkv, split, with the norms of q and k and RoPE in between, and back.
  *
  * A head is a few lanes of a warp, and a lane has eight pairs of elements of it: RoPE turns a pair,
- * and what is not turned is paired, too. So elements stay in registers, and so do the angles for
- * the heads of a token that a lane has one behind the other.
+ * and what is not turned is paired, too. So elements stay in registers, and so do the angles, for
+ * all heads of a token that a lane computes in turn.
  */
 #include "kernels/cuda/ops/ops.h"
 #include "kernels/cuda/ops/columns.cuh"
