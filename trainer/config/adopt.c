@@ -242,7 +242,7 @@ static bool has_experts(const struct mfs_flag_value *v, size_t i)
 	return v->type == MFS_IS_INT && v->number > 0 && i % (size_t)v->number == 0;
 }
 
-/* A list of layers may be said in two ways. */
+/* A list of layers may be written in two ways. */
 static bool is_same(const struct adopt *a, size_t number, const struct mfs_flag_value *x,
 		    const struct mfs_flag_value *y)
 {

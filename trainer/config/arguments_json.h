@@ -1,4 +1,4 @@
-/* All arguments as JSON, for those who keep them beside what a run has logged. */
+/* All arguments as JSON, for code that keeps them with what a run has logged. */
 #ifndef MFS_TRAINER_CONFIG_ARGUMENTS_JSON_H
 #define MFS_TRAINER_CONFIG_ARGUMENTS_JSON_H
 

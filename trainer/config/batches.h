@@ -14,9 +14,9 @@ uint64_t mfs_schedule_global_batch(const struct mfs_train_config *config, uint64
 /* Those that it trains with: with decrease_batch_size_if_needed whole microbatches alone. The rest
  * counts as skipped. */
 uint64_t mfs_schedule_batch(const struct mfs_train_config *config, uint64_t consumed);
-/* Iterations of the run, if train_samples says its length: those that consume them. With a schedule
- * of batch sizes the last one may go beyond; without, or behind a ramp, what does not fill a batch
- * is left. */
+/* The number of iterations of the run, if train_samples gives its length: those that consume the
+ * samples. With a schedule of batch sizes the last iteration may exceed them. Without one, or after
+ * a ramp, samples that do not fill a batch are left. */
 uint64_t mfs_schedule_iterations(const struct mfs_train_config *config);
 /* True of --iterations-to-skip: 1 is the first one. */
 bool mfs_schedule_skips(const struct mfs_train_config *config, uint64_t iteration);

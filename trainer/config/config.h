@@ -71,13 +71,13 @@ struct mfs_train_config {
 	double moe_router_bias_update_rate;
 	double moe_expert_capacity_factor; /* 0, or below: dropless */
 	bool moe_pad_expert_input_to_capacity;
-	bool moe_shared_expert_overlap;	   /* rows go to experts beside what shared ones compute */
+	bool moe_shared_expert_overlap;	   /* rows go to experts while shared ones compute */
 	const char *moe_token_drop_policy; /* "probs", "position" */
 
 	/* precision */
 	enum mfs_dtype params_dtype; /* MFS_BF16, MFS_F16, MFS_F32: the io type */
 	/* main_grads_dtype: bf16 with --grad-reduce-in-bf16, too; fp16 with --fp16, unless
-	 * --accumulate-allreduce-grads-in-fp32 is beside it */
+	 * --accumulate-allreduce-grads-in-fp32 is given as well */
 	enum mfs_dtype main_grads_dtype, main_params_dtype, exp_avg_dtype, exp_avg_sq_dtype;
 	bool accumulate_allreduce_grads_in_fp32;
 	double loss_scale; /* 0: dynamic (fp16) */
@@ -101,7 +101,7 @@ struct mfs_train_config {
 	 * type is a2a+p2p; 0: no layer's is */
 	int64_t context_neighbours;
 	bool sequence_parallel;
-	/* without progress, before and behind the first iteration; <= 0: the former */
+	/* without progress, before and after the first iteration; <= 0: the former */
 	double distributed_timeout_minutes, distributed_timeout_seconds_after_init;
 	const struct mfs_batch_step *batch_steps; /* --step-batch-size-schedule; NULL: none */
 	uint32_t batch_step_count;
@@ -174,7 +174,7 @@ struct mfs_train_config {
 
 	/* checkpoints */
 	const char *load, *save, *pretrained_checkpoint;
-	const char *ckpt_format; /* as it was said */
+	const char *ckpt_format; /* as it was given */
 	bool saves_torch;	 /* saves are legacy `torch`; else torch_dist */
 	int64_t save_interval, ckpt_step, save_retain_interval;
 	/* "global": saves that do not stay, below save or in a directory of their own */

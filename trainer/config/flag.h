@@ -60,7 +60,8 @@ enum mfs_flag_as {
 struct mfs_flag_enum {
 	const char *module, *class_name;
 	const char *const *names; /* of values 1, 2, ...; NULL ends them */
-	/* Words that lists may have beside members, and that are left out of them; NULL: none. */
+	/* Words that lists may contain in addition to members, and that are left out of them; NULL:
+	 * none. */
 	const char *const *dropped;
 };
 

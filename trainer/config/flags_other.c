@@ -3,7 +3,7 @@
 
 static const char *const graph_modules[] = {"attn",	      "mlp",   "moe", "moe_router",
 					    "moe_preprocess", "mamba", NULL};
-/* cuda_graph_config.py: normalize_cuda_graph_modules: they are said by --cuda-graph-impl today. */
+/* cuda_graph_config.py: normalize_cuda_graph_modules. Today --cuda-graph-impl gives them. */
 static const char *const old_scopes[] = {"full", "full_iteration", "full_iteration_inference",
 					 NULL};
 static const struct mfs_flag_enum graph_module = {"megatron.core.transformer.enums",

@@ -1,4 +1,5 @@
-/* Flags that are not Megatron's, and what Megatron puts into the Namespace beside its flags. */
+/* Flags that are not Megatron's, and what Megatron puts into the Namespace in addition to its
+ * flags. */
 #include "trainer/config/flags_i.h"
 
 #define OURS	   .ours = true, .gone = true

@@ -80,7 +80,7 @@ static int set(const char *said, const char *const *parts, size_t count, bool we
 	if (r || v->from[number] > (unsigned char)(weak ? MFS_FROM_DEFAULT : from))
 		return r;
 	v->at[number] = value;
-	/* Whoever says it later is heard. */
+	/* The last one that is given counts. */
 	v->from[number] = weak ? MFS_FROM_YAML : from;
 	return 0;
 }

@@ -29,8 +29,8 @@ struct mfs_foreign {
 	const char *values; /* it is of these words alone, with '|' between; NULL: of any. A flag of
 			       Megatron's is here with values that are not Megatron's */
 	enum mfs_foreign_use use;
-	/* The flags that it becomes, with spaces between: '@' is its word, "@-1" the number before,
-	 * and what stands after '?' is said unless somebody has said it. */
+	/* The flags that it becomes, with spaces between: '@' is its word, "@-1" the number before.
+	 * A flag after '?' is set unless somebody has set it. */
 	const char *becomes;
 	const char *say; /* of what is refused: what to do */
 };
@@ -42,9 +42,9 @@ extern const size_t mfs_foreign_count;
  * none); NULL: there is none. Hyphens and underscores are one. */
 const struct mfs_foreign *mfs_foreign_find(const char *name, size_t len, const char *word);
 
-/* Takes a flag with the words that follow it. said: how it was spelt; from: who says it, who is not
- * heard where a later one has spoken. -EINVAL: other words are expected; -ENOTSUP: it is refused.
- */
+/* Takes a flag with the words that follow it. said: how it was spelt; from: where it was given. It
+ * does not replace a value from a later place. -EINVAL: other words are expected; -ENOTSUP: it is
+ * refused. */
 int mfs_foreign_take(const struct mfs_foreign *f, const char *said, const char *const *words,
 		     size_t count, enum mfs_flag_from from, struct mfs_flag_values *v,
 		     struct mfs_arena *arena, struct mfs_error *err);

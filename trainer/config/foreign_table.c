@@ -88,7 +88,8 @@ const struct mfs_foreign mfs_foreign_table[] = {
 	UNUSED("--muon-use-nesterov", UNTIL("2026"), '0'),
 	UNUSED("--offload-optimizer-states", "Megatron-LM's branch dev", '0'),
 	UNUSED("--bias-gelu-fusion", UNTIL("2021"), '0'),
-	/* which had been on unless it was said, and is off unless --apply-... is */
+	/* The scaling had been on unless this was given. Now it is off unless --apply-... is
+	 * given. */
 	UNUSED("--no-query-key-layer-scaling", UNTIL("2023"), '0'),
 	/* data, logs, other programs of the same parser */
 	UNUSED("--data-impl", UNTIL("2023"), '1'),

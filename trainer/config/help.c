@@ -12,7 +12,7 @@
 #include "trainer/config/topics.h"
 #include "trainer/config/value.h"
 
-#define COLUMN 44 /* where what is said of a flag begins */
+#define COLUMN 44 /* where the description of a flag begins */
 
 /* ---- --help ---- */
 

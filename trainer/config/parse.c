@@ -51,7 +51,7 @@ static bool takes_words(const struct mfs_flag *f)
 	return f->kind != MFS_FLAG_ON && f->kind != MFS_FLAG_OFF && f->kind != MFS_FLAG_SWITCH;
 }
 
-/* The words of a flag: what stands behind '=', or the next word or words that are no flag. */
+/* The words of a flag: what follows '=', or the next word or words that are no flag. */
 static size_t words_of(const struct mfs_flag *f, const char *equals, struct words *w,
 		       const char *const **ret)
 {

@@ -5,7 +5,7 @@
 
 #include "formats/base/str.h"
 
-/* As it was said on the command line: of a list the items, of a text without quotes. */
+/* Shows a value as on the command line: a list as its items, a text without quotes. */
 static void show_plain(const struct mfs_flag_value *v, struct mfs_buf *out)
 {
 	if (v->type == MFS_IS_TEXT)

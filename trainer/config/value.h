@@ -93,7 +93,7 @@ void mfs_flag_set_member(struct mfs_flag_values *v, const char *dest, int64_t va
 void mfs_flag_set_dtype(struct mfs_flag_values *v, const char *dest, enum mfs_dtype dtype);
 
 /*
- * What the words of a flag mean. said: the flag as it was spelt, for messages. words are borrowed.
+ * Reads the words of a flag. said: the flag as it was spelt, for messages. words are borrowed.
  * -EINVAL: it takes another number of words, or another kind of them, or other choices.
  */
 int mfs_flag_value_parse(const struct mfs_flag *f, const char *said, const char *const *words,

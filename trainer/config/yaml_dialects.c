@@ -1,9 +1,9 @@
 /*
- * Whole files of other programs, of which a section says what Megatron is told. It becomes the
+ * Whole files of other programs. One of their sections holds what Megatron is told. It becomes the
  * sections of Megatron-Bridge, or megatron:, and everything around it is passed over.
  *
  *   NeMo-RL   policy.megatron_cfg (examples/configs/grpo_math_1B.yaml)
- *   Oumi      megatron, or training.megatron, beside model.model_name
+ *   Oumi      megatron, or training.megatron, with model.model_name
  */
 #include <errno.h>
 #include <string.h>

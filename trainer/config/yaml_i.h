@@ -61,7 +61,7 @@ int mfs_yaml_unused(struct mfs_yaml_reader *r, const char *section, const char *
  * here. What is passed over is remembered as without effect. Another file stays as it is. */
 int mfs_yaml_dialect(struct mfs_yaml_reader *r, struct mfs_yaml_node **root);
 
-/* ---- yaml_together.c: behind all sections ---- */
+/* ---- yaml_together.c: after all sections ---- */
 
 /* True if a field becomes arguments together with others. */
 bool mfs_yaml_is_together(const char *section, const char *key);

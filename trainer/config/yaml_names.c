@@ -247,7 +247,7 @@ void mfs_yaml_try_names(const char *section, struct mfs_nearest *near)
 			mfs_nearest_try(near, aliases[i].key);
 }
 
-/* A stem has a kind of class behind it, and maybe a size. */
+/* A kind of class, and maybe a size, follow a stem. */
 bool mfs_yaml_is_plain_model(const char *class_name)
 {
 	static const char *const kinds[] = {"ModelProvider", "ModelConfig", "Provider"};

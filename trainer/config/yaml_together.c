@@ -181,8 +181,8 @@ static int check_inits(struct mfs_yaml_reader *r)
 
 /* ---- sizes ---- */
 
-/* Fewer groups than heads are said without --group-query-attention there. As many are what latent
- * attention has by itself. */
+/* Megatron-Bridge's models have fewer groups than heads without a field like
+ * --group-query-attention. Latent attention has by itself as many groups as heads. */
 static void settle_groups(struct mfs_yaml_reader *r)
 {
 	const int64_t heads = mfs_flag_number(r->v, "num_attention_heads", 0);
@@ -226,7 +226,7 @@ static void settle_positions(struct mfs_yaml_reader *r)
 		mfs_flag_set_number(r->v, "max_position_embeddings", rows > length ? rows : length);
 }
 
-/* As if it had not been said. */
+/* Sets it back as if it had not been given. */
 static void unset(struct mfs_yaml_reader *r, const char *dest)
 {
 	mfs_flag_set_none(r->v, dest);

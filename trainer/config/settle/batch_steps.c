@@ -113,7 +113,7 @@ static int check_ramp(const struct mfs_batch_ramp *r, struct mfs_error *err)
 	return 0;
 }
 
-/* The first sample of increment k, as Python's int(consumed / each) counts them; behind the ramp
+/* The first sample of increment k, as Python's int(consumed / each) counts them. After the ramp
  * there is nothing to count. */
 static uint64_t begin_of(const struct mfs_batch_ramp *r, uint64_t k, double each)
 {

@@ -145,8 +145,8 @@ int mfs_settle_accounts(struct settle *s);
 
 /* ---- for settle_batch.c ---- */
 
-/* settle_pipeline.c: whether the stages' model chunks can take turns with so many microbatches of
- * each process. said: the flag that they follow from. */
+/* settle_pipeline.c: checks that the stages' model chunks can take turns with so many microbatches
+ * of each process. said: the flag that they follow from. */
 int mfs_settle_microbatches(const struct settle *s, const char *said, uint64_t count);
 
 #endif

@@ -72,7 +72,7 @@ int mfs_settle_sharding(struct settle *s)
 	return r;
 }
 
-/* A type of gradients that is not said is --main-grads-dtype. */
+/* Without a flag for it the type of gradients is --main-grads-dtype. */
 static int fill_grads(struct settle *s)
 {
 	const struct mfs_flag_value *said =

@@ -29,7 +29,8 @@ static int bad(struct settle *s, const char *why)
 
 /* ---- the text ---- */
 
-/* The number behind "*", and *at behind it; SIZE_MAX: it is larger than anything may be. */
+/* Reads the number after "*", and moves *at past it; SIZE_MAX: it is larger than anything may
+ * be. */
 static size_t read_times(const char **at)
 {
 	size_t times = 0;

@@ -53,7 +53,7 @@ static int from_directory(const char *dir, struct mfs_vocab_found *ret, struct m
 	return 0;
 }
 
-/* A whole file, with a NUL behind it. */
+/* Reads a whole file, and puts a NUL after it. */
 static int slurp(const char *path, uint64_t max, char **ret, size_t *ret_len, struct mfs_error *err)
 {
 	const char *slash = strrchr(path, '/');
@@ -120,8 +120,8 @@ static int from_sentencepiece(const struct mfs_flag_values *v, const char *path,
 	return 0;
 }
 
-/* tiktoken_tokenizer.py: TikTokenTokenizer. The file has the tokens behind the special ones, at
- * least as many as are used. */
+/* tiktoken_tokenizer.py: TikTokenTokenizer. The file has the tokens that follow the special ones,
+ * at least as many as are used. */
 static int from_tiktoken(const struct mfs_flag_values *v, const char *path,
 			 struct mfs_vocab_found *ret, struct mfs_error *err)
 {
