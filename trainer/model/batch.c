@@ -2,7 +2,7 @@
  * Microbatches on the device: each is one copy of the loader's block.
  *
  * With a sliding window a token's first key is the window's start, or its document's where that is
- * later. Such keys are made here, in two buffers by turns, and are copied behind the block.
+ * later. Such keys are made here, in two buffers by turns, and are copied after the block.
  */
 #include "trainer/model/attention/attention.h"
 #include "trainer/model/net_i.h"

@@ -1,5 +1,5 @@
-/* Which kinds of attention and MLP a layer has, by the arguments. Those of MTP are numbered behind
- * the decoder's, and are as its last one (gpt_layer_specs.py: get_gpt_mtp_block_spec). */
+/* Which kinds of attention and MLP a layer has, by the arguments. The layers of MTP are numbered
+ * after the decoder's, and are as its last one (gpt_layer_specs.py: get_gpt_mtp_block_spec). */
 #include "trainer/model/attention/attention.h"
 #include "trainer/model/mlp/mlp.h"
 #include "trainer/model/net_i.h"

@@ -1,7 +1,7 @@
 /*
- * Multi-token prediction: behind the model there is a chain of MTP layers. Number k of them, from
- * 0 on, tells the token k + 2 places on, from what the layer before it gives (of the first one: the
- * last norm) and from the token k + 1 places on, which batches have as ahead[k]:
+ * Multi-token prediction: a chain of MTP layers follows the model. Number k of them, from 0 on,
+ * tells the token k + 2 places on, from what the layer before it gives (of the first one: the last
+ * norm) and from the token k + 1 places on, which batches have as ahead[k]:
  *
  *   x       = eh_proj([enorm(embedding of ahead[k].tokens), hnorm(hidden state of the one before)])
  *   hidden  = final_layernorm(a transformer layer of x)
@@ -13,10 +13,10 @@
  *
  * All of it is done in backward, forward of these layers too, as the head does its backward at
  * once: so what they keep is there for one microbatch alone, however many passes wait for backward.
- * Nothing of it is in a validation, which says the model's own loss.
+ * Nothing of it is in a validation, which reports the model's own loss.
  *
  * Columns of eh_proj are those of the embedding, then those of the hidden state: two products, so
- * that neither is copied beside the other.
+ * that neither is copied next to the other.
  *
  * Source: megatron/core/transformer/multi_token_prediction.py: MultiTokenPredictionLayer,
  * process_mtp_loss.

@@ -120,7 +120,7 @@ static int fill(struct mfs_net *net, struct mfs_error *err)
 }
 
 struct whole {
-	struct mfs_net net; /* the first: whoever frees it frees both */
+	struct mfs_net net; /* the first member: a caller that frees it frees both */
 	struct mfs_chain chain;
 };
 

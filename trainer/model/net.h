@@ -37,13 +37,13 @@ void mfs_net_free(struct mfs_net *net);
 /* After mfs_memory_place(): fills tables of sines and cosines. */
 int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
 
-/* What runs beside the passes, and is told of the units that they use (trainer/params/params.h). A
- * function that is NULL is not called. */
+/* Something that runs in parallel with the passes, and is told of the units that they use
+ * (trainer/params/params.h). A function that is NULL is not called. */
 #define MFS_UNIT_NONE (-2)
 
 struct mfs_net_visit {
 	int32_t unit;
-	int32_t next;	   /* the unit that the pass visits behind this one; MFS_UNIT_NONE */
+	int32_t next;	   /* the unit that the pass visits after this one; MFS_UNIT_NONE */
 	bool reads;	   /* its weights */
 	bool writes;	   /* its gradients */
 	bool again, later; /* the pass has written to them before, and will once more */
@@ -51,7 +51,7 @@ struct mfs_net_visit {
 };
 
 struct mfs_net_watch {
-	/* Before operations of ctx that use the unit, and behind them. */
+	/* Called before operations of ctx that use the unit, and after them. */
 	void (*begins)(void *arg, struct mfk_ctx *ctx, const struct mfs_net_visit *v);
 	void (*ends)(void *arg, struct mfk_ctx *ctx, const struct mfs_net_visit *v);
 	void *arg;
@@ -74,7 +74,7 @@ int mfs_net_take(struct mfs_net *net, struct mfk_ctx *ctx, uint32_t place,
 /* A forward pass, a backward one or an exchange, of microbatches that have been taken. Adds to the
  * flat gradients, and to the sums of losses (mfs_net_losses). Nothing is waited for. */
 void mfs_net_step(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pipeline_step *step);
-/* Behind a pipeline's last step: ctx waits for what is still exchanged. */
+/* Call it after a pipeline's last step: ctx waits for what is still exchanged. */
 void mfs_net_end(struct mfs_net *net, struct mfk_ctx *ctx);
 /* Whether a step adds to the loss of tokens. Its microbatch has been taken. */
 bool mfs_net_gives_loss(const struct mfs_net *net, const struct mfs_pipeline_step *step);
@@ -83,9 +83,10 @@ bool mfs_net_gives_loss(const struct mfs_net *net, const struct mfs_pipeline_ste
 int mfs_net_run(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_net_pass *pass,
 		struct mfs_error *err);
 
-/* Behind a step's passes: sums over the tensor parallel processes of gradients that each of them
- * has a term of; of those that are divided, what it owns, summed over other groups before. Source:
- * megatron/core/distributed/finalize_model_grads.py: _allreduce_non_tensor_model_parallel_grads. */
+/* Call it after a step's passes. Sums, over the tensor parallel processes, the gradients of which
+ * each process has a term. Of gradients that are divided it sums what this process owns, which was
+ * summed over other groups before. Source: megatron/core/distributed/finalize_model_grads.py:
+ * _allreduce_non_tensor_model_parallel_grads. */
 void mfs_net_sum_gradients(struct mfs_net *net, struct mfk_ctx *ctx);
 
 /* Sums since the last mfs_net_clear_losses(); waits for the context. */
@@ -99,7 +100,7 @@ int mfs_net_losses(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_net_loss
 		   struct mfs_error *err);
 /* Sums are 0, and a step's microbatches are counted anew. */
 void mfs_net_clear_losses(struct mfs_net *net, struct mfk_ctx *ctx);
-/* Submits a copy of lm_loss_sum, as it is behind the passes so far, to pinned memory. */
+/* Submits a copy of lm_loss_sum, as it is after the passes so far, to pinned memory. */
 void mfs_net_copy_loss(struct mfs_net *net, struct mfk_ctx *ctx, double *ret);
 
 /* After the last microbatch of a step and before the update: router.expert_bias by the tokens that

@@ -75,7 +75,7 @@ void mfs_embed_backward(const struct mfs_net *net, const struct mfs_pass *run, u
 /* The norm of the stream: its gradient is of the rows that the process has. */
 int mfs_stream_norm_find(struct mfs_net *net, const char *prefix, int32_t layer,
 			 struct mfs_norm *ret, struct mfs_error *err);
-/* i: its number in the whole model; those of MTP are numbered behind the decoder's. */
+/* i: its number in the whole model; those of MTP are numbered after the decoder's. */
 int mfs_layer_plan(struct mfs_net *net, struct mfs_layer *l, uint32_t i,
 		   struct mfs_part_plan *scratch, struct mfs_error *err);
 /* Memory that is there once, for all passes. */
@@ -112,7 +112,7 @@ struct mfs_mtp_layer {
 	 * norm */
 	struct mfs_joint embedding, hidden, out;
 	struct mfs_linear halves[2]; /* of eh_proj: for embedding, for hidden */
-	struct mfs_layer *layer;     /* its number is that behind the decoder's last */
+	struct mfs_layer *layer;     /* its number follows the decoder's last */
 };
 struct mfs_mtp {
 	struct mfs_mtp_layer *layers;
@@ -182,16 +182,16 @@ struct mfs_taken {
 	struct mfs_pass run; /* its pass is the one above */
 };
 
-/* ---- what runs beside the passes is told; visit.c ---- */
+/* ---- what runs in parallel with the passes is told; visit.c ---- */
 
-/* Before operations of a pass that use a unit, and behind them. visit.last is set here. */
+/* Called before operations of a pass that use a unit, and after them. visit.last is set here. */
 void mfs_visit_begins(const struct mfs_net *net, const struct mfs_pass *run,
 		      struct mfs_net_visit visit);
 void mfs_visit_ends(const struct mfs_net *net, const struct mfs_pass *run,
 		    struct mfs_net_visit visit);
 int32_t mfs_layer_unit(const struct mfs_layer *l);
-/* The unit that a pass through the chunk visits first behind the embedding; MFS_UNIT_NONE: the
- * chunk has no layers. */
+/* The unit that a pass through the chunk visits first after the embedding; MFS_UNIT_NONE: the chunk
+ * has no layers. */
 int32_t mfs_first_unit(const struct mfs_net_chunk *chunk);
 /* The units that the head uses. */
 void mfs_head_begins(const struct mfs_net *net, const struct mfs_pass *run, bool backward);
@@ -199,7 +199,7 @@ void mfs_head_ends(const struct mfs_net *net, const struct mfs_pass *run, bool b
 
 /* Finds what the net is made of, and plans its memory; plan.c. */
 int mfs_net_plan(struct mfs_net *net, struct mfs_error *err);
-/* True if they exchange beside the passes. */
+/* True if they exchange in parallel with the passes. */
 bool mfs_stages_overlap(const struct mfs_net *net);
 /* After mfs_memory_place(). */
 int mfs_stages_begin(struct mfs_net *net, struct mfs_error *err);
@@ -227,8 +227,8 @@ struct mfs_stages {
 	uint64_t said; /* exchanges of this step */
 };
 
-/* What the net is made of, and what its passes write beside what parts keep. Parts know nothing of
- * it. */
+/* What the net is made of, and what its passes write in addition to what parts keep. Parts know
+ * nothing of it. */
 struct mfs_chain {
 	struct mfs_net_watch watch;
 
@@ -248,7 +248,7 @@ struct mfs_chain {
 	 * layers from again_end on are not. again_layers 0: none are. */
 	uint32_t again_layers, again_end;
 
-	/* Gradients of the residual stream, [T, hidden] each, one behind the other. */
+	/* Gradients of the residual stream, [T, hidden] each, one after the other. */
 	uint64_t dx, dx_bytes;
 	uint32_t dx_count;
 	struct {
@@ -260,7 +260,7 @@ struct mfs_chain {
 	 * the first is sent to the next stage. */
 	uint64_t branch, branch_bytes;
 	uint32_t branch_count;
-	uint64_t dropped; /* [rows, hidden]: dx behind dropout; with hidden dropout alone */
+	uint64_t dropped; /* [rows, hidden]: dx after dropout; with hidden dropout alone */
 	double *host_sums;
 };
 

@@ -19,8 +19,8 @@
 
 /* ---- forward ---- */
 
-/* Layers [first, end) of a chunk; the unit behind is visited then. When they are run again, the
- * last one's output is not wanted. */
+/* Runs layers [first, end) of a chunk; the unit `behind` is visited after them. When they are run
+ * again, the last one's output is not wanted. */
 static void layers_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			   const struct mfs_net_chunk *chunk, uint32_t first, uint32_t end,
 			   int32_t behind)
@@ -43,9 +43,9 @@ static void layers_forward(const struct mfs_net *net, const struct mfs_pass *run
 	}
 }
 
-/* The residual stream behind the chunk's last layer, in place of that one's output: the next chunk
- * begins with it. Without dropout the sum is one with p = 0, which keeps every element as it is.
- * last NULL: a chunk without layers, whose stream ends as it began. */
+/* Writes the residual stream after the chunk's last layer, in place of that layer's output: the
+ * next chunk begins with it. Without dropout the sum is one with p = 0, which keeps every element
+ * as it is. last NULL: a chunk without layers, whose stream ends as it began. */
 static void output(const struct mfs_net *net, const struct mfs_pass *run,
 		   const struct mfs_sublayer *last)
 {
@@ -118,7 +118,7 @@ static bool ends_layers(const struct mfs_net *net, const struct mfs_net_chunk *c
 		(i + 1) % net->chain->again_layers == 0);
 }
 
-/* The unit that is visited behind layer i. */
+/* The unit that is visited after layer i. */
 static int32_t before_layer(const struct mfs_net *net, const struct mfs_net_chunk *chunk,
 			    uint32_t i)
 {

@@ -1,9 +1,9 @@
 /*
- * What the stages of a pipeline say to each other: in a context of its own, beside the passes, in
- * the order that trainer/parallel/pipeline.h gives.
+ * What the stages of a pipeline send each other: in a context of its own, in parallel with the
+ * passes, in the order that trainer/parallel/pipeline.h gives.
  *
- * An exchange begins behind the passes so far: what it sends is there, and what it overwrites is
- * no longer needed. A pass waits for the exchanges that the pipeline names.
+ * An exchange begins after the passes so far: what it sends is there, and what it overwrites is no
+ * longer needed. A pass waits for the exchanges that the pipeline names.
  *
  * Source: megatron/core/pipeline_parallel/schedules.py: overlap_p2p_comm.
  */

@@ -1,5 +1,5 @@
-/* What runs beside the passes is told of the units that they use, and gradients are zeroed where a
- * pass is going to add to them. */
+/* Tells what runs in parallel with the passes of the units that they use, and zeroes gradients
+ * where a pass is going to add to them. */
 #include "trainer/model/net_i.h"
 
 /* ---- gradients ---- */
@@ -85,8 +85,9 @@ static int32_t last_unit(const struct mfs_net_chunk *chunk)
 
 /* ---- the head ---- */
 
-/* The units that the head uses; a tied one is the embedding, as is what MTP layers use besides,
- * whose gradient embed_backward() adds to where the chunk embeds. Returns how many they are. */
+/* The units that the head uses. A tied head is the embedding, which MTP layers use as well. Where
+ * the chunk embeds, embed_backward() adds to the embedding's gradient. Returns how many units there
+ * are. */
 static unsigned head_visits(const struct mfs_net *net, bool backward, struct mfs_net_visit ret[2])
 {
 	const struct mfs_net_chunk *chunk = &net->chain->chunks[net->chain->chunk_count - 1];

@@ -13,7 +13,7 @@ extern const struct mfs_part_kind mfs_part_mla;	      /* mla.c */
 void mfs_context_find(const struct mfs_parallel *p, int64_t whole, struct mfs_context *ret);
 int mfs_context_plan(struct mfs_net *net, struct mfs_error *err);
 int mfs_context_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
-/* Beside the passes. After mfs_memory_place(). */
+/* Makes the context that runs in parallel with the passes. Call it after mfs_memory_place(). */
 int mfs_context_beside_begin(struct mfs_net *net, struct mfs_error *err);
 /* run->heads_first_key, in one of net->batch_count places. */
 void mfs_context_gather_keys(const struct mfs_net *net, struct mfs_pass *run, uint32_t place);

@@ -2,8 +2,8 @@
  * What a net knows of the processes that share its sequences: where the tokens of each lie, and
  * which rows of one order are which of another. All of it is filled once in a run.
  *
- * Rows are of the batch's whole sequences, [batch, whole]. As processes have them they lie one
- * process's [T] behind the other's.
+ * Rows are of the batch's whole sequences, [batch, whole]. As processes have them, one process's
+ * [T] follows the other's.
  */
 #include <stdlib.h>
 
@@ -54,7 +54,7 @@ static uint64_t next_array(uint64_t *at, int64_t elements)
 	return here;
 }
 
-/* Arrays lie one behind the other from at on. Returns where they end. */
+/* Places arrays one after the other, from at on. Returns where they end. */
 static uint64_t place_arrays(const struct mfs_net *net, struct mfs_context *c, uint64_t at)
 {
 	c->to_sequence = next_array(&at, rows_of(net));
@@ -84,7 +84,7 @@ int mfs_context_plan(struct mfs_net *net, struct mfs_error *err)
 	for (int i = 0; i < MFS_CONTEXT_WAYS; i++) {
 		struct mfs_context_way *way = &c->way[i];
 
-		/* Whoever gathers keys asks for the positions of a ring of all. */
+		/* Code that gathers keys asks for the positions of a ring of all. */
 		way->used =
 			i == MFS_CONTEXT_RING || mfs_core_has_way(net, (enum mfs_context_ways)i);
 		if (way->used && way->heads > 1)

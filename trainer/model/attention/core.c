@@ -65,8 +65,8 @@ static const struct mfs_core_kind alone = {
 
 /* ---- kinds ---- */
 
-/* The word of a layer; NULL: none was said. Layers of MTP, which are numbered behind the others,
- * are as the last of those. */
+/* The word of a layer; NULL: none was given. Layers of MTP, which are numbered after the others,
+ * have the last one's. */
 static const char *word_of(const struct mfs_net *net, uint32_t layer)
 {
 	const struct mfs_words *types = &net->config->cp_comm_type;

@@ -48,7 +48,7 @@ struct mfs_pieces {
 	void *part;		       /* [seq / 2, heads, v_dim] */
 	float *dq, *wide; /* backward: [batch, seq, heads, qk_dim], and as much of a piece */
 };
-/* Whether pieces are what a's queries need: nothing is said of documents, windows or dropout. */
+/* Whether pieces are what a's queries need: there are no documents, windows or dropout. */
 bool mfs_pieces_do(const struct mfk_attention *a);
 uint64_t mfs_pieces_work_bytes(const struct mfs_net *net, const struct mfk_attention *a,
 			       bool backward);
@@ -65,7 +65,7 @@ void mfs_core_add(const struct mfs_net *net, const struct mfs_pass *run, float *
 
 uint64_t mfs_core_work_bytes(const struct mfs_net *net, const struct mfk_attention *a,
 			     bool backward);
-/* So many elements, of size bytes, behind p; NULL stays NULL. */
+/* The address so many elements, of size bytes, after p; NULL stays NULL. */
 static inline void *mfs_core_at(const void *p, int64_t elements, size_t size)
 {
 	return p ? (char *)p + (size_t)elements * size : NULL;

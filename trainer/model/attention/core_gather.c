@@ -7,8 +7,8 @@
 
 #include "trainer/model/attention/core.h"
 
-/* keys, values: [batch, whole, ...]; raw: either of them as it is gathered, a process's rows one
- * behind the other. */
+/* keys, values: [batch, whole, ...]; raw: either of them as it is gathered, the rows of one process
+ * after another's. */
 enum { KEYS, VALUES, RAW, WORK, OUT, PART, PART_LSE };
 enum { DKEYS = WORK + 1, DVALUES, DQ, WIDE, KEYS_SUM, VALUES_SUM };
 

@@ -1,6 +1,6 @@
 /*
  * Attention by processes that exchange tokens for heads (DeepSpeed-Ulysses): before it, each has
- * all heads of its own tokens; in it, all tokens of some heads; behind it, again the former. The
+ * all heads of its own tokens; in it, all tokens of some heads; after it, again the former. The
  * logarithms of sums are kept as it has them in between. Backward exchanges what forward did once
  * more, and gives back gradients.
  *

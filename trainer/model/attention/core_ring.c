@@ -3,12 +3,12 @@
  * after as many steps as the ring has processes it has seen all of them. What its queries get of
  * each block is joined by the logarithms of sums of exponentials, in fp32.
  *
- * In backward the keys and values go round once more, and behind them, in fp32, the sums of their
- * gradients, which one step more brings home. A block's gradients follow from the output and the
+ * In backward the keys and values go round once more. The sums of their gradients, in fp32, follow
+ * them, and one step more brings these home. A block's gradients follow from the output and the
  * logarithms of all of them.
  *
- * What goes round does so beside the passes, while a block is computed. Blocks are computed by
- * pieces (core_pieces.c) unless documents, windows or dropout want to know positions.
+ * What goes round does so in parallel with the passes, while a block is computed. Blocks are
+ * computed by pieces (core_pieces.c) unless documents, windows or dropout want to know positions.
  */
 #include <math.h>
 

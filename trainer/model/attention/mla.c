@@ -8,7 +8,7 @@
  *   out        = proj(attend(q, keys and k_rope, v))
  *
  * Tensor parallel processes share the heads. What leads down is used whole in each, and gets the
- * gradient of its heads: a term of a sum, as everything behind it is linear in it. With
+ * gradient of its heads: a term of a sum, as everything after it is linear in it. With
  * --transformer-impl local rows of it are divided: it is gathered before it is used. (Megatron
  * gathers what it gives instead; the sums are the same.)
  *

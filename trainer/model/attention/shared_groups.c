@@ -6,7 +6,7 @@
  *   forward    all processes' columns are gathered; each takes its own queries, and the key and
  *              the value of their group
  *   backward   each has a term of the gradient: of the columns that it has taken, and zeros
- *              elsewhere; a sum goes to whoever has computed the columns
+ *              elsewhere; a sum goes to the process that has computed the columns
  *
  * Columns are moved in units: the largest that both a head and a share are multiples of. Source:
  * megatron/core/transformer/attention.py: SelfAttention.get_query_key_value_tensors.

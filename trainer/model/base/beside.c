@@ -1,9 +1,10 @@
 /*
- * What processes say to each other beside the passes, in a context of its own.
+ * Communication of processes in parallel with the passes, in a context of its own.
  *
- * All that a group says is then in that context, so that it has one order. What is said begins
- * behind what the passes' context has so far, and whoever needs it waits. Without such a context it
- * is in the passes'; operations come in the same order, and results have the same bits.
+ * All communication of a group is then in that context, so that it has one order. An operation
+ * begins after everything that the passes' context has so far, and code that needs its result
+ * waits. Without such a context it is in the passes'; operations come in the same order, and
+ * results have the same bits.
  */
 #include "trainer/model/base/beside.h"
 #include "trainer/model/base/state.h"

@@ -1,4 +1,4 @@
-/* What processes say to each other beside the passes, in a context of its own. */
+/* Communication of processes in parallel with the passes, in a context of its own. */
 #ifndef MFS_TRAINER_MODEL_BASE_BESIDE_H
 #define MFS_TRAINER_MODEL_BASE_BESIDE_H
 
@@ -17,7 +17,7 @@ void mfs_beside_release(const struct mfs_net *net, struct mfs_beside *b);
 /* The context in which to say something that needs what ctx has so far. */
 struct mfk_ctx *mfs_beside_say(const struct mfs_net *net, const struct mfs_beside *b,
 			       struct mfk_ctx *ctx);
-/* ctx waits for all that was said; the group is the one that said what is needed. */
+/* ctx waits for everything that was submitted. group: the one that communicated what is needed. */
 void mfs_beside_await(const struct mfs_net *net, const struct mfs_beside *b, enum mfs_group group,
 		      struct mfk_ctx *ctx);
 

@@ -41,9 +41,9 @@ static int64_t whole_row(const struct mfs_context *c, int64_t piece, int64_t tok
 	       mfs_context_piece(c->size, c->rank, c->whole, (int)(piece % 2)) + token;
 }
 
-/* A place of the stream, or its backward, of the rows that the process has. Random numbers are
- * those of the elements of whole sequences: a piece of a sequence has some of them, one behind the
- * other. */
+/* A dropout of the stream, or its backward, for the rows that the process has. Random numbers are
+ * those of the elements of whole sequences: a piece of a sequence has some of them, without
+ * gaps. */
 void mfs_drop(const struct mfs_net *net, const struct mfs_pass *run,
 	      void (*op)(struct mfk_ctx *c, const struct mfk_dropout *a),
 	      const struct mfk_dropout *all)

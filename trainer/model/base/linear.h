@@ -38,8 +38,8 @@ void mfs_linear_forward(const struct mfs_net *net, const struct mfs_pass *run,
 /* act->x is written, and act->y, the activation of it. */
 void mfs_linear_forward_act(const struct mfs_net *net, const struct mfs_pass *run,
 			    const struct mfs_linear *l, const void *x, const struct mfk_act *act);
-/* Of one that is gathered: the whole weight, before forward or backward; and its gradient, which
- * backward has written the process's term of, behind that. */
+/* For a linear that is gathered. Gathers the whole weight, before forward or backward. Scatters its
+ * gradient, after backward has written this process's term of it. */
 void mfs_linear_gather(const struct mfs_net *net, const struct mfs_pass *run,
 		       const struct mfs_linear *l);
 void mfs_linear_scatter(const struct mfs_net *net, const struct mfs_pass *run,

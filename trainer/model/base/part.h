@@ -15,7 +15,7 @@
 struct mfs_part_plan {
 	uint64_t kept, scratch, scratch_most; /* bytes */
 };
-/* Takes bytes behind what is used, and returns where they lie. */
+/* Takes bytes after what is used, and returns where they lie. */
 uint64_t mfs_memory_behind(uint64_t *used, uint64_t bytes);
 uint64_t mfs_part_plan_keep(struct mfs_part_plan *p, uint64_t bytes);
 uint64_t mfs_part_plan_scratch(struct mfs_part_plan *p, uint64_t bytes);

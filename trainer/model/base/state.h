@@ -59,14 +59,14 @@ struct mfs_net {
 	struct mfs_rope *rope;
 	struct mfs_beside experts_beside, tensor_beside, context_beside;
 
-	/* What passes keep until their backward: slots of equal size, one behind the other. */
+	/* What passes keep until their backward: slots of equal size, one after the other. */
 	uint64_t slots, slot_bytes;
 	uint32_t slot_count, batch_count; /* batches: that are on the device at once */
 	uint32_t slot;			  /* of the pass that is being submitted */
 
 	/* [T, hidden], with --sequence-parallel: see mfs_stream_gather(), mfs_stream_term() */
 	uint64_t gathered[2], of_all;
-	uint64_t terms; /* gradients that are added up over the group, one behind the other */
+	uint64_t terms; /* gradients that are added up over the group, one after the other */
 	uint64_t scratch;
 	uint64_t sums;
 	struct mfs_arena arena;

@@ -1,5 +1,5 @@
 /*
- * Tensor and sequence parallelism: what the processes that share a model's parts say to each other.
+ * Tensor and sequence parallelism: what the processes that share a model's parts send each other.
  *
  *   forward    x is gathered, each computes its term of the part's output, the terms are added up
  *   backward   x and dy are gathered, each computes its term of dx, the terms are added up
@@ -7,9 +7,9 @@
  * Without --sequence-parallel all have x and dy, and a sum goes to all. With it a process has some
  * rows of the stream, and gets these of a sum; what was gathered is not kept.
  *
- * All that they say is in a context of its own (beside.c). Most of it is waited for at once. But x
- * is gathered while a part goes backward up to its first linears, and the sum of dx goes on while
- * the gradient of the weight of the last of them is computed. Source:
+ * All their communication is in a context of its own (beside.c). Most of it is waited for at once.
+ * But x is gathered while a part goes backward up to its first linears, and the sum of dx goes on
+ * while the gradient of the weight of the last of them is computed. Source:
  * megatron/core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsyncCommunication.
  */
 #include "trainer/model/base/part.h"
@@ -113,7 +113,7 @@ void mfs_stream_sum(const struct mfs_net *net, const struct mfs_pass *run, void 
 	mfs_beside_await(net, &net->tensor_beside, MFS_GROUP_TENSOR, run->ctx);
 }
 
-/* ---- beside products ---- */
+/* ---- in parallel with products ---- */
 
 int mfs_tensor_beside_begin(struct mfs_net *net, struct mfs_error *err)
 {
@@ -188,7 +188,7 @@ static uint64_t copy_term(const struct mfs_net *net, struct mfk_ctx *ctx, const 
 	return count;
 }
 
-/* Copies the terms one behind the other, or back: those that tensor parallel processes own are the
+/* Copies the terms one after the other, or back: those that tensor parallel processes own are the
  * same elements. Returns how many they are. */
 static uint64_t copy_terms(const struct mfs_net *net, struct mfk_ctx *ctx, bool back)
 {

@@ -21,8 +21,8 @@ void mfs_stream_plan(struct mfs_net *net);
 
 /* Where all of the microbatch's tokens are gathered. */
 enum mfs_gathered { MFS_GATHERED_X, MFS_GATHERED_DY };
-/* All processes' rows of the stream: x itself, or gathered. Beside: whoever reads them calls
- * mfs_stream_await() before. */
+/* Returns all processes' rows of the stream: x itself, or gathered. With _beside it is gathered in
+ * parallel with the passes: the caller calls mfs_stream_await() before it reads the rows. */
 const void *mfs_stream_gather(const struct mfs_net *net, const struct mfs_pass *run,
 			      enum mfs_gathered which, const void *x);
 const void *mfs_stream_gather_beside(const struct mfs_net *net, const struct mfs_pass *run,
@@ -46,22 +46,22 @@ void mfs_dx_sum_begin(const struct mfs_net *net, const struct mfs_pass *run);
 /* dx is there for what follows. run->dx_sum as before. */
 void mfs_dx_sum_end(const struct mfs_net *net, const struct mfs_pass *run);
 
-/* What tensor parallel processes say besides, as mfs_parallel_all_gather() and
- * mfs_parallel_reduce_scatter() do. Everything else that these processes say goes through the
- * functions above: all of it is in one context. */
+/* Other sums and gathers of tensor parallel processes, as mfs_parallel_all_gather() and
+ * mfs_parallel_reduce_scatter() do them. All other communication of these processes goes through
+ * the functions above: all of it is in one context. */
 void mfs_tensor_gather(const struct mfs_net *net, struct mfk_ctx *ctx, enum mfk_dtype dtype,
 		       void *to, const void *from, uint64_t elements);
 void mfs_tensor_scatter(const struct mfs_net *net, struct mfk_ctx *ctx, enum mfk_dtype dtype,
 			void *to, void *from, uint64_t elements);
 
-/* A parameter that all processes of the group have, and whose gradient is a sum of theirs: of the
- * stream's rows that each has, or of the heads. p NULL: none. To be said when the net is planned.
- */
+/* Declares a parameter that all processes of the group have, and whose gradient is a sum of theirs:
+ * of the stream's rows that each has, or of the heads. p NULL: none. Call it when the net is
+ * planned. */
 void mfs_net_gradient_is_term(struct mfs_net *net, const struct mfs_param *p);
-/* Behind a step's passes: those gradients become the sums. */
+/* Call it after a step's passes: those gradients become the sums. */
 void mfs_tensor_sum_gradients(const struct mfs_net *net, struct mfk_ctx *ctx);
 
-/* Beside the passes. After mfs_memory_place(). */
+/* Makes the context that runs in parallel with the passes. Call it after mfs_memory_place(). */
 int mfs_tensor_beside_begin(struct mfs_net *net, struct mfs_error *err);
 
 #endif

@@ -8,7 +8,8 @@
 extern const struct mfs_part_kind mfs_part_mlp; /* mlp.c */
 extern const struct mfs_part_kind mfs_part_moe; /* moe.c */
 
-/* What experts' processes say beside the passes. After mfs_memory_place(). */
+/* Makes the context in which experts' processes communicate in parallel with the passes. Call it
+ * after mfs_memory_place(). */
 int mfs_experts_beside_begin(struct mfs_net *net, struct mfs_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Losses that balance experts: --moe-router-load-balancing-type, any of them beside each other.
+ * Losses that balance experts: --moe-router-load-balancing-type, any number of them together.
  *
  * Each is the sum over tokens and experts of score * load, times a factor, where a load is how many
  * tokens would choose the expert: of the sequence, of the microbatch, or of all processes'

@@ -1,7 +1,7 @@
 /*
- * --moe-shared-expert-overlap: rows go to experts and back beside what the shared experts compute
- * (beside.c): all that the processes of MFS_GROUP_EXPERT_TOKENS say to each other. Without the flag
- * it is in the passes' context.
+ * --moe-shared-expert-overlap: rows go to experts and back while the shared experts compute
+ * (beside.c). This is all communication of the processes of MFS_GROUP_EXPERT_TOKENS. Without the
+ * flag it is in the passes' context.
  *
  * Source: megatron/core/transformer/moe/shared_experts.py: SharedExpertMLP.stream.
  */

@@ -2,9 +2,9 @@
  * Rows of tokens to their experts and back.
  *
  * Choices are sorted by expert. Where each process has all experts, the sorted rows are theirs.
- * Otherwise the processes say to one another how many rows they have for each expert, which the
- * host waits for, and send them: one message for each process and expert. So the rows of an expert
- * lie in the order of processes, whichever comes first, and nothing is sorted again. Each of the
+ * Otherwise the processes tell each other how many rows they have for each expert, which the host
+ * waits for, and send them: one message for each process and expert. So the rows of an expert lie
+ * in the order of processes, whichever comes first, and nothing is sorted again. Each of the
  * processes that share an expert gets the row, and what they give back is added up where the token
  * came from.
  *
@@ -12,9 +12,9 @@
  * as there can be. From each process at most min(top_k, own experts) rows of a token come, and as
  * many for each expert as it has room for.
  *
- * Source: megatron/core/transformer/moe/token_dispatcher.py: MoEAlltoAllTokenDispatcher. It
- * gathers rows among those that share an expert behind its exchange, and reduces before the way
- * back; the sums are the same.
+ * Source: megatron/core/transformer/moe/token_dispatcher.py: MoEAlltoAllTokenDispatcher. It gathers
+ * rows among those that share an expert after its exchange, and reduces before the way back; the
+ * sums are the same.
  */
 #include <string.h>
 
@@ -150,8 +150,8 @@ static uint32_t own_rank(const struct mfs_net *net)
 	return net->parallel->group[MFS_GROUP_EXPERT_TOKENS].rank;
 }
 
-/* A copy to the host, waited for. If the context has failed there are no rows, and whoever syncs
- * next is told why. */
+/* Copies to the host, and waits. If the context has failed there are no rows, and the next sync
+ * reports why. */
 static void fetch(const struct mfs_net *net, const struct mfs_pass *run, int64_t *to,
 		  const int64_t *from, int64_t count)
 {

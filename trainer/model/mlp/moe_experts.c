@@ -77,8 +77,8 @@ void mfs_experts_plan_scratch(const struct mfs_net *net, const struct mfs_dispat
 
 /* ---- products ---- */
 
-/* The three products of a linear of all experts. Addresses of rows are set by those who run them:
- * none is looked at by whoever asks what a product wants. */
+/* The three products of a linear of all experts. Callers that run a product set the addresses of
+ * rows. Callers that only ask what a product needs do not look at them. */
 enum product { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, PRODUCTS };
 
 static struct mfk_gemm product_of(const struct mfs_net *net, int64_t rows,

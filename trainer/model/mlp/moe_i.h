@@ -5,7 +5,7 @@
  *   moe_balance.c    losses that balance experts
  *   moe_drop.c       choices that experts have no room for
  *   moe_dispatch.c   choices sorted by expert: rows go to their experts and come back
- *   moe_beside.c     where what is said of them is submitted to
+ *   moe_beside.c     the context that their communication is submitted to
  *   moe_experts.c    fc1, activation times probability, fc2, as products of groups of rows
  *   moe_shared.c     the experts that every token goes to
  *   moe.c            a layer of them
@@ -135,7 +135,8 @@ void mfs_balance_plan_scratch(const struct mfs_net *net, struct mfs_router *r,
 			      struct mfs_part_plan *p);
 void mfs_balance_begin_step(const struct mfs_net *net, struct mfk_ctx *ctx,
 			    const struct mfs_router *r);
-/* Behind ops->route(a), which has counted loads: the weights for backward, and sums of losses. */
+/* Call it after ops->route(a), which has counted loads: the weights for backward, and sums of
+ * losses. */
 void mfs_balance_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			 const struct mfs_part *part, const struct mfk_route *a);
 /* Tokens of a microbatch, of all processes that share its sequences: what losses are means over. */
@@ -167,13 +168,13 @@ int64_t *mfs_dispatch_offsets(const struct mfs_net *net, const struct mfs_dispat
 /* Rows that own experts have in it, since it was sorted. */
 int64_t mfs_dispatch_rows(const struct mfs_net *net, const struct mfs_dispatch *d);
 /* Rows of x[R, hidden] at their experts: [rows, hidden], sorted by expert, then by process, then by
- * token. They lie in one place, whatever x is, behind mfs_experts_await(). */
+ * token. They lie in one place, whatever x is, after mfs_experts_await(). */
 void *mfs_dispatch_to_experts(const struct mfs_net *net, const struct mfs_pass *run,
 			      const struct mfs_part *part, const void *x);
 /* Rows go back from their experts, of what to_experts gave, which experts have changed. */
 void mfs_dispatch_back(const struct mfs_net *net, const struct mfs_pass *run,
 		       const struct mfs_part *part);
-/* Behind that and mfs_experts_await(): y[R, hidden] (+)= each token's rows. */
+/* Call it after that and mfs_experts_await(): y[R, hidden] (+)= each token's rows. */
 void mfs_dispatch_combine(const struct mfs_net *net, const struct mfs_pass *run,
 			  const struct mfs_part *part, bool adds, void *y);
 /* Gradients of probabilities in the order of sorted choices, of those in the order of rows. */
@@ -184,9 +185,9 @@ const float *mfs_dispatch_probs(const struct mfs_net *net, const struct mfs_part
 
 /* ---- moe_beside.c ---- */
 
-/* The context in which experts' processes speak, behind what ctx has so far. */
+/* The context in which experts' processes communicate, after what ctx has so far. */
 struct mfk_ctx *mfs_experts_say(const struct mfs_net *net, struct mfk_ctx *ctx);
-/* What follows in ctx is behind all that was said. */
+/* What follows in ctx runs after all communication that was submitted. */
 void mfs_experts_await(const struct mfs_net *net, struct mfk_ctx *ctx);
 
 /* ---- moe_experts.c ---- */

@@ -7,7 +7,7 @@
  *
  * With --sequence-parallel a process has some rows of the stream, and logits of these. They are
  * gathered, so that each knows the choices and the losses of all tokens of the microbatch: logits
- * are small beside rows. Backward is of the process's rows alone.
+ * are small compared with rows. Backward is of the process's rows alone.
  *
  * Source: megatron/core/transformer/moe/router.py.
  */
@@ -171,7 +171,7 @@ static void multiply(const struct mfs_net *net, const struct mfs_pass *run,
 }
 
 /* dweight += dlogits^T x, of x in fp32. A product of fp32 gives fp32: gradients of another type are
- * widened before it and rounded behind it. */
+ * widened before it and rounded after it. */
 static void wide_weight_gradient(const struct mfs_net *net, const struct mfs_pass *run,
 				 const struct mfs_router *r, const void *x, const void *dlogits)
 {
