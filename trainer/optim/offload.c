@@ -8,7 +8,7 @@
 #include "kernels/ref/cpu.h"
 #include "trainer/base/dtype.h"
 
-/* Pinned: what a piece has beside the state. */
+/* Pinned: what a piece has in addition to the state. */
 struct slot {
 	void *grads, *weights;
 	struct mfk_event *down, *up; /* gradients are here; weights are on the device */
@@ -224,7 +224,7 @@ static int await_all(const struct mfk_backend *backend, struct mfk_ctx *ctx, str
 	return rc ? mfs_fail(err, rc, "%s: %s", backend->name, why) : 0;
 }
 
-/* Without main parameters the weights are the state, and come down beside the gradients. The
+/* Without main parameters the weights are the state, and are copied down with the gradients. The
  * slot's weights of two pieces ago must have left it. */
 static void begin(struct mfs_offload *o, struct slot *s)
 {

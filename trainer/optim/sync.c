@@ -109,7 +109,7 @@ static char *slice_of(const struct mfs_sync *s, const struct mfs_bucket *b, enum
 	return bucket_at(b, type, flat) + own * (b->count / b->parts) * mfs_dtype_size(type);
 }
 
-/* The context of communication, behind what ctx has so far. */
+/* The context of communication, after what ctx has so far. */
 static struct mfk_ctx *begin(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
 {
 	if (!s->beside)

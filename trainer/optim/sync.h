@@ -1,6 +1,6 @@
 /*
- * What processes that have the same parameters say to each other: gradients are added up before an
- * update, and with the distributed optimizer weights are gathered behind it, bucket by bucket
+ * What processes that have the same parameters send each other: gradients are added up before an
+ * update, and with the distributed optimizer weights are gathered after it, bucket by bucket
  * (trainer/params/buckets.h).
  *
  * With --overlap-grad-reduce that is submitted to a context of its own: a bucket's gradients are
@@ -14,8 +14,8 @@
  * What FSDP divides is gathered and added up unit by unit, in each pass: windows.h.
  *
  * Sources: megatron/core/distributed/param_and_grad_buffer.py: start_grad_sync, start_param_sync;
- * core/distributed/distributed_data_parallel.py: _make_backward_post_hook,
- * _make_forward_pre_hook; core/distributed/finalize_model_grads.py.
+ * core/distributed/distributed_data_parallel.py: _make_backward_post_hook, _make_forward_pre_hook;
+ * core/distributed/finalize_model_grads.py.
  */
 #ifndef MFS_TRAINER_OPTIM_SYNC_H
 #define MFS_TRAINER_OPTIM_SYNC_H
@@ -43,11 +43,11 @@ struct mfs_net_watch mfs_sync_watch(struct mfs_sync *s);
 
 /* Before a step's first microbatch. */
 void mfs_sync_begin(struct mfs_sync *s);
-/* Behind a step's last microbatch. What is owned of the gradients is their sum then, for what
- * follows in ctx; the others may hold parts of sums, but what lies between parameters stays zero.
- */
+/* Call it after a step's last microbatch. What is owned of the gradients is their sum then, for
+ * what follows in ctx; the others may hold parts of sums, but what lies between parameters stays
+ * zero. */
 void mfs_sync_reduce(struct mfs_sync *s, struct mfk_ctx *ctx);
-/* Behind an update of what is owned, which ctx has: the others' weights come. */
+/* Call it after an update, in ctx, of what is owned: it gathers the others' weights. */
 void mfs_sync_gather(struct mfs_sync *s, struct mfk_ctx *ctx);
 /* What follows in ctx may read all weights. */
 void mfs_sync_await(struct mfs_sync *s, struct mfk_ctx *ctx);

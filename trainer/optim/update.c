@@ -42,7 +42,7 @@ struct mfs_update {
 	struct mfs_offload *offload; /* NULL: nothing is offloaded */
 };
 
-/* The end of the stretch of a parameter, with the alignment behind it. */
+/* The end of the stretch of a parameter, with the alignment after it. */
 static uint64_t end_of(const struct mfs_params *p, uint32_t i)
 {
 	return i + 1 < p->count ? p->list[i + 1].start : p->elements;

@@ -15,7 +15,7 @@ struct window {
 	bool waits;			/* for done */
 	enum mfs_group group;		/* that spoke last of it */
 	uint64_t used;			/* when, by the order of visits */
-	struct mfk_event *ready, *done; /* in the passes' context, and beside; NULL: nothing is */
+	struct mfk_event *ready, *done; /* in the passes' context, and in `beside`; NULL: none is */
 };
 
 /* The windows of weights, or of gradients, of a lane. */
@@ -30,9 +30,10 @@ struct mfs_windows {
 	const struct mfs_memory *memory;
 	const struct mfk_backend *backend;
 	const struct mfs_parallel *parallel;
-	/* Where all is said, as a group is spoken to in one context alone. NULL: in the passes'. */
+	/* The context of all communication, as a group uses one context alone. NULL: the
+	 * passes'. */
 	struct mfk_ctx *beside;
-	bool ahead, behind; /* weights come before, gradients go behind a pass that goes on */
+	bool ahead, behind; /* gathers before a pass's unit, sums after it */
 	bool both;	    /* a pass uses head and embedding at once */
 	int32_t first;	    /* unit of a step's first pass */
 	struct pool weights[LANES], grads[LANES];
@@ -242,7 +243,7 @@ static void set_grads(struct mfs_windows *w, int32_t unit, const struct window *
 			p->buckets[i].grads = bucket_at(w, window, i, p->grad_type);
 }
 
-/* The context of communication, behind what ctx has so far. */
+/* The context of communication, after what ctx has so far. */
 static struct mfk_ctx *begin(struct mfs_windows *w, struct window *window, struct mfk_ctx *ctx)
 {
 	if (!w->beside)
@@ -268,7 +269,7 @@ static void await(struct mfs_windows *w, struct window *window, struct mfk_ctx *
 	window->waits = false;
 }
 
-/* What is said has one order: who waits for a window waits for the last group longest. */
+/* Communication has one order: a wait for a window counts for the group that came last. */
 static void spoke(const struct mfs_windows *w, struct window *window, const struct mfs_bucket *b)
 {
 	if (w->parallel->group[b->group].size > 1)
@@ -305,8 +306,8 @@ static void gather(struct mfs_windows *w, struct window *window, int32_t unit, s
 	end(w, window);
 }
 
-/* The unit's weights are in a window, or on the way. NULL: they are in no window, or there is no
- * room beside what a pass uses. */
+/* Gets the unit's weights into a window, or on the way there. NULL: they are in no window, or a
+ * pass uses all of the room. */
 static struct window *fetch(struct mfs_windows *w, int32_t unit, struct mfk_ctx *ctx)
 {
 	struct pool *pool = &w->weights[lane_of(w, unit)];

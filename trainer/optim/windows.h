@@ -3,11 +3,11 @@
  *
  * A process has its slices of weights and gradients alone (trainer/params/buckets.h). Before a pass
  * uses a unit, the unit's weights are gathered into a window, where they stay until another unit
- * needs it. Gradients of a unit are written into a window of theirs; behind the unit's backward
- * they are added up over the processes, and each adds what it owns to what it has. A window serves
- * one unit after the other: layers share one, or two if what is said runs beside the passes. Then
- * the next unit's weights are gathered into one while the pass reads the other, and gradients of
- * one are added up while the pass writes the next one's.
+ * needs it. Gradients of a unit are written into a window of theirs; after the unit's backward they
+ * are added up over the processes, and each adds what it owns to what it has. A window serves one
+ * unit after the other: layers share one, or two if communication runs in parallel with the passes.
+ * Then the next unit's weights are gathered into one while the pass reads the other, and gradients
+ * of one are added up while the pass writes the next one's.
  *
  * All processes of a group come to the same units in the same order.
  *
@@ -27,13 +27,13 @@
 
 struct mfs_windows;
 
-/* Plans them. Without FSDP there are none, and nothing is done below. beside: where what is said is
- * submitted to; NULL: to the passes' context. Borrows everything. */
+/* Plans them. Without FSDP there are none, and the functions below do nothing. beside: the context
+ * that communication is submitted to; NULL: the passes' context. Borrows everything. */
 int mfs_windows_new(const struct mfs_train_config *config, struct mfs_params *params,
 		    struct mfs_memory *memory, const struct mfk_backend *backend,
 		    struct mfk_device *device, const struct mfs_parallel *parallel,
 		    struct mfk_ctx *beside, struct mfs_windows **ret, struct mfs_error *err);
-/* beside is done. NULL is fine. */
+/* Call it when the context `beside` is done. w may be NULL. */
 void mfs_windows_free(struct mfs_windows *w);
 
 /* What struct mfs_net_watch says: the unit's weights and gradients are where the net looks for
@@ -43,9 +43,9 @@ void mfs_windows_ends(struct mfs_windows *w, struct mfk_ctx *ctx, const struct m
 
 /* Before a step's first microbatch: gradients are anew. */
 void mfs_windows_begin_step(struct mfs_windows *w);
-/* Behind its last one: what follows in ctx may read the sums, and change weights. */
+/* After a step's last unit: what follows in ctx may read the sums, and change weights. */
 void mfs_windows_end_step(struct mfs_windows *w, struct mfk_ctx *ctx);
-/* Behind an update that ctx has: gathered weights are no longer the model's. The first ones of the
+/* After an update that ctx has: gathered weights are no longer the model's. The first ones of the
  * next pass are gathered. */
 void mfs_windows_updated(struct mfs_windows *w, struct mfk_ctx *ctx);
 

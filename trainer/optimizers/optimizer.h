@@ -19,8 +19,8 @@
 #include "trainer/config/config.h"
 #include "trainer/config/value.h"
 
-/* What is kept of each element: the main parameter, and behind it what a kind keeps, in its order.
- */
+/* What is kept of each element: the main parameter, and after it what a kind keeps, in its
+ * order. */
 enum { MFS_SLOT_MAIN, MFS_SLOT_KEPT, MFS_SLOTS = MFS_SLOT_KEPT + 2 };
 
 struct mfs_kept {

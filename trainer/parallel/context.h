@@ -1,9 +1,9 @@
 /*
  * How a sequence is divided among the processes of MFS_GROUP_CONTEXT (context parallelism).
  *
- * With parts processes it is cut into 2 parts equal pieces, and process p has pieces p and
- * 2 parts - 1 - p, one behind the other. A token's attention costs as much as there is before it,
- * so each process has the same to do. Source: megatron/core/utils.py: get_batch_on_this_cp_rank.
+ * With parts processes it is cut into 2 parts equal pieces, and process p has pieces p and 2 parts
+ * - 1 - p, one after the other. A token's attention costs as much as there is before it, so each
+ * process has the same to do. Source: megatron/core/utils.py: get_batch_on_this_cp_rank.
  */
 #ifndef MFS_TRAINER_PARALLEL_CONTEXT_H
 #define MFS_TRAINER_PARALLEL_CONTEXT_H

@@ -1,12 +1,11 @@
 /*
- * How long the passes stand still in a step because processes speak to each other
- * (--log-communication).
+ * How long the passes stand still in a step because processes communicate (--log-communication).
  *
- * Stamps of the passes' context (kernels/kernels.h: stamp) stand before and behind each operation
- * of a group that is submitted to it, and before and behind each wait for a context beside it in
- * which a group speaks. The time between two of them counts for that group. What goes on beside
- * the passes counts only where they wait for it. A wait for several groups counts for one of them.
- * Where operations run at once, on the CPU, the passes stand still for those of all contexts.
+ * Stamps of the passes' context (kernels/kernels.h: stamp) stand before and after each operation of
+ * a group that is submitted to it, and before and after each wait for another context in which a
+ * group communicates. The time between two of them counts for that group. Communication in parallel
+ * with the passes counts only where they wait for it. A wait for several groups counts for one of
+ * them. Where operations run at once, on the CPU, the passes stand still for those of all contexts.
  *
  * The functions that are for each step and each operation do nothing with e NULL.
  */

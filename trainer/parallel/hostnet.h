@@ -1,10 +1,10 @@
 /*
- * What processes say to each other through TCP, in host memory: backends whose library has device
+ * What processes send each other through TCP, in host memory: backends whose library has device
  * memory alone begin and count with it (kernels/kernels.h: struct mfk_host_net).
  *
  * The process of rank 0 has a thread that all connect to. It puts together what the processes of a
- * group bring, and hears when one of them ends: all are told which one that was. Nothing that is
- * said is secret or signed, as with torchrun's store: it is for a cluster's own network.
+ * group bring, and hears when one of them ends: all are told which one that was. Messages are
+ * neither secret nor signed, as with torchrun's store: it is for a cluster's own network.
  *
  * One thread of a process brings values; any may look.
  */

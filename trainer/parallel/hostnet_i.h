@@ -1,4 +1,4 @@
-/* What goes through the connections: a hello, and frames behind it. All hosts are of one kind. */
+/* What goes through the connections: a hello, followed by frames. All hosts are of one kind. */
 #ifndef MFS_TRAINER_PARALLEL_HOSTNET_I_H
 #define MFS_TRAINER_PARALLEL_HOSTNET_I_H
 
@@ -23,12 +23,12 @@ enum mfs_hostnet_what {
 	/* to the server: nothing more comes; the run ends for all */
 	MFS_HOSTNET_BYE,
 	MFS_HOSTNET_END,
-	/* from the server: all are there; a sentence, behind which nothing else comes */
+	/* from the server: all are there; a sentence, after which nothing else comes */
 	MFS_HOSTNET_WELCOME,
 	MFS_HOSTNET_FAILED,
 };
 
-/* bytes of data come behind it. */
+/* bytes of data follow it. */
 struct mfs_hostnet_frame {
 	uint32_t what;
 	uint32_t rank, size; /* in the group */

@@ -17,7 +17,7 @@
 #include "kernels/kernels.h"
 #include "trainer/parallel/hostnet_i.h"
 
-/* Connections beside those of the world, and how long one of them may say nothing. */
+/* Connections in addition to those of the world, and how long one of them may be silent. */
 #define STRANGERS   64
 #define STRANGER_NS (INT64_C(10) * 1000000000)
 /* Who cannot be given a descriptor stays at the door for so long. */
@@ -27,8 +27,8 @@
 struct peer {
 	int fd;
 	int64_t came_ns;
-	bool is_member; /* it has said a hello that fits */
-	bool has_left;	/* it has said BYE */
+	bool is_member; /* it has sent a hello that fits */
+	bool has_left;	/* it has sent BYE */
 	bool is_gone;	/* it is to be closed */
 	uint32_t rank;
 	char host[MFS_HOSTNET_NAME];
@@ -58,7 +58,7 @@ struct mfs_hostnet_server {
 	uint32_t size;
 	uint64_t job;
 	int64_t wait_ns;  /* for processes that come, and that go */
-	int64_t until_ns; /* all processes must be there then; behind BYE of rank 0: gone */
+	int64_t until_ns; /* all processes must be there then; after BYE of rank 0: gone */
 	int64_t deaf_ns;  /* nobody new is heard until then */
 	struct peer **peers;
 	struct pollfd *polls; /* [0]: listening; then of peers */
@@ -458,7 +458,8 @@ static void fail_missing(struct mfs_hostnet_server *s)
 		   s->size, list_ranks(s, false, ranks));
 }
 
-/* Who is still there does not end. Rank 0 does, and a launcher ends the others behind it. */
+/* Processes that are still there do not end. Rank 0 ends, and a launcher ends the others after
+ * it. */
 static void give_up_stragglers(struct mfs_hostnet_server *s)
 {
 	char ranks[RANKS] = "";

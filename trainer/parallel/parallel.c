@@ -246,7 +246,7 @@ void mfs_parallel_end_all(const struct mfs_parallel *p, int code)
 		mfs_hostnet_table(p->net)->end_all(mfs_hostnet_table(p->net), code);
 }
 
-/* ---- what is said ---- */
+/* ---- what is sent ---- */
 
 static const char *const names[MFS_GROUP_COUNT] = {
 	[MFS_GROUP_WORLD] = "world",
@@ -280,7 +280,7 @@ static bool speaks(const struct mfs_parallel *p, enum mfs_group g)
 	return p->group[g].size > 1 && p->group[g].comm;
 }
 
-/* False: a group of one, in which nothing is to be said. */
+/* False: a group of one, in which there is nothing to send. */
 static bool begins(const struct mfs_parallel *p, enum mfs_group g, const char *what)
 {
 	if (!speaks(p, g))

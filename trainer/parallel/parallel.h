@@ -1,5 +1,5 @@
 /*
- * The groups of processes that a run is divided among, and what they say to each other.
+ * The groups of processes that a run is divided among, and what they send each other.
  *
  * A process has a place in each dimension. Processes are numbered by them, the first of these lists
  * being the fastest (megatron/core/parallel_state.py: RankGenerator, order tp-cp-ep-dp-pp):
@@ -8,8 +8,8 @@
  *   routed experts      etp, ep, edp, pp       over the same processes: etp ep edp = tp cp dp
  *
  * A group is the processes that differ in some dimensions and agree in the others; the rank in it
- * is numbered in the same order. In a group of one process nothing is to be said, and nothing is
- * called. What they say goes through the backend's groups (kernels/kernels.h: mfk_comm_ops).
+ * is numbered in the same order. In a group of one process there is nothing to send, and nothing is
+ * called. Communication goes through the backend's groups (kernels/kernels.h: mfk_comm_ops).
  *
  * Processes that share a sequence may be divided once more, in neighbours and in those that have
  * one place among their neighbours (create_hierarchical_groups).
@@ -130,7 +130,7 @@ void mfs_parallel_reduce_scatter(const struct mfs_parallel *p, enum mfs_group g,
 				 enum mfk_dtype dtype, void *to, void *from, uint64_t elements);
 void mfs_parallel_exchange(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
 			   const struct mfk_message *list, unsigned messages);
-/* c waits for an event of a context beside it, in which the group speaks. */
+/* c waits for an event of another context, in which the group communicates. */
 void mfs_parallel_wait(const struct mfs_parallel *p, enum mfs_group g,
 		       const struct mfk_device_ops *device, struct mfk_ctx *c,
 		       struct mfk_event *event);

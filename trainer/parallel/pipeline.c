@@ -82,8 +82,8 @@ static void order(struct plan *p, uint32_t stage)
 
 /* ---- ticks ---- */
 
-/* The pass of the microbatch in the chunk beside a pass's own: that whose output it needs, or that
- * which needs its output. NULL: there is none. */
+/* The pass of the same microbatch in the chunk before or after a pass's own: the pass whose output
+ * it needs (input), or the pass that needs its output. NULL: there is none. */
 static const struct pass *beside(const struct plan *p, uint32_t stage, const struct pass *of,
 				 bool input)
 {

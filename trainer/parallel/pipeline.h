@@ -5,19 +5,19 @@
  * Model chunk c of stage s is number c * stages + s of the model's chunks. A microbatch goes
  * through them in that order, and back. Which pass comes next in a stage is Megatron's rule:
  * forward passes that fill the pipeline, then one forward and one backward by turns, then the
- * backward passes that are left. With several chunks a stage takes `group` microbatches through
- * one chunk before it goes on with the next one (interleaved).
+ * backward passes that are left. With several chunks a stage takes `group` microbatches through one
+ * chunk before it goes on with the next one (interleaved).
  *
  * When messages are exchanged is this file's rule. Let every pass take one tick, and begin as soon
- * as its stage and its input are there. An exchange belongs to a tick, and comes behind the tick's
+ * as its stage and its input are there. An exchange belongs to a tick, and comes after the tick's
  * pass. A message goes as late as it can: in the tick before its receiver needs it, but before the
  * sender's next pass. So each process has one exchange in a tick at most, with one message to send,
  * and what it waits for is of the same tick or an earlier one: no two processes ever wait for each
  * other.
  *
- * Exchanges may run beside the passes, in their order: each begins behind the passes that stand
- * before it. A pass waits for no more of them than it has to: for that which brings its input, and
- * for those that still send what it is going to overwrite.
+ * Exchanges may run in parallel with the passes, in their order: each begins after the passes that
+ * stand before it. A pass waits for no more of them than it has to: for that which brings its
+ * input, and for those that still send what it is going to overwrite.
  *
  * Source: megatron/core/pipeline_parallel/schedules.py: get_pp_rank_microbatches,
  * get_schedule_table, forward_backward_pipelining_with_interleaving,

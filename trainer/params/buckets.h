@@ -60,7 +60,7 @@ struct mfs_bucket_parts {
 struct mfs_bucket_rule {
 	uint64_t size; /* elements; UINT64_MAX: one bucket of each kind */
 	struct mfs_bucket_parts dense, experts;
-	bool apart;	   /* experts have processes of their own, and lie behind the dense ones */
+	bool apart;	   /* experts have processes of their own, and lie after the dense ones */
 	bool shared_alone; /* the embedding that two stages share is cut alike in both */
 	bool units;	   /* a bucket has parameters of one unit, all of a kind */
 };

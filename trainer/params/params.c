@@ -125,7 +125,7 @@ static uint32_t index_of(const struct mfs_params *p, const struct mfs_global_ten
 	return (uint32_t)(t - mfs_ckpt_at(p->ckpt, 0));
 }
 
-/* Whole tensors are drawn one behind the other, as one process would have them: numbers do not
+/* Whole tensors are drawn one after the other, as one process would have them: numbers do not
  * depend on who has which part. */
 static int number_draws(struct mfs_params *p, uint64_t **ret, struct mfs_error *err)
 {

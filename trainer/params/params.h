@@ -6,14 +6,14 @@
  * Megatron's names, shapes, order, parameter groups and files serve the trainer as they serve the
  * mount.
  *
- * Each buffer holds all parameters one behind the other, in the order in which Megatron's modules
- * register them, each at a multiple of MFS_PARAM_ALIGN elements; routed experts lie behind the
+ * Each buffer holds all parameters one after the other, in the order in which Megatron's modules
+ * register them, each at a multiple of MFS_PARAM_ALIGN elements; routed experts lie after the
  * others, where other processes add up their gradients (buckets.h). The same element of every
  * buffer belongs to the same weight: an optimizer step is a walk over ranges. What lies between
  * parameters is zero and stays zero.
  *
  * With the distributed optimizer a process owns some stretches of the buffers. Main parameters and
- * moments have its elements alone, one behind the other; weights and gradients have all. With FSDP
+ * moments have its elements alone, without gaps; weights and gradients have all. With FSDP
  * gradients, or weights and gradients, have its elements alone, too.
  */
 #ifndef MFS_TRAINER_PARAMS_PARAMS_H
@@ -115,9 +115,9 @@ int mfs_params_of_other(const struct mfs_params *own, const struct mfs_train_con
 			struct mfs_error *err);
 void mfs_params_free(struct mfs_params *p);
 
-/* The number of a tensor in list; from count on, behind it in buffer_list. UINT32_MAX: there is
- * none. layer, expert: -1 where the name has none. Layers of "decoder.layers." behind the last one
- * are the inner layers of MTP, and so are units. */
+/* The number of a tensor in list; from count on, its number in buffer_list plus count. UINT32_MAX:
+ * there is none. layer, expert: -1 where the name has none. Layers of "decoder.layers." after the
+ * last one are the inner layers of MTP, and so are units. */
 uint32_t mfs_params_number(const struct mfs_params *p, const char *name, int32_t layer,
 			   int32_t expert);
 /* NULL: there is none. */
@@ -126,7 +126,7 @@ const struct mfs_param *mfs_params_find(const struct mfs_params *p, const char *
 const struct mfs_model_buffer *mfs_params_find_buffer(const struct mfs_params *p, const char *name,
 						      int32_t layer);
 
-/* Size of an axis of what the process has; 1 behind the last. */
+/* Size of an axis of what the process has; 1 after the last axis. */
 static inline int64_t mfs_param_size(const struct mfs_param *p, unsigned axis)
 {
 	return axis < p->part.base.ndim ? (int64_t)p->part.base.shape[axis] : 1;
@@ -157,8 +157,8 @@ uint64_t mfs_params_owned_before(const struct mfs_params *p, uint64_t element);
 uint64_t mfs_params_weight_elements(const struct mfs_params *p);
 uint64_t mfs_params_grad_elements(const struct mfs_params *p);
 
-/* Where the elements of a parameter's state lie, from first on; at NULL: there is no such state.
- * In a buffer of owned elements first is owned, and those that are owned behind it follow. */
+/* Where the elements of a parameter's state lie, from first on; at NULL: there is no such state. In
+ * a buffer of owned elements first is owned, and the owned elements after it follow. */
 struct mfs_flat {
 	void *at;
 	enum mfs_dtype type;

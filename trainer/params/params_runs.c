@@ -31,7 +31,8 @@ static int emit_run(const struct runs *r, uint64_t first, uint64_t whole_first, 
 		       &(struct mfs_param_run){from, whole_first + (from - first), end - from});
 }
 
-/* Walks over the axes before the last one that is cut, which is a run with those behind it. */
+/* Walks over the axes before the last one that is cut. That axis makes a run, together with those
+ * after it. */
 static int walk(const struct runs *r, const struct mfs_box_map *m, unsigned axis, unsigned last,
 		uint64_t first, uint64_t whole_first)
 {
