@@ -18,7 +18,8 @@ static const struct hierarchy v1 = {"/sys/fs/cgroup/memory", "memory.limit_in_by
 static const struct hierarchy v2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
 				    "inactive_file"};
 
-/* The number behind a name at the beginning of a line; without a name the file's. */
+/* Reads the number after a name at the beginning of a line; without a name the file's only
+ * number. */
 static bool read_number(const char *path, const char *name, uint64_t *ret)
 {
 	const size_t length = name ? strlen(name) : 0;

@@ -1,9 +1,10 @@
 /*
  * One static block of device memory for a whole run, planned before anything is allocated.
  *
- * Whoever needs memory adds it to the plan with its kind, and gets an offset. When all have, the
- * block is allocated once. The plan alone answers --dry-run: does it fit? What a backend works in
- * for itself (cublasLt's 64 MiB, sums of a kernel) is not planned, and grows in the first step.
+ * Code that needs memory adds it to the plan with its kind, and gets an offset. When all have added
+ * theirs, the block is allocated once. The plan alone answers --dry-run: does it fit? What a
+ * backend works in for itself (cublasLt's 64 MiB, sums of a kernel) is not planned, and grows in
+ * the first step.
  */
 #ifndef MFS_TRAINER_BASE_MEMORY_H
 #define MFS_TRAINER_BASE_MEMORY_H

@@ -181,7 +181,7 @@ static int add_state(struct loader *l, const struct mfs_param *p, enum mfs_state
 	return add_pieces(l, &p->part, src, &all);
 }
 
-/* The source's optimizer has fp32 parameters beside the weights. */
+/* The source's optimizer has fp32 parameters in addition to the weights. */
 static bool has_main(const struct loader *l)
 {
 	const struct mfs_global_tensor *t = l->params->list[0].tensor;
@@ -217,7 +217,7 @@ static int add_model_buffers(struct loader *l)
 	return rc;
 }
 
-/* A run in fp32 takes the fp32 parameters of a source that has them beside 16-bit weights. */
+/* A run in fp32 takes the fp32 parameters of a source that has both these and 16-bit weights. */
 static int add_all(struct loader *l)
 {
 	const struct mfs_params *p = l->params;

@@ -1,4 +1,4 @@
-/* Where a run stands, besides its tensors: what a checkpoint keeps in its common state. */
+/* Where a run stands, apart from its tensors: what a checkpoint keeps in its common state. */
 #ifndef MFS_TRAINER_CKPT_PROGRESS_H
 #define MFS_TRAINER_CKPT_PROGRESS_H
 

@@ -123,7 +123,7 @@ static int read_asset(struct mfs_saver *s, int dirfd, const char *name, struct m
 	return 0;
 }
 
-/* Its files are read now: they may be gone when the run saves. Weights that lie beside them stay
+/* Its files are read now: they may be gone when the run saves. Weights in the same directory stay
  * where they are. */
 static bool is_asset(const char *name)
 {

@@ -4,12 +4,12 @@
  * start() notes what is to be saved, and returns. A thread of its own copies the state out, bucket
  * by bucket, through a ring of pinned buffers while the next forward and backward run, and writes
  * it with io_uring and O_DIRECT. fence() holds the update back until the buckets it overwrites are
- * copied: only an update changes state. A save that fails is said and forgotten; training goes on.
+ * copied: only an update changes state. A save that fails is logged and dropped; training goes on.
  *
- * A save becomes visible whole or not at all. Its files are written and synced in
- * iter_NNNNNNN.tmp, .metadata last; the directory gets its name by rename, and then the tracker. A
- * crash at any point leaves the old checkpoint or the new one. integrity.json has the SHA-256 of
- * each file, computed on the way.
+ * A save becomes visible whole or not at all. Its files are written and synced in iter_NNNNNNN.tmp,
+ * .metadata last; the directory gets its name by rename, and then the tracker. A crash at any point
+ * leaves the old checkpoint or the new one. integrity.json has the SHA-256 of each file, computed
+ * on the way.
  *
  * Of many processes each writes its part of one checkpoint (save_boxes.c). The first one has the
  * directory's lock, writes what is no process's own, and commits when all have written

@@ -105,7 +105,7 @@ static int gather(const struct mfs_saver *s, const void *own, size_t bytes, void
 	return rc;
 }
 
-/* The threads go on with what all have said. */
+/* The threads continue with what all have reported. */
 static void judge(struct mfs_saver *s, struct mfs_save_said *said)
 {
 	pthread_mutex_lock(&s->lock);
@@ -154,7 +154,7 @@ static bool all_wrote(const struct mfs_saver *s, const struct state *states)
 	return true;
 }
 
-/* What all have said of the files that they have written. */
+/* Gathers what all report of the files that they have written. */
 static int hear(struct mfs_saver *s, struct mfs_error *err)
 {
 	void *said;

@@ -83,7 +83,7 @@ static int emit(struct cutter *c, unsigned axis, uint64_t lo, uint64_t size)
 	return mfs_target_boxes(&c->part->base, take_box, c);
 }
 
-/* Elements [first, end) of what is behind this axis at c->lo. */
+/* Cuts elements [first, end) of the axes after this one, at c->lo. */
 static int cut(struct cutter *c, unsigned axis, uint64_t first, uint64_t end)
 {
 	const struct mfs_target *t = &c->part->base;

@@ -135,8 +135,9 @@ static bool has_group(const struct common *c, struct group g)
 	return g.expert && g.decays && !g.decoupled && g.mup == mup_of_matrices(c);
 }
 
-/* Sorted by what they override: decay first, and of these, and of the others, those of muP behind
- * the plain ones and the decoupled ones behind both (optim/buffers: mfs_optim.groups). */
+/* Groups are sorted by what they override. Those with decay come first. Among these, and among the
+ * others, muP's come after the plain ones, and the decoupled ones after both (optim/buffers:
+ * mfs_optim.groups). */
 static void write_groups(struct common *c, bool expert)
 {
 	mfs_pickle_name(out(c), "param_groups");

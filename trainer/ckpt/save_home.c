@@ -2,9 +2,9 @@
  * The directories that saves go to.
  *
  * --save may be a link, or have links on its way: it is a person's path, and is followed once, when
- * the run first comes there. Everything after that happens in the directory that was found: who may
- * write beside it or in it cannot lead a save elsewhere. A path that later leads to another
- * directory is an error, not another place.
+ * the run first comes there. Everything after that happens in the directory that was found: a user
+ * who may write in it or in its parent cannot lead a save elsewhere. A path that later leads to
+ * another directory is an error, not another place.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -85,7 +85,7 @@ static int lock_home(struct mfs_save_home *h, struct mfs_error *err)
 		  : 0;
 }
 
-/* Saves that do not stay remove all that lie beside them. */
+/* Saves that do not stay remove everything else in their directory. */
 static int check_apart(const struct mfs_saver *s, struct mfs_error *err)
 {
 	const struct mfs_save_home *a = &s->homes[MFS_SAVE_PERSISTENT];

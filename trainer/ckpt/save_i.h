@@ -194,7 +194,7 @@ struct mfs_saver {
 	const struct mfs_params *params;
 	const struct mfk_backend *backend;
 	struct mfk_device *device;
-	struct mfk_ctx *ctx; /* of copies, behind all others */
+	struct mfk_ctx *ctx; /* of copies, which run after all others */
 	struct mfk_event *begun;
 	struct mfs_save_system system;
 	const struct mfs_parallel *parallel;
@@ -219,7 +219,7 @@ struct mfs_saver {
 	bool quit, ended;
 	/* of many processes (save_agree.c) */
 	enum { MFS_SAVE_WRITES, MFS_SAVE_WROTE, MFS_SAVE_DONE } stage;
-	bool judged;	/* all have said whether their files are written */
+	bool judged;	/* all have reported whether their files are written */
 	bool forgotten; /* they could not */
 	struct mfs_save_said own;
 	struct mfs_save_said *said;	/* [processes]; while judged */

@@ -85,7 +85,7 @@ static int add_item(struct layout *l, const struct mfs_save_box *box, enum mfs_s
 	return rc ? rc : add_bytes(l, item.tail, item.tail_len);
 }
 
-/* Whoever writes the first element of a tensor writes the objects of its modules. */
+/* The process that writes the first element of a tensor writes the objects of its modules. */
 static int add_extras(struct layout *l, const struct mfs_save_box *box)
 {
 	const struct mfs_buf *item;
@@ -377,7 +377,7 @@ int64_t mfs_save_plan_last(const struct mfs_save_plan *p, const struct mfs_param
 	uint32_t lo = 0, hi = params->count;
 	int64_t last = -1;
 
-	while (lo < hi) { /* the first parameter that ends behind first */
+	while (lo < hi) { /* the first parameter that ends after first */
 		const uint32_t middle = lo + (hi - lo) / 2;
 		const struct mfs_param *q = &params->list[middle];
 

@@ -290,15 +290,15 @@ static int open_file(struct writer *w, uint32_t number)
 		  : 0;
 }
 
-/* So many copies are under way: what the run copies for itself, a loss, must not wait behind all of
- * a save. */
+/* So many copies are under way: what the run copies for itself, a loss, must not wait for all of a
+ * save. */
 #define COPIES_AHEAD 4
 
 static void bound_copies(struct writer *w)
 {
 	char why[MFK_WHY];
 
-	/* Whoever waits for that copy in write_fill() says why it failed. */
+	/* write_fill() waits for that copy, and reports why it failed. */
 	if (w->next >= COPIES_AHEAD)
 		w->s->backend->device->event_sync(w->s->slot_of[w->next - COPIES_AHEAD]->copied,
 						  why);

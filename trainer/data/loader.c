@@ -88,7 +88,7 @@ static int plan(struct mfs_loader *l, struct slot *s, struct mfs_error *err)
 	return rc ? rc : mfs_fetch_submit(l->fetcher, &s->fetch, err);
 }
 
-/* The error of a slot is its own; those behind it are not planned any more. */
+/* The error of a slot is its own; the slots after it are not planned any more. */
 static void begin(struct mfs_loader *l, struct slot *s)
 {
 	s->rc = plan(l, s, &s->err);

@@ -2,7 +2,7 @@
 
 #include "formats/base/bytes.h"
 
-/* Below 16 ns each has a bucket; then the four bits behind the highest one choose. */
+/* Below 16 ns each has a bucket. Above, the four bits after the highest one choose the bucket. */
 static unsigned bucket_of(uint64_t ns)
 {
 	unsigned high;

@@ -106,7 +106,7 @@ static int take_order(const struct mfs_train_config *c, struct mfs_run *run, str
 	run->multiple_validation_sets = c->multiple_validation_sets;
 	if (c->mid_level_dataset_surplus >= 0)
 		run->rules.surplus = c->mid_level_dataset_surplus;
-	/* Megatron divides mock data evenly, whatever is said (BlendedMegatronDatasetConfig). */
+	/* Megatron divides mock data evenly, whatever --split is (BlendedMegatronDatasetConfig). */
 	if (run->blend)
 		run->split = c->mock_data ? "1,1,1" : c->split;
 	else if (c->split)

@@ -93,8 +93,8 @@ struct stretch {
 	uint64_t first, count;
 };
 
-/* Main parameters that are offloaded are drawn in the memory of gradients, which are zero again
- * behind it. Main parameters have two times the bytes of gradients at most, and of these there are
+/* Main parameters that are offloaded are drawn in the memory of gradients, which are zeroed again
+ * afterwards. Main parameters have two times the bytes of gradients at most, and of these there are
  * MFS_PARAM_ALIGN: so there is room for a piece. */
 #define DRAWN_AT_ONCE (MFS_PARAM_ALIGN / 2)
 
@@ -140,7 +140,7 @@ static void draw(struct mfs_trainer *t, const struct stretch *s)
 	}
 }
 
-/* Each process draws what it owns; the others' weights come as behind an update. */
+/* Each process draws what it owns; the others' weights are gathered as after an update. */
 static void draw_all(struct mfs_trainer *t)
 {
 	const struct mfs_params *p = t->params;
@@ -268,7 +268,7 @@ static int open_data(struct mfs_trainer *t, struct mfs_error *err)
 	int rc = 0;
 
 	mfs_watch_rest(t->parallel.watch, true);
-	/* A run that is started again behind its last iteration has consumed all samples. */
+	/* A run that is started again after its last iteration has consumed all samples. */
 	if (!t->config->skip_train && t->progress.iteration < t->iterations)
 		rc = mfs_trainer_open_data(t, MFS_TRAIN, err);
 	/* A split without data is not validated on, and that is no error (training.py:
@@ -306,7 +306,7 @@ static const char *tokenizer_of(const struct mfs_train_config *config, const str
 	return is_directory(text) ? text : NULL;
 }
 
-/* Where it is said: others' passes are not measured. */
+/* Only for the process that logs it: other processes' passes are not measured. */
 static int open_exposure(struct mfs_trainer *t, struct mfs_error *err)
 {
 	int rc;

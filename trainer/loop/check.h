@@ -1,9 +1,9 @@
 /*
  * Checks of what a step has computed, before its update.
  *
- * A loss or a gradient norm that is NaN or infinite is rejected
- * (--check-for-nan-in-loss-and-grad). One that is ten times the largest of the first hundred is
- * said, and the run goes on (--check-for-spiky-loss, --check-for-large-grads).
+ * A loss or a gradient norm that is NaN or infinite is rejected (--check-for-nan-in-loss-and-grad).
+ * One that is ten times the largest of the first hundred is logged, and the run goes on
+ * (--check-for-spiky-loss, --check-for-large-grads).
  *
  * Sources: pretrain_gpt.py: loss_func; core/distributed/param_and_grad_buffer.py: check_grads;
  * core/rerun_state_machine.py: validate_result, is_unexpectedly_large. Megatron runs a rejected

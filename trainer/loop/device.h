@@ -7,8 +7,8 @@
 #include "trainer/config/config.h"
 #include "trainer/parallel/launch.h"
 
-/* The file name of the CUDA backend. It is looked for beside the program, and in lib/mcorefs of the
- * prefix that the program is installed in; MCOREFS_CUDA names another file. */
+/* The file name of the CUDA backend. It is looked for in the program's directory, and in
+ * lib/mcorefs of the prefix that the program is installed in; MCOREFS_CUDA names another file. */
 #define MFS_CUDA_FILE "libmcorefs-cuda.so"
 
 /* As CUDA's plugin: what CPU processes talk through. */

@@ -31,7 +31,7 @@ int mfs_dry_run_machine(const struct mfs_train_config *config, struct mfs_machin
 	return rc;
 }
 
-/* ---- what is said ---- */
+/* ---- what is printed ---- */
 
 static void say_traffic(const struct mfs_plan *p)
 {

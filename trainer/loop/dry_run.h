@@ -29,8 +29,8 @@ struct mfs_plan {
 	double exposed[MFS_GROUP_COUNT]; /* seconds that a step would be shorter without */
 };
 
-/* says: on standard output, what memory each stage needs. machine may be NULL. config is settled
- * with what its checkpoint says. The caller releases ret, also behind a failure. */
+/* says: print on standard output what memory each stage needs. machine may be NULL. config gets the
+ * settings of its checkpoint. The caller releases ret, also after a failure. */
 int mfs_plan_run(struct mfs_train_config *config, const struct mfs_launch *launch,
 		 const struct mfs_machine *machine, bool says, struct mfs_plan *ret,
 		 struct mfs_error *err);

@@ -55,7 +55,7 @@ static const struct {
 };
 
 struct layout {
-	int64_t at[KNOBS]; /* MFS_UNSET: as it was said */
+	int64_t at[KNOBS]; /* MFS_UNSET: as it was given */
 	/* of its plan */
 	bool possible, fits;
 	char why[256]; /* it is not possible */

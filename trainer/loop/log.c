@@ -418,7 +418,8 @@ static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
 	struct mfs_buf b = {0};
 
 	line.loss_count = name_losses(c, &w->losses, (double)(w->steps ? w->steps : 1), losses);
-	/* Behind the first loss of a process, Megatron says that skipped steps have one of 0. */
+	/* After the first loss of a process, Megatron reports that skipped steps have a loss of
+	 * 0. */
 	if (!t->has_loss)
 		losses[0].value = MFS_NOT_SAID;
 	if (c->log_throughput)
@@ -481,7 +482,7 @@ const char *mfs_log_set(const struct mfs_trainer *t, enum mfs_split split, uint3
 	return text;
 }
 
-/* " vs samples" comes behind it. */
+/* The caller's next line is for " vs samples". */
 static void tell_evaluation(struct mfs_trainer *t, const char *set, double loss)
 {
 	char tag[MFS_SET_NAME + 32];

@@ -26,8 +26,8 @@ static int time_product(const struct bench *b, const struct mfk_gemm *product, u
 	return rc ? mfs_fail(err, rc, "%s: %s", b->backend->name, why) : 0;
 }
 
-/* The least time of a product of two squares in x, into the square behind them. Zeros would be
- * multiplied faster than what a model has. */
+/* The least time of a product of two squares in x, into the square that follows them. Zeros would
+ * be multiplied faster than what a model has. */
 static int best_time(const struct bench *b, int64_t n, unsigned char *x, uint64_t *ret_ns,
 		     struct mfs_error *err)
 {

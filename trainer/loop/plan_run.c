@@ -3,7 +3,7 @@
  *
  * The time is that of the run itself: each stage's process takes two steps with a backend that
  * writes down what it is asked (kernels/record), and the second one's record is played on the
- * machine (trainer/simulate). So nothing is said here of how a step is made up.
+ * machine (trainer/simulate). So nothing here depends on how a step is made up.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,7 +162,7 @@ static int play(const struct mfs_machine *m, struct mfs_plan *p, struct mfs_erro
 	return rc;
 }
 
-/* It may take a minute, and nothing else is said before its end. */
+/* It may take a minute, and nothing else is printed before its end. */
 static void say_simulated(const struct mfs_plan *p, uint32_t stage, uint32_t processes)
 {
 	printf("simulating a step of %u processes", processes);
@@ -181,7 +181,7 @@ int mfs_plan_run(struct mfs_train_config *config, const struct mfs_launch *launc
 
 	*ret = (struct mfs_plan){.stage_count = 1};
 	/* The stages of a pipeline differ, and each other dimension gives equal parts: so a process
-	 * of each stage is planned, the first of its ranks. How many there are is known behind the
+	 * of each stage is planned, the first of its ranks. How many there are is known after the
 	 * first, which opens the checkpoint. */
 	for (uint32_t i = 0; i < ret->stage_count && !rc; i++) {
 		rc = plan_stage(config, &of, says, ret, i, err);

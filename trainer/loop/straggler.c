@@ -3,10 +3,10 @@
  * all wait for the slowest; the first rank prints who was slow (trainer/report/straggler.h).
  *
  * Megatron times the forward pass by events, and estimates a third of its throughput. Here forward
- * and backward are timed together, and the device is waited for behind them.
+ * and backward are timed together, and the device is waited for after them.
  *
- * Whoever connects to --straggler-ctrlr-port of the first rank switches it on or off, from the next
- * report on (core/utils.py: StragglerDetector._handler, _check_toggle).
+ * A program that connects to --straggler-ctrlr-port of the first rank switches it on or off, from
+ * the next report on (core/utils.py: StragglerDetector._handler, _check_toggle).
  */
 #include <errno.h>
 #include <netinet/in.h>

@@ -131,7 +131,7 @@ static void save_before_change(struct mfs_train_run *r)
 	r->batch = batch;
 }
 
-/* An iteration, and what comes behind it. r->stop: the run ends. */
+/* Runs an iteration, and what comes after it. r->stop: the run ends. */
 static int iterate(struct mfs_train_run *r, struct mfs_error *err)
 {
 	struct mfs_step step;
@@ -172,7 +172,8 @@ static int train(struct mfs_train_run *r, struct mfs_error *err)
 	return rc;
 }
 
-/* What Megatron does behind the last iteration: a save, if that was none; validation and test. */
+/* What Megatron does after the last iteration: a save, if that iteration had none; validation and
+ * test. */
 static int finish(struct mfs_train_run *r, struct mfs_error *err)
 {
 	const struct mfs_train_config *c = r->t.config;
@@ -189,7 +190,7 @@ static int finish(struct mfs_train_run *r, struct mfs_error *err)
 	return rc;
 }
 
-/* A launcher ends the others behind the first process that fails, and one may still save. */
+/* A launcher ends the others after the first process that fails, and one may still save. */
 static void wait_for_others(const struct mfs_trainer *t)
 {
 	struct mfs_error err;

@@ -8,7 +8,7 @@
 /* Exit codes of mcorefs-train. */
 enum mfs_train_exit {
 	MFS_TRAIN_OK = 0,     /* also: stopped by a signal after a save */
-	MFS_TRAIN_FAILED = 1, /* what is wrong has been said */
+	MFS_TRAIN_FAILED = 1, /* what is wrong has been logged */
 	MFS_TRAIN_USAGE = 2,
 	/* A loss or gradient is not finite (rerun_state_machine.py:
 	 * EXIT_CODE_FAILED_ON_RESULT_VALIDATION). */

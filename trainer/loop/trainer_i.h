@@ -32,7 +32,7 @@ struct mfs_flat_places {
 	uint64_t weights, grads, slot[MFS_SLOTS], buffers;
 };
 
-#define MFS_LOST_SAVES 8 /* whose numbers are said at the end */
+#define MFS_LOST_SAVES 8 /* whose numbers are logged at the end */
 
 /* What became of a run's saves. */
 struct mfs_saves {
@@ -52,7 +52,8 @@ struct mfs_trainer {
 	struct mfs_parallel parallel;
 	/* up to now, and of the last step */
 	struct mfs_traffic traffic[MFS_GROUP_COUNT], step_traffic[MFS_GROUP_COUNT];
-	struct mfs_exposure *exposure; /* NULL: no --log-communication, or it is not said here */
+	/* NULL: no --log-communication, or another process logs it */
+	struct mfs_exposure *exposure;
 	struct mfs_memory memory;
 	struct mfs_flat_places places;
 	struct mfs_params *params;
@@ -72,7 +73,7 @@ struct mfs_trainer {
 	bool loaded_optimizer;
 	double load_seconds; /* that this process took for its part */
 
-	/* what the log has not said yet: sums over steps */
+	/* what the log has not shown yet: sums over steps */
 	struct mfs_log_window {
 		struct mfs_log_losses {
 			double lm, aux[MFS_AUX_LOSSES], z, mtp[MFS_MTP_MOST];
@@ -126,7 +127,7 @@ struct mfs_microbatches {
 	uint64_t count;
 	bool backward;
 	bool per_token; /* the gradient is not divided by the microbatch's tokens */
-	double scale;	/* of the gradient, besides */
+	double scale;	/* another factor of the gradient */
 };
 /* Submits this process's next microbatches, in the order of its stage. Adds tokens whose
  * loss counts to *counted: those of its samples, whichever stage it is. */
@@ -185,7 +186,7 @@ bool mfs_log_reports(const struct mfs_trainer *t);
 /* "-0", "-NAME", or "" where sets of the split are not kept apart. */
 const char *mfs_log_set(const struct mfs_trainer *t, enum mfs_split split, uint32_t set,
 			char text[MFS_SET_NAME]);
-/* last: behind the last iteration. */
+/* last: after the last iteration. */
 void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, uint32_t set, bool last,
 			double loss);
 void mfs_log_suspect(struct mfs_trainer *t);
@@ -210,7 +211,7 @@ int mfs_straggler_end(struct mfs_trainer *t, struct mfs_error *err);
 /* A step is done: reports at each --log-interval. All ranks call it. */
 int mfs_straggler_step(struct mfs_trainer *t, const struct mfs_step *step, struct mfs_error *err);
 
-/* stop.c: a signal that ends the run behind the step in flight, with a save. */
+/* stop.c: a signal that ends the run after the step in flight, with a save. */
 void mfs_stop_on(int signal);
 int mfs_stop_signal(void); /* the signal that came; 0: none */
 

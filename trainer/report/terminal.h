@@ -1,4 +1,4 @@
-/* A line on a terminal that is written over while a run goes on. Nothing is said elsewhere. */
+/* A line on a terminal that is written over while a run goes on. Elsewhere nothing is written. */
 #ifndef MFS_TRAINER_REPORT_TERMINAL_H
 #define MFS_TRAINER_REPORT_TERMINAL_H
 

@@ -30,8 +30,9 @@ static double filled(const struct mfs_machine *m, const struct mfk_work *w)
 	return used / tiles * (waves < 1 ? 1 : waves / ceil(waves));
 }
 
-/* What a tile is added to is read and written behind its last operation, when the multiprocessor
- * has nothing to multiply; what is only written, or read ahead, goes on beside other operations. */
+/* The matrix that a tile is added to is read and written after the tile's last operation, when the
+ * multiprocessor has nothing to multiply. What is only written, or read ahead, goes on at the same
+ * time as other operations. */
 static double product_time(const struct mfs_machine *m, const struct mfk_work *w)
 {
 	const double groups = w->groups > 1 ? m->groups_of_products : 1;

@@ -46,7 +46,8 @@ struct mfs_machine {
 	double other_share, launch;
 	unsigned gpus_per_host;
 	double link, link_latency, network, network_latency; /* bytes/s, s */
-	double busy_link; /* of the time of communication, what work beside it takes longer */
+	/* of the time of communication: how much longer work takes that runs at the same time */
+	double busy_link;
 };
 
 /* bytes: a YAML mapping of the keys of configs/machines/h200.yaml, all of them but host_memory_gib,

@@ -19,8 +19,8 @@ struct stage {
 	double *streams, *events;
 	double host;
 	unsigned passes; /* the stream that has products */
-	double behind;	 /* by communication beside the passes; they make up for it as they go on */
-	bool began;	 /* the next one has said when it can begin */
+	double behind;	 /* late by parallel communication; they make up for it as they go on */
+	bool began;	 /* the next one has told when it can begin */
 	double start;	 /* that */
 
 	uint64_t *taken; /* [2][stages]: messages that are done, to and from each */
@@ -340,8 +340,8 @@ static unsigned passes_of(const struct mfk_record *record)
 	return 0;
 }
 
-/* Operations of a group come one behind the other, which a group's processes do not agree on where
- * several streams have them. What the host says in one has no stream. */
+/* Checks that operations of a group come one after the other. A group's processes do not agree on
+ * an order if several streams have them. What the host sends in a group has no stream. */
 static int check_streams(const struct run *r, const struct stage *s)
 {
 	const struct mfk_record *record = s->of->record;

@@ -2,11 +2,11 @@
  * How long the recorded work of a step takes on a machine.
  *
  * One process of each pipeline stage stands for all of the stage: the others do the same at the
- * same time. Streams of a process run beside each other, but communication takes multiprocessors
- * and power from the passes: they are behind by a share of its time (mfs_machine.busy_link), less
- * what they stand still meanwhile. An operation begins
- * when its stream, the events that it waits for and the host have come to it; one of several
- * stages, when all of them have. The host itself takes no time but to wait.
+ * same time. Streams of a process run in parallel, but communication takes multiprocessors and
+ * power from the passes. They are late by a share of its time (mfs_machine.busy_link), less the
+ * time that they stand still meanwhile. An operation begins when its stream, the events that it
+ * waits for and the host have come to it; one of several stages, when all of them have. The host
+ * itself takes no time but to wait.
  */
 #ifndef MFS_TRAINER_SIMULATE_TIMELINE_H
 #define MFS_TRAINER_SIMULATE_TIMELINE_H
