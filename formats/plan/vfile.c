@@ -378,29 +378,37 @@ static int copy_out(const struct mfs_gather *g, uint8_t *buf, struct mfs_error *
 	return 0;
 }
 
+int mfs_vfile_pread_by(struct mfs_vfile *f, struct mfs_gather *g, uint64_t off, void *buf,
+		       size_t len, size_t *ret_len, struct mfs_error *err)
+{
+	size_t done = 0;
+	int rc = 0;
+
+	len = off < f->size ? mfs_min_u64(len, f->size - off) : 0;
+	while (done < len && !rc) {
+		rc = mfs_vfile_gather(f, off + done, mfs_min_u64(len - done, g->scratch_size), g,
+				      err);
+		if (!rc)
+			rc = copy_out(g, (uint8_t *)buf + done, err);
+		done += g->bytes;
+		mfs_gather_reset(g);
+	}
+	if (!rc)
+		*ret_len = len;
+	return rc;
+}
+
 int mfs_vfile_pread(struct mfs_vfile *f, uint64_t off, void *buf, size_t len, size_t *ret_len,
 		    struct mfs_error *err)
 {
 	struct mfs_gather g;
-	size_t done = 0;
-	int rc = 0;
+	int rc;
 
-	if (off >= f->size)
-		len = 0;
-	else
-		len = mfs_min_u64(len, f->size - off);
+	len = off < f->size ? mfs_min_u64(len, f->size - off) : 0;
 	if (mfs_gather_init(&g, mfs_min_u64(len, COPY_WINDOW), COPY_IOVECS))
 		return mfs_fail_nomem(err);
-	while (done < len && !rc) {
-		mfs_gather_reset(&g);
-		rc = mfs_vfile_gather(f, off + done, mfs_min_u64(len - done, COPY_WINDOW), &g, err);
-		if (!rc)
-			rc = copy_out(&g, (uint8_t *)buf + done, err);
-		done += g.bytes;
-	}
+	rc = mfs_vfile_pread_by(f, &g, off, buf, len, ret_len, err);
 	mfs_gather_release(&g);
-	if (!rc)
-		*ret_len = len;
 	return rc;
 }
 

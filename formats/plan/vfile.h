@@ -103,6 +103,11 @@ int mfs_vfile_gather(struct mfs_vfile *f, uint64_t off, size_t len, struct mfs_g
 int mfs_vfile_pread(struct mfs_vfile *f, uint64_t off, void *buf, size_t len, size_t *ret_len,
 		    struct mfs_error *err);
 
+/* The same for who reads again and again: by a gather of his own, which is empty before and after,
+ * and may be of any size. */
+int mfs_vfile_pread_by(struct mfs_vfile *f, struct mfs_gather *g, uint64_t off, void *buf,
+		       size_t len, size_t *ret_len, struct mfs_error *err);
+
 /*
  * Plans every part from *start on: all source records are found, shapes and dtypes agree, every
  * byte has one source. No tensor data is read. The first failure is returned, and *start is set to

@@ -115,6 +115,29 @@ static unsigned read_all(const struct mfs_node *node, struct mfs_vfile *f, size_
 	return calls;
 }
 
+/* The same, copied as a reply of the gateway is (fs/gateway/call/file.c). */
+static unsigned copy_all(struct mfs_vfile *f)
+{
+	static uint8_t buf[LARGE / 4];
+	const uint64_t size = mfs_vfile_size(f);
+	struct mfs_error err;
+	int rc = 0;
+
+	calls = 0;
+	for (uint64_t off = 0, n; off < size; off += n) {
+		size_t got = 0;
+
+		n = mfs_min_u64(sizeof(buf), size - off);
+		counting = true;
+		rc = mfs_vfile_pread_by(f, &gather, off, buf, sizeof(buf), &got, &err);
+		counting = false;
+		unit_ok(rc, &err);
+		ck_assert_uint_eq(got, n);
+		ck_assert_uint_eq(gather.bytes, 0);
+	}
+	return calls;
+}
+
 static void note_kind(const struct mfs_node *node)
 {
 	for (unsigned i = 0; i < mfs_ckpt_views.count; i++)
@@ -138,6 +161,7 @@ static unsigned read_file(const struct mfs_node *node, size_t first_step)
 		ck_assert_msg(!again, "%s: reads of %zu bytes allocated %u times", node->path,
 			      steps[i], again);
 	}
+	ck_assert_uint_eq(copy_all(file.data), 0);
 	mfs_tree_close(&file);
 	note_kind(node);
 	return first;

@@ -1,5 +1,6 @@
 /* Replies with bytes of a file of a view. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,6 +10,7 @@
 #include "formats/plan/vfile.h"
 #include "fs/gateway/call/reply.h"
 #include "fs/http/range.h"
+#include "fs/http/server.h"
 #include "fs/view/view.h"
 
 #define FIRST_BYTES                                                                                \
@@ -17,6 +19,7 @@
 /* For as much, it holds its sources by descriptors: they can be read to the end though their names
  * are gone. For less, opening them would take longer than reading. */
 #define HOLD_BYTES (64u << 20)
+#define IOVECS	   (2 * MFS_HTTP_BLOCK / MFS_GATHER_COPY) /* of a block; more are copied */
 
 struct body {
 	struct mfs_revision revision;
@@ -24,6 +27,7 @@ struct body {
 	uint64_t off, len; /* of the file */
 	uint64_t asked;	   /* end of what was read ahead, from the start of the range */
 	bool holds;
+	struct mfs_gather gather; /* of the blocks after the first bytes; iov NULL: none yet */
 	size_t first_len;
 	uint8_t first[];
 };
@@ -35,6 +39,7 @@ static void release_body(void *arg)
 	if (b->holds)
 		mfs_view_drop_sources(b->revision.view);
 	mfs_revision_drop(&b->revision);
+	mfs_gather_release(&b->gather);
 	free(b);
 }
 
@@ -59,8 +64,11 @@ static ssize_t read_body(void *arg, uint64_t at, void *buf, size_t len)
 		memcpy(buf, b->first + at, n);
 		return (ssize_t)n;
 	}
+	if (!b->gather.iov && mfs_gather_init(&b->gather, MFS_HTTP_BLOCK, IOVECS))
+		return -ENOMEM;
 	read_ahead(b, at);
-	rc = mfs_vfile_pread(b->data, b->off + at, buf, mfs_min_u64(len, b->len - at), &n, &err);
+	rc = mfs_vfile_pread_by(b->data, &b->gather, b->off + at, buf,
+				mfs_min_u64(len, b->len - at), &n, &err);
 	if (rc == -ESTALE)
 		mfs_revision_suspect(&b->revision);
 	if (rc)
