@@ -13,349 +13,14 @@
 #include "formats/megatron/tracker.h"
 #include "fs/tree/tree_i.h"
 #include "fs/source/readers.h"
-#include "fs/source/root_changes.h"
 #include "fs/view/keeper.h"
 #include "fs/view/views.h"
 
 #define BLOCK_SIZE (1 << 20) /* st_blksize: the kernel's largest request */
 
-/* ---- branches; under the lock ---- */
-
-static struct mfs_branch **branch_list(const struct mfs_tree *tree, uint64_t ino)
-{
-	return &tree->branches[ino % MFS_BRANCHES];
-}
-
-static struct mfs_branch **list_of(struct mfs_tree *tree, const struct mfs_branch *b)
-{
-	return b->it ? &b->run->iterations : branch_list(tree, b->top->ino);
-}
-
-void mfs_tree_free_branch(struct mfs_tree *tree, struct mfs_branch *b)
-{
-	for (const struct mfs_node *n = b->nodes; n; n = n->next) {
-		mfs_inode_release(&tree->inodes, n->ino);
-		mfs_node_ids_remove(&tree->ids, n);
-	}
-	atomic_fetch_sub(&tree->bytes, b->bytes);
-	atomic_fetch_sub(&tree->files, b->files);
-	for (uint32_t i = 0; i < b->readers_count; i++)
-		mfs_readers_free(b->readers[i]);
-	free(b->readers);
-	mfs_arena_release(&b->arena);
-	free(b);
-}
-
-static void add_branch(struct mfs_tree *tree, struct mfs_branch *b)
-{
-	struct mfs_branch **list = list_of(tree, b);
-
-	b->next = *list;
-	*list = b;
-	if (b->in)
-		b->in->known++;
-	if (!b->it)
-		tree->branch_count++;
-}
-
-/* Without memory for its name it is not found again by its id. */
-static void remember(struct mfs_tree *tree, const struct mfs_branch *b)
-{
-	struct mfs_forgotten *f = &tree->forgotten[tree->next_forgotten++ % MFS_FORGOTTEN];
-
-	free(f->name);
-	f->name = strdup(b->top->name);
-	f->id = b->top->id;
-	f->layouts = b->top->parent->id;
-}
-
-void mfs_tree_remove_branch(struct mfs_tree *tree, struct mfs_branch *b)
-{
-	struct mfs_branch **p = list_of(tree, b);
-
-	while (*p != b)
-		p = &(*p)->next;
-	*p = b->next;
-	if (!b->it) {
-		remember(tree, b);
-		tree->branch_count--;
-	}
-	mfs_tree_free_branch(tree, b);
-}
-
-void mfs_tree_keep(const struct mfs_node *node)
-{
-	if (node->branch)
-		node->branch->known++;
-}
-
-/* Nobody knows a branch whose last node is forgotten; then it does not know the one around it. */
-void mfs_tree_unkeep(struct mfs_tree *tree, const struct mfs_node *node, uint64_t times)
-{
-	struct mfs_branch *b = node->branch;
-
-	if (b)
-		b->known -= times;
-	while (b && !b->known) {
-		struct mfs_branch *in = b->in;
-
-		if (b == b->run->entry) {
-			mfs_tree_free_run(tree, b->run);
-			return;
-		}
-		mfs_tree_remove_branch(tree, b);
-		b = in;
-		if (b)
-			b->known--;
-	}
-}
-
-void mfs_tree_meet(const struct mfs_node *node)
-{
-	mfs_tree_keep(node);
-	if (node->branch)
-		node->branch->run->known++;
-}
-
-/* An open run keeps its entry, and its content has a holder of its own. So neither goes before it
- * is closed. */
-static void leave(struct mfs_tree *tree, const struct mfs_node *node, uint64_t times)
-{
-	struct mfs_run *run = node->branch ? node->branch->run : NULL;
-	bool last = false;
-
-	if (run) {
-		run->known -= times;
-		last = run->entry && run->root && !run->known;
-	}
-	mfs_tree_unkeep(tree, node, times);
-	if (last)
-		mfs_tree_close_run(tree, run);
-}
-
-/* ---- entries that change; under the lock ---- */
-
-struct mfs_dir *mfs_tree_new_top_dir(uint32_t capacity)
-{
-	const size_t room = (size_t)capacity + 1;
-	struct mfs_dir *dir = calloc(1, sizeof(*dir) + 2 * room * sizeof(struct mfs_node *));
-
-	if (!dir)
-		return NULL;
-	dir->entries = (struct mfs_node **)(dir + 1);
-	dir->by_name = dir->entries + room;
-	dir->holders = 1;
-	return dir;
-}
-
-void mfs_tree_drop_top_dir(struct mfs_tree *tree, struct mfs_dir *dir)
-{
-	if (!dir || --dir->holders)
-		return;
-	for (uint32_t i = 0; i < dir->count; i++)
-		mfs_tree_unkeep(tree, dir->entries[i], 1);
-	free(dir);
-}
-
-struct mfs_dir *mfs_tree_top_dir(const struct mfs_node *top)
-{
-	return (struct mfs_dir *)atomic_load(&top->dir);
-}
-
 static bool is_changing(const struct mfs_node *node)
 {
 	return node->changes && !(node->run && node->run->flat);
-}
-
-static struct mfs_branch *find_iteration(const struct mfs_run *run, const struct mfs_iteration *it)
-{
-	struct mfs_branch *b = run->iterations;
-
-	while (b && b->it != it)
-		b = b->next;
-	return b;
-}
-
-static int new_iteration(struct mfs_tree *tree, struct mfs_run *run, struct mfs_iteration *it,
-			 struct mfs_branch **ret, struct mfs_error *err)
-{
-	struct mfs_branch *b = calloc(1, sizeof(*b));
-	int rc;
-
-	if (!b)
-		return mfs_fail_nomem(err);
-	b->it = it;
-	b->run = run;
-	rc = mfs_tree_new_iteration(tree, b, err);
-	if (rc) {
-		mfs_tree_free_branch(tree, b);
-		return rc;
-	}
-	add_branch(tree, b);
-	*ret = b;
-	return 0;
-}
-
-/* Adds the iteration's directory or the link to it. It keeps what it had, with open and cached
- * files, as long as somebody knows it. */
-static int add_shown(struct mfs_tree *tree, struct mfs_run *run, struct mfs_iteration *it,
-		     bool latest, struct mfs_dir *dir, struct mfs_error *err)
-{
-	struct mfs_branch *b = find_iteration(run, it);
-	struct mfs_node *node;
-	int rc = b ? 0 : new_iteration(tree, run, it, &b, err);
-
-	if (rc)
-		return rc;
-	mfs_tree_keep(b->top);
-	if (latest && !b->latest)
-		rc = mfs_tree_new_latest(tree, b, err);
-	node = latest ? b->latest : b->top;
-	if (rc) {
-		mfs_tree_unkeep(tree, b->top, 1);
-		return rc;
-	}
-	mfs_tree_add_entry(dir, node);
-	if (node->mtime_ns > dir->mtime_ns)
-		dir->mtime_ns = node->mtime_ns;
-	return 0;
-}
-
-/* NFS clients and servers take a directory of the same time for one with the same entries, so the
- * time is at least that of SOURCE. */
-static int fill_top(struct mfs_tree *tree, struct mfs_run *run,
-		    const struct mfs_root_snapshot *snapshot, struct mfs_dir *dir,
-		    struct mfs_error *err)
-{
-	int rc = 0;
-
-	dir->mtime_ns = run->mtime_ns;
-	if (run->data) {
-		mfs_tree_add_entry(dir, run->data);
-		if (run->data->mtime_ns > dir->mtime_ns)
-			dir->mtime_ns = run->data->mtime_ns;
-	}
-	if (snapshot->latest)
-		rc = add_shown(tree, run, snapshot->latest, true, dir, err);
-	for (uint32_t i = 0; i < snapshot->count && !rc; i++)
-		if (!mfs_iteration_reason(snapshot->iterations[i]))
-			rc = add_shown(tree, run, snapshot->iterations[i], false, dir, err);
-	return rc;
-}
-
-static int build_top(struct mfs_tree *tree, struct mfs_run *run,
-		     const struct mfs_root_snapshot *snapshot, struct mfs_error *err)
-{
-	struct mfs_dir *dir = mfs_tree_new_top_dir(snapshot->count + 2),
-		       *before = mfs_tree_top_dir(run->top);
-	int rc = dir ? fill_top(tree, run, snapshot, dir, err) : mfs_fail_nomem(err);
-
-	if (rc) {
-		mfs_tree_drop_top_dir(tree, dir);
-		return rc;
-	}
-	mfs_tree_publish(run->top, dir);
-	mfs_tree_drop_top_dir(tree, before);
-	return 0;
-}
-
-static int build_flat_top(struct mfs_tree *tree, struct mfs_run *run,
-			  const struct mfs_root_snapshot *snapshot, struct mfs_error *err)
-{
-	const bool model = mfs_root_has_model(run->root);
-
-	if (model && !snapshot->latest)
-		return mfs_fail(err, -ENODATA, "'%s' cannot be shown: %s",
-				mfs_root_source(run->root), snapshot->latest_reason);
-	run->top->mtime_ns = model ? mfs_iteration_mtime(snapshot->latest) : run->data->mtime_ns;
-	return mfs_tree_fill_flat(tree, run, model ? snapshot->latest : NULL, run->top->mtime_ns,
-				  err);
-}
-
-/* Whom a sentence about a run is told to, with its name in front. */
-struct teller {
-	const struct mfs_tree *tree;
-	const struct mfs_run *run;
-};
-
-static void tell(void *arg, const char *sentence)
-{
-	const struct teller *t = arg;
-	char text[1536];
-
-	snprintf(text, sizeof(text), "%s%s%s", t->run->name, *t->run->name ? "/" : "", sentence);
-	t->tree->say(t->tree->say_arg, text);
-}
-
-static int show(struct mfs_tree *tree, struct mfs_run *run,
-		const struct mfs_root_snapshot **ret_before,
-		const struct mfs_root_snapshot **ret_now, struct mfs_error *err)
-{
-	const int64_t mtime_ns = mfs_root_mtime(run->root);
-	const struct mfs_root_snapshot *now = mfs_root_snapshot(run->root);
-	int rc;
-
-	*ret_before = run->shown;
-	*ret_now = now;
-	if (mtime_ns)
-		run->mtime_ns = mtime_ns;
-	if (now == run->shown)
-		return 0;
-	rc = run->flat ? build_flat_top(tree, run, now, err) : build_top(tree, run, now, err);
-	if (!rc)
-		run->shown = now;
-	return rc;
-}
-
-int mfs_tree_show_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_error *err)
-{
-	const struct mfs_root_snapshot *before, *now;
-	struct teller teller = {tree, run};
-	int rc;
-
-	pthread_mutex_lock(&tree->lock);
-	rc = show(tree, run, &before, &now, err);
-	pthread_mutex_unlock(&tree->lock);
-	if (!rc && tree->say && before && now != before)
-		mfs_root_say_changes(before, now, tell, &teller);
-	return rc;
-}
-
-int mfs_tree_fill_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_error *err)
-{
-	const struct mfs_root_snapshot *before, *now;
-	struct mfs_data *data = mfs_root_data(run->root);
-	int rc = data ? mfs_tree_new_data(tree, run, data, err) : 0;
-
-	run->flat = !mfs_root_has_iterations(run->root);
-	return rc ? rc : show(tree, run, &before, &now, err);
-}
-
-void mfs_tree_watch(struct mfs_tree *tree, void (*say)(void *arg, const char *sentence), void *arg)
-{
-	tree->say_arg = arg;
-	tree->say = say;
-}
-
-static int refresh_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_error *err)
-{
-	int rc = mfs_root_refresh(run->root, false, err);
-
-	return rc ? rc : mfs_tree_show_run(tree, run, err);
-}
-
-int mfs_tree_refresh_dir(struct mfs_tree *tree, struct mfs_node *dir, struct mfs_error *err)
-{
-	if (!dir->run)
-		return mfs_tree_look_at_runs(tree, false, err);
-	return atomic_load(&dir->dir) ? refresh_run(tree, dir->run, err) : 0;
-}
-
-int mfs_tree_refresh(struct mfs_tree *tree, struct mfs_error *err)
-{
-	int rc = tree->dir ? mfs_tree_look_at_runs(tree, false, err) : 0;
-
-	return rc ? rc : mfs_tree_each_open(tree, refresh_run, err);
 }
 
 static int new_top(struct mfs_tree *tree, struct mfs_error *err)
@@ -375,41 +40,6 @@ static int new_top(struct mfs_tree *tree, struct mfs_error *err)
 	tree->top->moves = mfs_root_has_iterations(run->root);
 	return mfs_tree_set_readers(tree, tree->top, mfs_readers_of_path(path), err);
 }
-
-/* ---- views that no listing names; under the lock ---- */
-
-static struct mfs_branch *find_branch(const struct mfs_tree *tree, const struct mfs_node *node,
-				      const char *name, uint64_t ino)
-{
-	struct mfs_branch *b = *branch_list(tree, ino);
-
-	while (b && (b->top->parent != node || strcmp(b->top->name, name)))
-		b = b->next;
-	return b;
-}
-
-static int new_branch(struct mfs_tree *tree, const struct mfs_node *node, const char *name,
-		      struct mfs_branch **ret, struct mfs_error *err)
-{
-	struct mfs_branch *b = calloc(1, sizeof(*b));
-	int rc;
-
-	if (!b)
-		return mfs_fail_nomem(err);
-	b->run = node->run;
-	b->arena.block = 2048; /* a directory takes a few hundred bytes until somebody enters it */
-	rc = mfs_tree_new_layout(tree, node, name, b, &b->top, err);
-	if (rc) {
-		mfs_tree_free_branch(tree, b);
-		return rc;
-	}
-	b->in = node->branch;
-	add_branch(tree, b);
-	*ret = b;
-	return 0;
-}
-
-/* ---- all of it ---- */
 
 struct mfs_tree *mfs_tree_alloc(void)
 {
@@ -663,7 +293,7 @@ void mfs_tree_close_dir(struct mfs_tree *tree, struct mfs_node *node, const stru
 	pthread_mutex_lock(&tree->lock);
 	if (is_changing(node))
 		mfs_tree_drop_top_dir(tree, (struct mfs_dir *)dir);
-	leave(tree, node, 1);
+	mfs_tree_leave(tree, node, 1);
 	pthread_mutex_unlock(&tree->lock);
 }
 
@@ -681,7 +311,7 @@ void mfs_tree_forget(struct mfs_tree *tree, struct mfs_node *node, uint64_t time
 	if (!node->branch)
 		return;
 	pthread_mutex_lock(&tree->lock);
-	leave(tree, node, times);
+	mfs_tree_leave(tree, node, times);
 	pthread_mutex_unlock(&tree->lock);
 }
 
@@ -794,7 +424,7 @@ static struct mfs_node *know_branch(struct mfs_tree *tree, const struct mfs_node
 	struct mfs_branch *b;
 
 	pthread_mutex_lock(&tree->lock);
-	b = find_branch(tree, node, name, ino);
+	b = mfs_tree_find_branch(tree, node, name, ino);
 	if (b)
 		mfs_tree_meet(b->top);
 	pthread_mutex_unlock(&tree->lock);
@@ -821,9 +451,9 @@ static int find_layout(struct mfs_tree *tree, struct mfs_node *node, const char 
 	if (rc)
 		return rc == -EINVAL ? -ENOENT : rc;
 	pthread_mutex_lock(&tree->lock);
-	b = find_branch(tree, node, name, ino);
+	b = mfs_tree_find_branch(tree, node, name, ino);
 	if (!b)
-		rc = new_branch(tree, node, name, &b, err);
+		rc = mfs_tree_new_branch(tree, node, name, &b, err);
 	if (!rc) {
 		mfs_tree_meet(b->top);
 		*ret = b->top;
@@ -875,179 +505,6 @@ int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *na
 	else if (ret_about)
 		*ret_about = node;
 	return rc;
-}
-
-/* ---- by id ---- */
-
-struct mfs_node *mfs_tree_by_id(struct mfs_tree *tree, uint64_t id)
-{
-	return id == MFS_ID_ROOT ? tree->top : mfs_node_ids_find(&tree->ids, id);
-}
-
-struct mfs_node *mfs_tree_parent(struct mfs_tree *tree, struct mfs_node *node)
-{
-	struct mfs_node *parent = (struct mfs_node *)node->parent;
-
-	mfs_tree_know(tree, parent);
-	return parent;
-}
-
-/* NULL: it is not there, or not yet. Else known once more. */
-static struct mfs_node *know_id(struct mfs_tree *tree, uint64_t id)
-{
-	struct mfs_node *node;
-
-	pthread_mutex_lock(&tree->lock);
-	node = mfs_tree_by_id(tree, id);
-	if (node)
-		mfs_tree_meet(node);
-	pthread_mutex_unlock(&tree->lock);
-	return node;
-}
-
-/* Makes the directories of layouts that a listing of an owner names. What fails is not there. */
-static void open_all_layouts(struct mfs_tree *tree, struct mfs_node *node)
-{
-	const struct mfs_dir *dir = atomic_load(&node->dir), *below;
-	struct mfs_error err;
-
-	for (uint32_t i = 0; dir && i < dir->count; i++) {
-		struct mfs_node *entry = dir->entries[i];
-
-		if (entry->layouts)
-			(void)mfs_tree_list(tree, entry, &below, NULL, &err);
-		else if (S_ISDIR(entry->type) && !entry->view && entry->owner == node->owner)
-			open_all_layouts(tree, entry);
-	}
-}
-
-/* Does so for the owners among some entries that the id may be of. */
-static void open_owners(struct mfs_tree *tree, const struct mfs_dir *dir, uint64_t id)
-{
-	for (uint32_t i = 0; dir && i < dir->count; i++) {
-		struct mfs_node *entry = dir->entries[i];
-		const struct mfs_id_owner owner = mfs_tree_id_owner(entry->run, entry);
-
-		if (S_ISDIR(entry->type) && entry->owner == entry && mfs_id_may_be_of(id, &owner))
-			open_all_layouts(tree, entry);
-	}
-}
-
-/* The directory that the id is of or in, known once more, after opening what may have it of a run
- * that the caller knows. NULL: it is not there. */
-static int open_owner_in(struct mfs_tree *tree, struct mfs_run *run, uint64_t id,
-			 struct mfs_node **ret, struct mfs_error *err)
-{
-	const struct mfs_dir *top;
-	int rc = mfs_tree_open_dir(tree, run->top, &top, NULL, err);
-	struct mfs_id_owner flat;
-
-	if (rc)
-		return rc;
-	flat = mfs_tree_id_owner(run, run->top->owner);
-	if (run->data)
-		open_owners(tree, atomic_load(&run->data->dir), id);
-	if (!run->flat)
-		open_owners(tree, top, id);
-	else if (run->top->owner && mfs_id_may_be_of(id, &flat))
-		open_all_layouts(tree, run->top);
-	*ret = know_id(tree, mfs_id_view(id));
-	mfs_tree_close_dir(tree, run->top, top); /* a run that nobody knows closes here */
-	return 0;
-}
-
-/* A run that cannot be opened has no nodes. */
-static int open_owner_of(struct mfs_tree *tree, uint64_t id, struct mfs_node **ret,
-			 struct mfs_error *err)
-{
-	const struct mfs_dir *runs;
-	int rc;
-
-	*ret = NULL;
-	if (!tree->dir)
-		return open_owner_in(tree, &tree->one, id, ret, err);
-	rc = mfs_tree_open_dir(tree, tree->top, &runs, NULL, err);
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; !*ret && i < runs->count; i++)
-		if (mfs_id_may_be_of_run(id, runs->entries[i]->name))
-			(void)open_owner_in(tree, runs->entries[i]->run, id, ret, err);
-	mfs_tree_close_dir(tree, tree->top, runs);
-	return 0;
-}
-
-static bool was_forgotten(struct mfs_tree *tree, uint64_t id, uint64_t *ret_layouts, char *ret_name,
-			  size_t size)
-{
-	bool found = false;
-
-	pthread_mutex_lock(&tree->lock);
-	for (unsigned i = 0; i < MFS_FORGOTTEN && !found; i++) {
-		const struct mfs_forgotten *f = &tree->forgotten[i];
-
-		found = f->name && f->id == id;
-		if (found) {
-			*ret_layouts = f->layouts;
-			snprintf(ret_name, size, "%s", f->name);
-		}
-	}
-	pthread_mutex_unlock(&tree->lock);
-	return found;
-}
-
-/* The directory of a view that no listing names, by its name, if it was known before. NULL: it was
- * not, or it fails now. Else known once more. */
-static struct mfs_node *find_again(struct mfs_tree *tree, uint64_t id)
-{
-	struct mfs_node *layouts, *found = NULL;
-	char name[MFS_VIEW_NAME_SIZE];
-	struct mfs_error err;
-	uint64_t in;
-
-	if (!was_forgotten(tree, id, &in, name, sizeof(name)))
-		return NULL;
-	layouts = know_id(tree, in);
-	if (!layouts)
-		return NULL;
-	if (mfs_tree_lookup(tree, layouts, name, &found, NULL, &err))
-		found = NULL;
-	mfs_tree_forget(tree, layouts, 1);
-	return found;
-}
-
-/* The view of an id, with its files. */
-static int open_view_of(struct mfs_tree *tree, uint64_t id, struct mfs_node **ret,
-			struct mfs_error *err)
-{
-	struct mfs_node *view = know_id(tree, mfs_id_view(id));
-	const struct mfs_dir *dir;
-	int rc = 0;
-
-	if (!view)
-		view = find_again(tree, mfs_id_view(id));
-	if (!view)
-		rc = open_owner_of(tree, id, &view, err);
-	if (!view)
-		return rc;
-	if (S_ISDIR(view->type))
-		rc = mfs_tree_list(tree, view, &dir, NULL, err);
-	*ret = rc ? NULL : know_id(tree, id);
-	mfs_tree_forget(tree, view, 1);
-	return rc;
-}
-
-int mfs_tree_find_id(struct mfs_tree *tree, uint64_t id, struct mfs_node **ret,
-		     struct mfs_error *err)
-{
-	int rc = 0;
-
-	*ret = know_id(tree, id);
-	if (!*ret)
-		rc = open_view_of(tree, id, ret, err);
-	if (rc || *ret)
-		return rc;
-	return mfs_fail(err, -ESTALE, "no file or directory has the id %#llx",
-			(unsigned long long)id);
 }
 
 static bool is_lacking_some(const struct mfs_node *node)

@@ -97,21 +97,32 @@ struct mfs_tree {
 	uint32_t readers_count;
 };
 
+/* Branches, under the lock (branches.c). */
+
+void mfs_tree_add_branch(struct mfs_tree *tree, struct mfs_branch *b);
+void mfs_tree_free_branch(struct mfs_tree *tree, struct mfs_branch *b);
+/* Takes it off its list first. */
+void mfs_tree_remove_branch(struct mfs_tree *tree, struct mfs_branch *b);
+/* Its branch is known once more, or less, by no kernel: by a listing, or by what it holds. */
+void mfs_tree_keep(const struct mfs_node *node);
+void mfs_tree_unkeep(struct mfs_tree *tree, const struct mfs_node *node, uint64_t times);
+/* The kernel or a caller knows a node once more, and with it its run; or so many times less. */
+void mfs_tree_meet(const struct mfs_node *node);
+void mfs_tree_leave(struct mfs_tree *tree, const struct mfs_node *node, uint64_t times);
+/* The branch of a view that no listing names, in the directory node. NULL: there is none. */
+struct mfs_branch *mfs_tree_find_branch(const struct mfs_tree *tree, const struct mfs_node *node,
+					const char *name, uint64_t ino);
+/* Makes it. */
+int mfs_tree_new_branch(struct mfs_tree *tree, const struct mfs_node *node, const char *name,
+			struct mfs_branch **ret, struct mfs_error *err);
+
 /* Entries of directories that change, under the lock: of the mount's root and of runs with
- * iterations (tree.c). */
+ * iterations (entries.c). */
 
 /* Its entries are known as long as it is there. NULL: no memory. */
 struct mfs_dir *mfs_tree_new_top_dir(uint32_t capacity);
 void mfs_tree_drop_top_dir(struct mfs_tree *tree, struct mfs_dir *dir);
 struct mfs_dir *mfs_tree_top_dir(const struct mfs_node *top);
-/* Its branch is known once more, or less, by no kernel: by a listing, or by what it holds. */
-void mfs_tree_keep(const struct mfs_node *node);
-void mfs_tree_unkeep(struct mfs_tree *tree, const struct mfs_node *node, uint64_t times);
-void mfs_tree_free_branch(struct mfs_tree *tree, struct mfs_branch *b);
-/* Takes it off its list first. */
-void mfs_tree_remove_branch(struct mfs_tree *tree, struct mfs_branch *b);
-/* The kernel or a caller knows a node once more, and with it its run. */
-void mfs_tree_meet(const struct mfs_node *node);
 /* Makes the entries of a run whose root is open. */
 int mfs_tree_fill_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_error *err);
 /* Publishes what has changed since the last look at its root. */
