@@ -132,7 +132,9 @@ const char *mfs_flat_string(const struct mfs_flat_table *t, unsigned field)
 		return NULL;
 	if (!inside(t->flat, (uint64_t)v.at + v.count, 1))
 		return NULL;
-	if (t->flat->bytes[v.at + v.count]) {
+	/* It ends where it says, and not before. */
+	if (memchr(t->flat->bytes + v.at, 0, (size_t)v.count + 1) !=
+	    t->flat->bytes + v.at + v.count) {
 		t->flat->bad = true;
 		return NULL;
 	}

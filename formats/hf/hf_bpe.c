@@ -654,9 +654,9 @@ int mfs_bpe_parse(const struct mfs_bpe_files *files, uint64_t rows, struct mfs_b
 	struct reader r = {.bpe = ret, .begin = files->tokenizer, .err = err};
 	int rc;
 
-	if (!rows || rows >= (uint64_t)MFS_SCAN_MAX_ID)
-		return mfs_fail(err, -ENOTSUP, "a vocabulary of %llu rows",
-				(unsigned long long)rows);
+	if (!rows || rows > MFS_BPE_ROWS_MAX)
+		return mfs_fail(err, -ENOTSUP, "a vocabulary of %llu rows; expected 1 to %u",
+				(unsigned long long)rows, MFS_BPE_ROWS_MAX);
 	ret->count = (uint32_t)rows;
 	ret->tokens = calloc(rows, sizeof(*ret->tokens));
 	rc = ret->tokens ? find_all_parts(&r, files->tokenizer, files->tokenizer_len)

@@ -23,6 +23,9 @@
 
 #define MFS_HF_TEMPLATE_MAX (1u << 20) /* bytes of chat_template.jinja */
 
+/* Rows of a vocabulary: each is kept in memory, also one of an embedding in a hole of a file. */
+#define MFS_BPE_ROWS_MAX (1u << 24)
+
 /* GGUF's numbers (gguf/constants.py: TokenType). */
 enum mfs_bpe_type {
 	MFS_BPE_NORMAL = 1,

@@ -119,7 +119,8 @@ bool mfs_value_global(const struct mfs_pickle *doc, mfs_value v, const char **re
 /* True if v is the global module.name. */
 bool mfs_value_is_global(const struct mfs_pickle *doc, mfs_value v, const char *module,
 			 const char *name);
-/* Name part of a global, or of an object's callable ("" otherwise); *ret_len bytes. */
+/* Name part of a global, or of an object's callable; *ret_len bytes, none of which is NUL. "": it
+ * is neither, or has a NUL. */
 const char *mfs_value_class(const struct mfs_pickle *doc, mfs_value v, size_t *ret_len);
 bool mfs_value_is_object_of(const struct mfs_pickle *doc, mfs_value v, const char *class_name);
 

@@ -286,8 +286,10 @@ const char *mfs_value_class(const struct mfs_pickle *doc, mfs_value v, size_t *r
 		n = mfs_pickle_node(doc, n->a);
 	if (n->type == MFS_V_GLOBAL)
 		mfs_value_str(doc, n->u.p.b, &text, &len);
+	if (memchr(text, 0, len)) /* no class has such a name, and its beginning is another's */
+		len = 0;
 	*ret_len = len;
-	return text;
+	return len ? text : "";
 }
 
 bool mfs_value_is_object_of(const struct mfs_pickle *doc, mfs_value v, const char *class_name)

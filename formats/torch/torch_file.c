@@ -253,9 +253,9 @@ static int read_storage(const struct mfs_torch_file *f, mfs_value storage, enum 
 {
 	const struct mfs_pickle *doc = f->doc;
 	mfs_value id = mfs_value_persid(doc, storage);
-	const char *name, *key, *first = f->zip.entries[0].name;
+	const char *name, *key;
 	size_t name_len, key_len;
-	char path[64], class_name[64];
+	char class_name[64];
 	uint64_t bytes;
 	int64_t numel;
 
@@ -265,11 +265,10 @@ static int read_storage(const struct mfs_torch_file *f, mfs_value storage, enum 
 	    !mfs_value_int(doc, mfs_value_at(doc, id, 4), &numel) || numel < 0)
 		return mfs_fail(err, -EINVAL, "%s: a tensor without a storage", f->zip.src.name);
 	snprintf(class_name, sizeof(class_name), "%.*s", (int)mfs_min_u64(name_len, 63), name);
-	snprintf(path, sizeof(path), "data/%.*s", (int)mfs_min_u64(key_len, 48), key);
-	t->record = record(f, first, strcspn(first, "/"), path);
+	t->record = mfs_torch_file_storage(f, key, key_len);
 	if (!t->record)
-		return mfs_fail(err, -EINVAL, "%s: record '%s' of a tensor is missing",
-				f->zip.src.name, path);
+		return mfs_fail(err, -EINVAL, "%s: record 'data/%.*s' of a tensor is missing",
+				f->zip.src.name, (int)mfs_min_u64(key_len, 48), key);
 	if (!strcmp(class_name, "UntypedStorage")) {
 		t->dtype = dtype;
 		bytes = (uint64_t)numel; /* an untyped storage counts bytes */
@@ -283,8 +282,9 @@ static int read_storage(const struct mfs_torch_file *f, mfs_value storage, enum 
 		return mfs_fail(err, -ENOTSUP, "%s: tensor of unsupported element type (%s)",
 				f->zip.src.name, class_name);
 	if (bytes != t->record->size)
-		return mfs_fail(err, -EINVAL, "%s: record '%s': expected %llu bytes, found %llu",
-				f->zip.src.name, path, (unsigned long long)bytes,
+		return mfs_fail(err, -EINVAL,
+				"%s: record 'data/%.*s': expected %llu bytes, found %llu",
+				f->zip.src.name, (int)key_len, key, (unsigned long long)bytes,
 				(unsigned long long)t->record->size);
 	*ret_numel = (uint64_t)numel;
 	return 0;

@@ -121,6 +121,7 @@ def framing(good):
     batch = good.index(b"\xff\xff\xff\xff", 8)
     size = struct.unpack_from("<I", good, batch + 4)[0]
     save("reject", "nothing", b"")
+    save("reject", "column-with-a-nul", written({"input_ids\0x": ids()["input_ids"]}))
     save("reject", "three-bytes", good[:3])
     save("reject", "text", b"{\"text\": \"not Arrow at all\"}\n" * 4)
     save("reject", "schema-cut", good[:100])

@@ -286,6 +286,14 @@ def make_torch_file():
     reject("torch_file", "big-endian", archive([("data.pkl", pkl), ("byteorder", b"big"), ("data/0", data[0])]))
     two = archive([("data.pkl", pkl), ("data/0", data[0])])
     reject("torch_file", "record-missing", archive([("data.pkl", pkl)]))
+    key = b"X\x01\0\0\x000"
+    assert pkl.count(key) == 1
+    for name, other in (("key-with-a-nul", b"0\0x"), ("key-longer-than-its-record", b"0" * 48 + b"1")):
+        changed = pkl.replace(key, b"X" + struct.pack("<I", len(other)) + other)
+        reject("torch_file", name, archive([("data.pkl", changed), ("data/" + other.split(b"\0")[0][:48].decode(), data[0])]))
+    named = pkl.replace(b"BFloat16Storage\n", b"BFloat16Storage\0x\n")
+    assert named != pkl
+    reject("torch_file", "class-with-a-nul", archive([("data.pkl", named), ("data/0", data[0])]))
     reject("torch_file", "record-too-small", archive([("data.pkl", pkl), ("data/0", data[0][:-1])]))
     reject("torch_file", "record-too-large", archive([("data.pkl", pkl), ("data/0", data[0] + b"x")]))
     reject("torch_file", "checksum-differs", two.replace(b"BFloat16Storage", b"BFloat16Storagf"))

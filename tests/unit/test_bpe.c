@@ -161,11 +161,24 @@ START_TEST(test_refused_with_a_reason)
 }
 END_TEST
 
+/* A number of a few digits asks for no memory. */
+START_TEST(test_rows_have_a_limit)
+{
+	struct mfs_bpe bpe = {0};
+	const struct mfs_bpe_files none = {0};
+
+	unit_fails(mfs_bpe_parse(&none, MFS_BPE_ROWS_MAX + 1, &bpe, &err), &err, -ENOTSUP,
+		   "a vocabulary of 16777217 rows; expected 1 to 16777216");
+	mfs_bpe_release(&bpe);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("bpe");
 	TCase *c = unit_case(s, "reading", test_tokens);
 
+	tcase_add_test(c, test_rows_have_a_limit);
 	tcase_add_test(c, test_space_in_merge);
 	tcase_add_loop_test(c, test_kinds, 0, sizeof(kinds) / sizeof(*kinds));
 	tcase_add_loop_test(c, test_refused_with_a_reason, 0, sizeof(refused) / sizeof(*refused));
