@@ -208,7 +208,7 @@ fi
 
 # A connection that is just being made may hang: the watchdog ends the run then.
 start 4 --distributed-timeout-seconds-after-init 20 && kill -KILL "${host[beta]}" && ended &&
-	grep -qE "beta|^ORTE was unable to reliably start" "$work/log"
+	grep -qE "beta|10\.77\.0\.2:|^ORTE was unable to reliably start" "$work/log"
 verdict $? "a host that is killed ends the run"
 kill -KILL $link
 start_host beta && start_link && goes_on 4
