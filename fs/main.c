@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "formats/base/nearest.h"
+#include "formats/base/trace.h"
 #include "formats/base/version.h"
 #include "formats/io/guard.h"
 #include "fs/cli/commands.h"
@@ -130,6 +131,7 @@ int main(int argc, char **argv)
 	int code;
 
 	mfs_daemon_open_stdio();
+	mfs_trace_begin();
 	mfs_daemon_raise_limits();
 	mfs_guard_install();
 	if (argc < 2)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/trace.h"
 #include "formats/base/version.h"
 #include "trainer/config/help.h"
 #include "trainer/config/parse.h"
@@ -122,6 +123,7 @@ int main(int argc, char **argv)
 	struct mfs_error err = {0};
 	int code = 0;
 
+	mfs_trace_begin();
 	if (mfs_train_config_parse(argc, argv, &c, &err))
 		return say(&err, MFS_TRAIN_USAGE);
 	if (!answers(&c, &code))

@@ -20,6 +20,7 @@
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
 #include "formats/base/tally.h"
+#include "formats/base/trace.h"
 #include "formats/io/backing.h"
 #include "formats/io/census.h"
 #include "formats/io/regular.h"
@@ -566,6 +567,9 @@ static int map_new(struct mfs_fileset *set, struct file *f, uint8_t **ret, struc
 				    (unsigned long long)f->size);
 	else
 		*ret = map;
+	if (!rc)
+		MFS_TRACE(IO, "%s/%s: %llu bytes are mapped", set->dir, f->name,
+			  (unsigned long long)f->size);
 	close(fd);
 	return rc;
 }

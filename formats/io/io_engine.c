@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/trace.h"
+
 struct mfs_io_engine {
 	const struct mfs_io_engine_ops *ops;
 	void *state;
@@ -31,9 +33,13 @@ int mfs_io_engine_new(unsigned depth, struct mfs_io_engine **ret, struct mfs_err
 {
 	/* Containers forbid io_uring by seccomp, old kernels lack it, and a small RLIMIT_MEMLOCK
 	 * leaves it no memory. Work goes on without it. */
-	if (!mfs_io_uring(depth, ret, NULL))
-		return 0;
-	return mfs_io_calls(depth, ret, err);
+	int rc = mfs_io_uring(depth, ret, NULL);
+
+	if (rc)
+		rc = mfs_io_calls(depth, ret, err);
+	if (!rc)
+		MFS_TRACE(IO, "%s reads, %u at once", (*ret)->ops->name, depth);
+	return rc;
 }
 
 void mfs_io_engine_free(struct mfs_io_engine *e)

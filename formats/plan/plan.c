@@ -8,6 +8,7 @@
 #include "formats/base/bytes.h"
 #include "formats/base/cast.h"
 #include "formats/base/grow.h"
+#include "formats/base/trace.h"
 #include "formats/ckpt/fp8_target.h"
 
 #define MAX_BLOCKS (1u << 24)
@@ -455,6 +456,16 @@ static int add_all(struct builder *b, struct mfs_plan *plan)
 	return rc ? rc : check_sources(b, plan);
 }
 
+static void trace(const struct mfs_target *t, const struct mfs_plan *plan)
+{
+	char name[256];
+
+	mfs_target_name(t, name, sizeof(name));
+	MFS_TRACE(PLAN, "%s: [%llu, %llu], %u bands, %u blocks", name,
+		  (unsigned long long)plan->rows, (unsigned long long)plan->cols, plan->band_count,
+		  plan->block_count);
+}
+
 int mfs_plan_new(const struct mfs_target *t, struct mfs_plan **ret, struct mfs_error *err)
 {
 	struct mfs_plan *plan = calloc(1, sizeof(*plan));
@@ -478,6 +489,8 @@ int mfs_plan_new(const struct mfs_target *t, struct mfs_plan **ret, struct mfs_e
 		return rc;
 	}
 	mfs_plan_choose(plan);
+	if (MFS_TRACES(PLAN))
+		trace(t, plan);
 	*ret = plan;
 	return 0;
 }

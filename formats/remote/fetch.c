@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/trace.h"
 #include "formats/remote/cache_i.h"
 
 /* Jobs that nobody waits for: 512 MiB. */
@@ -341,6 +342,8 @@ static int transfer(struct mfs_curl *h, struct transfer *t, struct mfs_error *er
 	};
 	int rc = mfs_curl_do(h, &r, NULL, err);
 
+	MFS_TRACE(REMOTE, "%s: bytes %llu to %llu: %s", o->url, (unsigned long long)r.first,
+		  (unsigned long long)r.last, rc ? strerror(-rc) : "they came");
 	/* The server sent all bytes that it announced, and yet fewer than it should have
 	 * announced. */
 	if (!rc && t->job->next <= t->last)

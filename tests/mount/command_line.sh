@@ -118,6 +118,13 @@ for command in ls verify; do
 	! LC_ALL=C grep -q $'[\e\x7f\xff\x9b]' <<<"$said" || fail "names: $command says them as they are"
 done
 
+# What is traced, and words that are none.
+traced=$(MCOREFS_TRACE=plan,io,no "$m" verify "$source" hf --deep 2>&1 >/dev/null | sort -u)
+for line in 'trace: PLAN: model.embed_tokens.weight: \[[0-9]+, [0-9]+\], 2 bands' 'trace: IO: .*: [0-9]+ bytes are mapped' "trace: MCOREFS_TRACE: 'no' is none of plan "; do
+	grep -qE "^$line" <<<"$traced" || fail "no line '$line': $traced"
+done
+! MCOREFS_TRACE= "$m" verify "$source" hf 2>&1 | grep -q 'trace: ' || fail 'it traces unasked'
+
 # What fstab may say is accepted, and later options count.
 mount_source "$source" -o defaults,_netdev,nofail,noauto,user,nosuid,nodev,noatime,x-systemd.automount,comment=x \
 	-o shard_size=1B,shard_size=5GB

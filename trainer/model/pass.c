@@ -15,6 +15,7 @@
  *
  * All of it is submitted to the context; nothing here waits.
  */
+#include "formats/base/trace.h"
 #include "trainer/model/net_i.h"
 
 /* ---- forward ---- */
@@ -207,9 +208,14 @@ int mfs_net_take(struct mfs_net *net, struct mfk_ctx *ctx, uint32_t place,
 
 void mfs_net_step(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pipeline_step *step)
 {
+	static const char *const words[] = {[MFS_PIPELINE_FORWARD] = "forward",
+					    [MFS_PIPELINE_BACKWARD] = "backward",
+					    [MFS_PIPELINE_EXCHANGE] = "exchange"};
 	const struct mfs_pass *run = &net->chain->taken[step->batch].run;
 	const struct mfs_net_chunk *chunk = &net->chain->chunks[step->chunk];
 
+	MFS_TRACE(PASS, "%s of microbatch %llu, chunk %u, slot %u", words[step->kind],
+		  (unsigned long long)step->microbatch, step->chunk, step->slot);
 	net->slot = step->slot;
 	net->chain->now.dx = step->grad;
 	net->chain->now.output = step->output;

@@ -1,0 +1,41 @@
+/*
+ * Lines on standard error about what a program does inside, for those who look for a mistake in it:
+ * MCOREFS_TRACE=plan,io. Nothing is traced on the way of bytes that are mapped and planned. Where a
+ * kind is off, a line costs the test of a bit.
+ */
+#ifndef MFS_BASE_TRACE_H
+#define MFS_BASE_TRACE_H
+
+#define MFS_TRACE_VARIABLE "MCOREFS_TRACE"
+
+/* X(KIND, NAME, what it is about) */
+#define MFS_TRACE_KINDS(X)                                                                         \
+	X(PLAN, "plan", "plans of tensors, when they are built")                                   \
+	X(IO, "io", "files that are mapped, and which engine reads")                               \
+	X(REMOTE, "remote", "ranges of objects that are asked of servers")                         \
+	X(PASS, "pass", "what the trainer submits of each microbatch")
+
+#define MFS_TRACE_ENUM(kind, name, about) MFS_TRACE_NUMBER_##kind,
+enum { MFS_TRACE_KINDS(MFS_TRACE_ENUM) MFS_TRACE_COUNT };
+
+/* A bit for each kind that is on. Written by mfs_trace_begin() alone. */
+extern unsigned mfs_trace_on;
+
+/* Takes the kinds from the environment, before there are threads. A line names each word that is
+ * none, with those that there are. */
+void mfs_trace_begin(void);
+
+/* Writes a line, by one write(2). */
+void mfs_trace_line(const char *kind, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Whether a kind is on, for those who have to compute what a line says. */
+#define MFS_TRACES(kind) __builtin_expect(mfs_trace_on >> MFS_TRACE_NUMBER_##kind & 1, 0)
+
+/* MFS_TRACE(IO, "%s", name): a line "trace: IO: NAME". */
+#define MFS_TRACE(kind, ...)                                                                       \
+	do {                                                                                       \
+		if (MFS_TRACES(kind))                                                              \
+			mfs_trace_line(#kind, __VA_ARGS__);                                        \
+	} while (0)
+
+#endif
