@@ -149,6 +149,15 @@ done
 forbid '#include <uthash' "hash tables are those of formats/base/uthash.h" "${unseeded[@]}"
 forbid '\b(gets|alloca|strtok)\(' "function that is not used here" "$@" "${cuda_code[@]}"
 forbid '\b(TODO|FIXME|XXX)\b' "unfinished" "$@" "${cuda_code[@]}"
+# Comments say after, next to, given, a caller that. What is left are names of variables and files.
+worded_most=7
+worded() {
+	grep -nEi '(^[[:space:]]*\* |/\*).*\b(behind|beside|whoever|is said|none of its)\b' "${formats[@]}" "${fs[@]}" "${kernels[@]}" "${trainer[@]}" "${cuda_code[@]}" /dev/null
+}
+if [ "$(worded | wc -l)" -gt $worded_most ]; then
+	worded
+	complain "more than $worded_most comment lines have these words: say after, next to, given, a caller that"
+fi
 forbid '\btcase_set_timeout\(' "tests are limited by what they take of the processors (tests/unit/unit.c)" "$@"
 # What docs/formats names is there: files, other pages, unit tests ("test_NAME: one, another").
 for page in docs/formats/*.md; do

@@ -335,7 +335,7 @@ int mfs_settle_read_model(struct settle *s)
 		s->c->model.original_max_position_embeddings =
 			s->c->adopted.original_max_position_embeddings;
 	}
-	/* Whoever gives it means it, as Megatron's main branch does. */
+	/* A person who gives it means it, as on Megatron's main branch. */
 	if (mfs_flag_is_given(s->v, name_of(ROPE_SCALING_FACTOR)))
 		s->c->model.rope_scaling_factor =
 			mfs_flag_real(s->v, name_of(ROPE_SCALING_FACTOR), MFS_ROPE_SCALING_FACTOR);
