@@ -109,6 +109,18 @@ runs_again() {
 runs_again
 verdict $? "layers that run again where they must"
 
+# Experts alone run again where what they keep is the most, which is faster than layers.
+runs_experts_again() {
+	local layout=(--gpus 4 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --expert-model-parallel-size 2 --micro-batch-size 64
+		--global-batch-size 256 --hidden-size 256 --moe-ffn-hidden-size 2048 --bf16)
+	family_args mixtral
+	sed 's/^memory_gib: .*/memory_gib: 1/' "$machine" >"$work/few.yaml"
+	machine=$work/few.yaml plan "${layout[@]}" --suggest-layout &&
+		grep ' ms, .*GiB ' "$work/log" | head -n 1 | grep -q -- ' --recompute-granularity selective --recompute-modules moe$'
+}
+runs_experts_again
+verdict $? "experts that run again where they must"
+
 # Where experts' rows are the largest part, what runs them again is named, with a machine and without one.
 of_experts() {
 	local remedy='--recompute-granularity selective --recompute-modules moe' rows=(--gpus 2 --expert-model-parallel-size 2 --micro-batch-size 8

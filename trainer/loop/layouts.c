@@ -22,6 +22,8 @@ enum knob { TP, PP, CHUNKS, CP, EP, MICRO, AGAIN, KNOBS };
 
 #define MOST 5
 
+enum { NOTHING_AGAIN, LAYERS_AGAIN, EXPERTS_AGAIN }; /* values of AGAIN */
+
 static const struct {
 	const char *dest, *flag;
 	int64_t usual; /* is not shown */
@@ -46,19 +48,22 @@ static const struct {
 		{1, 2, 4, 8, 16},
 		5},
 	[MICRO] = {"micro_batch_size", "--micro-batch-size", -1, {1, 2, 4, 8}, 4},
-	/* Layers are run again in backward, one by one: where a layout does not fit without. */
-	[AGAIN] = {"recompute_granularity",
-		   "--recompute-granularity full --recompute-method uniform --recompute-num-layers",
-		   0,
-		   {0},
-		   1},
+	/* Layers or experts are run again in backward: where a layout does not fit without. */
+	[AGAIN] = {"recompute_granularity", NULL, NOTHING_AGAIN, {NOTHING_AGAIN}, 1},
+};
+
+static const char *const again[] = {
+	[LAYERS_AGAIN] = "--recompute-granularity full --recompute-method uniform "
+			 "--recompute-num-layers 1",
+	[EXPERTS_AGAIN] = "--recompute-granularity selective --recompute-modules moe",
 };
 
 struct layout {
 	int64_t at[KNOBS]; /* MFS_UNSET: as it was given */
 	/* of its plan */
 	bool possible, fits;
-	char why[256]; /* it is not possible */
+	bool of_experts; /* experts' rows are the largest part of a stage */
+	char why[256];	 /* it is not possible */
 	double bytes;
 	double step, tokens; /* seconds, and tokens a second: of what fits */
 };
@@ -122,6 +127,24 @@ static size_t combine(const struct search *s, struct layout *list)
 
 /* ---- one layout, in a process of its own ---- */
 
+static int run_again(struct mfs_train_config *c, int64_t what, struct mfs_error *err)
+{
+	struct mfs_flag_values *v = c->values;
+	const char *modules = "moe";
+
+	if (what == LAYERS_AGAIN) {
+		mfs_flag_set_text(v, "recompute_granularity", "full");
+		mfs_flag_set_text(v, "recompute_method", "uniform");
+		mfs_flag_set_number(v, "recompute_num_layers", 1);
+	}
+	if (what != EXPERTS_AGAIN)
+		return 0;
+	mfs_flag_set_text(v, "recompute_granularity", "selective");
+	return mfs_flag_value_parse(mfs_flag_at(mfs_flag_of_dest("recompute_modules")),
+				    "--recompute-modules", &modules, 1, &c->arena,
+				    mfs_flag_slot(v, "recompute_modules"), err);
+}
+
 static void apply(struct mfs_flag_values *v, const struct layout *l)
 {
 	for (int k = 0; k < AGAIN; k++)
@@ -129,11 +152,6 @@ static void apply(struct mfs_flag_values *v, const struct layout *l)
 			mfs_flag_set_number(v, knobs[k].dest, l->at[k]);
 	if (l->at[TP] > 1)
 		mfs_flag_set_truth(v, "sequence_parallel", true);
-	if (l->at[AGAIN] == 1) {
-		mfs_flag_set_text(v, "recompute_granularity", "full");
-		mfs_flag_set_text(v, "recompute_method", "uniform");
-		mfs_flag_set_number(v, "recompute_num_layers", 1);
-	}
 }
 
 /* Its memory; and its time, if it fits. */
@@ -144,13 +162,17 @@ static int plan(const struct search *s, struct layout *l, struct mfs_error *err)
 	int rc;
 
 	apply(s->config->values, l);
-	rc = waits ? 0 : mfs_train_config_settle(s->config, err);
+	rc = run_again(s->config, l->at[AGAIN], err);
+	if (!rc && !waits)
+		rc = mfs_train_config_settle(s->config, err);
 	if (!rc)
 		rc = mfs_plan_run(s->config, s->launch, NULL, false, &p, err);
 	if (rc)
 		return rc;
 	l->possible = true;
 	l->bytes = (double)p.most;
+	for (uint32_t i = 0; i < p.stage_count; i++)
+		l->of_experts |= p.stages[i].of_experts;
 	mfs_plan_release(&p);
 	if (l->bytes > s->machine.memory)
 		return 0;
@@ -186,19 +208,33 @@ static void plan_all(struct search *s, size_t from)
 		running--;
 }
 
-/* What does not fit is tried once more, with layers run again. */
+static void add_again(struct search *s, const struct layout *l, int64_t what)
+{
+	struct layout *more = &s->list[s->count++];
+
+	*more = *l;
+	more->at[AGAIN] = what;
+	more->possible = false;
+}
+
+/* What does not fit is tried once more with layers run again; and with experts alone, which takes
+ * less time, where what these keep is the most. */
 static void plan_again(struct search *s)
 {
+	const struct mfs_flag_values *v = s->config->values;
 	const size_t tried = s->count;
 
-	if (mfs_flag_is_given(s->config->values, knobs[AGAIN].dest))
+	if (mfs_flag_is_given(v, knobs[AGAIN].dest))
 		return;
-	for (size_t i = 0; i < tried && s->count < s->most; i++)
-		if (s->list[i].possible && !s->list[i].fits) {
-			s->list[s->count] = s->list[i];
-			s->list[s->count].at[AGAIN] = 1;
-			s->list[s->count++].possible = false;
-		}
+	for (size_t i = 0; i < tried; i++) {
+		const struct layout *l = &s->list[i];
+
+		if (!l->possible || l->fits)
+			continue;
+		add_again(s, l, LAYERS_AGAIN);
+		if (l->of_experts && !mfs_flag_is_given(v, "recompute_modules"))
+			add_again(s, l, EXPERTS_AGAIN);
+	}
 	plan_all(s, tried);
 }
 
@@ -216,9 +252,11 @@ static int compare(const void *a, const void *b)
 static void say_layout(const struct layout *l)
 {
 	printf("%10.1f ms, %10.0f tokens/s, %7.1f GiB ", 1e3 * l->step, l->tokens, l->bytes / GIB);
-	for (int k = 0; k < KNOBS; k++)
+	for (int k = 0; k < AGAIN; k++)
 		if (l->at[k] >= 0 && l->at[k] != knobs[k].usual)
 			printf(" %s %lld", knobs[k].flag, (long long)l->at[k]);
+	if (l->at[AGAIN] > NOTHING_AGAIN)
+		printf(" %s", again[l->at[AGAIN]]);
 	printf("%s\n", l->at[TP] > 1 ? " --sequence-parallel" : "");
 }
 
@@ -256,7 +294,7 @@ static int prepare(struct search *s, struct mfs_error *err)
 	if (rc)
 		return rc;
 	s->count = combine(s, NULL);
-	s->most = 2 * s->count;
+	s->most = 3 * s->count; /* plan_again() */
 	s->list = mmap(NULL, s->most * sizeof(*s->list), PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (s->list == MAP_FAILED)
