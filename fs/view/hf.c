@@ -20,50 +20,14 @@
 #include "formats/model/features.h"
 #include "formats/model/model.h"
 #include "fs/view/build.h"
-#include "fs/view/hf_fp8.h"
-#include "fs/view/hf_gguf.h"
-#include "fs/view/hf_vllm.h"
+#include "fs/view/hf.h"
 #include "fs/view/kind.h"
 #include "fs/view/view.h"
 #include "fs/view/weights.h"
 
-/* What tells HF views apart. */
-struct flavour {
-	enum mfs_dtype dtype; /* elements are cast to it; MFS_DTYPE_NONE: they are not */
-	const struct mfs_hf_container *container;
-	const struct mfs_hf_fp8_form *fp8; /* NULL: none of them is an 8-bit float */
-	bool gguf;			   /* one file, with config and tokenizer in it */
-};
-
-/* The view and what its files are made of. */
-struct hf_view {
-	struct mfs_view public;
-	struct mfs_fileset *passed; /* files shown unchanged: of tokenizer/ or the reference */
-	struct mfs_cast_target *casts;
-	struct mfs_hf_fp8 *fp8;
-	struct mfs_hf_vllm *vllm;
-	struct mfs_hf_gguf *gguf;
-};
-
-struct builder {
-	const struct flavour *flavour;
-	uint32_t tp; /* workers of vLLM, each with its own files; 0: a reader reads all */
-	struct mfs_ckpt *ckpt;
-	const struct mfs_view_options *opt;
-	struct hf_view *view;
-	const char *ref_dir;	/* the reference's directory, or NULL */
-	struct mfs_hf_ref *ref; /* or NULL */
-	/* directory of the tokenizer: the reference, or tokenizer/ of the checkpoint */
-	char *tokenizer;
-	const char *const *names; /* files passed through from there */
-	uint32_t name_count;
-	struct mfs_arena arena;
-	struct mfs_error *err;
-};
-
 /* ---- files ---- */
 
-static int pass_file(struct builder *b, const char *name)
+static int pass_file(struct mfs_hf_builder *b, const char *name)
 {
 	struct mfs_fileset *set = b->view->passed;
 	struct mfs_vfile *f = NULL;
@@ -84,7 +48,7 @@ static int pass_file(struct builder *b, const char *name)
 /* ---- tokenizer and reference ---- */
 
 /* Finds the reference's files, or those that Megatron saved next to the checkpoint. */
-static int find_tokenizer(struct builder *b)
+static int find_tokenizer(struct mfs_hf_builder *b)
 {
 	uint32_t config;
 	struct stat st;
@@ -106,7 +70,7 @@ static int find_tokenizer(struct builder *b)
 	return rc;
 }
 
-static bool is_passed(const struct builder *b, const char *name)
+static bool is_passed(const struct mfs_hf_builder *b, const char *name)
 {
 	for (uint32_t i = 0; i < b->name_count; i++)
 		if (!strcmp(b->names[i], name))
@@ -116,25 +80,25 @@ static bool is_passed(const struct builder *b, const char *name)
 
 /* True if an HF directory is shown without another reference. Its own config.json is then shown; it
  * changes only if the weights show that the head is not tied. */
-static bool shows_itself(const struct builder *b)
+static bool shows_itself(const struct mfs_hf_builder *b)
 {
 	return mfs_hf_ref_is_source(b->ref_dir, b->ckpt);
 }
 
 /* Its weights are not shown as they are. */
-static bool is_dequantised(const struct builder *b)
+static bool is_dequantised(const struct mfs_hf_builder *b)
 {
 	const struct mfs_megatron_args *args = mfs_ckpt_args(b->ckpt);
 
 	return shows_itself(b) && (args->hf_fp8_block[0] || args->hf_mxfp4);
 }
 
-static bool is_untied(const struct builder *b)
+static bool is_untied(const struct mfs_hf_builder *b)
 {
 	return shows_itself(b) && mfs_hf_ckpt_is_untied(b->ckpt);
 }
 
-static int open_ref(struct builder *b, struct mfs_hf_ref **ret)
+static int open_ref(struct mfs_hf_builder *b, struct mfs_hf_ref **ret)
 {
 	int rc = mfs_hf_ref_open(b->ref_dir, ret, b->err);
 
@@ -149,51 +113,24 @@ static int open_ref(struct builder *b, struct mfs_hf_ref **ret)
 }
 
 /* Checks the arguments, and that ref exists. */
-static int possible(const struct mfs_view_origin *s, struct mfs_error *err)
+int mfs_hf_possible(const struct mfs_view_origin *s, const struct mfs_hf_flavour *flavour,
+		    struct mfs_error *err)
 {
-	const struct builder b = {
+	const struct mfs_hf_builder b = {
 		.ckpt = s->ckpt, .opt = s->options, .ref_dir = mfs_view_ref(s->ckpt, s->options)};
 	const struct mfs_family *family;
 	struct mfs_hf_ref *ref = NULL;
 	int rc = mfs_family_choose(mfs_ckpt_args(s->ckpt), s->options->arch, &family, err);
 
+	if (!rc && flavour->possible)
+		rc = flavour->possible(s->ckpt, family, err);
 	if (!rc && b.ref_dir && !shows_itself(&b))
 		rc = mfs_hf_ref_open(b.ref_dir, &ref, err);
 	mfs_hf_ref_free(ref);
 	return rc;
 }
 
-static int possible_fp8(const struct mfs_view_origin *s, struct mfs_error *err)
-{
-	const struct mfs_family *family;
-	int rc = mfs_family_choose(mfs_ckpt_args(s->ckpt), s->options->arch, &family, err);
-
-	if (!rc)
-		rc = mfs_hf_fp8_possible(s->ckpt, family, err);
-	return rc ? rc : possible(s, err);
-}
-
-static int possible_vllm(const struct mfs_view_origin *s, struct mfs_error *err)
-{
-	const struct mfs_family *family;
-	int rc = mfs_family_choose(mfs_ckpt_args(s->ckpt), s->options->arch, &family, err);
-
-	if (!rc)
-		rc = mfs_hf_vllm_possible(s->ckpt, family, err);
-	return rc ? rc : possible(s, err);
-}
-
-static int possible_gguf(const struct mfs_view_origin *s, struct mfs_error *err)
-{
-	const struct mfs_family *family;
-	int rc = mfs_family_choose(mfs_ckpt_args(s->ckpt), s->options->arch, &family, err);
-
-	if (!rc)
-		rc = mfs_hf_gguf_possible(s->ckpt, family, err);
-	return rc ? rc : possible(s, err);
-}
-
-static int build_model(struct builder *b)
+static int build_model(struct mfs_hf_builder *b)
 {
 	struct mfs_vocab_said said = {.size = b->opt->vocab_size};
 	struct mfs_vocab vocab;
@@ -216,16 +153,15 @@ static int build_model(struct builder *b)
 /* ---- what the directory holds ---- */
 
 /* Takes config over. */
-static int add_config_text(struct builder *b, char *config, size_t len)
+static int add_config_text(struct mfs_hf_builder *b, char *config, size_t len)
 {
 	const enum mfs_dtype dtype = b->flavour->dtype	 ? b->flavour->dtype
 				     : is_dequantised(b) ? b->view->public.model->dtype
 							 : MFS_DTYPE_NONE;
 	int rc = dtype ? mfs_hf_config_set_dtype(&config, &len, dtype, b->err) : 0;
 
-	if (!rc && b->flavour->fp8)
-		rc = mfs_hf_fp8_config(b->view->public.model, b->flavour->fp8, &config, &len,
-				       b->err);
+	if (!rc && b->flavour->config)
+		rc = b->flavour->config(b, &config, &len);
 	if (rc) {
 		free(config);
 		return rc;
@@ -234,7 +170,7 @@ static int add_config_text(struct builder *b, char *config, size_t len)
 }
 
 /* The directory's own, as text. The caller frees *ret. */
-static int own_config(struct builder *b, char **ret, size_t *ret_len)
+static int own_config(struct mfs_hf_builder *b, char **ret, size_t *ret_len)
 {
 	struct mfs_hf_ref *own = NULL;
 	int rc = open_ref(b, &own);
@@ -249,7 +185,7 @@ static int own_config(struct builder *b, char **ret, size_t *ret_len)
 }
 
 /* Written for the model. The caller frees *ret. */
-static int new_config(struct builder *b, char **ret, size_t *ret_len)
+static int new_config(struct mfs_hf_builder *b, char **ret, size_t *ret_len)
 {
 	struct mfs_hf_tokens tokens;
 	int rc = mfs_hf_tokens_read(b->tokenizer, &tokens, b->err);
@@ -259,24 +195,29 @@ static int new_config(struct builder *b, char **ret, size_t *ret_len)
 				       b->err);
 }
 
-static bool keeps_config(const struct builder *b)
+static bool keeps_config(const struct mfs_hf_builder *b)
 {
 	return shows_itself(b) && !b->opt->vocab_size;
 }
 
-static int add_own_config(struct builder *b)
+int mfs_hf_config_text(struct mfs_hf_builder *b, char **ret, size_t *ret_len)
+{
+	return keeps_config(b) ? own_config(b, ret, ret_len) : new_config(b, ret, ret_len);
+}
+
+static int add_own_config(struct mfs_hf_builder *b)
 {
 	char *config;
 	size_t len;
 	int rc;
 
-	if (!is_untied(b) && !is_dequantised(b) && !b->flavour->dtype && !b->flavour->fp8)
+	if (!is_untied(b) && !is_dequantised(b) && !b->flavour->dtype && !b->flavour->config)
 		return pass_file(b, "config.json");
 	rc = own_config(b, &config, &len);
 	return rc ? rc : add_config_text(b, config, len);
 }
 
-static int add_config(struct builder *b)
+static int add_config(struct mfs_hf_builder *b)
 {
 	char *config, *generation;
 	size_t len, generation_len;
@@ -308,7 +249,7 @@ static bool is_of_images(const char *name)
 	       !strcmp(name, "video_preprocessor_config.json");
 }
 
-static int add_passed(struct builder *b)
+static int add_passed(struct mfs_hf_builder *b)
 {
 	const bool language = mfs_ckpt_is_language(b->ckpt);
 	int rc = 0;
@@ -327,7 +268,7 @@ static bool stays(const struct mfs_hf_target *t, enum mfs_dtype dtype)
 	return t->base.dtype == dtype || !mfs_name_is_parameter(t->src->name, MFS_F32);
 }
 
-static int warn_of_infinity(struct builder *b)
+int mfs_hf_warn_of_infinity(struct mfs_hf_builder *b)
 {
 	struct mfs_model *m = b->view->public.model;
 
@@ -342,18 +283,19 @@ static int warn_of_infinity(struct builder *b)
 		       : 0;
 }
 
-static int list_casts(struct builder *b, struct mfs_hf_weights *w)
+static int list_casts(struct mfs_hf_builder *b, struct mfs_hf_weights *w)
 {
 	const struct mfs_model *m = b->view->public.model;
 	const enum mfs_dtype dtype = b->flavour->dtype;
+	struct mfs_cast_target *casts = calloc(m->target_count + 1u, sizeof(*casts));
 	int rc = 0;
 
-	b->view->casts = calloc(m->target_count + 1u, sizeof(*b->view->casts));
-	if (!b->view->casts)
+	b->view->made = casts;
+	if (!casts)
 		return mfs_fail_nomem(b->err);
 	for (uint32_t i = 0; i < m->target_count && !rc; i++) {
 		const struct mfs_hf_target *t = &m->targets[i];
-		struct mfs_cast_target *cast = &b->view->casts[i];
+		struct mfs_cast_target *cast = &casts[i];
 		const bool as_is = stays(t, dtype);
 
 		b->view->public.cast |= !as_is;
@@ -361,66 +303,42 @@ static int list_casts(struct builder *b, struct mfs_hf_weights *w)
 		if (!rc)
 			rc = mfs_hf_weights_add(w, as_is ? &t->base : &cast->base, t->unit, b->err);
 	}
-	return rc ? rc : warn_of_infinity(b);
+	return rc ? rc : mfs_hf_warn_of_infinity(b);
 }
 
-static int add_weights(struct builder *b)
+int mfs_hf_add_weights(struct mfs_hf_builder *b, const struct mfs_hf_weights *w)
+{
+	return mfs_view_add_weights(&b->view->public, w, b->flavour->container, b->opt, b->err);
+}
+
+static int add_weights(struct mfs_hf_builder *b)
 {
 	struct mfs_hf_weights w = {0};
-	int rc;
+	int rc = b->flavour->dtype ? list_casts(b, &w)
+				   : mfs_hf_weights_add_model(&w, b->view->public.model, b->err);
 
-	if (b->tp)
-		return mfs_hf_vllm_add(&b->view->public, b->view->public.model, b->tp,
-				       &b->view->vllm, b->err);
-	if (b->flavour->fp8)
-		rc = mfs_hf_fp8_list(b->view->public.model, b->flavour->fp8, &w, &b->view->fp8,
-				     b->err);
-	else if (b->flavour->dtype)
-		rc = list_casts(b, &w);
-	else
-		rc = mfs_hf_weights_add_model(&w, b->view->public.model, b->err);
-	b->view->public.cast |= b->flavour->fp8 != NULL;
 	if (!rc)
-		rc = mfs_view_add_weights(&b->view->public, &w, b->flavour->container, b->opt,
-					  b->err);
+		rc = mfs_hf_add_weights(b, &w);
 	mfs_hf_weights_release(&w);
 	return rc;
 }
 
-static int add_directory(struct builder *b)
+static int add_directory(struct mfs_hf_builder *b)
 {
 	int rc = add_config(b);
 
 	if (!rc)
 		rc = add_passed(b);
-	return rc ? rc : add_weights(b);
+	return rc ? rc : b->flavour->weights(b);
 }
 
-static int add_gguf(struct builder *b)
-{
-	struct mfs_view *v = &b->view->public;
-	uint32_t before;
-	char *config;
-	size_t len;
-	int rc = keeps_config(b) ? own_config(b, &config, &len) : new_config(b, &config, &len);
-
-	if (rc)
-		return rc;
-	before = v->model->warning_count;
-	rc = mfs_hf_gguf_add(v, v->model, b->flavour->dtype, config, len, b->view->passed,
-			     &b->view->gguf, b->err);
-	free(config);
-	v->own_warnings = v->model->warning_count - before;
-	return rc ? rc : warn_of_infinity(b);
-}
-
-static int build(struct builder *b)
+static int build(struct mfs_hf_builder *b)
 {
 	struct mfs_view *v = &b->view->public;
 	int rc = build_model(b);
 
 	if (!rc)
-		rc = b->flavour->gguf ? add_gguf(b) : add_directory(b);
+		rc = b->flavour->emit ? b->flavour->emit(b) : add_directory(b);
 	if (rc)
 		return rc;
 	v->ckpt = b->ckpt;
@@ -433,29 +351,29 @@ static int build(struct builder *b)
 
 static void release(struct mfs_view *view)
 {
-	struct hf_view *v = (struct hf_view *)view;
+	struct mfs_hf_view *v = (struct mfs_hf_view *)view;
 
 	mfs_model_free(view->model);
 	mfs_fileset_free(v->passed);
-	free(v->casts);
-	mfs_hf_fp8_free(v->fp8);
-	mfs_hf_vllm_free(v->vllm);
-	mfs_hf_gguf_free(v->gguf);
+	if (v->made)
+		v->flavour->release(v->made);
 	free(v);
 }
 
-static int open_view(const struct mfs_view_origin *s, const struct flavour *flavour, uint32_t tp,
-		     struct mfs_view **ret, struct mfs_error *err)
+int mfs_hf_open(const struct mfs_view_origin *s, const struct mfs_hf_flavour *flavour,
+		const char *spec, struct mfs_view **ret, struct mfs_error *err)
 {
-	struct builder b = {
-		.flavour = flavour, .tp = tp, .ckpt = s->ckpt, .opt = s->options, .err = err};
+	struct mfs_hf_builder b = {
+		.flavour = flavour, .spec = spec, .ckpt = s->ckpt, .opt = s->options, .err = err};
 	int rc;
 
 	b.ref_dir = mfs_view_ref(s->ckpt, s->options);
 
 	b.view = calloc(1, sizeof(*b.view));
-	if (b.view)
+	if (b.view) {
 		b.view->public.release = release;
+		b.view->flavour = flavour;
+	}
 	rc = b.view ? build(&b) : mfs_fail_nomem(err);
 	mfs_hf_ref_free(b.ref);
 	free(b.tokenizer);
@@ -470,95 +388,14 @@ static int open_view(const struct mfs_view_origin *s, const struct flavour *flav
 
 /* ---- rows of the table ---- */
 
-#define HF_VIEW(NAME, PATH, HELP, POSSIBLE, ...)                                                   \
-	static int open_##NAME(const struct mfs_view_origin *s, const char *spec,                  \
-			       struct mfs_view **ret, struct mfs_error *err)                       \
-	{                                                                                          \
-		static const struct flavour flavour = {__VA_ARGS__};                               \
-                                                                                                   \
-		(void)spec;                                                                        \
-		return open_view(s, &flavour, 0, ret, err);                                        \
-	}                                                                                          \
-                                                                                                   \
-	const struct mfs_view_kind mfs_view_kind_##NAME = {                                        \
-		.name = PATH,                                                                      \
-		.help = HELP,                                                                      \
-		.of = MFS_VIEW_OF_MODEL,                                                           \
-		.is_extra = (POSSIBLE) != possible,                                                \
-		.possible = POSSIBLE,                                                              \
-		.open = open_##NAME,                                                               \
-	};
-
-static const struct mfs_hf_fp8_form blocks = {{128, 128}, "_scale_inv"};
-static const struct mfs_hf_fp8_form whole = {{0, 0}, "_scale"};
-
-HF_VIEW(hf, "hf", "a HuggingFace model", possible, .container = &mfs_hf_safetensors)
-HF_VIEW(hf_bf16, "hf-bf16", "the same, cast to bfloat16 when it is read", possible,
-	.dtype = MFS_BF16, .container = &mfs_hf_safetensors)
-HF_VIEW(hf_fp16, "hf-fp16", "the same, cast to float16", possible, .dtype = MFS_F16,
-	.container = &mfs_hf_safetensors)
-HF_VIEW(hf_fp32, "hf-fp32", "the same, cast to float32", possible, .dtype = MFS_F32,
-	.container = &mfs_hf_safetensors)
-HF_VIEW(hf_fp8, "hf-fp8", "the same as float8_e4m3fn, in DeepSeek's blocks of 128 x 128",
-	possible_fp8, .container = &mfs_hf_safetensors, .fp8 = &blocks)
-HF_VIEW(hf_fp8_tensor, "hf-fp8-tensor", "the same with one scale for each matrix", possible_fp8,
-	.container = &mfs_hf_safetensors, .fp8 = &whole)
-HF_VIEW(hf_bin, "hf-bin", "the same as pytorch_model.bin, for torch.load", possible,
-	.container = &mfs_hf_bin)
-HF_VIEW(gguf, "gguf", "the same as one file for llama.cpp, its weights cast to bfloat16",
-	possible_gguf, .dtype = MFS_BF16, .gguf = true)
-HF_VIEW(gguf_f16, "gguf-f16", "the same, cast to float16", possible_gguf, .dtype = MFS_F16,
-	.gguf = true)
-
-/* ---- vLLM's workers ---- */
-
-static int check_vllm(const struct mfs_view_origin *s, const char *spec, struct mfs_error *err)
-{
-	uint32_t tp;
-
-	return mfs_hf_vllm_parse(s->ckpt, spec, &tp, err);
-}
-
-#define MAX_LISTED 4 /* powers of two */
-
-static int list_vllm(const struct mfs_view_origin *s, struct mfs_arena *arena,
-		     const char *const **ret, uint32_t *ret_count, struct mfs_error *err)
-{
-	const char **names = mfs_arena_array(arena, MAX_LISTED, sizeof(*names));
-
-	*ret_count = 0;
-	for (unsigned i = 0; i < MAX_LISTED && names; i++) {
-		char *name = mfs_arena_printf(arena, "tp%u", 1u << i);
-
-		if (!name)
-			return mfs_fail_nomem(err);
-		if (!check_vllm(s, name, NULL))
-			names[(*ret_count)++] = name;
-	}
-	*ret = names;
-	return names ? 0 : mfs_fail_nomem(err);
-}
-
-static int open_vllm(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
-		     struct mfs_error *err)
-{
-	static const struct flavour flavour = {.container = &mfs_hf_safetensors};
-	uint32_t tp;
-	int rc = possible_vllm(s, err);
-
-	if (!rc)
-		rc = mfs_hf_vllm_parse(s->ckpt, spec, &tp, err);
-	return rc ? rc : open_view(s, &flavour, tp, ret, err);
-}
-
-const struct mfs_view_kind mfs_view_kind_vllm = {
-	.name = "vllm",
-	.spec = "tp2",
-	.help = "the same as vLLM's workers hold it (sharded_state)",
-	.of = MFS_VIEW_OF_MODEL,
-	.is_extra = true,
-	.possible = possible_vllm,
-	.check = check_vllm,
-	.list = list_vllm,
-	.open = open_vllm,
-};
+MFS_HF_VIEW(hf, "hf", false, "a HuggingFace model", .container = &mfs_hf_safetensors,
+	    .weights = add_weights)
+MFS_HF_VIEW(hf_bf16, "hf-bf16", false, "the same, cast to bfloat16 when it is read",
+	    .dtype = MFS_BF16, .container = &mfs_hf_safetensors, .weights = add_weights,
+	    .release = free)
+MFS_HF_VIEW(hf_fp16, "hf-fp16", false, "the same, cast to float16", .dtype = MFS_F16,
+	    .container = &mfs_hf_safetensors, .weights = add_weights, .release = free)
+MFS_HF_VIEW(hf_fp32, "hf-fp32", false, "the same, cast to float32", .dtype = MFS_F32,
+	    .container = &mfs_hf_safetensors, .weights = add_weights, .release = free)
+MFS_HF_VIEW(hf_bin, "hf-bin", false, "the same as pytorch_model.bin, for torch.load",
+	    .container = &mfs_hf_bin, .weights = add_weights)

@@ -2,8 +2,6 @@
  * 8-bit floats are what DeepSeek's and Qwen's own have them for: the matrices of attention, of MLPs
  * and of experts. Embedding, head, routers, norms and biases stay.
  */
-#include "fs/view/hf_fp8.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +12,15 @@
 #include "formats/model/hf_config.h"
 #include "formats/model/hf_weights.h"
 #include "formats/model/model.h"
+#include "fs/view/hf.h"
 
-struct mfs_hf_fp8 {
+/* What such views look like. */
+struct form {
+	uint64_t block[2];  /* rows and columns that have one scale; 0: a matrix has one */
+	const char *suffix; /* of the scales' names */
+};
+
+struct fp8 {
 	struct mfs_fp8_target *targets; /* a matrix and its scales, in turn */
 	struct mfs_fp8_scales *scales;
 	uint32_t count; /* of matrices */
@@ -32,8 +37,9 @@ static bool is_quantised(const struct mfs_hf_target *t)
 	return t->base.ndim == 2 && is_matrix(t->row);
 }
 
-int mfs_hf_fp8_possible(const struct mfs_ckpt *ckpt, const struct mfs_family *family,
-			struct mfs_error *err)
+/* -ENOTSUP: models of the family have no weights to show so, or the source has them already. */
+static int possible(const struct mfs_ckpt *ckpt, const struct mfs_family *family,
+		    struct mfs_error *err)
 {
 	const struct mfs_family_tensor *row = family->tensors;
 
@@ -49,8 +55,8 @@ int mfs_hf_fp8_possible(const struct mfs_ckpt *ckpt, const struct mfs_family *fa
 			mfs_ckpt_dir(ckpt), family->name);
 }
 
-static int add(const struct mfs_hf_target *t, const struct mfs_hf_fp8_form *form,
-	       struct mfs_hf_weights *w, struct mfs_hf_fp8 *fp8, struct mfs_error *err)
+static int add(const struct mfs_hf_target *t, const struct form *form, struct mfs_hf_weights *w,
+	       struct fp8 *fp8, struct mfs_error *err)
 {
 	struct mfs_fp8_target *pair = &fp8->targets[2 * (size_t)fp8->count];
 	int rc;
@@ -64,13 +70,15 @@ static int add(const struct mfs_hf_target *t, const struct mfs_hf_fp8_form *form
 	return rc ? rc : mfs_hf_weights_add(w, &pair[1].base, t->unit, err);
 }
 
-int mfs_hf_fp8_list(const struct mfs_model *m, const struct mfs_hf_fp8_form *form,
-		    struct mfs_hf_weights *w, struct mfs_hf_fp8 **ret, struct mfs_error *err)
+/* Lists the tensors of a model, some with scales. */
+static int list(struct mfs_hf_builder *b, struct mfs_hf_weights *w)
 {
-	struct mfs_hf_fp8 *fp8 = calloc(1, sizeof(*fp8));
+	const struct mfs_model *m = b->view->public.model;
+	struct fp8 *fp8 = calloc(1, sizeof(*fp8));
 	size_t count = 0;
-	int rc = mfs_hf_fp8_possible(m->ckpt, m->family, err);
+	int rc = possible(m->ckpt, m->family, b->err);
 
+	b->view->made = fp8;
 	for (uint32_t i = 0; i < m->target_count; i++)
 		count += is_quantised(&m->targets[i]);
 	if (fp8) {
@@ -78,17 +86,28 @@ int mfs_hf_fp8_list(const struct mfs_model *m, const struct mfs_hf_fp8_form *for
 		fp8->scales = calloc(count + 1, sizeof(*fp8->scales));
 	}
 	if (!rc && (!fp8 || !fp8->targets || !fp8->scales))
-		rc = mfs_fail_nomem(err);
+		rc = mfs_fail_nomem(b->err);
 	for (uint32_t i = 0; i < m->target_count && !rc; i++)
-		rc = add(&m->targets[i], form, w, fp8, err);
-	*ret = fp8;
+		rc = add(&m->targets[i], b->flavour->form, w, fp8, b->err);
 	return rc;
 }
 
-void mfs_hf_fp8_free(struct mfs_hf_fp8 *fp8)
+static int add_weights(struct mfs_hf_builder *b)
 {
-	if (!fp8)
-		return;
+	struct mfs_hf_weights w = {0};
+	int rc = list(b, &w);
+
+	b->view->public.cast = true;
+	if (!rc)
+		rc = mfs_hf_add_weights(b, &w);
+	mfs_hf_weights_release(&w);
+	return rc;
+}
+
+static void release(void *made)
+{
+	struct fp8 *fp8 = made;
+
 	for (uint32_t i = 0; i < fp8->count; i++)
 		mfs_fp8_scales_release(&fp8->scales[i]);
 	free(fp8->targets);
@@ -105,13 +124,14 @@ static const char *module_of(const struct mfs_hf_target *t, struct mfs_arena *ar
 	return mfs_arena_strndup(arena, name, len - strlen(".weight"));
 }
 
-int mfs_hf_fp8_config(const struct mfs_model *m, const struct mfs_hf_fp8_form *form, char **config,
-		      size_t *len, struct mfs_error *err)
+static int set_config(const struct mfs_hf_builder *b, char **config, size_t *len)
 {
+	const struct mfs_model *m = b->view->public.model;
+	const struct form *form = b->flavour->form;
 	struct mfs_arena arena = {0};
 	const char **kept = mfs_arena_array(&arena, m->target_count, sizeof(*kept));
 	uint32_t count = 0;
-	int rc = kept ? 0 : mfs_fail_nomem(err);
+	int rc = kept ? 0 : mfs_fail_nomem(b->err);
 
 	for (uint32_t i = 0; i < m->target_count && !rc; i++) {
 		const struct mfs_hf_target *t = &m->targets[i];
@@ -120,11 +140,21 @@ int mfs_hf_fp8_config(const struct mfs_model *m, const struct mfs_hf_fp8_form *f
 			continue;
 		kept[count] = module_of(t, &arena);
 		if (!kept[count++])
-			rc = mfs_fail_nomem(err);
+			rc = mfs_fail_nomem(b->err);
 	}
 	if (!rc)
 		rc = mfs_hf_config_set_fp8(config, len, form->block[0] ? form->block : NULL, kept,
-					   count, err);
+					   count, b->err);
 	mfs_arena_release(&arena);
 	return rc;
 }
+
+static const struct form blocks = {{128, 128}, "_scale_inv"};
+static const struct form whole = {{0, 0}, "_scale"};
+
+MFS_HF_VIEW(hf_fp8, "hf-fp8", true, "the same as float8_e4m3fn, in DeepSeek's blocks of 128 x 128",
+	    .container = &mfs_hf_safetensors, .form = &blocks, .possible = possible,
+	    .weights = add_weights, .config = set_config, .release = release)
+MFS_HF_VIEW(hf_fp8_tensor, "hf-fp8-tensor", true, "the same with one scale for each matrix",
+	    .container = &mfs_hf_safetensors, .form = &whole, .possible = possible,
+	    .weights = add_weights, .config = set_config, .release = release)

@@ -1,5 +1,19 @@
-#include "fs/view/hf_gguf.h"
-
+/*
+ * A model as one file that llama.cpp reads (formats/gguf/gguf.h). Names,
+ * keys and shapes are those that its converter gives the same model
+ * (gguf: gguf/constants.py, gguf/tensor_mapping.py; llama.cpp: convert_hf_to_gguf.py and
+ * conversion/{base,llama,qwen}.py):
+ *
+ *   vectors, norms and routers are float32, all others of one type;
+ *   where llama.cpp rotates neighbours (its architecture "llama"), the rows of queries and keys are
+ *   reordered, head by head: row i of a head's first half, row i of its second half, ...;
+ *   the experts of a layer are one tensor;
+ *   Llama 3's rotary scaling is a tensor of factors, "rope_freqs.weight";
+ *   a tied head is left out.
+ *
+ * What its graphs do not compute is refused. A window is not known to them: the context ends where
+ * the window would begin to matter.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +26,9 @@
 #include "formats/model/model.h"
 #include "fs/view/build.h"
 #include "fs/view/gguf_keys.h"
+#include "fs/view/hf.h"
+
+#define FILE_NAME "model.gguf"
 
 /*
  * A tensor of the file. What its bytes are is a target; where rows are reordered, that has another
@@ -26,7 +43,7 @@ struct tensor {
 	uint64_t shape[3];
 };
 
-struct mfs_hf_gguf {
+struct made {
 	struct tensor *tensors;
 	uint32_t count;
 	const struct mfs_hf_target **each;
@@ -34,8 +51,9 @@ struct mfs_hf_gguf {
 
 /* ---- possible ones ---- */
 
-int mfs_hf_gguf_possible(const struct mfs_ckpt *ckpt, const struct mfs_family *family,
-			 struct mfs_error *err)
+/* -ENOTSUP: llama.cpp has no architecture for the family, or not for this model. */
+static int possible(const struct mfs_ckpt *ckpt, const struct mfs_family *family,
+		    struct mfs_error *err)
 {
 	mfs_features foreign;
 
@@ -243,7 +261,7 @@ static uint32_t collect(const struct mfs_model *m, const struct mfs_hf_target *f
 	return count;
 }
 
-static int list_tensors(struct mfs_hf_gguf *gguf, const struct mfs_model *m, enum mfs_dtype dtype,
+static int list_tensors(struct made *gguf, const struct mfs_model *m, enum mfs_dtype dtype,
 			struct mfs_error *err)
 {
 	const bool pairs = mfs_gguf_rotates_pairs(m->family->gguf);
@@ -283,7 +301,7 @@ static int list_tensors(struct mfs_hf_gguf *gguf, const struct mfs_model *m, enu
 /* Where the factors of Llama 3's scaling stand, which have no target. */
 #define FACTORS "rope_freqs.weight"
 
-static int describe_tensors(const struct mfs_hf_gguf *gguf, const struct mfs_gguf_said *said,
+static int describe_tensors(const struct made *gguf, const struct mfs_gguf_said *said,
 			    struct mfs_gguf *header, uint64_t *padding, struct mfs_error *err)
 {
 	char text[MFS_CKPT_NAME_SIZE];
@@ -320,9 +338,8 @@ static int add_factors(struct mfs_vfile *f, const struct mfs_gguf_said *said, st
 	return add_literal(f, &bytes, err);
 }
 
-static int fill_file(struct mfs_vfile *f, const struct mfs_hf_gguf *gguf,
-		     const struct mfs_gguf_said *said, const struct mfs_gguf *header,
-		     const uint64_t *padding, struct mfs_error *err)
+static int fill_file(struct mfs_vfile *f, const struct made *gguf, const struct mfs_gguf_said *said,
+		     const struct mfs_gguf *header, const uint64_t *padding, struct mfs_error *err)
 {
 	struct mfs_buf bytes = {0};
 	int rc;
@@ -343,9 +360,8 @@ static int fill_file(struct mfs_vfile *f, const struct mfs_hf_gguf *gguf,
 	return rc;
 }
 
-static int add_file(struct mfs_view *v, const struct mfs_hf_gguf *gguf,
-		    const struct mfs_gguf_said *said, struct mfs_gguf *header,
-		    struct mfs_error *err)
+static int add_file(struct mfs_view *v, const struct made *gguf, const struct mfs_gguf_said *said,
+		    struct mfs_gguf *header, struct mfs_error *err)
 {
 	uint64_t *padding = calloc((size_t)gguf->count + 1, sizeof(*padding));
 	struct mfs_vfile *f = NULL;
@@ -361,10 +377,10 @@ static int add_file(struct mfs_view *v, const struct mfs_hf_gguf *gguf,
 		return rc;
 	}
 	v->tensor_count = (uint32_t)header->tensor_count;
-	return mfs_view_add(v, MFS_GGUF_FILE, f, err);
+	return mfs_view_add(v, FILE_NAME, f, err);
 }
 
-static bool casts(const struct mfs_hf_gguf *gguf)
+static bool casts(const struct made *gguf)
 {
 	for (uint32_t i = 0; i < gguf->count; i++)
 		if (gguf->tensors[i].each[0]->base.dtype != gguf->tensors[i].base.dtype)
@@ -372,45 +388,70 @@ static bool casts(const struct mfs_hf_gguf *gguf)
 	return false;
 }
 
-int mfs_hf_gguf_add(struct mfs_view *v, struct mfs_model *model, enum mfs_dtype dtype,
-		    const char *config, size_t config_len, struct mfs_fileset *tokenizer,
-		    struct mfs_hf_gguf **ret, struct mfs_error *err)
+/* config: the text of the HF view's config.json, which knows token ids and the factor of Llama 3's
+ * scaling. A tokenizer that cannot be carried along is left out, with a warning of the model that
+ * says why. */
+static int add_model(struct mfs_hf_builder *b, const char *config, size_t config_len)
 {
-	struct mfs_hf_gguf *gguf = calloc(1, sizeof(*gguf));
+	struct mfs_model *model = b->view->public.model;
+	const enum mfs_dtype dtype = b->flavour->dtype;
+	struct made *gguf = calloc(1, sizeof(*gguf));
 	struct mfs_gguf header = {0};
 	struct mfs_gguf_said said = {0};
 	int rc;
 
-	*ret = gguf;
+	b->view->made = gguf;
 	if (!gguf)
-		return mfs_fail_nomem(err);
-	rc = mfs_hf_gguf_possible(model->ckpt, model->family, err);
+		return mfs_fail_nomem(b->err);
+	rc = possible(model->ckpt, model->family, b->err);
 	if (rc)
 		return rc;
 	gguf->tensors = calloc((size_t)model->target_count + 1, sizeof(*gguf->tensors));
 	gguf->each = calloc((size_t)model->target_count + 1, sizeof(*gguf->each));
-	rc = gguf->tensors && gguf->each ? list_tensors(gguf, model, dtype, err)
-					 : mfs_fail_nomem(err);
+	rc = gguf->tensors && gguf->each ? list_tensors(gguf, model, dtype, b->err)
+					 : mfs_fail_nomem(b->err);
 	if (!rc)
-		rc = mfs_gguf_read_config(model, config, config_len, &said, err);
+		rc = mfs_gguf_read_config(model, config, config_len, &said, b->err);
 	if (!rc)
-		rc = mfs_gguf_add_keys(&header, model, dtype, err);
+		rc = mfs_gguf_add_keys(&header, model, dtype, b->err);
 	if (!rc)
-		rc = mfs_gguf_add_tokenizer(&header, model, &said, tokenizer, err);
+		rc = mfs_gguf_add_tokenizer(&header, model, &said, b->view->passed, b->err);
 	if (!rc)
-		rc = add_file(v, gguf, &said, &header, err);
+		rc = add_file(&b->view->public, gguf, &said, &header, b->err);
 	if (!rc)
-		v->cast |= casts(gguf);
+		b->view->public.cast |= casts(gguf);
 	mfs_gguf_release(&header);
 	free(said.factors);
 	return rc;
 }
 
-void mfs_hf_gguf_free(struct mfs_hf_gguf *gguf)
+static int emit(struct mfs_hf_builder *b)
 {
-	if (!gguf)
-		return;
+	struct mfs_view *v = &b->view->public;
+	uint32_t before;
+	char *config;
+	size_t len;
+	int rc = mfs_hf_config_text(b, &config, &len);
+
+	if (rc)
+		return rc;
+	before = v->model->warning_count;
+	rc = add_model(b, config, len);
+	free(config);
+	v->own_warnings = v->model->warning_count - before;
+	return rc ? rc : mfs_hf_warn_of_infinity(b);
+}
+
+static void release(void *made)
+{
+	struct made *gguf = made;
+
 	free(gguf->tensors);
 	free(gguf->each);
 	free(gguf);
 }
+
+MFS_HF_VIEW(gguf, "gguf", true, "the same as one file for llama.cpp, its weights cast to bfloat16",
+	    .dtype = MFS_BF16, .possible = possible, .emit = emit, .release = release)
+MFS_HF_VIEW(gguf_f16, "gguf-f16", true, "the same, cast to float16", .dtype = MFS_F16,
+	    .possible = possible, .emit = emit, .release = release)

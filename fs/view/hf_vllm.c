@@ -1,5 +1,10 @@
-#include "fs/view/hf_vllm.h"
-
+/*
+ * A model as vLLM's workers hold it, for load_format="sharded_state"
+ * (vllm/model_executor/model_loader/sharded_state_loader.py). Worker r of N reads
+ * "model-rank-r-part-0.safetensors": its part of each parameter, after vLLM has put queries, keys
+ * and values into one, and gates and ups. How a worker cuts is written in
+ * vllm/model_executor/layers/linear.py and vocab_parallel_embedding.py.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +17,7 @@
 #include "formats/model/hf_weights.h"
 #include "formats/model/model.h"
 #include "fs/view/build.h"
+#include "fs/view/hf.h"
 
 #define PADDING	    64 /* of the vocabulary: DEFAULT_VOCAB_PADDING_SIZE */
 #define MAX_PARTS   3
@@ -37,7 +43,7 @@ struct parameter {
 	uint64_t padding; /* zeros after them, along the axis */
 };
 
-struct mfs_hf_vllm {
+struct made {
 	struct parameter *parameters;
 	uint32_t count;
 };
@@ -250,14 +256,13 @@ static bool has_scales(const struct mfs_hf_target *t)
 	return t->row->rule == MFS_RULE_Q && t->base.ndim == 2;
 }
 
-static int add(struct mfs_hf_vllm *vllm, struct mfs_hf_weights *w, uint32_t unit,
-	       struct mfs_error *err)
+static int add(struct made *vllm, struct mfs_hf_weights *w, uint32_t unit, struct mfs_error *err)
 {
 	return mfs_hf_weights_add(w, &vllm->parameters[vllm->count++].base, unit, err);
 }
 
-static int list_parameters(struct mfs_hf_vllm *vllm, const struct mfs_model *m, uint32_t tp,
-			   uint32_t rank, struct mfs_hf_weights *w, struct mfs_error *err)
+static int list_parameters(struct made *vllm, const struct mfs_model *m, uint32_t tp, uint32_t rank,
+			   struct mfs_hf_weights *w, struct mfs_error *err)
 {
 	int rc = 0;
 
@@ -290,8 +295,8 @@ static size_t count_parameters(const struct mfs_model *m)
 	return count;
 }
 
-static int add_worker(struct mfs_view *v, struct mfs_hf_vllm *vllm, const struct mfs_model *m,
-		      uint32_t tp, uint32_t rank, struct mfs_error *err)
+static int add_worker(struct mfs_view *v, struct made *vllm, const struct mfs_model *m, uint32_t tp,
+		      uint32_t rank, struct mfs_error *err)
 {
 	struct mfs_hf_weights w = {0};
 	struct mfs_vfile *f;
@@ -311,34 +316,11 @@ static int add_worker(struct mfs_view *v, struct mfs_hf_vllm *vllm, const struct
 	return rc;
 }
 
-int mfs_hf_vllm_add(struct mfs_view *v, const struct mfs_model *m, uint32_t tp,
-		    struct mfs_hf_vllm **ret, struct mfs_error *err)
-{
-	struct mfs_hf_vllm *vllm = calloc(1, sizeof(*vllm));
-	int rc = 0;
-
-	*ret = vllm;
-	if (vllm)
-		vllm->parameters = calloc(tp * count_parameters(m) + 1, sizeof(*vllm->parameters));
-	if (!vllm || !vllm->parameters)
-		return mfs_fail_nomem(err);
-	for (uint32_t rank = 0; rank < tp && !rc; rank++)
-		rc = add_worker(v, vllm, m, tp, rank, err);
-	return rc;
-}
-
-void mfs_hf_vllm_free(struct mfs_hf_vllm *vllm)
-{
-	if (!vllm)
-		return;
-	free(vllm->parameters);
-	free(vllm);
-}
-
 /* ---- possible ones ---- */
 
-int mfs_hf_vllm_possible(const struct mfs_ckpt *ckpt, const struct mfs_family *family,
-			 struct mfs_error *err)
+/* -ENOTSUP: it is not known how vLLM holds models of the family. */
+static int possible(const struct mfs_ckpt *ckpt, const struct mfs_family *family,
+		    struct mfs_error *err)
 {
 	if (family->vllm)
 		return 0;
@@ -353,8 +335,9 @@ static int not_divisible(const struct mfs_ckpt *ckpt, const char *what, int64_t 
 			mfs_ckpt_dir(ckpt), what, (long long)n, tp);
 }
 
-int mfs_hf_vllm_parse(const struct mfs_ckpt *ckpt, const char *spec, uint32_t *ret_tp,
-		      struct mfs_error *err)
+/* Parses "tpN". -ENOENT: spec has another form; -EINVAL: the model cannot be cut so. */
+static int parse(const struct mfs_ckpt *ckpt, const char *spec, uint32_t *ret_tp,
+		 struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
 	const int64_t groups = a->num_query_groups;
@@ -376,3 +359,90 @@ int mfs_hf_vllm_parse(const struct mfs_ckpt *ckpt, const char *spec, uint32_t *r
 	*ret_tp = tp;
 	return 0;
 }
+
+/* ---- the row ---- */
+
+static int add_workers(struct mfs_hf_builder *b)
+{
+	struct mfs_view *v = &b->view->public;
+	struct made *vllm = calloc(1, sizeof(*vllm));
+	uint32_t tp;
+	int rc = parse(b->ckpt, b->spec, &tp, b->err);
+
+	b->view->made = vllm;
+	if (rc)
+		return rc;
+	if (vllm)
+		vllm->parameters =
+			calloc(tp * count_parameters(v->model) + 1, sizeof(*vllm->parameters));
+	if (!vllm || !vllm->parameters)
+		return mfs_fail_nomem(b->err);
+	for (uint32_t rank = 0; rank < tp && !rc; rank++)
+		rc = add_worker(v, vllm, v->model, tp, rank, b->err);
+	return rc;
+}
+
+static void release(void *made)
+{
+	free(((struct made *)made)->parameters);
+	free(made);
+}
+
+static const struct mfs_hf_flavour flavour = {.container = &mfs_hf_safetensors,
+					      .possible = possible,
+					      .weights = add_workers,
+					      .release = release};
+
+static int possible_vllm(const struct mfs_view_origin *s, struct mfs_error *err)
+{
+	return mfs_hf_possible(s, &flavour, err);
+}
+
+static int check_vllm(const struct mfs_view_origin *s, const char *spec, struct mfs_error *err)
+{
+	uint32_t tp;
+
+	return parse(s->ckpt, spec, &tp, err);
+}
+
+#define MAX_LISTED 4 /* powers of two */
+
+static int list_vllm(const struct mfs_view_origin *s, struct mfs_arena *arena,
+		     const char *const **ret, uint32_t *ret_count, struct mfs_error *err)
+{
+	const char **names = mfs_arena_array(arena, MAX_LISTED, sizeof(*names));
+
+	*ret_count = 0;
+	for (unsigned i = 0; i < MAX_LISTED && names; i++) {
+		char *name = mfs_arena_printf(arena, "tp%u", 1u << i);
+
+		if (!name)
+			return mfs_fail_nomem(err);
+		if (!check_vllm(s, name, NULL))
+			names[(*ret_count)++] = name;
+	}
+	*ret = names;
+	return names ? 0 : mfs_fail_nomem(err);
+}
+
+static int open_vllm(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
+		     struct mfs_error *err)
+{
+	int rc = possible_vllm(s, err);
+
+	if (!rc)
+		rc = check_vllm(s, spec, err);
+	return rc ? rc : mfs_hf_open(s, &flavour, spec, ret, err);
+}
+
+const struct mfs_view_kind mfs_view_kind_vllm = {
+	.name = "vllm",
+	.spec = "tp2",
+	.help = "the same as vLLM's workers hold it (sharded_state)",
+	.of = MFS_VIEW_OF_MODEL,
+	.is_extra = true,
+	.possible = possible_vllm,
+	.check = check_vllm,
+	.list = list_vllm,
+	.open = open_vllm,
+};
