@@ -176,9 +176,10 @@ struct mfk_qkv {
 	const int32_t *positions; /* [T] */
 	bool layernorm, zero_centered;
 	float eps;
-	const void *q_norm, *k_norm;		  /* [dim]; NULL: no norms */
-	const void *q_norm_bias, *k_norm_bias;	  /* NULL: none */
-	float *q_mean, *q_rstd, *k_mean, *k_rstd; /* [T, heads], [T, groups]; kept for backward */
+	const void *q_norm, *k_norm;	       /* [dim]; NULL: no norms */
+	const void *q_norm_bias, *k_norm_bias; /* NULL: none */
+	/* [T, heads] for q, [T, groups] for k; kept for backward */
+	float *q_mean, *q_rstd, *k_mean, *k_rstd;
 	const void *qkv;
 	void *q, *k, *v;
 	/* backward: dqkv from dq, dk, dv; the four last are added to */

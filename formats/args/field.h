@@ -69,7 +69,7 @@ struct mfs_args_field {
 	const char *member;
 	size_t offset; /* in struct mfs_megatron_args */
 	enum mfs_args_type type;
-	const char *name, *also; /* NULL: the member's name; no other one */
+	const char *name, *also; /* NULL: name is the member's name, and there is no second name */
 	bool also_written, inverted;
 	enum mfs_args_read read;
 	union mfs_args_value absent;	   /* the member where a run does not say it */

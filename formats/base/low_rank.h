@@ -16,7 +16,8 @@
 
 struct mfs_low_rank {
 	const float *a, *b;
-	uint64_t a_stride, b_stride; /* elements from k to k + 1; b's are neighbours */
+	/* elements between row k and row k + 1; a row of b is contiguous */
+	uint64_t a_stride, b_stride;
 	uint64_t rank;
 	float scale;
 };

@@ -1,7 +1,7 @@
 /*
- * Lines on standard error about what a program does inside, for those who look for a mistake in it:
- * MCOREFS_TRACE=plan,io. Nothing is traced on the way of bytes that are mapped and planned. Where a
- * kind is off, a line costs the test of a bit.
+ * Lines on standard error about what a program does inside, for a person who looks for a fault in
+ * it: MCOREFS_TRACE=plan,io. Reads of mapped and planned bytes are not traced. A kind that is
+ * switched off costs the test of a bit for each line.
  */
 #ifndef MFS_BASE_TRACE_H
 #define MFS_BASE_TRACE_H

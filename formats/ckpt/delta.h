@@ -29,8 +29,8 @@ struct mfs_ckpt_delta {
 int mfs_ckpt_add_delta(struct mfs_ckpt *ckpt, const struct mfs_ckpt_delta *d,
 		       struct mfs_error *err);
 
-/* Takes the adapter over, after all of its deltas were added. ckpt has none yet, and nobody else
- * knows it. */
+/* Takes the adapter over, after all of its deltas were added. ckpt must not have an adapter yet,
+ * and no other thread may know ckpt. */
 void mfs_ckpt_attach(struct mfs_ckpt *ckpt, struct mfs_ckpt *adapter);
 
 /* NULL: it has none. */

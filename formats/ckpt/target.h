@@ -34,9 +34,9 @@ struct mfs_box_map {
 
 typedef int (*mfs_emit_box)(const struct mfs_box_map *m, void *arg);
 
-/* What becomes of each element. ADD_ONE is for norms that are stored as weight - 1, and
- * SUBTRACT_ONE for such as are not, where they are to be. QUANTISE and
- * SCALES are those of fp8_target.h, whose boxes are the matrix'. */
+/* What is done to each element. ADD_ONE is for norms that are stored as weight - 1 and shown whole.
+ * SUBTRACT_ONE is for norms that are stored whole and shown as weight - 1. QUANTISE and SCALES are
+ * the two targets of fp8_target.h, whose boxes are those of the matrix. */
 enum mfs_op { MFS_OP_COPY, MFS_OP_ADD_ONE, MFS_OP_SUBTRACT_ONE, MFS_OP_QUANTISE, MFS_OP_SCALES };
 
 struct mfs_target {

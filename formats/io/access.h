@@ -40,7 +40,7 @@ struct mfs_access_rule {
 	unsigned bits;
 };
 
-/* The rules that keep somebody out, each once. Zero-filled: everybody passes. */
+/* The rules that keep some user out, each rule once. Zero-filled: every user passes. */
 #define MFS_ACCESS_RULES 16
 struct mfs_access_fold {
 	struct mfs_access_rule rules[MFS_ACCESS_RULES];

@@ -36,7 +36,7 @@ struct mfs_plan_block {
 	uint64_t src;			 /* byte offset in file of the band's first row at col */
 	uint64_t row_stride, col_stride; /* bytes */
 	uint32_t file;
-	uint32_t scales; /* number in the plan's, or MFS_NO_SCALES */
+	uint32_t scales; /* number of the scales in the plan's list, or MFS_NO_SCALES */
 	uint32_t lane;
 };
 

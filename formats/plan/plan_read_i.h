@@ -62,7 +62,7 @@ int mfs_plan_walk(const struct mfs_plan *plan, uint64_t off, uint64_t len, mfs_p
  * bytes of the first element are before the range. */
 uint64_t mfs_plan_source_range(const struct mfs_plan *plan, uint64_t *off, uint64_t *len);
 
-/* What is added to each element. */
+/* The constant that is added to each element. */
 static inline float mfs_plan_shift(const struct mfs_plan *plan)
 {
 	if (plan->op == MFS_OP_ADD_ONE)

@@ -28,7 +28,7 @@ bool mfs_control_look_up(fuse_req_t req, fuse_ino_t parent, const char *name);
 void mfs_control_open(fuse_req_t req, const struct mfs_control *c, struct fuse_file_info *fi);
 void mfs_control_read(fuse_req_t req, size_t size, off_t off, struct fuse_file_info *fi);
 
-/* Releases what an open file has; does not reply. */
+/* Releases what belongs to an open file. It does not reply. */
 void mfs_control_release(struct fuse_file_info *fi);
 
 #endif

@@ -88,7 +88,7 @@ int mfs_serve_config_add_links(struct mfs_serve_config *c, const char *dirs, str
  * repository; the message names it, and says what to do instead. whole: those of the command
  * line, which say how the process runs, too. */
 int mfs_serve_options_check(const struct mfs_options *opt, bool whole, struct mfs_error *err);
-/* The first option that is of sources alone, as "name=value"; NULL: there is none. */
+/* The first option that applies to sources only, as "name=value". NULL: there is none. */
 const char *mfs_serve_options_of_sources(const struct mfs_options *opt);
 
 #endif

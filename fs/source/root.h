@@ -124,7 +124,7 @@ int mfs_iteration_full_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, str
 struct mfs_place {
 	struct mfs_iteration *iteration; /* NULL: the place is of a dataset, or "data" */
 	struct mfs_dataset *dataset;	 /* NULL: the place is of an iteration, or "data" */
-	struct mfs_views *views;	 /* of iteration or dataset; NULL: "data" */
+	struct mfs_views *views;	 /* views of an iteration or a dataset; NULL: "data" */
 	/* The view, or the directory above views, within the iteration or dataset, without '/' at
 	 * its ends: "hf", "megatron/torch/tp2-pp1", "megatron/torch", "megatron", "samples", "". */
 	char view[MFS_VIEW_NAME_SIZE];

@@ -40,8 +40,9 @@ struct mfs_roots *mfs_roots_new(unsigned open, const struct mfs_beside_kind *bes
 /* Closes all, used or not. */
 void mfs_roots_free(struct mfs_roots *roots);
 
-/* options are borrowed, and are told apart by their addresses. Errors of open() and of
- * mfs_root_open(): then the next who asks opens it again. Any thread. */
+/* Opens a root or shares an open one, until mfs_roots_drop(). options are borrowed, and are told
+ * apart by their addresses. Errors: those of open() and of mfs_root_open(); then the next call
+ * opens the root again. Any thread. */
 int mfs_roots_hold(struct mfs_roots *roots, const char *path,
 		   const struct mfs_view_options *options, struct mfs_shared_root **ret,
 		   struct mfs_error *err);

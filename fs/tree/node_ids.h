@@ -38,7 +38,7 @@ struct mfs_id_owner {
 uint64_t mfs_id_of_dir(const struct mfs_id_owner *owner, const char *dir, unsigned attempt);
 /* The id of node number 1... of a view. */
 uint64_t mfs_id_in_view(uint64_t view, uint32_t number);
-/* The view's directory of any id in it, or the directory itself. */
+/* The id of the view's directory, for the id of any node of that view. */
 uint64_t mfs_id_view(uint64_t id);
 /* True if what the id stands for may be of that owner, or of that run. */
 bool mfs_id_may_be_of(uint64_t id, const struct mfs_id_owner *owner);

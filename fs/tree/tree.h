@@ -221,7 +221,7 @@ int mfs_tree_source_statvfs(const struct mfs_tree *tree, struct statvfs *ret);
 struct mfs_cache_stats;
 /* What SOURCE's cache has counted (formats/remote/cache.h). False: SOURCE is no URL. */
 bool mfs_tree_remote(const struct mfs_tree *tree, struct mfs_cache_stats *ret);
-/* Ends threads that fetch for it until somebody reads again. Nobody may read meanwhile. */
+/* Ends the tree's fetchers until somebody reads again. Nobody may read during this call. */
 void mfs_tree_rest(struct mfs_tree *tree);
 
 struct mfs_tree_counts {

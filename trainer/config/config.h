@@ -32,7 +32,7 @@ enum mfs_sharding { MFS_SHARD_NOTHING, MFS_SHARD_STATE, MFS_SHARD_GRADS, MFS_SHA
 /* Losses that balance experts: over a microbatch, over each sequence of it, and over the
  * microbatches that all processes have computed of the step. */
 enum mfs_aux_loss { MFS_AUX_LOSS, MFS_SEQ_AUX_LOSS, MFS_GLOBAL_AUX_LOSS, MFS_AUX_LOSSES };
-#define MFS_MTP_MOST 8 /* MTP layers, --mtp-num-layers */
+#define MFS_MTP_MOST 8 /* MTP layers at most, --mtp-num-layers */
 enum mfs_recompute { MFS_RECOMPUTE_NONE, MFS_RECOMPUTE_SELECTIVE, MFS_RECOMPUTE_FULL };
 
 /* --step-batch-size-schedule: from so many consumed samples (or tokens) on, this global batch size.

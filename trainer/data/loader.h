@@ -125,7 +125,7 @@ struct mfs_loader_stats {
 	const char *engine; /* "io_uring", "pread threads", "generated" */
 	const char *why;    /* of pread threads: why not io_uring; NULL */
 	uint64_t batches, tokens, bytes;
-	/* Time that next() waited, but for the first one; percentiles to within 1/16. */
+	/* How long next() waited, without its first call. Percentiles are exact to 1/16. */
 	uint64_t stall_ns, stall_p50_ns, stall_p99_ns, stall_max_ns;
 	uint64_t open_ns; /* until the first microbatch was there */
 };

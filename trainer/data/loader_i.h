@@ -7,7 +7,8 @@
 
 #define MFS_LOADER_DEPTH 64 /* reads in flight */
 
-/* mfs_loader_new(); engine is owned, also after a failure, and has room for MFS_LOADER_DEPTH. */
+/* As mfs_loader_new(), with an engine that has room for MFS_LOADER_DEPTH reads. The loader owns the
+ * engine, also after a failure. */
 int mfs_loader_new_on(const struct mfs_train_config *config, enum mfs_split split, uint32_t set,
 		      uint64_t consumed, uint32_t micro, uint64_t vocab,
 		      const struct mfs_slot_memory *memory, struct mfs_io_engine *engine,

@@ -193,7 +193,7 @@ void mfs_log_suspect(struct mfs_trainer *t);
 /* Lines of another's, which are released. */
 void mfs_log_text(struct mfs_trainer *t, struct mfs_buf *lines);
 void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s);
-/* A save has waited for the one before. */
+/* Logs that a save has waited for the one before it. */
 void mfs_log_save_waited(struct mfs_trainer *t, double seconds);
 /* The iterations that no save of theirs has got to the disk. */
 void mfs_log_lost(struct mfs_trainer *t);

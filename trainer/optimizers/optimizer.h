@@ -62,8 +62,8 @@ const struct mfs_optimizer_kind *mfs_optimizer_kind(const char *name);
 /* The slot of a state; MFS_SLOTS: the kind has no such state. */
 unsigned mfs_optimizer_slot(const struct mfs_optimizer_kind *kind, enum mfs_state state);
 
-/* What the rate is multiplied with where --use-mup gives another. optimizer/__init__.py:
- * get_mup_config_overrides: 1 / width of matrices' rates, or width of vectors'. */
+/* The factor of the learning rate where --use-mup changes it. optimizer/__init__.py:
+ * get_mup_config_overrides: 1 / width for the rate of matrices, or width for that of vectors. */
 double mfs_optimizer_mup(const struct mfs_train_config *c);
 
 #endif

@@ -28,13 +28,13 @@ int mfs_exposure_new(const struct mfk_backend *backend, struct mfk_device *devic
 		     struct mfk_ctx *ctx, struct mfs_exposure **ret, struct mfs_error *err);
 void mfs_exposure_free(struct mfs_exposure *e);
 
-/* A step begins. Outside of steps no stamp is submitted. */
+/* Call it when a step begins. Outside of steps nothing is measured. */
 void mfs_exposure_begin(struct mfs_exposure *e);
-/* The step has ended, and is the one that is summed until another is kept. */
+/* Call it when the step has ended. mfs_exposure_sum() sums this step until another one is kept. */
 void mfs_exposure_keep(struct mfs_exposure *e);
 
-/* The context is about to stand still for a group, and goes on. Of pairs in pairs the outer one
- * counts. */
+/* Call them before the context stands still for a group, and when it goes on. If pairs of calls are
+ * nested, the outer pair counts. */
 void mfs_exposure_stops(struct mfs_exposure *e, const struct mfk_ctx *c, enum mfs_group g);
 void mfs_exposure_goes_on(struct mfs_exposure *e, const struct mfk_ctx *c);
 
@@ -43,7 +43,7 @@ struct mfs_exposed {
 	uint64_t left_out; /* pairs for which there was no room */
 };
 
-/* Of the step that was kept; without one all is 0. Waits for the context. */
+/* Sums the step that was kept; without one all is 0. Waits for the context. */
 int mfs_exposure_sum(struct mfs_exposure *e, struct mfs_exposed *ret, struct mfs_error *err);
 
 #endif

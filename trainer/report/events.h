@@ -14,7 +14,7 @@
 
 struct mfs_events;
 
-/* A new file in dir, which is made if it is not there. -errno. */
+/* Opens a new file in dir, and makes dir if it does not exist. -errno. */
 int mfs_events_open(const char *dir, struct mfs_events **ret, struct mfs_error *err);
 void mfs_events_close(struct mfs_events *e);
 const char *mfs_events_path(const struct mfs_events *e);
@@ -24,7 +24,8 @@ void mfs_events_scalar(struct mfs_events *e, const char *tag, double value, uint
 /* The same twice: tag by iteration, and "TAG vs samples" by consumed samples. */
 void mfs_events_both(struct mfs_events *e, const char *tag, double value, uint64_t iteration,
 		     uint64_t samples);
-/* -errno: what was kept is lost, and the file ends with whole records. */
+/* Writes the records that are kept in memory. -errno: they are lost, and the file ends with whole
+ * records. */
 int mfs_events_flush(struct mfs_events *e, struct mfs_error *err);
 
 #endif

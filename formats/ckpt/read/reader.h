@@ -24,8 +24,8 @@ struct mfs_ckpt_reader {
 
 	/* True if dir has the files that say so. None is read. */
 	bool (*looks_like)(const char *dir);
-	/* Says what is wrong with a save of this kind that looks like none, since it is not
-	 * complete. 0, and no sentence: dir is no such save. May be NULL. */
+	/* Explains why a save of this kind does not look like one: it is not complete. Returns 0
+	 * and no sentence if dir is no such save. May be NULL. */
 	int (*refuse)(const char *dir, struct mfs_error *err);
 	/* Adds found chunks, and fills in arguments and layout of the model; also the common state
 	 * if ckpt->what asks for it. Errors: those of mfs_ckpt_open(). */

@@ -40,18 +40,21 @@ struct mfs_run {
  * sets. */
 uint32_t mfs_run_sets(const struct mfs_run *run, enum mfs_split split);
 
-/* A run whose split has one of these alone. It must not be moved: run points into it. */
+/* A copy of a run in which a split has only one of its datasets. It must not be moved, because run
+ * points into it. The other run owns its memory, so it is not released. */
 struct mfs_run_set {
 	struct mfs_run run;
-	struct mfs_blend_args one; /* of the other run's memory: not to be released */
+	struct mfs_blend_args one; /* the dataset that run's split points to */
 };
-/* set: below mfs_run_sets(). A split without sets is as it was. */
+/* Makes *ret of one dataset of a split. set: below mfs_run_sets(). A split without sets stays as it
+ * is. */
 void mfs_run_set(const struct mfs_run *run, enum mfs_split split, uint32_t set,
 		 struct mfs_run_set *ret);
 
 /* How long a run is, in iterations of global_batch_size samples. */
 struct mfs_run_length {
-	uint64_t train_iters, train_samples; /* the latter, if not 0, says how many samples */
+	/* train_samples, if not 0, gives the length in samples */
+	uint64_t train_iters, train_samples;
 	uint64_t global_batch_size;
 	uint64_t eval_interval, eval_iters;
 	uint64_t eval_batch_size;    /* 0: global_batch_size */

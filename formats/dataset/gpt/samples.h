@@ -60,8 +60,8 @@ const double *mfs_samples_weights(const struct mfs_samples *s);
  * not inside. */
 int mfs_samples_locate(struct mfs_samples *s, uint64_t first, uint64_t count, int16_t *ret_member,
 		       int64_t *ret_sample, struct mfs_error *err);
-/* Makes the indices of these datasets, where they are not there yet, with so many threads (0: one a
- * processor). Numbers may repeat. NULL: of all datasets. */
+/* Makes the missing indices of count datasets with so many threads (0: one a processor). Numbers
+ * may repeat. member NULL: all datasets. */
 int mfs_samples_build(struct mfs_samples *s, const int16_t *member, uint64_t count,
 		      unsigned threads, struct mfs_error *err);
 

@@ -73,8 +73,9 @@ void graph_reshape(struct graph *g, cudnnBackendDescriptor_t x, cudnnBackendDesc
  * NULL: none does, and g->why says so. */
 cudnnBackendDescriptor_t graph_compile(struct graph *g, size_t *workspace);
 
-/* Pointers to device memory, or to host floats for scalars. why, of MFK_WHY bytes, gets a sentence
- * if it fails. */
+/* Runs a compiled graph. pointers[i] is the device memory, or for a scalar the host float, of the
+ * tensor ids[i]. why, of MFK_WHY bytes, gets a sentence if it fails, unless it holds one
+ * already. */
 void graph_run(const struct cudnn_api *api, cudnnHandle_t handle, cudaStream_t stream,
 	       cudnnBackendDescriptor_t compiled, int count, const int64_t *ids,
 	       const void *const *pointers, void *workspace, char *why);

@@ -11,7 +11,7 @@
 #include "trainer/config/settle/dests_i.h"
 #include "trainer/config/value.h"
 
-#define LARGEST (1ll << 31) /* of any size: products of two fit everywhere */
+#define LARGEST (1ll << 31) /* the limit of any size: a product of two fits into int64_t */
 
 struct settle {
 	struct mfs_train_config *c;

@@ -54,10 +54,11 @@ struct mfs_part_kind {
 	/* dx of dy; adds to gradients of parameters. What was kept may be overwritten. */
 	void (*backward)(const struct mfs_net *net, const struct mfs_pass *run,
 			 const struct mfs_part *part, const void *x, const void *dy, void *dx);
-	/* Before the first microbatch of a step. NULL: nothing. */
+	/* Called before the first microbatch of a step. NULL: nothing is called. */
 	void (*begin_step)(const struct mfs_net *net, struct mfk_ctx *ctx,
 			   const struct mfs_part *part);
-	/* After the last microbatch of a step, before the update. NULL: nothing. */
+	/* Called after the last microbatch of a step, before the update. NULL: nothing is
+	 * called. */
 	int (*end_step)(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
 			struct mfs_error *err);
 };

@@ -64,7 +64,7 @@ struct mfs_dispatch {
 	uint64_t sorted;	      /* scratch: [parts][choices][hidden] */
 	uint64_t at_experts;	      /* scratch: [most][hidden]; sorted, if nothing is exchanged */
 	uint64_t dsorted_prob;	      /* scratch: [parts][choices]; backward */
-	uint64_t sent, offsets;	      /* kept: first rows of all experts, of own experts */
+	uint64_t sent, offsets;	      /* kept: the first row of each expert, of each own expert */
 
 	/* the same on the host, of each slot: sent [processes][all_experts + 1] of each process,
 	 * offsets [experts + 1] */
