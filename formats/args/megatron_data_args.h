@@ -36,7 +36,8 @@ struct mfs_megatron_data_args {
 	bool renormalize; /* renormalize_blend_weights, of core 0.9 and 0.10 */
 	double surplus;	  /* mid_level_dataset_surplus; below 0: absent */
 	bool full_validation, no_data_sharding, eod_mask_loss;
-	/* An argument by which the batch size or the data change during the run; NULL: none. */
+	/* The argument by which the batch size or the data change during the run; NULL: there is
+	 * none. */
 	const char *varies;
 	/* An argument that stands for generated data or for data of another kind; NULL: none. */
 	const char *other_data;

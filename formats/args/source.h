@@ -63,9 +63,9 @@ struct mfs_args_source mfs_args_of_pickle(const struct mfs_pickle *doc, mfs_valu
 
 /* The value of an argument. */
 struct mfs_arg mfs_args_get(const struct mfs_args_source *s, const char *name);
-/* True also where the argument is there and None. */
+/* True if the argument exists, also if its value is None. */
 bool mfs_args_has(const struct mfs_args_source *s, const char *name);
-/* Item i; NONE: there is none. */
+/* Item i of a list. Kind NONE: there is no such item. */
 struct mfs_arg mfs_args_item(const struct mfs_args_source *s, struct mfs_arg of, uint32_t i);
 
 /* Each returns false and leaves *ret alone unless v is of that type. An int can be read as a real,

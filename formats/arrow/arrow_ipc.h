@@ -104,8 +104,8 @@ struct mfs_arrow_array {
 	uint64_t values;
 };
 
-/* For a column of integers or of lists of them. -EINVAL: a buffer is smaller than its counts
- * need. */
+/* Finds the buffers of a column of integers, or of lists of them, in a batch. -EINVAL: a buffer is
+ * smaller than its counts need. */
 int mfs_arrow_array(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
 		    const struct mfs_arrow_column *c, struct mfs_arrow_array *ret,
 		    struct mfs_error *err);

@@ -29,8 +29,8 @@ struct mfs_yaml_node {
 	struct mfs_yaml_node *first, *next;
 };
 
-/* Aliases, anchors and tags are refused. They are for programs that write what they have in memory
- * (PyYAML), not for people. */
+/* Without this flag aliases, anchors and tags are taken, as programs write them (PyYAML). With it
+ * they are refused, as people do not need them. */
 #define MFS_YAML_PLAIN 1u
 
 /* flags: MFS_YAML_PLAIN or 0. NULL in *ret: the document is empty. Keys of a mapping are scalars,

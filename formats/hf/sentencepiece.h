@@ -22,8 +22,8 @@ struct mfs_sentencepiece {
 	int64_t pad;	/* -1: none is padding */
 };
 
-/* name: the file's, for messages. -EINVAL: not a model that SentencePiece loads; -ENOTSUP: too
- * large. */
+/* Parses the bytes of a model's file. name: of the file, for messages. -EINVAL: not a model that
+ * SentencePiece loads; -ENOTSUP: too large. */
 int mfs_sentencepiece_parse(const char *name, const void *bytes, size_t len,
 			    struct mfs_sentencepiece *ret, struct mfs_error *err);
 

@@ -64,7 +64,7 @@ struct mfs_token_sink {
 
 struct mfs_token_text;
 
-/* Strings of config are borrowed. -ENOMEM. */
+/* Makes a reader of token text. Strings of config are borrowed. -ENOMEM. */
 int mfs_token_text_new(const struct mfs_token_text_config *config,
 		       const struct mfs_token_sink *sink, struct mfs_token_text **ret,
 		       struct mfs_error *err);

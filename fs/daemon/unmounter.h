@@ -19,8 +19,8 @@ struct mfs_unmounter {
 
 /* The mount stands. -errno. */
 int mfs_unmounter_start(const char *mountpoint, struct mfs_unmounter *ret);
-/* Unmounts, and returns when that is done. Nothing to do where there is none. -ESRCH: the process
- * was gone; -errno: it failed. The mount stands then. */
+/* Unmounts, and returns when that is done. Does nothing if there is no mount. -ESRCH: the process
+ * was gone; -errno: it failed. After an error the mount still exists. */
 int mfs_unmounter_end(struct mfs_unmounter *u);
 
 /* main() of the process. */

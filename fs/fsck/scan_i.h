@@ -56,7 +56,7 @@ bool mfs_scan_is_plain_array(const uint8_t *bytes, size_t size);
 int mfs_scan_zip(struct mfs_scan *s);
 /* The members of a tar that begins at a byte, if one does. */
 int mfs_scan_tar(struct mfs_scan *s, uint64_t at);
-/* What begins at a byte, if it is compressed as a whole. -ENOTSUP: it is not unpacked. */
+/* Scans what begins at a byte, if it is compressed as a whole. -ENOTSUP: it cannot be unpacked. */
 int mfs_scan_packed(struct mfs_scan *s, uint64_t at);
 
 /* Unpacks a stream of zlib's (window_bits as of inflateInit2) and scans what comes out. sure: it

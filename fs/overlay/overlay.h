@@ -33,8 +33,8 @@ struct mfs_overlay_file;
  * read_only is set. */
 int mfs_overlay_open(const char *dir, bool read_only, struct mfs_overlay **ret,
 		     struct mfs_error *err);
-/* The process has given up rights: from now on files are given to those who make them only if
- * gives_files is set. -EACCES: it cannot write in dir any more. */
+/* Call it when the process has given up rights. From then on files are given to the users who make
+ * them only if gives_files is set. -EACCES: the process cannot write in dir any more. */
 int mfs_overlay_rights(struct mfs_overlay *o, bool gives_files, struct mfs_error *err);
 /* Frees also files that were not forgotten. */
 void mfs_overlay_free(struct mfs_overlay *o);

@@ -33,8 +33,8 @@ int mfs_pack_input_at_end(struct mfs_pack_input *in, struct mfs_error *err);
  * -EINTR: a signal asks to stop (fs/cli/stop.h). */
 int mfs_pack_input_read(struct mfs_pack_input *in, const uint8_t **ret, size_t *ret_len,
 			struct mfs_error *err);
-/* Those bytes have been dealt with, and the last document so far ends at that place of the input.
- * At the end it is called without bytes. */
+/* Call it when these bytes have been dealt with. ended: the place of the input where the last
+ * document so far ends. At the end of the input it is called without bytes. */
 void mfs_pack_input_done(struct mfs_pack_input *in, const uint8_t *bytes, size_t len,
 			 uint64_t ended);
 

@@ -43,9 +43,9 @@ struct mfs_rights_served {
 struct mfs_rights_needs {
 	const struct mfs_rights_served *served;
 	size_t served_count;
-	/* Lists of files that end with NULL. Others may take their places, so their directories are
-	 * meant: for reading, with those that links lead to now, and for files that are made and
-	 * written. */
+	/* Lists of files, ended by NULL, whose directories are allowed because other files may take
+	 * their places. Directories of read_again are allowed for reading, with those that links
+	 * lead to now. Directories of logs are allowed for files that are made and written. */
 	const char *const *read_again, *const *logs;
 };
 /* The same as mfs_rights_drop() for these; of opt what is not of one source. */

@@ -42,7 +42,8 @@ struct mfk_work {
 	/* Memory: read and written. Groups: of the larger of both buffers, all parts of it.
 	 * Exchange: the greater of what is sent to others and received from them. */
 	uint64_t bytes;
-	uint64_t added; /* of these, of products: what they add to, read and written */
+	/* products: bytes of these that the product adds to, so that they are read and written */
+	uint64_t added;
 	unsigned event;
 	const struct mfk_comm *comm; /* of groups */
 	/* Exchange: those of record's messages */

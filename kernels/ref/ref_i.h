@@ -65,8 +65,8 @@ extern const struct mfk_device_ops mfk_ref_device;
 /* Groups of processes (comm.c). */
 extern const struct mfk_comm_ops mfk_ref_comm;
 
-/* Parts are [0, grain), [grain, 2 grain), ... of n. Nothing runs if there is no memory for scratch
- * (floats for each thread): then the context has failed. */
+/* Calls part for [0, grain), [grain, 2 grain), ... of n, in parallel. scratch: floats for each
+ * thread. If there is no memory for them nothing is called, and the context has failed. */
 void mfk_parallel(struct mfk_ctx *c, int64_t n, int64_t grain, size_t scratch, mfk_part *part,
 		  const void *arg);
 /* As many rows in a part as are worth a thread's while. */

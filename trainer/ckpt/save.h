@@ -69,7 +69,7 @@ struct mfs_save_result {
 	bool failed;
 	char why[640];
 	uint64_t bytes;	     /* of the whole; the first process knows them */
-	uint64_t stall_ns;   /* time that fences let the host wait; the device may wait longer */
+	uint64_t stall_ns;   /* how long fences kept the host waiting; the device may wait longer */
 	uint64_t persist_ns; /* from start to durable */
 	const char *engine;  /* "io_uring, O_DIRECT" */
 };

@@ -11,7 +11,8 @@
  * lib/mcorefs of the prefix that the program is installed in; MCOREFS_CUDA names another file. */
 #define MFS_CUDA_FILE "libmcorefs-cuda.so"
 
-/* As CUDA's plugin: what CPU processes talk through. */
+/* The file name of the plugin through which CPU processes communicate. It is looked for like the
+ * CUDA backend. */
 #define MFS_MPI_FILE "libmcorefs-mpi.so"
 
 /* Processors are divided among a host's processes. The GPU is --device, or the only one that

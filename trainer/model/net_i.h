@@ -78,7 +78,7 @@ int mfs_stream_norm_find(struct mfs_net *net, const char *prefix, int32_t layer,
 /* i: its number in the whole model; those of MTP are numbered after the decoder's. */
 int mfs_layer_plan(struct mfs_net *net, struct mfs_layer *l, uint32_t i,
 		   struct mfs_part_plan *scratch, struct mfs_error *err);
-/* Memory that is there once, for all passes. */
+/* Adds memory to the plan that exists once, for all passes. */
 struct mfs_at mfs_memory_for_all(struct mfs_net *net, uint64_t bytes);
 
 /* Where the residual stream meets a norm. */

@@ -36,8 +36,8 @@ int mfs_windows_new(const struct mfs_train_config *config, struct mfs_params *pa
 /* Call it when the context `beside` is done. w may be NULL. */
 void mfs_windows_free(struct mfs_windows *w);
 
-/* What struct mfs_net_watch says: the unit's weights and gradients are where the net looks for
- * them, and no longer. */
+/* The functions of struct mfs_net_watch. Between the two calls the unit's weights and gradients are
+ * where the net looks for them. */
 void mfs_windows_begins(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v);
 void mfs_windows_ends(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v);
 

@@ -18,8 +18,8 @@
 
 struct mfs_offline;
 
-/* A new file in dir, or in the directory `below` in it (appended.h). init: the first line's object.
- * -errno. */
+/* Opens a new file in dir, or in dir's directory `below` (appended.h). init: the first line's
+ * object. -errno. */
 int mfs_offline_open(const char *dir, const char *below, const struct mfs_buf *init,
 		     struct mfs_offline **ret, struct mfs_error *err);
 void mfs_offline_close(struct mfs_offline *o);

@@ -107,7 +107,8 @@ struct levels {
 
 void mfs_parquet_entries(struct entries *e, const struct mfs_rows *rows, const struct group *g,
 			 uint64_t row, uint64_t token);
-/* Moves on by count entries. -EIO: there are not as many, or starts contradict each other. */
+/* Takes the levels of the next count entries. -EIO: there are not as many, or starts contradict
+ * each other. */
 int mfs_parquet_levels(struct entries *e, uint64_t count, struct levels *ret,
 		       struct mfs_error *err);
 

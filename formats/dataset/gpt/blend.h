@@ -38,7 +38,7 @@ uint32_t mfs_blend_datasets(const struct mfs_blend *b);
  * Either may be NULL. The first reading of a place computes what lies before it, once. */
 int mfs_blend_read(struct mfs_blend *b, uint64_t first, uint64_t count, int16_t *ret_dataset,
 		   int64_t *ret_sample, struct mfs_error *err);
-/* Samples of each dataset among the first s of the blend, s <= size. */
+/* Counts the samples of each dataset among the first s of the blend, s <= size. */
 int mfs_blend_counts(struct mfs_blend *b, uint64_t s, uint64_t *ret, struct mfs_error *err);
 /* -ERANGE if the blend takes more samples of a dataset than its length; Megatron raises an
  * IndexError then. The whole blend is computed. */

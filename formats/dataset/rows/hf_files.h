@@ -20,7 +20,7 @@ struct mfs_hf_files {
 	uint64_t rows; /* as a cache's dataset_info.json says; MFS_HF_ROWS_UNKNOWN */
 };
 
-/* In arena. split: NULL if the dataset has none. */
+/* Finds the files of a dataset; *ret lies in arena. split: NULL if the dataset has none. */
 int mfs_hf_dataset_files(const char *path, const char *split, struct mfs_arena *arena,
 			 struct mfs_hf_files *ret, struct mfs_error *err);
 

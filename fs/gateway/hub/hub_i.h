@@ -45,8 +45,8 @@ bool mfs_hub_page_begin(struct mfs_call *c, uint64_t usual, struct mfs_hub_page 
 bool mfs_hub_page_takes(struct mfs_hub_page *p);
 /* True if an entry has been counted that comes after this part. */
 bool mfs_hub_page_is_full(const struct mfs_hub_page *p);
-/* Adds the address of the next part, if there is one. commit: what stands there for the revision,
- * so that all parts are of one; NULL: the list has none. */
+/* Adds the address of the next part, if there is one. commit: replaces the revision in that
+ * address, so that all parts are of one commit; NULL: the list has no revision. */
 void mfs_hub_page_end(struct mfs_call *c, const struct mfs_hub_page *p, const char *commit);
 
 /* Answers about a revision (hub_info.c, hub_list.c). rest: the path after the revision; "":

@@ -114,7 +114,8 @@ int mfs_router_plan(struct mfs_net *net, uint32_t layer, struct mfs_router *r,
 void mfs_router_plan_scratch(const struct mfs_net *net, struct mfs_router *r,
 			     struct mfs_part_plan *p);
 void mfs_router_begin(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_router *r);
-/* Experts and probabilities of all tokens, of x[R, hidden]. Adds to the sums of losses. */
+/* Computes the experts and probabilities of all tokens from x[R, hidden]. Adds to the sums of
+ * losses. */
 void mfs_router_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			const struct mfs_part *part, const void *x);
 /* dx, which is written, of dprob [R * top_k], the probabilities' gradients in the order of sorted
