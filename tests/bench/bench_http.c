@@ -2,7 +2,7 @@
  * A client of plain HTTP/1.1 with a thread for each connection, for tests/bench/gateway.sh.
  *
  *   bench_http PORT PATH SIZE CONNECTIONS SECONDS [RANGE]   GETs of a file of SIZE bytes, or of
- *       ranges of RANGE bytes of it, one behind the other; prints bytes a second, requests a
+ *       ranges of RANGE bytes of it, one after the other; prints bytes a second, requests a
  *       second, and p99 in ms
  *   bench_http PORT PATH SIZE CONNECTIONS 0                 one GET on each, then waits for a line
  */

@@ -127,7 +127,7 @@ static bool known_as_bad(struct reading *r, uint64_t row)
 	return r->bad < r->rows->bad.count && r->rows->bad.list[r->bad].first <= row;
 }
 
-/* The run of a file that is said to hold the row's first tokens. */
+/* Checks the run of a file that is reported to hold the row's first tokens. */
 static int check_extent(const struct reading *r, const struct plain *p, uint64_t row,
 			uint64_t start, uint64_t length, const uint8_t *want)
 {

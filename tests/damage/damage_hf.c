@@ -161,7 +161,7 @@ static bool find_column(struct flat *f, uint64_t schema, const char *name, struc
 	return !f->bad && found == 1;
 }
 
-/* Rows of one file behind the other. */
+/* Rows of one file after the other. */
 struct table {
 	int64_t *tokens;
 	uint64_t token_count, token_room;

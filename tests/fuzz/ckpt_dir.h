@@ -39,7 +39,7 @@ static const struct {
 
 static const char *const fuzz_folders[] = {"mp_rank_00",  "mp_rank_01", "dist_ckpt",
 					   "huggingface", "weights",	"context"};
-/* Folders in which a .metadata has a metadata.json beside it. */
+/* Folders that have both a .metadata and a metadata.json. */
 static const struct {
 	char letter;
 	const char *json;

@@ -52,7 +52,7 @@ static int check_tokens(const struct mfs_rows *r, struct mfs_error *err)
 	return rc;
 }
 
-/* An end behind each row. Takes r. */
+/* Checks rows with an end after each. Takes r. */
 static void check_eod(struct mfs_rows *r, const uint64_t *starts)
 {
 	struct mfs_error err = {0};

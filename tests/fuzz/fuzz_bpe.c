@@ -25,7 +25,7 @@ static void check(const struct mfs_bpe *bpe)
 	fuzz_require(bpe->special.bos < ROWS && bpe->special.eos < ROWS && bpe->special.pad < ROWS);
 }
 
-/* tokenizer.json; behind a NUL tokenizer_config.json; behind another chat_template.jinja. */
+/* tokenizer.json; after a NUL tokenizer_config.json; after another NUL chat_template.jinja. */
 int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 {
 	const char *text = (const char *)bytes, *end = text + len;

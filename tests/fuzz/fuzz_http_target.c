@@ -1,5 +1,5 @@
-/* Input: the target of a request, then, behind a newline, a Range, an If-Match and an If-Range
- * header, each behind a newline. What is accepted stays below its directory. */
+/* Input: the target of a request, then a Range, an If-Match and an If-Range header, each after a
+ * newline. What is accepted stays below its directory. */
 #define _GNU_SOURCE
 #include "tests/fuzz/fuzz.h"
 

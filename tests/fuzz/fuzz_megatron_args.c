@@ -12,7 +12,7 @@ static void check_words(const struct mfs_words *w)
 		fuzz_require(w->list[i] && strlen(w->list[i]) < 1u << 20);
 }
 
-/* What is said of the run's data, if it says anything of it. */
+/* Reads the arguments of the run's data, if it has any. */
 static void read_data_args(const struct mfs_pickle *doc)
 {
 	struct mfs_megatron_data_args args;

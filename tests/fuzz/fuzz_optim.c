@@ -1,4 +1,4 @@
-/* The optimizer of a checkpoint (ckpt_dir.h), or a model of verl's with the config beside it. */
+/* The optimizer of a checkpoint (ckpt_dir.h), or a model of verl's with its config. */
 #include "tests/fuzz/ckpt_dir.h"
 
 #include "formats/model/hf_told.h"

@@ -102,7 +102,7 @@ static int read_query(const char *text, size_t len, struct mfs_error *err)
 	r.query = query;
 	rc = mfs_sigv4_canonical(&r, &canonical, err);
 	if (!rc) {
-		line = strndup(canonical + 6, strcspn(canonical + 6, "\n")); /* behind "GET\n/\n" */
+		line = strndup(canonical + 6, strcspn(canonical + 6, "\n")); /* after "GET\n/\n" */
 		r.query = line;
 		fuzz_require(!mfs_sigv4_canonical(&r, &again, err));
 		fuzz_require(!strcmp(canonical, again));

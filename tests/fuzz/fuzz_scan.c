@@ -42,7 +42,7 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 	fuzz_require(fd >= 0 && write(fd, bytes, len) == (ssize_t)len);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	rc = scan(path, &imports, err);
-	/* Zeros behind it hide nothing. */
+	/* Zeros after it hide nothing. */
 	fuzz_require(!ftruncate(fd, (off_t)len + 64));
 	if (!rc && !scan(path, &before, &other))
 		fuzz_require(before >= imports);

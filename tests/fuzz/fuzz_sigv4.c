@@ -1,5 +1,5 @@
 /* Input: a header Authorization, or '?' and the query of a presigned address; then the target of
- * its request and its x-amz-date, each behind a newline. What is accepted is checked; no input has
+ * its request and its x-amz-date, each after a newline. What is accepted is checked; no input has
  * the signature of a secret that it is not made with. */
 #include "tests/fuzz/fuzz.h"
 

@@ -129,7 +129,7 @@ static enum oracle read_line(const char *line, size_t len, struct mfs_buf *out)
 	if (strspn(line, " \t\r") >= len)
 		return READ; /* an empty line */
 	if (memchr(line, 0, len))
-		return UNKNOWN; /* jansson loses a NUL behind a number */
+		return UNKNOWN; /* jansson loses a NUL after a number */
 	root = json_loadb(line, len, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why);
 	if (!root) {
 		switch (json_error_code(&why)) {
@@ -153,7 +153,7 @@ static enum oracle read_line(const char *line, size_t len, struct mfs_buf *out)
 
 static void check_lines(const struct result *r, const uint8_t *text, size_t len)
 {
-	/* With a newline behind it, so that strspn() ends. */
+	/* With a newline at its end, so that strspn() ends. */
 	char *copy = malloc(len + 1);
 	struct mfs_buf want = {0};
 	enum oracle o = READ;

@@ -1,4 +1,5 @@
-/* Input: a `.zarray`, and behind its first NUL names of files beside it, each ended by a NUL. */
+/* Input: a `.zarray`, and after its first NUL names of files in its directory, each ended by a
+ * NUL. */
 #include "tests/fuzz/fuzz.h"
 
 #include <string.h>

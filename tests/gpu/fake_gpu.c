@@ -592,7 +592,7 @@ EXPORT int ncclGroupStart(void)
 	return MFK_NCCL_SUCCESS;
 }
 
-/* A message in a slot; its bytes come behind it. The last one has no bytes. */
+/* A message in a slot, followed by its bytes. The last one has no bytes. */
 struct letter {
 	size_t bytes;
 	int to;

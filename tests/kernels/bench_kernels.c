@@ -31,7 +31,7 @@ struct buffers {
 	int32_t *expert, *row, *from; /* choices: the router's, and what dispatch makes of them */
 	int64_t *offsets;
 	double *sums;
-	int64_t *first_rows; /* of small, large, tall and idle experts, one behind the other */
+	int64_t *first_rows; /* of small, large, tall and idle experts, one after the other */
 };
 
 #define BIG ((int64_t)TOKENS * 2 * FFN)
@@ -893,7 +893,7 @@ static bool prepare(struct bench *s)
 
 	for (int i = 0; i < 6; i++)
 		b->io[i] = allocate(s, BIG * 2 + ((size_t)256 << 20));
-	/* One behind the other: attention's scratch may be all but the first. */
+	/* One after the other: attention's scratch may be all but the first. */
 	b->f32[0] = allocate(s, 4 * PARAMS * sizeof(float));
 	for (int i = 1; i < 4; i++)
 		b->f32[i] = b->f32[0] ? b->f32[0] + i * PARAMS : NULL;

@@ -1,4 +1,5 @@
-/* How fast a backend's operations are, beside a copy and a product measured in the same run. */
+/* How fast a backend's operations are, compared with a copy and a product measured in the same
+ * run. */
 #ifndef MFK_TESTS_BENCH_KERNELS_H
 #define MFK_TESTS_BENCH_KERNELS_H
 

@@ -75,7 +75,7 @@ static void act(struct check *c, enum mfk_dtype type, enum mfk_activation kind, 
 	check_near(c, "dx in place", x, dxs, 2e-6, 1);
 }
 
-/* ---- behind a product ---- */
+/* ---- after a product ---- */
 
 struct behind {
 	int64_t rows, n, k;

@@ -65,7 +65,7 @@ static unsigned char byte_of(const struct run *r, unsigned from, unsigned to, un
 	return (unsigned char)(z >> 56);
 }
 
-/* A failure ends the run: what comes behind it may wait for good. */
+/* A failure ends the run: operations after it may wait for good. */
 static void describe(struct run *r, const char *name, const char *what, int64_t count)
 {
 	if (r->c.failures)
@@ -222,7 +222,7 @@ static size_t size_of(unsigned from, unsigned to, unsigned n)
 	return sizes[(from * 3 + to * 5 + n) % 7];
 }
 
-/* A process's messages to the others or from them, one behind the other in device memory. */
+/* A process's messages to the others or from them, one after the other in device memory. */
 struct mail {
 	char *host, *device;
 	size_t bytes;
@@ -337,7 +337,7 @@ static void check_host(struct run *r, unsigned count)
 			check_failed(&r->c, "byte %zu is not rank %zu's", i, i / sizeof(from));
 }
 
-/* Host values are said while operations of two contexts are under way: of the group, and of the
+/* Host values are sent while operations of two contexts are under way: of the group, and of the
  * world. */
 static void check_queued(struct run *r, const struct group *world, struct mfk_ctx *other)
 {

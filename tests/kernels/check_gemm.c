@@ -299,7 +299,7 @@ static void want_group_bias(const struct groups *s, struct tensor *const in[3], 
 			}
 }
 
-/* Rows behind the last group's, and what lies between biases, stay as they are. */
+/* Rows after the last group's, and what lies between biases, stay as they are. */
 static void group_bias(struct check *c, const struct groups *s, enum mfk_dtype type,
 		       enum mfk_dtype grad, bool scaled)
 {

@@ -17,7 +17,7 @@ struct check {
 	struct tensor *made; /* all tensors of this check */
 };
 
-/* Elements in the device's memory, with guards before and behind, and the same as doubles here. */
+/* Elements in the device's memory, with guards before and after, and the same as doubles here. */
 struct tensor {
 	enum mfk_dtype type;
 	int64_t count;
@@ -27,7 +27,7 @@ struct tensor {
 	struct tensor *next;
 };
 
-/* One check: it makes tensors, runs an operation and compares. Tensors are freed behind it. */
+/* One check: it makes tensors, runs an operation and compares. Tensors are freed after it. */
 struct check_entry {
 	const char *name;
 	void (*run)(struct check *c);
@@ -53,9 +53,9 @@ struct tensor *check_input(struct check *c, enum mfk_dtype type, int64_t count, 
 struct tensor *check_values(struct check *c, enum mfk_dtype type, int64_t count, const double *x);
 /* An output: NaNs. */
 struct tensor *check_output(struct check *c, enum mfk_dtype type, int64_t count);
-/* A copy of integers on the device; freed behind the check. */
+/* A copy of integers on the device; freed after the check. */
 const int32_t *check_ints(struct check *c, const int32_t *x, int64_t count);
-/* Zeroed doubles here; freed behind the check. */
+/* Zeroed doubles here; freed after the check. */
 double *check_doubles(struct check *c, int64_t count);
 
 /* Frees all tensors. */

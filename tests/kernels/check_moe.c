@@ -16,7 +16,7 @@ static struct tensor *int_output(struct check *c, int64_t count, int64_t size)
 	return check_output(c, MFK_F32, count * size / 4);
 }
 
-/* Fetches them as doubles, to be freed behind the check. */
+/* Fetches them as doubles, to be freed after the check. */
 static double *int_values(struct check *c, struct tensor *t, int64_t size)
 {
 	const int64_t count = t->count * 4 / size;

@@ -45,7 +45,7 @@ static bool changes_files(const struct __ptrace_syscall_info *info)
 	}
 }
 
-/* At a stop before or behind a system call. */
+/* At a stop before or after a system call. */
 static bool at_change(pid_t pid)
 {
 	struct __ptrace_syscall_info info;

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define SECOND	1000000000ll
-#define PACKETS 512 /* on the way in one direction; more are lost, as behind a full router */
+#define PACKETS 512 /* on the way in one direction; more are lost, as at a full router */
 #define BYTES	1500
 
 struct packet {

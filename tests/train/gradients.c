@@ -11,7 +11,8 @@
  *
  * TP: --tensor-model-parallel-size; SP: --sequence-parallel; EP, ETP: of experts, which the models
  * have then. FSDP: --use-megatron-fsdp, with each strategy, and two microbatches for each place.
- * LATE: what is said beside the passes is said as late as they allow. MPI: the plugin's path.
+ * LATE: communication in parallel with the passes comes as late as they allow. MPI: the plugin's
+ * path.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -266,7 +267,7 @@ static struct mfs_train_config (*const expert_families[])(void) = {mixtral_like,
 
 static struct mfs_parallel parallel;
 
-/* MPI ends with the last group: whoever opens some again has another one until then. */
+/* MPI ends with the last group: a test that opens some again has another one until then. */
 static void open_groups(const struct mfs_launch *launch, const struct mfs_parallel_sizes *sizes,
 			struct mfs_parallel *ret)
 {
@@ -276,7 +277,8 @@ static void open_groups(const struct mfs_launch *launch, const struct mfs_parall
 
 static struct mfs_sync *sync_of_part;
 
-/* What processes that have the same parameters divide of them, and what runs beside the passes. */
+/* What processes that have the same parameters divide of them, and what runs in parallel with the
+ * passes. */
 static void divide(struct mfs_train_config *c)
 {
 	c->ddp_num_buckets = c->ddp_bucket_size = MFS_UNSET;
@@ -607,7 +609,7 @@ static struct mfs_batch *take(struct train_model *m, const struct batches *all,
 	return b;
 }
 
-/* The steps of a stage, and what processes do behind them. */
+/* Runs the steps of a stage, and what processes do after them. */
 static void run_steps(struct train_model *m, const struct batches *all,
 		      const struct mfs_pipeline *p)
 {

@@ -1,10 +1,10 @@
 /*
- * Contexts beside the passes that are as late as they may be: what is said to other processes in
- * one of them is said when another context waits for it, and not before. On the CPU it is said at
- * once otherwise, and who forgets to wait does not show.
+ * Contexts that run in parallel with the passes and are as late as they may be: communication in
+ * one of them runs when another context waits for it, and not before. Otherwise it runs at once on
+ * the CPU, and a missing wait does not show.
  *
- * It stands between a net and the CPU's backend. All processes say the same in the same order, late
- * or not.
+ * It stands between a net and the CPU's backend. All processes send the same in the same order,
+ * late or not.
  */
 #ifndef MFS_TESTS_TRAIN_LATE_H
 #define MFS_TESTS_TRAIN_LATE_H

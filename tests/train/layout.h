@@ -20,7 +20,7 @@ struct layout {
 	int64_t group; /* of them, that take turns; MFS_UNSET: as many as there are stages */
 	bool sequence_parallel, overlap;
 	bool sharded; /* weights, gradients or states may be divided */
-	bool drawn;   /* and so may be what models have beside their family's */
+	bool drawn;   /* and so may be what models have in addition to their family's */
 	/* of the model at hand */
 	int model;
 	uint32_t layers[LAYOUT_CHUNKS];
@@ -220,7 +220,7 @@ static inline void layout_tell(struct layout *l, uint64_t *seed, struct mfs_trai
 	c->model.virtual_pipeline_model_parallel_size = l->chunks;
 }
 
-/* For whoever looks for what has failed. */
+/* For a person who looks for what has failed. */
 static inline void layout_print(const struct layout *l, const struct mfs_train_config *c)
 {
 	const struct mfs_parallel_sizes *s = &l->size;

@@ -1,5 +1,5 @@
 /* What tests need of numpy's .npy files: a header of 128 bytes, as numpy has written it, and the
- * elements behind it. */
+ * elements after it. */
 #ifndef MFS_TESTS_UNIT_NPY_H
 #define MFS_TESTS_UNIT_NPY_H
 

@@ -15,7 +15,7 @@ struct item {
 
 /* ---- growing ---- */
 
-/* An address sanitizer sees what is written behind the room that there is. */
+/* An address sanitizer sees what is written past the room that there is. */
 START_TEST(test_grows_by_one)
 {
 	struct item *items = NULL;

@@ -359,7 +359,7 @@ static void check_values(const struct mfs_rows *r, struct buffers *b, uint64_t r
 
 static uint64_t largest; /* bytes of tokens in a batch of several rows, of those checked */
 
-/* A batch that begins at row *row; moves it behind. */
+/* Checks a batch that begins at row *row, and moves *row past it. */
 static void check_batch(const struct mfs_rows *r, const struct message *m, uint64_t *row)
 {
 	const struct fake_rows *f = (const struct fake_rows *)r;

@@ -276,7 +276,7 @@ static int read_through(const uint8_t *bytes, size_t len)
 	return rc;
 }
 
-/* Wherever it is cut, and with whatever behind it, it is refused. */
+/* Wherever it is cut, and with whatever after it, it is refused. */
 START_TEST(test_cut_anywhere)
 {
 	static const char *const names[] = {"ok-several-batches", "ok-file", "ok-legacy-framing",

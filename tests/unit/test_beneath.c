@@ -1,5 +1,5 @@
-/* Names beneath a directory: formats/io/beneath.h. Links are never followed, whoever puts them
- * there and whenever. */
+/* Names beneath a directory: formats/io/beneath.h. Links are never followed, no matter who puts
+ * them there and when. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 

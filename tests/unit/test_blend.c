@@ -247,7 +247,7 @@ START_TEST(test_arguments)
 }
 END_TEST
 
-/* The run behind tests/fixtures/data/megatron_index asked for 97 and 226 samples of 320. */
+/* The run that made tests/fixtures/data/megatron_index asked for 97 and 226 samples of 320. */
 START_TEST(test_sizes)
 {
 	struct mfs_dataset_rules rules = mfs_dataset_rules_default();

@@ -11,7 +11,7 @@
 
 static struct mfs_error err;
 
-/* tokenizer.json, and behind NULs the config and the template. The caller frees *bytes. */
+/* tokenizer.json, and after NULs the config and the template. The caller frees *bytes. */
 static struct mfs_bpe_files files_of(const char *input, char **bytes)
 {
 	struct mfs_bpe_files f = {0};
@@ -116,7 +116,7 @@ START_TEST(test_kinds)
 }
 END_TEST
 
-/* What llama.cpp could not use is legal, and left out; what is damaged is said. */
+/* What llama.cpp could not use is legal, and left out; what is damaged is reported. */
 static const struct {
 	const char *input;
 	int code;

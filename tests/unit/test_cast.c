@@ -79,7 +79,7 @@ START_TEST(all_halves)
 }
 END_TEST
 
-/* Random bits, and each place where a rounding changes: 16-bit values, the ties behind them, and
+/* Random bits, and each place where a rounding changes: 16-bit values, the ties after them, and
  * what is next to these. */
 START_TEST(many_floats)
 {
@@ -102,7 +102,7 @@ START_TEST(many_floats)
 }
 END_TEST
 
-/* float64 goes through float32; equal types are copied; others are said to be impossible. */
+/* float64 goes through float32; equal types are copied; others are reported to be impossible. */
 START_TEST(other_types)
 {
 	const double doubles[] = {1.0, 65520.0, -1e300, 1.00390625000001};

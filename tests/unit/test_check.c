@@ -68,7 +68,7 @@ START_TEST(ten_times_the_largest_is_suspect)
 	ck_assert_int_eq(c.verdict, MFS_SUSPECT);
 	ck_assert_str_eq(c.why, "Unexpected result 20 on rank 0 at iteration #2 invocation #2 "
 				"(message='Spiky loss')");
-	/* What is worse is said instead, what is as bad is not. */
+	/* What is worse is reported instead; what is as bad is not. */
 	mfs_check_loss(&c, 2, 3, 30);
 	unit_sentence(c.why, "invocation #2");
 	mfs_check_loss(&c, 2, 4, (double)NAN);

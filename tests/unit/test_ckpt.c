@@ -278,7 +278,7 @@ static unsigned warnings_of(const char *dir, const char *part)
 	return found;
 }
 
-/* torch's own optimizers are left out, and that is said. */
+/* torch's own optimizers are left out, with a warning. */
 START_TEST(test_optimizers_that_are_not_read)
 {
 	const char *dir = copy_of(DCP);
@@ -616,7 +616,7 @@ static void found(struct mfs_ckpt *c, const char *name)
 	unit_ok(mfs_ckpt_add_found(c, &p, &err), &err);
 }
 
-/* No argument says that norms are behind attention and MLP alone: the tensors do. */
+/* No argument tells that norms follow attention and MLP only: the tensors do. */
 START_TEST(test_norms_behind_alone)
 {
 	struct mfs_ckpt *c;

@@ -285,7 +285,7 @@ START_TEST(test_journal_round_trip)
 }
 END_TEST
 
-/* Whoever may write beside DEST puts links and other files into what an export has left: it is
+/* A user who may write next to DEST puts links and other files into what an export has left. It is
  * written around them, whether the export goes on or begins again. */
 START_TEST(test_links_are_not_followed)
 {

@@ -63,7 +63,7 @@ START_TEST(families_agree)
 }
 END_TEST
 
-/* What is wrong with a tensor's shape is said in the same words by both. */
+/* Both report a fault of a tensor's shape in the same words. */
 START_TEST(every_shape_is_checked)
 {
 	const struct mfs_megatron_args a = makers[_i]();

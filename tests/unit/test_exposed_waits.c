@@ -1,5 +1,5 @@
 /*
- * Passes wait for contexts beside them in many places; what they wait is measured in all of them
+ * Passes wait for parallel contexts in many places. These waits are measured in all of them
  * (trainer/parallel/exposure.h). Runs take two steps with the recorder, on a clock that a wait of
  * the passes alone moves on: all waits of a step must be found, for the right groups.
  */
@@ -115,7 +115,7 @@ static const struct {
 	const char *layout;
 	uint32_t processes;
 	enum mfs_group groups[3]; /* for which they wait; WORLD: no more */
-	double alone;		  /* waits for groups of one, in which nothing is said */
+	double alone;		  /* waits for groups of one, in which nothing is sent */
 } layouts[] = {
 	{.layout = "--tensor-model-parallel-size 2 ", .processes = 2, .groups = {MFS_GROUP_TENSOR}},
 	{.layout = "--tensor-model-parallel-size 2 --sequence-parallel ",
@@ -150,7 +150,7 @@ static const struct {
 	{.layout = EXPERTS OVERLAP "--use-megatron-fsdp ",
 	 .processes = 4,
 	 .groups = {MFS_GROUP_GRADS, MFS_GROUP_EXPERT_GRADS}},
-	/* Dense parameters are one process's: nothing is said of windows without experts, which
+	/* Dense parameters are one process's: nothing is sent for windows without experts, which
 	 * are those of the embedding and of the head. */
 	{.layout = EXPERTS OVERLAP
 	 "--use-megatron-fsdp --tensor-model-parallel-size 4 --sequence-parallel "

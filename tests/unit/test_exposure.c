@@ -1,5 +1,5 @@
-/* How long passes stand still for each group (trainer/parallel/exposure.h), by a clock that what is
- * said moves on. */
+/* How long passes stand still for each group (trainer/parallel/exposure.h), by a clock that
+ * communication moves on. */
 #include "trainer/parallel/exposure.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ static void stamp(struct mfk_ctx *c, int64_t *ns)
 	*ns = now;
 }
 
-/* What is said takes a millisecond for each element or byte; to wait takes 100. */
+/* Communication takes a millisecond for each element or byte; to wait takes 100. */
 static void all_reduce(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_reduce op,
 		       enum mfk_dtype dtype, void *data, int64_t count)
 {
@@ -275,7 +275,7 @@ START_TEST(test_operations)
 }
 END_TEST
 
-/* What is said beside the passes stops them, too. */
+/* Communication in parallel with the passes stops them, too. */
 START_TEST(test_at_once)
 {
 	struct mfs_exposure *e = exposure();

@@ -200,7 +200,7 @@ START_TEST(test_kinds_of_sublayers)
 	const struct mfs_megatron_args a = {
 		.num_layers = 4, .hybrid_layers = "M*-E", .moe_layers = moe};
 	const struct mfs_family_tensor *x = tensor(f, "x");
-	/* Where the rows of the four kinds are, behind the first. */
+	/* Where the rows of the four kinds are, after the first. */
 	static const int at[] = {0, 2, 3, 4};
 
 	for (int layer = 0; layer < 4; layer++)
@@ -279,8 +279,7 @@ END_TEST
 
 /* ---- the class that made a model ---- */
 
-/* A class of a family's without modules of its own adds nothing; its name may have a size
- * behind. */
+/* A class of a family without modules of its own adds nothing; a size may follow its name. */
 START_TEST(test_plain_providers)
 {
 	static const char *const plain[] = {"GPTModelProvider",

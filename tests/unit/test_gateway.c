@@ -525,7 +525,7 @@ START_TEST(test_new_iteration)
 }
 END_TEST
 
-/* Whoever asks for a commit that is known opens no other iteration. */
+/* A client that asks for a commit that is known opens no other iteration. */
 START_TEST(test_pinned)
 {
 	struct mfs_repos *repos = mfs_repos_new(0);

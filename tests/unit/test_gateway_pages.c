@@ -159,7 +159,7 @@ START_TEST(test_sessions)
 }
 END_TEST
 
-/* Whoever signs out often brings no session back that has ended. */
+/* Many sign-outs bring no session back that has ended. */
 START_TEST(test_many_ended)
 {
 	struct mfs_sessions *s = new_sessions();

@@ -119,7 +119,7 @@ END_TEST
 
 /* ---- listings ---- */
 
-/* All pages of a listing, entries alone, '\n' behind each. */
+/* Appends all pages of a listing, entries alone, with '\n' after each. */
 static void list_all(const char *query, unsigned most, struct mfs_buf *ret)
 {
 	char target[1024], token[512] = "";
@@ -256,7 +256,7 @@ static const char *ask_as(const char *access, const char *secret, int64_t when, 
 	return ask_by(path, access, secret, when, path, status);
 }
 
-/* Asks by an address that holds for a minute; more: behind the signature. */
+/* Asks by an address that holds for a minute; more: what follows the signature. */
 static const char *ask_presigned(const char *access, const char *secret, int64_t when,
 				 const char *path, const char *more, unsigned status)
 {

@@ -478,7 +478,7 @@ static void *read_all(void *arg)
 	return r;
 }
 
-/* However many threads build it, and whoever comes first, it is the same. */
+/* However many threads build it, and whichever comes first, it is the same. */
 START_TEST(test_threads)
 {
 	enum { N = 50000, READERS = 4 };

@@ -480,7 +480,7 @@ START_TEST(windows)
 }
 END_TEST
 
-/* With the text config's keys below text_config, or beside the others. */
+/* With the text config's keys below text_config, or among the others. */
 START_TEST(vision_language_models)
 {
 	struct mfs_megatron_args a;
@@ -507,7 +507,7 @@ START_TEST(vision_language_models)
 }
 END_TEST
 
-/* The class has a window unless all layers are said to see everything. */
+/* The class has a window unless all layers are declared to see everything. */
 START_TEST(windows_of_some_layers)
 {
 	struct mfs_megatron_args a;

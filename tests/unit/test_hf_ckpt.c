@@ -674,7 +674,7 @@ START_TEST(mtp_layers_without_weights)
 }
 END_TEST
 
-/* ---- heads that are said to be tied ---- */
+/* ---- heads that are declared tied ---- */
 
 /* A head with the embedding's bytes. */
 static struct item *add_head(struct world *w, const char *embedding)
@@ -853,7 +853,7 @@ START_TEST(harmless_extras)
 }
 END_TEST
 
-/* As transformers: the single file counts, whatever the index beside it says. */
+/* As in transformers: the single file counts, whatever an index in the same directory says. */
 START_TEST(one_file_before_an_index)
 {
 	static struct world w;

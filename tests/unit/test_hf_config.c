@@ -386,7 +386,7 @@ START_TEST(test_reference_supplies_the_rest)
 }
 END_TEST
 
-/* What is not known to be harmless is left out; what nobody knows is said. */
+/* What is not known to be harmless is left out; what nobody knows is reported. */
 START_TEST(test_reference_says_no_more)
 {
 	static const char *const left[] = {
@@ -679,7 +679,7 @@ START_TEST(test_tokens)
 }
 END_TEST
 
-/* Where the names of tokens stand, and their ids, besides: transformers 5 says the same of each. */
+/* Other places of the names of tokens and of their ids: transformers 5 reads the same from each. */
 START_TEST(test_tokens_elsewhere)
 {
 	static const char pairs[] = "{\"model\": {\"vocab\": {\"a\": 0, \"\\u003cp>\": 4}}, "

@@ -58,8 +58,8 @@ static int64_t token_of(uint64_t number, uint64_t k)
 	return (int64_t)((number * 131 + k * 17) % 1000);
 }
 
-/* Row i is row numbers[i] of the fixtures' rule, -1: empty; with eod behind it if that is not
- * negative. Whole, and by tokens at odd places. */
+/* Checks that row i is row numbers[i] of the fixtures' rule, -1: empty; with eod after it if that
+ * is not negative. Reads whole rows, and tokens at odd places. */
 static void check_rows(const struct mfs_rows *r, const int64_t *numbers, uint64_t count,
 		       int64_t eod)
 {
@@ -108,7 +108,7 @@ static void check_lookups(const struct mfs_rows *r)
 	}
 }
 
-/* Bytes behind extents are the tokens that are read. */
+/* Checks that bytes of extents are the tokens that are read. */
 static void check_extents(const struct mfs_rows *r)
 {
 	uint8_t want[8000], got[8000];
@@ -408,7 +408,7 @@ START_TEST(test_id_too_large)
 }
 END_TEST
 
-/* A damaged list offset is an error of the rows beside it and of no others. */
+/* A damaged list offset is an error of the rows on both sides of it and of no others. */
 START_TEST(test_damaged_offset)
 {
 	static const int32_t from[] = {0, 3, 3, 4, 8, 9}, to[] = {0, 3, 3, 1 << 20, 8, 9};

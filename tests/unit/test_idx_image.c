@@ -140,7 +140,7 @@ static void write_prefix(struct prefix *p, const char *name, const struct fake_i
 	free(bin);
 }
 
-/* tools/merge_datasets.py: sequences one behind the other, pointers and documents shifted. Several
+/* tools/merge_datasets.py: sequences one after the other, pointers and documents shifted. Several
  * documents of several sequences, empty ones of both, modes, and an empty dataset between. */
 START_TEST(test_merged)
 {
@@ -175,7 +175,7 @@ START_TEST(test_merged)
 }
 END_TEST
 
-/* Gaps between sequences, and bytes behind the last one, stay where they are: pointers count
+/* Gaps between sequences, and bytes after the last one, stay where they are: pointers count
  * them. */
 START_TEST(test_gaps)
 {
@@ -201,7 +201,8 @@ START_TEST(test_gaps)
 }
 END_TEST
 
-/* An .idx that is no longer the one that was opened is not shown any more; others beside it are. */
+/* An .idx that is no longer the one that was opened is not shown any more; others next to it
+ * are. */
 START_TEST(test_changed)
 {
 	static const int32_t lengths[] = {3, 2};
@@ -234,7 +235,7 @@ START_TEST(test_changed)
 		else
 			unit_ok(mfs_vfile_pread(idx, off, &byte, 1, &len, &err), &err);
 	}
-	/* Of five behind a header of 128 bytes, two are that .idx's. */
+	/* Of five after a header of 128 bytes, two are that .idx's. */
 	for (uint64_t i = 0; i < 5; i++) {
 		const uint64_t off = 128 + 8 * i;
 

@@ -458,7 +458,7 @@ START_TEST(test_merge_refused)
 }
 END_TEST
 
-/* One without sequences goes with either, and does not stand for those behind it. */
+/* One without sequences goes with either, and does not stand for those after it. */
 START_TEST(test_merge_modes_behind_an_empty_one)
 {
 	static const int64_t none[] = {0};

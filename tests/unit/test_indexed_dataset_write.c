@@ -37,7 +37,7 @@ static int try_open(const char *name, enum mfs_dtype dtype, enum how how,
 	return mfs_indexed_writer_open(at(name), &c, ret, &err);
 }
 
-/* want: the note that was saved with what it goes on behind. */
+/* want: the note that was saved with the place after which it continues. */
 static struct mfs_indexed_writer *open_writer(const char *name, enum mfs_dtype dtype, enum how how,
 					      const char *want)
 {
@@ -129,7 +129,7 @@ START_TEST(test_reads_back)
 }
 END_TEST
 
-/* What a power cut may leave behind the saved bytes. */
+/* What a power cut may leave after the saved bytes. */
 static void add_rubbish(void)
 {
 	static const char *const parts[] = {"part.bin.part", "part.lengths.part",

@@ -526,12 +526,12 @@ START_TEST(test_own_spec)
 }
 END_TEST
 
-/* (left, right) besides the token; HF's window counts the token. */
+/* (left, right) in addition to the token; HF's window counts the token. */
 static const struct {
 	int32_t pair[3];
 	unsigned count;
 	int64_t window;
-	const char *foreign; /* or what is said of no pair */
+	const char *foreign; /* or the sentence about what is no pair */
 } windows[] = {
 	{{127, 0}, 2, 128, NULL},
 	{{0, 0}, 2, 1, NULL},

@@ -50,7 +50,7 @@ static int read_whole(const char *yaml)
 	return rc;
 }
 
-/* What programs write has further sections behind the model's. */
+/* What programs write has further sections after the model's. */
 static int read_args(const char *yaml)
 {
 	char *whole;

@@ -3,9 +3,9 @@
  * wrong.
  *
  * A run in bf16 copies its fp32 parameters into the weights after each step, so that each weight is
- * its parameter, rounded: a strong check that elements are whose they are said to be. Those under
- * optim/ were stepped once on gradients of 0.01 times the weight, which their moments then tell,
- * too.
+ * its parameter, rounded: a strong check that elements are assigned to the right parameters. Those
+ * under optim/ were stepped once on gradients of 0.01 times the weight, which their moments then
+ * tell, too.
  */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
@@ -459,7 +459,7 @@ START_TEST(quantised_weights_are_not_compared)
 	ck_assert_ptr_nonnull(at);
 	for (size_t i = 0; i < strlen(name); i++)
 		set_pickle_byte(bytes, len, at + i, (uint8_t)name[i]);
-	at += strlen(name) + 2; /* behind BINPUT and its number */
+	at += strlen(name) + 2; /* after BINPUT and its number */
 	ck_assert_uint_eq(*at, 0x89);
 	unit_write(dir, "common.pt", bytes, len);
 	unit_fails(mfs_optim_open(dir, &ckpt, &err), &err, -EINVAL, "32a03b77c5");

@@ -20,8 +20,8 @@ static struct mfs_flat_buffer lay_out(const struct mfs_optim_rules *rules, uint6
 	return b;
 }
 
-/* Last registered first, each at a multiple of 64; what is behind the last one belongs to
- * nobody. */
+/* Last registered first, each at a multiple of 64; what follows the last one belongs to no
+ * parameter. */
 START_TEST(one_bucket)
 {
 	const struct mfs_optim_rules rules = {.aligned = true};

@@ -1,4 +1,4 @@
-/* Files written beside a dataset: fs/overlay/overlay.h. */
+/* Files written next to a dataset: fs/overlay/overlay.h. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -192,7 +192,7 @@ START_TEST(test_stays_for_the_next_mount)
 }
 END_TEST
 
-/* Whoever has a file open, or mapped, goes on with it. */
+/* A process that has a file open, or mapped, goes on with it. */
 START_TEST(test_a_file_is_not_its_name)
 {
 	struct mfs_overlay *o = open_overlay();

@@ -116,7 +116,7 @@ static void check_places(const struct mfs_params *p)
 	ck_assert_ptr_null(mfs_params_find(p, "decoder.layers.nothing.weight", 0, -1));
 }
 
-/* Layers come in their order, the embedding before them and the last norm behind. */
+/* Layers come in their order, the embedding before them and the last norm after them. */
 static void check_order(const struct mfs_params *p)
 {
 	int32_t layer = -1;
@@ -326,7 +326,7 @@ START_TEST(arguments_say)
 				 ->dtype,
 			 MFS_BF16);
 	mfs_params_free(p);
-	/* Rows that are said are not padded further. */
+	/* Rows that are given are not padded further. */
 	c.model.padded_vocab_size = 1001;
 	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
 	ck_assert_uint_eq(mfs_params_find(p, "output_layer.weight", -1, -1)->elements,

@@ -168,7 +168,7 @@ static void check_text(const struct node *n, const char *want)
 /* ---- levels ---- */
 
 /* Encodings.md, "Run Length Encoding / Bit-Packing Hybrid": count levels of so many bits, and
- * nothing behind. */
+ * nothing after them. */
 static void decode_levels(struct input *in, unsigned bits, uint64_t count, uint8_t *ret)
 {
 	const uint32_t len = mfs_le32(in->p);
@@ -845,7 +845,7 @@ struct reader {
 	const uint8_t *want;
 };
 
-/* From its end, as readers do: footer and row groups are counted by whoever comes first. */
+/* From its end, as readers do: the first reader counts the footer and row groups. */
 static void *read_backwards(void *arg)
 {
 	const struct reader *r = arg;

@@ -160,7 +160,7 @@ START_TEST(test_stops_at_stop)
 }
 END_TEST
 
-/* What is read past is not kept, and memo numbers behind it still mean the same values. */
+/* What is read past is not kept, and memo numbers after it still mean the same values. */
 START_TEST(test_discarded_value_keeps_memo_numbers)
 {
 	static const char stream[] = "\x80\x04}\x94(\x8c\x01"
@@ -288,7 +288,7 @@ static void add_long_dict(struct mfs_buf *b)
 	mfs_buf_adds(b, "u");
 }
 
-/* Long dicts have a table behind them, and say the same. */
+/* Long dicts have a table, and give the same answers. */
 START_TEST(test_long_dicts)
 {
 	struct mfs_buf b = {0};

@@ -537,7 +537,7 @@ START_TEST(test_small_hooks)
 
 	PARSE("\x80\x04}(\x8c\1a\x94K\1\x8c\1b\x94K\2u.");
 	copied(4, &hooks);
-	ck_assert_mem_eq(out.data, "\x80\x04}.", 4); /* no mark is left behind */
+	ck_assert_mem_eq(out.data, "\x80\x04}.", 4); /* no mark is left over */
 	hooks = (struct mfs_pickle_hooks){.value = none_for_lists};
 	PARSE("\x80\x04](K\1K\2e\x85.");
 	copied(4, &hooks);

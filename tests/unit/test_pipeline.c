@@ -1,9 +1,9 @@
 /*
  * Schedules of pipelines: trainer/parallel/pipeline.h. All stages of a pipeline are run side by
- * side on numbers that stand for what the passes compute, and exchanges beside the passes: at once,
- * as late as the passes allow, or by chance. An exchange is over when every message of it has met
- * its other end: whatever waits for ever, arrives in the wrong order, or lies where something else
- * is still needed, shows.
+ * side on numbers that stand for what the passes compute, and exchanges in parallel with the
+ * passes: at once, as late as the passes allow, or by chance. An exchange is over when every
+ * message of it has met its other end: whatever waits for ever, arrives in the wrong order, or lies
+ * where something else is still needed, shows.
  */
 #include "tests/unit/unit.h"
 

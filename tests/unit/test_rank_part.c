@@ -71,7 +71,7 @@ static void check_part(const struct mfs_rank_part *part, unsigned threads)
 
 /* ---- random models, layouts, files ---- */
 
-/* The optimizer's tensors of each parameter, behind the model's. */
+/* Adds the optimizer's tensors of each parameter after the model's. */
 static void add_states(struct mfs_ckpt *c)
 {
 	const uint32_t count = c->tensor_count;

@@ -483,7 +483,7 @@ START_TEST(test_map_with_holes)
 }
 END_TEST
 
-/* What somebody reads is not made anew beside him. */
+/* What one process reads is not made anew by another. */
 START_TEST(test_damaged_while_in_use)
 {
 	struct mfs_cache *other;

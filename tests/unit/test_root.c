@@ -101,8 +101,8 @@ static void check_no_latest(const struct mfs_root_snapshot *s, const char *why)
 	ck_assert_msg(strstr(s->latest_reason, why) != NULL, "%s", s->latest_reason);
 }
 
-/* What happens between the reading of the tracker and the listing that comes behind it, once each
- * time: another name for what stands under from, and what the tracker says then. */
+/* What happens between the reading of the tracker and the listing that follows it, once each time:
+ * another name for what stands under from, and what the tracker says then. */
 static struct overtaking {
 	const char *from, *to, *tracker;
 } overtakings[12];
@@ -318,7 +318,7 @@ START_TEST(test_one_iteration_as_source)
 	struct mfs_error err;
 
 	add("iter_0000040", DIST);
-	/* The tracker beside it has no say: this iteration was named by a person. */
+	/* The tracker in the parent has no say: a person named this iteration. */
 	set_tracker("20");
 	unit_ok(mfs_root_open(at("iter_0000040/"), &no_options, &root, &err), &err);
 	s = mfs_root_snapshot(root);
@@ -411,7 +411,7 @@ START_TEST(test_verl)
 }
 END_TEST
 
-/* What slime and Accelerate write beside Megatron's iterations. */
+/* What slime and Accelerate write next to Megatron's iterations. */
 START_TEST(test_files_beside_iterations)
 {
 	const struct mfs_root_snapshot *s;
@@ -482,7 +482,7 @@ START_TEST(test_deleted_iterations_leave)
 	s = look();
 	ck_assert_uint_eq(s->count, 1);
 	check_latest(s, "iter_0000040");
-	/* Whoever holds it still can: its files are gone, its memory is not. */
+	/* A caller that holds it still can: its files are gone, its memory is not. */
 	ck_assert_uint_gt(mfs_ckpt_count(ckpt), 0);
 	ck_assert_str_eq(mfs_iteration_name(before->iterations[0]), "iter_0000020");
 	run("rm -r '%s'%s", at("iter_0000040"), "");
@@ -873,7 +873,7 @@ START_TEST(test_hf_directory_that_cannot_be_shown)
 }
 END_TEST
 
-/* What Megatron has written is Megatron's, whatever lies beside it. */
+/* What Megatron has written is Megatron's, whatever lies next to it. */
 START_TEST(test_checkpoint_before_hf_directory)
 {
 	add("inside", DIST);

@@ -23,7 +23,7 @@ struct truth {
 	uint64_t rows;
 	int32_t lengths[2 * ROWS + 16];
 	uint64_t starts[2 * ROWS + 17];
-	uint16_t *tokens; /* of all rows, one behind the other */
+	uint16_t *tokens; /* of all rows, one after the other */
 };
 
 static void add_row(struct truth *t, int32_t length, const uint16_t *tokens)
@@ -334,7 +334,7 @@ START_TEST(test_repaired)
 }
 END_TEST
 
-/* A .bin that ends inside of its third row costs what lies behind, to the token. */
+/* A .bin that ends inside of its third row costs what lies after its end, to the token. */
 START_TEST(test_short_bin)
 {
 	static const int32_t lengths[] = {3, 0, 5, 0, 2};
@@ -605,7 +605,7 @@ static struct mfs_rows *rows_with(uint8_t code, int64_t token, int64_t special,
 	return r;
 }
 
-/* Of every integer type: the largest token of a vocabulary, the first behind it, a negative one. */
+/* Of every integer type: the largest token of a vocabulary, the first after it, a negative one. */
 START_TEST(test_vocab)
 {
 	static const struct {
@@ -732,7 +732,7 @@ START_TEST(test_vocab_scan)
 
 	for (unsigned i = 0; i < SCANNED; i++) {
 		lengths[i] = rand() % 5 ? rand() % 2000 : 0;
-		/* The last rows lie behind the end of the .bin, from the middle of one. */
+		/* The last rows lie past the end of the .bin, from the middle of one. */
 		if (i == SCANNED - 40) {
 			lengths[i] = 1500;
 			cut = tokens + 700;

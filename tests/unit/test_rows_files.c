@@ -26,7 +26,7 @@ static struct fake_rows *random_rows(enum mfs_dtype dtype, unsigned longest)
 
 /* ---- .npy ---- */
 
-/* numpy/lib/format.py, version 1.0: the data begin at a multiple of 64, behind a dict as text. */
+/* numpy/lib/format.py, version 1.0: the data begin at a multiple of 64, after a dict as text. */
 static void check_npy(struct mfs_vfile *f, const char *descr, uint64_t count, const void *data,
 		      uint64_t len)
 {

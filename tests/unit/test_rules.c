@@ -142,7 +142,7 @@ START_TEST(test_vector_of_a_head)
 }
 END_TEST
 
-/* [query heads of the group; their gates; key; value]: HF has each head's gates behind it. */
+/* [query heads of the group; their gates; key; value]: in HF its gates follow each head. */
 START_TEST(test_output_gates)
 {
 	struct mfs_megatron_args a = args_of(_i);

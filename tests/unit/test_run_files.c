@@ -1,4 +1,4 @@
-/* What a run has written beside its checkpoints: formats/run. */
+/* What a run has written next to its checkpoints: formats/run. */
 #include "tests/unit/unit.h"
 
 #include <fcntl.h>
@@ -154,7 +154,7 @@ START_TEST(test_tables)
 }
 END_TEST
 
-/* A file with so many records of 2 MiB, without their bytes, and a scalar behind them. */
+/* A file with so many records of 2 MiB, without their bytes, and a scalar after them. */
 static uint32_t points_behind(unsigned records)
 {
 	const off_t size = 2 << 20;

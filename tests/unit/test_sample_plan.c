@@ -17,7 +17,7 @@ static struct mfs_sample_options o;
 static struct mfs_megatron_data_args args;
 static struct mfs_sample_plan plan;
 
-/* Nothing said, and a run of 40 steps of 8 samples, of which 20 have been made. */
+/* No options, and a run of 40 steps of 8 samples, of which 20 have been made. */
 static void reset(void)
 {
 	o = mfs_sample_nothing_said;
@@ -35,7 +35,7 @@ static void reset(void)
 					       .surplus = 0.005};
 }
 
-/* Returns the exit code; what was said goes to text. */
+/* Returns the exit code; what was printed goes to text. */
 static int make(char *text, size_t size)
 {
 	static const struct mfs_data_options mount;
@@ -97,7 +97,7 @@ START_TEST(test_consumed)
 	consumed(MFS_UNSAID, 160);
 	args.consumed_train_samples = MFS_UNSET;
 	consumed(30, 232);
-	/* Where it is said, too, the run has an end; a cyclic loader's epochs have none. */
+	/* Where the place is given, too, the run has an end; a cyclic loader's epochs have none. */
 	o.consumed_samples = 312;
 	consumed(41, 312);
 	o.consumed_samples = 320;

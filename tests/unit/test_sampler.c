@@ -113,7 +113,7 @@ START_TEST(test_no_sharding)
 	draws(s, 0, 2, " 7 ");
 	draws(s, 2, 1, " 8 ");
 	/* Rank 0 has a fourth one; by then it counts 12 samples of 9, and begins its next epoch
-	 * behind the first three. The others have no fourth: they begin theirs. Seed 1: 5 6 1 2 0 8
+	 * after the first three. The others have no fourth: they begin theirs. Seed 1: 5 6 1 2 0 8
 	 * 9 3 7 4. */
 	draws(s, 3, 0, " 2 ");
 	draws(s, 4, 0, " 2 ");

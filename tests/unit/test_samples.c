@@ -278,7 +278,7 @@ static int64_t token_of(const struct mfs_rows *r, uint64_t t)
 	return wide;
 }
 
-/* Documents one behind the other, in the order of the document index. */
+/* Documents one after the other, in the order of the document index. */
 static int64_t *stream_of(const struct mfs_samples_member *part)
 {
 	const uint64_t documents = mfs_gpt_dataset_documents(part->gpt);
@@ -605,7 +605,7 @@ static void *read_all(void *arg)
 	return NULL;
 }
 
-/* Whoever comes first has the indices made. */
+/* The first thread has the indices made. */
 START_TEST(test_threads)
 {
 	enum { READERS = 4 };
@@ -740,7 +740,7 @@ START_TEST(test_short_bin)
 }
 END_TEST
 
-/* So many epochs that a list of bad samples is full: those behind are errors all the same. */
+/* So many epochs that a list of bad samples is full: those after it are errors all the same. */
 START_TEST(test_short_bin_of_many_epochs)
 {
 	const char *dir = unit_tmpdir();
@@ -824,7 +824,7 @@ START_TEST(test_short_bin_of_long_samples)
 }
 END_TEST
 
-/* Reads of good tokens beside a bad one are good. */
+/* Reads of good tokens next to a bad one are good. */
 START_TEST(test_vocabulary)
 {
 	const char *dir = unit_tmpdir();

@@ -1,5 +1,5 @@
 /* Learning rate, weight decay, batch sizes, loss scale: trainer/optim/schedule.h,
- * trainer/config/batches.h. Beside megatron-core's own: tests/interop/test_train.py. */
+ * trainer/config/batches.h. tests/interop/test_train.py compares with megatron-core's own. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 

@@ -55,7 +55,7 @@ START_TEST(models)
 			      "%s: %llu pieces, eos %lld, pad %lld", all[i].name,
 			      (unsigned long long)model.count, (long long)model.eos,
 			      (long long)model.pad);
-		/* Nothing behind the end is looked at. */
+		/* Nothing past the end is looked at. */
 		for (size_t cut = 0; cut < len; cut += 1 + len / 97) {
 			uint8_t *part = malloc(cut + 1);
 

@@ -1,4 +1,4 @@
-/* What a mount does beside serving: fs/daemon/signals.h. */
+/* What a mount does in addition to serving: fs/daemon/signals.h. */
 #include "tests/unit/unit.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* What a machine takes for recorded work (trainer/simulate), beside what is known of it. */
+/* What a machine takes for recorded work (trainer/simulate), compared with what is known of it. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -129,8 +129,8 @@ START_TEST(a_group_is_as_slow_as_its_link)
 }
 END_TEST
 
-/* Half of its time. Passes that wait meanwhile lose nothing, and what they say themselves is not
- * beside them. */
+/* Half of its time. Passes that wait meanwhile lose nothing, and their own communication is not in
+ * parallel with them. */
 START_TEST(communication_slows_what_is_beside_it)
 {
 	const struct mfk_work sum = {
@@ -191,7 +191,7 @@ static struct mfs_machine multiplies(void)
 	return m;
 }
 
-/* A product that writes 1 s beside its 3 s of operations, or adds to the same. */
+/* A product that writes for 1 s while its 3 s of operations run, or adds to the same. */
 START_TEST(what_is_added_to_comes_behind_a_product)
 {
 	struct mfk_work w = {.kind = MFK_WORK_GEMM,

@@ -294,7 +294,7 @@ START_TEST(test_read_again)
 }
 END_TEST
 
-/* A reader who stops, or goes elsewhere, leaves at most two stretches behind. */
+/* For a reader that stops, or goes elsewhere, at most two stretches were fetched in vain. */
 START_TEST(test_it_ends)
 {
 	struct file f = new_file(2048 * MIB);

@@ -89,7 +89,7 @@ START_TEST(test_shape_count)
 }
 END_TEST
 
-/* An empty axis may stand beside axes whose product overflows: torch allows the shape. */
+/* An empty axis may stand next to axes whose product overflows: torch allows the shape. */
 START_TEST(test_shape_with_an_empty_axis)
 {
 	uint64_t n = 7;

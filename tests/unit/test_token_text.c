@@ -58,7 +58,7 @@ static int read_pieces(const struct mfs_token_text_config *c, const char *bytes,
 	unit_ok(mfs_token_text_new(c, &sink, &t, &err), &err);
 	for (size_t at = 0; at < len && !rc; at += piece) {
 		const size_t n = len - at < piece ? len - at : piece;
-		/* A copy, so that ASan sees a read behind the piece. */
+		/* A copy, so that ASan sees a read past the piece. */
 		char *copy = malloc(n);
 
 		memcpy(copy, bytes + at, n);
@@ -151,7 +151,7 @@ struct fault {
 	enum mfs_token_format format;
 	const char *text;
 	size_t len;
-	const char *want;  /* of the sentence, behind "input, " */
+	const char *want;  /* of the sentence, after "input, " */
 	const char *taken; /* documents before */
 	int code;
 };
@@ -297,7 +297,7 @@ START_TEST(test_goes_on)
 			unit_ok(mfs_token_text_feed(t, e->text, cut, &err), &err);
 			ended = *mfs_token_text_ended(t);
 			mfs_token_text_free(t);
-			/* What was read behind the last end is read again. */
+			/* What was read after the last end is read again. */
 			kept = out.len ? strrchr(out.data, ';') : NULL;
 			out.len = kept ? (size_t)(kept + 1 - out.data) : 0;
 			c.start = ended;

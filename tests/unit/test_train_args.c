@@ -1,7 +1,7 @@
 /*
  * Command lines and YAML files of mcorefs-train (trainer/config): all values against what
  * Megatron's own parser and validate_args() make of the same lines (tests/fixtures/train_args), the
- * table of flags, what is refused and how it is said, and the Namespace of checkpoints.
+ * table of flags, what is refused and with which message, and the Namespace of checkpoints.
  */
 #include <glob.h>
 #include <signal.h>
@@ -980,7 +980,7 @@ START_TEST(instances)
 END_TEST
 
 /* What is the default, or means the same, is no reason to refuse. */
-/* --ckpt-format, with flags that public scripts have beside it. */
+/* --ckpt-format, together with flags that public scripts give. */
 START_TEST(formats)
 {
 	static const char *const all[] = {"torch", "torch_dist", "torch_dcp", "fsdp_dtensor",
@@ -1766,7 +1766,7 @@ START_TEST(yaml_wrong)
 }
 END_TEST
 
-/* A model section, behind the sizes of SMALL on the command line. */
+/* A model section, and the sizes of SMALL on the command line before it. */
 static int model_yaml(const char *fields, struct mfs_train_config *c)
 {
 	struct mfs_buf text = {0};
@@ -1970,7 +1970,7 @@ START_TEST(yaml_bridge_forms)
 }
 END_TEST
 
-/* What Bridge has beside the model, in other forms than arguments. */
+/* What Bridge has next to the model, in other forms than arguments. */
 START_TEST(yaml_bridge_training)
 {
 	struct mfs_train_config c;

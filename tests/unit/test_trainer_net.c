@@ -547,8 +547,8 @@ END_TEST
 
 /* ---- experts ---- */
 
-/* --moe-router-dtype fp32 beside --main-grads-dtype bf16: the router's gradient is rounded after
- * each of two microbatches. */
+/* --moe-router-dtype fp32 with --main-grads-dtype bf16: the router's gradient is rounded after each
+ * of two microbatches. */
 START_TEST(test_router_of_more_digits)
 {
 	struct mfs_train_config config = deepseek_like();

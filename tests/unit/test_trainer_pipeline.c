@@ -1,8 +1,8 @@
 /*
  * Pipelines of small models, on the CPU: all stages are in this process, and their messages are
- * carried by hand, as late as the passes allow where they go beside them. Losses and gradients must
- * have the bits of a model that is whole, whatever the stages are; those of a tied embedding, which
- * are a sum of two, are near them.
+ * carried by hand, as late as the passes allow where they go in parallel with them. Losses and
+ * gradients must have the bits of a model that is whole, whatever the stages are; those of a tied
+ * embedding, which are a sum of two, are near them.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ struct shape {
 	int64_t group;
 	uint64_t microbatches;
 	bool again;  /* layers are run again */
-	bool beside; /* messages go beside the passes */
+	bool beside; /* messages go in parallel with the passes */
 };
 
 static const struct shape shapes[] = {

@@ -143,7 +143,7 @@ static void *visit(void *arg)
 	return NULL;
 }
 
-/* Whoever comes first builds; all see the same node. */
+/* The first thread builds; all see the same node. */
 START_TEST(test_first_use_by_many_threads)
 {
 	enum { THREADS = 8 };

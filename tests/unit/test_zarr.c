@@ -183,8 +183,8 @@ START_TEST(test_the_same_as_torch_dist)
 }
 END_TEST
 
-/* Rewrites an array of two bytes an element in chunks that do not divide it. What lies behind the
- * end of an axis is written as 0xff. */
+/* Rewrites an array of two bytes an element in chunks that do not divide it. What lies past the end
+ * of an axis is written as 0xff. */
 static void cut_again(const char *dir, const char *key, uint64_t rows, uint64_t cols,
 		      uint64_t chunk_rows, uint64_t chunk_cols)
 {
@@ -259,7 +259,7 @@ START_TEST(test_incomplete_saves)
 }
 END_TEST
 
-/* What lies beside the arrays: locks, hidden files, the tokenizer. */
+/* Neighbours of the arrays: locks, hidden files, the tokenizer. */
 START_TEST(test_neighbours)
 {
 	const char *dir = copy_of_fixture();

@@ -42,7 +42,7 @@ START_TEST(test_real_checkpoint)
 	for (uint32_t i = 0; i < zip.count; i++) {
 		unit_ok(mfs_zip_locate(&src, &zip.entries[i], &at, &err), &err);
 		ck_assert_uint_eq(at % 64, 0);
-		/* torch puts a data descriptor right behind the payload */
+		/* torch puts a data descriptor right after the payload */
 		ck_assert_uint_eq(mfs_le32(bytes + at + zip.entries[i].size), 0x08074b50);
 	}
 	mfs_zip_release(&zip);
@@ -126,7 +126,7 @@ static int sparse_read(const struct mfs_source *s, uint64_t off, void *buf, size
 	return 0;
 }
 
-/* One entry "a" of 5 GiB and one entry "b" behind it: all three ZIP64 fields, and each alone. */
+/* One entry "a" of 5 GiB and one entry "b" after it: all three ZIP64 fields, and each alone. */
 static size_t big_directory(uint8_t *p, uint64_t first, uint64_t second)
 {
 	memcpy(p, "PK\1\2", 4);

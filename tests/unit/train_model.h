@@ -66,7 +66,7 @@ static inline struct mfs_megatron_args train_plain_model(void)
 	};
 }
 
-/* What config needs besides the model and the batch's sizes. */
+/* What config needs in addition to the model and the batch's sizes. */
 static inline void train_config_types(struct mfs_train_config *c, enum mfs_dtype io)
 {
 	c->params_dtype = io;

@@ -1,5 +1,5 @@
 /*
- * Lines of stdin: "PATH SPLIT COLUMN EOD", with - for what is not said. Each gives one line: "ok
+ * Lines of stdin: "PATH SPLIT COLUMN EOD", with - for what is not given. Each gives one line: "ok
  * DTYPE [[1,2],[3]]", all of its rows, or "open ERRNO SENTENCE", or "read ERRNO SENTENCE".
  */
 #include <stdio.h>
