@@ -571,6 +571,33 @@ struct mfk_sgd {
 	float grad_scale;
 };
 
+/*
+ * The momentum of a range of gradients as a mean, and the update that follows from it: g = grad *
+ * grad_scale; m += rest (g - m), where rest is 1 - momentum; update = m, or with nesterov g +
+ * momentum (m - g).
+ */
+struct mfk_momentum {
+	enum mfk_dtype grad_type;
+	int64_t count;
+	const void *grad;
+	float *m, *update;
+	float momentum, rest, grad_scale;
+	bool nesterov;
+};
+
+/*
+ * Rows of one matrix into another one, rounded to its type: to = scale * from / max(sqrt(*squares),
+ * least). squares NULL: nothing divides. ld: elements between rows in memory.
+ */
+struct mfk_copy_rows {
+	enum mfk_dtype from_type, to_type;
+	int64_t rows, cols, ld_from, ld_to;
+	const void *from;
+	void *to;
+	const double *squares;
+	float least, scale;
+};
+
 struct mfk_ops {
 	void (*gemm)(struct mfk_ctx *c, const struct mfk_gemm *a);
 	void (*gemm_grouped)(struct mfk_ctx *c, const struct mfk_gemm_grouped *a);
@@ -653,6 +680,8 @@ struct mfk_ops {
 			     double *sum);
 	void (*adamw)(struct mfk_ctx *c, const struct mfk_adamw *a);
 	void (*sgd)(struct mfk_ctx *c, const struct mfk_sgd *a);
+	void (*momentum)(struct mfk_ctx *c, const struct mfk_momentum *a);
+	void (*copy_rows)(struct mfk_ctx *c, const struct mfk_copy_rows *a);
 };
 
 /* ---- groups of processes ---- */

@@ -51,7 +51,8 @@ static int add_tensor(void *arg, const struct mfs_model_tensor *t)
 				    .layer = t->layer,
 				    .expert = t->expert,
 				    .chunk = {.storage = MFS_ZEROS}};
-	const enum mfs_dtype *dtype = b->options->dtype;
+	const struct mfs_blank_options *o = b->options;
+	const enum mfs_dtype *dtype = o->dtype;
 	int rc;
 
 	if (!f.name)
@@ -63,7 +64,8 @@ static int add_tensor(void *arg, const struct mfs_model_tensor *t)
 	}
 	for (f.state = 0; f.state < MFS_STATE_COUNT && !rc; f.state++) {
 		f.dtype = dtype[f.state];
-		if (f.dtype != MFS_DTYPE_NONE)
+		if (f.dtype != MFS_DTYPE_NONE &&
+		    (!f.state || !o->has || o->has(o->arg, f.name, f.ndim, f.state)))
 			rc = mfs_ckpt_add_found(b->ckpt, &f, b->err);
 	}
 	return rc;

@@ -13,6 +13,9 @@ struct mfs_blank_options {
 	/* Element types of weights and of the optimizer's states; MFS_DTYPE_NONE: there is no such
 	 * state. Buffers are fp32. */
 	enum mfs_dtype dtype[MFS_STATE_COUNT];
+	/* Whether a parameter has a state of the optimizer; NULL: each has each. */
+	bool (*has)(void *arg, const char *name, unsigned ndim, enum mfs_state state);
+	void *arg;
 };
 
 /* args is copied; what it points to stays the caller's, and must outlive the checkpoint. -EINVAL: a

@@ -53,6 +53,8 @@ static const struct mfk_ops ops = {
 	.weighted_sum = mfk_cuda_weighted_sum,
 	.adamw = mfk_cuda_adamw,
 	.sgd = mfk_cuda_sgd,
+	.momentum = mfk_cuda_momentum,
+	.copy_rows = mfk_cuda_copy_rows,
 };
 
 const struct mfk_backend mfk_cuda_backend = {

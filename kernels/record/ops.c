@@ -434,6 +434,24 @@ static void sgd(struct mfk_ctx *c, const struct mfk_sgd *a)
 								    2 * (moment + main) + weight)});
 }
 
+static void momentum(struct mfk_ctx *c, const struct mfk_momentum *a)
+{
+	mfk_record_submit(
+		c, (struct mfk_work){.kind = MFK_WORK_MEMORY,
+				     .name = "momentum",
+				     .bytes = (uint64_t)a->count *
+					      (mfk_dtype_size(a->grad_type) + 3 * sizeof(float))});
+}
+
+static void copy_rows(struct mfk_ctx *c, const struct mfk_copy_rows *a)
+{
+	mfk_record_submit(c, (struct mfk_work){.kind = MFK_WORK_MEMORY,
+					       .name = "copy_rows",
+					       .bytes = (uint64_t)(a->rows * a->cols) *
+							(mfk_dtype_size(a->from_type) +
+							 mfk_dtype_size(a->to_type))});
+}
+
 const struct mfk_ops mfk_record_ops = {
 	.gemm = gemm,
 	.gemm_grouped = gemm_grouped,
@@ -483,4 +501,6 @@ const struct mfk_ops mfk_record_ops = {
 	.weighted_sum = weighted_sum,
 	.adamw = adamw,
 	.sgd = sgd,
+	.momentum = momentum,
+	.copy_rows = copy_rows,
 };

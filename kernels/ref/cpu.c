@@ -52,6 +52,8 @@ static const struct mfk_ops ops = {
 	.weighted_sum = mfk_ref_weighted_sum,
 	.adamw = mfk_ref_adamw,
 	.sgd = mfk_ref_sgd,
+	.momentum = mfk_ref_momentum,
+	.copy_rows = mfk_ref_copy_rows,
 };
 
 const struct mfk_backend mfk_cpu = {"cpu", &mfk_ref_device, &ops, &mfk_ref_comm};

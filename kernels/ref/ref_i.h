@@ -205,5 +205,7 @@ void mfk_ref_weighted_sum(struct mfk_ctx *c, const float *x, const float *weight
 			  double *sum);
 void mfk_ref_adamw(struct mfk_ctx *c, const struct mfk_adamw *a);
 void mfk_ref_sgd(struct mfk_ctx *c, const struct mfk_sgd *a);
+void mfk_ref_momentum(struct mfk_ctx *c, const struct mfk_momentum *a);
+void mfk_ref_copy_rows(struct mfk_ctx *c, const struct mfk_copy_rows *a);
 
 #endif

@@ -29,5 +29,7 @@ const struct check_entry check_entries[] = {
 	{"sums", check_sums},
 	{"adamw", check_adamw},
 	{"sgd", check_sgd},
+	{"momentum", check_momentum},
+	{"copy_rows", check_copy_rows},
 	{NULL, NULL},
 };

@@ -101,5 +101,7 @@ void check_fill_normal(struct check *c);
 void check_sums(struct check *c);
 void check_adamw(struct check *c);
 void check_sgd(struct check *c);
+void check_momentum(struct check *c);
+void check_copy_rows(struct check *c);
 
 #endif

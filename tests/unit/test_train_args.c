@@ -819,7 +819,30 @@ START_TEST(refused)
 	fails(SMALL "--num-attention-heads 12 --kv-channels 8 --group-query-attention "
 		    "--num-query-groups 4 --tensor-model-parallel-size 6",
 	      -EINVAL, "expected a multiple or divisor of --tensor-model-parallel-size 6, found 4");
-	fails(SMALL "--optimizer muon", -ENOTSUP, "--optimizer muon is not supported; use adam");
+	fails(SMALL "--optimizer soap", -ENOTSUP,
+	      "--optimizer soap is not supported; use adam or muon");
+	fails(SMALL "--optimizer muon --fp16", -ENOTSUP,
+	      "--fp16: expected --optimizer adam beside it, found muon");
+	fails(SMALL "--optimizer dist_muon --use-megatron-fsdp", -ENOTSUP,
+	      "--use-megatron-fsdp: expected --optimizer adam beside it, found muon");
+	fails(SMALL "--optimizer muon --ckpt-format torch", -ENOTSUP,
+	      "--ckpt-format torch: expected torch_dist beside --optimizer muon");
+	fails(SMALL "--optimizer muon --muon-coefficient-type custom", -ENOTSUP,
+	      "--muon-coefficient-type custom is not supported; use simple, quintic");
+	fails(SMALL "--optimizer muon --muon-num-ns-steps 0", -EINVAL,
+	      "--muon-num-ns-steps: expected 1 to 100, found 0");
+	fails(SMALL "--optimizer muon --muon-momentum 2", -EINVAL,
+	      "--muon-momentum: expected 0 to 1, found 2");
+	fails(SMALL "--optimizer muon --muon-fp32-matmul-prec low", -ENOTSUP,
+	      "--muon-fp32-matmul-prec low is not supported; use medium or high");
+	/* The distributed optimizer of Muon divides whole parameters. */
+	read_ok(SMALL "--optimizer muon --use-distributed-optimizer --overlap-grad-reduce "
+		      "--overlap-param-gather --muon-use-nesterov --muon-no-split-qkv",
+		&c);
+	ck_assert_str_eq(c.optimizer, "dist_muon");
+	ck_assert_int_eq(c.sharding, MFS_SHARD_NOTHING);
+	ck_assert(c.muon.nesterov && !c.muon.split_qkv && c.muon.num_ns_steps == 5);
+	mfs_train_config_release(&c);
 	fails(SMALL "--optimizer sgd --use-distributed-optimizer", -ENOTSUP,
 	      "--use-distributed-optimizer: expected --optimizer adam beside it, found sgd");
 	fails(SMALL "--optimizer sgd --use-megatron-fsdp", -ENOTSUP,

@@ -1,6 +1,7 @@
 /*
  * The update of a step (trainer/optim/update.h): what lies on the host gets the same bits as what
- * lies on the device, for all types of state and all fractions.
+ * lies on the device, for all types of state and all fractions. Muon's updates of matrices have
+ * rows or columns that are orthogonal.
  */
 #include "trainer/optim/update.h"
 
@@ -287,6 +288,105 @@ START_TEST(fraction)
 }
 END_TEST
 
+/* A matrix of an update: rows [first, first + rows) of each `group` rows of x [all, cols]. */
+struct matrix {
+	const double *x;
+	int64_t all, cols, first, rows, group;
+};
+
+static double at(const struct matrix *m, int64_t row, int64_t col)
+{
+	return m->x[(row / m->rows * m->group + m->first + row % m->rows) * m->cols + col];
+}
+
+/* Its rows, or its columns if they are fewer, are orthogonal, and as long as "spectral" says. */
+static void orthogonal(const struct matrix *m, double scale)
+{
+	const int64_t rows = m->all / m->group * m->rows;
+	const int64_t less = rows < m->cols ? rows : m->cols, more = rows + m->cols - less;
+
+	for (int64_t i = 0; i < less; i++)
+		for (int64_t j = 0; j < less; j++) {
+			double sum = 0;
+
+			for (int64_t k = 0; k < more; k++)
+				sum += less == rows ? at(m, i, k) * at(m, j, k)
+						    : at(m, k, i) * at(m, k, j);
+			ck_assert_double_eq_tol(sum / (scale * scale * (double)more), i == j, 2e-3);
+		}
+}
+
+/* Queries, keys and values are matrices for themselves. */
+static void check_matrix(const struct mfs_train_config *c, const struct mfs_param *q,
+			 const double *x)
+{
+	const int64_t head = c->model.kv_channels;
+	const int64_t queries = c->model.num_attention_heads / c->model.num_query_groups * head;
+	const int64_t rows = mfs_param_size(q, 0), group = queries + 2 * head;
+	struct matrix m = {x, rows, mfs_param_size(q, 1), 0, rows, rows};
+
+	if (strstr(q->tensor->name, "linear_qkv")) {
+		m.group = group;
+		m.rows = queries;
+		orthogonal(&m, c->muon.extra_scale_factor);
+		m.first = queries;
+		m.rows = head;
+		orthogonal(&m, c->muon.extra_scale_factor);
+		m.first = queries + head;
+	}
+	orthogonal(&m, c->muon.extra_scale_factor);
+}
+
+/* What a step of rate 1e-2 has added to a matrix, over that; decay is taken off. */
+static void check_added(const struct optimizer *o, const struct mfs_param *q, const float *before)
+{
+	const float *now = mfs_params_flat(o->run.params, MFS_STATE_MAIN, q->start).at;
+	double *x = malloc(q->elements * sizeof(*x));
+
+	ck_assert_ptr_nonnull(x);
+	for (uint64_t i = 0; i < q->elements; i++)
+		x[i] = ((double)before[q->start + i] * (1 - 1e-3) - (double)now[i]) / 1e-2;
+	check_matrix(&o->config, q, x);
+	free(x);
+}
+
+START_TEST(muon)
+{
+	struct mfs_train_config c = config_of(MFS_BF16);
+	const struct mfs_params *p;
+	struct optimizer o;
+	uint64_t others = 0;
+	float *before;
+
+	c.optimizer = "muon";
+	c.muon.momentum = 0.9;
+	c.muon.nesterov = c.muon.split_qkv = true;
+	c.muon.extra_scale_factor = 0.5;
+	c.muon.num_ns_steps = 16;
+	c.muon.coefficient_type = "polar_express";
+	c.muon.fp32_matmul_prec = "high";
+	c.muon.scale_mode = "spectral";
+	c.muon.tp_mode = "duplicated";
+	optimizer_new(&o, &c);
+	p = o.run.params;
+	before = malloc(p->elements * sizeof(*before));
+	ck_assert_ptr_nonnull(before);
+	memcpy(before, p->slot[MFS_SLOT_MAIN].device, p->elements * sizeof(*before));
+	step(&o, 1);
+	for (uint32_t i = 0; i < p->count; i++) {
+		if (p->list[i].optimizer == p->optimizer)
+			check_added(&o, &p->list[i], before);
+		else
+			others += p->list[i].elements;
+	}
+	/* Second moments are of what Adam updates, and of no more. */
+	ck_assert_uint_ge(p->slot[MFS_SLOTS - 1].elements, others);
+	ck_assert_uint_lt(p->slot[MFS_SLOTS - 1].elements, others + p->count * MFS_PARAM_ALIGN);
+	free(before);
+	optimizer_free(&o);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("update");
@@ -297,6 +397,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, offloaded_types, 0, 3);
 	tcase_add_test(c, offloaded_to_each);
 	tcase_add_loop_test(c, fraction, 0, 4);
+	tcase_add_test(c, muon);
 	suite_add_tcase(s, c);
 	return s;
 }

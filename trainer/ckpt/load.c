@@ -17,6 +17,7 @@
 #include "formats/optim/read/open.h"
 #include "formats/optim/rules/settings.h"
 #include "trainer/ckpt/load_i.h"
+#include "trainer/optimizers/optimizer.h"
 #include "trainer/ckpt/save.h"
 
 /* ---- which one ---- */
@@ -152,19 +153,27 @@ static void describe(struct mfs_load *l, const struct place *p)
 			 (long long)p->number, p->dir, format, at->tp, at->pp);
 }
 
-/* Adam's state is of no use to SGD, nor SGD's to Adam. */
+/* Of a save: Muon has momenta, too. */
+static const char *optimizer_of(const struct mfs_ckpt *ckpt)
+{
+	if (mfs_ckpt_args(ckpt)->sgd)
+		return "sgd";
+	return mfs_ckpt_has_state(ckpt, MFS_STATE_MOMENTUM) ? "muon" : "adam";
+}
+
+/* The state of one optimizer is of no use to another one. */
 static int check_optimizer(const struct mfs_train_config *config, const struct mfs_ckpt *ckpt,
 			   struct mfs_error *err)
 {
-	const bool sgd = mfs_str_is(config->optimizer, "sgd");
-	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
+	const char *ours = mfs_optimizer_kind(config->optimizer)->name, *found = optimizer_of(ckpt);
 
-	if (a->sgd != sgd)
+	if (!mfs_str_is(found, ours))
 		return mfs_fail(err, -EINVAL,
 				"%s: expected the optimizer %s of the arguments, found %s; "
 				"--no-load-optim goes on with a new one",
-				mfs_ckpt_dir(ckpt), sgd ? "sgd" : "adam", a->sgd ? "sgd" : "adam");
-	if (sgd && config->sgd_momentum != 0 && a->sgd_momentum == 0)
+				mfs_ckpt_dir(ckpt), ours, found);
+	if (mfs_str_is(ours, "sgd") && config->sgd_momentum != 0 &&
+	    mfs_ckpt_args(ckpt)->sgd_momentum == 0)
 		return mfs_fail(err, -EINVAL,
 				"%s: expected an SGD with momentum, found --sgd-momentum 0; "
 				"--no-load-optim goes on with a new one",

@@ -210,7 +210,7 @@ static int read_optimizer(const struct reader *r, struct mfs_progress *p)
 {
 	const struct mfs_optim_info *info = mfs_optim_info(r->load->ckpt);
 
-	if (!info->has_step && mfs_optimizer_kind(r->config->optimizer)->counts_updates)
+	if (!info->has_step && mfs_optimizer_counts(mfs_optimizer_kind(r->config->optimizer)))
 		return mfs_fail(r->err, -ENODATA, "%s: its optimizer has no step",
 				mfs_ckpt_dir(r->load->ckpt));
 	if (!(info->step >= 0 && info->step < 9e18))

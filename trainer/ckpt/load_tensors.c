@@ -195,8 +195,13 @@ static int add_buffer(struct loader *l, enum mfs_state from, enum mfs_state to)
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; i < l->params->count && !rc; i++)
-		rc = add_state(l, &l->params->list[i], from, to);
+	for (uint32_t i = 0; i < l->params->count && !rc; i++) {
+		const struct mfs_param *p = &l->params->list[i];
+		const struct mfs_global_tensor *t = p->tensor;
+
+		if (mfs_ckpt_find_state(l->params->ckpt, to, t->name, t->layer, t->expert))
+			rc = add_state(l, p, from, to);
+	}
 	return rc;
 }
 
@@ -410,11 +415,11 @@ static void zero(struct loader *l, void *p, enum mfs_dtype type, uint64_t elemen
 static void zero_all(struct loader *l)
 {
 	const struct mfs_params *p = l->params;
-	const uint64_t on_device = p->owned_elements - p->offloaded_owned;
 
 	zero(l, p->weights, p->weight_type, mfs_params_weight_elements(p));
 	for (unsigned i = 0; i < MFS_SLOTS; i++)
-		zero(l, p->slot[i].device, p->slot[i].type, on_device);
+		zero(l, p->slot[i].device, p->slot[i].type,
+		     p->slot[i].elements - p->offloaded_owned);
 	zero(l, p->buffers, MFS_F32, p->buffer_elements);
 }
 

@@ -66,18 +66,23 @@ static void text(struct common *c, const char *name, const char *value)
 
 /* ---- parameter groups ---- */
 
+/* An optimizer of the run, which may be several in a chain. */
+struct optimizer {
+	const struct mfs_optimizer_kind *kind;
+	bool expert; /* of routed experts alone, in runs that divide these */
+};
+
 /* torch's Adam has its step in each parameter's state, others in the group. A run without
  * Transformer Engine has torch's. */
-static bool steps_in_groups(const struct common *c)
+static bool steps_in_groups(const struct common *c, const struct optimizer *o)
 {
-	return c->params->optimizer->counts_updates &&
+	return o->kind->counts_updates &&
 	       (c->config->use_distributed_optimizer || !c->config->model.local_spec);
 }
 
-/* Parameter groups of one kind, of an optimizer of its own or not. */
+/* Parameter groups of one kind. */
 struct group {
 	bool decays, decoupled, mup;
-	bool expert; /* of the optimizer of routed experts, in runs that divide these */
 };
 
 /* optimizer/__init__.py: get_megatron_optimizer: parameters that are not added up over all of the
@@ -86,10 +91,11 @@ static bool has_two(const struct common *c)
 {
 	const struct mfs_megatron_args *a = &c->config->model;
 
-	return a->expert_model_parallel_size > 1 && a->moe_layers;
+	return a->expert_model_parallel_size > 1 && a->moe_layers &&
+	       !mfs_optimizer_is_layer_wise(c->config);
 }
 
-static void write_group(struct common *c, struct group g)
+static void write_group(struct common *c, const struct optimizer *o, struct group g)
 {
 	const bool decays = g.decays, decoupled = g.decoupled;
 	const struct mfs_schedule *s = &c->progress->schedule;
@@ -98,7 +104,7 @@ static void write_group(struct common *c, struct group g)
 	mfs_pickle_dict_begin(out(c));
 	real(c, "wd_mult", decays ? 1.0 : 0.0);
 	real(c, "lr_mult", 1.0);
-	flag(c, "is_expert_parallel", g.expert);
+	flag(c, "is_expert_parallel", o->expert);
 	flag(c, "is_decoupled_lr", decoupled);
 	flag(c, "default_config", !decoupled && !g.mup);
 	real(c, "max_lr", decoupled ? s->decoupled_lr : s->max_lr * mult);
@@ -109,8 +115,8 @@ static void write_group(struct common *c, struct group g)
 	     : g.mup   ? mfs_schedule_mup_lr(s)
 		       : mfs_schedule_lr(s));
 	real(c, "weight_decay", decays ? wd : 0.0);
-	c->params->optimizer->save_group(out(c), c->config, g.mup);
-	if (steps_in_groups(c))
+	o->kind->save_group(out(c), c->config, g.mup);
+	if (steps_in_groups(c, o))
 		count(c, "step", c->progress->optimizer_step);
 	mfs_pickle_dict_end(out(c));
 }
@@ -123,31 +129,31 @@ static bool mup_of_matrices(const struct common *c)
 }
 
 /* The first stage may have no experts, whose weights decay. */
-static bool has_group(const struct common *c, struct group g)
+static bool has_group(const struct common *c, const struct optimizer *o, struct group g)
 {
 	for (uint32_t i = 0; i < c->params->count; i++) {
 		const struct mfs_param *p = &c->params->list[i];
 
 		if (p->decays == g.decays && p->decoupled == g.decoupled && p->mup == g.mup &&
-		    (has_two(c) && p->is_expert) == g.expert)
+		    p->optimizer == o->kind && (has_two(c) && p->is_expert) == o->expert)
 			return true;
 	}
-	return g.expert && g.decays && !g.decoupled && g.mup == mup_of_matrices(c);
+	return o->expert && g.decays && !g.decoupled && g.mup == mup_of_matrices(c);
 }
 
 /* Groups are sorted by what they override. Those with decay come first. Among these, and among the
  * others, muP's come after the plain ones, and the decoupled ones after both (optim/buffers:
  * mfs_optim.groups). */
-static void write_groups(struct common *c, bool expert)
+static void write_groups(struct common *c, const struct optimizer *o)
 {
 	mfs_pickle_name(out(c), "param_groups");
 	mfs_pickle_list_begin(out(c));
 	for (int decays = 1; decays >= 0; decays--)
 		for (int rate = 0; rate < 3; rate++) {
-			const struct group g = {decays, rate == 2, rate == 1, expert};
+			const struct group g = {decays, rate == 2, rate == 1};
 
-			if (has_group(c, g))
-				write_group(c, g);
+			if (has_group(c, o, g))
+				write_group(c, o, g);
 		}
 	mfs_pickle_list_end(out(c));
 }
@@ -155,16 +161,16 @@ static void write_groups(struct common *c, bool expert)
 /* ---- optimizer ---- */
 
 /* The dict of torch's optimizer, or its like. */
-static int write_torch(struct common *c, bool expert)
+static int write_torch(struct common *c, const struct optimizer *o)
 {
 	int rc = 0;
 
 	mfs_pickle_dict_begin(out(c));
-	write_groups(c, expert);
+	write_groups(c, o);
 	if (!c->config->use_distributed_optimizer) {
 		mfs_pickle_name(out(c), "state");
 		mfs_pickle_dict_begin(out(c));
-		if (c->params->optimizer->counts_updates && !steps_in_groups(c)) {
+		if (o->kind->counts_updates && !steps_in_groups(c, o)) {
 			mfs_pickle_name(out(c), "common_step");
 			rc = mfs_dist_archive_scalar(&c->archive,
 						     (float)c->progress->optimizer_step, c->err);
@@ -199,16 +205,16 @@ static int write_scaler(struct common *c)
 	return 0;
 }
 
-static int write_one(struct common *c, bool expert)
+static int write_one(struct common *c, const struct optimizer *o)
 {
 	const bool distributed = c->config->use_distributed_optimizer;
 	int rc;
 
 	if (!distributed && c->config->params_dtype == MFS_F32)
-		return write_torch(c, expert); /* FP32Optimizer */
+		return write_torch(c, o); /* FP32Optimizer */
 	mfs_pickle_dict_begin(out(c));
 	mfs_pickle_name(out(c), "optimizer");
-	rc = write_torch(c, expert);
+	rc = write_torch(c, o);
 	if (!rc)
 		rc = write_scaler(c);
 	if (!rc && distributed)
@@ -217,18 +223,37 @@ static int write_one(struct common *c, bool expert)
 	return rc;
 }
 
+#define OPTIMIZERS 3
+
+/* In the order of ChainedOptimizer: that of routed experts behind that of the other parameters, and
+ * behind both that of parameters which these do not take (muon.py). The experts are matrices. */
+static unsigned list_optimizers(const struct common *c, struct optimizer list[OPTIMIZERS])
+{
+	const struct mfs_optimizer_kind *kind = c->params->optimizer;
+	unsigned count = 0;
+
+	list[count++] = (struct optimizer){.kind = kind};
+	if (has_two(c))
+		list[count++] = (struct optimizer){.kind = kind, .expert = true};
+	if (kind->others)
+		list[count++] = (struct optimizer){.kind = kind->others};
+	return count;
+}
+
 /* ChainedOptimizer, or the only one. */
 static int write_optimizer(struct common *c)
 {
+	struct optimizer list[OPTIMIZERS];
+	const unsigned count = list_optimizers(c, list);
 	int rc = 0;
 
 	mfs_pickle_name(out(c), "optimizer");
-	if (!has_two(c))
-		return write_one(c, false);
+	if (count == 1)
+		return write_one(c, &list[0]);
 	mfs_pickle_dict_begin(out(c));
-	for (int expert = 0; expert < 2 && !rc; expert++) {
-		mfs_pickle_int(out(c), expert);
-		rc = write_one(c, expert);
+	for (unsigned i = 0; i < count && !rc; i++) {
+		mfs_pickle_int(out(c), i);
+		rc = write_one(c, &list[i]);
 	}
 	mfs_pickle_dict_end(out(c));
 	return rc;

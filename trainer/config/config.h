@@ -125,7 +125,7 @@ struct mfs_train_config {
 	bool skip_train;
 
 	/* optimizer */
-	const char *optimizer; /* "adam", "sgd" */
+	const char *optimizer; /* "adam", "sgd", "muon", "dist_muon" */
 	bool decoupled_weight_decay;
 	double lr, min_lr, lr_warmup_init;
 	enum mfs_lr_decay lr_decay_style;
@@ -139,6 +139,12 @@ struct mfs_train_config {
 	bool apply_wd_to_qk_layernorm;
 	double clip_grad, adam_beta1, adam_beta2, adam_eps;
 	double sgd_momentum; /* 0: SGD keeps nothing of a parameter */
+	struct {	     /* --muon-* */
+		double momentum, extra_scale_factor;
+		bool nesterov, split_qkv;
+		int64_t num_ns_steps;
+		const char *scale_mode, *fp32_matmul_prec, *coefficient_type, *tp_mode;
+	} muon;
 	bool override_opt_param_scheduler, use_checkpoint_opt_param_scheduler;
 	bool calculate_per_token_loss;
 	bool use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather;

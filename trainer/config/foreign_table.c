@@ -85,7 +85,6 @@ const struct mfs_foreign mfs_foreign_table[] = {
 	UNUSED("--moe-use-legacy-grouped-gemm", UNTIL("2026"), '0'),
 	UNUSED("--use-legacy-models", UNTIL("2026"), '0'),
 	UNUSED("--max-seqlen-per-cp-rank", UNTIL("2026"), '1'),
-	UNUSED("--muon-use-nesterov", UNTIL("2026"), '0'),
 	UNUSED("--offload-optimizer-states", "Megatron-LM's branch dev", '0'),
 	UNUSED("--bias-gelu-fusion", UNTIL("2021"), '0'),
 	/* The scaling had been on unless this was given. Now it is off unless --apply-... is
@@ -129,6 +128,7 @@ const struct mfs_foreign mfs_foreign_table[] = {
 	BECOMES("--fp8-e4m3", UNTIL("2023"), '0', "--fp8-format e4m3"),
 	BECOMES("--fp8-hybrid", UNTIL("2023"), '0', "--fp8-format hybrid"),
 	BECOMES("--use-custom-fsdp", UNTIL("2025"), '0', "--use-megatron-fsdp"),
+	BECOMES("--muon-use-nesterov", UNTIL("2026"), '0', "--muon-nesterov"),
 	BECOMES("--checkpoint-activations", UNTIL("2022"), '0',
 		"--recompute-granularity full --recompute-method uniform "
 		"?--recompute-num-layers 1"),

@@ -37,6 +37,7 @@ static const struct mfs_yaml_alias aliases[] = {
 	{"ddp", "check_for_nan_in_grad", "check_for_nan_in_loss_and_grad", false},
 	{"ddp", "bucket_size", "ddp_bucket_size", false},
 	{"ddp", "pad_buckets_for_high_nccl_busbw", "ddp_pad_buckets_for_high_nccl_busbw", false},
+	{"optimizer", "muon_use_nesterov", "muon_nesterov", false},
 	{"rerun_state_machine", "check_for_nan_in_loss", "check_for_nan_in_loss_and_grad", false},
 };
 
@@ -110,7 +111,6 @@ static const struct mfs_yaml_field fields[] = {
 	{"model", "old_context_len", "8192", true},
 	{"train", "manual_gc_eval", "true", false}, /* recipes have 100 */
 	{"optimizer", "timers", NULL, false},
-	{"optimizer", "muon_use_nesterov", "false", false},
 	{"optimizer", "store_param_remainders", "true", false},
 	{"optimizer", "decoupled_weight_decay", "true", true},
 	{"scheduler", "lr_warmup_steps", NULL, false},

@@ -33,7 +33,7 @@ static void plan_parameters(struct mfs_trainer *t)
 	for (unsigned i = 0; i < MFS_SLOTS; i++)
 		t->places.slot[i] =
 			plan_flat(t, i == MFS_SLOT_MAIN ? MFS_MEMORY_MAIN : MFS_MEMORY_MOMENTS,
-				  p->slot[i].type, p->owned_elements - p->offloaded_owned);
+				  p->slot[i].type, p->slot[i].elements - p->offloaded_owned);
 	t->places.buffers =
 		mfs_memory_add(&t->memory, MFS_MEMORY_WEIGHTS, p->buffer_elements * sizeof(float));
 }

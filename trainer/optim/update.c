@@ -3,6 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "formats/base/bytes.h"
+#include "formats/base/str.h"
+#include "formats/ckpt/names.h"
 #include "trainer/base/dtype.h"
 #include "trainer/optim/offload.h"
 
@@ -10,6 +13,8 @@
 struct update_range {
 	uint64_t first, count;
 	bool decays, decoupled, mup;
+	const struct mfs_optimizer_kind *kind;
+	const struct mfs_param *matrix; /* updated as a whole; NULL: elements */
 };
 
 /* No more elements are updated in one go, so that a save in flight holds back little at a time. */
@@ -40,6 +45,7 @@ struct mfs_update {
 	uint32_t counted_count;
 	uint64_t gaps[KINDS];	     /* elements of counted between parameters: zeros */
 	struct mfs_offload *offload; /* NULL: nothing is offloaded */
+	uint64_t scratch;	     /* offset of what updates of matrices work in */
 };
 
 /* The end of the stretch of a parameter, with the alignment after it. */
@@ -53,9 +59,10 @@ static void add_range(struct mfs_update *u, const struct mfs_param *p, uint64_t 
 {
 	struct update_range *last = u->range_count ? &u->ranges[u->range_count - 1] : NULL;
 
-	if (last && last->decays == p->decays && last->decoupled == p->decoupled &&
-	    last->mup == p->mup && last->first + last->count == first &&
-	    first != u->params->offloaded && last->count + count <= RANGE_MAX) {
+	if (last && !last->matrix && last->kind == p->optimizer && last->decays == p->decays &&
+	    last->decoupled == p->decoupled && last->mup == p->mup &&
+	    last->first + last->count == first && first != u->params->offloaded &&
+	    last->count + count <= RANGE_MAX) {
 		last->count += count;
 		return;
 	}
@@ -65,6 +72,21 @@ static void add_range(struct mfs_update *u, const struct mfs_param *p, uint64_t 
 		.decays = p->decays,
 		.decoupled = p->decoupled,
 		.mup = p->mup,
+		.kind = p->optimizer,
+	};
+}
+
+/* A matrix that is updated as a whole. */
+static void add_matrix(struct mfs_update *u, const struct mfs_param *p)
+{
+	u->ranges[u->range_count++] = (struct update_range){
+		.first = p->start,
+		.count = p->elements,
+		.decays = p->decays,
+		.decoupled = p->decoupled,
+		.mup = p->mup,
+		.kind = p->optimizer,
+		.matrix = p,
 	};
 }
 
@@ -88,11 +110,46 @@ static void add_param(struct mfs_update *u, uint32_t i)
 	const struct mfs_params *p = u->params;
 	const uint64_t end = end_of(p, i);
 
+	if (p->list[i].optimizer->step_matrix)
+		add_matrix(u, &p->list[i]);
 	for (uint64_t at = p->list[i].start, n; (n = mfs_params_owned(p, &at, end)); at += n) {
-		add_range(u, &p->list[i], at, n);
+		if (!p->list[i].optimizer->step_matrix)
+			add_range(u, &p->list[i], at, n);
 		if (p->list[i].counts)
 			add_counted(u, &p->list[i], at, n);
 	}
+}
+
+static struct mfs_matrix matrix_of(const struct mfs_param *p)
+{
+	const bool divided = p->part.split != MFS_TP_NONE;
+
+	return (struct mfs_matrix){
+		.rows = mfs_param_size(p, 0),
+		.cols = mfs_param_size(p, 1),
+		.among = p->is_expert ? MFS_GROUP_EXPERT_TENSOR : MFS_GROUP_TENSOR,
+		.axis = !divided		       ? -1
+			: p->part.split == MFS_TP_COLS ? 1
+						       : 0,
+		.is_qkv = mfs_str_ends(p->tensor->name, "linear_qkv.weight"),
+	};
+}
+
+/* Each matrix is updated in the same memory. */
+static uint64_t plan_scratch(struct mfs_update *u, struct mfs_memory *memory)
+{
+	uint64_t most = 0;
+
+	for (uint32_t i = 0; i < u->range_count; i++) {
+		const struct update_range *r = &u->ranges[i];
+		struct mfs_matrix m;
+
+		if (!r->matrix)
+			continue;
+		m = matrix_of(r->matrix);
+		most = mfs_max_u64(most, r->kind->scratch(u->config, u->parallel, &m));
+	}
+	return most ? mfs_memory_add(memory, MFS_MEMORY_SCRATCH, most) : 0;
 }
 
 int mfs_update_new(const struct mfs_train_config *config, struct mfs_params *params,
@@ -124,6 +181,7 @@ int mfs_update_new(const struct mfs_train_config *config, struct mfs_params *par
 	}
 	for (uint32_t i = 0; i < params->count; i++)
 		add_param(u, i);
+	u->scratch = plan_scratch(u, memory);
 	if (params->offloaded_owned)
 		rc = mfs_offload_new(config, params, memory, backend, device, &u->offload, err);
 	if (rc)
@@ -244,16 +302,35 @@ static struct mfs_update_piece piece_of(const struct mfs_update *u, const struct
 	return piece;
 }
 
-static void update_on_device(struct mfs_update *u, struct mfk_ctx *ctx, uint64_t first,
-			     struct mfs_update_piece *piece)
+static void update_matrix(struct mfs_update *u, struct mfk_ctx *ctx, const struct update_range *r,
+			  const struct mfs_update_piece *piece)
+{
+	const struct mfs_matrix m = matrix_of(r->matrix);
+	const struct mfs_matrix_place at = {
+		.backend = u->backend,
+		.ctx = ctx,
+		.config = u->config,
+		.parallel = u->parallel,
+		.scratch = mfs_memory_at(u->memory, u->scratch),
+	};
+
+	r->kind->step_matrix(&at, piece, &m);
+}
+
+static void update_on_device(struct mfs_update *u, struct mfk_ctx *ctx,
+			     const struct update_range *r, struct mfs_update_piece *piece)
 {
 	const struct mfs_params *p = u->params;
+	const uint64_t first = r->first;
 
 	piece->weight = mfs_params_flat(p, MFS_STATE_MODEL, first).at;
 	piece->grad = mfs_params_grads_at(p, first);
 	for (unsigned i = 0; i < MFS_SLOTS; i++)
 		piece->slot[i] = mfs_params_slot(p, i, first).at;
-	p->optimizer->step(u->backend->ops, ctx, u->config, piece);
+	if (r->matrix)
+		update_matrix(u, ctx, r, piece);
+	else
+		r->kind->step(u->backend->ops, ctx, u->config, piece);
 }
 
 static int update_piece(struct mfs_update *u, struct mfk_ctx *ctx, const struct update_range *r,
@@ -268,7 +345,7 @@ static int update_piece(struct mfs_update *u, struct mfk_ctx *ctx, const struct 
 			    r->first, r->count);
 	if (offloaded)
 		return mfs_offload_add(u->offload, &piece, r->first, err);
-	update_on_device(u, ctx, r->first, &piece);
+	update_on_device(u, ctx, r, &piece);
 	return 0;
 }
 
@@ -278,7 +355,9 @@ static int update_range(struct mfs_update *u, struct mfk_ctx *ctx, struct update
 			struct mfs_error *err)
 {
 	const uint64_t end = r.first + r.count;
-	const uint64_t most = r.first < u->params->offloaded ? MFS_OFFLOAD_PIECE : RANGE_MAX;
+	const uint64_t most = r.matrix			       ? r.count
+			      : r.first < u->params->offloaded ? MFS_OFFLOAD_PIECE
+							       : RANGE_MAX;
 	int rc = 0;
 
 	for (; r.first < end && !rc; r.first += r.count) {

@@ -15,7 +15,7 @@ static enum mfs_dtype v_type(const struct mfs_train_config *c)
 }
 
 /* cpu_offloading/hybrid_optimizer.py: HybridDeviceOptimizer */
-static int check(const struct mfs_flag_values *v, struct mfs_error *err)
+static int settle(struct mfs_flag_values *v, struct mfs_error *err)
 {
 	const double fraction = mfs_flag_real(v, "optimizer_offload_fraction", 1);
 
@@ -89,7 +89,7 @@ const struct mfs_optimizer_kind mfs_adam = {
 	.name = "adam",
 	.kept = {{MFS_STATE_EXP_AVG, m_type}, {MFS_STATE_EXP_AVG_SQ, v_type}},
 	.counts_updates = true,
-	.check = check,
+	.settle = settle,
 	.step = step,
 	.save_group = save_group,
 };

@@ -1,32 +1,73 @@
 #include "trainer/optimizers/optimizer_i.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "formats/base/str.h"
 
-static const struct mfs_optimizer_kind *const kinds[] = {&mfs_adam, &mfs_sgd};
+#define DIST "dist_"
+
+static const struct mfs_optimizer_kind *const kinds[] = {&mfs_adam, &mfs_sgd, &mfs_muon};
+
+static bool is_dist(const char *name)
+{
+	return name && !strncmp(name, DIST, strlen(DIST));
+}
 
 const struct mfs_optimizer_kind *mfs_optimizer_kind(const char *name)
 {
 	const size_t count = sizeof(kinds) / sizeof(kinds[0]);
 	size_t i = 0;
 
+	name += is_dist(name) ? strlen(DIST) : 0;
 	while (name && i < count && !mfs_str_is(name, kinds[i]->name))
 		i++;
 	assert(i < count);
 	return kinds[i];
 }
 
+bool mfs_optimizer_is_layer_wise(const struct mfs_train_config *c)
+{
+	return is_dist(c->optimizer);
+}
+
+const struct mfs_optimizer_kind *mfs_optimizer_of(const struct mfs_optimizer_kind *kind,
+						  const char *name, unsigned ndim)
+{
+	return !kind->takes || kind->takes(name, ndim) ? kind : kind->others;
+}
+
+bool mfs_optimizer_keeps(const struct mfs_optimizer_kind *kind, unsigned slot)
+{
+	return slot == MFS_SLOT_MAIN || kind->kept[slot - MFS_SLOT_KEPT].type;
+}
+
+enum mfs_dtype mfs_optimizer_type(const struct mfs_optimizer_kind *kind,
+				  const struct mfs_train_config *c, unsigned slot)
+{
+	for (; kind; kind = kind->others)
+		if (mfs_optimizer_keeps(kind, slot))
+			return kind->kept[slot - MFS_SLOT_KEPT].type(c);
+	return MFS_DTYPE_NONE;
+}
+
+bool mfs_optimizer_counts(const struct mfs_optimizer_kind *kind)
+{
+	while (kind && !kind->counts_updates)
+		kind = kind->others;
+	return kind;
+}
+
 unsigned mfs_optimizer_slot(const struct mfs_optimizer_kind *kind, enum mfs_state state)
 {
-	unsigned slot = MFS_SLOT_KEPT;
-
 	if (state == MFS_STATE_MAIN)
 		return MFS_SLOT_MAIN;
-	while (slot < MFS_SLOTS && kind->kept[slot - MFS_SLOT_KEPT].type &&
-	       kind->kept[slot - MFS_SLOT_KEPT].state != state)
-		slot++;
-	return slot < MFS_SLOTS && kind->kept[slot - MFS_SLOT_KEPT].type ? slot : MFS_SLOTS;
+	for (; kind; kind = kind->others)
+		for (unsigned slot = MFS_SLOT_KEPT; slot < MFS_SLOTS; slot++)
+			if (mfs_optimizer_keeps(kind, slot) &&
+			    kind->kept[slot - MFS_SLOT_KEPT].state == state)
+				return slot;
+	return MFS_SLOTS;
 }
 
 double mfs_optimizer_mup(const struct mfs_train_config *c)

@@ -18,6 +18,7 @@
 #include "kernels/kernels.h"
 #include "trainer/config/config.h"
 #include "trainer/config/value.h"
+#include "trainer/parallel/parallel.h"
 
 /* What is kept of each element: the main parameter, and after it what a kind keeps, in its
  * order. */
@@ -40,27 +41,65 @@ struct mfs_update_piece {
 	bool mup; /* --use-mup gives it a rate of its own */
 };
 
+/* A matrix that is updated as a whole. */
+struct mfs_matrix {
+	int64_t rows, cols;   /* of what the process has */
+	enum mfs_group among; /* who has the rest of it */
+	int axis;	      /* that they divide; -1: the process has all of it */
+	bool is_qkv;	      /* rows of queries, keys and values, group by group */
+};
+
+/* What a step by matrices needs besides. */
+struct mfs_matrix_place {
+	const struct mfk_backend *backend;
+	struct mfk_ctx *ctx;
+	const struct mfs_train_config *config;
+	const struct mfs_parallel *parallel;
+	void *scratch; /* as many bytes as were asked for */
+};
+
 struct mfs_optimizer_kind {
 	const char *name;				 /* of --optimizer */
 	struct mfs_kept kept[MFS_SLOTS - MFS_SLOT_KEPT]; /* type NULL: no more */
-	bool counts_updates; /* its saves say how many there were, and are refused without */
+	bool counts_updates;				 /* its saves say how many there were */
 	/* --use-mup gives a rate of their own to embeddings and vectors, and not to matrices */
 	bool mup_of_vectors;
 	/* Dests of flags that it is not trained with; NULL: the end of the list. */
 	const char *const *refuses;
-	/* NULL, or what else the arguments may not be. -EINVAL. */
-	int (*check)(const struct mfs_flag_values *v, struct mfs_error *err);
+	/* NULL, or what else the arguments may not be, and what follows from them. */
+	int (*settle)(struct mfs_flag_values *v, struct mfs_error *err);
+	/* NULL: it updates all parameters. Else the matrices alone that this is true of, each as a
+	 * whole, and the others are updated by another kind. name: formats/ckpt/names.h. */
+	bool (*takes)(const char *name, unsigned ndim);
+	const struct mfs_optimizer_kind *others;
+	uint64_t (*scratch)(const struct mfs_train_config *c, const struct mfs_parallel *parallel,
+			    const struct mfs_matrix *m); /* bytes, on the device */
+	void (*step_matrix)(const struct mfs_matrix_place *at, const struct mfs_update_piece *p,
+			    const struct mfs_matrix *m);
 	void (*step)(const struct mfk_ops *ops, struct mfk_ctx *ctx,
 		     const struct mfs_train_config *c, const struct mfs_update_piece *p);
 	/* Adds the pairs of a group of parameters that are its own. mup: of those of --use-mup. */
 	void (*save_group)(struct mfs_pickle_writer *w, const struct mfs_train_config *c, bool mup);
 };
 
-/* By its name, which must be one; NULL is Adam's. */
+/* By its name, which must be one; "dist_" before it makes no difference. NULL is Adam's. */
 const struct mfs_optimizer_kind *mfs_optimizer_kind(const char *name);
 
-/* The slot of a state; MFS_SLOTS: the kind has no such state. */
+/* The kind that updates a parameter: this one, or that of others. */
+const struct mfs_optimizer_kind *mfs_optimizer_of(const struct mfs_optimizer_kind *kind,
+						  const char *name, unsigned ndim);
+/* The slot of a state, of the kind or of others; MFS_SLOTS: there is no such state. */
 unsigned mfs_optimizer_slot(const struct mfs_optimizer_kind *kind, enum mfs_state state);
+/* The type of what a slot keeps; MFS_DTYPE_NONE: nothing. */
+enum mfs_dtype mfs_optimizer_type(const struct mfs_optimizer_kind *kind,
+				  const struct mfs_train_config *c, unsigned slot);
+/* True if the kind itself keeps something in a slot. */
+bool mfs_optimizer_keeps(const struct mfs_optimizer_kind *kind, unsigned slot);
+/* True if saves of its runs say how many updates there were: it counts them, or others do. */
+bool mfs_optimizer_counts(const struct mfs_optimizer_kind *kind);
+/* True if a run of several optimizers divides the parameters of each among the processes of data,
+ * whole (layer_wise_optimizer.py): they are chained otherwise then. */
+bool mfs_optimizer_is_layer_wise(const struct mfs_train_config *c);
 
 /* The factor of the learning rate where --use-mup changes it. optimizer/__init__.py:
  * get_mup_config_overrides: 1 / width for the rate of matrices, or width for that of vectors. */

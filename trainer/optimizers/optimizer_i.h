@@ -4,7 +4,7 @@
 
 #include "trainer/optimizers/optimizer.h"
 
-extern const struct mfs_optimizer_kind mfs_adam, mfs_sgd;
+extern const struct mfs_optimizer_kind mfs_adam, mfs_sgd, mfs_muon;
 
 /* ---- pairs of a parameter group ---- */
 

@@ -14,7 +14,7 @@ static const char *const refuses[] = {"use_distributed_optimizer", "use_megatron
 				      NULL};
 
 /* torch/optim/sgd.py */
-static int check(const struct mfs_flag_values *v, struct mfs_error *err)
+static int settle(struct mfs_flag_values *v, struct mfs_error *err)
 {
 	const double momentum = mfs_flag_real(v, "sgd_momentum", 0);
 
@@ -64,7 +64,7 @@ const struct mfs_optimizer_kind mfs_sgd = {
 	.kept = {{MFS_STATE_MOMENTUM, momentum_type}},
 	.mup_of_vectors = true,
 	.refuses = refuses,
-	.check = check,
+	.settle = settle,
 	.step = step,
 	.save_group = save_group,
 };

@@ -181,15 +181,17 @@ static int add_param(struct mfs_params *p, const struct mfs_train_config *config
 	int rc;
 
 	mfs_rank_tensor_name(t, name, sizeof(name));
-	*param = (struct mfs_param){.tensor = t->src,
-				    .part = *t,
-				    .decays = mfs_optim_decays(rules, name, t->base.ndim),
-				    .decoupled = mfs_optim_decoupled(rules, name),
-				    .mup = has_mup_rate(config, name, t->base.ndim) &&
-					   !mfs_optim_decoupled(rules, name),
-				    .unit = unit_of(&config->model, t->src),
-				    .is_expert = t->is_expert,
-				    .counts = counts_here(parallel, t)};
+	*param = (struct mfs_param){
+		.tensor = t->src,
+		.part = *t,
+		.decays = mfs_optim_decays(rules, name, t->base.ndim),
+		.decoupled = mfs_optim_decoupled(rules, name),
+		.mup = has_mup_rate(config, name, t->base.ndim) &&
+		       !mfs_optim_decoupled(rules, name),
+		.unit = unit_of(&config->model, t->src),
+		.is_expert = t->is_expert,
+		.optimizer = mfs_optimizer_of(p->optimizer, t->src->name, t->src->ndim),
+		.counts = counts_here(parallel, t)};
 	set_init(config, param);
 	rc = place(t, &p->elements, &param->start, &param->elements, err); /* until it is cut */
 	p->parameters += param->elements;
@@ -319,6 +321,25 @@ static uint64_t owned_of(const struct mfs_params *p, const struct mfs_param *q)
 	       mfs_params_owned_before(p, q->start);
 }
 
+/* Where each parameter lies in the slots: those of one optimizer may be a few of all. */
+static void fill_slots(struct mfs_params *p)
+{
+	uint64_t skipped[MFS_SLOTS] = {0};
+
+	for (uint32_t i = 0; i < p->count; i++) {
+		struct mfs_param *q = &p->list[i];
+		const uint64_t end = i + 1 < p->count ? p->list[i + 1].start : p->elements;
+
+		memcpy(q->skipped, skipped, sizeof(skipped));
+		for (unsigned slot = 0; slot < MFS_SLOTS; slot++)
+			if (!mfs_optimizer_keeps(q->optimizer, slot))
+				skipped[slot] += mfs_params_owned_before(p, end) -
+						 mfs_params_owned_before(p, q->start);
+	}
+	for (unsigned slot = 0; slot < MFS_SLOTS; slot++)
+		p->slot[slot].elements = p->owned_elements - skipped[slot];
+}
+
 /* What the host has: parameters from the first on, until what is owned of them is the fraction.
  * core/optimizer/cpu_offloading/hybrid_optimizer.py: _get_sub_optimizer_param_groups. */
 static void offload(struct mfs_params *p, double fraction)
@@ -343,11 +364,8 @@ static void set_types(struct mfs_params *p, const struct mfs_train_config *confi
 	p->optimizer = mfs_optimizer_kind(config->optimizer);
 	p->slot[MFS_SLOT_MAIN].type =
 		p->weight_type == MFS_F32 ? MFS_DTYPE_NONE : config->main_params_dtype;
-	for (unsigned i = MFS_SLOT_KEPT; i < MFS_SLOTS; i++) {
-		const struct mfs_kept *kept = &p->optimizer->kept[i - MFS_SLOT_KEPT];
-
-		p->slot[i].type = kept->type ? kept->type(config) : MFS_DTYPE_NONE;
-	}
+	for (unsigned i = MFS_SLOT_KEPT; i < MFS_SLOTS; i++)
+		p->slot[i].type = mfs_optimizer_type(p->optimizer, config, i);
 }
 
 static uint32_t count_or(int64_t count, uint32_t none)
@@ -378,10 +396,23 @@ static struct mfs_layout layout_of(const struct mfs_train_config *config,
 	return layout;
 }
 
+/* Whether a parameter has a state. arg: the run's kind of optimizer. */
+static bool has_state(void *arg, const char *name, unsigned ndim, enum mfs_state state)
+{
+	const struct mfs_optimizer_kind *kind = mfs_optimizer_of(arg, name, ndim);
+	const unsigned slot = mfs_optimizer_slot(kind, state);
+
+	return slot < MFS_SLOTS && mfs_optimizer_keeps(kind, slot) &&
+	       (slot == MFS_SLOT_MAIN || kind->kept[slot - MFS_SLOT_KEPT].state == state);
+}
+
 static int make_ckpt(struct mfs_params *p, const struct mfs_train_config *config,
 		     struct mfs_error *err)
 {
-	struct mfs_blank_options options = {.vocab = p->padded_vocab, .dtype = {p->weight_type}};
+	struct mfs_blank_options options = {.vocab = p->padded_vocab,
+					    .dtype = {p->weight_type},
+					    .has = has_state,
+					    .arg = (void *)(uintptr_t)p->optimizer};
 
 	for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_COUNT; s++) {
 		const unsigned slot = mfs_optimizer_slot(p->optimizer, s);
@@ -420,6 +451,7 @@ static int build(struct mfs_params *p, const struct mfs_train_config *config,
 		rc = number_all(p, err);
 	if (!rc && !p->is_other)
 		rc = set_draws(p, err);
+	fill_slots(p);
 	if (!rc && config->optimizer_cpu_offload)
 		offload(p, config->optimizer_offload_fraction);
 	return rc;

@@ -46,6 +46,9 @@ struct mfs_param {
 	bool decays, decoupled; /* weight decay; --decoupled-lr (embedding, head) */
 	bool mup;		/* --use-mup gives it a rate of its own, and Adam's eps */
 	bool is_expert;
+	const struct mfs_optimizer_kind *optimizer; /* that updates it */
+	/* owned elements before it, of parameters whose optimizer keeps nothing in a slot */
+	uint64_t skipped[MFS_SLOTS];
 	/* In sums over the whole model: of the processes that have the same, this one counts it
 	 * (core/transformer/module.py: param_is_not_shared; core/tensor_parallel/layers.py:
 	 * param_is_not_tensor_parallel_duplicate). */
@@ -64,6 +67,7 @@ struct mfs_model_buffer {
 /* What is kept of each owned element: main parameters, or a state of the optimizer. */
 struct mfs_slot {
 	enum mfs_dtype type; /* MFS_DTYPE_NONE: nothing */
+	uint64_t elements;   /* of this process, the host's included */
 	void *device;	     /* from the run's arena; NULL until it is placed */
 	/* --optimizer-cpu-offload: the device has what is owned from params.offloaded on. What is
 	 * owned before it lies in the host's memory (trainer/optim/offload.h), which is zeroed. */

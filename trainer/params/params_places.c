@@ -29,12 +29,31 @@ static uint64_t weight_number(const struct mfs_params *p, uint64_t element)
 	return number_of(p, p->sharding >= MFS_SHARD_WEIGHTS, element);
 }
 
+/* Owned elements before one that a slot does not have. */
+static uint64_t skipped(const struct mfs_params *p, unsigned slot, uint64_t element)
+{
+	uint32_t low = 0, high = p->count;
+
+	if (p->slot[slot].elements == p->owned_elements)
+		return 0;
+	while (high - low > 1) {
+		const uint32_t middle = (low + high) / 2;
+
+		if (p->list[middle].start <= element)
+			low = middle;
+		else
+			high = middle;
+	}
+	return p->list[low].skipped[slot];
+}
+
 struct mfs_flat mfs_params_slot(const struct mfs_params *p, unsigned slot, uint64_t first)
 {
 	const struct mfs_slot *s = &p->slot[slot];
 	const bool on_host = first < p->offloaded;
 
-	first = mfs_params_owned_before(p, first) - (on_host ? 0 : p->offloaded_owned);
+	first = mfs_params_owned_before(p, first) - skipped(p, slot, first) -
+		(on_host ? 0 : p->offloaded_owned);
 	return (struct mfs_flat){.at = at(on_host ? s->host : s->device, s->type, first),
 				 .type = s->type,
 				 .on_host = on_host};

@@ -53,18 +53,22 @@ static bool has_main(const struct mfs_ckpt *ckpt)
 	       mfs_ckpt_at(ckpt, first)->state == MFS_STATE_MAIN;
 }
 
-/* What the run's optimizer keeps of a parameter. torch/optim/sgd.py: nothing without momentum. */
-static bool is_kept(const struct mfs_ckpt *ckpt, enum mfs_state state, bool main)
+/* What the run's optimizer keeps of a parameter. torch/optim/sgd.py: nothing without momentum.
+ * Where there are momenta without SGD, matrices are Muon's. */
+static bool is_kept(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *model,
+		    enum mfs_state state, bool main)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
+	const bool muon = !a->sgd && mfs_ckpt_has_state(ckpt, MFS_STATE_MOMENTUM) &&
+			  mfs_optim_muon_takes(model->name, model->ndim);
 
 	switch (state) {
 	case MFS_STATE_MAIN:
 		return main;
 	case MFS_STATE_MOMENTUM:
-		return a->sgd && a->sgd_momentum != 0;
+		return muon || (a->sgd && a->sgd_momentum != 0);
 	default:
-		return !a->sgd;
+		return !a->sgd && !muon;
 	}
 }
 
@@ -79,7 +83,7 @@ int mfs_optim_check_whole(const struct mfs_ckpt *ckpt, bool *ret_main, struct mf
 		if (!mfs_name_is_parameter(t->name, t->dtype))
 			continue;
 		for (unsigned s = MFS_STATE_MAIN; s < MFS_STATE_COUNT && !rc; s++)
-			if (is_kept(ckpt, s, *ret_main))
+			if (is_kept(ckpt, t, s, *ret_main))
 				rc = check_state(ckpt, t, s, err);
 	}
 	return rc;

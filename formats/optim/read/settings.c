@@ -153,7 +153,7 @@ int mfs_optim_read_settings(struct mfs_ckpt *ckpt, const struct mfs_dist_reader 
 	if (kind == MFS_OPTIM_NONE)
 		return 0;
 	optimizer = ckpt->has_state ? mfs_value_get(f->doc, ckpt->state.root, "optimizer") : 0;
-	for (uint32_t i = 0; i < 2 && !rc; i++) {
+	for (uint32_t i = 0; i < MFS_OPTIM_CHAIN && !rc; i++) {
 		mfs_value one = mfs_optim_state_at(f->doc, optimizer, i);
 
 		if (!one || !mfs_optim_state_groups(f->doc, one))

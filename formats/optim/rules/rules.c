@@ -95,6 +95,8 @@ void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret
 	for (size_t i = 0; i < sizeof(unsupported) / sizeof(unsupported[0]); i++)
 		if (flag(&a, unsupported[i]))
 			ret->unsupported = unsupported[i];
+	if (!mfs_ckpt_args(ckpt)->sgd && mfs_ckpt_has_state(ckpt, MFS_STATE_MOMENTUM))
+		ret->unsupported = "--optimizer muon";
 	/* Its own saves have no buffers, and say all by numbers or names. */
 	for (size_t i = 0; i < 2 && !mfs_ckpt_format(ckpt)->is_plain; i++)
 		if (flag(&a, fsdp[i]))
@@ -117,4 +119,10 @@ bool mfs_optim_decoupled(const struct mfs_optim_rules *rules, const char *name)
 {
 	return rules->decoupled_lr && (!strcmp(name, "embedding.word_embeddings.weight") ||
 				       !strcmp(name, "output_layer.weight"));
+}
+
+bool mfs_optim_muon_takes(const char *name, unsigned ndim)
+{
+	return ndim == 2 && strcmp(name, "embedding.word_embeddings.weight") != 0 &&
+	       strcmp(name, "output_layer.weight") != 0;
 }

@@ -27,7 +27,7 @@ struct mfs_optim_rules {
 	uint64_t bucket_size;	  /* elements; 0: the default of the data-parallel size */
 	uint64_t num_buckets;	  /* 0: not given */
 	bool quantised_weights;	  /* fp8_param_gather, fp4_: no weight is its parameter, rounded */
-	const char *unsupported;  /* name of an argument with another layout; NULL: none */
+	const char *unsupported;  /* arguments that have another layout; NULL: none */
 };
 
 /* The rules of the run that saved a checkpoint; of the newest release if its release is not known.
@@ -39,5 +39,9 @@ void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret
 bool mfs_optim_decays(const struct mfs_optim_rules *rules, const char *name, unsigned ndim);
 /* True if it has the learning rate of --decoupled-lr. */
 bool mfs_optim_decoupled(const struct mfs_optim_rules *rules, const char *name);
+
+/* True if Muon updates a parameter in a run of it, and Adam does not. name: formats/ckpt/names.h.
+ * language_module.py: is_embedding_or_output_parameter, which positions are not. */
+bool mfs_optim_muon_takes(const char *name, unsigned ndim);
 
 #endif

@@ -11,7 +11,9 @@ const struct mfs_optim_info *mfs_optim_info(const struct mfs_ckpt *ckpt)
 
 bool mfs_optim_groups_have_step(const struct mfs_optim_info *info)
 {
-	const struct mfs_pickle *doc = info->groups_doc[0];
-
-	return doc && mfs_value_has(doc, mfs_value_at(doc, info->groups[0], 0), "step");
+	for (unsigned i = 0; i < MFS_OPTIM_CHAIN && info->groups_doc[i]; i++)
+		if (mfs_value_has(info->groups_doc[i],
+				  mfs_value_at(info->groups_doc[i], info->groups[i], 0), "step"))
+			return true;
+	return false;
 }

@@ -12,16 +12,19 @@ enum mfs_optim_kind {
 	MFS_OPTIM_DISTRIBUTED,
 };
 
+/* Of a chain: of dense parameters, of experts, and what Muon leaves to Adam. */
+#define MFS_OPTIM_CHAIN 3
+
 struct mfs_optim_info {
 	enum mfs_optim_kind kind;
 	bool has_main; /* it has fp32 copies of parameters; a run in fp32 has none */
 	bool has_step; /* Adam's step is known: step */
 	double step;
-	uint32_t optimizers; /* chained; 1 or 2 */
+	uint32_t optimizers; /* chained; 1 to MFS_OPTIM_CHAIN */
 	/* Parameter groups of each optimizer as the source saved them, in groups_doc: a list of
 	 * dicts, which may have 'params'. 0: the source has none. */
-	const struct mfs_pickle *groups_doc[2];
-	mfs_value groups[2];
+	const struct mfs_pickle *groups_doc[MFS_OPTIM_CHAIN];
+	mfs_value groups[MFS_OPTIM_CHAIN];
 	/* The grad scaler's state in scaler_doc, the pickle of scaler_file; 0: none. Its tensors
 	 * are records of scaler_file. */
 	const struct mfs_torch_file *scaler_file;

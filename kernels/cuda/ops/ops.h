@@ -41,6 +41,8 @@ void mfk_cuda_weighted_sum(struct mfk_ctx *c, const float *x, const float *weigh
 			   double *sum);
 void mfk_cuda_adamw(struct mfk_ctx *c, const struct mfk_adamw *a);
 void mfk_cuda_sgd(struct mfk_ctx *c, const struct mfk_sgd *a);
+void mfk_cuda_momentum(struct mfk_ctx *c, const struct mfk_momentum *a);
+void mfk_cuda_copy_rows(struct mfk_ctx *c, const struct mfk_copy_rows *a);
 
 /* elementwise.cu: c = beta c + bias + product, which is fp32 [m, n], rounded once. product NULL: it
  * is 0, a product over 0 elements. */

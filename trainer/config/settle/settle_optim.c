@@ -94,7 +94,7 @@ int mfs_settle_optimizer(struct settle *s)
 			return mfs_fail(s->err, -ENOTSUP,
 					"%s: expected --optimizer adam beside it, found %s",
 					spelt(*dest, spelling), kind->name);
-	return kind->check ? kind->check(s->v, s->err) : 0;
+	return kind->settle ? kind->settle(s->v, s->err) : 0;
 }
 
 /* ---- the optimizer ---- */
