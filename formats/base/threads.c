@@ -1,6 +1,11 @@
+#define _GNU_SOURCE
 #include "formats/base/threads.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 unsigned mfs_threads_count(unsigned asked, unsigned most)
@@ -23,4 +28,39 @@ void mfs_threads_run(unsigned threads, void *(*work)(void *), void *arg)
 	work(arg);
 	while (n)
 		pthread_join(others[--n], NULL);
+}
+
+struct start {
+	void *(*run)(void *);
+	void *arg;
+	char name[16];
+};
+
+/* A thread may name itself by a system call; of others it takes a file of /proc. */
+static void *named(void *arg)
+{
+	const struct start s = *(struct start *)arg;
+
+	free(arg);
+	pthread_setname_np(pthread_self(), s.name);
+	return s.run(s.arg);
+}
+
+int mfs_thread_start(pthread_t *ret, const char *name, void *(*run)(void *), void *arg)
+{
+	struct start *s = malloc(sizeof(*s));
+	sigset_t all, before;
+	int rc;
+
+	if (!s)
+		return -ENOMEM;
+	*s = (struct start){.run = run, .arg = arg};
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(ret, NULL, named, s);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc)
+		free(s);
+	return -rc;
 }

@@ -1,6 +1,8 @@
-/* Runs one function in several threads at once. */
+/* Threads: one that works for the program next to its own, and one function in several at once. */
 #ifndef MFS_BASE_THREADS_H
 #define MFS_BASE_THREADS_H
+
+#include <pthread.h>
 
 #define MFS_THREADS_MAX 256
 
@@ -12,5 +14,10 @@ unsigned mfs_threads_count(unsigned asked, unsigned most);
  * returns when all have ended. If the system has no more threads, fewer run, at least the caller's;
  * then it only takes longer. */
 void mfs_threads_run(unsigned threads, void *(*work)(void *), void *arg);
+
+/* Starts a thread, which runs run(arg) until the caller joins it with pthread_join(3). All signals
+ * are blocked in it: they are for the program's own threads. name: how debuggers and ps -L show it,
+ * at most 15 characters. -errno: the system has no more threads, or no memory. */
+int mfs_thread_start(pthread_t *ret, const char *name, void *(*run)(void *), void *arg);
 
 #endif

@@ -89,17 +89,11 @@ static void threads_free(void *state)
 	free(t);
 }
 
-/* Signals are for the program's own threads. */
 static void start_threads(struct threads_state *t, unsigned threads)
 {
-	sigset_t all, before;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (t->thread_count < threads &&
-	       !pthread_create(&t->threads[t->thread_count], NULL, work, t))
+	       !mfs_thread_start(&t->threads[t->thread_count], "read", work, t))
 		t->thread_count++;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 int mfs_io_threads(unsigned depth, unsigned threads, struct mfs_io_engine **ret,

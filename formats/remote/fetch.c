@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/threads.h"
 #include "formats/base/trace.h"
 #include "formats/remote/cache_i.h"
 
@@ -111,7 +112,7 @@ static int start_thread(struct mfs_cache *c)
 	if (c->queued < c->idle || c->thread_count >= c->connections)
 		return 0;
 	w = new_worker(c);
-	rc = w ? -pthread_create(&c->threads[c->thread_count], NULL, work, w) : -ENOMEM;
+	rc = w ? mfs_thread_start(&c->threads[c->thread_count], "fetch", work, w) : -ENOMEM;
 	if (!rc)
 		c->thread_count++;
 	else if (w)

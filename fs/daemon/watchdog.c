@@ -16,6 +16,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "formats/base/threads.h"
 #include "fs/cli/commands.h"
 #include "fs/cli/log.h"
 #include "fs/daemon/child.h"
@@ -91,14 +92,9 @@ static void *pass_on(void *arg)
 
 void mfs_watchdog_feed(struct mfs_watchdog *w)
 {
-	sigset_t all, before;
-
 	if (!w)
 		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	w->fed = !pthread_create(&w->thread, NULL, pass_on, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	w->fed = !mfs_thread_start(&w->thread, "watchdog", pass_on, w);
 	if (!w->fed)
 		mfs_log(LOG_ERR, "no thread for the watchdog");
 }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "formats/base/clock.h"
+#include "formats/base/threads.h"
 #include "fs/cli/commands.h"
 #include "fs/daemon/daemon.h"
 #include "fs/cli/log.h"
@@ -325,12 +326,7 @@ static void *wait_beside(void *arg)
 /* Signals must go to the main thread, whose wait they end. */
 static void start_waiter(struct waiter *w)
 {
-	sigset_t all, before;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	w->started = !pthread_create(&w->thread, NULL, wait_beside, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	w->started = !mfs_thread_start(&w->thread, "wait", wait_beside, w);
 }
 
 static void stop_waiter(struct waiter *w)

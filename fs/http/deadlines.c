@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "formats/base/clock.h"
+#include "formats/base/threads.h"
 
 #define SECOND 1000000000ll
 
@@ -44,7 +45,7 @@ int mfs_deadlines_start(struct mfs_deadlines *d)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&d->wake, &attr);
 	pthread_condattr_destroy(&attr);
-	return -pthread_create(&d->thread, NULL, attend, d);
+	return mfs_thread_start(&d->thread, "deadlines", attend, d);
 }
 
 void mfs_deadlines_stop(struct mfs_deadlines *d)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/threads.h"
 #include "fs/prefetch/fetcher.h"
 #include "fs/cli/log.h"
 #include "fs/prefetch/window.h"
@@ -342,14 +343,9 @@ static void *attend(void *arg)
 /* Signals must go to the main thread. */
 static void start_attendant(struct mfs_prefetch *p)
 {
-	sigset_t all, before;
-
 	if (p->state != ASLEEP)
 		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	p->has_attendant = !pthread_create(&p->attendant, NULL, attend, p);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	p->has_attendant = !mfs_thread_start(&p->attendant, "prefetch", attend, p);
 	p->state = p->has_attendant ? AWAKE : ENDED;
 }
 

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "formats/base/bytes.h"
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
+#include "formats/base/threads.h"
 #include "formats/io/regular.h"
 #include "formats/io/whole.h"
 #include "trainer/base/host_memory.h"
@@ -198,16 +198,11 @@ static int make_device(struct mfs_saver *s, struct mfs_error *err)
 
 static int start_thread(struct mfs_saver *s, struct mfs_error *err)
 {
-	sigset_t all, before;
-	int rc;
+	/* (A signal would end an allocation of the save's files.) */
+	const int rc = mfs_thread_start(&s->thread, "save", run, s);
 
-	/* Signals are for the run's own thread: one would end an allocation of the save's files. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&s->thread, NULL, run, s);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc)
-		return mfs_fail(err, -rc, "cannot start a thread: %s", strerror(rc));
+		return mfs_fail(err, rc, "cannot start a thread: %s", strerror(-rc));
 	s->started = true;
 	return 0;
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/threads.h"
 #include "trainer/ckpt/save_i.h"
 
 /* A file that is being written. */
@@ -135,9 +136,9 @@ static int start_lanes(struct writer *w, struct lane *lanes)
 		rc = sys->sum_new(sys->arg, &lanes[i].sum);
 		if (rc)
 			return mfs_fail(w->err, rc, "SHA-256: %s", strerror(-rc));
-		rc = pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i]);
+		rc = mfs_thread_start(&lanes[i].thread, "hash", run_lane, &lanes[i]);
 		if (rc)
-			return mfs_fail(w->err, -rc, "cannot start a thread: %s", strerror(rc));
+			return mfs_fail(w->err, rc, "cannot start a thread: %s", strerror(-rc));
 		lanes[i].started = true;
 	}
 	return 0;

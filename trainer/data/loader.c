@@ -12,6 +12,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/clock.h"
+#include "formats/base/threads.h"
 #include "trainer/data/batch_fill.h"
 #include "trainer/data/stall.h"
 #include "trainer/data/train_data.h"
@@ -224,16 +225,10 @@ static int make_slots(struct mfs_loader *l, int64_t workers, struct mfs_error *e
 
 static int start(struct mfs_loader *l, struct mfs_error *err)
 {
-	sigset_t all, before;
-	int rc;
+	const int rc = mfs_thread_start(&l->thread, "load", work, l);
 
-	/* Signals are for the program's own threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&l->thread, NULL, work, l);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc)
-		return mfs_fail(err, -rc, "the loader's thread: %s", strerror(rc));
+		return mfs_fail(err, rc, "the loader's thread: %s", strerror(-rc));
 	l->has_thread = true;
 	return 0;
 }

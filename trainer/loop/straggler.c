@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "formats/base/clock.h"
+#include "formats/base/threads.h"
 #include "trainer/loop/trainer_i.h"
 #include "trainer/report/straggler.h"
 
@@ -92,7 +93,7 @@ static int open_port(struct mfs_straggler *s, int64_t number)
 	if (bind(s->port, (const struct sockaddr *)&at, sizeof(at)) || listen(s->port, 128))
 		rc = errno;
 	if (!rc)
-		rc = pthread_create(&s->thread, NULL, listen_to, s);
+		rc = -mfs_thread_start(&s->thread, "straggler", listen_to, s);
 	if (rc) {
 		close(s->port);
 		s->port = -1;

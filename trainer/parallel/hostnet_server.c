@@ -14,6 +14,7 @@
 
 #include "formats/base/buf.h"
 #include "formats/base/clock.h"
+#include "formats/base/threads.h"
 #include "kernels/kernels.h"
 #include "trainer/parallel/hostnet_i.h"
 
@@ -561,7 +562,7 @@ int mfs_hostnet_serve(int listening, uint32_t size, uint64_t job, unsigned secon
 	s->most = size + STRANGERS;
 	s->peers = calloc(s->most, sizeof(struct peer *));
 	s->polls = calloc(s->most + 1, sizeof(*s->polls));
-	rc = s->peers && s->polls ? -pthread_create(&s->thread, NULL, serve, s) : -ENOMEM;
+	rc = s->peers && s->polls ? mfs_thread_start(&s->thread, "hostnet", serve, s) : -ENOMEM;
 	if (rc) {
 		server_free(s);
 		return mfs_fail(err, rc, "no thread for the processes to talk to: %s",

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "formats/base/clock.h"
+#include "formats/base/threads.h"
 
 #define LOOK_NS	   INT64_C(200000000) /* between two looks */
 #define STOPPED_NS (5 * LOOK_NS)      /* so long nobody waits for a look */
@@ -103,12 +104,12 @@ static int start(struct mfs_watch *w)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&w->wake, &attr);
 	pthread_condattr_destroy(&attr);
-	rc = pthread_create(&w->thread, NULL, look, w);
+	rc = mfs_thread_start(&w->thread, "watch", look, w);
 	if (rc) {
 		pthread_cond_destroy(&w->wake);
 		pthread_mutex_destroy(&w->lock);
 	}
-	return -rc;
+	return rc;
 }
 
 int mfs_watch_new(const struct mfs_launch *launch, double seconds, int status,

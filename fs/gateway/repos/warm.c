@@ -7,6 +7,7 @@
 #include <syslog.h>
 #include <time.h>
 
+#include "formats/base/threads.h"
 #include "fs/cli/log.h"
 #include "fs/gateway/repos/repos_i.h"
 
@@ -114,7 +115,7 @@ int mfs_warmer_start(struct mfs_warmer **ret, struct mfs_error *err)
 		return mfs_fail_nomem(err);
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->changed, NULL);
-	rc = -pthread_create(&w->thread, NULL, run, w);
+	rc = mfs_thread_start(&w->thread, "warm", run, w);
 	if (rc) {
 		warmer_free(w);
 		return mfs_fail(err, rc, "no thread: %s", strerror(-rc));
