@@ -1,7 +1,7 @@
 /*
  * The arguments of a run, with types. They come from the pickled argparse.Namespace `args` of a
- * checkpoint (megatron/training/arguments.py), or from a command line (source.h). Only those are
- * read that a reader of weights needs.
+ * checkpoint (megatron/training/arguments.py), or from another source of them (source.h). Only
+ * those are read that a reader of weights needs.
  *
  * An argument that is absent gets a default. It is the default of the Megatron releases that did
  * not save the argument, which may differ from the newest release.

@@ -10,10 +10,18 @@
 #define MAX_NESTING 3 /* lists in a value: a pipeline layout is a list of lists */
 
 struct reader {
-	struct mfs_pickle_writer *w;
+	struct mfs_arena *arena;
 	const char *name;
-	unsigned written; /* values in lists; an alias repeats its anchor's */
+	struct mfs_model_config *config; /* what has been read so far */
+	size_t capacity;
+	unsigned listed; /* values in lists; an alias repeats its anchor's */
+	int rc;		 /* -ENOMEM: later arguments are dropped */
 	struct mfs_error *err;
+};
+
+struct mfs_model_argument {
+	const char *name;
+	struct mfs_arg value;
 };
 
 static int fail(struct reader *r, const struct mfs_yaml_node *n, const char *field,
@@ -51,51 +59,110 @@ static enum mfs_dtype dtype_of(const struct mfs_yaml_node *n)
 						   : MFS_DTYPE_NONE;
 }
 
-static void write_scalar(struct reader *r, const struct mfs_yaml_node *n)
+static struct mfs_arg text_arg(enum mfs_arg_type type, const char *text)
 {
-	int64_t i;
-	double f;
-	bool b;
-
-	if (mfs_yaml_is_null(n))
-		mfs_pickle_none(r->w);
-	else if (mfs_yaml_truth(n, &b))
-		mfs_pickle_bool(r->w, b);
-	else if (mfs_yaml_int(n, &i))
-		mfs_pickle_int(r->w, i);
-	else if (mfs_yaml_real(n, &f))
-		mfs_pickle_float(r->w, f);
-	else
-		mfs_pickle_str(r->w, n->text);
+	return (struct mfs_arg){.type = type, .text = text, .len = strlen(text)};
 }
 
-static int write_value(struct reader *r, const char *field, const struct mfs_yaml_node *n,
-		       unsigned nesting)
+static struct mfs_arg truth_arg(bool truth)
 {
-	uint64_t i = 0;
+	return (struct mfs_arg){.type = MFS_ARG_BOOL, .truth = truth};
+}
+
+static struct mfs_arg scalar(const struct mfs_yaml_node *n)
+{
+	struct mfs_arg v = {.type = MFS_ARG_NONE};
+
+	if (mfs_yaml_is_null(n))
+		return v;
+	v.type = MFS_ARG_BOOL;
+	if (mfs_yaml_truth(n, &v.truth))
+		return v;
+	v.type = MFS_ARG_INT;
+	if (mfs_yaml_int(n, &v.number))
+		return v;
+	v.type = MFS_ARG_REAL;
+	if (mfs_yaml_real(n, &v.real))
+		return v;
+	return text_arg(MFS_ARG_TEXT, n->text);
+}
+
+static int read_value(struct reader *r, const char *field, const struct mfs_yaml_node *n,
+		      unsigned nesting, struct mfs_arg *ret);
+
+static int read_list(struct reader *r, const char *field, const struct mfs_yaml_node *n,
+		     unsigned nesting, struct mfs_arg *ret)
+{
+	struct mfs_arg *items;
+	uint32_t count = 0;
 	int rc = 0;
 
+	for (const struct mfs_yaml_node *item = n->first; item; item = item->next)
+		if (++count + r->listed > MFS_YAML_NODES)
+			return fail(r, n, field, "at most 20000 values in lists");
+	r->listed += count;
+	items = mfs_arena_array(r->arena, count ? count : 1, sizeof(*items));
+	if (!items)
+		return mfs_fail_nomem(r->err);
+	*ret = (struct mfs_arg){.type = MFS_ARG_LIST, .count = count, .items = (uintptr_t)items};
+	for (const struct mfs_yaml_node *item = n->first; item && !rc; item = item->next)
+		rc = read_value(r, field, item, nesting + 1, items++);
+	return rc;
+}
+
+static int read_value(struct reader *r, const char *field, const struct mfs_yaml_node *n,
+		      unsigned nesting, struct mfs_arg *ret)
+{
 	if (n->kind == MFS_YAML_SCALAR) {
-		write_scalar(r, n);
+		*ret = scalar(n);
 		return 0;
 	}
 	if (n->kind == MFS_YAML_MAPPING || nesting == MAX_NESTING)
 		return fail(r, n, field, "numbers or texts in a list");
-	mfs_pickle_list_begin(r->w);
-	for (const struct mfs_yaml_node *item = n->first; item && !rc; item = item->next) {
-		if (++r->written > MFS_YAML_NODES)
-			return fail(r, n, field, "at most 20000 values in lists");
-		mfs_pickle_batch(r->w, MFS_OP_APPENDS, i++);
-		rc = write_value(r, field, item, nesting + 1);
-	}
-	mfs_pickle_list_end(r->w);
-	return rc;
+	return read_list(r, field, n, nesting, ret);
 }
 
-static void write_flag(struct reader *r, const char *argument, bool value)
+/* ---- arguments ---- */
+
+static void add(struct reader *r, const char *name, struct mfs_arg value)
 {
-	mfs_pickle_name(r->w, argument);
-	mfs_pickle_bool(r->w, value);
+	struct mfs_model_config *c = r->config;
+
+	if (c->count == r->capacity) {
+		const size_t more = r->capacity ? 2 * r->capacity : 128;
+		struct mfs_model_argument *list = mfs_arena_array(r->arena, more, sizeof(*list));
+
+		if (!list) {
+			r->rc = mfs_fail_nomem(r->err);
+			return;
+		}
+		if (c->count)
+			memcpy(list, c->arguments, c->count * sizeof(*list));
+		c->arguments = list;
+		r->capacity = more;
+	}
+	c->arguments[c->count++] = (struct mfs_model_argument){name, value};
+}
+
+static void add_truth(struct reader *r, const char *name, bool value)
+{
+	add(r, name, truth_arg(value));
+}
+
+static void add_text(struct reader *r, const char *name, const char *value)
+{
+	add(r, name, text_arg(MFS_ARG_TEXT, value));
+}
+
+static int add_node(struct reader *r, const char *name, const char *field,
+		    const struct mfs_yaml_node *n)
+{
+	struct mfs_arg value;
+	int rc = read_value(r, field, n, 0, &value);
+
+	if (!rc)
+		add(r, name, value);
+	return rc;
 }
 
 /* ---- fields ---- */
@@ -146,7 +213,7 @@ static bool is_apart(const char *field)
 	return *field == '_';
 }
 
-static int write_field(struct reader *r, const char *field, const struct mfs_yaml_node *n)
+static int read_field(struct reader *r, const char *field, const struct mfs_yaml_node *n)
 {
 	const char *argument = field;
 	bool inverse = false, truth;
@@ -154,8 +221,7 @@ static int write_field(struct reader *r, const char *field, const struct mfs_yam
 	if (is_apart(field))
 		return 0;
 	if (dtype_of(n) != MFS_DTYPE_NONE) {
-		mfs_pickle_name(r->w, field);
-		mfs_pickle_dtype(r->w, dtype_of(n));
+		add(r, field, text_arg(MFS_ARG_CLASS, mfs_dtype_torch(dtype_of(n))));
 		return 0;
 	}
 	if (n->kind == MFS_YAML_MAPPING)
@@ -169,19 +235,18 @@ static int write_field(struct reader *r, const char *field, const struct mfs_yam
 	if (inverse) {
 		if (!mfs_yaml_truth(n, &truth))
 			return fail(r, n, field, "true or false");
-		write_flag(r, argument, !truth);
+		add_truth(r, argument, !truth);
 		return 0;
 	}
-	mfs_pickle_name(r->w, argument);
-	return write_value(r, field, n, 0);
+	return add_node(r, argument, field, n);
 }
 
-static int write_fields(struct reader *r, const struct mfs_yaml_node *model)
+static int read_fields(struct reader *r, const struct mfs_yaml_node *model)
 {
 	int rc = 0;
 
 	for (const struct mfs_yaml_node *k = model->first; k && !rc; k = k->next->next)
-		rc = write_field(r, k->text, k->next);
+		rc = read_field(r, k->text, k->next);
 	return rc;
 }
 
@@ -207,7 +272,7 @@ static bool truth_of(const struct mfs_yaml_node *model, const char *name)
 
 /* Activation functions have no argument each: a name that none stands for is kept, and the reader
  * of arguments says that it does not know it (megatron_foreign.c). */
-static void write_activation(struct reader *r, const struct mfs_yaml_node *model)
+static void read_activation(struct reader *r, const struct mfs_yaml_node *model)
 {
 	const struct mfs_yaml_node *n = field_of(model, "activation_func");
 	const struct mfs_yaml_node *approximate = mfs_yaml_get(n, "approximate");
@@ -222,34 +287,32 @@ static void write_activation(struct reader *r, const struct mfs_yaml_node *model
 			     (approximate && mfs_str_is(approximate->text, "tanh"));
 	const bool gelu = !gated && (by_tanh || mfs_str_is(name, "gelu"));
 
-	write_flag(r, "swiglu", swiglu);
-	write_flag(r, "quick_geglu", quick);
-	write_flag(r, "geglu", gated && by_tanh);
-	write_flag(r, "squared_relu", squared);
+	add_truth(r, "swiglu", swiglu);
+	add_truth(r, "quick_geglu", quick);
+	add_truth(r, "geglu", gated && by_tanh);
+	add_truth(r, "squared_relu", squared);
 	/* The fused GELU is the one by tanh. */
-	write_flag(r, "bias_gelu_fusion", by_tanh || truth_of(model, "bias_activation_fusion"));
+	add_truth(r, "bias_gelu_fusion", by_tanh || truth_of(model, "bias_activation_fusion"));
 	if (swiglu || quick || squared || gelu || (gated && by_tanh))
 		return;
-	write_flag(r, "gated_linear_unit", gated);
-	mfs_pickle_name(r->w, "activation_func");
-	mfs_pickle_str(r->w, name);
+	add_truth(r, "gated_linear_unit", gated);
+	add_text(r, "activation_func", name);
 }
 
-static int write_groups(struct reader *r, const struct mfs_yaml_node *model)
+static int read_groups(struct reader *r, const struct mfs_yaml_node *model)
 {
 	const struct mfs_yaml_node *n = field_of(model, "num_query_groups");
 
-	write_flag(r, "group_query_attention", n != NULL);
+	add_truth(r, "group_query_attention", n != NULL);
 	if (!n)
 		return 0;
-	mfs_pickle_name(r->w, "num_query_groups");
-	return write_value(r, "num_query_groups", n, 0);
+	return add_node(r, "num_query_groups", "num_query_groups", n);
 }
 
 /* Providers of Llama 3.1 and newer in Megatron-Bridge 0.2 and NeMo have the factor in fields of
  * their own, and always apply it. Megatron-core fixes the three other numbers
  * (rotary_pos_embedding.py: _apply_scaling). */
-static int write_llama3_scaling(struct reader *r, const struct mfs_yaml_node *model)
+static int read_llama3_scaling(struct reader *r, const struct mfs_yaml_node *model)
 {
 	static const struct {
 		const char *name;
@@ -266,31 +329,28 @@ static int write_llama3_scaling(struct reader *r, const struct mfs_yaml_node *mo
 		if (n && (!mfs_yaml_real(n, &value) || value != fixed[i].usual))
 			return fail(r, n, fixed[i].name, "Llama 3's 1, 4 and 8192");
 	}
-	write_flag(r, "use_rope_scaling", true);
-	mfs_pickle_name(r->w, "rope_scaling_factor");
-	return write_value(r, "scale_factor", factor, 0);
+	add_truth(r, "use_rope_scaling", true);
+	return add_node(r, "rope_scaling_factor", "scale_factor", factor);
 }
 
 /* The field says transformer_engine also where the layers are core's own. A layer's parameters have
  * another order in these, and flat buffers of an optimizer have that order and no names. */
-static int write_spec(struct reader *r, const struct mfs_yaml_node *model)
+static int read_spec(struct reader *r, const struct mfs_yaml_node *model)
 {
 	const struct mfs_yaml_node *impl = field_of(model, "transformer_impl");
 	const struct mfs_yaml_node *spec = field_of(model, "transformer_layer_spec");
 
 	if (spec && named(spec) && !strcmp(last_word(named(spec)), "local_layer_spec")) {
-		mfs_pickle_name(r->w, "transformer_impl");
-		mfs_pickle_str(r->w, "local");
+		add_text(r, "transformer_impl", "local");
 		return 0;
 	}
 	if (!impl)
 		return 0;
-	mfs_pickle_name(r->w, "transformer_impl");
-	return write_value(r, "transformer_impl", impl, 0);
+	return add_node(r, "transformer_impl", "transformer_impl", impl);
 }
 
 /* What the optimizer's reader asks for stands in other sections. */
-static int write_sections(struct reader *r, const struct mfs_yaml_node *root)
+static int read_sections(struct reader *r, const struct mfs_yaml_node *root)
 {
 	static const struct {
 		const char *section, *field, *argument;
@@ -314,36 +374,34 @@ static int write_sections(struct reader *r, const struct mfs_yaml_node *root)
 
 		if (!n)
 			continue;
-		mfs_pickle_name(r->w, others[i].argument);
-		rc = write_value(r, others[i].field, n, 0);
+		rc = add_node(r, others[i].argument, others[i].field, n);
 	}
 	return rc;
 }
 
 /* NeMo copies the folder of a tokenizer into context/, under the folder's own name. The code that
  * reads it checks whether it is a tokenizer. */
-static void write_tokenizer(struct reader *r, const struct mfs_yaml_node *root)
+static void read_tokenizer(struct reader *r, const struct mfs_yaml_node *root)
 {
 	const struct mfs_yaml_node *n =
 		mfs_yaml_get(mfs_yaml_get(root, "tokenizer"), "pretrained_model_name");
 
 	if (!n || n->kind != MFS_YAML_SCALAR || mfs_yaml_is_null(n))
 		return;
-	mfs_pickle_name(r->w, "nemo_tokenizer");
-	mfs_pickle_str(r->w, n->text);
+	add_text(r, "nemo_tokenizer", n->text);
 }
 
 /* The class that makes the model: some make more of it than the fields say. */
-static void write_provider(struct reader *r, const struct mfs_yaml_node *model)
+static void read_provider(struct reader *r, const struct mfs_yaml_node *model)
 {
 	const struct mfs_yaml_node *target = mfs_yaml_get(model, "_target_");
 
-	mfs_pickle_name(r->w, "model_provider");
-	mfs_pickle_str(r->w, target && named(target) ? last_word(named(target)) : "unknown");
+	add_text(r, "model_provider",
+		 target && named(target) ? last_word(named(target)) : "unknown");
 }
 
-static int write_model(struct reader *r, const struct mfs_yaml_node *root,
-		       const struct mfs_yaml_node *model)
+static int read_model(struct reader *r, const struct mfs_yaml_node *root,
+		      const struct mfs_yaml_node *model)
 {
 	const struct mfs_yaml_node *inner = mfs_yaml_get(model, "transformer");
 	const struct mfs_yaml_node *length = field_of(model, "seq_length");
@@ -351,29 +409,26 @@ static int write_model(struct reader *r, const struct mfs_yaml_node *root,
 
 	if (inner && inner->kind != MFS_YAML_MAPPING)
 		return fail(r, inner, "transformer", "names with values");
-	mfs_pickle_object_begin(r->w, "argparse", "Namespace");
-	rc = write_fields(r, model);
+	rc = read_fields(r, model);
 	if (!rc && inner)
-		rc = write_fields(r, inner);
+		rc = read_fields(r, inner);
 	if (!rc)
-		rc = write_groups(r, model);
+		rc = read_groups(r, model);
 	if (!rc)
-		rc = write_llama3_scaling(r, model);
+		rc = read_llama3_scaling(r, model);
 	if (!rc)
-		rc = write_spec(r, model);
+		rc = read_spec(r, model);
 	if (!rc)
-		rc = write_sections(r, root);
+		rc = read_sections(r, root);
 	if (rc)
 		return rc;
-	write_activation(r, model);
-	write_provider(r, model);
-	write_tokenizer(r, root);
+	read_activation(r, model);
+	read_provider(r, model);
+	read_tokenizer(r, root);
 	if (length && !field_of(model, "max_position_embeddings")) {
-		mfs_pickle_name(r->w, "max_position_embeddings");
-		rc = write_value(r, "seq_length", length, 0);
+		rc = add_node(r, "max_position_embeddings", "seq_length", length);
 	}
-	mfs_pickle_object_end(r->w);
-	return rc;
+	return rc ? rc : r->rc;
 }
 
 /* ---- the file ---- */
@@ -434,10 +489,12 @@ int mfs_model_config_lora(const struct mfs_yaml_node *root, const char *name,
 	return 0;
 }
 
-int mfs_model_config_write(struct mfs_pickle_writer *w, const struct mfs_yaml_node *root,
-			   const char *name, bool adapters, struct mfs_error *err)
+int mfs_model_config_read(const struct mfs_yaml_node *root, const char *name, bool adapters,
+			  struct mfs_arena *arena, struct mfs_model_config *ret,
+			  struct mfs_error *err)
 {
-	struct reader r = {.w = w, .name = name, .err = err};
+	struct mfs_model_config config = {0};
+	struct reader r = {.arena = arena, .name = name, .config = &config, .err = err};
 	const struct mfs_yaml_node *model = mfs_yaml_get(root, "model");
 	int rc = adapters ? 0 : refuse_adapters(&r, root);
 
@@ -451,5 +508,94 @@ int mfs_model_config_write(struct mfs_pickle_writer *w, const struct mfs_yaml_no
 				"fields of a model",
 				name);
 	rc = check_whole(&r, root, model);
-	return rc ? rc : write_model(&r, root, model);
+	if (!rc)
+		rc = read_model(&r, root, model);
+	if (!rc)
+		*ret = config;
+	return rc;
+}
+
+/* ---- as a source ---- */
+
+/* As in a Namespace, what comes later replaces what was before. */
+static bool get(const struct mfs_args_source *s, const char *name, struct mfs_arg *ret)
+{
+	const struct mfs_model_config *c = s->from;
+
+	for (size_t i = c->count; i-- > 0;)
+		if (!strcmp(c->arguments[i].name, name)) {
+			*ret = c->arguments[i].value;
+			return true;
+		}
+	return false;
+}
+
+static void item(const struct mfs_args_source *s, const struct mfs_arg *of, uint32_t i,
+		 struct mfs_arg *ret)
+{
+	(void)s;
+	*ret = ((const struct mfs_arg *)of->items)[i];
+}
+
+struct mfs_args_source mfs_args_of_config(const struct mfs_model_config *config)
+{
+	static const struct mfs_args_source_ops yaml = {get, item};
+
+	return (struct mfs_args_source){.ops = &yaml, .from = config};
+}
+
+/* ---- as a Namespace ---- */
+
+static void write_value(struct mfs_pickle_writer *w, const struct mfs_arg *v)
+{
+	const struct mfs_arg *items = (const struct mfs_arg *)v->items;
+
+	switch (v->type) {
+	case MFS_ARG_NONE:
+		mfs_pickle_none(w);
+		break;
+	case MFS_ARG_BOOL:
+		mfs_pickle_bool(w, v->truth);
+		break;
+	case MFS_ARG_INT:
+		mfs_pickle_int(w, v->number);
+		break;
+	case MFS_ARG_REAL:
+		mfs_pickle_float(w, v->real);
+		break;
+	case MFS_ARG_CLASS:
+		mfs_pickle_global(w, "torch", v->text);
+		break;
+	case MFS_ARG_LIST:
+		mfs_pickle_list_begin(w);
+		for (uint32_t i = 0; i < v->count; i++) {
+			mfs_pickle_batch(w, MFS_OP_APPENDS, i);
+			write_value(w, &items[i]);
+		}
+		mfs_pickle_list_end(w);
+		break;
+	case MFS_ARG_TEXT:
+	case MFS_ARG_OTHER:
+		mfs_pickle_str(w, v->text);
+		break;
+	}
+}
+
+int mfs_model_config_write(struct mfs_pickle_writer *w, const struct mfs_yaml_node *root,
+			   const char *name, bool adapters, struct mfs_error *err)
+{
+	struct mfs_model_config config;
+	struct mfs_arena arena = {0};
+	int rc = mfs_model_config_read(root, name, adapters, &arena, &config, err);
+
+	if (!rc) {
+		mfs_pickle_object_begin(w, "argparse", "Namespace");
+		for (size_t i = 0; i < config.count; i++) {
+			mfs_pickle_name(w, config.arguments[i].name);
+			write_value(w, &config.arguments[i].value);
+		}
+		mfs_pickle_object_end(w);
+	}
+	mfs_arena_release(&arena);
+	return rc;
 }

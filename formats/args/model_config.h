@@ -19,21 +19,40 @@
  * functions by their names alone (Megatron-Bridge: models/gpt/model_config.py,
  * utils/yaml_utils.py). NeMo: nemo/lightning/io/mixin.py.
  *
- * The fields become a Namespace, so that all who read a run's arguments read these.
+ * The fields become arguments: a source for the reader of them, or a Namespace in a state, so that
+ * all who read a run's state find them there.
  */
 #ifndef MFS_ARGS_MODEL_CONFIG_H
 #define MFS_ARGS_MODEL_CONFIG_H
 
+#include "formats/args/source.h"
+#include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "formats/base/yaml_tree.h"
 #include "formats/torch/pickle_write.h"
 
+/* The arguments that the fields give, in the order of a Namespace. A name may come again: the last
+ * one counts. */
+struct mfs_model_config {
+	struct mfs_model_argument *arguments;
+	size_t count;
+};
+
 /*
- * Writes the Namespace of a parsed run_config.yaml or model.yaml as one value. name: the file's,
- * for messages. -EINVAL: a field has a form that it cannot have, or there is no model in it;
- * -ENODATA: the file ends in the model; -ENOTSUP: the checkpoint holds adapters (LoRA) and not a
- * model, unless adapters is true. The writer is then useless.
+ * Reads a parsed run_config.yaml or model.yaml. Names and texts are the tree's, lists are put into
+ * arena. name: the file's, for messages. -EINVAL: a field has a form that it cannot have, or there
+ * is no model in it; -ENODATA: the file ends in the model; -ENOTSUP: the checkpoint holds adapters
+ * (LoRA) and not a model, unless adapters is true; -ENOMEM.
  */
+int mfs_model_config_read(const struct mfs_yaml_node *root, const char *name, bool adapters,
+			  struct mfs_arena *arena, struct mfs_model_config *ret,
+			  struct mfs_error *err);
+
+/* config outlives the source. */
+struct mfs_args_source mfs_args_of_config(const struct mfs_model_config *config);
+
+/* Reads the tree and writes it as one value, a Namespace. Errors: those of mfs_model_config_read().
+ * The writer is then useless. */
 int mfs_model_config_write(struct mfs_pickle_writer *w, const struct mfs_yaml_node *root,
 			   const char *name, bool adapters, struct mfs_error *err);
 

@@ -1,7 +1,7 @@
 /*
- * Where a run's arguments come from: a pickled Namespace of a checkpoint, or the values of a
- * command line. One reader reads them all (megatron_args.h), so that an argument means the same
- * wherever it stands.
+ * Where a run's arguments come from: a pickled Namespace of a checkpoint, the YAML of
+ * Megatron-Bridge and NeMo (model_config.h), or the values of a command line. One reader reads them
+ * all (megatron_args.h), so that an argument means the same wherever it stands.
  */
 #ifndef MFS_ARGS_SOURCE_H
 #define MFS_ARGS_SOURCE_H

@@ -26,6 +26,21 @@ static int read_args(const struct mfs_buf *bytes, struct mfs_error *err)
 	return rc;
 }
 
+/* The same without a Namespace between. */
+static int read_tree(const struct mfs_yaml_node *root, struct mfs_arena *arena,
+		     struct mfs_error *err)
+{
+	struct mfs_model_config config;
+	struct mfs_megatron_args args;
+	struct mfs_args_source source;
+	int rc = mfs_model_config_read(root, "input.yaml", false, arena, &config, err);
+
+	if (rc)
+		return rc;
+	source = mfs_args_of_config(&config);
+	return mfs_args_read(&source, arena, &args, err);
+}
+
 /* What a run with adapters says of them. */
 static void read_lora(const struct mfs_yaml_node *root)
 {
@@ -54,6 +69,7 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 			fuzz_require(!mfs_pickle_end(&w, err));
 		if (!rc)
 			rc = read_args(&out, err);
+		fuzz_require(read_tree(root, &arena, err) == rc);
 	}
 	mfs_buf_release(&out);
 	mfs_arena_release(&arena);

@@ -12,6 +12,7 @@
 #include "formats/base/yaml_tree.h"
 #include "formats/args/megatron_args.h"
 #include "formats/args/model_config.h"
+#include "formats/args/namespace.h"
 
 #define SIZES                                                                                      \
 	"  num_layers: 4\n  hidden_size: 64\n  num_attention_heads: 8\n  ffn_hidden_size: 176\n"
@@ -26,16 +27,28 @@ static void tear_down(void)
 	mfs_arena_release(&arena);
 }
 
-static int read_whole(const char *yaml)
+/* The bytes of a Namespace that has these arguments. */
+static struct mfs_buf written(const struct mfs_megatron_args *a)
 {
 	struct mfs_pickle_writer w;
-	struct mfs_yaml_node *root;
+	struct mfs_buf out = {0};
+
+	mfs_pickle_begin(&w, &out, 2);
+	mfs_namespace_write(&w, a);
+	unit_ok(mfs_pickle_end(&w, &err), &err);
+	return out;
+}
+
+/* What a state keeps of the tree must be read as the tree is. */
+static void check_pickled(const struct mfs_yaml_node *root, int want)
+{
+	const struct mfs_error read = err;
+	struct mfs_megatron_args again;
+	struct mfs_pickle_writer w;
 	struct mfs_pickle *doc = NULL;
 	struct mfs_buf out = {0};
-	int rc = mfs_yaml_tree("run_config.yaml", yaml, strlen(yaml), 0, &arena, &root, &err);
+	int rc;
 
-	if (rc)
-		return rc;
 	mfs_pickle_begin(&w, &out, 2);
 	rc = mfs_model_config_write(&w, root, "run_config.yaml", false, &err);
 	if (rc) {
@@ -43,10 +56,38 @@ static int read_whole(const char *yaml)
 	} else {
 		unit_ok(mfs_pickle_end(&w, &err), &err);
 		unit_ok(mfs_pickle_parse(out.data, out.len, "args", NULL, &doc, &err), &err);
-		rc = mfs_megatron_args_read(doc, mfs_pickle_root(doc), &arena, &args, &err);
+		rc = mfs_megatron_args_read(doc, mfs_pickle_root(doc), &arena, &again, &err);
+	}
+	ck_assert_int_eq(rc, want);
+	if (rc) {
+		ck_assert_str_eq(err.msg, read.msg);
+	} else {
+		struct mfs_buf a = written(&args), b = written(&again);
+
+		ck_assert(a.len == b.len && !memcmp(a.data, b.data, a.len));
+		ck_assert(args.foreign ? !strcmp(args.foreign, again.foreign) : !again.foreign);
+		mfs_buf_release(&a);
+		mfs_buf_release(&b);
 	}
 	mfs_pickle_free(doc);
 	mfs_buf_release(&out);
+}
+
+static int read_whole(const char *yaml)
+{
+	struct mfs_model_config config;
+	struct mfs_args_source source;
+	struct mfs_yaml_node *root;
+	int rc = mfs_yaml_tree("run_config.yaml", yaml, strlen(yaml), 0, &arena, &root, &err);
+
+	if (rc)
+		return rc;
+	rc = mfs_model_config_read(root, "run_config.yaml", false, &arena, &config, &err);
+	if (!rc) {
+		source = mfs_args_of_config(&config);
+		rc = mfs_args_read(&source, &arena, &args, &err);
+	}
+	check_pickled(root, rc);
 	return rc;
 }
 

@@ -127,22 +127,34 @@ int mfs_ckpt_config_args(struct mfs_ckpt *ckpt, const char *name, struct mfs_buf
 	return rc ? (mfs_fail_in(err, "%s", ckpt->dir), rc) : 0;
 }
 
+/* The arguments of the tree's model, without a Namespace between. */
+static int read_args(struct mfs_ckpt *ckpt, const char *name, const struct mfs_yaml_node *root,
+		     struct mfs_arena *arena, struct mfs_error *err)
+{
+	struct mfs_model_config config;
+	struct mfs_args_source source;
+	int rc = mfs_model_config_read(root, name, ckpt->what & MFS_CKPT_ADAPTER, arena, &config,
+				       err);
+
+	if (rc)
+		return rc;
+	source = mfs_args_of_config(&config);
+	return mfs_args_read(&source, &ckpt->arena, &ckpt->args, err);
+}
+
 int mfs_ckpt_read_config(struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err)
 {
-	struct mfs_pickle *doc = NULL;
-	struct mfs_buf bytes = {0};
-	int rc = mfs_ckpt_config_args(ckpt, name, &bytes, err);
+	struct mfs_yaml_node *root = NULL;
+	struct mfs_arena arena = {0};
+	uint32_t id;
+	int rc = mfs_fileset_add(ckpt->files, name, &id, err);
 
-	if (rc) {
-		mfs_buf_release(&bytes);
+	if (rc)
 		return rc;
-	}
-	rc = mfs_pickle_parse(bytes.data, bytes.len, name, NULL, &doc, err);
+	rc = read_yaml(ckpt, id, name, &arena, &root, err);
 	if (!rc)
-		rc = mfs_megatron_args_read(doc, mfs_pickle_root(doc), &ckpt->arena, &ckpt->args,
-					    err);
-	mfs_pickle_free(doc);
-	mfs_buf_release(&bytes);
+		rc = read_args(ckpt, name, root, &arena, err);
+	mfs_arena_release(&arena);
 	return rc ? (mfs_fail_in(err, "%s", ckpt->dir), rc) : 0;
 }
 
