@@ -615,14 +615,15 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 		root->kind = SOURCE_ROOT;
 	else if (rc)
 		return refuse(root, err);
-	/* Files that are shown unchanged come from there. */
-	if (root->kind == SOURCE_HF && !root->options.ref)
-		root->options.ref = root->source;
-	if (root->options.tokenizer && root->options.ref)
+	if (root->kind != SOURCE_HF || root->options.ref)
+		return 0;
+	if (root->options.tokenizer)
 		return mfs_fail(err, -EINVAL,
-				"tokenizer=%s: %s gives the tokenizer, too: name one of them",
-				root->options.tokenizer,
-				root->kind == SOURCE_HF ? "a HuggingFace directory" : "ref=");
+				"tokenizer=%s: a HuggingFace directory gives the tokenizer, too: "
+				"leave it out",
+				root->options.tokenizer);
+	/* Files that are shown unchanged come from there. */
+	root->options.ref = root->source;
 	return 0;
 }
 

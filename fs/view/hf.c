@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "formats/base/arena.h"
+#include "formats/base/str.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/names.h"
 #include "formats/ckpt/target.h"
@@ -27,9 +28,8 @@
 
 /* ---- files ---- */
 
-static int pass_file(struct mfs_hf_builder *b, const char *name)
+static int pass_file(struct mfs_hf_builder *b, struct mfs_fileset *set, const char *name)
 {
-	struct mfs_fileset *set = b->view->passed;
 	struct mfs_vfile *f = NULL;
 	uint32_t file;
 	int rc = mfs_fileset_add(set, name, &file, b->err);
@@ -47,9 +47,46 @@ static int pass_file(struct mfs_hf_builder *b, const char *name)
 
 /* ---- tokenizer and reference ---- */
 
+static bool is_listed(const char *const *names, uint32_t count, const char *name)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (!strcmp(names[i], name))
+			return true;
+	return false;
+}
+
+/* Whether the person names a tokenizer, and a reference, too. */
+static bool is_apart(const struct mfs_hf_builder *b)
+{
+	return b->ref && b->opt->tokenizer;
+}
+
+/* Where another directory gives the tokenizer, the reference gives what says how the model computes
+ * and generates: its code, if its config names any, and generation_config.json. */
+static int find_apart(struct mfs_hf_builder *b)
+{
+	const bool code = mfs_hf_ref_has_code(b->ref);
+	const char *const *all, **kept;
+	uint32_t count;
+	int rc = mfs_hf_files(b->ref_dir, code, &b->arena, &all, &count, b->err);
+
+	if (rc)
+		return rc;
+	kept = mfs_arena_array(&b->arena, count ? count : 1, sizeof(*kept));
+	if (!kept)
+		return mfs_fail_nomem(b->err);
+	b->ref_names = kept;
+	for (uint32_t i = 0; i < count; i++)
+		if ((mfs_str_ends(all[i], ".py") || !strcmp(all[i], "generation_config.json")) &&
+		    !is_listed(b->names, b->name_count, all[i]))
+			kept[b->ref_count++] = all[i];
+	return mfs_fileset_new(b->ref_dir, &b->view->apart, b->err);
+}
+
 /* Finds the reference's files, or those that Megatron saved next to the checkpoint. */
 static int find_tokenizer(struct mfs_hf_builder *b)
 {
+	const bool apart = is_apart(b);
 	uint32_t config;
 	struct stat st;
 	int rc;
@@ -58,24 +95,25 @@ static int find_tokenizer(struct mfs_hf_builder *b)
 				 &b->tokenizer, b->err);
 	if (rc)
 		return rc;
-	rc = mfs_hf_files(b->tokenizer, b->ref && mfs_hf_ref_has_code(b->ref), &b->arena, &b->names,
-			  &b->name_count, b->err);
+	rc = mfs_hf_files(b->tokenizer, b->ref && !apart && mfs_hf_ref_has_code(b->ref), &b->arena,
+			  &b->names, &b->name_count, b->err);
+	if (!rc && apart)
+		rc = find_apart(b);
 	if (rc || stat(b->tokenizer, &st))
 		return rc;
 	rc = mfs_fileset_new(b->tokenizer, &b->view->passed, b->err);
 	/* Its config.json goes into the view's, so its permissions are looked at with the
 	 * others. */
 	if (!rc && b->ref)
-		rc = mfs_fileset_add(b->view->passed, "config.json", &config, b->err);
+		rc = mfs_fileset_add(apart ? b->view->apart : b->view->passed, "config.json",
+				     &config, b->err);
 	return rc;
 }
 
 static bool is_passed(const struct mfs_hf_builder *b, const char *name)
 {
-	for (uint32_t i = 0; i < b->name_count; i++)
-		if (!strcmp(b->names[i], name))
-			return true;
-	return false;
+	return is_listed(b->names, b->name_count, name) ||
+	       is_listed(b->ref_names, b->ref_count, name);
 }
 
 /* True if an HF directory is shown without another reference. Its own config.json is then shown; it
@@ -212,7 +250,7 @@ static int add_own_config(struct mfs_hf_builder *b)
 	int rc;
 
 	if (!is_untied(b) && !is_dequantised(b) && !b->flavour->dtype && !b->flavour->config)
-		return pass_file(b, "config.json");
+		return pass_file(b, b->view->passed, "config.json");
 	rc = own_config(b, &config, &len);
 	return rc ? rc : add_config_text(b, config, len);
 }
@@ -256,7 +294,9 @@ static int add_passed(struct mfs_hf_builder *b)
 
 	for (uint32_t i = 0; i < b->name_count && !rc; i++)
 		if (!language || !is_of_images(b->names[i]))
-			rc = pass_file(b, b->names[i]);
+			rc = pass_file(b, b->view->passed, b->names[i]);
+	for (uint32_t i = 0; i < b->ref_count && !rc; i++)
+		rc = pass_file(b, b->view->apart, b->ref_names[i]);
 	return rc;
 }
 
@@ -344,6 +384,7 @@ static int build(struct mfs_hf_builder *b)
 	v->ckpt = b->ckpt;
 	mfs_view_note_ckpt(v, b->ckpt);
 	mfs_view_note_sources(v, b->view->passed);
+	mfs_view_note_sources(v, b->view->apart);
 	if (b->ref)
 		mfs_view_note_read(v, mfs_hf_ref_access(b->ref));
 	return mfs_view_finish(v, b->err);
@@ -355,6 +396,7 @@ static void release(struct mfs_view *view)
 
 	mfs_model_free(view->model);
 	mfs_fileset_free(v->passed);
+	mfs_fileset_free(v->apart);
 	if (v->made)
 		v->flavour->release(v->made);
 	free(v);

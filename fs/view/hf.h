@@ -46,6 +46,7 @@ struct mfs_hf_flavour {
 struct mfs_hf_view {
 	struct mfs_view public;
 	struct mfs_fileset *passed; /* files shown unchanged: of tokenizer/ or the reference */
+	struct mfs_fileset *apart;  /* the reference's, where another directory is the tokenizer */
 	const struct mfs_hf_flavour *flavour;
 	void *made; /* the flavour's; NULL: nothing */
 };
@@ -62,6 +63,8 @@ struct mfs_hf_builder {
 	char *tokenizer;
 	const char *const *names; /* files passed through from there */
 	uint32_t name_count;
+	const char *const *ref_names; /* and from the reference, if that is another directory */
+	uint32_t ref_count;
 	struct mfs_arena arena;
 	struct mfs_error *err;
 };

@@ -127,6 +127,13 @@ for option in ref tokenizer; do
 	cmp "$work/$option/tokenizer.json" "$tokenizer/tokenizer.json" || fail "$option: another tokenizer"
 	grep -q '"vocab_size": 1000' "$work/$option/config.json" || fail "$option: the vocabulary"
 done
+# Beside a reference it gives the tokenizer's files, and the reference the config and what goes with that.
+cp -r "$work/ref" "$work/base" && rm -r "$work/base/"model* && echo '{"temperature": 0.5}' >"$work/base/generation_config.json"
+sed -i 's/"initializer_range": [0-9.e-]*/"initializer_range": 0.0625/' "$work/base/config.json" && mkdir "$work/words" && cp "$tokenizer"/tokenizer* "$work/words"
+echo '{"model_max_length": 77}' >"$work/words/tokenizer_config.json"
+"$m" export "$FIXTURES/weights/llama-torch-tp2-pp2" hf "$work/both" -o "ref=$work/base,tokenizer=$work/words" >/dev/null || fail 'both'
+grep -q '"initializer_range": 0.0625' "$work/both/config.json" && cmp "$work/both/generation_config.json" "$work/base/generation_config.json" &&
+	cmp "$work/both/tokenizer_config.json" "$work/words/tokenizer_config.json" || fail 'both: whose files'
 refused 'no tokenizer' 2 'not a directory with a tokenizer.json' "$m" ls "$ckpt" -o "tokenizer=$work/adapter"
 refused 'two tokenizers' 1 'gives the tokenizer, too' "$m" ls "$work/ref" -o "tokenizer=$tokenizer"
 refused 'ls of an iteration' 1 'has no iteration iter_0000041: there is iter_0000040' "$m" ls "$FIXTURES/weights/llama-torch-tp2-pp2" iter_0000041/hf
