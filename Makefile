@@ -2,13 +2,13 @@
 
 O       ?= build
 PREFIX  ?= /usr/local
-# mount(8) looks for its helpers in /sbin alone. Whoever installs elsewhere may have no right to write there; if he has,
+# mount(8) looks for its helpers in /sbin alone. A user who installs elsewhere may have no right to write there; if he has,
 # he names it.
 override PREFIX := $(abspath $(patsubst ~/%,$(HOME)/%,$(PREFIX)))
 SBINDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 
 # All processors, unless -j or a jobserver says otherwise. make's variables do not tell while it reads this, before
-# version 4.4; its command line and its environment do. Goals beside "clean" run one after the other.
+# version 4.4; its command line and its environment do. Goals given with "clean" run one after the other.
 SAID_JOBS := $(shell { tr '\0' '\n' </proc/$$PPID/cmdline | sed 1d; printf '%s\n' $$MAKEFLAGS; } 2>/dev/null | \
 	grep -E '^(-[A-Za-z]*j[0-9]*|[a-z]*j|--jobs.*|--jobserver.*)$$')
 ifeq ($(SAID_JOBS)$(filter clean,$(MAKECMDGOALS)),)
@@ -199,7 +199,7 @@ $$($(1)_DEPENDS): ;
 endef
 
 SANITIZE := -fno-omit-frame-pointer -fno-sanitize-recover=all
-# One flag each: a comma would end call's argument, and cut off all that stands behind it (tests/make.sh).
+# One flag each: a comma would end call's argument, and cut off all that follows it (tests/make.sh).
 ADDRESS  := -fsanitize=address -fsanitize=undefined
 CLANG    ?= clang
 # At -O1 gcc sees uses of variables without a value where there are none; at -O2, without sanitizers, it looks for them.

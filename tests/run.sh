@@ -110,7 +110,7 @@ run_case() {
 	rm -rf "${TMPDIR:?}/$name"
 }
 
-# The same beside others.
+# The same while others run.
 start_case() {
 	while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
 	run_case "$@" &

@@ -1,11 +1,11 @@
 #!/bin/bash
-# tokens/s of mcorefs-train beside other trainers of the same shape, in turn in one run.
+# tokens/s of mcorefs-train compared with other trainers of the same shape, in turn in one run.
 #
 #   tests/bench/train.sh [SHAPE...]      BACKEND=cuda|cpu  BENCH_STEPS=8  BENCH_RUNS=1  PYTHON=python3  LLMC=DIR  LLMQ=DIR
 #                                        MICRO='1 2'  PEER_MICRO='1 2'  BATCH=8  TORCH_COMPILE=model  BENCH_DIR=/tmp  BENCH_KEEP=DIR
 #
-# Shapes: llama-8b-8l, llama-1b and qwen3-0.6b beside a plain PyTorch loop (peers/torch_train.py); gpt2-1558m beside llm.c, whose built
-# tree is LLMC; qwen2.5-0.5b and qwen2.5-1.5b beside LLM.Q, whose tree is LLMQ; on CPUs: cpu. A peer that is not there is left out.
+# Shapes: llama-8b-8l, llama-1b and qwen3-0.6b against a plain PyTorch loop (peers/torch_train.py); gpt2-1558m against llm.c, whose built
+# tree is LLMC; qwen2.5-0.5b and qwen2.5-1.5b against LLM.Q, whose tree is LLMQ; on CPUs: cpu. A peer that is not there is left out.
 # docs/PERFORMANCE.md says how the peers are built. MICRO and PEER_MICRO: sequences a microbatch that are tried; the fastest counts.
 # BATCH: sequences a step, of all. BENCH_KEEP: the logs are copied there. Shares are of the faster of two large products, the short one.
 set -u
@@ -98,7 +98,7 @@ stop_watching() {
 
 declare -A speed first memory best_micro
 
-# one TRAINER SHAPE MICRO BATCH: the median of the steps behind the first quarter. The fastest run of a trainer counts.
+# one TRAINER SHAPE MICRO BATCH: the median of the steps after the first quarter. The fastest run of a trainer counts.
 one() {
 	local trainer=$1 log=$work/$2-$1-$3.log ms gib now rc
 	watch_memory

@@ -1,16 +1,16 @@
 #!/bin/bash
-# tokens/s of mcorefs-train on several GPUs of one host, beside PyTorch on as many, in turn in one run.
+# tokens/s of mcorefs-train on several GPUs of one host, compared with PyTorch on as many, in turn in one run.
 #
 #   tests/bench/train_groups.sh [CASE...]      GPUS=2  BENCH_STEPS=8  PYTHON=python3  PEER_MICRO='1 2'  EXPERT_MICRO=4
 #       BENCH_DIR=/tmp  BENCH_KEEP=DIR
 #
 #   one   Llama-3-8B of 8 layers on one GPU
-#   dp    the same on each, the distributed optimizer divided among them: tokens/s beside so many times those of one
+#   dp    the same on each, the distributed optimizer divided among them: tokens/s against so many times those of one
 #   fsdp, tp, pp   a larger model, divided in each way; peers: FSDP2, and tensor parallelism with sequences divided. pp has the faster one
 #   cp, a2a   Llama-3.2-1B at 32 768 tokens, the sequence in a ring, and by heads; peer: tensor parallelism
-#   io    Llama-3.2-1B, samples shared: the slowest step while all save, beside the median of others; loading that save with no page of it in
-#         memory, beside reading its files one by one
-#   ep    two layers of 8 experts of Mixtral's size: tokens/s beside so many times those of one GPU, and beside the faster one of two peers,
+#   io    Llama-3.2-1B, samples shared: the slowest step while all save, against the median of others; loading that save with no page of it in
+#         memory, against reading its files one by one
+#   ep    two layers of 8 experts of Mixtral's size: tokens/s against so many times those of one GPU, and against the faster one of two peers,
 #         which have all experts on each GPU, and FSDP2: dp adds up gradients once a step. Logits of the router are random, so that no GPU
 #         waits for one with more tokens
 # A goal is of the ratio. Batches grow with the number of GPUs where they share the samples. Exposed communication is the trainer's own
@@ -31,7 +31,7 @@ large="llama-8b-16l"
 [ "$n" -lt 4 ] || large="llama-8b"
 declare -A speed=()
 
-# tokens_per_s LOG PATTERN TOKENS: of the median of the steps behind the first quarter
+# tokens_per_s LOG PATTERN TOKENS: of the median of the steps after the first quarter
 tokens_per_s() {
 	local ms
 	ms=$(sed -nE "s/.*$2.*/\1/p" "$1" | tail -n +$((count / 4 + 2)) | median)
@@ -96,7 +96,7 @@ one_gpu() { ours one 1 llama-8b-8l 2 8; }
 one_expert_gpu() { ours ep-one 1 mixtral-2l "$expert_micro" 8 --moe-router-force-load-balancing; }
 
 # The step in which a save begins is one of those in flight. There is one save: where training waits for one, the GPUs cool, and the fourth
-# step behind takes 8 % longer.
+# step after it takes 8 % longer.
 io() {
 	local at=24 steps=$((24 + ${SAVE_STEPS:-20})) log=$work/save.log load=$work/load.log arguments most before usual seconds bytes began
 	mapfile -t arguments < <(flags llama-1b 1 $((4 * n)) $steps)

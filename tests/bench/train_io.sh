@@ -33,7 +33,7 @@ disk() {
 	rm -f "$work/disk"
 }
 
-# slowest LOG: milliseconds of the slowest step behind SAVE_STEPS, while its save was in flight, of the median of those before, and how
+# slowest LOG: milliseconds of the slowest step after SAVE_STEPS, while its save was in flight, of the median of those before, and how
 # many were slowest of.
 slowest() {
 	steps "$1" "$our_step" | tail -n +$((save_steps + 1)) | awk '$2 > most { most = $2 } END { printf "%s %d ", most, NR }'

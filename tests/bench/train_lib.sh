@@ -1,4 +1,4 @@
-# What train.sh and train_io.sh share; sourced behind lib.sh. They set train, backend and work, a folder for logs.
+# What train.sh and train_io.sh share; sourced after lib.sh. They set train, backend and work, a folder for logs.
 
 common="--transformer-impl local --tokenizer-type NullTokenizer --optimizer adam --adam-beta2 0.95 --weight-decay 0.1 --clip-grad 1.0
 --attention-dropout 0 --hidden-dropout 0 --lr 1e-4 --min-lr 1e-4 --lr-decay-style constant --eval-iters 0 --log-interval 1 --log-throughput"
@@ -42,7 +42,7 @@ flags() {
 }
 
 # clock LOG PATTERN COUNT COMMAND...: writes what it prints, each line with the microseconds since its start. The command is ended
-# behind COUNT lines of PATTERN: what peers do behind their last step is not waited for.
+# behind COUNT lines of PATTERN: what peers do after their last step is not waited for.
 clock() {
 	local log=$1 pattern=$2 left=$3 start=${EPOCHREALTIME/./} line
 	shift 3

@@ -20,8 +20,8 @@ import zlib
 HERE = os.path.dirname(os.path.abspath(__file__))
 STATE = pickle.dumps({"a": collections.OrderedDict(x=1)}, 2)  # it imports collections OrderedDict
 PLAIN = pickle.dumps([1, 2], 2)
-CUT = STATE[:-1]  # STOP is missing behind an import
-BROKEN = b"\x80\x02cos\nsystem\nR."  # a call of nothing, behind an import
+CUT = STATE[:-1]  # STOP is missing after an import
+BROKEN = b"\x80\x02cos\nsystem\nR."  # a call of nothing, after an import
 
 
 def save(kind, target, name, data):

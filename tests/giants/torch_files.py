@@ -64,7 +64,7 @@ def local_header(name, offset, extra64):
     used = offset + 30 + len(name) + len(extra64) + 4
     padding = b"FB" + struct.pack("<H", -used % 64) + b"Z" * (-used % 64)
     extra = extra64 + padding
-    # version 0, flags: data descriptor and UTF-8; CRC and sizes stand behind the payload alone
+    # version 0, flags: data descriptor and UTF-8; CRC and sizes stand only after the payload
     return struct.pack("<4s5H3I2H", b"PK\3\4", 0, 0x0808, 0, 0, 0, 0, 0, 0, len(name), len(extra)) + name + extra
 
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # tests/gpu/groups.sh: processes on this machine's GPUs, one a GPU, which talk through NCCL. Each operation against its definition; data
-# parallelism beside one GPU, and beside Megatron's run; a process that is killed. O: the folder of the build (build).
+# parallelism compared with one GPU, and with Megatron's run; a process that is killed. O: the folder of the build (build).
 # Where there is one GPU, processes share it (launch.sh: ONE_GPU): the results are the same, the speed is not.
 # Exit status 77: there is no GPU.
 set -u

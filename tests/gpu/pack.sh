@@ -1,5 +1,5 @@
 #!/bin/sh
-# Packs what a GPU machine needs beside the working tree: pack.sh MEGATRON_TREE FIXTURES DEST [MCOREFS LIBRARIES]
+# Packs what a GPU machine needs in addition to the working tree: pack.sh MEGATRON_TREE FIXTURES DEST [MCOREFS LIBRARIES]
 # Fixtures that tests/fixtures/resume holds are left out.
 set -eu
 [ $# -ge 3 ] || { sed -n 2,3p "$0"; exit 2; }

@@ -83,7 +83,7 @@ if [ "${1-}" = --install ]; then
 fi
 
 work=$(mktemp -d)
-# A process that is ended leaves the lock of what it compiles behind, for which all later ones wait: not beyond this run.
+# A process that is ended leaves the lock of what it compiles, and all later ones wait for it: not beyond this run.
 export TORCH_EXTENSIONS_DIR=$work/torch_extensions
 beside=
 trap '[ -z "$beside" ] || { kill "$beside" && wait "$beside"; } 2>/dev/null; rm -rf "$work"' EXIT

@@ -53,7 +53,7 @@ def test_datasets(damaged):
     assert len(found) == len(documents)
     assert found[:inside]["input_ids"] == documents[:inside]
     assert found[inside - 1]["input_ids"] == documents[inside - 1]
-    # A row that is not there cannot be mapped: whoever touches it is ended by the kernel, and learns nothing false.
+    # A row that is not there cannot be mapped: the kernel ends a process that touches it, so it learns nothing false.
     for row in (inside, len(documents) - 1):
         code = f"import datasets; print(datasets.load_from_disk({str(view / 'hf')!r})[{row}])"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=program.SECONDS)

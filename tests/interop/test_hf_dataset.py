@@ -81,7 +81,7 @@ def sources(fixtures, directory):
     typed = {dtype: write(directory / dtype, random_rows(dtype, 200, 30, 2)) for dtype in DTYPES}
     return {
         "merged": (fixtures / "data", "both", {"merge": "both"}, [notes, tales]),
-        # Many files of one batch or two, tokens that are looked at, a column beside them.
+        # Many files of one batch or two, tokens that are looked at, a column in addition to them.
         "batches": (wide, "wide", {"arrow_batch": "3000B", "vocab_size": 200_000}, [wide]),
         "validation": (tales, "tales_text_document", {"split": "90/8/2"}, [tales, "216:235"]),
         **{dtype: (prefix, dtype, {}, [prefix]) for dtype, prefix in typed.items()},

@@ -6,7 +6,7 @@ import re
 import pytest
 import transformers
 
-COMPUTED = {"num_key_value_heads", "head_dim", "layer_types", "mlp_layer_types"}  # null in the table: the class computes them where they are not said
+COMPUTED = {"num_key_value_heads", "head_dim", "layer_types", "mlp_layer_types"}  # null in the table: the class computes them where they are not given
 
 
 def families():

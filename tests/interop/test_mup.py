@@ -23,7 +23,7 @@ VOCAB, SEQ, BATCH, STEPS, HIDDEN, HEADS = 1024, 64, 4, 5, 64, 4
 
 @dataclasses.dataclass
 class Case:
-    flags: list             # beside --use-mup
+    flags: list             # in addition to --use-mup
     base: int               # hidden size of the model whose rates were found
     embedding: float = 1.0
     output: float | None = None

@@ -65,7 +65,7 @@ def test_gradient_norm(logged):
 def test_validation(logged):
     log, scalars, _ = logged
     wanted = [float(value) for value in re.findall(r" lm loss value: (\S+) \|", log)]
-    assert [step for step, _ in scalars["lm loss validation"]] == [3, 6, 6]  # and once behind the last iteration
+    assert [step for step, _ in scalars["lm loss validation"]] == [3, 6, 6]  # and once after the last iteration
     close([value for _, value in scalars["lm loss validation"]], wanted)
     close([value for _, value in scalars["lm loss validation ppl"]], [math.exp(min(20, value)) for value in wanted])
 

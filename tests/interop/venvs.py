@@ -12,7 +12,7 @@ ROOT = pathlib.Path(os.environ["MCOREFS_VENVS"])
 UV = os.environ["MCOREFS_UV"]
 SECONDS = 1800
 OLD_CORES = ("0.10.0", "0.12.3")  # which run in the environment of requirements-old.txt
-CORES = ("0.14.0", "0.15.3")  # in the main one, beside the core that it has
+CORES = ("0.14.0", "0.15.3")  # in the main one, in addition to the core that it has
 
 
 class Missing(Exception):

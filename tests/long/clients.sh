@@ -1,6 +1,6 @@
 #!/bin/bash
 # tests/long/clients.sh: a gateway and many clients on this machine: a thousand that read at once, a flood of wrong tokens
-# beside a good client, more silent connections than there may be, and ten thousand that are kept. Each answer is the right
+# together with a good client, more silent connections than there may be, and ten thousand that are kept. Each answer is the right
 # one, each byte is compared, and the gateway's memory and descriptors are as before when they have gone. A minute or two; it
 # uses loopback alone.
 . "$(dirname "$0")/../mount/lib.sh"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # tests/long/kill_trainer.sh [MINUTES [SEED]] (30): four processes train on the CPU (two stages, two copies, the optimizer's state divided)
-# and save each third iteration. At random moments a random one of them is killed, or, behind its first iteration, stopped, which the
+# and save each third iteration. At random moments a random one of them is killed, or, after its first iteration, stopped, which the
 # watchdog must find; again and again. Each time all end within a minute; what the tracker names is what was there before or a later save;
 # its files have their sums, and the bits of the same iteration of a run that nobody disturbed, which training goes on from.
 #
@@ -100,7 +100,7 @@ wait "$pid" || fail "the run that nobody disturbs"
 pid=
 rows "$work/log" >"$work/undisturbed.rows"
 [ "$(wc -l <"$work/undisturbed.rows")" = "$iterations" ] || fail "the run that nobody disturbs has other rows"
-most=$((($(now) - wait_for_a_while) / 4)) # a run is disturbed within a quarter of its time, behind its first iteration
+most=$((($(now) - wait_for_a_while) / 4)) # a run is disturbed within a quarter of its time, after its first iteration
 echo "undisturbed: $iterations iterations in $((most * 4 / 1000)) s"
 
 end=$(($(now) + minutes * 60000))

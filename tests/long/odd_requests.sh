@@ -1,6 +1,6 @@
 #!/bin/bash
 # tests/long/odd_requests.sh [COUNT]: COUNT odd requests (a million) to a gateway, in pipelines. Its memory is measured after
-# a tenth of them and at the end: what a request leaves behind would add up. tests/mount/gateway.sh does the same with fewer.
+# a tenth of them and at the end: what a request leaves in memory would add up. tests/mount/gateway.sh does the same with fewer.
 . "$(dirname "$0")/../mount/lib.sh"
 . "$(dirname "$0")/../mount/lib_gateway.sh"
 

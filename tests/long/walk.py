@@ -64,7 +64,7 @@ class Pattern:
             self.weights.append(among_others((lane(second, at) - base == NUMBERS[1] - FIRST) & (lane(third, at) - base == NUMBERS[2] - FIRST)))
             covered[at:at + 2 * len(base)] |= numpy.repeat(self.weights[at], 2)
         changes = ~(covered | ((self.first == second) & (second == third)))
-        # What stands beside a byte that any save may change is of the same number, or of the same text (serialization_id).
+        # What stands next to a byte that any save may change is of the same number, or of the same text (serialization_id).
         near = numpy.convolve(changes.astype(numpy.int32), numpy.ones(129, numpy.int32))[64:64 + self.size]
         self.known = covered | (near == 0)
         self.covered = int(numpy.count_nonzero(covered))

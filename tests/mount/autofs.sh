@@ -3,7 +3,7 @@
 # has let go.
 
 # Nothing of it can stay: its mounts are of a namespace of their own, and with the first process of the other all its
-# processes end, the automounter, the daemons and whoever waits for them.
+# processes end, the automounter, the daemons and the processes that wait for them.
 if [ -z "${MCOREFS_TEST_NAMESPACE-}" ]; then
 	namespaces=(unshare --mount --propagation private --pid --fork --kill-child --mount-proc)
 	[ "$(id -u)" = 0 ] || { echo 'needs root, for the automounter' && exit 77; }

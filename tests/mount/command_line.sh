@@ -1,5 +1,5 @@
 #!/bin/bash
-# What cannot work is said in one sentence, with an exit status, before anything is mounted.
+# What cannot work is reported in one sentence, with an exit status, before anything is mounted.
 . "$(dirname "$0")/lib.sh"
 
 source=$(echo "$FIXTURES"/weights/llama-torch-*)
@@ -45,7 +45,7 @@ for command in inspect ls verify export diff sample pack; do
 	refused "$command: where help is" 2 "mcorefs $command --help says more" "$m" $command --frobnicate
 done
 
-# What cannot be written is said, whatever the command prints, and is no success.
+# Output that cannot be written is reported, whatever the command prints, and is no success.
 full='No space left on device'
 unwritten() {
 	local text=$1 status=$2 out

@@ -69,7 +69,7 @@ same "rows of the splits" "$(cat "$d"/jsonl/train.jsonl | wc -l) $(cat "$d"/json
 cat "$data/notes_text_document.bin" "$tales.bin" | cmp - "$mnt/data/both/megatron/both.bin" || fail "the merged .bin"
 unmount
 
-# Beside a model, with and without iterations; below a relative path.
+# Next to a model, with and without iterations; below a relative path.
 cd "$FIXTURES" || exit 1
 for source in resume/llama-torch-tp2-pp2 hf/*/; do
 	[ -d "$source" ] || continue

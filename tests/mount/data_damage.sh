@@ -1,6 +1,6 @@
 #!/bin/bash
 # Datasets that are damaged, change under the mount, or have nothing in them: the rows concerned are an error and no others,
-# and what is wrong is said in a sentence.
+# and a sentence reports what is wrong.
 . "$(dirname "$0")/lib.sh"
 command -v python3 >/dev/null || skip 'python3 is missing'
 
@@ -68,7 +68,7 @@ missing=$(($(stat -c %s "$data/$name.bin") - cut)) # in Parquet each of its toke
 [ "${BASH_REMATCH[1]}" -ge $((missing * 2 / 4096)) ] && [ "${BASH_REMATCH[1]}" -le $((missing * 2 / 4096 + 3)) ] ||
 	fail "short: parquet: $said, of about $((missing * 2 / 4096))"
 
-# The other dataset is whole, the daemon has said each thing once, and verify names every row.
+# The other dataset is whole, the daemon has logged each thing once, and verify names every row.
 cmp "$mnt/data/notes_text_document/megatron/notes_text_document.bin" "$data/notes_text_document.bin" || fail 'short: the other dataset'
 same 'short: lines in the log' "$(sort "$log" | uniq -d)" ''
 unmount
@@ -181,7 +181,7 @@ idx cut 3 4
 rm "$work/data/cut.bin"
 refused 'no .bin' 1 'cut' "$MCOREFS" "$work/data/cut" "$mnt"
 
-# Sequences without tokens are empty rows; splits and datasets without tokens have no samples, and it is said why.
+# Sequences without tokens are empty rows; splits and datasets without tokens have no samples, and the reason is reported.
 rm "$work"/data/*
 idx mixed 0 3 0 0 4 0
 idx zero 0 0 0

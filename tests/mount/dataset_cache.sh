@@ -1,5 +1,5 @@
 #!/bin/bash
-# -o dataset_cache=DIR: cache-* and tmp* files beside a dataset are kept in DIR, and nothing else is written anywhere.
+# -o dataset_cache=DIR: cache-* and tmp* files next to a dataset are kept in DIR, and nothing else is written anywhere.
 . "$(dirname "$0")/lib_namespace.sh"
 . "$(dirname "$0")/lib.sh"
 [ -x "$BIN/cache_writer" ] && [ -x "$BIN/reader" ] || fail "$BIN/cache_writer or $BIN/reader is not built"

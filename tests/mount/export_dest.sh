@@ -27,7 +27,7 @@ diff -r "$out" "$work/relative" || fail '--force: other bytes'
 [ ! -e "$out.mcorefs-partial" ] || fail '--force left the predecessor'
 
 # What is a person's stays, and what an export has left with it: one sentence that names it.
-# kept TEXT PATTERN [OPTION...]: DEST as it stands is not replaced, and nothing is left beside it.
+# kept TEXT PATTERN [OPTION...]: DEST as it stands is not replaced, and nothing is left next to it.
 kept() {
 	rm -rf "$work/kept" && cp -a "$out" "$work/kept"
 	refused "$1" 1 "$2" "${export[@]}" export --force "$source" hf "$out" "${@:3}"

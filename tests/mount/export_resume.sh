@@ -34,7 +34,7 @@ for signal in KILL INT; do
 	for delay in 0.01 0.02 0.03 0.04 0.06 0.08 0.1 0.15 0.2 0.3 0.4 0.6 1 2 4; do
 		cut_short "$signal" "$delay" "$out" && break
 		runs=$((runs + 1))
-		[ ! -e "$out" ] || break # killed behind its last step: what is there must be whole
+		[ ! -e "$out" ] || break # killed after its last step: what is there must be whole
 		if [ $signal = INT ] && [ -s "$log" ]; then
 			# Before there is a byte to keep, it has nothing more to say.
 			grep -q -e '^mcorefs: interrupted$' -e 'interrupted; .* are kept in .* the same command goes on' "$log" || fail "$(cat "$log")"

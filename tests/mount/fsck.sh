@@ -20,7 +20,7 @@ mkdir "$work/dir" "$work/dir/in"
 printf '%b' "$evil" >"$work/dir/in/model.bin"
 scan 'a pickle' 1 'model.bin: DANGEROUS imports os system' "$work/dir/in/model.bin"
 scan 'a directory' 1 '1 files, 1 pickles: 1 dangerous' "$work/dir"
-# A second archive behind an honest one, which no directory of a ZIP names: as .distcp files are.
+# A second archive after an honest one, which no directory of a ZIP names: as .distcp files are.
 copy_fixture weights/llama-torch-tp2-pp2
 chmod -R u+w "$ckpt"
 f=$(echo "$ckpt"/iter_*/mp_rank_00_000/model_optim_rng.pt)
@@ -34,7 +34,7 @@ printf 'cos\nsystem\n)R' >"$work/cut.pkl"
 scan 'cut short' 2 'cut.pkl: .*it ends before its STOP' "$work/cut.pkl"
 grep -q 'DANGEROUS imports os system' "$work/said" || fail "cut short: $(<"$work/said")"
 scan 'nothing there' 2 'none: No such file' "$work/none"
-# Pickles behind more of them than are looked at are not passed over in silence.
+# Pickles after more of them than are looked at are not passed over in silence.
 { printf 'N.%.0s' {1..64} && printf '%b' "$evil"; } >"$work/many.pkl"
 scan 'many pickles' 2 'many.pkl: more than 64 pickles .* from byte 128 on' "$work/many.pkl"
 # Nor are pickles that lie in one another, each of which goes on to the end: a walk of all is the square of the file.
@@ -48,7 +48,7 @@ scan 'nested pickles' 2 'nested.zip: its pickles lie in one another: what is beh
 scan 'a deep stack' 2 'deep.pkl: .*more than a million entries' "$work/deep.pkl"
 printf '%b' "Np100000\\n0$evil" >"$work/far.pkl"
 scan 'a slot far away' 1 'far.pkl: DANGEROUS imports os system' "$work/far.pkl"
-# Whoever names a link to a directory means the directory.
+# A person who names a link to a directory means the directory.
 ln -s dir "$work/link"
 scan 'a link to a directory' 1 'link/in/model.bin: DANGEROUS imports os system' "$work/link"
 mkfifo "$work/dir/fifo"

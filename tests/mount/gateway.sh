@@ -255,7 +255,7 @@ same 'exit status after a second signal' "$?" 1
 gw=
 exec 3>&-
 
-# An HF directory that changes is opened again. One address has a quarter of the connections unless another number is said.
+# An HF directory that changes is opened again. One address has a quarter of the connections unless another number is given.
 cp -a "$FIXTURES/hf/llama-safetensors" "$work/model"
 printf 'listen: 127.0.0.1:0\nlimits: {connections: 8}\nrepositories: {lab/x: %s}\n' "$work/model" >"$work/few.yaml"
 serve "$work/few.yaml"
@@ -470,7 +470,7 @@ END
 serve "$work/warm.yaml" --access-log "$work/access"
 wait_until 'the second source is opened' grep -q 'lab/broken: .*there is no directory iter_0000050' "$log"
 expect 200 /lab/a/resolve/main/config.json
-# Who a client is: as its peer, and as a proxy says that is trusted since SIGHUP, behind what anybody has written.
+# Who a client is: as its peer, and as a proxy says that is trusted since SIGHUP, after what anybody has written.
 said=(-H 'X-Forwarded-For: 6.6.6.6' -H 'X-Forwarded-For: 203.0.113.9')
 expect 200 /lab/a/resolve/main/config.json "${said[@]}"
 ! grep -q 203.0.113.9 "$work/access" || fail "the access log believes anybody: $(<"$work/access")"
@@ -482,7 +482,7 @@ in_log() { grep -q 'Z 203.0.113.9 - "GET" "/lab/a/' "$work/access"; }
 wait_until 'the access log has the client behind a proxy' in_log
 stop
 
-# What is said of wrong command lines.
+# What is reported of wrong command lines.
 refused 'no source' 2 'expected mcorefs serve' "$m" serve
 refused 'no address' 1 "'nonsense' is no address" "$m" serve "$work/runs/a" --listen nonsense
 refused 'a name' 1 'is no name of a repository' "$m" serve a/b--c="$work/runs/a"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # A gateway reads with rights of its own, and for others: links of a source lead to nothing but that source, whatever it is
-# and whenever they are made, unless its operator has said where else. Links of HuggingFace's cache lead to its blobs.
+# and whenever they are made, unless its operator has named other places. Links of HuggingFace's cache lead to its blobs.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib_gateway.sh"
 

@@ -55,7 +55,7 @@ cmp "$work/body" "$work/hf/model.safetensors" || fail 'a file in a sandbox'
 all_threads Seccomp 2
 all_threads NoNewPrivs 1
 same "capabilities but CAP_DAC_READ_SEARCH" "$((0x$(field CapPrm) & ~4))" 0
-# People sign in there, and the loss beside a run is read.
+# People sign in there, and the loss next to a run is read.
 printf 'iteration,lm_loss\n1,6.5\n40,6.25\n' >"$work/in/a/loss.csv"
 expect 303 /sign-in -d token=hf_alice_1 -c "$work/jar"
 expect 200 /lab/a -b "$work/jar"
@@ -86,7 +86,7 @@ kill -HUP "$gw"
 wait_until 'a URL is refused' grep -q 'began without a web URL reads from none later: restart it; what is served' "$log"
 stop
 
-# Where links may lead is said at the start, and a snapshot of HuggingFace's cache has its blobs.
+# Where links may lead is logged at the start, and a snapshot of HuggingFace's cache has its blobs.
 mkdir -p "$work/hub/blobs" "$work/hub/snapshots/1"
 for f in "$work/hf"/*; do
 	cp "$f" "$work/hub/blobs" && ln -s "../../blobs/${f##*/}" "$work/hub/snapshots/1"
@@ -208,7 +208,7 @@ for options in setuid=nobody setuid=nobody,drop_privileges setuid=nobody,sandbox
 	[[ $options == setuid=nobody ]] || all_threads NoNewPrivs 1
 	stop
 done
-# It reads what that user may. What it cannot read is said at the start.
+# It reads what that user may. What it cannot read is logged at the start.
 refused 'tokens of root' 1 'Permission denied' timeout 60 "$m" serve "$a" -o setuid=nobody --tokens "$work/etc/tokens" --listen 127.0.0.1:0
 chmod 700 "$a"
 refused 'a source of root' 1 'Permission denied' timeout 60 "$m" serve "$a" -o setuid=nobody --listen 127.0.0.1:0

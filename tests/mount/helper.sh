@@ -51,7 +51,7 @@ refused "no program" 1 "there is no program mcorefs" env PATH=/usr/bin:/bin MCOR
 grep -q 'nothing was mounted' "$work/fake" || fail "a fake mount says nothing"
 not_mounted || fail "a fake mount is a mount"
 
-# Names with commas and blanks; and a value that looks like an option behind an escaped comma.
+# Names with commas and blanks; and a value that looks like an option after an escaped comma.
 odd="$work/a source,rw, with signs"
 cp -a "$source" "$odd"
 mounts "a source with signs" "$helper" "$odd" "$mnt" -o rw
@@ -97,7 +97,7 @@ for type in mcorefs fuse.mcorefs; do
 	same "mount -t $type of nothing: exit status" $? 32
 done
 
-# fstab: blanks and commas, all of it at once, one that fails beside one that does not.
+# fstab: blanks and commas, all of it at once, one that fails next to one that does not.
 mkdir "$work/second" "$work/third"
 cat >"$work/fstab" <<END
 $(sed 's/ /\\040/g' <<<"$odd") $mnt mcorefs nofail,allow_other,x-systemd.mount-timeout=9 0 0

@@ -68,7 +68,7 @@ for force in '' --force; do
 		status=$?
 		if [ $status = 0 ]; then
 			diff -r "$out" "$work/whole" || fail "export $force, before change $n: ended well, but is not whole"
-			# Behind its last look at its wishes it ends well. Then it has no more changes to come before.
+			# After its last look at its wishes it ends well. Then it has no more changes to come before.
 			done=$((done + 1))
 			[ $done -lt 6 ] || break
 			continue
@@ -90,7 +90,7 @@ for force in '' --force; do
 	[ "$n" -gt 8 ] || fail "export $force: there were only $n changes"
 done
 
-# Killed, it leaves the predecessor or the new one, and can be said again.
+# Killed, it leaves the predecessor or the new one, and the command can be given again.
 for ((n = 1; ; n += 3)); do
 	at 9 "$n" "$m" export "$source" hf "$out" --force && break
 	same "export --force, killed before change $n" $? 137

@@ -1,5 +1,5 @@
 #!/bin/bash
-# latest never goes back: not even for whoever reads a listing that he has opened before it moved.
+# latest never goes back: not even for a process that reads a listing that it has opened before it moved.
 . "$(dirname "$0")/lib.sh"
 late=$BIN/late_listing
 [ -x "$late" ] || fail "$late is not built"

@@ -1,4 +1,4 @@
-# Sourced by the cases beside it. A case ends with 0, with 77 and a reason, or with any other status.
+# Sourced by the cases in this directory. A case ends with 0, with 77 and a reason, or with any other status.
 # What it mounts, starts or writes lies in $work and goes when it ends.
 # shellcheck shell=bash
 set -u
@@ -158,7 +158,7 @@ copy_fixture() {
 	cp -a "$FIXTURES/$1" "$ckpt"
 }
 
-# What the daemon has said, but for its start and its warnings about the checkpoint.
+# What the daemon has logged, but for its start and its warnings about the checkpoint.
 errors() {
 	grep '^mcorefs: /' "$log" | grep -v 'is mounted on'
 }

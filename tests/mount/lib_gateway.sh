@@ -1,4 +1,4 @@
-# Sourced by the cases of a gateway, behind lib.sh: serve and stop. The gateway goes with the case.
+# Sourced by the cases of a gateway, after lib.sh: serve and stop. The gateway goes with the case.
 # shellcheck shell=bash
 gw= url=
 trap '[ -z "$gw" ] || kill -9 "$gw" 2>/dev/null; rm -rf "$work"' EXIT
@@ -21,7 +21,7 @@ stop() {
 	gw=
 }
 
-# flat_memory COUNT: so many odd requests to $gw, which serves lab/x, leave nothing behind. A request that kept its target
+# flat_memory COUNT: so many odd requests to $gw, which serves lab/x, leave nothing in memory. A request that kept its target
 # (14 KB, of one in fifty) was 280 bytes a request; what the allocator does with its threads is 200 KiB, whatever the count.
 flat_memory() {
 	local before after

@@ -6,7 +6,7 @@ from=$FIXTURES/weights/llama-torch-tp2-pp2
 count=40
 ckpt=$work/ckpt
 mkdir "$ckpt"
-# Links do not reach another file system, and leave directories behind when they fail.
+# Links do not reach another file system, and leave directories when they fail.
 link=l
 cp -al "$from"/iter_* "$work/probe" 2>/dev/null || link=
 rm -rf "$work/probe"

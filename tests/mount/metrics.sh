@@ -45,7 +45,7 @@ over_http /metrics
 same 'bytes that were cast, and all that were read besides' "$(value 'mcorefs_convert_bytes_total{kernel="cast"}')" \
 	"$(($(value 'mcorefs_source_read_bytes_total{backend="local"}') - local_read))"
 all=$(value mcorefs_fuse_read_bytes_total)
-# The kernel says that a file is closed behind close().
+# The kernel reports that a file is closed after close() has returned.
 none_is_open() {
 	over_http /metrics
 	[ "$(value mcorefs_fuse_open_handlers)" = 0 ]

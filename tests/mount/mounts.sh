@@ -56,7 +56,7 @@ cat "$mnt/latest/hf/config.json" >/dev/null
 for file in "$ckpt"/iter_*/mp_rank_*/*.pt; do truncate -s -1 "$file"; done
 cat "$mnt/latest/hf/model.safetensors" >/dev/null 2>&1 && fail "a cut source is read"
 [ "$(value errors)" -ge 1 ] || fail "errors after a cut source: $(value errors)"
-# One that does not answer is said to be so, in time.
+# One that does not answer is reported as such, in time.
 kill -s STOP "$daemon"
 began=$SECONDS
 says "a stopped mount" 1 "does not answer"

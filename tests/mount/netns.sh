@@ -11,7 +11,7 @@ done
 unshare --net true 2>"$work/out" || skip "no namespaces of a network: $(<"$work/out")"
 unset http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY
 
-# A namespace lives as long as a process in it: nothing is left behind if this one is killed.
+# A namespace lives as long as a process in it: nothing is left if this one is killed.
 unshare --net sleep 600 &
 gw=$!
 unshare --net sleep 600 &
@@ -111,7 +111,7 @@ serve edge 127.0.0.1:8080 "{source: \"$edge_source\", options: \"cache=$work/cac
 edge=$!
 edge_url=http://127.0.0.1:8080
 
-# While a client reads over the link, another one beside the gateway reads the same at full speed. (The last bytes of the
+# While a client reads over the link, another one on the gateway's side reads the same at full speed. (The last bytes of the
 # slow one are in the kernel's hands before they have come.)
 : >"$work/far"
 "${in_client[@]}" curl -sf --max-time 300 "$url/$path" >"$work/far" &

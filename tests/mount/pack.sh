@@ -72,7 +72,7 @@ refused 'end of document, -1 without a sign' 2 "takes a number, not '18446744073
 refused 'no number' 2 "'--append-eod' takes a number, not 'x'" "$m" pack "$out/x" --append-eod x </dev/null
 refused 'no directory' 1 'No such file or directory' "$m" pack "$out/none/x" <<<'[1]'
 
-# ---- an error, and going on behind it ----
+# ---- an error, and going on after it ----
 
 rm -rf "$out" && mkdir "$out"
 printf '[1, 2]\n[3]\n[4, x]\n[5]\n' >"$work/in"
@@ -104,7 +104,7 @@ same 'forced: files' "$(ls "$out" | tr '\n' ' ')" 'x.bin x.idx '
 same 'behind a first line' "$(elements "$out/y.bin" d4 0)" '3 4 44 5'
 
 # went_on TEXT NEXT OPTION...: all of TEXT is packed and the index cannot be written; an input that goes on with NEXT then is another one, whatever
-# a newline behind the last document has become.
+# a newline after the last document has become.
 went_on() {
 	local text=$1 next=$2
 	shift 2
@@ -246,7 +246,7 @@ for signal in KILL INT TERM KILL; do
 		runs=$((runs + 1))
 		cut_short KILL 0.0$((RANDOM % 9)) <"$work/big" && break
 	done
-	# A kill behind the last rename leaves the journal, and the next --resume takes it away.
+	# A kill after the last rename leaves the journal, and the next --resume takes it away.
 	[ -e "$out/r.idx" ] && [ ! -e "$out/r.journal" ] || "$m" pack "$out/r" "${options[@]}" --resume <"$work/big" >"$log" 2>&1 || fail "$signal, at last: $(cat "$log")"
 	whole r "$signal"
 done
@@ -267,7 +267,7 @@ fi
 awk 'BEGIN { printf "[1"; for (i = 0; i < 4000000; i++) printf ", 12345"; print "]" }' |
 	(ulimit -v 60000 && "$m" pack "$out/long" >"$log" 2>&1) || fail "a long document: $(cat "$log")"
 same 'a long document' "$(stat -c %s "$out/long.bin")" 16000004
-# Text is no ids: what to do is said in the same line.
+# Text is no ids: the same line tells what to do.
 printf '{"text": "a tale"}\n' >"$work/tales.jsonl"
 refused 'text' 1 "no key 'input_ids'; if this is text in JSON lines, tokenize it first: python3 -c .* mcorefs pack" \
 	sh -c "'$MCOREFS' pack '$work/text' <'$work/tales.jsonl'"

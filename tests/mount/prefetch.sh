@@ -20,7 +20,7 @@ mount_logging() {
 	serving=$daemon
 }
 
-# The processes beside the daemon; with a zombie among them the kernel's word for it.
+# The daemon's other processes; with a zombie among them the kernel's word for it.
 fetchers() {
 	grep -lsx "PPid:[[:space:]]*$serving" /proc/[0-9]*/status | cut -d/ -f3
 }

@@ -25,7 +25,7 @@ for a, b in (old, new), (struct.pack("<I", zlib.crc32(old)), struct.pack("<I", z
 open(sys.argv[1], "wb").write(data)
 END
 
-# Says in $log what the mount said.
+# Leaves in $log what the mount has logged.
 factor_is() {
 	rm -f "$log"
 	mount_foreground "$work/llama32" "${@:2}"

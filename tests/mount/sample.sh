@@ -71,7 +71,7 @@ same 'after others' "$("$m" sample "$data" --step 1 "${run[@]}" --consumed-sampl
 "$m" sample "$data" --step 1 "${run[@]}" "${ranks[@]}" --dataloader-type cyclic >"$work/lines" || fail 'cyclic'
 same 'cyclic' "$(field sample <"$work/lines")" '44 139 204 299 121 97 281 257 '
 
-# The loss is masked behind the end of a document, which is token 0 here.
+# The loss is masked after the end of a document, which is token 0 here.
 "$m" sample "$data" --step 3 "${run[@]}" --eod-mask-loss --eod 0 >"$work/lines" || fail 'a loss mask'
 zeros=$(grep -o '"loss_mask": \[[^]]*' "$work/lines" | grep -o '\b0\b' | wc -l)
 ends=$(grep -o '"tokens": \[[^]]*' "$work/lines" | sed 's/, [0-9]*$//' | grep -Eo '(\[| )0\b' | wc -l)

@@ -101,7 +101,7 @@ else
 	fail "the daemon has unmounted although it may not"
 fi
 
-# Datasets, by a prefix, and what is written beside them.
+# Datasets, by a prefix, and what is written next to them.
 mkdir "$work/cache"
 mount_source "$FIXTURES/data/tales_text_document" -o "sandbox,dataset_cache=$work/cache,data=$FIXTURES/data/notes_text_document"
 cat "$mnt/data/notes_text_document/hf"/*.arrow >/dev/null || fail "a dataset in a sandbox"

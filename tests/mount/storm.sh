@@ -1,5 +1,5 @@
 #!/bin/bash
-# Saves (new ones and over old ones), truncations and deletions beside readers of everything, for STORM_SECONDS: a file
+# Saves (new ones and over old ones), truncations and deletions together with readers of everything, for STORM_SECONDS: a file
 # that is read to its end is one that some save has had, whole, and all else is an error.
 . "$(dirname "$0")/lib.sh"
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Any user may look up as many layouts and specs as he likes: none is the last one. One thread and many at once, with and without
-# files that are written beside them.
+# files that are written next to them.
 . "$(dirname "$0")/lib.sh"
 
 cp -a "$FIXTURES/data/notes_text_document".{bin,idx} "$work"

@@ -5,7 +5,7 @@
 
 is_root || skip "needs root, to be several users"
 [ -x "$BIN/acl" ] || fail "$BIN/acl is not built"
-# What runs beside the test ends with it, however it does.
+# What runs with the test ends with it, however it does.
 stop=$work/stop
 trap 'status=$?; touch "$stop"; (exit $status); end' EXIT
 team=70100 guests=70200
@@ -144,7 +144,7 @@ own "$home"
 
 # ---- links ----
 
-# A cache of HuggingFace's: what is shown lies behind links.
+# A cache of HuggingFace's: what is shown is reached through links.
 mkdir -p "$work/cache/blobs" "$work/cache/snapshots/1"
 for f in "$hf"/*; do
 	cp "$f" "$work/cache/blobs/blob-${f##*/}"

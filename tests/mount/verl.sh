@@ -1,5 +1,5 @@
 #!/bin/bash
-# Saves of verl's Megatron workers, which do not say what model they are of: the config beside them does, or -o ref=.
+# Saves of verl's Megatron workers, which do not say what model they are of: the config next to them does, or -o ref=.
 . "$(dirname "$0")/lib.sh"
 
 fixture=$FIXTURES/weights/llama-torch_dist-tp2-pp2-vpp2

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The distributed optimizer, buckets and what runs beside the passes, on the CPU: processes must train as one process does.
+# The distributed optimizer, buckets and what runs in parallel with the passes, on the CPU: processes must train as one process does.
 #
 # In fp32 numbers must agree within 1e-5 of their value as they are printed, as in parallel.sh. Each way to reduce must print the same.
 set -u

@@ -1,4 +1,4 @@
-# Long runs that end early: a process of theirs is killed, hangs or is cut off. Sourced behind processes_begin.
+# Long runs that end early: a process of theirs is killed, hangs or is cut off. Sourced after processes_begin.
 waits=3000 # of 0.1 s, for what a machine does that others use
 tracker=$work/save/latest_checkpointed_iteration.txt
 

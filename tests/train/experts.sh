@@ -29,7 +29,7 @@ as_one "experts divided by more than other layers" mixtral "4-etp2-ep2 8-tp2-sp-
 run 1 "$work/n1.log" --load "$work/divided" --ckpt-step 2 --exit-interval 4 "${said[@]}" &&
 	sed '/iteration  *[12]\//d' "$work/n8-tp2-sp-pp2-cp2-etp4.log" >"$work/later" && alike "$work/later" "$work/n1.log" 2 >"$work/log"
 verdict $? "one process goes on with the experts that eight have saved"
-# Rows go to experts beside what shared experts compute: the same bits.
+# Rows go to experts while shared experts compute: the same bits.
 family_args deepseek
 for n in 4-ep4 4-tp2-sp-ep2; do
 	layout_flags $n

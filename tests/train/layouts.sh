@@ -1,5 +1,5 @@
 #!/bin/bash
-# Layouts of several kinds of processes beside each other, on the CPU: bf16 runs follow Megatron's own log, fp32 ones train as one process does.
+# Layouts of several kinds of processes together, on the CPU: bf16 runs follow Megatron's own log, fp32 ones train as one process does.
 #
 # The run of qwen2 is not followed: in its rows 23 and 25 norms jump, and there the products of some BLAS kernels are 1.1 to 1.6 % from
 # Megatron's, with one process and with several.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the loop does beside training: steps that are checked, how a run ends, what it tells TensorBoard.
+# What the loop does in addition to training: steps that are checked, how a run ends, what it tells TensorBoard.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/train/families.sh
@@ -161,7 +161,7 @@ apart() {
 	sed -nE 's/ validation([^ ]*) loss at iteration [0-9]+ \| lm loss value: ([^ ]+) .*/\1=\2/p' "$work/log" | paste -sd ' '
 }
 
-# with_sets STATUS PREFIX... -- ARGUMENT...: a run of two steps and a validation behind each
+# with_sets STATUS PREFIX... -- ARGUMENT...: a run of two steps and a validation after each
 with_sets() {
 	local status=$1 args=("${args[@]}") prefixes=()
 	shift
@@ -209,7 +209,7 @@ has_ended_already() {
 
 ends_by_another_signal() {
 	local pid status
-	# Emptied first: what an earlier run said would be taken for this one's, and a signal would meet a shell that is not it yet.
+	# Emptied first: what an earlier run logged would be taken for this one's, and a signal would meet a shell that is not it yet.
 	: >"$work/log"
 	"$train" "${args[@]}" --backend cpu --load "$fixture" --ckpt-step 20 --train-iters 2000 --override-opt-param-scheduler \
 		--exit-signal SIGUSR1 --save "$work/signal" --save-interval 1000 >"$work/log" 2>&1 &

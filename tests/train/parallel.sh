@@ -37,7 +37,7 @@ verdict $? "a checkpoint of two processes, resumed by one, and the reverse"
 
 # start MARK ARGUMENT...: a long run of two processes, and waits for its first iteration
 start() {
-	: >"$work/log" # what an earlier run said would be taken for this one's
+	: >"$work/log" # what an earlier run logged would be taken for this one's
 	"${launcher[@]}" 2 "$train" "${args[@]}" --backend cpu --threads 1 "${from[@]}" --train-iters 100000 --override-opt-param-scheduler "$@" >"$work/log" 2>&1 &
 	pid=$!
 	for ((i = 0; i < 600; i++)); do

@@ -11,7 +11,7 @@ plan() {
 	"$train" --dry-run --machine "$machine" "${args[@]}" "$@" >"$work/log" 2>&1
 }
 
-# said LOG: what the first process says to others in a step
+# said LOG: what the first process sends others in a step
 said() {
 	sed -n 's/^\(stage 0 of [0-9]*: \)*communication of a step: //p' "$1"
 }
@@ -75,14 +75,14 @@ exposed() {
 		--max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 2 --bf16 "$@" || return
 	sed -nE 's/^ +tp: ([0-9.]+) ms, of which ([0-9.]+) ms are exposed$/\1 \2/p' "$work/log"
 }
-# What goes on beside a product costs it nothing here.
+# What goes on in parallel with a product costs it nothing here.
 sed 's/^busy_link: .*/busy_link: 1e-9/' "$machine" >"$work/free.yaml"
 times="$(machine=$work/free.yaml exposed) $(machine=$work/free.yaml exposed --sequence-parallel)"
-# Of two sums of each part the one backward goes on beside a product. Of five messages, where the stream is shared, two do.
+# Of two sums of each part the one of backward goes on in parallel with a product. Of five messages, where the stream is shared, two do.
 awk -v all="$times" 'BEGIN { exit split(all, t, " ") != 4 || t[2] > 0.6 * t[1] || t[4] > 0.65 * t[3] }'
 verdict $? "sums of dx and gathered rows go beside products: $times ms"
 
-# What is suggested is what its plan says, and nothing that is said of a layout is tried otherwise.
+# What is suggested is what its plan says, and nothing that is given of a layout is tried otherwise.
 suggests() {
 	local line first
 	plan --gpus 4 --num-layers 8 --hidden-size 1024 --ffn-hidden-size 4096 --seq-length 1024 --max-position-embeddings 1024 --bf16 \

@@ -19,7 +19,7 @@ precision=--bf16
 
 # start ARGUMENT...: the fixture's run, as process $pid; what it says goes to $work/log
 start() {
-	# Emptied first: what an earlier run said would be taken for this one's, and a signal would meet a shell that is not it yet.
+	# Emptied first: what an earlier run logged would be taken for this one's, and a signal would meet a shell that is not it yet.
 	: >"$work/log"
 	"$train" "${args[@]}" $precision --backend ${BACKEND:-cpu} --save-interval 5 "$@" >"$work/log" 2>&1 &
 	pid=$!

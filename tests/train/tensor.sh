@@ -12,7 +12,7 @@ gradients obj 2 TP=2 SP=0
 gradients obj 2 TP=2 SP=1
 gradients obj 4 TP=4 SP=1
 gradients asan 2 TP=2 SP=1
-# Whoever forgets to wait for what is said beside products reads what is not there yet.
+# Code that forgets to wait for communication in parallel with products reads what is not there yet.
 gradients obj 2 TP=2 SP=0 LATE=1
 gradients obj 2 TP=2 SP=1 LATE=1
 gradients obj 4 TP=4 SP=0 LATE=1

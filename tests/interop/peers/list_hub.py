@@ -33,7 +33,7 @@ assert api.model_info("lab/run", revision=commits[5].commit_id).sha == commits[5
 assert api.model_info("lab/run").author == "lab"
 assert len(api.list_repo_commits("lab/tales", repo_type="dataset")) == 1
 
-# Whether one may read: nothing is said, or that there is no such repository. Nobody may write.
+# Whether one may read: nothing is reported, or that there is no such repository. Nobody may write.
 def refused(*names, **more):
     try:
         api.auth_check(*names, **more)

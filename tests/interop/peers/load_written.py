@@ -43,7 +43,7 @@ def check_values(loaded):
 
 def check_state_dict(directory, _):
     torch.serialization.add_safe_globals([argparse.Namespace])
-    # Before 2.6 weights_only refuses the types without a storage class, whoever wrote them.
+    # Before 2.6 weights_only refuses the types without a storage class, no matter what wrote them.
     old = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6)
     for name, types, weights_only, mmap in (("classic.pt", CLASSIC, True, False), ("classic.pt", CLASSIC, True, True),
                                             ("state_dict.pt", TYPES, False, True), ("state_dict.pt", TYPES, old is False, False)):
