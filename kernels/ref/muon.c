@@ -1,4 +1,4 @@
-/* What Muon does beside products: momentum on flat buffers, and rows that a norm divides. */
+/* What Muon does apart from products: momentum on flat buffers, and rows that a norm divides. */
 #include "kernels/ref/ref_i.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* What Muon does beside products. */
+/* What Muon does apart from products. */
 #include <math.h>
 
 #include "tests/kernels/check_i.h"

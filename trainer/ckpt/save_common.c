@@ -225,8 +225,9 @@ static int write_one(struct common *c, const struct optimizer *o)
 
 #define OPTIMIZERS 3
 
-/* In the order of ChainedOptimizer: that of routed experts behind that of the other parameters, and
- * behind both that of parameters which these do not take (muon.py). The experts are matrices. */
+/* Lists the optimizers in the order of ChainedOptimizer: first that of the other parameters, then
+ * that of routed experts, and last that of parameters which these two do not take (muon.py). The
+ * experts are matrices. */
 static unsigned list_optimizers(const struct common *c, struct optimizer list[OPTIMIZERS])
 {
 	const struct mfs_optimizer_kind *kind = c->params->optimizer;

@@ -30,8 +30,8 @@ static const char *const refuses[] = {"fp16",
 				      "optimizer_cpu_offload",
 				      NULL};
 
-/* x' = a x + (b x x^T + c (x x^T)^2) x. Behind the last step the first one follows, or the last one
- * again. */
+/* x' = a x + (b x x^T + c (x x^T)^2) x. After the last step the steps begin again with the first
+ * one, or the last one is repeated. */
 struct coefficients {
 	const char *type;
 	bool repeats_last;
@@ -150,8 +150,8 @@ struct muon {
 
 /*
  * A part of the update that is one matrix, and where it lies: in each process's block, from an
- * element on, rows of so many neighbours. Those of the matrix lie block after block behind or
- * beside each other.
+ * element on, rows of so many neighbours. The blocks of the matrix follow each other, below or next
+ * to one another.
  */
 struct part {
 	int64_t rows, cols;		  /* of the matrix */

@@ -1,4 +1,5 @@
-/* What Muon does beside products (kernels.h): a thread has four elements, or one of a matrix. */
+/* What Muon does apart from products (kernels.h): a thread has four elements, or one of a
+ * matrix. */
 #include "kernels/cuda/ops/ops.h"
 #include "kernels/cuda/base/vec.cuh"
 
