@@ -141,7 +141,7 @@ static size_t begin(struct message *m, struct mfs_buf *out, unsigned header_type
 
 uint64_t mfs_arrow_padded(uint64_t len)
 {
-	return (len + MFS_ARROW_ALIGN - 1) / MFS_ARROW_ALIGN * MFS_ARROW_ALIGN;
+	return mfs_round_up(len, MFS_ARROW_ALIGN);
 }
 
 static void end(struct message *m)

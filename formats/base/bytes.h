@@ -60,4 +60,10 @@ static inline uint64_t mfs_max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* The least multiple that is not less than v. The caller knows that it is no overflow. */
+static inline uint64_t mfs_round_up(uint64_t v, uint64_t multiple)
+{
+	return (v + multiple - 1) / multiple * multiple;
+}
+
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/bytes.h"
 #include "fs/stats/prom.h"
 
 #define SHARDS	   16 /* threads that share one cell are rare */
@@ -77,7 +78,7 @@ struct mfs_stats *mfs_stats_new(const struct mfs_stats_row *rows, unsigned count
 		cells += cells_of(rows[i].kind);
 	}
 	s->first[count] = cells;
-	s->stride = (cells + line - 1) / line * line;
+	s->stride = mfs_round_up(cells, line);
 	s->cells = aligned_alloc(CACHE_LINE, (SHARDS * s->stride + line) * sizeof(*s->cells));
 	if (!s->cells) {
 		mfs_stats_free(s);

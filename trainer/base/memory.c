@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "formats/base/bytes.h"
+
 #define MOST (UINT64_C(1) << 60)
 
 uint64_t mfs_memory_add(struct mfs_memory *m, enum mfs_memory_kind kind, uint64_t bytes)
@@ -10,7 +12,7 @@ uint64_t mfs_memory_add(struct mfs_memory *m, enum mfs_memory_kind kind, uint64_
 
 	if (bytes > MOST)
 		bytes = MOST;
-	bytes = (bytes + MFS_MEMORY_ALIGN - 1) / MFS_MEMORY_ALIGN * MFS_MEMORY_ALIGN;
+	bytes = mfs_round_up(bytes, MFS_MEMORY_ALIGN);
 	m->bytes[kind] += bytes;
 	if (m->bytes[kind] > MOST)
 		m->bytes[kind] = MOST;

@@ -312,7 +312,7 @@ static void begin_fill(struct writer *w, struct mfs_save_slot *slot)
 	const struct mfs_save_fill *f = &s->plan.fills[w->next];
 
 	slot->fill = w->next;
-	slot->length = (f->length + MFS_SAVE_BLOCK - 1) / MFS_SAVE_BLOCK * MFS_SAVE_BLOCK;
+	slot->length = mfs_round_up(f->length, MFS_SAVE_BLOCK);
 	slot->written = slot->hashed = false;
 	bound_copies(w);
 	copy_fill(s, f, slot);
@@ -587,8 +587,7 @@ static int write_pieces(const struct stream *f, int fd, struct mfs_io_engine *en
 
 	for (uint64_t at = 0; at < f->size && !rc; at += f->room) {
 		const uint64_t n = mfs_min_u64(f->room, f->size - at);
-		struct iovec iov = {f->block,
-				    (n + MFS_SAVE_BLOCK - 1) / MFS_SAVE_BLOCK * MFS_SAVE_BLOCK};
+		struct iovec iov = {f->block, mfs_round_up(n, MFS_SAVE_BLOCK)};
 		struct mfs_io io = {
 			.kind = MFS_IO_WRITE, .fd = fd, .off = at, .iov = &iov, .iov_count = 1};
 
@@ -625,8 +624,7 @@ int mfs_save_write_stream(struct mfs_saver *s, const struct mfs_save_place *to, 
 	struct stream f = {.to = to, .name = name, .size = size, .read = read, .arg = arg};
 	int rc, closed, fd;
 
-	f.room = mfs_min_u64((size + MFS_SAVE_BLOCK - 1) / MFS_SAVE_BLOCK * MFS_SAVE_BLOCK,
-			     MFS_SAVE_SLOT);
+	f.room = mfs_min_u64(mfs_round_up(size, MFS_SAVE_BLOCK), MFS_SAVE_SLOT);
 	f.block = sys->alloc(sys->arg, f.room);
 	if (!f.block)
 		return mfs_fail_nomem(err);

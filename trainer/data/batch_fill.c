@@ -11,15 +11,10 @@
 
 /* ---- the block ---- */
 
-static size_t aligned(size_t bytes)
-{
-	return (bytes + MFS_BATCH_ALIGN - 1) / MFS_BATCH_ALIGN * MFS_BATCH_ALIGN;
-}
-
 size_t mfs_batch_bytes(uint64_t tokens, uint32_t ahead)
 {
 	return (MFS_BATCH_ARRAY_COUNT + MFS_BATCH_AHEAD_COUNT * (size_t)ahead) *
-	       aligned(tokens * sizeof(int32_t));
+	       mfs_round_up(tokens * sizeof(int32_t), MFS_BATCH_ALIGN);
 }
 
 #define PLACE(type, name, way)                                                                     \
@@ -38,7 +33,7 @@ static void place(struct mfs_batch *to, size_t size, char *at)
 
 void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, uint32_t ahead, void *block)
 {
-	const size_t size = aligned(tokens * sizeof(int32_t));
+	const size_t size = mfs_round_up(tokens * sizeof(int32_t), MFS_BATCH_ALIGN);
 	char *at = block;
 
 	b->block = block;

@@ -5,6 +5,7 @@
  * later. Such keys are made here, in two buffers by turns, and are copied after the block.
  */
 #include "trainer/model/attention/attention.h"
+#include "formats/base/bytes.h"
 #include "trainer/model/net_i.h"
 
 static bool has_window(const struct mfs_net *net)
@@ -15,11 +16,6 @@ static bool has_window(const struct mfs_net *net)
 static size_t keys_bytes(const struct mfs_net *net)
 {
 	return (size_t)net->tokens * sizeof(int32_t);
-}
-
-static uint64_t aligned(uint64_t bytes)
-{
-	return (bytes + MFS_MEMORY_ALIGN - 1) / MFS_MEMORY_ALIGN * MFS_MEMORY_ALIGN;
 }
 
 /* The loader gives them to all stages. */
@@ -36,9 +32,11 @@ int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err)
 		return mfs_fail(err, -EINVAL, "a microbatch has %lld tokens: expected at most %d",
 				(long long)net->tokens, INT32_MAX);
 	/* The loader may begin each array at a multiple of the alignment. */
-	place->bytes = aligned((MFS_BATCH_ARRAY_COUNT + MFS_BATCH_AHEAD_COUNT * ahead_count(net)) *
-			       (keys_bytes(net) + MFS_MEMORY_ALIGN));
-	place->key_bytes = has_window(net) ? aligned(keys_bytes(net)) : 0;
+	place->bytes =
+		mfs_round_up((MFS_BATCH_ARRAY_COUNT + MFS_BATCH_AHEAD_COUNT * ahead_count(net)) *
+				     (keys_bytes(net) + MFS_MEMORY_ALIGN),
+			     MFS_MEMORY_ALIGN);
+	place->key_bytes = has_window(net) ? mfs_round_up(keys_bytes(net), MFS_MEMORY_ALIGN) : 0;
 	place->block =
 		mfs_memory_add(net->memory, MFS_MEMORY_BATCH, net->batch_count * place->bytes);
 	place->first_key =

@@ -100,11 +100,6 @@ static bool has_mup_rate(const struct mfs_train_config *config, const char *name
 
 /* ---- the list ---- */
 
-static uint64_t aligned(uint64_t elements)
-{
-	return (elements + MFS_PARAM_ALIGN - 1) / MFS_PARAM_ALIGN * MFS_PARAM_ALIGN;
-}
-
 /* Gives elements of a tensor a place at the end of a buffer. */
 static int place(const struct mfs_rank_tensor *t, uint64_t *end, uint64_t *ret_start,
 		 uint64_t *ret_elements, struct mfs_error *err)
@@ -114,7 +109,8 @@ static int place(const struct mfs_rank_tensor *t, uint64_t *end, uint64_t *ret_s
 
 	*ret_start = *end;
 	*ret_elements = elements;
-	if (mfs_add_overflows(*end, aligned(elements), end) || *end > UINT64_MAX / 16)
+	if (mfs_add_overflows(*end, mfs_round_up(elements, MFS_PARAM_ALIGN), end) ||
+	    *end > UINT64_MAX / 16)
 		return mfs_fail(err, -EINVAL, "the model is too large: '%s' does not fit",
 				mfs_global_tensor_name(t->src, name, sizeof(name)));
 	return 0;
@@ -145,7 +141,7 @@ static int number_draws(struct mfs_params *p, uint64_t **ret, struct mfs_error *
 		if (!t->base.kind || !t->is_parameter)
 			continue;
 		from[index_of(p, t->src)] = end;
-		end += aligned(t->base.bytes / mfs_dtype_size(t->base.dtype));
+		end += mfs_round_up(t->base.bytes / mfs_dtype_size(t->base.dtype), MFS_PARAM_ALIGN);
 	}
 	mfs_rank_list_free(list);
 	*ret = from;

@@ -53,7 +53,7 @@ size_t mfs_npy_header(enum mfs_dtype dtype, const uint64_t *shape, unsigned ndim
 	digits = add_shape(text, sizeof(text), shape, ndim);
 	len = strlen(text);
 	total = PREAMBLE + len + (ndim ? GROWTH - digits : 0) + 1;
-	total = (total + ALIGN - 1) / ALIGN * ALIGN;
+	total = mfs_round_up(total, ALIGN);
 	memset(ret, ' ', total);
 	memcpy(ret, magic, sizeof(magic));
 	ret[8] = (uint8_t)(total - PREAMBLE);

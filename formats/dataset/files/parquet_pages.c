@@ -21,7 +21,7 @@ static uint64_t pages_of(const struct mfs_parquet_image *v, uint64_t entries)
 
 static uint64_t round_up(uint64_t size)
 {
-	return (size + MFS_PARQUET_ALIGN - 1) / MFS_PARQUET_ALIGN * MFS_PARQUET_ALIGN;
+	return mfs_round_up(size, MFS_PARQUET_ALIGN);
 }
 
 uint64_t mfs_parquet_room(const struct mfs_parquet_image *v, const struct group *g, size_t column)

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "formats/base/bytes.h"
+
 #define HUGE_PAGE (2u << 20)
 
 void *mfs_index_alloc(uint64_t size)
@@ -29,7 +31,7 @@ void mfs_index_free(void *p, uint64_t size)
 
 void mfs_index_shrink(void *p, uint64_t size, uint64_t to)
 {
-	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), kept = (to + page - 1) / page * page;
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), kept = mfs_round_up(to, page);
 
 	if (kept && kept < size)
 		munmap((uint8_t *)p + kept, size - kept);

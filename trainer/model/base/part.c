@@ -1,5 +1,6 @@
 /* What parts ask for, and where it lies. */
 #include "formats/base/str.h"
+#include "formats/base/bytes.h"
 #include "trainer/model/base/part.h"
 
 #define MOST (UINT64_C(1) << 60)
@@ -15,8 +16,7 @@ uint64_t mfs_memory_behind(uint64_t *used, uint64_t bytes)
 
 	if (bytes > MOST)
 		bytes = MOST;
-	*used = sum_of(offset,
-		       (bytes + MFS_MEMORY_ALIGN - 1) / MFS_MEMORY_ALIGN * MFS_MEMORY_ALIGN);
+	*used = sum_of(offset, mfs_round_up(bytes, MFS_MEMORY_ALIGN));
 	return offset;
 }
 
