@@ -10,150 +10,8 @@
 #include "trainer/loop/device.h"
 #include "trainer/loop/train.h"
 #include "trainer/loop/trainer_i.h"
+#include "trainer/params/draw.h"
 #include "trainer/base/dtype.h"
-
-/* ---- flat buffers ---- */
-
-static uint64_t plan_flat(struct mfs_trainer *t, enum mfs_memory_kind kind, enum mfs_dtype type,
-			  uint64_t elements)
-{
-	return mfs_memory_add(&t->memory, kind, elements * mfs_dtype_size(type));
-}
-
-static void plan_parameters(struct mfs_trainer *t)
-{
-	const struct mfs_params *p = t->params;
-
-	t->places = (struct mfs_flat_places){
-		.weights = plan_flat(t, MFS_MEMORY_WEIGHTS, p->weight_type,
-				     mfs_params_weight_elements(p)),
-		.grads = plan_flat(t, MFS_MEMORY_GRADIENTS, p->grad_type,
-				   mfs_params_grad_elements(p)),
-	};
-	for (unsigned i = 0; i < MFS_SLOTS; i++)
-		t->places.slot[i] =
-			plan_flat(t, i == MFS_SLOT_MAIN ? MFS_MEMORY_MAIN : MFS_MEMORY_MOMENTS,
-				  p->slot[i].type, p->slot[i].elements - p->offloaded_owned);
-	t->places.buffers =
-		mfs_memory_add(&t->memory, MFS_MEMORY_WEIGHTS, p->buffer_elements * sizeof(float));
-}
-
-static void place_parameters(struct mfs_trainer *t)
-{
-	struct mfs_params *p = t->params;
-	const struct mfs_flat_places *at = &t->places;
-	const struct mfs_memory *m = &t->memory;
-	const struct mfk_device_ops *device = t->backend->device;
-
-	p->weights = mfs_memory_at(m, at->weights);
-	p->grads = mfs_memory_at(m, at->grads);
-	for (unsigned i = 0; i < MFS_SLOTS; i++)
-		if (p->slot[i].type != MFS_DTYPE_NONE)
-			p->slot[i].device = mfs_memory_at(m, at->slot[i]);
-	p->buffers = mfs_memory_at(m, at->buffers);
-	/* What lies between parameters stays zero for the whole run. */
-	device->zero(t->ctx, m->base, m->total);
-}
-
-struct drawing {
-	struct mfs_trainer *t;
-	const struct mfs_param *param;
-	uint64_t at; /* the element that `to` is */
-	enum mfk_dtype type;
-	char *to;
-};
-
-static int draw_run(void *arg, const struct mfs_param_run *run)
-{
-	const struct drawing *d = arg;
-
-	d->t->backend->ops->fill_normal(
-		d->t->ctx, d->type, d->to + (run->first - d->at) * mfk_dtype_size(d->type),
-		(int64_t)run->count, 0, (float)d->param->init_std, (uint64_t)d->t->config->seed,
-		d->param->drawn_from + run->whole_first);
-	return 0;
-}
-
-/* Numbers of a parameter, from element at on. They depend on the seed and on their place in the
- * whole model alone. */
-static void draw_numbers(struct mfs_trainer *t, const struct mfs_param *q, uint64_t at,
-			 uint64_t count, enum mfk_dtype type, void *to)
-{
-	struct drawing d = {t, q, at, type, to};
-
-	if (q->init_std < 0)
-		t->backend->ops->fill(t->ctx, type, to, (int64_t)count, q->init_value);
-	else
-		mfs_param_runs(q, at, count, draw_run, &d);
-}
-
-/* Elements of a parameter that are drawn: first is that of the flat buffers. */
-struct stretch {
-	const struct mfs_param *param;
-	uint64_t first, count;
-};
-
-/* Main parameters that are offloaded are drawn in the memory of gradients, which are zeroed again
- * afterwards. Main parameters have two times the bytes of gradients at most, and of these there are
- * MFS_PARAM_ALIGN: so there is room for a piece. */
-#define DRAWN_AT_ONCE (MFS_PARAM_ALIGN / 2)
-
-static void draw_offloaded(struct mfs_trainer *t, const struct stretch *s)
-{
-	const struct mfs_params *p = t->params;
-	const struct mfk_device_ops *device = t->backend->device;
-	const size_t main_size = mfs_dtype_size(p->slot[MFS_SLOT_MAIN].type);
-	const uint64_t bytes = mfs_params_grad_elements(p) * mfs_dtype_size(p->grad_type);
-	const uint64_t most = bytes / main_size / DRAWN_AT_ONCE * DRAWN_AT_ONCE;
-	const uint64_t end = s->first + s->count;
-
-	for (uint64_t at = s->first, n; at < end; at += n) {
-		const struct mfs_flat weight = mfs_params_flat(p, MFS_STATE_MODEL, at);
-		const struct mfs_flat main = mfs_params_flat(p, MFS_STATE_MAIN, at);
-
-		n = end - at < most ? end - at : most;
-		draw_numbers(t, s->param, at - s->param->start, n, mfs_mfk_dtype(main.type),
-			     p->grads);
-		t->backend->ops->cast(t->ctx, mfs_mfk_dtype(weight.type), weight.at,
-				      mfs_mfk_dtype(main.type), p->grads, (int64_t)n);
-		device->copy_out(t->ctx, main.at, p->grads, n * main_size);
-		device->zero(t->ctx, p->grads, n * main_size);
-	}
-}
-
-/* Draws in the main parameters' type, and rounds to the weights. */
-static void draw(struct mfs_trainer *t, const struct stretch *s)
-{
-	const struct mfs_flat weight = mfs_params_flat(t->params, MFS_STATE_MODEL, s->first);
-	const struct mfs_flat main = mfs_params_flat(t->params, MFS_STATE_MAIN, s->first);
-	const enum mfk_dtype type = mfs_mfk_dtype(weight.type);
-	const uint64_t at = s->first - s->param->start;
-
-	if (!main.at) {
-		draw_numbers(t, s->param, at, s->count, type, weight.at);
-	} else if (main.on_host) {
-		draw_offloaded(t, s);
-	} else {
-		draw_numbers(t, s->param, at, s->count, mfs_mfk_dtype(main.type), main.at);
-		t->backend->ops->cast(t->ctx, type, weight.at, mfs_mfk_dtype(main.type), main.at,
-				      (int64_t)s->count);
-	}
-}
-
-/* Each process draws what it owns; the others' weights are gathered as after an update. */
-static void draw_all(struct mfs_trainer *t)
-{
-	const struct mfs_params *p = t->params;
-
-	for (uint32_t i = 0; i < p->count; i++) {
-		struct stretch s = {.param = &p->list[i], .first = p->list[i].start};
-		const uint64_t end = s.first + p->list[i].elements;
-
-		for (; (s.count = mfs_params_owned(p, &s.first, end)); s.first += s.count)
-			draw(t, &s);
-	}
-	mfs_sync_gather(t->sync, t->ctx);
-}
 
 /* ---- in order ---- */
 
@@ -224,7 +82,7 @@ static int plan(struct mfs_trainer *t, struct mfs_error *err)
 
 	if (rc)
 		return rc;
-	plan_parameters(t);
+	mfs_params_plan(t->params, &t->memory, &t->places);
 	rc = mfs_net_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel, &t->net,
 			 err);
 	if (!rc)
@@ -249,7 +107,8 @@ static int fill(struct mfs_trainer *t, struct mfs_load *load, struct mfs_error *
 	if (rc)
 		return rc;
 	if (!load) {
-		draw_all(t);
+		mfs_params_draw(t->params, (uint64_t)t->config->seed, t->backend, t->ctx);
+		mfs_sync_gather(t->sync, t->ctx); /* as after an update */
 		return 0;
 	}
 	mfs_watch_rest(t->parallel.watch, true);
@@ -373,7 +232,9 @@ int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *l
 	rc = mfs_memory_place(&t->memory, t->backend, t->device, err);
 	if (rc)
 		goto out;
-	place_parameters(t);
+	mfs_params_place(t->params, &t->places, &t->memory);
+	/* What lies between parameters stays zero for the whole run. */
+	t->backend->device->zero(t->ctx, t->memory.base, t->memory.total);
 	t->iterations = mfs_schedule_iterations(config);
 	rc = mfs_net_begin(t->net, t->ctx, err);
 	if (!rc)

@@ -27,11 +27,6 @@
 /* Microbatches whose first pass may still be under way, and losses that may. */
 #define MFS_BATCHES_IN_FLIGHT 2
 
-/* Where a flat buffer lies in the plan. */
-struct mfs_flat_places {
-	uint64_t weights, grads, slot[MFS_SLOTS], buffers;
-};
-
 #define MFS_LOST_SAVES 8 /* whose numbers are logged at the end */
 
 /* What became of a run's saves. */

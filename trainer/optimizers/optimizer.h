@@ -49,7 +49,7 @@ struct mfs_matrix {
 	bool is_qkv;	      /* rows of queries, keys and values, group by group */
 };
 
-/* What a step by matrices needs besides. */
+/* What a step by matrices needs in addition. */
 struct mfs_matrix_place {
 	const struct mfk_backend *backend;
 	struct mfk_ctx *ctx;

@@ -25,6 +25,7 @@
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/megatron/rank.h"
+#include "trainer/base/memory.h"
 #include "trainer/config/config.h"
 #include "trainer/optimizers/optimizer.h"
 #include "trainer/params/buckets.h"
@@ -118,6 +119,17 @@ int mfs_params_of_other(const struct mfs_params *own, const struct mfs_train_con
 			const struct mfs_parallel *other, struct mfs_params **ret,
 			struct mfs_error *err);
 void mfs_params_free(struct mfs_params *p);
+
+/* Where each flat buffer lies in a plan of memory. */
+struct mfs_flat_places {
+	uint64_t weights, grads, slot[MFS_SLOTS], buffers;
+};
+/* Adds what the device has of them to the plan. */
+void mfs_params_plan(const struct mfs_params *p, struct mfs_memory *memory,
+		     struct mfs_flat_places *ret);
+/* The plan has memory now, which the caller fills with zeros. */
+void mfs_params_place(struct mfs_params *p, const struct mfs_flat_places *places,
+		      const struct mfs_memory *memory);
 
 /* The number of a tensor in list; from count on, its number in buffer_list plus count. UINT32_MAX:
  * there is none. layer, expert: -1 where the name has none. Layers of "decoder.layers." after the

@@ -106,3 +106,35 @@ void *mfs_param_grads(const struct mfs_params *p, const struct mfs_param *q)
 		return at(b->grads, p->grad_type, q->start - b->first);
 	return mfs_params_grads_at(p, q->start);
 }
+
+/* ---- in a plan of memory ---- */
+
+static uint64_t plan(struct mfs_memory *memory, enum mfs_memory_kind kind, enum mfs_dtype type,
+		     uint64_t elements)
+{
+	return mfs_memory_add(memory, kind, elements * mfs_dtype_size(type));
+}
+
+void mfs_params_plan(const struct mfs_params *p, struct mfs_memory *memory,
+		     struct mfs_flat_places *ret)
+{
+	ret->weights =
+		plan(memory, MFS_MEMORY_WEIGHTS, p->weight_type, mfs_params_weight_elements(p));
+	ret->grads = plan(memory, MFS_MEMORY_GRADIENTS, p->grad_type, mfs_params_grad_elements(p));
+	for (unsigned i = 0; i < MFS_SLOTS; i++)
+		ret->slot[i] =
+			plan(memory, i == MFS_SLOT_MAIN ? MFS_MEMORY_MAIN : MFS_MEMORY_MOMENTS,
+			     p->slot[i].type, p->slot[i].elements - p->offloaded_owned);
+	ret->buffers = plan(memory, MFS_MEMORY_WEIGHTS, MFS_F32, p->buffer_elements);
+}
+
+void mfs_params_place(struct mfs_params *p, const struct mfs_flat_places *places,
+		      const struct mfs_memory *memory)
+{
+	p->weights = mfs_memory_at(memory, places->weights);
+	p->grads = mfs_memory_at(memory, places->grads);
+	for (unsigned i = 0; i < MFS_SLOTS; i++)
+		if (p->slot[i].type != MFS_DTYPE_NONE)
+			p->slot[i].device = mfs_memory_at(memory, places->slot[i]);
+	p->buffers = mfs_memory_at(memory, places->buffers);
+}
