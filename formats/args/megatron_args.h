@@ -144,7 +144,7 @@ static inline bool mfs_args_gated(const struct mfs_megatron_args *a)
 	return a->swiglu || a->quick_geglu || a->geglu;
 }
 
-/* The number of weights that MFS_MAX_WEIGHTS is about. Layers and experts are below 2^31. */
+/* The number of weights that MFS_MAX_WEIGHTS limits. Layers and experts are below 2^31. */
 int64_t mfs_megatron_args_weights(const struct mfs_megatron_args *a);
 
 #endif

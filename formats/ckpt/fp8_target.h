@@ -28,9 +28,9 @@ struct mfs_fp8_target {
 	const char *suffix; /* of the name */
 };
 
-/* Both targets of a matrix in blocks of block_rows and block_cols; 0: it is one block, and its
- * scale has no axes. suffix: of the scales' name. of must outlive them, and scales must be
- * zero-filled. -ENOTSUP: of is no such matrix. */
+/* Makes both targets of a matrix in blocks of block_rows and block_cols; 0: it is one block, and
+ * its scale has no axes. suffix: follows the matrix' name in that of the scales. `of` must outlive
+ * them, and scales must be zero-filled. -ENOTSUP: `of` is no such matrix. */
 int mfs_fp8_targets_init(struct mfs_fp8_target *weight, struct mfs_fp8_target *scale,
 			 struct mfs_fp8_scales *scales, const struct mfs_target *of,
 			 uint64_t block_rows, uint64_t block_cols, const char *suffix,

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#define MFS_REFUSAL 64 /* bytes of a code and its end */
+#define MFS_REFUSAL 64 /* bytes of a code with its NUL */
 
 /* "SignatureDoesNotMatch" of "<Error><Code>SignatureDoesNotMatch</Code>...": letters and digits
  * alone. "": the body says none. */

@@ -19,7 +19,8 @@ struct mfs_server {
 	struct mfs_curl_options http;
 };
 
-/* -EINVAL: the URL has another form; errors of mfs_credentials_new(). */
+/* Reads the URL of a server, and finds the credentials for it. -EINVAL: the URL has another form;
+ * errors of mfs_credentials_new(). */
 int mfs_server_open(const char *url, unsigned timeout, bool private_redirects,
 		    struct mfs_server *ret, struct mfs_error *err);
 void mfs_server_release(struct mfs_server *s);

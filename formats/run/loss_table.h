@@ -18,8 +18,8 @@
 int mfs_loss_table_read(const char *name, const char *text, size_t len, struct mfs_curve *ret,
 			struct mfs_error *err);
 
-/* Whether a name, of len bytes, is one that runs give to the training loss; the lower, the better
- * known. -1: it is none. */
+/* How well known a name, of len bytes, is as a name of the training loss: the lower, the better.
+ * -1: it is none of its names. */
 int mfs_loss_rank(const char *name, size_t len);
 #define MFS_LOSS_NAMES 8 /* numbers of these are below */
 

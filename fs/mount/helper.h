@@ -20,7 +20,7 @@ enum mfs_helper_exit {
 	MFS_HELPER_FAILED = 32 /* there is no mount */
 };
 
-/* For an exit status of our own commands (fs/cli/commands.h). */
+/* The exit status of the helper for one of our own commands' (fs/cli/commands.h). */
 int mfs_helper_exit_of(int code);
 
 /* main() of the helper. */

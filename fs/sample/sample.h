@@ -36,7 +36,7 @@ struct mfs_sample_options {
 
 extern const struct mfs_sample_options mfs_sample_nothing_said;
 
-/* What is to be done, complete. */
+/* A plan in which everything that a sample needs is settled. */
 struct mfs_sample_plan {
 	uint64_t step, batch; /* samples of the whole step */
 	uint64_t rank;	      /* MFS_UNSAID: those of all */

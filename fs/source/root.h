@@ -132,7 +132,8 @@ struct mfs_place {
 
 #define MFS_PLACE_NAME (256 + MFS_VIEW_NAME_SIZE)
 
-/* The place for messages: "iter_0000040/hf"; in an HF directory "hf". Returns text. */
+/* Writes the place into text, for messages: "iter_0000040/hf"; in an HF directory "hf". Returns
+ * text. */
 const char *mfs_place_name(const struct mfs_root *root, const struct mfs_place *place,
 			   char text[MFS_PLACE_NAME]);
 

@@ -14,7 +14,8 @@
  * its directory. -errno: the directory cannot be listed, or does not answer. */
 int mfs_runs_each(const char *dir, int (*each)(void *arg, const char *name, const struct stat *st),
 		  void *arg);
-/* 1: dir has a run of that name, and path is it; 0: it has none; -errno: that is not known. */
+/* Finds the run of that name in dir. 1: there is one, and path is its path; 0: there is none;
+ * -errno: dir cannot be read. */
 int mfs_runs_find(const char *dir, const char *name, char *path, size_t size);
 /* Whether one of them looks like a SOURCE. Nothing is opened. */
 bool mfs_runs_look_like_some(const char *dir);

@@ -293,7 +293,8 @@ int mfs_save_torch(struct mfs_saver *s, const struct mfs_save_place *at,
 
 /* ---- a whole save (save_commit.c) ---- */
 
-/* Saves iteration progress.iteration; the old checkpoint or the new one is there at any moment. */
+/* Saves iteration progress.iteration. At any moment either the old checkpoint or the new one
+ * exists. */
 int mfs_save_iteration(struct mfs_saver *s, struct mfs_error *err);
 /* Removes what saves that did not end have left in the directory of s->dirfd. */
 void mfs_save_clean(struct mfs_saver *s);

@@ -185,7 +185,8 @@ struct mfs_flat mfs_params_flat(const struct mfs_params *p, enum mfs_state state
 struct mfs_flat mfs_params_slot(const struct mfs_params *p, unsigned slot, uint64_t first);
 void *mfs_params_grads_at(const struct mfs_params *p, uint64_t first);
 
-/* True if a bucket's weights, or gradients, are whole for a while alone: FSDP. */
+/* True if FSDP divides a bucket's weights, or gradients, so that they are whole only for a
+ * while. */
 bool mfs_bucket_weights_part(const struct mfs_params *p, const struct mfs_bucket *b);
 bool mfs_bucket_grads_part(const struct mfs_params *p, const struct mfs_bucket *b);
 /* Where a parameter's weights, or gradients, lie for a pass: whole. NULL: nobody has gathered

@@ -57,7 +57,8 @@ void mfs_blend_walk_restore(struct mfs_blend_walk *w, uint64_t sample, const uin
 /* The next n samples; either array may be NULL. */
 void mfs_blend_walk_on(struct mfs_blend_walk *w, uint64_t n, int16_t *ret_dataset,
 		       int64_t *ret_sample);
-/* Samples of one class's datasets so far, spread over counts of all datasets. */
+/* Counts the samples that each dataset has got so far: ret[i] is the count of the blend's dataset
+ * i. */
 void mfs_blend_walk_counts(const struct mfs_blend_walk *w, uint64_t *ret);
 
 #endif
