@@ -19,7 +19,7 @@ int mfs_loss_table_read(const char *name, const char *text, size_t len, struct m
 			struct mfs_error *err);
 
 /* How well known a name, of len bytes, is as a name of the training loss: the lower, the better.
- * -1: it is none of its names. */
+ * -1: no run gives the loss that name. */
 int mfs_loss_rank(const char *name, size_t len);
 #define MFS_LOSS_NAMES 8 /* numbers of these are below */
 
