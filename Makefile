@@ -38,7 +38,7 @@ CUDA_SOURCES  := $(wildcard kernels/cuda/*.c kernels/cuda/*/*.cu kernels/cuda/*/
 FAMILIES      := $(wildcard configs/models/*.conf)
 LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/% kernels/mpi/%,$(call code,.c))
 # What fuzz targets are made of: the readers that they call are nowhere else.
-READER_SOURCES := $(filter $(addsuffix .c,formats/% fs/view/% trainer/config/% trainer/simulate/machine% fs/cli/option% fs/fsck/scan% fs/fsck/verdict% \
+READER_SOURCES := $(filter $(addsuffix .c,formats/% fs/view/% trainer/config/% trainer/optimizers/% trainer/parallel/% trainer/simulate/machine% fs/cli/option% fs/fsck/scan% fs/fsck/verdict% \
 	fs/gateway/config fs/gateway/access/authorization fs/gateway/access/proxies fs/gateway/access/rules fs/gateway/access/secret_list fs/gateway/access/sessions fs/gateway/call/accept fs/gateway/hub/asked fs/gateway/web/html fs/http/range fs/http/url \
 	fs/sums/sums),\
 	$(filter-out formats/dataset/files/% formats/megatron/read/%,$(LIB_SOURCES)))
