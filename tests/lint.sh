@@ -85,7 +85,7 @@ symbols() {
 		xargs nm -gA) | sed 's/:/ /' | awk '{ sub("/[^/]*$", "", $1); print $1, $(NF - 1), $NF }' | sort -u
 }
 declared() {
-	for h in "${headers[@]}"; do grep -oE '\bmf[sk]_\w+' "$h" | sed "s|^|${h%/*} |"; done | sort -u
+	for h in "${headers[@]}"; do grep -oE '\bmf[kst]_\w+' "$h" | sed "s|^|${h%/*} |"; done | sort -u
 }
 reached() {
 	allowed | awk '
@@ -217,6 +217,13 @@ mapfile -t clients < <(grep -l /dev/tcp/ "${scripts[@]}")
 forbid 'pipefail' "with pipefail, 'command | grep -q' fails now and then" "${scripts[@]}"
 # The shell's printf writes line by line: who has answered the first line may be gone when the second comes.
 forbid "(^|[^v ]) *printf .*\\\\n[^'\" ].*>&[3-9\$]" "requests go to a socket in one write (send, in tests/mount/lib.sh)" "${clients[@]}"
+
+# A tag is one thing: the trainer's begin with mft_, those of all else with mfs_. (Each backend has its own mfk_ of a name.)
+while read -r _ tag _; do
+	complain "$tag is defined twice"
+done < <(git ls-files -- '*.[ch]' | grep -v ^tests/ | xargs grep -hoE '^(struct|enum|union) mf[st]_[a-z0-9_]+ \{' | sort | uniq -d)
+forbid '^(struct|enum|union) mfs_[a-z0-9_]+ \{' "names of the trainer begin with mft_" $(git ls-files -- 'trainer/*.[ch]')
+forbid '^(struct|enum|union) mft_[a-z0-9_]+ \{' "mft_ is the trainer's" $(git ls-files -- 'fs/*.[ch]' 'formats/*.[ch]' 'kernels/*.[ch]')
 
 # Widths in columns: tabs reach to multiples of 8, and a character is one, however many bytes it has. Of prose, tables,
 # code and lines with a link may be wider.

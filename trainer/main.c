@@ -16,7 +16,7 @@
 static int say(const struct mfs_error *err, int code)
 {
 	fprintf(stderr, "mcorefs-train: %s\n", err->msg);
-	if (code == MFS_TRAIN_USAGE)
+	if (code == MFT_TRAIN_USAGE)
 		fprintf(stderr, "mcorefs-train --help lists all flags\n");
 	return code;
 }
@@ -30,11 +30,11 @@ static int print(struct mfs_buf *text)
 	mfs_buf_release(text);
 	if (bad)
 		perror("mcorefs-train: stdout");
-	return bad ? MFS_TRAIN_FAILED : 0;
+	return bad ? MFT_TRAIN_FAILED : 0;
 }
 
 /* The words of --help are one topic; none: everything. */
-static int help(const struct mfs_flag_value *words, struct mfs_buf *out, struct mfs_error *err)
+static int help(const struct mft_flag_value *words, struct mfs_buf *out, struct mfs_error *err)
 {
 	struct mfs_buf topic = {0};
 	int r = 0;
@@ -44,90 +44,90 @@ static int help(const struct mfs_flag_value *words, struct mfs_buf *out, struct 
 	if (topic.failed)
 		r = mfs_fail_nomem(err);
 	else if (words->count)
-		r = mfs_help_topic(topic.data, out, err);
+		r = mft_help_topic(topic.data, out, err);
 	else
-		mfs_help_flags(out);
+		mft_help_flags(out);
 	mfs_buf_release(&topic);
 	return r;
 }
 
 /* --help, --version and --completions. True: *ret_exit is the program's. */
-static bool answers(const struct mfs_train_config *c, int *ret_exit)
+static bool answers(const struct mft_train_config *c, int *ret_exit)
 {
-	const char *shell = mfs_flag_text(c->values, "completions");
-	const struct mfs_flag_value *words = mfs_flag_get(c->values, "help");
+	const char *shell = mft_flag_text(c->values, "completions");
+	const struct mft_flag_value *words = mft_flag_get(c->values, "help");
 	struct mfs_error err = {0};
 	struct mfs_buf out = {0};
 	int r = 0;
 
-	if (words->type == MFS_IS_LIST)
+	if (words->type == MFT_IS_LIST)
 		r = help(words, &out, &err);
-	else if (mfs_flag_truth(c->values, "version"))
+	else if (mft_flag_truth(c->values, "version"))
 		mfs_buf_printf(&out, "mcorefs-train %s\n", MFS_VERSION);
 	else if (shell)
-		r = mfs_help_completions(shell, &out, &err);
+		r = mft_help_completions(shell, &out, &err);
 	else
 		return false;
 	if (r)
-		*ret_exit = say(&err, MFS_TRAIN_USAGE);
+		*ret_exit = say(&err, MFT_TRAIN_USAGE);
 	if (out.len)
 		*ret_exit = print(&out);
 	return true;
 }
 
 /* What the launcher says goes to the arguments, as training/arguments.py puts it there. */
-static int find_world(struct mfs_train_config *c, struct mfs_launch *ret, struct mfs_error *err)
+static int find_world(struct mft_train_config *c, struct mft_launch *ret, struct mfs_error *err)
 {
-	const int r = mfs_launch_find(ret, err);
+	const int r = mft_launch_find(ret, err);
 
-	mfs_flag_set_number(c->values, "world_size", ret->size);
-	mfs_flag_set_number(c->values, "rank", ret->rank);
+	mft_flag_set_number(c->values, "world_size", ret->size);
+	mft_flag_set_number(c->values, "rank", ret->rank);
 	return r;
 }
 
 /* What a checkpoint may have a word in is settled when it is open (ckpt/load.h). */
-static bool waits_for_checkpoint(const struct mfs_train_config *c)
+static bool waits_for_checkpoint(const struct mft_train_config *c)
 {
 	return c->load || c->pretrained_checkpoint;
 }
 
 /* Before anything is settled: each layout settles what follows from it. */
-static int suggest(struct mfs_train_config *c, const struct mfs_launch *launch)
+static int suggest(struct mft_train_config *c, const struct mft_launch *launch)
 {
 	struct mfs_error err;
 
 	if (c->dry_run && c->machine && c->gpus > 0)
-		return mfs_suggest_layout(c, launch);
+		return mft_suggest_layout(c, launch);
 	mfs_fail(&err, -EINVAL, "--suggest-layout: expected --dry-run, --machine and --gpus, too");
-	return say(&err, MFS_TRAIN_USAGE);
+	return say(&err, MFT_TRAIN_USAGE);
 }
 
-static int run(struct mfs_train_config *c)
+static int run(struct mft_train_config *c)
 {
-	struct mfs_launch launch;
+	struct mft_launch launch;
 	struct mfs_error err = {0};
 	int r = find_world(c, &launch, &err);
 
 	if (!r && c->suggest_layout)
 		return suggest(c, &launch);
 	if (!r && !waits_for_checkpoint(c))
-		r = mfs_train_config_settle(c, &err);
+		r = mft_train_config_settle(c, &err);
 	if (r)
-		return say(&err, MFS_TRAIN_USAGE);
-	return mfs_train(c, &launch);
+		return say(&err, MFT_TRAIN_USAGE);
+	return mft_train(c, &launch);
 }
 
 int main(int argc, char **argv)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	struct mfs_error err = {0};
 	int code = 0;
 
 	mfs_trace_begin();
-	if (mfs_train_config_parse(argc, argv, &c, &err))
-		return say(&err, MFS_TRAIN_USAGE);
+	if (mft_train_config_parse(argc, argv, &c, &err))
+		return say(&err, MFT_TRAIN_USAGE);
 	if (!answers(&c, &code))
 		code = run(&c);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	return code;
 }

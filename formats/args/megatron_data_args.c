@@ -89,7 +89,7 @@ static const char *string(struct reader *r, const char *name)
 }
 
 /* Before 2023-10 a single prefix may be a text by itself. */
-static struct mfs_words words(struct reader *r, const char *name)
+static struct mfs_arg_words words(struct reader *r, const char *name)
 {
 	mfs_value v = mfs_value_attr(r->doc, r->args, name);
 	const bool alone = mfs_value_type(r->doc, v) == MFS_V_STR;
@@ -97,10 +97,10 @@ static struct mfs_words words(struct reader *r, const char *name)
 	const char **list;
 
 	if (mfs_value_is_none(r->doc, v) || (mfs_value_type(r->doc, v) == MFS_V_LIST && !count))
-		return (struct mfs_words){0};
+		return (struct mfs_arg_words){0};
 	if (!count) {
 		wrong(r, name, "a list of texts");
-		return (struct mfs_words){0};
+		return (struct mfs_arg_words){0};
 	}
 	list = mfs_arena_array(r->arena, count, sizeof(*list));
 	if (!list && !r->rc)
@@ -110,7 +110,7 @@ static struct mfs_words words(struct reader *r, const char *name)
 		if (!list[i])
 			wrong(r, name, "a list of texts");
 	}
-	return r->rc ? (struct mfs_words){0} : (struct mfs_words){list, count};
+	return r->rc ? (struct mfs_arg_words){0} : (struct mfs_arg_words){list, count};
 }
 
 static bool is_set(const struct reader *r, const char *name)

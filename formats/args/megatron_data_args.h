@@ -14,14 +14,14 @@
 #include "formats/torch/pickle.h"
 
 /* A list of words; NULL: None or absent. */
-struct mfs_words {
+struct mfs_arg_words {
 	const char *const *list;
 	size_t count;
 };
 
 /* An argument that is None or absent is -1 (MFS_UNSET) if it is an integer, NULL if it is text. */
 struct mfs_megatron_data_args {
-	struct mfs_words data_path, split_data_path[3]; /* train, valid, test */
+	struct mfs_arg_words data_path, split_data_path[3]; /* train, valid, test */
 	const char *data_args_path, *per_split_data_args_path;
 	const char *split;
 	const char *dataloader_type;

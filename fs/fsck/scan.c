@@ -14,7 +14,7 @@
 
 #define JOBLIB "joblib.numpy_pickle"
 
-int mfs_scan_read(const struct mfs_scan *s, uint64_t at, void *to, size_t len)
+int mfs_scan_read(const struct mfs_fsck_scan *s, uint64_t at, void *to, size_t len)
 {
 	int rc = mfs_pread_whole(s->fd, at, to, len);
 
@@ -23,7 +23,7 @@ int mfs_scan_read(const struct mfs_scan *s, uint64_t at, void *to, size_t len)
 		  : 0;
 }
 
-int mfs_scan_begin(const struct mfs_scan *s, uint64_t at, void *to, size_t len)
+int mfs_scan_begin(const struct mfs_fsck_scan *s, uint64_t at, void *to, size_t len)
 {
 	const size_t there = at < s->size ? mfs_min_u64(len, s->size - at) : 0;
 
@@ -31,7 +31,7 @@ int mfs_scan_begin(const struct mfs_scan *s, uint64_t at, void *to, size_t len)
 	return there ? mfs_scan_read(s, at, to, there) : 0;
 }
 
-int mfs_scan_walk(struct mfs_scan *s, uint64_t at, uint64_t len)
+int mfs_scan_walk(struct mfs_fsck_scan *s, uint64_t at, uint64_t len)
 {
 	s->walked += len;
 	return s->walked > MFS_SCAN_MAX_WALKED(s->size)
@@ -45,7 +45,7 @@ int mfs_scan_walk(struct mfs_scan *s, uint64_t at, uint64_t len)
 static void count_import(void *arg, const char *module, size_t module_len, const char *name,
 			 size_t name_len)
 {
-	struct mfs_scan *s = arg;
+	struct mfs_fsck_scan *s = arg;
 
 	s->imports++;
 	s->joblib |= module && module_len == strlen(JOBLIB) && !memcmp(module, JOBLIB, module_len);
@@ -55,7 +55,7 @@ static void count_import(void *arg, const char *module, size_t module_len, const
 /* ---- one pickle ---- */
 
 struct job {
-	struct mfs_scan *s;
+	struct mfs_fsck_scan *s;
 	uint64_t at;
 	struct mfs_pickle_walked walked;
 	int rc;
@@ -70,7 +70,7 @@ static void walk_mapped(void *arg)
 }
 
 /* *ret_end: where it ends, or the file's end, since no pickle follows one that is broken. */
-static int scan_pickle(struct mfs_scan *s, uint64_t at, uint64_t *ret_end)
+static int scan_pickle(struct mfs_fsck_scan *s, uint64_t at, uint64_t *ret_end)
 {
 	const uint32_t before = s->imports;
 	struct job j = {.s = s, .at = at};
@@ -96,7 +96,7 @@ static int scan_pickle(struct mfs_scan *s, uint64_t at, uint64_t *ret_end)
 
 /* torch before 1.6 wrote four pickles and then the storages. Of a ZIP's record it ends where the
  * next header may begin. */
-static int scan_stream(struct mfs_scan *s, uint64_t at, enum mfs_scan_within within)
+static int scan_stream(struct mfs_fsck_scan *s, uint64_t at, enum mfs_scan_within within)
 {
 	uint8_t next[2] = {0, 0};
 	int rc = 0;
@@ -169,7 +169,7 @@ bool mfs_scan_is_plain_array(const uint8_t *bytes, size_t size)
 
 /* An array may have objects, as a pickle after its header. *at: where the file begins, and where
  * its elements do. *ret_plain: there are none. */
-static int skip_npy_header(const struct mfs_scan *s, uint64_t *at, bool *ret_plain)
+static int skip_npy_header(const struct mfs_fsck_scan *s, uint64_t *at, bool *ret_plain)
 {
 	uint8_t h[512];
 	uint64_t end;
@@ -185,7 +185,7 @@ static int skip_npy_header(const struct mfs_scan *s, uint64_t *at, bool *ret_pla
 
 /* ---- a place, a file ---- */
 
-int mfs_scan_place(struct mfs_scan *s, uint64_t at, enum mfs_scan_within within)
+int mfs_scan_place(struct mfs_fsck_scan *s, uint64_t at, enum mfs_scan_within within)
 {
 	bool plain = false;
 	int rc = mfs_scan_packed(s, at);
@@ -197,7 +197,7 @@ int mfs_scan_place(struct mfs_scan *s, uint64_t at, enum mfs_scan_within within)
 	return rc || plain ? rc : scan_stream(s, at, within);
 }
 
-static int scan_mapped(struct mfs_scan *s)
+static int scan_mapped(struct mfs_fsck_scan *s)
 {
 	int rc = mfs_scan_place(s, 0, MFS_SCAN_FILE);
 
@@ -205,7 +205,7 @@ static int scan_mapped(struct mfs_scan *s)
 	return rc ? rc : mfs_scan_zip(s);
 }
 
-int mfs_scan_all(struct mfs_scan *s)
+int mfs_scan_all(struct mfs_fsck_scan *s)
 {
 	void *map;
 	int rc;
@@ -225,7 +225,7 @@ int mfs_scan_file(int dirfd, const char *path, mfs_pickle_found found, void *arg
 		  uint32_t *ret_pickles, struct mfs_error *err)
 {
 	struct mfs_scan_whole whole = {.found = found, .arg = arg, .err = err};
-	struct mfs_scan s = {.whole = &whole};
+	struct mfs_fsck_scan s = {.whole = &whole};
 	struct stat st;
 	int rc = mfs_open_regular(dirfd, path, 0, &s.fd, &st);
 

@@ -21,7 +21,7 @@ struct mfs_scan_whole {
 };
 
 /* A file, or what was unpacked from it. */
-struct mfs_scan {
+struct mfs_fsck_scan {
 	struct mfs_scan_whole *whole;
 	int fd;
 	uint64_t size;
@@ -32,14 +32,14 @@ struct mfs_scan {
 	unsigned depth;
 };
 
-int mfs_scan_read(const struct mfs_scan *s, uint64_t at, void *to, size_t len);
+int mfs_scan_read(const struct mfs_fsck_scan *s, uint64_t at, void *to, size_t len);
 /* As many bytes as there are, up to len, and zeros. */
-int mfs_scan_begin(const struct mfs_scan *s, uint64_t at, void *to, size_t len);
+int mfs_scan_begin(const struct mfs_fsck_scan *s, uint64_t at, void *to, size_t len);
 /* -EFBIG: parts of the file lie in one another, and all of them would be a walk without end. */
-int mfs_scan_walk(struct mfs_scan *s, uint64_t at, uint64_t len);
+int mfs_scan_walk(struct mfs_fsck_scan *s, uint64_t at, uint64_t len);
 
 /* The whole file. */
-int mfs_scan_all(struct mfs_scan *s);
+int mfs_scan_all(struct mfs_fsck_scan *s);
 
 /* What begins at a byte: an array, something compressed, a tar, pickles one after the other. */
 enum mfs_scan_within {
@@ -47,20 +47,20 @@ enum mfs_scan_within {
 	MFS_SCAN_ZIP,  /* a record, after which another one may begin */
 	MFS_SCAN_TAR,  /* a member, and the tar is walked already */
 };
-int mfs_scan_place(struct mfs_scan *s, uint64_t at, enum mfs_scan_within within);
+int mfs_scan_place(struct mfs_fsck_scan *s, uint64_t at, enum mfs_scan_within within);
 
 /* True if an array of NumPy begins so, in which no pickle can be. size: of bytes. */
 bool mfs_scan_is_plain_array(const uint8_t *bytes, size_t size);
 
 /* The records of all ZIP archives, whether or not a directory names them. */
-int mfs_scan_zip(struct mfs_scan *s);
+int mfs_scan_zip(struct mfs_fsck_scan *s);
 /* The members of a tar that begins at a byte, if one does. */
-int mfs_scan_tar(struct mfs_scan *s, uint64_t at);
+int mfs_scan_tar(struct mfs_fsck_scan *s, uint64_t at);
 /* Scans what begins at a byte, if it is compressed as a whole. -ENOTSUP: it cannot be unpacked. */
-int mfs_scan_packed(struct mfs_scan *s, uint64_t at);
+int mfs_scan_packed(struct mfs_fsck_scan *s, uint64_t at);
 
 /* Unpacks a stream of zlib's (window_bits as of inflateInit2) and scans what comes out. sure: it
  * is one. If not, and nothing or garbage comes out, all is well. */
-int mfs_scan_inflate(struct mfs_scan *s, uint64_t at, int window_bits, bool sure);
+int mfs_scan_inflate(struct mfs_fsck_scan *s, uint64_t at, int window_bits, bool sure);
 
 #endif

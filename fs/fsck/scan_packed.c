@@ -87,8 +87,8 @@ static const char *packer(const uint8_t *h)
 /* ---- what is unpacked ---- */
 
 struct unpacking {
-	struct mfs_scan *from;
-	struct mfs_scan to; /* what has come out, in memory */
+	struct mfs_fsck_scan *from;
+	struct mfs_fsck_scan to; /* what has come out, in memory */
 	z_stream z;
 	uint64_t at; /* the next byte that goes in */
 	bool plain;  /* an array of numbers comes out */
@@ -196,7 +196,7 @@ static int inflate_and_scan(struct unpacking *u, int window_bits, bool sure)
 }
 
 /* True if anything comes out: most bytes that are no such stream end at once. */
-static bool begins(const struct mfs_scan *s, uint64_t at, int window_bits)
+static bool begins(const struct mfs_fsck_scan *s, uint64_t at, int window_bits)
 {
 	uint8_t in[512], out[64];
 	z_stream z = {.next_in = in,
@@ -212,7 +212,7 @@ static bool begins(const struct mfs_scan *s, uint64_t at, int window_bits)
 	return any;
 }
 
-int mfs_scan_inflate(struct mfs_scan *s, uint64_t at, int window_bits, bool sure)
+int mfs_scan_inflate(struct mfs_fsck_scan *s, uint64_t at, int window_bits, bool sure)
 {
 	struct unpacking *u;
 	int rc;
@@ -228,13 +228,13 @@ int mfs_scan_inflate(struct mfs_scan *s, uint64_t at, int window_bits, bool sure
 		return mfs_fail_nomem(s->whole->err);
 	u->from = s;
 	u->at = at;
-	u->to = (struct mfs_scan){.whole = s->whole, .depth = s->depth + 1};
+	u->to = (struct mfs_fsck_scan){.whole = s->whole, .depth = s->depth + 1};
 	rc = inflate_and_scan(u, window_bits, sure);
 	free(u);
 	return rc;
 }
 
-int mfs_scan_packed(struct mfs_scan *s, uint64_t at)
+int mfs_scan_packed(struct mfs_fsck_scan *s, uint64_t at)
 {
 	uint8_t h[16];
 	const char *name;

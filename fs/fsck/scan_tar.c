@@ -55,7 +55,7 @@ static bool is_header(const uint8_t *b)
 }
 
 /* Members that are put together from pieces. */
-static int check_sparse(const struct mfs_scan *s, const uint8_t *header, uint64_t at)
+static int check_sparse(const struct mfs_fsck_scan *s, const uint8_t *header, uint64_t at)
 {
 	char text[4096];
 	int rc = 0;
@@ -74,14 +74,14 @@ static int check_sparse(const struct mfs_scan *s, const uint8_t *header, uint64_
 	return 0;
 }
 
-static int scan_member(struct mfs_scan *s, const uint8_t *header, uint64_t at)
+static int scan_member(struct mfs_fsck_scan *s, const uint8_t *header, uint64_t at)
 {
 	int rc = check_sparse(s, header, at);
 
 	return rc || s->size - at <= BLOCK ? rc : mfs_scan_place(s, at + BLOCK, MFS_SCAN_TAR);
 }
 
-static int scan_blocks(struct mfs_scan *s, uint64_t first)
+static int scan_blocks(struct mfs_fsck_scan *s, uint64_t first)
 {
 	uint8_t *window = malloc(WINDOW);
 	int rc = window ? 0 : mfs_fail_nomem(s->whole->err);
@@ -99,7 +99,7 @@ static int scan_blocks(struct mfs_scan *s, uint64_t first)
 	return rc;
 }
 
-int mfs_scan_tar(struct mfs_scan *s, uint64_t at)
+int mfs_scan_tar(struct mfs_fsck_scan *s, uint64_t at)
 {
 	uint8_t header[BLOCK];
 	int rc;

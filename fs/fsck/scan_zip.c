@@ -30,7 +30,7 @@ struct record {
 	char name[1024]; /* its beginning */
 };
 
-static int read_record(const struct mfs_scan *s, uint64_t at, const uint8_t *fields,
+static int read_record(const struct mfs_fsck_scan *s, uint64_t at, const uint8_t *fields,
 		       const uint8_t *name_len, size_t fixed, struct record *r)
 {
 	r->header = at;
@@ -58,7 +58,7 @@ static bool ends_in(const struct record *r, const char *end)
 	       !strncasecmp(r->name + r->name_len - len, end, len);
 }
 
-static int check_record(const struct mfs_scan *s, const struct record *r)
+static int check_record(const struct mfs_fsck_scan *s, const struct record *r)
 {
 	if (!is_real(r))
 		return 0;
@@ -77,7 +77,7 @@ static int check_record(const struct mfs_scan *s, const struct record *r)
 	return 0;
 }
 
-static int scan_local(struct mfs_scan *s, uint64_t at)
+static int scan_local(struct mfs_fsck_scan *s, uint64_t at)
 {
 	uint8_t h[LOCAL_HEADER];
 	struct record r;
@@ -101,7 +101,7 @@ static int scan_local(struct mfs_scan *s, uint64_t at)
 }
 
 /* An entry of a directory, before another one or the directory's end. */
-static int scan_entry(struct mfs_scan *s, uint64_t at)
+static int scan_entry(struct mfs_fsck_scan *s, uint64_t at)
 {
 	static const char *const ends[] = {DIRECTORY_SIGNATURE, "PK\5\6", "PK\6\6", "PK\6\7"};
 	uint8_t h[DIRECTORY_HEADER], next[4];
@@ -123,7 +123,7 @@ static int scan_entry(struct mfs_scan *s, uint64_t at)
 	return rc;
 }
 
-static int scan_window(struct mfs_scan *s, uint64_t at, const uint8_t *window, size_t len)
+static int scan_window(struct mfs_fsck_scan *s, uint64_t at, const uint8_t *window, size_t len)
 {
 	const uint8_t *p = window, *end = window + len;
 	int rc = 0;
@@ -138,7 +138,7 @@ static int scan_window(struct mfs_scan *s, uint64_t at, const uint8_t *window, s
 	return rc;
 }
 
-int mfs_scan_zip(struct mfs_scan *s)
+int mfs_scan_zip(struct mfs_fsck_scan *s)
 {
 	uint8_t *window = malloc(mfs_min_u64(WINDOW, s->size) + 1);
 	int rc = window ? 0 : mfs_fail_nomem(s->whole->err);

@@ -10,14 +10,14 @@
 #define CONNECTIONS 32
 #define SECONDS	    10 /* that a client may be silent */
 
-struct mfs_listener {
+struct mfs_metrics_listener {
 	struct mfs_http *http;
 	const struct mfs_metrics_of *metrics;
 };
 
 static void answer(void *arg, const struct mfs_request *q, struct mfs_reply *a)
 {
-	const struct mfs_listener *l = arg;
+	const struct mfs_metrics_listener *l = arg;
 
 	if (q->method != MFS_METHOD_GET && q->method != MFS_METHOD_HEAD) {
 		mfs_reply_error(a, 405, "GET or HEAD");
@@ -49,10 +49,10 @@ static int start(const struct mfs_http_config *config, struct mfs_http **ret, st
 	return rc;
 }
 
-int mfs_listener_start(const char *addr, const struct mfs_metrics_of *m, struct mfs_listener **ret,
-		       struct mfs_error *err)
+int mfs_listener_start(const char *addr, const struct mfs_metrics_of *m,
+		       struct mfs_metrics_listener **ret, struct mfs_error *err)
 {
-	struct mfs_listener *l = calloc(1, sizeof(*l));
+	struct mfs_metrics_listener *l = calloc(1, sizeof(*l));
 	const struct mfs_http_config config = {.listen = addr,
 					       .limits = {.connections = CONNECTIONS,
 							  .idle_seconds = SECONDS,
@@ -74,7 +74,7 @@ int mfs_listener_start(const char *addr, const struct mfs_metrics_of *m, struct 
 	return 0;
 }
 
-void mfs_listener_stop(struct mfs_listener *l)
+void mfs_listener_stop(struct mfs_metrics_listener *l)
 {
 	if (!l)
 		return;

@@ -60,12 +60,12 @@ void mfs_metrics_info(const struct mfs_metrics_of *m, struct mfs_buf *out);
 int mfs_metrics_file(const struct mfs_metrics_of *m, const char *path, struct mfs_error *err);
 
 /* Answers GET /metrics over HTTP in a thread of its own. */
-struct mfs_listener;
+struct mfs_metrics_listener;
 /* addr: as mfs_listen() takes it (fs/http/listen.h). m must outlive it. -EINVAL; -errno of
  * bind(2). */
-int mfs_listener_start(const char *addr, const struct mfs_metrics_of *m, struct mfs_listener **ret,
-		       struct mfs_error *err);
+int mfs_listener_start(const char *addr, const struct mfs_metrics_of *m,
+		       struct mfs_metrics_listener **ret, struct mfs_error *err);
 /* l may be NULL. */
-void mfs_listener_stop(struct mfs_listener *l);
+void mfs_listener_stop(struct mfs_metrics_listener *l);
 
 #endif

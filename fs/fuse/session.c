@@ -540,7 +540,7 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 				.root = -1,
 				.read_ahead = -1,
 				.began = time(NULL)};
-	struct mfs_listener *listener = NULL;
+	struct mfs_metrics_listener *listener = NULL;
 	/* Another process may have mounted while this one looked at SOURCE. */
 	int rc = mfs_mountpoint_clear(mountpoint, err);
 

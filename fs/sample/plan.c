@@ -73,7 +73,8 @@ static int need(const char *option, uint64_t value, uint64_t most)
 
 /* ---- datasets ---- */
 
-static int take_words(const struct mfs_words *words, struct mfs_data_run *r, struct mfs_error *err)
+static int take_words(const struct mfs_arg_words *words, struct mfs_data_run *r,
+		      struct mfs_error *err)
 {
 	r->run.blend = &r->all;
 	return mfs_blend_args_parse(words->list, words->count, &r->all, err);

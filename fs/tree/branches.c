@@ -105,7 +105,7 @@ void mfs_tree_meet(const struct mfs_node *node)
  * is closed. */
 void mfs_tree_leave(struct mfs_tree *tree, const struct mfs_node *node, uint64_t times)
 {
-	struct mfs_run *run = node->branch ? node->branch->run : NULL;
+	struct mfs_tree_run *run = node->branch ? node->branch->run : NULL;
 	bool last = false;
 
 	if (run) {

@@ -62,7 +62,7 @@ void mfs_tree_publish(struct mfs_node *node, struct mfs_dir *dir)
 	atomic_store_explicit(&node->dir, dir, memory_order_release);
 }
 
-struct mfs_id_owner mfs_tree_id_owner(const struct mfs_run *run, const struct mfs_node *owner)
+struct mfs_id_owner mfs_tree_id_owner(const struct mfs_tree_run *run, const struct mfs_node *owner)
 {
 	return (struct mfs_id_owner){run ? run->name : "", owner ? owner->path : "",
 				     owner ? owner->version : 0};
@@ -95,11 +95,11 @@ static int find_free_id(struct mfs_tree *tree, struct mfs_node *node, struct mfs
 
 /* What a node shows, for its id. */
 struct identity {
-	struct mfs_node *view;	/* whose next number it gets; NULL: it has an id of its own */
-	struct mfs_node *owner; /* NULL: its parent's */
-	uint64_t version;	/* of owner */
-	uint64_t bytes;		/* identity of what they come from */
-	struct mfs_run *run;	/* NULL: its parent's */
+	struct mfs_node *view;	  /* whose next number it gets; NULL: it has an id of its own */
+	struct mfs_node *owner;	  /* NULL: its parent's */
+	uint64_t version;	  /* of owner */
+	uint64_t bytes;		  /* identity of what they come from */
+	struct mfs_tree_run *run; /* NULL: its parent's */
 };
 
 static int identify(struct mfs_tree *tree, struct mfs_node *node, const struct identity *is,
@@ -157,7 +157,7 @@ static int new_node(struct mfs_tree *tree, const struct mfs_node *parent, struct
 	return identify(tree, node, is, err);
 }
 
-int mfs_tree_new_top(struct mfs_tree *tree, struct mfs_run *run, struct mfs_node **ret,
+int mfs_tree_new_top(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_node **ret,
 		     struct mfs_error *err)
 {
 	const struct identity is = {.run = run};
@@ -170,7 +170,7 @@ int mfs_tree_new_top(struct mfs_tree *tree, struct mfs_run *run, struct mfs_node
 	return 0;
 }
 
-int mfs_tree_new_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_error *err)
+int mfs_tree_new_run(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_error *err)
 {
 	const struct identity is = {.run = run};
 	struct mfs_node *node;
@@ -514,7 +514,7 @@ static int fill_owner(struct mfs_tree *tree, struct mfs_node *node, struct mfs_v
 	return rc;
 }
 
-int mfs_tree_fill_flat(struct mfs_tree *tree, struct mfs_run *run, struct mfs_iteration *it,
+int mfs_tree_fill_flat(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_iteration *it,
 		       int64_t mtime_ns, struct mfs_error *err)
 {
 	struct mfs_node *top = run->top, *data = run->data;
@@ -636,8 +636,8 @@ static int new_dataset(struct mfs_tree *tree, const struct mfs_node *parent,
 	return rc ? rc : fill_owner(tree, *ret, mfs_dataset_views(d), err);
 }
 
-int mfs_tree_new_data(struct mfs_tree *tree, struct mfs_run *run, const struct mfs_data *datasets,
-		      struct mfs_error *err)
+int mfs_tree_new_data(struct mfs_tree *tree, struct mfs_tree_run *run,
+		      const struct mfs_data *datasets, struct mfs_error *err)
 {
 	static const struct identity own = {0};
 	struct mfs_node *node, *entry;

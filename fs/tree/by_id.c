@@ -63,7 +63,7 @@ static void open_owners(struct mfs_tree *tree, const struct mfs_dir *dir, uint64
 
 /* The directory that the id is of or in, known once more, after opening what may have it of a run
  * that the caller knows. NULL: it is not there. */
-static int open_owner_in(struct mfs_tree *tree, struct mfs_run *run, uint64_t id,
+static int open_owner_in(struct mfs_tree *tree, struct mfs_tree_run *run, uint64_t id,
 			 struct mfs_node **ret, struct mfs_error *err)
 {
 	const struct mfs_dir *top;

@@ -34,7 +34,8 @@ struct mfs_dir *mfs_tree_top_dir(const struct mfs_node *top)
 	return (struct mfs_dir *)atomic_load(&top->dir);
 }
 
-static struct mfs_branch *find_iteration(const struct mfs_run *run, const struct mfs_iteration *it)
+static struct mfs_branch *find_iteration(const struct mfs_tree_run *run,
+					 const struct mfs_iteration *it)
 {
 	struct mfs_branch *b = run->iterations;
 
@@ -43,7 +44,7 @@ static struct mfs_branch *find_iteration(const struct mfs_run *run, const struct
 	return b;
 }
 
-static int new_iteration(struct mfs_tree *tree, struct mfs_run *run, struct mfs_iteration *it,
+static int new_iteration(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_iteration *it,
 			 struct mfs_branch **ret, struct mfs_error *err)
 {
 	struct mfs_branch *b = calloc(1, sizeof(*b));
@@ -65,7 +66,7 @@ static int new_iteration(struct mfs_tree *tree, struct mfs_run *run, struct mfs_
 
 /* Adds the iteration's directory or the link to it. It keeps what it had, with open and cached
  * files, as long as somebody knows it. */
-static int add_shown(struct mfs_tree *tree, struct mfs_run *run, struct mfs_iteration *it,
+static int add_shown(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_iteration *it,
 		     bool latest, struct mfs_dir *dir, struct mfs_error *err)
 {
 	struct mfs_branch *b = find_iteration(run, it);
@@ -90,7 +91,7 @@ static int add_shown(struct mfs_tree *tree, struct mfs_run *run, struct mfs_iter
 
 /* NFS clients and servers take a directory of the same time for one with the same entries, so the
  * time is at least that of SOURCE. */
-static int fill_top(struct mfs_tree *tree, struct mfs_run *run,
+static int fill_top(struct mfs_tree *tree, struct mfs_tree_run *run,
 		    const struct mfs_root_snapshot *snapshot, struct mfs_dir *dir,
 		    struct mfs_error *err)
 {
@@ -110,7 +111,7 @@ static int fill_top(struct mfs_tree *tree, struct mfs_run *run,
 	return rc;
 }
 
-static int build_top(struct mfs_tree *tree, struct mfs_run *run,
+static int build_top(struct mfs_tree *tree, struct mfs_tree_run *run,
 		     const struct mfs_root_snapshot *snapshot, struct mfs_error *err)
 {
 	struct mfs_dir *dir = mfs_tree_new_top_dir(snapshot->count + 2),
@@ -126,7 +127,7 @@ static int build_top(struct mfs_tree *tree, struct mfs_run *run,
 	return 0;
 }
 
-static int build_flat_top(struct mfs_tree *tree, struct mfs_run *run,
+static int build_flat_top(struct mfs_tree *tree, struct mfs_tree_run *run,
 			  const struct mfs_root_snapshot *snapshot, struct mfs_error *err)
 {
 	const bool model = mfs_root_has_model(run->root);
@@ -142,7 +143,7 @@ static int build_flat_top(struct mfs_tree *tree, struct mfs_run *run,
 /* Whom a sentence about a run is told to, with its name in front. */
 struct teller {
 	const struct mfs_tree *tree;
-	const struct mfs_run *run;
+	const struct mfs_tree_run *run;
 };
 
 static void tell(void *arg, const char *sentence)
@@ -154,7 +155,7 @@ static void tell(void *arg, const char *sentence)
 	t->tree->say(t->tree->say_arg, text);
 }
 
-static int show(struct mfs_tree *tree, struct mfs_run *run,
+static int show(struct mfs_tree *tree, struct mfs_tree_run *run,
 		const struct mfs_root_snapshot **ret_before,
 		const struct mfs_root_snapshot **ret_now, struct mfs_error *err)
 {
@@ -174,7 +175,7 @@ static int show(struct mfs_tree *tree, struct mfs_run *run,
 	return rc;
 }
 
-int mfs_tree_show_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_error *err)
+int mfs_tree_show_run(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_error *err)
 {
 	const struct mfs_root_snapshot *before, *now;
 	struct teller teller = {tree, run};
@@ -188,7 +189,7 @@ int mfs_tree_show_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_err
 	return rc;
 }
 
-int mfs_tree_fill_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_error *err)
+int mfs_tree_fill_run(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_error *err)
 {
 	const struct mfs_root_snapshot *before, *now;
 	struct mfs_data *data = mfs_root_data(run->root);
@@ -204,7 +205,7 @@ void mfs_tree_watch(struct mfs_tree *tree, void (*say)(void *arg, const char *se
 	tree->say = say;
 }
 
-static int refresh_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_error *err)
+static int refresh_run(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_error *err)
 {
 	int rc = mfs_root_refresh(run->root, false, err);
 

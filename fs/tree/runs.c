@@ -55,7 +55,7 @@ static int note(void *arg, const char *name, const struct stat *st)
 
 /* ---- their directories; under the lock ---- */
 
-static struct mfs_branch *new_branch(struct mfs_run *run, size_t block)
+static struct mfs_branch *new_branch(struct mfs_tree_run *run, size_t block)
 {
 	struct mfs_branch *b = calloc(1, sizeof(*b));
 
@@ -66,9 +66,9 @@ static struct mfs_branch *new_branch(struct mfs_run *run, size_t block)
 	return b;
 }
 
-void mfs_tree_free_run(struct mfs_tree *tree, struct mfs_run *run)
+void mfs_tree_free_run(struct mfs_tree *tree, struct mfs_tree_run *run)
 {
-	struct mfs_run **at = &tree->runs;
+	struct mfs_tree_run **at = &tree->runs;
 
 	while (*at != run)
 		at = &(*at)->next;
@@ -80,10 +80,10 @@ void mfs_tree_free_run(struct mfs_tree *tree, struct mfs_run *run)
 	free(run);
 }
 
-static int new_run(struct mfs_tree *tree, const struct found *f, struct mfs_run **ret,
+static int new_run(struct mfs_tree *tree, const struct found *f, struct mfs_tree_run **ret,
 		   struct mfs_error *err)
 {
-	struct mfs_run *run = calloc(1, sizeof(*run));
+	struct mfs_tree_run *run = calloc(1, sizeof(*run));
 	int rc = 0;
 
 	if (!run)
@@ -112,10 +112,10 @@ static int new_run(struct mfs_tree *tree, const struct found *f, struct mfs_run 
 }
 
 /* The run that was shown by that name, if it is the same directory. NULL: there is none. */
-static struct mfs_run *find_run(const struct mfs_dir *before, const struct found *f)
+static struct mfs_tree_run *find_run(const struct mfs_dir *before, const struct found *f)
 {
 	struct mfs_node *node = before ? mfs_dir_find(before, f->name) : NULL;
-	struct mfs_run *run = node ? node->run : NULL;
+	struct mfs_tree_run *run = node ? node->run : NULL;
 
 	return run && run->dev == f->dev && run->ino == f->ino && !atomic_load(&run->stale) ? run
 											    : NULL;
@@ -124,7 +124,7 @@ static struct mfs_run *find_run(const struct mfs_dir *before, const struct found
 static int add_run(struct mfs_tree *tree, const struct mfs_dir *before, const struct found *f,
 		   struct mfs_dir *dir, struct mfs_error *err)
 {
-	struct mfs_run *run = find_run(before, f);
+	struct mfs_tree_run *run = find_run(before, f);
 	int rc = run ? 0 : new_run(tree, f, &run, err);
 
 	if (rc)
@@ -227,7 +227,7 @@ int mfs_tree_look_at_runs(struct mfs_tree *tree, bool force, struct mfs_error *e
 /* ---- what is in them ---- */
 
 /* Nobody else opens it meanwhile, and the caller knows it. Under the lock. */
-static int fill(struct mfs_tree *tree, struct mfs_run *run, struct mfs_shared_root *shared,
+static int fill(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_shared_root *shared,
 		struct mfs_error *err)
 {
 	int rc;
@@ -247,7 +247,7 @@ static int fill(struct mfs_tree *tree, struct mfs_run *run, struct mfs_shared_ro
 	return rc;
 }
 
-int mfs_tree_open_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_error *err)
+int mfs_tree_open_run(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_error *err)
 {
 	struct mfs_shared_root *shared;
 	int rc = mfs_roots_hold(tree->roots, run->path, &tree->options, &shared, err);
@@ -263,7 +263,7 @@ int mfs_tree_open_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_err
 	return rc;
 }
 
-void mfs_tree_close_run(struct mfs_tree *tree, struct mfs_run *run)
+void mfs_tree_close_run(struct mfs_tree *tree, struct mfs_tree_run *run)
 {
 	struct mfs_node *top = run->top;
 	struct mfs_dir *dir = mfs_tree_top_dir(top);
@@ -290,7 +290,7 @@ void mfs_tree_close_run(struct mfs_tree *tree, struct mfs_run *run)
 	mfs_tree_unkeep(tree, top, 1);
 }
 
-void mfs_tree_suspect_run(struct mfs_run *run)
+void mfs_tree_suspect_run(struct mfs_tree_run *run)
 {
 	if (!run->shared || !run->flat)
 		return;
@@ -301,16 +301,16 @@ void mfs_tree_suspect_run(struct mfs_run *run)
 /* ---- all of them ---- */
 
 /* Open runs, each of them known. NULL: no memory, or none is open. */
-static struct mfs_run **know_open(struct mfs_tree *tree, uint32_t *ret_count)
+static struct mfs_tree_run **know_open(struct mfs_tree *tree, uint32_t *ret_count)
 {
 	uint32_t room = 0, count = 0;
-	struct mfs_run **list;
+	struct mfs_tree_run **list;
 
 	pthread_mutex_lock(&tree->lock);
-	for (const struct mfs_run *run = tree->runs; run; run = run->next)
+	for (const struct mfs_tree_run *run = tree->runs; run; run = run->next)
 		room += run->root != NULL;
-	list = room ? calloc(room, sizeof(struct mfs_run *)) : NULL;
-	for (struct mfs_run *run = tree->runs; list && run; run = run->next) {
+	list = room ? calloc(room, sizeof(struct mfs_tree_run *)) : NULL;
+	for (struct mfs_tree_run *run = tree->runs; list && run; run = run->next) {
 		if (!run->root)
 			continue;
 		mfs_tree_meet(run->top);
@@ -323,11 +323,11 @@ static struct mfs_run **know_open(struct mfs_tree *tree, uint32_t *ret_count)
 
 /* A run whose directory is gone is as it was, until it is forgotten. */
 int mfs_tree_each_open(struct mfs_tree *tree,
-		       int (*each)(struct mfs_tree *tree, struct mfs_run *run,
+		       int (*each)(struct mfs_tree *tree, struct mfs_tree_run *run,
 				   struct mfs_error *err),
 		       struct mfs_error *err)
 {
-	struct mfs_run **list;
+	struct mfs_tree_run **list;
 	uint32_t count;
 	int rc = 0;
 

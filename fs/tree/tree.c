@@ -25,7 +25,7 @@ static bool is_changing(const struct mfs_node *node)
 
 static int new_top(struct mfs_tree *tree, struct mfs_error *err)
 {
-	struct mfs_run *run = &tree->one;
+	struct mfs_tree_run *run = &tree->one;
 	char path[PATH_MAX];
 	struct stat st;
 	int rc;
@@ -83,7 +83,7 @@ static void free_runs(struct mfs_tree *tree)
 	if (tree->dir && tree->top)
 		free(mfs_tree_top_dir(tree->top));
 	while (tree->runs) {
-		struct mfs_run *run = tree->runs;
+		struct mfs_tree_run *run = tree->runs;
 
 		run->entry->known++;
 		if (run->root)
@@ -97,7 +97,7 @@ static void free_runs(struct mfs_tree *tree)
 
 static void free_one(struct mfs_tree *tree)
 {
-	struct mfs_run *run = &tree->one;
+	struct mfs_tree_run *run = &tree->one;
 
 	if (run->top && !run->flat)
 		free(mfs_tree_top_dir(run->top));
@@ -315,7 +315,7 @@ void mfs_tree_forget(struct mfs_tree *tree, struct mfs_node *node, uint64_t time
 	pthread_mutex_unlock(&tree->lock);
 }
 
-static unsigned count_iterations(const struct mfs_run *run)
+static unsigned count_iterations(const struct mfs_tree_run *run)
 {
 	unsigned count = 0;
 
@@ -330,7 +330,7 @@ unsigned mfs_tree_iterations(struct mfs_tree *tree)
 
 	pthread_mutex_lock(&tree->lock);
 	count = count_iterations(&tree->one);
-	for (const struct mfs_run *run = tree->runs; run; run = run->next)
+	for (const struct mfs_tree_run *run = tree->runs; run; run = run->next)
 		count += count_iterations(run);
 	pthread_mutex_unlock(&tree->lock);
 	return count;
@@ -370,7 +370,7 @@ static void add_gone(struct gone *g, const struct mfs_dir *dir, struct mfs_node 
 	g->count += node->told_gone;
 }
 
-static void add_gone_of(struct gone *g, const struct mfs_run *run)
+static void add_gone_of(struct gone *g, const struct mfs_tree_run *run)
 {
 	for (const struct mfs_branch *b = run->iterations; b; b = b->next)
 		add_gone(g, mfs_tree_top_dir(run->top), b->top);
@@ -381,14 +381,14 @@ static unsigned add_all_gone(struct mfs_tree *tree, char **ret_paths, unsigned m
 	struct gone g = {ret_paths, 0, most};
 
 	add_gone_of(&g, &tree->one);
-	for (const struct mfs_run *run = tree->runs; run; run = run->next) {
+	for (const struct mfs_tree_run *run = tree->runs; run; run = run->next) {
 		add_gone(&g, mfs_tree_top_dir(tree->top), run->top);
 		add_gone_of(&g, run);
 	}
 	return g.count;
 }
 
-static void tell_again_of(const struct mfs_run *run)
+static void tell_again_of(const struct mfs_tree_run *run)
 {
 	for (const struct mfs_branch *b = run->iterations; b; b = b->next)
 		b->top->told_gone = false;
@@ -397,7 +397,7 @@ static void tell_again_of(const struct mfs_run *run)
 static void tell_again(struct mfs_tree *tree)
 {
 	tell_again_of(&tree->one);
-	for (const struct mfs_run *run = tree->runs; run; run = run->next) {
+	for (const struct mfs_tree_run *run = tree->runs; run; run = run->next) {
 		run->top->told_gone = false;
 		tell_again_of(run);
 	}
@@ -606,7 +606,7 @@ void mfs_tree_totals(const struct mfs_tree *tree, uint64_t *ret_bytes, uint64_t 
 	*ret_files = atomic_load(&tree->files);
 }
 
-static void count_run(const struct mfs_run *run, struct mfs_tree_counts *n)
+static void count_run(const struct mfs_tree_run *run, struct mfs_tree_counts *n)
 {
 	const struct mfs_root_snapshot *s = mfs_root_snapshot(run->root);
 	uint32_t shown = 0;
@@ -632,7 +632,7 @@ struct mfs_tree_counts mfs_tree_counts(struct mfs_tree *tree)
 		n.runs = mfs_tree_top_dir(tree->top)->count;
 	else
 		count_run(&tree->one, &n);
-	for (const struct mfs_run *run = tree->runs; run; run = run->next) {
+	for (const struct mfs_tree_run *run = tree->runs; run; run = run->next) {
 		if (!run->root)
 			continue;
 		n.open++;

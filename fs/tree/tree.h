@@ -51,7 +51,7 @@ struct mfs_readers;
 struct mfs_root;
 struct statvfs;
 struct mfs_root_snapshot;
-struct mfs_run;
+struct mfs_tree_run;
 struct mfs_tree;
 struct mfs_vfile;
 struct mfs_view;
@@ -93,7 +93,7 @@ struct mfs_node {
 	_Atomic uint32_t subdirs;	     /* of these */
 	_Atomic int64_t dir_mtime_ns;	     /* 0: not opened yet */
 
-	struct mfs_run *run;	   /* NULL: the root of several */
+	struct mfs_tree_run *run;  /* NULL: the root of several */
 	bool layouts;		   /* the directory of all layouts or specs: view is its own name */
 	struct mfs_branch *branch; /* that it is a part of; NULL: it stays */
 	struct mfs_node *next;	   /* in the branch */

@@ -20,7 +20,7 @@
  * fields are under the tree's lock. */
 struct mfs_branch {
 	struct mfs_arena arena;
-	struct mfs_run *run;
+	struct mfs_tree_run *run;
 	struct mfs_node *top;
 	struct mfs_node *latest;  /* of an iteration: the symbolic link; NULL: not yet */
 	struct mfs_iteration *it; /* NULL: it is of no iteration */
@@ -38,7 +38,7 @@ struct mfs_branch {
  * closes when the kernel has forgotten all of its nodes. Fields but name are under the tree's lock;
  * a run that is known is not freed, and one that is open and known stays open.
  */
-struct mfs_run {
+struct mfs_tree_run {
 	const char *name;      /* "": SOURCE itself */
 	struct mfs_node *top;  /* its directory; of SOURCE itself, the mount's root */
 	struct mfs_root *root; /* NULL: it is not open */
@@ -49,7 +49,7 @@ struct mfs_run {
 	struct mfs_branch *iterations;
 
 	/* Of one of several. */
-	struct mfs_run *next;
+	struct mfs_tree_run *next;
 	struct mfs_shared_root *shared; /* that root is */
 	struct mfs_branch *entry;	/* of top alone; NULL: SOURCE itself */
 	struct mfs_branch *content;	/* of nodes that stay while it is open */
@@ -83,9 +83,9 @@ struct mfs_tree {
 	pthread_mutex_t looking;   /* at dir; held by one thread */
 	_Atomic int64_t looked_ns; /* monotonic, at dir */
 
-	pthread_mutex_t lock; /* of the fields below: one thread builds at a time */
-	struct mfs_run one;   /* SOURCE itself */
-	struct mfs_run *runs; /* several: those that are shown or known */
+	pthread_mutex_t lock;	   /* of the fields below: one thread builds at a time */
+	struct mfs_tree_run one;   /* SOURCE itself */
+	struct mfs_tree_run *runs; /* several: those that are shown or known */
 	struct mfs_arena arena;
 	struct mfs_inode_set inodes;
 	struct mfs_node_ids ids;      /* it has a lock of its own */
@@ -124,9 +124,9 @@ struct mfs_dir *mfs_tree_new_top_dir(uint32_t capacity);
 void mfs_tree_drop_top_dir(struct mfs_tree *tree, struct mfs_dir *dir);
 struct mfs_dir *mfs_tree_top_dir(const struct mfs_node *top);
 /* Makes the entries of a run whose root is open. */
-int mfs_tree_fill_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_error *err);
+int mfs_tree_fill_run(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_error *err);
 /* Publishes what has changed since the last look at its root. */
-int mfs_tree_show_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_error *err);
+int mfs_tree_show_run(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_error *err);
 
 /* An empty one. NULL: no memory. */
 struct mfs_tree *mfs_tree_alloc(void);
@@ -136,34 +136,34 @@ struct mfs_tree *mfs_tree_alloc(void);
 /* Looks at the directory of all runs, at most once a second unless force is set. */
 int mfs_tree_look_at_runs(struct mfs_tree *tree, bool force, struct mfs_error *err);
 /* Opens a run that is known, unless it is open. Errors of mfs_root_open(). */
-int mfs_tree_open_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_error *err);
+int mfs_tree_open_run(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_error *err);
 /* Closes it; nobody knows its nodes. It may be freed. Under the lock. */
-void mfs_tree_close_run(struct mfs_tree *tree, struct mfs_run *run);
+void mfs_tree_close_run(struct mfs_tree *tree, struct mfs_tree_run *run);
 /* A reader of one of its nodes has met -ESTALE. Any thread. */
-void mfs_tree_suspect_run(struct mfs_run *run);
+void mfs_tree_suspect_run(struct mfs_tree_run *run);
 /* It is neither shown nor known. Under the lock. */
-void mfs_tree_free_run(struct mfs_tree *tree, struct mfs_run *run);
+void mfs_tree_free_run(struct mfs_tree *tree, struct mfs_tree_run *run);
 /* Calls each for all runs that are open, each of them known meanwhile. Of SOURCE itself, for
  * that. */
 int mfs_tree_each_open(struct mfs_tree *tree,
-		       int (*each)(struct mfs_tree *tree, struct mfs_run *run,
+		       int (*each)(struct mfs_tree *tree, struct mfs_tree_run *run,
 				   struct mfs_error *err),
 		       struct mfs_error *err);
 
 /* Making nodes, under the lock. Readers see a node when a directory with it is published. */
 
 /* The root. run: that it is of; NULL: of several. */
-int mfs_tree_new_top(struct mfs_tree *tree, struct mfs_run *run, struct mfs_node **ret,
+int mfs_tree_new_top(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_node **ret,
 		     struct mfs_error *err);
 /* The directory of one of several runs, in its entry. */
-int mfs_tree_new_run(struct mfs_tree *tree, struct mfs_run *run, struct mfs_error *err);
+int mfs_tree_new_run(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_error *err);
 /* An iteration's directory, the first node of a new branch, with the entries that are known before
  * its checkpoint is opened. */
 int mfs_tree_new_iteration(struct mfs_tree *tree, struct mfs_branch *b, struct mfs_error *err);
 /* The symbolic link to it, in the same branch. */
 int mfs_tree_new_latest(struct mfs_tree *tree, struct mfs_branch *b, struct mfs_error *err);
 /* What it is, for ids. */
-struct mfs_id_owner mfs_tree_id_owner(const struct mfs_run *run, const struct mfs_node *owner);
+struct mfs_id_owner mfs_tree_id_owner(const struct mfs_tree_run *run, const struct mfs_node *owner);
 /* The directory of a layout or spec, in that of all of them. branch: the branch that it begins;
  * NULL: it is listed. */
 int mfs_tree_new_layout(struct mfs_tree *tree, const struct mfs_node *layouts, const char *name,
@@ -179,11 +179,11 @@ int mfs_tree_set_readers(struct mfs_tree *tree, struct mfs_node *node, struct mf
 
 /* Fills the directory of a run without iterations: with the views of an HF directory (it NULL:
  * none), and with its datasets. */
-int mfs_tree_fill_flat(struct mfs_tree *tree, struct mfs_run *run, struct mfs_iteration *it,
+int mfs_tree_fill_flat(struct mfs_tree *tree, struct mfs_tree_run *run, struct mfs_iteration *it,
 		       int64_t mtime_ns, struct mfs_error *err);
 /* Makes and fills the directory of all datasets of a run, as its data. */
-int mfs_tree_new_data(struct mfs_tree *tree, struct mfs_run *run, const struct mfs_data *datasets,
-		      struct mfs_error *err);
+int mfs_tree_new_data(struct mfs_tree *tree, struct mfs_tree_run *run,
+		      const struct mfs_data *datasets, struct mfs_error *err);
 /* Fills it with the files of a view, and with the directories in their names. */
 int mfs_tree_fill_view(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_view *view,
 		       struct mfs_error *err);

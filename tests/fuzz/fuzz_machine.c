@@ -7,7 +7,7 @@
 
 int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 {
-	const struct mfs_machine_group group = {64, 8};
+	const struct mft_machine_group group = {64, 8};
 	const struct mfk_work gemm = {.kind = MFK_WORK_GEMM,
 				      .dtype = MFK_F16,
 				      .m = 100,
@@ -18,14 +18,14 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 				      .bytes = 1000};
 	struct mfk_work w = {
 		.name = "norm", .bytes = 1000, .qk_dim = 100, .v_dim = 100, .flops = 1};
-	struct mfs_machine m;
-	const int rc = mfs_machine_parse("input.yaml", bytes, len, &m, err);
+	struct mft_machine m;
+	const int rc = mft_machine_parse("input.yaml", bytes, len, &m, err);
 
 	if (rc)
 		return rc;
-	fuzz_require(mfs_machine_time(&m, &gemm, NULL) > 0);
+	fuzz_require(mft_machine_time(&m, &gemm, NULL) > 0);
 	for (w.kind = MFK_WORK_ATTENTION; w.kind <= MFK_WORK_EXCHANGE; w.kind++)
-		fuzz_require(mfs_machine_time(&m, &w, &group) > 0);
+		fuzz_require(mft_machine_time(&m, &w, &group) > 0);
 	return 0;
 }
 

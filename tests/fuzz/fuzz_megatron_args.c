@@ -5,7 +5,7 @@
 #include "formats/args/megatron_args.h"
 #include "formats/args/megatron_data_args.h"
 
-static void check_words(const struct mfs_words *w)
+static void check_words(const struct mfs_arg_words *w)
 {
 	fuzz_require(!w->list == !w->count);
 	for (size_t i = 0; i < w->count; i++)

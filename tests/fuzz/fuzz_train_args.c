@@ -26,7 +26,7 @@ static size_t cut(char *text, size_t len, const char **words)
 	return count;
 }
 
-static void check_fields(const struct mfs_train_config *c)
+static void check_fields(const struct mft_train_config *c)
 {
 	const struct mfs_megatron_args *m = &c->model;
 
@@ -43,7 +43,7 @@ static void check_fields(const struct mfs_train_config *c)
 		fuzz_require(c->batch_steps[i].batch && (i || !c->batch_steps[i].threshold));
 }
 
-static void check_namespace(const struct mfs_train_config *c)
+static void check_namespace(const struct mft_train_config *c)
 {
 	struct mfs_megatron_args m;
 	struct mfs_arena arena = {0};
@@ -53,7 +53,7 @@ static void check_namespace(const struct mfs_train_config *c)
 	struct mfs_pickle *doc;
 
 	mfs_pickle_begin(&w, &bytes, 2);
-	fuzz_require(!mfs_train_namespace_write(&w, c, NULL));
+	fuzz_require(!mft_train_namespace_write(&w, c, NULL));
 	fuzz_require(!mfs_pickle_end(&w, &err));
 	fuzz_require(!mfs_pickle_parse(bytes.data, bytes.len, "args", NULL, &doc, &err));
 	fuzz_require(!mfs_megatron_args_read(doc, mfs_pickle_root(doc), &arena, &m, &err));
@@ -68,7 +68,7 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 {
 	char *text = malloc(len + 1);
 	const char *words[WORDS];
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	struct mfs_buf shown = {0};
 	int rc;
 
@@ -78,18 +78,18 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 	rc = memmem(bytes, len, "-cfg", 4) || memmem(bytes, len, "--config", 8) ||
 			     memmem(bytes, len, "-file", 5) || memmem(bytes, len, "-model", 6)
 		     ? mfs_fail(err, -EINVAL, "a file")
-		     : mfs_train_config_parse_words(words, cut(text, len, words), &c, err);
+		     : mft_train_config_parse_words(words, cut(text, len, words), &c, err);
 	if (!rc) {
-		rc = mfs_train_config_settle(&c, err);
+		rc = mft_train_config_settle(&c, err);
 		if (!rc) {
 			check_fields(&c);
 			check_namespace(&c);
-			mfs_help_notes(&c, &shown);
-			mfs_help_arguments(&c, &shown);
+			mft_help_notes(&c, &shown);
+			mft_help_arguments(&c, &shown);
 			fuzz_require(!shown.failed);
 		}
 		mfs_buf_release(&shown);
-		mfs_train_config_release(&c);
+		mft_train_config_release(&c);
 	}
 	free(text);
 	return rc;

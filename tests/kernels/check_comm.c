@@ -483,9 +483,9 @@ static void check_world(struct run *r, const struct group *world, struct mfk_ctx
 /* ---- the run ---- */
 
 /* The same seed in all processes, and the sum of their failures. */
-static int check(struct run *r, const struct mfs_parallel *p, struct mfk_ctx *other)
+static int check(struct run *r, const struct mft_parallel *p, struct mfk_ctx *other)
 {
-	const struct mfs_group_place *place = &p->group[MFS_GROUP_WORLD];
+	const struct mft_group_place *place = &p->group[MFT_GROUP_WORLD];
 	struct group world = {place->comm, place->rank, place->size, {0}};
 	const char *said = getenv("MFK_SEED");
 	double failures, seed = place->rank ? 0 : said ? atof(said) : (double)time(NULL);
@@ -526,14 +526,14 @@ static int load(const char *name, const char *plugin, const struct mfk_backend *
 	return *ret ? 0 : -ENOENT;
 }
 
-static int device_of(const struct mfs_launch *launch)
+static int device_of(const struct mft_launch *launch)
 {
 	const char *said = getenv("MFK_DEVICE");
 
 	return said ? atoi(said) : (int)launch->local_rank;
 }
 
-static int with_device(struct run *r, const struct mfs_launch *launch, struct mfs_parallel *p)
+static int with_device(struct run *r, const struct mft_launch *launch, struct mft_parallel *p)
 {
 	const struct mfk_device_ops *d = r->c.backend->device;
 	struct mfs_error err = {0};
@@ -547,7 +547,7 @@ static int with_device(struct run *r, const struct mfs_launch *launch, struct mf
 		fprintf(stderr, "check_comm: %s\n", why);
 		return 1;
 	}
-	if (mfs_parallel_open(p, r->c.backend, r->c.device, 600, &err)) {
+	if (mft_parallel_open(p, r->c.backend, r->c.device, 600, &err)) {
 		fprintf(stderr, "check_comm: rank %u: %s\n", launch->rank, err.msg);
 		return 1;
 	}
@@ -556,7 +556,7 @@ static int with_device(struct run *r, const struct mfs_launch *launch, struct mf
 	rc = check(r, p, other);
 	d->ctx_free(other);
 	d->ctx_free(r->c.ctx);
-	if (mfs_parallel_close(p, &err)) {
+	if (mft_parallel_close(p, &err)) {
 		fprintf(stderr, "check_comm: rank %u: %s\n", launch->rank, err.msg);
 		return 1;
 	}
@@ -565,9 +565,9 @@ static int with_device(struct run *r, const struct mfs_launch *launch, struct mf
 
 int main(int argc, char **argv)
 {
-	struct mfs_parallel_sizes sizes = {1, 1, 1, 1, 1, 1, 1, 0, 0};
-	struct mfs_launch launch;
-	struct mfs_parallel parallel;
+	struct mft_parallel_sizes sizes = {1, 1, 1, 1, 1, 1, 1, 0, 0};
+	struct mft_launch launch;
+	struct mft_parallel parallel;
 	struct mfs_error err = {0};
 	struct run r = {.seed = 0};
 	char why[MFK_WHY];
@@ -578,7 +578,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: mpirun -n N check_comm cpu | cuda | fake PLUGIN\n");
 		return 2;
 	}
-	if (mfs_launch_find(&launch, &err) || launch.size < 2 || launch.size > MOST) {
+	if (mft_launch_find(&launch, &err) || launch.size < 2 || launch.size > MOST) {
 		fprintf(stderr, "check_comm: expected 2 to %d processes, found %u %s\n", MOST,
 			launch.size, err.msg);
 		return 2;
@@ -592,7 +592,7 @@ int main(int argc, char **argv)
 		return rc == -ENODEV ? 77 : 1;
 	}
 	sizes.dp = sizes.edp = launch.size;
-	mfs_parallel_places(&launch, &sizes, &parallel);
+	mft_parallel_places(&launch, &sizes, &parallel);
 	rc = with_device(&r, &launch, &parallel);
 	r.c.backend->device->close(r.c.device);
 	return rc;

@@ -44,9 +44,9 @@ static int64_t below(int64_t end)
 
 /* Llama: RMSNorm, RoPE, a gated MLP. Everything is divided by as many as four, but for the groups
  * of queries: as few as one are shared. */
-static struct mfs_train_config plain(void)
+static struct mft_train_config plain(void)
 {
-	struct mfs_train_config c = {
+	struct mft_train_config c = {
 		.micro_batch_size = 1 + below(3),
 		.seq_length = layout_tokens(&layout) * (1 + below(4)),
 		.sequence_parallel = layout.sequence_parallel,
@@ -74,9 +74,9 @@ static struct mfs_train_config plain(void)
 }
 
 /* LayerNorm, biases, learned positions, a tied head, dropout of the stream. */
-static struct mfs_train_config gpt2_like(void)
+static struct mft_train_config gpt2_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	c.model.layernorm = c.model.add_bias_linear = c.model.tied = true;
 	c.model.swiglu = false;
@@ -86,18 +86,18 @@ static struct mfs_train_config gpt2_like(void)
 	return c;
 }
 
-static struct mfs_train_config qwen2_like(void)
+static struct mft_train_config qwen2_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	c.model.add_qkv_bias = c.model.tied = true;
 	c.model.window_size = 3;
 	return c;
 }
 
-static struct mfs_train_config qwen3_like(void)
+static struct mft_train_config qwen3_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	c.model.qk_layernorm = true;
 	c.model.layernorm = below(2);
@@ -105,7 +105,7 @@ static struct mfs_train_config qwen3_like(void)
 	 * their gradients are mostly rounding. */
 	if (c.model.layernorm)
 		c.model.kv_channels += 4;
-	c.recompute_granularity = MFS_RECOMPUTE_FULL;
+	c.recompute_granularity = MFT_RECOMPUTE_FULL;
 	c.recompute_method = "uniform";
 	c.recompute_num_layers = 1;
 	return c;
@@ -121,10 +121,10 @@ static void divide_downs(struct mfs_megatron_args *m)
 }
 
 /* The dense layers of deepseek. */
-static struct mfs_train_config deepseek_like(void)
+static struct mft_train_config deepseek_like(void)
 {
 	static const char *const modules[] = {"layernorm", "mlp"};
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	c.model.multi_latent_attention = true;
 	c.model.num_query_groups = c.model.num_attention_heads;
@@ -138,15 +138,15 @@ static struct mfs_train_config deepseek_like(void)
 	c.model.rotary_scaling_factor = c.model.mscale = 1;
 	if (below(2))
 		divide_downs(&c.model);
-	c.recompute_granularity = MFS_RECOMPUTE_SELECTIVE;
-	c.recompute_modules = (struct mfs_words){modules, 2};
+	c.recompute_granularity = MFT_RECOMPUTE_SELECTIVE;
+	c.recompute_modules = (struct mfs_arg_words){modules, 2};
 	return c;
 }
 
 /* Layers of one kind or the other that predict further tokens. */
-static struct mfs_train_config ahead_like(void)
+static struct mft_train_config ahead_like(void)
 {
-	struct mfs_train_config c = below(2) ? deepseek_like() : gpt2_like();
+	struct mft_train_config c = below(2) ? deepseek_like() : gpt2_like();
 
 	c.model.mtp_num_layers = 1 + below(2);
 	c.mtp_loss_scaling_factor = 0.5;
@@ -156,28 +156,29 @@ static struct mfs_train_config ahead_like(void)
 	return c;
 }
 
-static struct mfs_train_config (*const families[])(void) = {plain,	gpt2_like,     qwen2_like,
+static struct mft_train_config (*const families[])(void) = {plain,	gpt2_like,     qwen2_like,
 							    qwen3_like, deepseek_like, ahead_like};
 #define FAMILIES ((int)(sizeof(families) / sizeof(families[0])))
 
 /* Layers, or parts of them, that are run again. Stages may have as few as one layer. */
-static void draw_again(struct mfs_train_config *c)
+static void draw_again(struct mft_train_config *c)
 {
 	static const char *const modules[] = {
 		"core_attn", "moe_act", "layernorm", "shared_experts", "mla_up_proj", "mlp", "moe"};
 	const int64_t first = below(7);
 	const int64_t layers = layout.size.pp > 1 ? 1 : c->model.num_layers;
 
-	c->recompute_granularity = (enum mfs_recompute)below(MFS_RECOMPUTE_FULL + 1);
+	c->recompute_granularity = (enum mft_recompute)below(MFT_RECOMPUTE_FULL + 1);
 	c->recompute_method = below(2) ? "uniform" : "block";
 	c->recompute_num_layers = 1 + below(layers);
-	c->recompute_modules = (struct mfs_words){modules + first, (size_t)(1 + below(7 - first))};
+	c->recompute_modules =
+		(struct mfs_arg_words){modules + first, (size_t)(1 + below(7 - first))};
 }
 
 /* ---- models of experts ---- */
 
 /* Often more experts than a microbatch has tokens. Everything is divided by as many as four. */
-static void add_experts(struct mfs_train_config *c)
+static void add_experts(struct mft_train_config *c)
 {
 	static const uint8_t all[] = {1, 1, 1, 1, 1, 1, 1, 1}, later[] = {0, 1, 1, 1, 1, 1, 1, 1};
 
@@ -185,12 +186,12 @@ static void add_experts(struct mfs_train_config *c)
 	c->model.moe_router_topk = 1 + below(4);
 	c->model.moe_layers = c->model.num_layers > 1 && below(2) ? later : all;
 	c->model.moe_ffn_hidden_size = 4 * (1 + below(6));
-	c->moe_aux_loss_coeffs[below(2) ? MFS_AUX_LOSS : MFS_SEQ_AUX_LOSS] = 0.1;
+	c->moe_aux_loss_coeffs[below(2) ? MFT_AUX_LOSS : MFT_SEQ_AUX_LOSS] = 0.1;
 	c->moe_router_bias_update_rate = 0.125;
 }
 
 /* Experts of some groups alone. */
-static void add_groups(struct mfs_train_config *c)
+static void add_groups(struct mft_train_config *c)
 {
 	const int64_t each = c->model.num_experts / 2, topk = c->model.moe_router_topk;
 
@@ -198,9 +199,9 @@ static void add_groups(struct mfs_train_config *c)
 	c->model.moe_router_group_topk = topk > each || (topk % 2 == 0 && below(2)) ? 2 : 1;
 }
 
-static struct mfs_train_config mixtral_like(void)
+static struct mft_train_config mixtral_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	add_experts(&c);
 	c.moe_z_loss_coeff = 0.01;
@@ -212,10 +213,10 @@ static struct mfs_train_config mixtral_like(void)
 }
 
 /* A bias, shared experts, a router of more digits. */
-static struct mfs_train_config biased_like(void)
+static struct mft_train_config biased_like(void)
 {
 	static const char *const modules[] = {"moe_act", "shared_experts"};
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	add_experts(&c);
 	c.model.moe_router_score_function = "sigmoid";
@@ -225,15 +226,15 @@ static struct mfs_train_config biased_like(void)
 	c.model.mtp_num_layers = below(2);
 	c.mtp_loss_scaling_factor = 0.5;
 	c.moe_shared_expert_overlap = layout.drawn && below(2);
-	c.recompute_granularity = below(2) ? MFS_RECOMPUTE_SELECTIVE : MFS_RECOMPUTE_NONE;
-	c.recompute_modules = (struct mfs_words){modules, 2};
+	c.recompute_granularity = below(2) ? MFT_RECOMPUTE_SELECTIVE : MFT_RECOMPUTE_NONE;
+	c.recompute_modules = (struct mfs_arg_words){modules, 2};
 	return c;
 }
 
 /* Biases of experts and of their router; each expert is whole. */
-static struct mfs_train_config all_biased_like(void)
+static struct mft_train_config all_biased_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	add_experts(&c);
 	c.model.layernorm = true;
@@ -244,49 +245,49 @@ static struct mfs_train_config all_biased_like(void)
 }
 
 /* A gate of shared experts, per-token loss, layers that are run again, random logits. */
-static struct mfs_train_config gated_like(void)
+static struct mft_train_config gated_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	add_experts(&c);
 	c.model.moe_shared_expert_intermediate_size = 4 * (1 + below(6));
 	c.model.moe_shared_expert_gate = true;
 	c.moe_router_force_load_balancing = layout.drawn && below(2);
 	c.calculate_per_token_loss = true;
-	c.recompute_granularity = MFS_RECOMPUTE_FULL;
+	c.recompute_granularity = MFT_RECOMPUTE_FULL;
 	c.recompute_method = "uniform";
 	c.recompute_num_layers = 1;
 	return c;
 }
 
-static struct mfs_train_config (*const expert_families[])(void) = {mixtral_like, biased_like,
+static struct mft_train_config (*const expert_families[])(void) = {mixtral_like, biased_like,
 								   all_biased_like, gated_like};
 #define EXPERT_FAMILIES ((int)(sizeof(expert_families) / sizeof(expert_families[0])))
 
 /* ---- the same model, divided ---- */
 
-static struct mfs_parallel parallel;
+static struct mft_parallel parallel;
 
 /* MPI ends with the last group: a test that opens some again has another one until then. */
-static void open_groups(const struct mfs_launch *launch, const struct mfs_parallel_sizes *sizes,
-			struct mfs_parallel *ret)
+static void open_groups(const struct mft_launch *launch, const struct mft_parallel_sizes *sizes,
+			struct mft_parallel *ret)
 {
-	mfs_parallel_places(launch, sizes, ret);
-	unit_ok(mfs_parallel_open(ret, &mfk_cpu, NULL, 600, &err), &err);
+	mft_parallel_places(launch, sizes, ret);
+	unit_ok(mft_parallel_open(ret, &mfk_cpu, NULL, 600, &err), &err);
 }
 
-static struct mfs_sync *sync_of_part;
+static struct mft_sync *sync_of_part;
 
 /* What processes that have the same parameters divide of them, and what runs in parallel with the
  * passes. */
-static void divide(struct mfs_train_config *c)
+static void divide(struct mft_train_config *c)
 {
 	c->ddp_num_buckets = c->ddp_bucket_size = MFS_UNSET;
 	if (!layout.sharded)
 		return;
-	c->sharding = (enum mfs_sharding)below(MFS_SHARD_WEIGHTS + 1);
+	c->sharding = (enum mft_sharding)below(MFT_SHARD_WEIGHTS + 1);
 	if (layout.size.instances > 1)
-		c->sharding = MFS_SHARD_STATE;
+		c->sharding = MFT_SHARD_STATE;
 	c->overlap_grad_reduce = below(2);
 	c->overlap_param_gather = c->overlap_grad_reduce && below(2);
 	if (below(2))
@@ -295,17 +296,17 @@ static void divide(struct mfs_train_config *c)
 
 static void open_sync(struct train_model *m)
 {
-	struct mfs_net_watch watch;
+	struct mft_net_watch watch;
 
-	unit_ok(mfs_sync_new(&m->config, m->params, &m->memory, &mfk_cpu, m->device, &parallel,
+	unit_ok(mft_sync_new(&m->config, m->params, &m->memory, &mfk_cpu, m->device, &parallel,
 			     &sync_of_part, &err),
 		&err);
 	train_model_place(m);
-	watch = mfs_sync_watch(sync_of_part);
-	mfs_net_set_watch(m->net, &watch);
+	watch = mft_sync_watch(sync_of_part);
+	mft_net_set_watch(m->net, &watch);
 }
 
-static struct train_model *divided_new(const struct mfs_train_config *config)
+static struct train_model *divided_new(const struct mft_train_config *config)
 {
 	struct train_model *m = calloc(1, sizeof(*m));
 	char why[MFK_WHY] = "";
@@ -315,18 +316,18 @@ static struct train_model *divided_new(const struct mfs_train_config *config)
 	divide(&m->config);
 	ck_assert_msg(!mfk_cpu.device->open(0, 1, &m->device, why), "%s", why);
 	ck_assert_msg(!mfk_cpu.device->ctx_new(m->device, false, &m->ctx, why), "%s", why);
-	unit_ok(mfs_params_new(&m->config, &parallel, &m->params, &err), &err);
+	unit_ok(mft_params_new(&m->config, &parallel, &m->params, &err), &err);
 	open_sync(m);
 	if (getenv("LATE"))
 		late_begin(&parallel, m->net);
-	unit_ok(mfs_net_begin(m->net, m->ctx, &err), &err);
+	unit_ok(mft_net_begin(m->net, m->ctx, &err), &err);
 	return m;
 }
 
-static const struct mfs_param *whole_of(const struct train_model *one, const struct mfs_param *p)
+static const struct mft_param *whole_of(const struct train_model *one, const struct mft_param *p)
 {
 	const struct mfs_global_tensor *t = p->tensor;
-	const struct mfs_param *whole = mfs_params_find(one->params, t->name, t->layer, t->expert);
+	const struct mft_param *whole = mft_params_find(one->params, t->name, t->layer, t->expert);
 
 	ck_assert_ptr_nonnull(whole);
 	return whole;
@@ -337,7 +338,7 @@ struct copy {
 	const float *from;
 };
 
-static int copy_run(void *arg, const struct mfs_param_run *run)
+static int copy_run(void *arg, const struct mft_param_run *run)
 {
 	const struct copy *c = arg;
 
@@ -346,15 +347,15 @@ static int copy_run(void *arg, const struct mfs_param_run *run)
 }
 
 /* This process's elements of what one process has in a flat buffer. */
-static void take_part(const struct mfs_param *p, const struct mfs_param *whole, const void *flat,
+static void take_part(const struct mft_param *p, const struct mft_param *whole, const void *flat,
 		      float *to)
 {
 	struct copy c = {to, (const float *)flat + whole->start};
 
-	mfs_param_runs(p, 0, p->elements, copy_run, &c);
+	mft_param_runs(p, 0, p->elements, copy_run, &c);
 }
 
-static float *part_of(const struct mfs_param *p, const struct mfs_param *whole, const void *flat)
+static float *part_of(const struct mft_param *p, const struct mft_param *whole, const void *flat)
 {
 	float *to = malloc(p->elements * sizeof(*to));
 
@@ -363,34 +364,34 @@ static float *part_of(const struct mfs_param *p, const struct mfs_param *whole, 
 }
 
 /* The elements of a parameter that a flat buffer has. */
-static uint64_t next_stretch(const struct mfs_params *p, bool owned, uint64_t *at, uint64_t end)
+static uint64_t next_stretch(const struct mft_params *p, bool owned, uint64_t *at, uint64_t end)
 {
-	return owned ? mfs_params_owned(p, at, end) : end - *at;
+	return owned ? mft_params_owned(p, at, end) : end - *at;
 }
 
 static void take_weights(struct train_model *part, const struct train_model *one)
 {
-	const struct mfs_params *all = part->params;
+	const struct mft_params *all = part->params;
 
 	for (uint32_t i = 0; i < all->count; i++) {
-		const struct mfs_param *p = &all->list[i];
+		const struct mft_param *p = &all->list[i];
 		float *from = part_of(p, whole_of(one, p), one->params->weights);
 		const uint64_t end = p->start + p->elements;
 		uint64_t n;
 
 		for (uint64_t at = p->start;
-		     (n = next_stretch(all, all->sharding >= MFS_SHARD_WEIGHTS, &at, end)); at += n)
-			memcpy(mfs_params_flat(all, MFS_STATE_MODEL, at).at, from + (at - p->start),
+		     (n = next_stretch(all, all->sharding >= MFT_SHARD_WEIGHTS, &at, end)); at += n)
+			memcpy(mft_params_flat(all, MFS_STATE_MODEL, at).at, from + (at - p->start),
 			       n * sizeof(*from));
 		free(from);
 	}
 }
 
 /* Of those that a stage has. */
-static float *whole_buffer(const struct train_model *one, const struct mfs_model_buffer *b)
+static float *whole_buffer(const struct train_model *one, const struct mft_model_buffer *b)
 {
-	const struct mfs_model_buffer *whole =
-		mfs_params_find_buffer(one->params, b->tensor->name, b->tensor->layer);
+	const struct mft_model_buffer *whole =
+		mft_params_find_buffer(one->params, b->tensor->name, b->tensor->layer);
 
 	ck_assert_ptr_nonnull(whole);
 	ck_assert_uint_eq(whole->elements, b->elements);
@@ -401,12 +402,12 @@ static float *whole_buffer(const struct train_model *one, const struct mfs_model
 static void skew(struct train_model *part, struct train_model *one)
 {
 	for (uint32_t i = 0; i < one->params->buffer_count; i++) {
-		const struct mfs_model_buffer *b = &one->params->buffer_list[i];
+		const struct mft_model_buffer *b = &one->params->buffer_list[i];
 
 		one->params->buffers[b->start + (uint64_t)below((int64_t)b->elements)] = 10;
 	}
 	for (uint32_t i = 0; i < part->params->buffer_count; i++) {
-		const struct mfs_model_buffer *b = &part->params->buffer_list[i];
+		const struct mft_model_buffer *b = &part->params->buffer_list[i];
 
 		memcpy(part->params->buffers + b->start, whole_buffer(one, b),
 		       b->elements * sizeof(float));
@@ -416,10 +417,10 @@ static void skew(struct train_model *part, struct train_model *one)
 /* ---- comparisons ---- */
 
 /* Elements of a parameter that the process owns, from at on. */
-static void compare_stretch(const struct train_model *part, const struct mfs_param *p, uint64_t at,
+static void compare_stretch(const struct train_model *part, const struct mft_param *p, uint64_t at,
 			    uint64_t count, const float *want, float most, double *squares)
 {
-	const float *found = mfs_params_grads_at(part->params, at);
+	const float *found = mft_params_grads_at(part->params, at);
 	char name[MFS_CKPT_NAME_SIZE];
 
 	for (uint64_t e = 0; e < count; e++) {
@@ -434,9 +435,9 @@ static void compare_stretch(const struct train_model *part, const struct mfs_par
 }
 
 static void compare_gradient(const struct train_model *part, const struct train_model *one,
-			     const struct mfs_param *p, double *squares)
+			     const struct mft_param *p, double *squares)
 {
-	const struct mfs_param *whole = whole_of(one, p);
+	const struct mft_param *whole = whole_of(one, p);
 	const float *all = (const float *)one->params->grads + whole->start;
 	const uint64_t end = p->start + p->elements;
 	float *want = part_of(p, whole, one->params->grads), most = 0;
@@ -447,7 +448,7 @@ static void compare_gradient(const struct train_model *part, const struct train_
 	/* No token may have chosen an expert. */
 	ck_assert_msg(most > 0 || p->is_expert, "model %d, %s has no gradient", layout.model,
 		      mfs_global_tensor_name(p->tensor, name, sizeof(name)));
-	for (uint64_t at = p->start, n; (n = mfs_params_owned(part->params, &at, end)); at += n)
+	for (uint64_t at = p->start, n; (n = mft_params_owned(part->params, &at, end)); at += n)
 		compare_stretch(part, p, at, n, want + (at - p->start), most, squares);
 	free(want);
 }
@@ -457,17 +458,17 @@ static void compare_gradient(const struct train_model *part, const struct train_
 static void compare_norms(const struct train_model *one, const struct train_model *part,
 			  double squares[2])
 {
-	const bool divided = part->params->sharding != MFS_SHARD_NOTHING;
-	const enum mfs_group among = mfs_parallel_in_instance(&parallel, MFS_GROUP_WORLD);
+	const bool divided = part->params->sharding != MFT_SHARD_NOTHING;
+	const enum mft_group among = mft_parallel_in_instance(&parallel, MFT_GROUP_WORLD);
 	const float *grads = one->params->grads;
 	double want = 0, found;
 
 	for (uint64_t e = 0; e < one->params->elements; e++)
 		want += (double)grads[e] * grads[e];
-	unit_ok(mfs_parallel_sum(&parallel, divided ? among : MFS_GROUP_MODEL, &squares[0], 1,
+	unit_ok(mft_parallel_sum(&parallel, divided ? among : MFT_GROUP_MODEL, &squares[0], 1,
 				 &err),
 		&err);
-	unit_ok(mfs_parallel_sum(&parallel, divided ? among : MFS_GROUP_EXPERT_MODEL, &squares[1],
+	unit_ok(mft_parallel_sum(&parallel, divided ? among : MFT_GROUP_EXPERT_MODEL, &squares[1],
 				 1, &err),
 		&err);
 	found = squares[0] + squares[1];
@@ -481,11 +482,11 @@ static void compare_biases(struct train_model *part, struct train_model *one)
 	struct train_model *const both[] = {part, one};
 
 	for (int i = 0; i < 2; i++) {
-		unit_ok(mfs_net_update_expert_bias(both[i]->net, both[i]->ctx, &err), &err);
+		unit_ok(mft_net_update_expert_bias(both[i]->net, both[i]->ctx, &err), &err);
 		train_model_sync(both[i]);
 	}
 	for (uint32_t i = 0; i < part->params->buffer_count; i++) {
-		const struct mfs_model_buffer *b = &part->params->buffer_list[i];
+		const struct mft_model_buffer *b = &part->params->buffer_list[i];
 
 		ck_assert(!memcmp(part->params->buffers + b->start, whole_buffer(one, b),
 				  b->elements * sizeof(float)));
@@ -503,10 +504,10 @@ struct batches {
 	int64_t split; /* where they become two documents; 0: they do not */
 };
 
-static struct mfs_batch *batch_new(const struct mfs_train_config *c, const struct batches *all,
+static struct mft_batch *batch_new(const struct mft_train_config *c, const struct batches *all,
 				   uint32_t number)
 {
-	struct mfs_batch *b = train_batch_new(c->micro_batch_size, c->seq_length, 61,
+	struct mft_batch *b = train_batch_new(c->micro_batch_size, c->seq_length, 61,
 					      all->seed + number * UINT64_C(1000));
 
 	if (all->split)
@@ -516,7 +517,7 @@ static struct mfs_batch *batch_new(const struct mfs_train_config *c, const struc
 }
 
 /* The tokens of a batch that are the process's. */
-static void take_tokens(struct mfs_batch *to, const struct mfs_batch *from, int64_t t, int64_t at)
+static void take_tokens(struct mft_batch *to, const struct mft_batch *from, int64_t t, int64_t at)
 {
 	to->tokens[t] = from->tokens[at];
 	to->labels[t] = from->labels[at];
@@ -531,11 +532,11 @@ static void take_tokens(struct mfs_batch *to, const struct mfs_batch *from, int6
 	}
 }
 
-static struct mfs_batch *part_of_batch(const struct mfs_train_config *c, struct mfs_batch *whole)
+static struct mft_batch *part_of_batch(const struct mft_train_config *c, struct mft_batch *whole)
 {
 	const uint32_t parts = layout.size.cp;
 	const int64_t seq = c->seq_length / parts, tokens = c->micro_batch_size * seq;
-	struct mfs_batch *b;
+	struct mft_batch *b;
 
 	if (parts == 1)
 		return whole;
@@ -543,7 +544,7 @@ static struct mfs_batch *part_of_batch(const struct mfs_train_config *c, struct 
 	train_batch_look_ahead(b, c->micro_batch_size, seq, c->model.mtp_num_layers);
 	for (int64_t t = 0; t < tokens; t++)
 		take_tokens(b, whole, t,
-			    t / seq * c->seq_length + mfs_context_position(parts, parallel.place.cp,
+			    t / seq * c->seq_length + mft_context_position(parts, parallel.place.cp,
 									   c->seq_length, t % seq));
 	train_batch_finish(b, tokens);
 	b->counted = whole->counted;
@@ -561,25 +562,25 @@ static struct mfs_batch *part_of_batch(const struct mfs_train_config *c, struct 
 
 static double loss_of(struct train_model *m, const struct batches *all)
 {
-	struct mfs_net_losses losses;
+	struct mft_net_losses losses;
 
-	unit_ok(mfs_net_losses(m->net, m->ctx, &losses, &err), &err);
+	unit_ok(mft_net_losses(m->net, m->ctx, &losses, &err), &err);
 	return train_loss_of(&m->config, &losses, all->counted);
 }
 
 /* The loss of all microbatches. */
 static double run_one(struct train_model *m, struct batches *all)
 {
-	mfs_net_clear_losses(m->net, m->ctx);
+	mft_net_clear_losses(m->net, m->ctx);
 	for (uint32_t i = 0; i < all->count; i++) {
-		struct mfs_batch *b = batch_new(&m->config, all, i);
-		const struct mfs_net_pass pass = {.batch = b,
+		struct mft_batch *b = batch_new(&m->config, all, i);
+		const struct mft_net_pass pass = {.batch = b,
 						  .grad_scale = 1,
 						  .backward = true,
 						  .iteration = 3,
 						  .microbatch = i};
 
-		unit_ok(mfs_net_run(m->net, m->ctx, &pass, &err), &err);
+		unit_ok(mft_net_run(m->net, m->ctx, &pass, &err), &err);
 		train_model_sync(m);
 		all->counted = b->counted;
 		train_batch_free(b);
@@ -588,14 +589,14 @@ static double run_one(struct train_model *m, struct batches *all)
 }
 
 /* Brings a microbatch of this place to the device. */
-static struct mfs_batch *take(struct train_model *m, const struct batches *all,
-			      const struct mfs_pipeline_step *step)
+static struct mft_batch *take(struct train_model *m, const struct batches *all,
+			      const struct mft_pipeline_step *step)
 {
-	const struct mfs_group_place *data = &parallel.group[MFS_GROUP_DATA];
+	const struct mft_group_place *data = &parallel.group[MFT_GROUP_DATA];
 	const uint64_t number = step->microbatch * data->size + data->rank;
-	struct mfs_batch *b =
+	struct mft_batch *b =
 		part_of_batch(&m->config, batch_new(&m->config, all, (uint32_t)number));
-	const struct mfs_net_pass pass = {
+	const struct mft_net_pass pass = {
 		.batch = b,
 		.grad_scale = 1,
 		.backward = true,
@@ -605,25 +606,25 @@ static struct mfs_batch *take(struct train_model *m, const struct batches *all,
 		.microbatch = number,
 	};
 
-	unit_ok(mfs_net_take(m->net, m->ctx, step->batch, &pass, &err), &err);
+	unit_ok(mft_net_take(m->net, m->ctx, step->batch, &pass, &err), &err);
 	return b;
 }
 
 /* Runs the steps of a stage, and what processes do after them. */
 static void run_steps(struct train_model *m, const struct batches *all,
-		      const struct mfs_pipeline *p)
+		      const struct mft_pipeline *p)
 {
-	struct mfs_batch *taken[MOST_MICROBATCHES];
+	struct mft_batch *taken[MOST_MICROBATCHES];
 	uint32_t count = 0;
 
 	for (uint64_t i = 0; i < p->count; i++) {
 		if (p->steps[i].first)
 			taken[count++] = take(m, all, &p->steps[i]);
-		mfs_net_step(m->net, m->ctx, &p->steps[i]);
+		mft_net_step(m->net, m->ctx, &p->steps[i]);
 	}
-	mfs_net_end(m->net, m->ctx);
-	mfs_sync_reduce(sync_of_part, m->ctx);
-	mfs_net_sum_gradients(m->net, m->ctx);
+	mft_net_end(m->net, m->ctx);
+	mft_sync_reduce(sync_of_part, m->ctx);
+	mft_net_sum_gradients(m->net, m->ctx);
 	train_model_sync(m);
 	while (count)
 		train_batch_free(taken[--count]);
@@ -631,26 +632,26 @@ static void run_steps(struct train_model *m, const struct batches *all,
 
 static double run_part(struct train_model *m, const struct batches *all)
 {
-	struct mfs_pipeline_shape shape;
-	struct mfs_pipeline p;
+	struct mft_pipeline_shape shape;
+	struct mft_pipeline p;
 	double loss;
 
 	ck_assert_uint_le(layout.microbatches, MOST_MICROBATCHES);
-	mfs_net_pipeline(m->net, layout.microbatches, true, &shape);
-	unit_ok(mfs_pipeline_new(&shape, parallel.place.pp, &p, &err), &err);
-	ck_assert(mfs_net_has_room(m->net, &p));
-	mfs_net_clear_grads(m->net, m->ctx);
-	mfs_net_clear_losses(m->net, m->ctx);
-	mfs_sync_begin(sync_of_part);
+	mft_net_pipeline(m->net, layout.microbatches, true, &shape);
+	unit_ok(mft_pipeline_new(&shape, parallel.place.pp, &p, &err), &err);
+	ck_assert(mft_net_has_room(m->net, &p));
+	mft_net_clear_grads(m->net, m->ctx);
+	mft_net_clear_losses(m->net, m->ctx);
+	mft_sync_begin(sync_of_part);
 	run_steps(m, all, &p);
-	mfs_pipeline_release(&p);
+	mft_pipeline_release(&p);
 	loss = loss_of(m, all);
-	unit_ok(mfs_parallel_sum(&parallel, MFS_GROUP_GRADS, &loss, 1, &err), &err);
-	unit_ok(mfs_parallel_sum(&parallel, MFS_GROUP_PIPELINE, &loss, 1, &err), &err);
+	unit_ok(mft_parallel_sum(&parallel, MFT_GROUP_GRADS, &loss, 1, &err), &err);
+	unit_ok(mft_parallel_sum(&parallel, MFT_GROUP_PIPELINE, &loss, 1, &err), &err);
 	return loss;
 }
 
-static void compare(const struct mfs_train_config *config)
+static void compare(const struct mft_train_config *config)
 {
 	struct train_model *one = train_model_new(config), *part = divided_new(config);
 	struct batches all = {.seed = seed,
@@ -667,7 +668,7 @@ static void compare(const struct mfs_train_config *config)
 	ck_assert_msg(fabs(found - want) <= 1e-6 * fabs(want),
 		      "model %d, the loss is %.9g instead of %.9g", layout.model, found, want);
 	for (uint32_t i = 0; i < part->params->count; i++) {
-		const struct mfs_param *p = &part->params->list[i];
+		const struct mft_param *p = &part->params->list[i];
 
 		/* Of two copies of an embedding, that which nobody reads. */
 		if (!p->part.is_copy || p->part.is_shared)
@@ -676,7 +677,7 @@ static void compare(const struct mfs_train_config *config)
 	compare_norms(one, part, squares);
 	compare_biases(part, one);
 	train_model_sync(part);
-	mfs_sync_free(sync_of_part);
+	mft_sync_free(sync_of_part);
 	sync_of_part = NULL;
 	train_model_free(part);
 	train_model_free(one);
@@ -684,9 +685,9 @@ static void compare(const struct mfs_train_config *config)
 
 /* ---- tests ---- */
 
-static void run_model(struct mfs_train_config (*family)(void), int number)
+static void run_model(struct mft_train_config (*family)(void), int number)
 {
-	struct mfs_train_config config = family();
+	struct mft_train_config config = family();
 
 	layout.model = number;
 	if (layout.drawn && below(2))
@@ -699,7 +700,7 @@ static void run_model(struct mfs_train_config (*family)(void), int number)
 
 /* Each model at a layout of its own. Of experts with nearly the same score a token may choose
  * another one when sums are added up in another order: of 14000 models one had such a token. */
-static void run_layouts(const struct mfs_launch *launch)
+static void run_layouts(const struct mft_launch *launch)
 {
 	const int first = (int)layout_setting("FIRST", 0);
 
@@ -711,12 +712,12 @@ static void run_layouts(const struct mfs_launch *launch)
 		layout_draw(&layout, &seed, launch->size, experts);
 		open_groups(launch, &layout.size, &parallel);
 		run_model(experts ? expert_families[of - FAMILIES] : families[of], i);
-		unit_ok(mfs_parallel_close(&parallel, &err), &err);
+		unit_ok(mft_parallel_close(&parallel, &err), &err);
 	}
 }
 
 /* All models at the layout that the environment says. */
-static void run_models(const struct mfs_launch *launch)
+static void run_models(const struct mft_launch *launch)
 {
 	const bool experts = getenv("EP") || getenv("ETP");
 	const int count = experts ? EXPERT_FAMILIES : FAMILIES;
@@ -727,18 +728,18 @@ static void run_models(const struct mfs_launch *launch)
 		seed = (uint64_t)i;
 		run_model((experts ? expert_families : families)[i % count], i);
 	}
-	unit_ok(mfs_parallel_close(&parallel, &err), &err);
+	unit_ok(mft_parallel_close(&parallel, &err), &err);
 }
 
 START_TEST(test_processes_compute_as_one)
 {
 	const char *plugin = getenv("MPI");
-	struct mfs_parallel_sizes sizes = {.tp = 1, .cp = 1, .pp = 1, .etp = 1, .ep = 1};
-	struct mfs_launch launch;
-	struct mfs_parallel all;
+	struct mft_parallel_sizes sizes = {.tp = 1, .cp = 1, .pp = 1, .etp = 1, .ep = 1};
+	struct mft_launch launch;
+	struct mft_parallel all;
 	char why[MFK_WHY] = "";
 
-	unit_ok(mfs_launch_find(&launch, &err), &err);
+	unit_ok(mft_launch_find(&launch, &err), &err);
 	if (launch.size > 1)
 		ck_assert_msg(!mfk_mpi_load(plugin ? plugin : "build/libmcorefs-mpi.so", why), "%s",
 			      why);
@@ -749,7 +750,7 @@ START_TEST(test_processes_compute_as_one)
 	else
 		run_models(&launch);
 	ck_assert(!getenv("LATE") || late_count > 0);
-	unit_ok(mfs_parallel_close(&all, &err), &err);
+	unit_ok(mft_parallel_close(&all, &err), &err);
 }
 END_TEST
 

@@ -182,8 +182,8 @@ static void late_exchange(struct mfk_ctx *c, struct mfk_comm *g, const struct mf
 		late_real->exchange(c, g, list, count);
 }
 
-/* Before mfs_net_begin(). Contexts of others, that the net did not make, are not late. */
-static void late_begin(struct mfs_parallel *parallel, struct mfs_net *net)
+/* Before mft_net_begin(). Contexts of others, that the net did not make, are not late. */
+static void late_begin(struct mft_parallel *parallel, struct mft_net *net)
 {
 	if (!late_real) {
 		late_real = parallel->ops;

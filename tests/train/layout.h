@@ -14,7 +14,7 @@
 #define LAYOUT_LAYERS 16
 
 struct layout {
-	struct mfs_parallel_sizes size;
+	struct mft_parallel_sizes size;
 	uint32_t chunks;       /* of a stage */
 	uint32_t microbatches; /* of each data parallel place */
 	int64_t group; /* of them, that take turns; MFS_UNSET: as many as there are stages */
@@ -59,7 +59,7 @@ static inline void layout_draw_microbatches(struct layout *l, uint64_t *seed)
 }
 
 /* Of the distributed optimizer: a divisor of those that have the same of anything. */
-static inline uint32_t layout_draw_instances(const struct mfs_parallel_sizes *s, uint64_t *seed)
+static inline uint32_t layout_draw_instances(const struct mft_parallel_sizes *s, uint64_t *seed)
 {
 	uint32_t instances;
 
@@ -191,7 +191,7 @@ static inline bool layout_exchanges(const struct layout *l, const struct mfs_meg
 }
 
 /* One way to attend for all layers, or one for each. */
-static inline void layout_draw_types(struct layout *l, uint64_t *seed, struct mfs_train_config *c)
+static inline void layout_draw_types(struct layout *l, uint64_t *seed, struct mft_train_config *c)
 {
 	static const char *const all[] = {"p2p", "all_gather", "a2a", "a2a+p2p"};
 	const int64_t count = layout_below(seed, 2) ? 1 : c->model.num_layers;
@@ -201,11 +201,11 @@ static inline void layout_draw_types(struct layout *l, uint64_t *seed, struct mf
 		do
 			l->types[i] = all[layout_below(seed, 4)];
 		while (!layout_exchanges(l, &c->model, l->types[i]));
-	c->cp_comm_type = (struct mfs_words){l->types, (size_t)count};
+	c->cp_comm_type = (struct mfs_arg_words){l->types, (size_t)count};
 }
 
 /* What a run's arguments say of it. The one process that has the whole model does not look. */
-static inline void layout_tell(struct layout *l, uint64_t *seed, struct mfs_train_config *c)
+static inline void layout_tell(struct layout *l, uint64_t *seed, struct mft_train_config *c)
 {
 	c->global_batch_size = c->micro_batch_size * l->microbatches * l->size.dp;
 	c->eval_global_batch_size = c->micro_batch_size * l->size.dp;
@@ -221,9 +221,9 @@ static inline void layout_tell(struct layout *l, uint64_t *seed, struct mfs_trai
 }
 
 /* For a person who looks for what has failed. */
-static inline void layout_print(const struct layout *l, const struct mfs_train_config *c)
+static inline void layout_print(const struct layout *l, const struct mft_train_config *c)
 {
-	const struct mfs_parallel_sizes *s = &l->size;
+	const struct mft_parallel_sizes *s = &l->size;
 
 	printf("model %d: tp %u, sp %d, cp %u by %u, dp %u, pp %u, etp %u, ep %u, ", l->model,
 	       s->tp, l->sequence_parallel, s->cp, s->neighbours, s->dp, s->pp, s->etp, s->ep);

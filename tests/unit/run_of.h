@@ -16,9 +16,9 @@
 #include "trainer/params/params.h"
 
 /* A bf16 run of a checkpoint's arguments. */
-static inline struct mfs_train_config run_config(const struct mfs_ckpt *ckpt)
+static inline struct mft_train_config run_config(const struct mfs_ckpt *ckpt)
 {
-	struct mfs_train_config c = {
+	struct mft_train_config c = {
 		.model = *mfs_ckpt_args(ckpt),
 		.embedding_init_method_std = -1,
 		.decoupled_lr = -1,
@@ -41,7 +41,7 @@ static inline struct mfs_train_config run_config(const struct mfs_ckpt *ckpt)
 #define RUN_POISON 0xb5
 
 struct run {
-	struct mfs_params *params;
+	struct mft_params *params;
 	struct mfk_device *device;
 	struct mfk_ctx *ctx;
 };
@@ -58,23 +58,23 @@ static inline void *run_alloc(struct run *r, enum mfs_dtype type, uint64_t eleme
 }
 
 /* parallel NULL: one process has all. */
-static inline void run_new_at(struct run *r, const struct mfs_train_config *config,
-			      const struct mfs_parallel *parallel)
+static inline void run_new_at(struct run *r, const struct mft_train_config *config,
+			      const struct mft_parallel *parallel)
 {
 	struct mfs_error err;
 	char why[MFK_WHY];
 
-	unit_ok(mfs_params_new(config, parallel, &r->params, &err), &err);
+	unit_ok(mft_params_new(config, parallel, &r->params, &err), &err);
 	ck_assert_int_eq(mfk_cpu.device->open(0, 2, &r->device, why), 0);
 	ck_assert_int_eq(mfk_cpu.device->ctx_new(r->device, false, &r->ctx, why), 0);
 	r->params->weights = run_alloc(r, r->params->weight_type, r->params->elements);
-	for (unsigned i = 0; i < MFS_SLOTS; i++)
+	for (unsigned i = 0; i < MFT_SLOTS; i++)
 		r->params->slot[i].device =
 			run_alloc(r, r->params->slot[i].type, r->params->elements);
 	r->params->buffers = run_alloc(r, MFS_F32, r->params->buffer_elements);
 }
 
-static inline void run_new(struct run *r, const struct mfs_train_config *config)
+static inline void run_new(struct run *r, const struct mft_train_config *config)
 {
 	run_new_at(r, config, NULL);
 }
@@ -90,7 +90,7 @@ static inline void run_free(struct run *r)
 			mfk_cpu.device->free(r->device, all[i]);
 	mfk_cpu.device->ctx_free(r->ctx);
 	mfk_cpu.device->close(r->device);
-	mfs_params_free(r->params);
+	mft_params_free(r->params);
 }
 
 #endif

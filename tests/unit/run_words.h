@@ -113,12 +113,12 @@ static inline void run_say_model(struct run_words *w, const struct mfs_ckpt *ckp
 		   "--mock-data");
 }
 
-static inline void run_parse(const struct run_words *w, struct mfs_train_config *ret)
+static inline void run_parse(const struct run_words *w, struct mft_train_config *ret)
 {
 	struct mfs_error err;
 
-	unit_ok(mfs_train_config_parse_words(w->words, w->count, ret, &err), &err);
-	unit_ok(mfs_train_config_settle(ret, &err), &err);
+	unit_ok(mft_train_config_parse_words(w->words, w->count, ret, &err), &err);
+	unit_ok(mft_train_config_settle(ret, &err), &err);
 }
 
 #endif

@@ -10,9 +10,9 @@
 #define VOCAB 64
 
 /* RMSNorm, RoPE, everything else off. */
-static inline struct mfs_train_config plain(void)
+static inline struct mft_train_config plain(void)
 {
-	struct mfs_train_config c = {
+	struct mft_train_config c = {
 		.micro_batch_size = BATCH,
 		.seq_length = SEQ,
 		.model = train_plain_model(),
@@ -32,9 +32,9 @@ static inline struct mfs_train_config plain(void)
 }
 
 /* GPT-2 and what else uses LayerNorm. */
-static inline struct mfs_train_config gpt2_like(void)
+static inline struct mft_train_config gpt2_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	c.model.layernorm = c.model.zero_centered_gamma = c.model.add_bias_linear = true;
 	c.model.position_embedding_type = "learned_absolute";
@@ -44,9 +44,9 @@ static inline struct mfs_train_config gpt2_like(void)
 	return c;
 }
 
-static inline struct mfs_train_config llama_like(void)
+static inline struct mft_train_config llama_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	c.model.swiglu = c.model.use_rope_scaling = true;
 	c.model.num_query_groups = 2;
@@ -54,9 +54,9 @@ static inline struct mfs_train_config llama_like(void)
 	return c;
 }
 
-static inline struct mfs_train_config qwen_like(void)
+static inline struct mft_train_config qwen_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	c.model.swiglu = c.model.add_qkv_bias = c.model.qk_layernorm = c.model.tied = true;
 	c.model.num_query_groups = 1;
@@ -65,9 +65,9 @@ static inline struct mfs_train_config qwen_like(void)
 	return c;
 }
 
-static inline struct mfs_train_config neox_like(void)
+static inline struct mft_train_config neox_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	c.model.layernorm = c.model.qk_layernorm = c.model.exact_gelu = true;
 	c.model.rotary_percent = 0.5;
@@ -77,18 +77,18 @@ static inline struct mfs_train_config neox_like(void)
 	return c;
 }
 
-static inline struct mfs_train_config relu_like(void)
+static inline struct mft_train_config relu_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	c.model.squared_relu = c.model.zero_centered_gamma = true;
 	c.hidden_dropout = 0.3;
 	return c;
 }
 
-static inline struct mfs_train_config geglu_like(void)
+static inline struct mft_train_config geglu_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	c.model.quick_geglu = c.model.add_bias_linear = true;
 	c.model.position_embedding_type = "none";
@@ -99,7 +99,7 @@ static inline struct mfs_train_config geglu_like(void)
 static const uint8_t all_layers[8] = {1, 1, 1, 1, 1, 1, 1, 1};
 static const uint8_t later_layers[8] = {0, 1, 1, 1, 1, 1, 1, 1};
 
-static inline void add_experts(struct mfs_train_config *c, int64_t experts, int64_t top_k)
+static inline void add_experts(struct mft_train_config *c, int64_t experts, int64_t top_k)
 {
 	c->model.num_experts = experts;
 	c->model.moe_router_topk = top_k;
@@ -108,7 +108,7 @@ static inline void add_experts(struct mfs_train_config *c, int64_t experts, int6
 	c->moe_router_bias_update_rate = 0.125;
 }
 
-static inline void add_latents(struct mfs_train_config *c)
+static inline void add_latents(struct mft_train_config *c)
 {
 	c->model.multi_latent_attention = true;
 	c->model.rope_type = "rope";
@@ -119,19 +119,19 @@ static inline void add_latents(struct mfs_train_config *c)
 	c->model.rotary_scaling_factor = c->model.mscale = 1;
 }
 
-static inline struct mfs_train_config mixtral_like(void)
+static inline struct mft_train_config mixtral_like(void)
 {
-	struct mfs_train_config c = llama_like();
+	struct mft_train_config c = llama_like();
 
 	add_experts(&c, 4, 2);
-	c.moe_aux_loss_coeffs[MFS_AUX_LOSS] = 0.1;
+	c.moe_aux_loss_coeffs[MFT_AUX_LOSS] = 0.1;
 	c.moe_z_loss_coeff = 0.01;
 	return c;
 }
 
-static inline struct mfs_train_config deepseek_like(void)
+static inline struct mft_train_config deepseek_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	add_experts(&c, 8, 4);
 	add_latents(&c);
@@ -150,15 +150,15 @@ static inline struct mfs_train_config deepseek_like(void)
 	c.model.moe_router_group_topk = 2;
 	c.model.moe_router_topk_scaling_factor = 2.5;
 	c.model.moe_shared_expert_intermediate_size = 20;
-	c.moe_aux_loss_coeffs[MFS_SEQ_AUX_LOSS] = 0.2;
+	c.moe_aux_loss_coeffs[MFT_SEQ_AUX_LOSS] = 0.2;
 	c.moe_router_dtype = "fp32";
 	return c;
 }
 
 /* A gate of shared experts, one expert a token, keys and values without norms. */
-static inline struct mfs_train_config gated_like(void)
+static inline struct mft_train_config gated_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	add_experts(&c, 5, 1);
 	add_latents(&c);
@@ -166,29 +166,29 @@ static inline struct mfs_train_config gated_like(void)
 	c.model.moe_router_pre_softmax = true;
 	c.model.moe_shared_expert_intermediate_size = 16;
 	c.model.moe_shared_expert_gate = true;
-	c.moe_aux_loss_coeffs[MFS_AUX_LOSS] = 0.05;
-	c.moe_aux_loss_coeffs[MFS_SEQ_AUX_LOSS] = 0.03;
-	c.moe_aux_loss_coeffs[MFS_GLOBAL_AUX_LOSS] = 0.07;
+	c.moe_aux_loss_coeffs[MFT_AUX_LOSS] = 0.05;
+	c.moe_aux_loss_coeffs[MFT_SEQ_AUX_LOSS] = 0.03;
+	c.moe_aux_loss_coeffs[MFT_GLOBAL_AUX_LOSS] = 0.07;
 	c.moe_z_loss_coeff = 0.02;
 	c.calculate_per_token_loss = true;
 	return c;
 }
 
 /* Experts that have biases, and a router that has one. */
-static inline struct mfs_train_config biased_like(void)
+static inline struct mft_train_config biased_like(void)
 {
-	struct mfs_train_config c = gpt2_like();
+	struct mft_train_config c = gpt2_like();
 
 	add_experts(&c, 7, 2);
 	c.model.swiglu = true;
-	c.moe_aux_loss_coeffs[MFS_AUX_LOSS] = 0.1;
+	c.moe_aux_loss_coeffs[MFT_AUX_LOSS] = 0.1;
 	return c;
 }
 
 /* One expert of seven a token, with a bias and by a router of more digits. */
-static inline struct mfs_train_config biased_wide(void)
+static inline struct mft_train_config biased_wide(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	add_experts(&c, 7, 1);
 	c.model.add_bias_linear = c.model.squared_relu = true;
@@ -199,9 +199,9 @@ static inline struct mfs_train_config biased_wide(void)
 }
 
 /* Tokens choose experts alike, each one of them. */
-static inline struct mfs_train_config alike_like(void)
+static inline struct mft_train_config alike_like(void)
 {
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
 	add_experts(&c, 6, 1);
 	c.moe_sinkhorn = true;
@@ -210,9 +210,9 @@ static inline struct mfs_train_config alike_like(void)
 }
 
 /* Two MTP layers: a tied head, positions, dropout. */
-static inline struct mfs_train_config gpt2_ahead(void)
+static inline struct mft_train_config gpt2_ahead(void)
 {
-	struct mfs_train_config c = gpt2_like();
+	struct mft_train_config c = gpt2_like();
 
 	c.model.num_layers = 3;
 	c.model.mtp_num_layers = 2;
@@ -220,25 +220,25 @@ static inline struct mfs_train_config gpt2_ahead(void)
 	return c;
 }
 
-static inline struct mfs_train_config deepseek_ahead(void)
+static inline struct mft_train_config deepseek_ahead(void)
 {
-	struct mfs_train_config c = deepseek_like();
+	struct mft_train_config c = deepseek_like();
 
 	c.model.mtp_num_layers = 1;
 	c.mtp_loss_scaling_factor = 0.3;
 	return c;
 }
 
-static struct mfs_train_config (*const small_models[])(void) = {
+static struct mft_train_config (*const small_models[])(void) = {
 	gpt2_like,	llama_like,   qwen_like,     neox_like,	 relu_like,
 	geglu_like,	mixtral_like, deepseek_like, gated_like, gpt2_ahead,
 	deepseek_ahead, biased_like,  biased_wide,   alike_like,
 };
 #define SMALL_MODELS ((int)(sizeof(small_models) / sizeof(small_models[0])))
 
-static inline struct mfs_batch *batch_of(int model, bool two_documents, uint64_t seed)
+static inline struct mft_batch *batch_of(int model, bool two_documents, uint64_t seed)
 {
-	struct mfs_batch *b = train_batch_new(BATCH, SEQ, VOCAB - 3, seed);
+	struct mft_batch *b = train_batch_new(BATCH, SEQ, VOCAB - 3, seed);
 
 	if (two_documents)
 		train_batch_split(b, BATCH, SEQ, 5);
@@ -247,7 +247,7 @@ static inline struct mfs_batch *batch_of(int model, bool two_documents, uint64_t
 }
 
 /* Two documents a sequence, in every second model. */
-static inline struct mfs_batch *batch_for(int model, uint64_t seed)
+static inline struct mft_batch *batch_for(int model, uint64_t seed)
 {
 	return batch_of(model, model % 2, seed);
 }

@@ -29,7 +29,7 @@ static void expect_first(const char *list, const char *want)
 {
 	char host[32];
 
-	unit_ok(mfs_first_host(list, host, sizeof(host), &err), &err);
+	unit_ok(mft_first_host(list, host, sizeof(host), &err), &err);
 	ck_assert_str_eq(host, want);
 }
 
@@ -53,16 +53,16 @@ START_TEST(test_first_host)
 	expect_first("10.0.0.1,10.0.0.2", "10.0.0.1");
 	expect_first("node-of-exactly-thirty-1-chars.", "node-of-exactly-thirty-1-chars.");
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
-		unit_fails(mfs_first_host(wrong[i], host, sizeof(host), &err), &err, -EINVAL,
+		unit_fails(mft_first_host(wrong[i], host, sizeof(host), &err), &err, -EINVAL,
 			   "expected a list of hosts");
 }
 END_TEST
 
-static void expect(const struct mfs_launch *l, const char *host, unsigned port)
+static void expect(const struct mft_launch *l, const char *host, unsigned port)
 {
-	struct mfs_address at;
+	struct mft_address at;
 
-	unit_ok(mfs_address_find(l, &at, &err), &err);
+	unit_ok(mft_address_find(l, &at, &err), &err);
 	ck_assert_str_eq(at.host, host);
 	if (port)
 		ck_assert_uint_eq(at.port, port);
@@ -72,29 +72,29 @@ static void expect(const struct mfs_launch *l, const char *host, unsigned port)
 
 START_TEST(test_launchers)
 {
-	const struct mfs_launch torchrun = {
+	const struct mft_launch torchrun = {
 		.rank = 3, .size = 8, .local_rank = 3, .local_size = 4, .by = "torchrun"};
-	const struct mfs_launch one_host = {
+	const struct mft_launch one_host = {
 		.rank = 3, .size = 8, .local_rank = 3, .local_size = 8, .by = "mpirun"};
-	const struct mfs_launch hosts = {
+	const struct mft_launch hosts = {
 		.rank = 3, .size = 8, .local_rank = 3, .local_size = 4, .by = "mpirun"};
-	const struct mfs_launch step = {.rank = 3,
+	const struct mft_launch step = {.rank = 3,
 					.size = 8,
 					.local_rank = 1,
 					.local_size = 8,
 					.by = "srun"}; /* Slurm does not say how many */
-	struct mfs_address at;
+	struct mft_address at;
 
 	forget();
 	expect(&one_host, "127.0.0.1", 0);
-	unit_fails(mfs_address_find(&hosts, &at, &err), &err, -EINVAL, "-x MASTER_ADDR=HOST");
-	unit_fails(mfs_address_find(&step, &at, &err), &err, -EINVAL, "set MASTER_ADDR");
+	unit_fails(mft_address_find(&hosts, &at, &err), &err, -EINVAL, "-x MASTER_ADDR=HOST");
+	unit_fails(mft_address_find(&step, &at, &err), &err, -EINVAL, "set MASTER_ADDR");
 	set("SLURM_JOB_NODELIST", "gpu[17-20]");
 	expect(&step, "gpu17", 0);
 	set("SLURM_STEP_NODELIST", "gpu[18-19]");
 	expect(&step, "gpu18", 0);
 	set("SLURM_STEP_NODELIST", "gpu[");
-	unit_fails(mfs_address_find(&step, &at, &err), &err, -EINVAL, "list of nodes: expected");
+	unit_fails(mft_address_find(&step, &at, &err), &err, -EINVAL, "list of nodes: expected");
 	set("MASTER_ADDR", "head");
 	set("MASTER_PORT", "29500");
 	expect(&torchrun, "head", 29501);
@@ -109,27 +109,27 @@ START_TEST(test_ports)
 {
 	static const char *const wrong[] = {"0", "-1",	   "65536",
 					    "x", "29500 ", "99999999999999999999"};
-	const struct mfs_launch l = {
+	const struct mft_launch l = {
 		.rank = 0, .size = 2, .local_rank = 0, .local_size = 2, .by = "mpirun"};
-	struct mfs_address at, other;
+	struct mft_address at, other;
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		forget();
 		set("MCOREFS_PORT", wrong[i]);
-		unit_fails(mfs_address_find(&l, &at, &err), &err, -EINVAL,
+		unit_fails(mft_address_find(&l, &at, &err), &err, -EINVAL,
 			   "MCOREFS_PORT: expected");
 	}
 	forget();
 	set("MASTER_PORT", "65535");
-	unit_fails(mfs_address_find(&l, &at, &err), &err, -EINVAL, "a port below 65535");
+	unit_fails(mft_address_find(&l, &at, &err), &err, -EINVAL, "a port below 65535");
 	set("MASTER_PORT", "65534");
 	expect(&l, "127.0.0.1", 65535);
 	/* two jobs of one host */
 	forget();
 	set("PMIX_NAMESPACE", "1910964225");
-	unit_ok(mfs_address_find(&l, &at, &err), &err);
+	unit_ok(mft_address_find(&l, &at, &err), &err);
 	set("PMIX_NAMESPACE", "1910964226");
-	unit_ok(mfs_address_find(&l, &other, &err), &err);
+	unit_ok(mft_address_find(&l, &other, &err), &err);
 	ck_assert_uint_ne(at.job, other.job);
 	ck_assert_uint_ne(at.port, other.port);
 }

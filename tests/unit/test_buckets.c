@@ -24,9 +24,9 @@ static uint64_t below(uint64_t *state, uint64_t n)
 static const struct mfs_global_tensor layers[] = {{.layer = 0}, {.layer = 1}, {.layer = 2}};
 
 /* A list of sizes alone; drawn_from says which parameter it was. */
-static struct mfs_params *random_params(uint64_t *seed)
+static struct mft_params *random_params(uint64_t *seed)
 {
-	struct mfs_params *p = calloc(1, sizeof(*p));
+	struct mft_params *p = calloc(1, sizeof(*p));
 
 	p->count = (uint32_t)(1 + below(seed, MOST_PARAMS));
 	p->list = calloc(p->count, sizeof(*p->list));
@@ -41,7 +41,7 @@ static struct mfs_params *random_params(uint64_t *seed)
 	return p;
 }
 
-static void release(struct mfs_params *p)
+static void release(struct mft_params *p)
 {
 	free(p->list);
 	free(p->buckets);
@@ -49,16 +49,16 @@ static void release(struct mfs_params *p)
 	free(p);
 }
 
-static struct mfs_bucket_rule random_rule(uint64_t *seed)
+static struct mft_bucket_rule random_rule(uint64_t *seed)
 {
 	const uint32_t dense = (uint32_t)(1 + below(seed, 5));
 	const bool apart = below(seed, 2);
 	const uint32_t experts = apart ? (uint32_t)(1 + below(seed, 3)) : dense;
 
-	return (struct mfs_bucket_rule){
+	return (struct mft_bucket_rule){
 		.size = below(seed, 3) ? 1 + below(seed, 9000) : UINT64_MAX,
-		.dense = {MFS_GROUP_GRADS, dense, (uint32_t)below(seed, dense)},
-		.experts = {MFS_GROUP_EXPERT_GRADS, experts, (uint32_t)below(seed, experts)},
+		.dense = {MFT_GROUP_GRADS, dense, (uint32_t)below(seed, dense)},
+		.experts = {MFT_GROUP_EXPERT_GRADS, experts, (uint32_t)below(seed, experts)},
 		.apart = apart,
 		.shared_alone = below(seed, 2),
 		.units = below(seed, 2),
@@ -67,12 +67,12 @@ static struct mfs_bucket_rule random_rule(uint64_t *seed)
 
 /* ---- places ---- */
 
-static const struct mfs_bucket *bucket_of(const struct mfs_params *p, uint64_t element)
+static const struct mft_bucket *bucket_of(const struct mft_params *p, uint64_t element)
 {
-	const struct mfs_bucket *found = NULL;
+	const struct mft_bucket *found = NULL;
 
 	for (uint32_t i = 0; i < p->bucket_count; i++) {
-		const struct mfs_bucket *b = &p->buckets[i];
+		const struct mft_bucket *b = &p->buckets[i];
 
 		if (element < b->first || element >= b->first + b->count)
 			continue;
@@ -83,28 +83,28 @@ static const struct mfs_bucket *bucket_of(const struct mfs_params *p, uint64_t e
 	return found;
 }
 
-static void check_params(const struct mfs_params *p, const struct mfs_bucket_rule *rule)
+static void check_params(const struct mft_params *p, const struct mft_bucket_rule *rule)
 {
 	uint64_t end = 0, before[2] = {0};
 	bool experts = false;
 
 	for (uint32_t i = 0; i < p->count; i++) {
-		const struct mfs_param *q = &p->list[i];
-		const struct mfs_bucket *b = bucket_of(p, q->start);
+		const struct mft_param *q = &p->list[i];
+		const struct mft_bucket *b = bucket_of(p, q->start);
 		const bool apart = rule->apart && q->is_expert;
 
-		ck_assert_uint_eq(q->start % MFS_PARAM_ALIGN, 0);
+		ck_assert_uint_eq(q->start % MFT_PARAM_ALIGN, 0);
 		ck_assert_uint_ge(q->start, end);
 		end = q->start + q->elements;
 		ck_assert_ptr_eq(bucket_of(p, end - 1), b);
-		ck_assert_int_eq(b->group, apart ? MFS_GROUP_EXPERT_GRADS : MFS_GROUP_GRADS);
+		ck_assert_int_eq(b->group, apart ? MFT_GROUP_EXPERT_GRADS : MFT_GROUP_GRADS);
 		ck_assert_uint_eq(b->parts, apart ? rule->experts.count : rule->dense.count);
 		ck_assert_ptr_eq(&p->buckets[q->bucket], b);
 		ck_assert(i >= b->first_param && i < b->first_param + b->params);
 		ck_assert(!rule->units || q->unit == b->unit);
 		if (rule->shared_alone && q->part.is_shared)
 			ck_assert_uint_lt(b->count - q->elements,
-					  (uint64_t)b->parts * MFS_PARAM_ALIGN);
+					  (uint64_t)b->parts * MFT_PARAM_ALIGN);
 		/* Dense ones first, each in their order. */
 		ck_assert(!experts || apart || !rule->apart);
 		experts |= apart;
@@ -114,21 +114,21 @@ static void check_params(const struct mfs_params *p, const struct mfs_bucket_rul
 	ck_assert_uint_ge(p->elements, end);
 }
 
-static uint64_t aligned(const struct mfs_param *p)
+static uint64_t aligned(const struct mft_param *p)
 {
-	return (p->elements + MFS_PARAM_ALIGN - 1) / MFS_PARAM_ALIGN * MFS_PARAM_ALIGN;
+	return (p->elements + MFT_PARAM_ALIGN - 1) / MFT_PARAM_ALIGN * MFT_PARAM_ALIGN;
 }
 
 /* Experts of a layer are in one bucket. */
-static bool belong(const struct mfs_param *a, const struct mfs_param *b)
+static bool belong(const struct mft_param *a, const struct mft_param *b)
 {
 	return a->is_expert && b->is_expert && a->tensor == b->tensor;
 }
 
-static void check_experts(const struct mfs_params *p)
+static void check_experts(const struct mft_params *p)
 {
 	for (uint32_t i = 1; i < p->count; i++) {
-		const struct mfs_param *a = &p->list[i - 1], *b = &p->list[i];
+		const struct mft_param *a = &p->list[i - 1], *b = &p->list[i];
 
 		if (!belong(a, b))
 			continue;
@@ -139,21 +139,21 @@ static void check_experts(const struct mfs_params *p)
 
 /* A bucket is as large as the rule says, and no larger than its first parameter makes it, with the
  * experts that belong to it. */
-static void check_sizes(const struct mfs_params *p, const struct mfs_bucket_rule *rule)
+static void check_sizes(const struct mft_params *p, const struct mft_bucket_rule *rule)
 {
 	uint64_t end = 0;
 
 	for (uint32_t i = 0; i < p->bucket_count; i++) {
-		const struct mfs_bucket *b = &p->buckets[i];
+		const struct mft_bucket *b = &p->buckets[i];
 		uint64_t all = 0, first = 0;
 		uint32_t count = 0;
 		bool at_first = true;
 
 		ck_assert_uint_eq(b->first, end);
-		ck_assert_uint_eq(b->count % ((uint64_t)b->parts * MFS_PARAM_ALIGN), 0);
+		ck_assert_uint_eq(b->count % ((uint64_t)b->parts * MFT_PARAM_ALIGN), 0);
 		end = b->first + b->count;
 		for (uint32_t k = 0; k < p->count; k++) {
-			const struct mfs_param *q = &p->list[k];
+			const struct mft_param *q = &p->list[k];
 
 			if (q->start < b->first || q->start >= end)
 				continue;
@@ -166,59 +166,59 @@ static void check_sizes(const struct mfs_params *p, const struct mfs_bucket_rule
 		ck_assert(all == first || all - first < rule->size);
 		if (!rule->apart && !rule->shared_alone && !rule->units)
 			ck_assert(!i || all >= rule->size);
-		ck_assert_uint_lt(b->count - all, (uint64_t)b->parts * MFS_PARAM_ALIGN);
+		ck_assert_uint_lt(b->count - all, (uint64_t)b->parts * MFT_PARAM_ALIGN);
 	}
 	ck_assert_uint_eq(p->elements, end);
 }
 
 /* ---- what is owned ---- */
 
-static bool owns(const struct mfs_params *p, const struct mfs_bucket_rule *rule, uint64_t element)
+static bool owns(const struct mft_params *p, const struct mft_bucket_rule *rule, uint64_t element)
 {
-	const struct mfs_bucket *b = bucket_of(p, element);
-	const uint32_t own = b->group == MFS_GROUP_GRADS ? rule->dense.own : rule->experts.own;
+	const struct mft_bucket *b = bucket_of(p, element);
+	const uint32_t own = b->group == MFT_GROUP_GRADS ? rule->dense.own : rule->experts.own;
 
 	return (element - b->first) / (b->count / b->parts) == own;
 }
 
-/* Slices begin and end at multiples of MFS_PARAM_ALIGN. */
-static void check_owned(const struct mfs_params *p, const struct mfs_bucket_rule *rule)
+/* Slices begin and end at multiples of MFT_PARAM_ALIGN. */
+static void check_owned(const struct mft_params *p, const struct mft_bucket_rule *rule)
 {
 	uint64_t count = 0;
 
-	for (uint64_t e = 0; e < p->elements; e += MFS_PARAM_ALIGN) {
-		uint64_t at = e, n = mfs_params_owned(p, &at, e + MFS_PARAM_ALIGN);
+	for (uint64_t e = 0; e < p->elements; e += MFT_PARAM_ALIGN) {
+		uint64_t at = e, n = mft_params_owned(p, &at, e + MFT_PARAM_ALIGN);
 		const bool owned = owns(p, rule, e);
 
-		ck_assert_uint_eq(n, owned ? MFS_PARAM_ALIGN : 0);
-		ck_assert_uint_eq(owns(p, rule, e + MFS_PARAM_ALIGN - 1), owned);
-		ck_assert_uint_eq(mfs_params_owned_before(p, e), count);
-		ck_assert_uint_eq(mfs_params_owned_before(p, e + 7), count + (owned ? 7 : 0));
-		count += owned ? MFS_PARAM_ALIGN : 0;
+		ck_assert_uint_eq(n, owned ? MFT_PARAM_ALIGN : 0);
+		ck_assert_uint_eq(owns(p, rule, e + MFT_PARAM_ALIGN - 1), owned);
+		ck_assert_uint_eq(mft_params_owned_before(p, e), count);
+		ck_assert_uint_eq(mft_params_owned_before(p, e + 7), count + (owned ? 7 : 0));
+		count += owned ? MFT_PARAM_ALIGN : 0;
 	}
-	ck_assert_uint_eq(mfs_params_owned_before(p, p->elements), count);
+	ck_assert_uint_eq(mft_params_owned_before(p, p->elements), count);
 	ck_assert_uint_eq(p->owned_elements, count);
 }
 
 /* A walk over any range meets what is owned of it, in its order and in stretches that have an end
  * there. */
-static void check_walks(const struct mfs_params *p, uint64_t *seed)
+static void check_walks(const struct mft_params *p, uint64_t *seed)
 {
 	for (int round = 0; round < 20; round++) {
 		const uint64_t first = below(seed, p->elements);
 		const uint64_t end = first + 1 + below(seed, p->elements - first);
 		uint64_t count = 0, last = first;
 
-		for (uint64_t at = first, n; (n = mfs_params_owned(p, &at, end)); at += n) {
+		for (uint64_t at = first, n; (n = mft_params_owned(p, &at, end)); at += n) {
 			ck_assert(at >= last && at + n <= end);
 			ck_assert(!count || at > last);
-			ck_assert_uint_eq(mfs_params_owned_before(p, at) + n,
-					  mfs_params_owned_before(p, at + n));
+			ck_assert_uint_eq(mft_params_owned_before(p, at) + n,
+					  mft_params_owned_before(p, at + n));
 			count += n;
 			last = at + n;
 		}
-		ck_assert_uint_eq(count, mfs_params_owned_before(p, end) -
-						 mfs_params_owned_before(p, first));
+		ck_assert_uint_eq(count, mft_params_owned_before(p, end) -
+						 mft_params_owned_before(p, first));
 	}
 }
 
@@ -227,10 +227,10 @@ START_TEST(random_sizes)
 	uint64_t seed = (uint64_t)_i + 1;
 
 	for (int round = 0; round < 40; round++) {
-		const struct mfs_bucket_rule rule = random_rule(&seed);
-		struct mfs_params *p = random_params(&seed);
+		const struct mft_bucket_rule rule = random_rule(&seed);
+		struct mft_params *p = random_params(&seed);
 
-		unit_ok(mfs_buckets_lay_out(p, &rule, &err), &err);
+		unit_ok(mft_buckets_lay_out(p, &rule, &err), &err);
 		check_params(p, &rule);
 		check_sizes(p, &rule);
 		check_experts(p);
@@ -247,18 +247,18 @@ START_TEST(each_is_owned_once)
 	uint64_t seed = 77;
 
 	for (int round = 0; round < 20; round++) {
-		struct mfs_bucket_rule rule = random_rule(&seed);
+		struct mft_bucket_rule rule = random_rule(&seed);
 		const uint64_t from = seed;
 		uint64_t owned[8] = {0}, elements = 0, sum = 0;
 
 		rule.apart = false;
 		for (uint32_t r = 0; r < rule.dense.count; r++) {
-			struct mfs_params *p;
+			struct mft_params *p;
 
 			seed = from;
 			p = random_params(&seed);
 			rule.dense.own = r;
-			unit_ok(mfs_buckets_lay_out(p, &rule, &err), &err);
+			unit_ok(mft_buckets_lay_out(p, &rule, &err), &err);
 			owned[r] = p->owned_elements;
 			elements = p->elements;
 			sum += owned[r];

@@ -5,88 +5,88 @@
 
 #include "trainer/loop/check.h"
 
-static struct mfs_check begin(bool finite, bool spiky, bool large)
+static struct mft_check begin(bool finite, bool spiky, bool large)
 {
-	const struct mfs_train_config config = {
+	const struct mft_train_config config = {
 		.check_for_nan_in_loss_and_grad = finite,
 		.check_for_spiky_loss = spiky,
 		.check_for_large_grads = large,
 	};
-	struct mfs_check c;
+	struct mft_check c;
 
-	mfs_check_init(&c, &config, 0);
-	mfs_check_begin(&c);
+	mft_check_init(&c, &config, 0);
+	mft_check_begin(&c);
 	return c;
 }
 
 START_TEST(what_is_not_finite_is_rejected)
 {
-	struct mfs_check c = begin(true, false, false);
+	struct mft_check c = begin(true, false, false);
 
-	mfs_check_loss(&c, 7, 1, 1e30);
-	mfs_check_grads(&c, 7, 0);
-	ck_assert_int_eq(c.verdict, MFS_TAKEN);
-	mfs_check_loss(&c, 7, 2, -(double)NAN);
-	mfs_check_loss(&c, 7, 3, (double)INFINITY);
-	ck_assert_int_eq(c.verdict, MFS_REJECTED);
+	mft_check_loss(&c, 7, 1, 1e30);
+	mft_check_grads(&c, 7, 0);
+	ck_assert_int_eq(c.verdict, MFT_TAKEN);
+	mft_check_loss(&c, 7, 2, -(double)NAN);
+	mft_check_loss(&c, 7, 3, (double)INFINITY);
+	ck_assert_int_eq(c.verdict, MFT_REJECTED);
 	ck_assert_str_eq(c.why, "Unexpected result nan on rank 0 at iteration #7 invocation #2 "
 				"(message='found NaN in local forward loss calculation')");
-	mfs_check_begin(&c);
-	ck_assert_int_eq(c.verdict, MFS_TAKEN);
-	mfs_check_loss(&c, 8, 1, (double)INFINITY);
+	mft_check_begin(&c);
+	ck_assert_int_eq(c.verdict, MFT_TAKEN);
+	mft_check_loss(&c, 8, 1, (double)INFINITY);
 	unit_sentence(c.why, "Unexpected result inf on rank 0 at iteration #8 invocation #1 "
 			     "(message='found Inf in local forward loss calculation')");
-	mfs_check_begin(&c);
-	mfs_check_grads(&c, 9, (double)INFINITY);
-	ck_assert_int_eq(c.verdict, MFS_REJECTED);
+	mft_check_begin(&c);
+	mft_check_grads(&c, 9, (double)INFINITY);
+	ck_assert_int_eq(c.verdict, MFT_REJECTED);
 	unit_sentence(c.why, "message='found Inf in local grad norm for bucket #0 in backward");
 }
 END_TEST
 
 START_TEST(what_is_not_checked_is_taken)
 {
-	struct mfs_check c = begin(false, false, false);
+	struct mft_check c = begin(false, false, false);
 
-	for (int i = 0; i < 2 * MFS_CHECK_SAMPLES; i++) {
-		mfs_check_loss(&c, 1, 1, i < MFS_CHECK_SAMPLES ? 1 : (double)NAN);
-		mfs_check_grads(&c, 1, i < MFS_CHECK_SAMPLES ? 1 : 1000);
+	for (int i = 0; i < 2 * MFT_CHECK_SAMPLES; i++) {
+		mft_check_loss(&c, 1, 1, i < MFT_CHECK_SAMPLES ? 1 : (double)NAN);
+		mft_check_grads(&c, 1, i < MFT_CHECK_SAMPLES ? 1 : 1000);
 	}
-	ck_assert_int_eq(c.verdict, MFS_TAKEN);
+	ck_assert_int_eq(c.verdict, MFT_TAKEN);
 }
 END_TEST
 
 /* As is_unexpectedly_large(): the largest of the first hundred stays, whatever comes later. */
 START_TEST(ten_times_the_largest_is_suspect)
 {
-	struct mfs_check c = begin(true, true, true);
+	struct mft_check c = begin(true, true, true);
 
-	for (int i = 0; i < MFS_CHECK_SAMPLES; i++)
-		mfs_check_loss(&c, 1, 1, i == 50 ? -2 : i == 0 ? 0.001 : 1);
-	mfs_check_loss(&c, 2, 1, 19.9);
-	ck_assert_int_eq(c.verdict, MFS_TAKEN);
-	mfs_check_loss(&c, 2, 2, 20);
-	ck_assert_int_eq(c.verdict, MFS_SUSPECT);
+	for (int i = 0; i < MFT_CHECK_SAMPLES; i++)
+		mft_check_loss(&c, 1, 1, i == 50 ? -2 : i == 0 ? 0.001 : 1);
+	mft_check_loss(&c, 2, 1, 19.9);
+	ck_assert_int_eq(c.verdict, MFT_TAKEN);
+	mft_check_loss(&c, 2, 2, 20);
+	ck_assert_int_eq(c.verdict, MFT_SUSPECT);
 	ck_assert_str_eq(c.why, "Unexpected result 20 on rank 0 at iteration #2 invocation #2 "
 				"(message='Spiky loss')");
 	/* What is worse is reported instead; what is as bad is not. */
-	mfs_check_loss(&c, 2, 3, 30);
+	mft_check_loss(&c, 2, 3, 30);
 	unit_sentence(c.why, "invocation #2");
-	mfs_check_loss(&c, 2, 4, (double)NAN);
-	ck_assert_int_eq(c.verdict, MFS_REJECTED);
+	mft_check_loss(&c, 2, 4, (double)NAN);
+	ck_assert_int_eq(c.verdict, MFT_REJECTED);
 	unit_sentence(c.why, "invocation #4");
 
 	/* Gradients have a largest of their own. What is not finite is no sample. */
-	mfs_check_begin(&c);
-	for (int i = 0; i < MFS_CHECK_SAMPLES - 1; i++)
-		mfs_check_grads(&c, 3, 1);
+	mft_check_begin(&c);
+	for (int i = 0; i < MFT_CHECK_SAMPLES - 1; i++)
+		mft_check_grads(&c, 3, 1);
 	c.finite = false;
-	mfs_check_grads(&c, 3, (double)INFINITY);
-	mfs_check_grads(&c, 3, 500);
-	ck_assert_int_eq(c.verdict, MFS_TAKEN);
-	mfs_check_grads(&c, 4, 4999);
-	ck_assert_int_eq(c.verdict, MFS_TAKEN);
-	mfs_check_grads(&c, 4, 5000);
-	ck_assert_int_eq(c.verdict, MFS_SUSPECT);
+	mft_check_grads(&c, 3, (double)INFINITY);
+	mft_check_grads(&c, 3, 500);
+	ck_assert_int_eq(c.verdict, MFT_TAKEN);
+	mft_check_grads(&c, 4, 4999);
+	ck_assert_int_eq(c.verdict, MFT_TAKEN);
+	mft_check_grads(&c, 4, 5000);
+	ck_assert_int_eq(c.verdict, MFT_SUSPECT);
 	unit_sentence(c.why, "found unexpected large grads in bucket #0");
 }
 END_TEST
@@ -94,27 +94,27 @@ END_TEST
 /* A process speaks of its own losses, and the first one of what all find. */
 START_TEST(test_processes)
 {
-	const struct mfs_train_config config = {.check_for_nan_in_loss_and_grad = true};
-	struct mfs_check c;
+	const struct mft_train_config config = {.check_for_nan_in_loss_and_grad = true};
+	struct mft_check c;
 
-	mfs_check_init(&c, &config, 3);
-	mfs_check_begin(&c);
-	mfs_check_loss(&c, 7, 2, (double)NAN);
-	mfs_check_reject(&c, 3);
-	ck_assert_int_eq(c.verdict, MFS_REJECTED);
+	mft_check_init(&c, &config, 3);
+	mft_check_begin(&c);
+	mft_check_loss(&c, 7, 2, (double)NAN);
+	mft_check_reject(&c, 3);
+	ck_assert_int_eq(c.verdict, MFT_REJECTED);
 	ck_assert_ptr_nonnull(strstr(c.why, "nan on rank 3 at iteration #7 invocation #2"));
 	/* One before it found the same. */
-	mfs_check_reject(&c, 1);
-	ck_assert_int_eq(c.verdict, MFS_REJECTED);
+	mft_check_reject(&c, 1);
+	ck_assert_int_eq(c.verdict, MFT_REJECTED);
 	ck_assert_str_eq(c.why, "");
-	mfs_check_begin(&c);
-	mfs_check_loss(&c, 8, 1, 1);
-	mfs_check_reject(&c, 0);
-	ck_assert_int_eq(c.verdict, MFS_REJECTED);
+	mft_check_begin(&c);
+	mft_check_loss(&c, 8, 1, 1);
+	mft_check_reject(&c, 0);
+	ck_assert_int_eq(c.verdict, MFT_REJECTED);
 	ck_assert_str_eq(c.why, "");
-	mfs_check_begin(&c);
-	mfs_check_grads(&c, 9, (double)NAN);
-	ck_assert_int_eq(c.verdict, MFS_REJECTED);
+	mft_check_begin(&c);
+	mft_check_grads(&c, 9, (double)NAN);
+	ck_assert_int_eq(c.verdict, MFT_REJECTED);
 	ck_assert_str_eq(c.why, "");
 }
 END_TEST

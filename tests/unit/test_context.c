@@ -26,18 +26,18 @@ START_TEST(test_places)
 			continue;
 		for (uint32_t part = 0; part < parts; part++)
 			for (int64_t i = 0; i < LENGTH / parts; i++) {
-				const int64_t at = mfs_context_position(parts, part, LENGTH, i);
+				const int64_t at = mft_context_position(parts, part, LENGTH, i);
 
 				ck_assert_int_eq(seen[at]++, 0);
 				ck_assert(!i ||
-					  at > mfs_context_position(parts, part, LENGTH, i - 1));
+					  at > mft_context_position(parts, part, LENGTH, i - 1));
 			}
 	}
 	/* get_batch_on_this_cp_rank of 8 tokens */
-	ck_assert_int_eq(mfs_context_position(2, 0, 8, 1), 1);
-	ck_assert_int_eq(mfs_context_position(2, 0, 8, 2), 6);
-	ck_assert_int_eq(mfs_context_position(2, 1, 8, 0), 2);
-	ck_assert_int_eq(mfs_context_position(2, 1, 8, 3), 5);
+	ck_assert_int_eq(mft_context_position(2, 0, 8, 1), 1);
+	ck_assert_int_eq(mft_context_position(2, 0, 8, 2), 6);
+	ck_assert_int_eq(mft_context_position(2, 1, 8, 0), 2);
+	ck_assert_int_eq(mft_context_position(2, 1, 8, 3), 5);
 }
 END_TEST
 
@@ -50,7 +50,7 @@ static int64_t one_of(uint64_t *random, int64_t a, int64_t b, int64_t c)
 	return of[train_random(random) % 3];
 }
 
-static void add_latents(struct mfs_train_config *c, uint64_t *random)
+static void add_latents(struct mft_train_config *c, uint64_t *random)
 {
 	c->model.multi_latent_attention = true;
 	c->model.rope_type = "rope";
@@ -62,7 +62,7 @@ static void add_latents(struct mfs_train_config *c, uint64_t *random)
 	c->model.rotary_scaling_factor = c->model.mscale = 1;
 }
 
-static void add_experts(struct mfs_train_config *c, uint64_t *random)
+static void add_experts(struct mft_train_config *c, uint64_t *random)
 {
 	static const uint8_t every[] = {1, 1, 1};
 
@@ -72,7 +72,7 @@ static void add_experts(struct mfs_train_config *c, uint64_t *random)
 	c->model.moe_ffn_hidden_size = 24;
 	c->model.moe_layers = every;
 	c->moe_z_loss_coeff = 0.01;
-	c->moe_aux_loss_coeffs[one_of(random, MFS_AUX_LOSS, MFS_SEQ_AUX_LOSS, MFS_AUX_LOSSES - 1)] =
+	c->moe_aux_loss_coeffs[one_of(random, MFT_AUX_LOSS, MFT_SEQ_AUX_LOSS, MFT_AUX_LOSSES - 1)] =
 		0.1;
 }
 
@@ -82,14 +82,14 @@ static const char *const all_a2a[] = {"a2a"}, *const all_levels[] = {"a2a+p2p"};
 static const char *const mixed[] = {"a2a", "p2p", "allgather"};
 static const char *const mixed_levels[] = {"a2a", "a2a+p2p", "p2p"};
 enum kind { P2P, GATHER, A2A, LEVELS, MIXED, MIXED_LEVELS, KINDS };
-static const struct mfs_words kinds[KINDS] = {
+static const struct mfs_arg_words kinds[KINDS] = {
 	[P2P] = {all_p2p, 1},	    [GATHER] = {all_gather, 1}, [A2A] = {all_a2a, 1},
 	[LEVELS] = {all_levels, 1}, [MIXED] = {mixed, 3},	[MIXED_LEVELS] = {mixed_levels, 3},
 };
 
-static struct mfs_train_config random_model(uint64_t *random, int number)
+static struct mft_train_config random_model(uint64_t *random, int number)
 {
-	struct mfs_train_config c = {
+	struct mft_train_config c = {
 		.micro_batch_size = one_of(random, 1, 2, 3),
 		.seq_length = LENGTH,
 		.cp_comm_type = kinds[number % KINDS],
@@ -121,7 +121,7 @@ static struct mfs_train_config random_model(uint64_t *random, int number)
 	if (number / KINDS % 3 == 1)
 		add_experts(&c, random);
 	if (one_of(random, 0, 0, 1)) {
-		c.recompute_granularity = MFS_RECOMPUTE_FULL;
+		c.recompute_granularity = MFT_RECOMPUTE_FULL;
 		c.recompute_method = "uniform";
 		c.recompute_num_layers = 2;
 	}
@@ -133,20 +133,20 @@ static struct mfs_train_config random_model(uint64_t *random, int number)
 struct process {
 	pthread_t thread;
 	struct train_model *model;
-	struct mfs_batch *batch;
+	struct mft_batch *batch;
 	double loss;
 };
 
 /* A process's tokens of the whole batch. */
-static struct mfs_batch *part_of(const struct mfs_batch *whole, int64_t batch, uint32_t parts,
+static struct mft_batch *part_of(const struct mft_batch *whole, int64_t batch, uint32_t parts,
 				 uint32_t part)
 {
 	const int64_t seq = LENGTH / parts;
-	struct mfs_batch *b = train_batch_new(batch, seq, VOCAB, 1);
+	struct mft_batch *b = train_batch_new(batch, seq, VOCAB, 1);
 
 	for (int64_t t = 0; t < batch * seq; t++) {
 		const int64_t from =
-			t / seq * LENGTH + mfs_context_position(parts, part, LENGTH, t % seq);
+			t / seq * LENGTH + mft_context_position(parts, part, LENGTH, t % seq);
 
 		b->tokens[t] = whole->tokens[from];
 		b->labels[t] = whole->labels[from];
@@ -190,28 +190,28 @@ static void team_end(struct team *t)
 		fake_group_end(&t->ring[i]);
 }
 
-static struct mfs_group_place place_of(struct mfk_comm *comm)
+static struct mft_group_place place_of(struct mfk_comm *comm)
 {
-	return (struct mfs_group_place){comm->rank, comm->group->size, comm};
+	return (struct mft_group_place){comm->rank, comm->group->size, comm};
 }
 
-static void join(struct mfs_parallel *p, struct team *t, uint32_t rank)
+static void join(struct mft_parallel *p, struct team *t, uint32_t rank)
 {
-	mfs_parallel_one(p);
+	mft_parallel_one(p);
 	p->ops = &fake_group_ops;
 	p->size.cp = t->size;
 	p->size.neighbours = t->neighbours;
 	p->place.cp = rank;
-	p->group[MFS_GROUP_CONTEXT] = place_of(&t->of_all[rank]);
+	p->group[MFT_GROUP_CONTEXT] = place_of(&t->of_all[rank]);
 	if (!t->neighbours)
 		return;
-	p->group[MFS_GROUP_CONTEXT_HEADS] =
+	p->group[MFT_GROUP_CONTEXT_HEADS] =
 		place_of(&t->of_heads[rank / t->neighbours][rank % t->neighbours]);
-	p->group[MFS_GROUP_CONTEXT_RING] =
+	p->group[MFT_GROUP_CONTEXT_RING] =
 		place_of(&t->of_ring[rank % t->neighbours][rank / t->neighbours]);
 }
 
-static struct train_model *model_of(const struct mfs_train_config *config, struct team *team,
+static struct train_model *model_of(const struct mft_train_config *config, struct team *team,
 				    uint32_t rank)
 {
 	struct train_model *m = calloc(1, sizeof(*m));
@@ -221,9 +221,9 @@ static struct train_model *model_of(const struct mfs_train_config *config, struc
 	join(&m->parallel, team, rank);
 	ck_assert_msg(!mfk_cpu.device->open(0, 1, &m->device, why), "%s", why);
 	ck_assert_msg(!mfk_cpu.device->ctx_new(m->device, false, &m->ctx, why), "%s", why);
-	unit_ok(mfs_params_new(&m->config, NULL, &m->params, &m->err), &m->err);
+	unit_ok(mft_params_new(&m->config, NULL, &m->params, &m->err), &m->err);
 	train_model_place(m);
-	unit_ok(mfs_net_begin(m->net, m->ctx, &m->err), &m->err);
+	unit_ok(mft_net_begin(m->net, m->ctx, &m->err), &m->err);
 	return m;
 }
 
@@ -244,14 +244,14 @@ static void add_gradients(const struct train_model *m, double *sums)
 
 /* Within so much of the greatest gradient of the parameter, or a tenth of the model's: some are
  * sums that would be 0 without rounding (a bias of keys that do not turn). */
-static void compare(const struct mfs_params *p, const double *found, const double *want)
+static void compare(const struct mft_params *p, const double *found, const double *want)
 {
 	double greatest = 0;
 
 	for (uint64_t e = 0; e < p->elements; e++)
 		greatest = fmax(greatest, fabs(want[e]) / 10);
 	for (uint32_t i = 0; i < p->count; i++) {
-		const struct mfs_param *q = &p->list[i];
+		const struct mft_param *q = &p->list[i];
 		double most = 0, off = 0;
 
 		for (uint64_t e = q->start; e < q->start + q->elements; e++) {
@@ -265,7 +265,7 @@ static void compare(const struct mfs_params *p, const double *found, const doubl
 	}
 }
 
-static void run_parts(const struct mfs_train_config *config, const struct mfs_batch *whole,
+static void run_parts(const struct mft_train_config *config, const struct mft_batch *whole,
 		      uint32_t parts, uint32_t neighbours, uint64_t seed, double loss,
 		      const double *want)
 {
@@ -301,10 +301,10 @@ static void run_parts(const struct mfs_train_config *config, const struct mfs_ba
 START_TEST(test_gradients)
 {
 	uint64_t random = (uint64_t)_i * 7919 + 1;
-	const struct mfs_train_config config = random_model(&random, _i);
+	const struct mft_train_config config = random_model(&random, _i);
 	const int64_t batch = config.micro_batch_size;
 	const enum kind kind = (enum kind)(_i % KINDS);
-	struct mfs_batch *whole = train_batch_new(batch, LENGTH, VOCAB - 3, (uint64_t)_i + 5);
+	struct mft_batch *whole = train_batch_new(batch, LENGTH, VOCAB - 3, (uint64_t)_i + 5);
 	struct train_model *m = train_model_new(&config);
 	double loss, *want = calloc(m->params->elements, sizeof(*want));
 
@@ -335,32 +335,32 @@ END_TEST
 START_TEST(test_heads_are_divided)
 {
 	uint64_t random = 1;
-	struct mfs_train_config config = random_model(&random, A2A);
-	struct mfs_memory memory = {0};
-	struct mfs_parallel parallel;
-	struct mfs_params *params;
-	struct mfs_net *net;
+	struct mft_train_config config = random_model(&random, A2A);
+	struct mft_memory memory = {0};
+	struct mft_parallel parallel;
+	struct mft_params *params;
+	struct mft_net *net;
 
 	config.model.num_query_groups = 2;
-	mfs_parallel_one(&parallel);
+	mft_parallel_one(&parallel);
 	parallel.size.cp = 4;
-	unit_ok(mfs_params_new(&config, NULL, &params, &err), &err);
-	unit_fails(mfs_net_new(&config, params, &memory, NULL, NULL, &parallel, &net, &err), &err,
+	unit_ok(mft_params_new(&config, NULL, &params, &err), &err);
+	unit_fails(mft_net_new(&config, params, &memory, NULL, NULL, &parallel, &net, &err), &err,
 		   -EINVAL, "--num-query-groups that is a multiple of --context-parallel-size 4");
 	config.model.num_query_groups = 4;
 	config.model.num_attention_heads = 4;
 	parallel.size.cp = 3;
 	config.cp_comm_type = kinds[MIXED];
-	unit_fails(mfs_net_new(&config, params, &memory, NULL, NULL, &parallel, &net, &err), &err,
+	unit_fails(mft_net_new(&config, params, &memory, NULL, NULL, &parallel, &net, &err), &err,
 		   -EINVAL, "number of heads that is a multiple of --context-parallel-size 3");
 	parallel.size.cp = 12;
 	parallel.size.neighbours = 3;
 	config.cp_comm_type = kinds[LEVELS];
-	unit_fails(mfs_net_new(&config, params, &memory, NULL, NULL, &parallel, &net, &err), &err,
+	unit_fails(mft_net_new(&config, params, &memory, NULL, NULL, &parallel, &net, &err), &err,
 		   -EINVAL,
 		   "number of heads that is a multiple of the first of "
 		   "--hierarchical-context-parallel-sizes, 3, found 4");
-	mfs_params_free(params);
+	mft_params_free(params);
 }
 END_TEST
 

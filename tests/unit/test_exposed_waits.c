@@ -56,7 +56,7 @@ static void begin(void)
 /* ---- runs ---- */
 
 static void config_of(const char *layout, uint32_t processes, char *text, size_t size,
-		      struct mfs_train_config *c)
+		      struct mft_train_config *c)
 {
 	const char *words[MAX_WORDS];
 	char *rest = NULL;
@@ -67,46 +67,46 @@ static void config_of(const char *layout, uint32_t processes, char *text, size_t
 		ck_assert_uint_lt(count, MAX_WORDS);
 		words[count++] = w;
 	}
-	unit_ok(mfs_train_config_parse_words(words, count, c, &err), &err);
-	mfs_flag_set_number(c->values, "world_size", processes);
+	unit_ok(mft_train_config_parse_words(words, count, c, &err), &err);
+	mft_flag_set_number(c->values, "world_size", processes);
 }
 
 /* Two steps; the second one is measured. Returns the milliseconds that its passes waited. */
-static double take_steps(struct mfs_trainer *t, struct mfs_exposed *ret)
+static double take_steps(struct mft_trainer *t, struct mft_exposed *ret)
 {
-	struct mfs_step step;
+	struct mft_step step;
 	int64_t before = 0;
 
 	for (int i = 0; i < 2; i++) {
 		before = now;
-		unit_ok(mfs_trainer_step(t, &step, &err), &err);
+		unit_ok(mft_trainer_step(t, &step, &err), &err);
 	}
-	unit_ok(mfs_exposure_sum(t->exposure, ret, &err), &err);
+	unit_ok(mft_exposure_sum(t->exposure, ret, &err), &err);
 	return (double)(now - before) / 1e6;
 }
 
-static void measure(const char *layout, uint32_t processes, struct mfs_exposed *ret,
+static void measure(const char *layout, uint32_t processes, struct mft_exposed *ret,
 		    double *ret_waited)
 {
-	const struct mfs_launch launch = {.size = processes, .local_size = processes};
-	struct mfs_train_config config;
-	struct mfs_trainer t;
+	const struct mft_launch launch = {.size = processes, .local_size = processes};
+	struct mft_train_config config;
+	struct mft_trainer t;
 	struct mfs_error none;
 	char text[2048];
 
 	begin();
 	config_of(layout, processes, text, sizeof(text), &config);
-	unit_ok(mfs_trainer_open(&config, &launch, &backend, &t, &err), &err);
-	for (int g = 0; g < MFS_GROUP_COUNT; g++)
+	unit_ok(mft_trainer_open(&config, &launch, &backend, &t, &err), &err);
+	for (int g = 0; g < MFT_GROUP_COUNT; g++)
 		if (t.parallel.group[g].comm)
 			mfk_record_group(t.parallel.group[g].comm, t.parallel.group[g].rank,
 					 t.parallel.group[g].size);
 	passes = t.ctx;
-	unit_ok(mfs_exposure_new(&backend, t.device, t.ctx, &t.exposure, &err), &err);
+	unit_ok(mft_exposure_new(&backend, t.device, t.ctx, &t.exposure, &err), &err);
 	t.parallel.exposure = t.exposure;
 	*ret_waited = take_steps(&t, ret);
-	mfs_trainer_close(&t, &none);
-	mfs_train_config_release(&config);
+	mft_trainer_close(&t, &none);
+	mft_train_config_release(&config);
 }
 
 /* ---- where passes wait ---- */
@@ -114,64 +114,64 @@ static void measure(const char *layout, uint32_t processes, struct mfs_exposed *
 static const struct {
 	const char *layout;
 	uint32_t processes;
-	enum mfs_group groups[3]; /* for which they wait; WORLD: no more */
+	enum mft_group groups[3]; /* for which they wait; WORLD: no more */
 	double alone;		  /* waits for groups of one, in which nothing is sent */
 } layouts[] = {
-	{.layout = "--tensor-model-parallel-size 2 ", .processes = 2, .groups = {MFS_GROUP_TENSOR}},
+	{.layout = "--tensor-model-parallel-size 2 ", .processes = 2, .groups = {MFT_GROUP_TENSOR}},
 	{.layout = "--tensor-model-parallel-size 2 --sequence-parallel ",
 	 .processes = 2,
-	 .groups = {MFS_GROUP_TENSOR}},
+	 .groups = {MFT_GROUP_TENSOR}},
 	{.layout = "--pipeline-model-parallel-size 2 ",
 	 .processes = 2,
-	 .groups = {MFS_GROUP_PIPELINE}},
-	{.layout = "--context-parallel-size 2 ", .processes = 2, .groups = {MFS_GROUP_CONTEXT}},
+	 .groups = {MFT_GROUP_PIPELINE}},
+	{.layout = "--context-parallel-size 2 ", .processes = 2, .groups = {MFT_GROUP_CONTEXT}},
 	{.layout = "--context-parallel-size 4 --hierarchical-context-parallel-sizes 2 2 "
 		   "--cp-comm-type a2a+p2p ",
 	 .processes = 4,
-	 .groups = {MFS_GROUP_CONTEXT_HEADS, MFS_GROUP_CONTEXT_RING}},
+	 .groups = {MFT_GROUP_CONTEXT_HEADS, MFT_GROUP_CONTEXT_RING}},
 	{.layout = OVERLAP "--use-distributed-optimizer ",
 	 .processes = 2,
-	 .groups = {MFS_GROUP_GRADS}},
-	{.layout = OVERLAP "--use-megatron-fsdp ", .processes = 2, .groups = {MFS_GROUP_GRADS}},
+	 .groups = {MFT_GROUP_GRADS}},
+	{.layout = OVERLAP "--use-megatron-fsdp ", .processes = 2, .groups = {MFT_GROUP_GRADS}},
 	{.layout = EXPERTS "--moe-shared-expert-overlap --moe-shared-expert-intermediate-size 32 ",
 	 .processes = 2,
-	 .groups = {MFS_GROUP_EXPERT_TOKENS}},
+	 .groups = {MFT_GROUP_EXPERT_TOKENS}},
 	{.layout = EXPERTS OVERLAP "--use-distributed-optimizer ",
 	 .processes = 4,
-	 .groups = {MFS_GROUP_GRADS, MFS_GROUP_EXPERT_GRADS}},
+	 .groups = {MFT_GROUP_GRADS, MFT_GROUP_EXPERT_GRADS}},
 	{.layout = OVERLAP "--use-distributed-optimizer --num-distributed-optimizer-instances 2 ",
 	 .processes = 4,
-	 .groups = {MFS_GROUP_INSTANCE_GRADS, MFS_GROUP_ACROSS_INSTANCES}},
+	 .groups = {MFT_GROUP_INSTANCE_GRADS, MFT_GROUP_ACROSS_INSTANCES}},
 	{.layout = EXPERTS OVERLAP "--use-distributed-optimizer "
 				   "--num-distributed-optimizer-instances 2 ",
 	 .processes = 8,
-	 .groups = {MFS_GROUP_INSTANCE_GRADS, MFS_GROUP_INSTANCE_EXPERT_GRADS,
-		    MFS_GROUP_ACROSS_INSTANCES}},
+	 .groups = {MFT_GROUP_INSTANCE_GRADS, MFT_GROUP_INSTANCE_EXPERT_GRADS,
+		    MFT_GROUP_ACROSS_INSTANCES}},
 	{.layout = EXPERTS OVERLAP "--use-megatron-fsdp ",
 	 .processes = 4,
-	 .groups = {MFS_GROUP_GRADS, MFS_GROUP_EXPERT_GRADS}},
+	 .groups = {MFT_GROUP_GRADS, MFT_GROUP_EXPERT_GRADS}},
 	/* Dense parameters are one process's: nothing is sent for windows without experts, which
 	 * are those of the embedding and of the head. */
 	{.layout = EXPERTS OVERLAP
 	 "--use-megatron-fsdp --tensor-model-parallel-size 4 --sequence-parallel "
 	 "--expert-tensor-parallel-size 1 ",
 	 .processes = 4,
-	 .groups = {MFS_GROUP_TENSOR, MFS_GROUP_EXPERT_GRADS},
+	 .groups = {MFT_GROUP_TENSOR, MFT_GROUP_EXPERT_GRADS},
 	 .alone = 6},
 };
 
 START_TEST(test_waits)
 {
-	struct mfs_exposed exposed;
+	struct mft_exposed exposed;
 	double waited, found = 0;
 
 	measure(layouts[_i].layout, layouts[_i].processes, &exposed, &waited);
 	ck_assert_double_gt(waited, 0);
-	for (int i = 0; i < 3 && layouts[_i].groups[i] != MFS_GROUP_WORLD; i++) {
+	for (int i = 0; i < 3 && layouts[_i].groups[i] != MFT_GROUP_WORLD; i++) {
 		const double seconds = exposed.seconds[layouts[_i].groups[i]];
 
 		ck_assert_msg(seconds > 0, "%s: none for %s", layouts[_i].layout,
-			      mfs_group_name(layouts[_i].groups[i]));
+			      mft_group_name(layouts[_i].groups[i]));
 		found += 1e3 * seconds;
 	}
 	found += layouts[_i].alone;

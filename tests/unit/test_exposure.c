@@ -87,41 +87,41 @@ static void begin(void)
 	ck_assert_int_eq(device_ops.event_new(device, &event), 0);
 }
 
-static void end(struct mfs_exposure *e)
+static void end(struct mft_exposure *e)
 {
-	mfs_exposure_free(e);
+	mft_exposure_free(e);
 	device_ops.event_free(event);
 	device_ops.ctx_free(beside);
 	device_ops.ctx_free(passes);
 	device_ops.close(device);
 }
 
-static struct mfs_exposure *exposure(void)
+static struct mft_exposure *exposure(void)
 {
-	struct mfs_exposure *e;
+	struct mft_exposure *e;
 
 	begin();
-	unit_ok(mfs_exposure_new(&backend, device, passes, &e, &err), &err);
+	unit_ok(mft_exposure_new(&backend, device, passes, &e, &err), &err);
 	return e;
 }
 
 /* ---- what is summed ---- */
 
-static void pair(struct mfs_exposure *e, enum mfs_group g, int64_t ms)
+static void pair(struct mft_exposure *e, enum mft_group g, int64_t ms)
 {
-	mfs_exposure_stops(e, passes, g);
+	mft_exposure_stops(e, passes, g);
 	now += ms * 1000000;
-	mfs_exposure_goes_on(e, passes);
+	mft_exposure_goes_on(e, passes);
 }
 
 /* The sum of a group is so many milliseconds, and that of all of them. */
-static void sums(struct mfs_exposure *e, enum mfs_group g, double ms, double all)
+static void sums(struct mft_exposure *e, enum mft_group g, double ms, double all)
 {
-	struct mfs_exposed exposed;
+	struct mft_exposed exposed;
 	double sum = 0;
 
-	unit_ok(mfs_exposure_sum(e, &exposed, &err), &err);
-	for (int i = 0; i < MFS_GROUP_COUNT; i++)
+	unit_ok(mft_exposure_sum(e, &exposed, &err), &err);
+	for (int i = 0; i < MFT_GROUP_COUNT; i++)
 		sum += exposed.seconds[i];
 	ck_assert_double_eq_tol(exposed.seconds[g], ms / 1e3, 1e-9);
 	ck_assert_double_eq_tol(sum, all / 1e3, 1e-9);
@@ -129,16 +129,16 @@ static void sums(struct mfs_exposure *e, enum mfs_group g, double ms, double all
 
 START_TEST(test_pairs)
 {
-	struct mfs_exposure *e = exposure();
+	struct mft_exposure *e = exposure();
 
-	mfs_exposure_begin(e);
-	pair(e, MFS_GROUP_TENSOR, 3);
+	mft_exposure_begin(e);
+	pair(e, MFT_GROUP_TENSOR, 3);
 	now += 1000000000;
-	pair(e, MFS_GROUP_GRADS, 5);
-	pair(e, MFS_GROUP_TENSOR, 4);
-	mfs_exposure_keep(e);
-	sums(e, MFS_GROUP_TENSOR, 7, 12);
-	sums(e, MFS_GROUP_GRADS, 5, 12);
+	pair(e, MFT_GROUP_GRADS, 5);
+	pair(e, MFT_GROUP_TENSOR, 4);
+	mft_exposure_keep(e);
+	sums(e, MFT_GROUP_TENSOR, 7, 12);
+	sums(e, MFT_GROUP_GRADS, 5, 12);
 	ck_assert_uint_eq(stamps, 6);
 	end(e);
 }
@@ -147,22 +147,22 @@ END_TEST
 /* The last step that was kept counts alone, and nothing outside of steps. */
 START_TEST(test_steps)
 {
-	struct mfs_exposure *e = exposure();
+	struct mft_exposure *e = exposure();
 
-	sums(e, MFS_GROUP_TENSOR, 0, 0);
-	pair(e, MFS_GROUP_TENSOR, 1);
+	sums(e, MFT_GROUP_TENSOR, 0, 0);
+	pair(e, MFT_GROUP_TENSOR, 1);
 	for (int i = 0; i < 3; i++) {
-		mfs_exposure_begin(e);
-		pair(e, MFS_GROUP_TENSOR, 10 + i);
-		mfs_exposure_keep(e);
-		pair(e, MFS_GROUP_TENSOR, 2);
-		sums(e, MFS_GROUP_TENSOR, 10 + i, 10 + i);
+		mft_exposure_begin(e);
+		pair(e, MFT_GROUP_TENSOR, 10 + i);
+		mft_exposure_keep(e);
+		pair(e, MFT_GROUP_TENSOR, 2);
+		sums(e, MFT_GROUP_TENSOR, 10 + i, 10 + i);
 	}
 	ck_assert_uint_eq(stamps, 6);
 	for (int i = 0; i < 2; i++) {
-		mfs_exposure_begin(e);
-		pair(e, MFS_GROUP_DATA, 20);
-		sums(e, MFS_GROUP_TENSOR, 12, 12);
+		mft_exposure_begin(e);
+		pair(e, MFT_GROUP_DATA, 20);
+		sums(e, MFT_GROUP_TENSOR, 12, 12);
 	}
 	end(e);
 }
@@ -170,20 +170,20 @@ END_TEST
 
 START_TEST(test_nesting)
 {
-	struct mfs_exposure *e = exposure();
+	struct mft_exposure *e = exposure();
 
-	mfs_exposure_begin(e);
-	mfs_exposure_stops(e, passes, MFS_GROUP_TENSOR);
-	pair(e, MFS_GROUP_DATA, 6);
-	mfs_exposure_stops(e, beside, MFS_GROUP_DATA);
+	mft_exposure_begin(e);
+	mft_exposure_stops(e, passes, MFT_GROUP_TENSOR);
+	pair(e, MFT_GROUP_DATA, 6);
+	mft_exposure_stops(e, beside, MFT_GROUP_DATA);
 	now += 1000000;
-	mfs_exposure_goes_on(e, beside);
-	pair(e, MFS_GROUP_TENSOR, 2);
-	mfs_exposure_goes_on(e, passes);
-	pair(e, MFS_GROUP_DATA, 4);
-	mfs_exposure_keep(e);
-	sums(e, MFS_GROUP_TENSOR, 9, 13);
-	sums(e, MFS_GROUP_DATA, 4, 13);
+	mft_exposure_goes_on(e, beside);
+	pair(e, MFT_GROUP_TENSOR, 2);
+	mft_exposure_goes_on(e, passes);
+	pair(e, MFT_GROUP_DATA, 4);
+	mft_exposure_keep(e);
+	sums(e, MFT_GROUP_TENSOR, 9, 13);
+	sums(e, MFT_GROUP_DATA, 4, 13);
 	ck_assert_uint_eq(stamps, 4);
 	end(e);
 }
@@ -192,33 +192,33 @@ END_TEST
 /* A step that ends in a pair leaves nothing open. */
 START_TEST(test_step_that_fails)
 {
-	struct mfs_exposure *e = exposure();
+	struct mft_exposure *e = exposure();
 
-	mfs_exposure_begin(e);
-	mfs_exposure_stops(e, passes, MFS_GROUP_TENSOR);
-	mfs_exposure_begin(e);
-	pair(e, MFS_GROUP_DATA, 3);
-	mfs_exposure_keep(e);
-	sums(e, MFS_GROUP_DATA, 3, 3);
+	mft_exposure_begin(e);
+	mft_exposure_stops(e, passes, MFT_GROUP_TENSOR);
+	mft_exposure_begin(e);
+	pair(e, MFT_GROUP_DATA, 3);
+	mft_exposure_keep(e);
+	sums(e, MFT_GROUP_DATA, 3, 3);
 	end(e);
 }
 END_TEST
 
 START_TEST(test_no_room)
 {
-	struct mfs_exposure *e = exposure();
-	struct mfs_exposed exposed;
+	struct mft_exposure *e = exposure();
+	struct mft_exposed exposed;
 
 	for (int more = 3; more >= 0; more -= 3) {
-		mfs_exposure_begin(e);
-		for (int i = 0; i < MFS_EXPOSURE_PAIRS + more; i++)
-			pair(e, i < MFS_EXPOSURE_PAIRS ? MFS_GROUP_TENSOR : MFS_GROUP_DATA, 1);
-		mfs_exposure_keep(e);
-		unit_ok(mfs_exposure_sum(e, &exposed, &err), &err);
+		mft_exposure_begin(e);
+		for (int i = 0; i < MFT_EXPOSURE_PAIRS + more; i++)
+			pair(e, i < MFT_EXPOSURE_PAIRS ? MFT_GROUP_TENSOR : MFT_GROUP_DATA, 1);
+		mft_exposure_keep(e);
+		unit_ok(mft_exposure_sum(e, &exposed, &err), &err);
 		ck_assert_uint_eq(exposed.left_out, more);
-		sums(e, MFS_GROUP_TENSOR, MFS_EXPOSURE_PAIRS, MFS_EXPOSURE_PAIRS);
+		sums(e, MFT_GROUP_TENSOR, MFT_EXPOSURE_PAIRS, MFT_EXPOSURE_PAIRS);
 	}
-	ck_assert_uint_eq(stamps, 4 * MFS_EXPOSURE_PAIRS);
+	ck_assert_uint_eq(stamps, 4 * MFT_EXPOSURE_PAIRS);
 	end(e);
 }
 END_TEST
@@ -226,51 +226,51 @@ END_TEST
 /* ---- what is measured ---- */
 
 /* A process of two, whose other groups than the named ones are of one. */
-static struct mfs_parallel two(struct mfs_exposure *e)
+static struct mft_parallel two(struct mft_exposure *e)
 {
-	struct mfs_parallel p;
+	struct mft_parallel p;
 
-	mfs_parallel_one(&p);
+	mft_parallel_one(&p);
 	p.ops = &comm_ops;
 	p.exposure = e;
-	for (int g = 0; g < MFS_GROUP_COUNT; g++)
+	for (int g = 0; g < MFT_GROUP_COUNT; g++)
 		p.group[g].comm = (struct mfk_comm *)&p; /* nobody looks into it */
-	p.group[MFS_GROUP_TENSOR].size = p.group[MFS_GROUP_DATA].size =
-		p.group[MFS_GROUP_CONTEXT].size = p.group[MFS_GROUP_PIPELINE].size =
-			p.group[MFS_GROUP_EXPERT].size = 2;
+	p.group[MFT_GROUP_TENSOR].size = p.group[MFT_GROUP_DATA].size =
+		p.group[MFT_GROUP_CONTEXT].size = p.group[MFT_GROUP_PIPELINE].size =
+			p.group[MFT_GROUP_EXPERT].size = 2;
 	return p;
 }
 
-static void say_all(const struct mfs_parallel *p, struct mfk_ctx *c)
+static void say_all(const struct mft_parallel *p, struct mfk_ctx *c)
 {
 	const struct mfk_message list[] = {{.peer = 1, .bytes = 7}, {.peer = 1, .bytes = 1}};
 	float x[8];
 
-	mfs_parallel_all_reduce(p, MFS_GROUP_TENSOR, c, MFK_SUM, MFK_F32, x, 1);
-	mfs_parallel_all_gather(p, MFS_GROUP_DATA, c, MFK_F32, x, x, 2);
-	mfs_parallel_reduce_scatter(p, MFS_GROUP_CONTEXT, c, MFK_F32, x, x, 4);
-	mfs_parallel_exchange(p, MFS_GROUP_PIPELINE, c, list, 2);
-	mfs_parallel_wait(p, MFS_GROUP_EXPERT, &device_ops, c, event);
+	mft_parallel_all_reduce(p, MFT_GROUP_TENSOR, c, MFK_SUM, MFK_F32, x, 1);
+	mft_parallel_all_gather(p, MFT_GROUP_DATA, c, MFK_F32, x, x, 2);
+	mft_parallel_reduce_scatter(p, MFT_GROUP_CONTEXT, c, MFK_F32, x, x, 4);
+	mft_parallel_exchange(p, MFT_GROUP_PIPELINE, c, list, 2);
+	mft_parallel_wait(p, MFT_GROUP_EXPERT, &device_ops, c, event);
 	/* groups of one */
-	mfs_parallel_all_reduce(p, MFS_GROUP_GRADS, c, MFK_SUM, MFK_F32, x, 1);
-	mfs_parallel_wait(p, MFS_GROUP_GRADS, &device_ops, c, event);
+	mft_parallel_all_reduce(p, MFT_GROUP_GRADS, c, MFK_SUM, MFK_F32, x, 1);
+	mft_parallel_wait(p, MFT_GROUP_GRADS, &device_ops, c, event);
 }
 
 START_TEST(test_operations)
 {
-	struct mfs_exposure *e = exposure();
-	const struct mfs_parallel p = two(e);
+	struct mft_exposure *e = exposure();
+	const struct mft_parallel p = two(e);
 
-	mfs_exposure_begin(e);
+	mft_exposure_begin(e);
 	say_all(&p, beside);
 	ck_assert_uint_eq(stamps, 0);
 	say_all(&p, passes);
-	mfs_exposure_keep(e);
-	sums(e, MFS_GROUP_TENSOR, 1, 115);
-	sums(e, MFS_GROUP_DATA, 2, 115);
-	sums(e, MFS_GROUP_CONTEXT, 4, 115);
-	sums(e, MFS_GROUP_PIPELINE, 8, 115);
-	sums(e, MFS_GROUP_EXPERT, 100, 115);
+	mft_exposure_keep(e);
+	sums(e, MFT_GROUP_TENSOR, 1, 115);
+	sums(e, MFT_GROUP_DATA, 2, 115);
+	sums(e, MFT_GROUP_CONTEXT, 4, 115);
+	sums(e, MFT_GROUP_PIPELINE, 8, 115);
+	sums(e, MFT_GROUP_EXPERT, 100, 115);
 	end(e);
 }
 END_TEST
@@ -278,27 +278,27 @@ END_TEST
 /* Communication in parallel with the passes stops them, too. */
 START_TEST(test_at_once)
 {
-	struct mfs_exposure *e = exposure();
-	const struct mfs_parallel p = two(e);
+	struct mft_exposure *e = exposure();
+	const struct mft_parallel p = two(e);
 
 	device_ops.at_once = true;
-	mfs_exposure_begin(e);
+	mft_exposure_begin(e);
 	say_all(&p, beside);
-	mfs_exposure_keep(e);
-	sums(e, MFS_GROUP_TENSOR, 1, 115);
+	mft_exposure_keep(e);
+	sums(e, MFT_GROUP_TENSOR, 1, 115);
 	end(e);
 }
 END_TEST
 
 START_TEST(test_nobody_measures)
 {
-	struct mfs_parallel p;
+	struct mft_parallel p;
 
 	begin();
 	p = two(NULL);
-	mfs_exposure_begin(NULL);
+	mft_exposure_begin(NULL);
 	say_all(&p, passes);
-	mfs_exposure_keep(NULL);
+	mft_exposure_keep(NULL);
 	ck_assert_uint_eq(stamps, 0);
 	ck_assert_int_eq(now, (1 + 2 + 4 + 8 + 200) * INT64_C(1000000));
 	end(NULL);

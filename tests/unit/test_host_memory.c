@@ -27,10 +27,10 @@ static void put_meminfo(void)
 
 START_TEST(machine)
 {
-	ck_assert_uint_eq(mfs_host_memory_free(unit_tmpdir()), 0);
+	ck_assert_uint_eq(mft_host_memory_free(unit_tmpdir()), 0);
 	put_meminfo();
-	ck_assert_uint_eq(mfs_host_memory_free(unit_tmpdir()), 1024 * MIB);
-	ck_assert_uint_gt(mfs_host_memory_free(""), MIB);
+	ck_assert_uint_eq(mft_host_memory_free(unit_tmpdir()), 1024 * MIB);
+	ck_assert_uint_gt(mft_host_memory_free(""), MIB);
 }
 END_TEST
 
@@ -40,19 +40,19 @@ START_TEST(version_2)
 	put("proc/self/cgroup", "0::/jobs/train\n");
 	put("sys/fs/cgroup/jobs/train/memory.max", "max\n");
 	put("sys/fs/cgroup/jobs/train/memory.current", "104857600\n");
-	ck_assert_uint_eq(mfs_host_memory_free(unit_tmpdir()), 1024 * MIB);
+	ck_assert_uint_eq(mft_host_memory_free(unit_tmpdir()), 1024 * MIB);
 	/* 200 MiB, of which 100 are taken; 30 of these are page cache. */
 	put("sys/fs/cgroup/jobs/train/memory.max", "209715200\n");
-	ck_assert_uint_eq(mfs_host_memory_free(unit_tmpdir()), 100 * MIB);
+	ck_assert_uint_eq(mft_host_memory_free(unit_tmpdir()), 100 * MIB);
 	put("sys/fs/cgroup/jobs/train/memory.stat",
 	    "anon 1\ninactive_file_x 7\ninactive_file 31457280\n");
-	ck_assert_uint_eq(mfs_host_memory_free(unit_tmpdir()), 130 * MIB);
+	ck_assert_uint_eq(mft_host_memory_free(unit_tmpdir()), 130 * MIB);
 	/* What lies above counts, too. */
 	put("sys/fs/cgroup/jobs/memory.max", "157286400\n");
 	put("sys/fs/cgroup/jobs/memory.current", "104857600\n");
-	ck_assert_uint_eq(mfs_host_memory_free(unit_tmpdir()), 50 * MIB);
+	ck_assert_uint_eq(mft_host_memory_free(unit_tmpdir()), 50 * MIB);
 	put("sys/fs/cgroup/jobs/memory.current", "999999999\n");
-	ck_assert_uint_eq(mfs_host_memory_free(unit_tmpdir()), 0);
+	ck_assert_uint_eq(mft_host_memory_free(unit_tmpdir()), 0);
 }
 END_TEST
 
@@ -64,9 +64,9 @@ START_TEST(version_1)
 	put("sys/fs/cgroup/memory/memory.limit_in_bytes", "104857600\n");
 	put("sys/fs/cgroup/memory/memory.usage_in_bytes", "52428800\n");
 	put("sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 10485760\n");
-	ck_assert_uint_eq(mfs_host_memory_free(unit_tmpdir()), 60 * MIB);
+	ck_assert_uint_eq(mft_host_memory_free(unit_tmpdir()), 60 * MIB);
 	put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-	ck_assert_uint_eq(mfs_host_memory_free(unit_tmpdir()), 1024 * MIB);
+	ck_assert_uint_eq(mft_host_memory_free(unit_tmpdir()), 1024 * MIB);
 }
 END_TEST
 

@@ -21,8 +21,8 @@
 /* A process. */
 struct one {
 	pthread_t thread;
-	struct mfs_address at;
-	struct mfs_launch launch;
+	struct mft_address at;
+	struct mft_launch launch;
 	unsigned seconds, late_ms;
 	void (*then)(struct one *o, struct mfk_host_net *n);
 	int rc;
@@ -38,10 +38,10 @@ static void wait_ms(unsigned ms)
 }
 
 /* A port that nobody has. */
-static struct mfs_address here(void)
+static struct mft_address here(void)
 {
 	struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-	struct mfs_address at = {.host = "127.0.0.1", .job = 7};
+	struct mft_address at = {.host = "127.0.0.1", .job = 7};
 	socklen_t len = sizeof(any);
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
@@ -55,24 +55,24 @@ static struct mfs_address here(void)
 static void *run(void *arg)
 {
 	struct one *o = arg;
-	struct mfs_hostnet *n = NULL;
+	struct mft_hostnet *n = NULL;
 	struct mfs_error ignored;
 
 	wait_ms(o->late_ms);
-	o->rc = mfs_hostnet_open(&o->at, &o->launch, o->seconds, &n, &o->err);
+	o->rc = mft_hostnet_open(&o->at, &o->launch, o->seconds, &n, &o->err);
 	if (!o->rc && o->then)
-		o->then(o, mfs_hostnet_table(n));
+		o->then(o, mft_hostnet_table(n));
 	if (o->rc)
-		mfs_hostnet_close(n, &ignored); /* the first reason stays */
+		mft_hostnet_close(n, &ignored); /* the first reason stays */
 	else
-		o->rc = mfs_hostnet_close(n, &o->err);
+		o->rc = mft_hostnet_close(n, &o->err);
 	return NULL;
 }
 
 static struct one *prepare(unsigned size, void (*then)(struct one *o, struct mfk_host_net *n))
 {
 	struct one *all = calloc(size, sizeof(*all));
-	const struct mfs_address at = here();
+	const struct mft_address at = here();
 
 	for (unsigned i = 0; i < size; i++)
 		all[i] = (struct one){
@@ -91,7 +91,7 @@ static void end(struct one *o)
 }
 
 /* A connection of somebody who is no process. */
-static int stranger(const struct mfs_address *at)
+static int stranger(const struct mft_address *at)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET,
 				 .sin_port = htons(at->port),
@@ -107,7 +107,7 @@ static int stranger(const struct mfs_address *at)
 }
 
 /* A connection that takes the last descriptor there is. */
-static int stranger_behind(const struct mfs_address *at, struct rlimit *limit)
+static int stranger_behind(const struct mft_address *at, struct rlimit *limit)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET,
 				 .sin_port = htons(at->port),
@@ -121,16 +121,16 @@ static int stranger_behind(const struct mfs_address *at, struct rlimit *limit)
 }
 
 /* What rank 0 answers to a hello: "": it closes the connection. */
-static const char *answer_to(const struct mfs_address *at, const struct mfs_hostnet_hello *h)
+static const char *answer_to(const struct mft_address *at, const struct mft_hostnet_hello *h)
 {
 	static char text[512];
-	struct mfs_hostnet_frame f = {0};
+	struct mft_hostnet_frame f = {0};
 	int fd = stranger(at);
 
 	memset(text, 0, sizeof(text));
 	ck_assert_int_eq(send(fd, h, sizeof(*h), MSG_NOSIGNAL), sizeof(*h));
 	if (recv(fd, &f, sizeof(f), MSG_WAITALL) == sizeof(f)) {
-		ck_assert_uint_eq(f.what, MFS_HOSTNET_FAILED);
+		ck_assert_uint_eq(f.what, MFT_HOSTNET_FAILED);
 		ck_assert_int_eq(recv(fd, text, sizeof(text), MSG_WAITALL), (ssize_t)f.bytes);
 	}
 	close(fd);
@@ -173,8 +173,8 @@ static void talk(struct one *o, struct mfk_host_net *n)
 START_TEST(test_values)
 {
 	struct one *all = prepare(SIZE, talk);
-	struct mfs_hostnet_hello h = {
-		.magic = MFS_HOSTNET_MAGIC, .job = 7, .rank = 3, .size = SIZE};
+	struct mft_hostnet_hello h = {
+		.magic = MFT_HOSTNET_MAGIC, .job = 7, .rank = 3, .size = SIZE};
 	int silent, half;
 
 	all[0].late_ms = 100;
@@ -266,10 +266,10 @@ END_TEST
 START_TEST(test_same_rank)
 {
 	struct one *all = prepare(3, NULL);
-	const struct mfs_hostnet_hello h = {
-		.magic = MFS_HOSTNET_MAGIC, .job = 7, .rank = 1, .size = 3, .host = "first"};
-	const struct mfs_hostnet_frame bye = {.what = MFS_HOSTNET_BYE};
-	struct mfs_hostnet_frame f = {0};
+	const struct mft_hostnet_hello h = {
+		.magic = MFT_HOSTNET_MAGIC, .job = 7, .rank = 1, .size = 3, .host = "first"};
+	const struct mft_hostnet_frame bye = {.what = MFT_HOSTNET_BYE};
+	struct mft_hostnet_frame f = {0};
 	int first;
 
 	start(&all[0]);
@@ -278,7 +278,7 @@ START_TEST(test_same_rank)
 	unit_sentence(answer_to(&all[0].at, &h), "rank 1 is there already, on first");
 	start(&all[2]);
 	ck_assert_int_eq(recv(first, &f, sizeof(f), MSG_WAITALL), sizeof(f));
-	ck_assert_uint_eq(f.what, MFS_HOSTNET_WELCOME);
+	ck_assert_uint_eq(f.what, MFT_HOSTNET_WELCOME);
 	ck_assert_int_eq(send(first, &bye, sizeof(bye), MSG_NOSIGNAL), sizeof(bye));
 	close(first);
 	for (int i = 0; i < 3; i += 2) {
@@ -329,10 +329,10 @@ static int64_t cpu_ns(void)
 START_TEST(test_no_descriptor)
 {
 	struct one *all = prepare(2, NULL);
-	const struct mfs_hostnet_hello h = {
-		.magic = MFS_HOSTNET_MAGIC, .job = 7, .rank = 1, .size = 2};
-	const struct mfs_hostnet_frame bye = {.what = MFS_HOSTNET_BYE};
-	struct mfs_hostnet_frame f = {0};
+	const struct mft_hostnet_hello h = {
+		.magic = MFT_HOSTNET_MAGIC, .job = 7, .rank = 1, .size = 2};
+	const struct mft_hostnet_frame bye = {.what = MFT_HOSTNET_BYE};
+	struct mft_hostnet_frame f = {0};
 	struct rlimit limit, last;
 	int64_t before;
 	int first;
@@ -349,7 +349,7 @@ START_TEST(test_no_descriptor)
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	ck_assert_int_eq(send(first, &h, sizeof(h), MSG_NOSIGNAL), sizeof(h));
 	ck_assert_int_eq(recv(first, &f, sizeof(f), MSG_WAITALL), sizeof(f));
-	ck_assert_uint_eq(f.what, MFS_HOSTNET_WELCOME);
+	ck_assert_uint_eq(f.what, MFT_HOSTNET_WELCOME);
 	ck_assert_int_eq(send(first, &bye, sizeof(bye), MSG_NOSIGNAL), sizeof(bye));
 	close(first);
 	end(&all[0]);

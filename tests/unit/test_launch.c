@@ -35,9 +35,9 @@ static void set(const char *name, const char *value)
 static void expect(uint32_t rank, uint32_t size, uint32_t local_rank, uint32_t local_size,
 		   const char *by)
 {
-	struct mfs_launch l;
+	struct mft_launch l;
 
-	unit_ok(mfs_launch_find(&l, &err), &err);
+	unit_ok(mft_launch_find(&l, &err), &err);
 	ck_assert_uint_eq(l.rank, rank);
 	ck_assert_uint_eq(l.size, size);
 	ck_assert_uint_eq(l.local_rank, local_rank);
@@ -77,17 +77,17 @@ END_TEST
 START_TEST(test_refused)
 {
 	static const char *const wrong[] = {"", "-1", "2x", "99999999999", "0x1", " 1"};
-	struct mfs_launch l;
+	struct mft_launch l;
 
 	forget();
 	set("WORLD_SIZE", "2");
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		set("RANK", wrong[i]);
-		ck_assert_int_eq(mfs_launch_find(&l, &err), -EINVAL);
+		ck_assert_int_eq(mft_launch_find(&l, &err), -EINVAL);
 		ck_assert_msg(strstr(err.msg, "RANK: expected a number"), "%s", err.msg);
 	}
 	set("RANK", "2");
-	ck_assert_int_eq(mfs_launch_find(&l, &err), -EINVAL);
+	ck_assert_int_eq(mft_launch_find(&l, &err), -EINVAL);
 	ck_assert_msg(strstr(err.msg, "RANK: expected less than WORLD_SIZE, which is 2, found 2"),
 		      "%s", err.msg);
 }

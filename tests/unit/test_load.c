@@ -59,7 +59,7 @@ static void *read_tensor(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *
 }
 
 /* Where an element that the process has is in the whole tensor. */
-static int find_whole(void *arg, const struct mfs_param_run *r)
+static int find_whole(void *arg, const struct mft_param_run *r)
 {
 	uint64_t *whole = arg;
 
@@ -70,14 +70,14 @@ static int find_whole(void *arg, const struct mfs_param_run *r)
 
 /* A buffer holds the process's part of the source's tensor, rounded; rows beyond it are zeros. */
 static void same(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *src,
-		 const struct mfs_param *p, enum mfs_dtype type, const void *buffer,
+		 const struct mft_param *p, enum mfs_dtype type, const void *buffer,
 		 enum mfs_dtype through)
 {
 	const uint64_t cols = src->ndim == 2 ? src->shape[1] : 1, stored = src->shape[0] * cols;
 	uint64_t *whole = calloc(p->elements + 1, sizeof(*whole));
 	void *want = read_tensor(ckpt, src);
 
-	unit_ok(mfs_param_runs(p, 0, p->elements, find_whole, whole), &err);
+	unit_ok(mft_param_runs(p, 0, p->elements, find_whole, whole), &err);
 	for (uint64_t i = 0; i < p->elements; i++) {
 		const float w = whole[i] < stored ? number(src->dtype, want, whole[i]) : 0;
 
@@ -90,7 +90,7 @@ static void same(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *src,
 }
 
 static const struct mfs_global_tensor *find(struct mfs_ckpt *ckpt, enum mfs_state state,
-					    const struct mfs_param *p)
+					    const struct mft_param *p)
 {
 	const struct mfs_global_tensor *t = mfs_ckpt_find_state(
 		ckpt, state, p->tensor->name, p->tensor->layer, p->tensor->expert);
@@ -100,7 +100,7 @@ static const struct mfs_global_tensor *find(struct mfs_ckpt *ckpt, enum mfs_stat
 }
 
 /* What lies between parameters is zero. */
-static void check_gaps(const struct mfs_params *p, enum mfs_dtype type, const void *buffer)
+static void check_gaps(const struct mft_params *p, enum mfs_dtype type, const void *buffer)
 {
 	for (uint32_t i = 0; buffer && i < p->count; i++) {
 		const uint64_t end = i + 1 < p->count ? p->list[i + 1].start : p->elements;
@@ -110,13 +110,13 @@ static void check_gaps(const struct mfs_params *p, enum mfs_dtype type, const vo
 	}
 }
 
-static void check_all(struct mfs_ckpt *ckpt, const struct mfs_params *p, bool optim)
+static void check_all(struct mfs_ckpt *ckpt, const struct mft_params *p, bool optim)
 {
 	const bool main = optim && mfs_optim_info(ckpt)->has_main;
-	const struct mfs_slot *slot = p->slot;
+	const struct mft_slot *slot = p->slot;
 
 	for (uint32_t i = 0; i < p->count; i++) {
-		const struct mfs_param *q = &p->list[i];
+		const struct mft_param *q = &p->list[i];
 		const struct mfs_global_tensor *model = find(ckpt, MFS_STATE_MODEL, q);
 
 		if (p->weight_type == MFS_F32 && main)
@@ -135,10 +135,10 @@ static void check_all(struct mfs_ckpt *ckpt, const struct mfs_params *p, bool op
 		     slot[2].type);
 	}
 	check_gaps(p, p->weight_type, p->weights);
-	for (unsigned i = 0; i < MFS_SLOTS; i++)
+	for (unsigned i = 0; i < MFT_SLOTS; i++)
 		check_gaps(p, slot[i].type, slot[i].device);
 	for (uint32_t i = 0; i < p->buffer_count; i++) {
-		const struct mfs_model_buffer *b = &p->buffer_list[i];
+		const struct mft_model_buffer *b = &p->buffer_list[i];
 		const struct mfs_global_tensor *t =
 			mfs_ckpt_find(ckpt, b->tensor->name, b->tensor->layer, -1);
 		void *want = read_tensor(ckpt, t);
@@ -184,22 +184,22 @@ static struct mfs_ckpt *open_fixture(const struct fixture *f)
 	return ckpt;
 }
 
-static void load_at(struct mfs_train_config *c, const struct mfs_parallel *parallel, struct run *r,
-		    struct mfs_progress *progress, bool *ret_optim)
+static void load_at(struct mft_train_config *c, const struct mft_parallel *parallel, struct run *r,
+		    struct mft_progress *progress, bool *ret_optim)
 {
-	struct mfs_load *l;
+	struct mft_load *l;
 
-	unit_ok(mfs_load_open(c, &l, &err), &err);
+	unit_ok(mft_load_open(c, &l, &err), &err);
 	ck_assert_ptr_nonnull(l);
-	unit_ok(mfs_load_args(l, c, &err), &err);
+	unit_ok(mft_load_args(l, c, &err), &err);
 	run_new_at(r, c, parallel);
-	unit_ok(mfs_load_state(l, c, r->params, &mfk_cpu, r->device, r->ctx, progress, ret_optim,
+	unit_ok(mft_load_state(l, c, r->params, &mfk_cpu, r->device, r->ctx, progress, ret_optim,
 			       &err),
 		&err);
-	mfs_load_free(l);
+	mft_load_free(l);
 }
 
-static void load(struct mfs_train_config *c, struct run *r, struct mfs_progress *progress,
+static void load(struct mft_train_config *c, struct run *r, struct mft_progress *progress,
 		 bool *ret_optim)
 {
 	load_at(c, NULL, r, progress, ret_optim);
@@ -211,8 +211,8 @@ START_TEST(checkpoints)
 {
 	const struct fixture *f = &fixtures[_i / 3];
 	struct mfs_ckpt *ckpt = open_fixture(f);
-	struct mfs_train_config c = run_config(ckpt);
-	struct mfs_progress progress = {0};
+	struct mft_train_config c = run_config(ckpt);
+	struct mft_progress progress = {0};
 	struct run r;
 	bool optim;
 
@@ -234,7 +234,7 @@ END_TEST
 /* Checkpoints of any layout, at other layouts. */
 static const struct {
 	struct fixture of;
-	struct mfs_parallel_sizes at;
+	struct mft_parallel_sizes at;
 	int64_t vpp;
 } places[] = {
 	{{"resume/llama-torch-tp2-pp2", 20, true}, {2, 1, 1, 1, 2, 1, 1, 0, 0}, 1},
@@ -249,14 +249,14 @@ static const struct {
 #define PLACES (sizeof(places) / sizeof(places[0]))
 
 /* Elements that some process has, for each tensor of the whole model. */
-static void mark(const struct mfs_params *p, uint8_t **seen)
+static void mark(const struct mft_params *p, uint8_t **seen)
 {
 	for (uint32_t i = 0; i < p->count; i++) {
-		const struct mfs_param *q = &p->list[i];
+		const struct mft_param *q = &p->list[i];
 		uint64_t *whole = calloc(q->elements + 1, sizeof(*whole));
 		const size_t at = (size_t)(q->tensor - mfs_ckpt_at(p->ckpt, 0));
 
-		unit_ok(mfs_param_runs(q, 0, q->elements, find_whole, whole), &err);
+		unit_ok(mft_param_runs(q, 0, q->elements, find_whole, whole), &err);
 		for (uint64_t e = 0; e < q->elements; e++)
 			seen[at][whole[e]] = 1;
 		free(whole);
@@ -266,17 +266,17 @@ static void mark(const struct mfs_params *p, uint8_t **seen)
 START_TEST(parts_of_processes)
 {
 	const struct fixture *f = &places[_i].of;
-	const struct mfs_parallel_sizes *s = &places[_i].at;
+	const struct mft_parallel_sizes *s = &places[_i].at;
 	struct mfs_ckpt *ckpt = open_fixture(f);
 	const uint32_t world = s->tp * s->cp * s->dp * s->pp;
 	uint8_t **seen = NULL;
-	struct mfs_params *all;
+	struct mft_params *all;
 
 	for (uint32_t rank = 0; rank < world; rank++) {
-		const struct mfs_launch launch = {.rank = rank, .size = world};
-		struct mfs_train_config c = run_config(ckpt);
-		struct mfs_progress progress = {0};
-		struct mfs_parallel p;
+		const struct mft_launch launch = {.rank = rank, .size = world};
+		struct mft_train_config c = run_config(ckpt);
+		struct mft_progress progress = {0};
+		struct mft_parallel p;
 		struct run r;
 		bool optim;
 
@@ -284,12 +284,12 @@ START_TEST(parts_of_processes)
 		c.ckpt_step = f->iteration;
 		c.no_load_optim = !f->optim;
 		c.model.virtual_pipeline_model_parallel_size = places[_i].vpp;
-		mfs_parallel_places(&launch, s, &p);
+		mft_parallel_places(&launch, s, &p);
 		load_at(&c, &p, &r, &progress, &optim);
 		ck_assert_int_eq(optim, f->optim);
 		check_all(ckpt, r.params, optim);
 		if (!rank) {
-			unit_ok(mfs_params_new(&c, NULL, &all, &err), &err);
+			unit_ok(mft_params_new(&c, NULL, &all, &err), &err);
 			seen = calloc(mfs_ckpt_count(all->ckpt), sizeof(*seen));
 			for (uint32_t i = 0; i < all->count; i++)
 				seen[all->list[i].tensor - mfs_ckpt_at(all->ckpt, 0)] =
@@ -306,7 +306,7 @@ START_TEST(parts_of_processes)
 		free(of);
 	}
 	free(seen);
-	mfs_params_free(all);
+	mft_params_free(all);
 	mfs_ckpt_free(ckpt);
 }
 END_TEST
@@ -315,8 +315,8 @@ START_TEST(hf_directories)
 {
 	static const char *const dirs[] = {"hf/gpt2-safetensors", "hf/llama-safetensors",
 					   "hf/llama-bin-shards"};
-	struct mfs_progress progress = {.iteration = 7};
-	struct mfs_train_config c;
+	struct mft_progress progress = {.iteration = 7};
+	struct mft_train_config c;
 	struct mfs_ckpt *ckpt;
 	struct run r;
 	bool optim;
@@ -342,8 +342,8 @@ END_TEST
 START_TEST(vocabulary)
 {
 	struct mfs_ckpt *ckpt = open_fixture(&fixtures[5]);
-	struct mfs_train_config c = run_config(ckpt);
-	struct mfs_progress progress = {0};
+	struct mft_train_config c = run_config(ckpt);
+	struct mft_progress progress = {0};
 	struct run r;
 	bool optim;
 
@@ -361,9 +361,9 @@ END_TEST
 START_TEST(progress_of_a_run)
 {
 	struct mfs_ckpt *ckpt = open_fixture(&fixtures[6]);
-	struct mfs_train_config c = run_config(ckpt);
-	struct mfs_progress p = {.schedule = {.max_lr = 1, .num_steps = 0}};
-	struct mfs_load *l;
+	struct mft_train_config c = run_config(ckpt);
+	struct mft_progress p = {.schedule = {.max_lr = 1, .num_steps = 0}};
+	struct mft_load *l;
 	struct run r;
 	bool optim;
 
@@ -371,11 +371,11 @@ START_TEST(progress_of_a_run)
 	c.ckpt_step = 20;
 	c.override_opt_param_scheduler = false;
 	c.use_checkpoint_opt_param_scheduler = true;
-	unit_ok(mfs_load_open(&c, &l, &err), &err);
-	ck_assert_ptr_nonnull(strstr(mfs_load_what(l), "iteration 20 of "));
-	ck_assert_ptr_nonnull(strstr(mfs_load_what(l), "(torch_dist, TP2 PP2)"));
+	unit_ok(mft_load_open(&c, &l, &err), &err);
+	ck_assert_ptr_nonnull(strstr(mft_load_what(l), "iteration 20 of "));
+	ck_assert_ptr_nonnull(strstr(mft_load_what(l), "(torch_dist, TP2 PP2)"));
 	run_new(&r, &c);
-	unit_ok(mfs_load_state(l, &c, r.params, &mfk_cpu, r.device, r.ctx, &p, &optim, &err), &err);
+	unit_ok(mft_load_state(l, &c, r.params, &mfk_cpu, r.device, r.ctx, &p, &optim, &err), &err);
 	/* resume/llama-*: 20 iterations of 8 samples (loss.csv's run). */
 	ck_assert_uint_eq(p.iteration, 20);
 	ck_assert_uint_eq(p.optimizer_step, 20);
@@ -387,13 +387,13 @@ START_TEST(progress_of_a_run)
 	ck_assert(p.floating_point_operations > 0);
 	/* What the arguments say must be what the checkpoint says, unless one is chosen. */
 	c.use_checkpoint_opt_param_scheduler = false;
-	unit_ok(mfs_load_state(l, &c, r.params, &mfk_cpu, r.device, r.ctx, &p, &optim, &err), &err);
+	unit_ok(mft_load_state(l, &c, r.params, &mfk_cpu, r.device, r.ctx, &p, &optim, &err), &err);
 	p.schedule.max_lr *= 2;
-	unit_fails(mfs_load_state(l, &c, r.params, &mfk_cpu, r.device, r.ctx, &p, &optim, &err),
+	unit_fails(mft_load_state(l, &c, r.params, &mfk_cpu, r.device, r.ctx, &p, &optim, &err),
 		   &err, -EINVAL, "--override-opt-param-scheduler");
 	c.override_opt_param_scheduler = true;
-	unit_ok(mfs_load_state(l, &c, r.params, &mfk_cpu, r.device, r.ctx, &p, &optim, &err), &err);
-	mfs_load_free(l);
+	unit_ok(mft_load_state(l, &c, r.params, &mfk_cpu, r.device, r.ctx, &p, &optim, &err), &err);
+	mft_load_free(l);
 	run_free(&r);
 	mfs_ckpt_free(ckpt);
 }
@@ -402,8 +402,8 @@ END_TEST
 START_TEST(finetune)
 {
 	struct mfs_ckpt *ckpt = open_fixture(&fixtures[6]);
-	struct mfs_train_config c = run_config(ckpt);
-	struct mfs_progress p = {.iteration = 3, .consumed_train_samples = 9};
+	struct mft_train_config c = run_config(ckpt);
+	struct mft_progress p = {.iteration = 3, .consumed_train_samples = 9};
 	struct run r;
 	bool optim;
 
@@ -428,8 +428,8 @@ END_TEST
 START_TEST(without_optimizer)
 {
 	struct mfs_ckpt *ckpt = open_fixture(&fixtures[6]);
-	struct mfs_train_config c = run_config(ckpt);
-	struct mfs_progress p = {.optimizer_step = 5};
+	struct mft_train_config c = run_config(ckpt);
+	struct mft_progress p = {.optimizer_step = 5};
 	struct run r;
 	bool optim;
 
@@ -449,22 +449,22 @@ END_TEST
 
 START_TEST(nothing_to_load)
 {
-	struct mfs_train_config c = {.ckpt_step = MFS_UNSET};
-	struct mfs_load *l = (struct mfs_load *)&c;
+	struct mft_train_config c = {.ckpt_step = MFS_UNSET};
+	struct mft_load *l = (struct mft_load *)&c;
 
-	unit_ok(mfs_load_open(&c, &l, &err), &err);
+	unit_ok(mft_load_open(&c, &l, &err), &err);
 	ck_assert_ptr_null(l);
 	c.load = unit_tmpdir();
-	unit_ok(mfs_load_open(&c, &l, &err), &err);
+	unit_ok(mft_load_open(&c, &l, &err), &err);
 	ck_assert_ptr_null(l);
 	c.exit_on_missing_checkpoint = true;
-	unit_fails(mfs_load_open(&c, &l, &err), &err, -ENODATA, "--exit-on-missing-checkpoint");
+	unit_fails(mft_load_open(&c, &l, &err), &err, -ENODATA, "--exit-on-missing-checkpoint");
 	c.pretrained_checkpoint = c.load;
-	unit_fails(mfs_load_open(&c, &l, &err), &err, -ENODATA, "--pretrained-checkpoint");
+	unit_fails(mft_load_open(&c, &l, &err), &err, -ENODATA, "--pretrained-checkpoint");
 	unit_write(c.load, "latest_checkpointed_iteration.txt", "soon", 4);
-	unit_fails(mfs_load_open(&c, &l, &err), &err, -EINVAL, "soon");
+	unit_fails(mft_load_open(&c, &l, &err), &err, -EINVAL, "soon");
 	unit_write(c.load, "latest_checkpointed_iteration.txt", "12", 2);
-	ck_assert_int_lt(mfs_load_open(&c, &l, &err), 0);
+	ck_assert_int_lt(mft_load_open(&c, &l, &err), 0);
 	unit_sentence(err.msg, "iter_0000012");
 }
 END_TEST
@@ -472,48 +472,48 @@ END_TEST
 START_TEST(another_model)
 {
 	struct mfs_ckpt *ckpt = open_fixture(&fixtures[5]);
-	struct mfs_train_config c = run_config(ckpt);
-	struct mfs_load *l;
+	struct mft_train_config c = run_config(ckpt);
+	struct mft_load *l;
 	struct run r;
-	struct mfs_progress p;
+	struct mft_progress p;
 	bool optim;
 
 	c.load = unit_fixture(fixtures[5].root);
-	unit_ok(mfs_load_open(&c, &l, &err), &err);
+	unit_ok(mft_load_open(&c, &l, &err), &err);
 	c.model.num_layers++;
-	unit_fails(mfs_load_args(l, &c, &err), &err, -EINVAL, "num_layers");
+	unit_fails(mft_load_args(l, &c, &err), &err, -EINVAL, "num_layers");
 	c.model.num_layers--;
 	c.model.swiglu = false;
-	unit_fails(mfs_load_args(l, &c, &err), &err, -EINVAL, "swiglu");
+	unit_fails(mft_load_args(l, &c, &err), &err, -EINVAL, "swiglu");
 	c.model.swiglu = true;
 	c.model.position_embedding_type = "learned_absolute";
-	unit_fails(mfs_load_args(l, &c, &err), &err, -EINVAL, "position_embedding_type");
+	unit_fails(mft_load_args(l, &c, &err), &err, -EINVAL, "position_embedding_type");
 	/* Told to, it takes the checkpoint's. */
 	c.use_checkpoint_args = true;
 	c.model.num_layers = 99;
-	unit_ok(mfs_load_args(l, &c, &err), &err);
+	unit_ok(mft_load_args(l, &c, &err), &err);
 	ck_assert_int_eq(c.model.num_layers, mfs_ckpt_args(ckpt)->num_layers);
 	ck_assert_str_eq(c.model.position_embedding_type, "rope");
 	/* Tensors that do not fit are found without comparing arguments. */
 	c.model.add_qkv_bias = true;
 	run_new(&r, &c);
-	unit_fails(mfs_load_state(l, &c, r.params, &mfk_cpu, r.device, r.ctx, &p, &optim, &err),
+	unit_fails(mft_load_state(l, &c, r.params, &mfk_cpu, r.device, r.ctx, &p, &optim, &err),
 		   &err, -ENODATA, "linear_qkv.bias");
 	run_free(&r);
 	c.model.add_qkv_bias = false;
 	c.model.ffn_hidden_size += 8;
 	run_new(&r, &c);
-	unit_fails(mfs_load_state(l, &c, r.params, &mfk_cpu, r.device, r.ctx, &p, &optim, &err),
+	unit_fails(mft_load_state(l, &c, r.params, &mfk_cpu, r.device, r.ctx, &p, &optim, &err),
 		   &err, -EINVAL, "linear_fc1.weight");
 	run_free(&r);
 	c.model.ffn_hidden_size -= 8;
 	c.model.tied = !c.model.tied;
 	run_new(&r, &c);
 	ck_assert_int_lt(
-		mfs_load_state(l, &c, r.params, &mfk_cpu, r.device, r.ctx, &p, &optim, &err), 0);
+		mft_load_state(l, &c, r.params, &mfk_cpu, r.device, r.ctx, &p, &optim, &err), 0);
 	unit_sentence(err.msg, "output_layer.weight");
 	run_free(&r);
-	mfs_load_free(l);
+	mft_load_free(l);
 	mfs_arena_release(&c.arena);
 	mfs_ckpt_free(ckpt);
 }

@@ -30,12 +30,12 @@ static char tales[512], notes[512];
 static const char *blend[4] = {"0.7", tales, "0.3", notes};
 
 /* The run of the fixtures: 40 steps of 8 samples of 128 tokens. */
-static struct mfs_train_config fixtures_run(void)
+static struct mft_train_config fixtures_run(void)
 {
 	ck_assert_int_eq(mfs_guard_install(), 0);
 	snprintf(tales, sizeof(tales), "%s", unit_fixture("data/tales_text_document"));
 	snprintf(notes, sizeof(notes), "%s", unit_fixture("data/notes_text_document"));
-	return (struct mfs_train_config){
+	return (struct mft_train_config){
 		.model = {.vocab_size = 1000},
 		.data_path = {blend, 4},
 		.split = "90,10,0",
@@ -57,7 +57,7 @@ static struct mfs_train_config fixtures_run(void)
 static void *take_memory(void *arg, size_t bytes)
 {
 	*(int *)arg += 1;
-	return aligned_alloc(MFS_BATCH_ALIGN, bytes);
+	return aligned_alloc(MFT_BATCH_ALIGN, bytes);
 }
 
 static void give_memory(void *arg, void *p, size_t bytes)
@@ -68,49 +68,49 @@ static void give_memory(void *arg, void *p, size_t bytes)
 }
 
 static int blocks;
-static const struct mfs_slot_memory memory = {take_memory, give_memory, &blocks};
+static const struct mft_slot_memory memory = {take_memory, give_memory, &blocks};
 
 static struct mfs_io_engine *engine_of(int i)
 {
 	struct mfs_io_engine *e;
 
-	if (i == 0 && !mfs_io_uring(MFS_LOADER_DEPTH, &e, &err))
+	if (i == 0 && !mfs_io_uring(MFT_LOADER_DEPTH, &e, &err))
 		return e;
 	if (i == 1)
-		unit_ok(mfs_io_threads(MFS_LOADER_DEPTH, 3, &e, &err), &err);
+		unit_ok(mfs_io_threads(MFT_LOADER_DEPTH, 3, &e, &err), &err);
 	else
-		unit_ok(mfs_io_calls(MFS_LOADER_DEPTH, &e, &err), &err);
+		unit_ok(mfs_io_calls(MFT_LOADER_DEPTH, &e, &err), &err);
 	return e;
 }
 
-static struct mfs_loader *open_on(const struct mfs_train_config *c, enum mfs_split split,
+static struct mft_loader *open_on(const struct mft_train_config *c, enum mfs_split split,
 				  uint64_t consumed, uint32_t micro, struct mfs_io_engine *e)
 {
-	struct mfs_loader *l;
+	struct mft_loader *l;
 
-	unit_ok(mfs_loader_new_on(c, split, 0, consumed, micro, VOCAB, &memory, e, &l, &err), &err);
+	unit_ok(mft_loader_new_on(c, split, 0, consumed, micro, VOCAB, &memory, e, &l, &err), &err);
 	return l;
 }
 
-static struct mfs_loader *open_loader(const struct mfs_train_config *c, enum mfs_split split,
+static struct mft_loader *open_loader(const struct mft_train_config *c, enum mfs_split split,
 				      uint64_t consumed, uint32_t micro)
 {
-	struct mfs_loader *l;
+	struct mft_loader *l;
 
-	unit_ok(mfs_loader_new(c, split, 0, consumed, micro, VOCAB, &memory, &l, &err), &err);
+	unit_ok(mft_loader_new(c, split, 0, consumed, micro, VOCAB, &memory, &l, &err), &err);
 	return l;
 }
 
-static void close_loader(struct mfs_loader *l)
+static void close_loader(struct mft_loader *l)
 {
-	mfs_loader_free(l);
+	mft_loader_free(l);
 	ck_assert_int_eq(blocks, 0);
 }
 
 /* ---- what Megatron would make of it ---- */
 
 /* GPTDataset.__getitem__ and _get_ltor_masks_and_position_ids, step by step. */
-static void megatrons(const struct mfs_batch_rules *r, const int64_t *text, struct mfs_batch *b,
+static void megatrons(const struct mft_batch_rules *r, const int64_t *text, struct mft_batch *b,
 		      bool *attends)
 {
 	const int32_t n = (int32_t)r->length;
@@ -168,17 +168,17 @@ static void check_order(const int32_t *order, const int32_t *key, uint64_t count
 }
 
 /* text: [B][S + 1] */
-static void check_batch(const struct mfs_batch_rules *r, const int64_t *text,
-			const struct mfs_batch *b)
+static void check_batch(const struct mft_batch_rules *r, const int64_t *text,
+			const struct mft_batch *b)
 {
 	const uint64_t count = (uint64_t)r->sequences * r->length;
 	bool *attends = calloc((size_t)r->length * r->length, sizeof(bool));
-	void *block = malloc(mfs_batch_bytes(r->length, 0));
-	struct mfs_batch want;
+	void *block = malloc(mft_batch_bytes(r->length, 0));
+	struct mft_batch want;
 	uint64_t counted = 0, wrong = 0;
 	bool documents = false;
 
-	mfs_batch_place(&want, r->length, 0, block);
+	mft_batch_place(&want, r->length, 0, block);
 	for (uint32_t s = 0; s < r->sequences; s++) {
 		const uint64_t at = (uint64_t)s * r->length;
 		const size_t size = r->length * sizeof(int32_t);
@@ -208,42 +208,42 @@ static void check_batch(const struct mfs_batch_rules *r, const int64_t *text,
 #define MOST_SAMPLES 2000 /* are looked at */
 
 /* The samples that a split has, read through formats/dataset: [count][S + 1]. */
-static int64_t *samples_of(const struct mfs_train_config *c, enum mfs_split split,
+static int64_t *samples_of(const struct mft_train_config *c, enum mfs_split split,
 			   uint64_t *ret_count)
 {
-	struct mfs_train_data d;
+	struct mft_train_data d;
 	struct mfs_rows *rows;
 	int64_t *tokens;
 
-	unit_ok(mfs_train_data_open(c, split, 0, 0, 1, VOCAB, &d, &err), &err);
+	unit_ok(mft_train_data_open(c, split, 0, 0, 1, VOCAB, &d, &err), &err);
 	unit_ok(mfs_rows_samples(d.samples, "samples", 0, &rows, &err), &err);
 	*ret_count = rows->rows < MOST_SAMPLES ? rows->rows : MOST_SAMPLES;
 	tokens = calloc(*ret_count * rows->row_length, sizeof(*tokens));
 	unit_ok(mfs_rows_read_int64(rows, 0, *ret_count * rows->row_length, tokens, &err), &err);
 	mfs_rows_free(rows);
-	mfs_train_data_release(&d);
+	mft_train_data_release(&d);
 	return tokens;
 }
 
 /* Everything that a loader gives is what its samples say. */
-static void check_all(const struct mfs_train_config *c, enum mfs_split split, uint32_t micro,
-		      struct mfs_loader *l)
+static void check_all(const struct mft_train_config *c, enum mfs_split split, uint32_t micro,
+		      struct mft_loader *l)
 {
-	struct mfs_batch_rules rules;
-	const struct mfs_batch *b;
+	struct mft_batch_rules rules;
+	const struct mft_batch *b;
 	uint64_t count;
 	int64_t *tokens = samples_of(c, split, &count);
 
-	unit_ok(mfs_batch_rules_take(c, micro, VOCAB, &rules, &err), &err);
+	unit_ok(mft_batch_rules_take(c, micro, VOCAB, &rules, &err), &err);
 	if (count < MOST_SAMPLES)
-		ck_assert_uint_eq(mfs_loader_microbatches(l), count / micro);
+		ck_assert_uint_eq(mft_loader_microbatches(l), count / micro);
 	for (uint64_t m = 0; m < count / micro; m++) {
-		unit_ok(mfs_loader_next(l, &b, &err), &err);
+		unit_ok(mft_loader_next(l, &b, &err), &err);
 		check_batch(&rules, tokens + m * micro * (rules.length + 1), b);
-		mfs_loader_give_back(l, b);
+		mft_loader_give_back(l, b);
 	}
 	for (int i = 0; count < MOST_SAMPLES && i < 2; i++)
-		unit_fails(mfs_loader_next(l, &b, &err), &err, -ENODATA, "the data ends");
+		unit_fails(mft_loader_next(l, &b, &err), &err, -ENODATA, "the data ends");
 	free(tokens);
 }
 
@@ -252,10 +252,10 @@ static void check_all(const struct mfs_train_config *c, enum mfs_split split, ui
 /* What megatron-core 0.16.1 gives for steps 1 and 40. */
 START_TEST(test_megatrons_steps)
 {
-	const struct mfs_train_config c = fixtures_run();
+	const struct mft_train_config c = fixtures_run();
 
 	for (unsigned step = 1; step <= 40; step += 39) {
-		struct mfs_loader *l = open_on(&c, MFS_TRAIN, (step - 1) * 8, 2, engine_of(_i));
+		struct mft_loader *l = open_on(&c, MFS_TRAIN, (step - 1) * 8, 2, engine_of(_i));
 		uint64_t samples;
 		int64_t *text;
 		uint8_t *bytes;
@@ -267,9 +267,9 @@ START_TEST(test_megatrons_steps)
 		text = npy_elements(bytes, len, "<i8", &samples);
 		ck_assert_uint_eq(samples, 8);
 		for (int m = 0; m < 4; m++) {
-			const struct mfs_batch *b;
+			const struct mft_batch *b;
 
-			unit_ok(mfs_loader_next(l, &b, &err), &err);
+			unit_ok(mft_loader_next(l, &b, &err), &err);
 			for (int s = 0; s < 2; s++)
 				for (int i = 0; i < 128; i++) {
 					const int64_t *t = text + (m * 2 + s) * 129 + i;
@@ -279,7 +279,7 @@ START_TEST(test_megatrons_steps)
 				}
 			ck_assert_uint_eq(b->counted, 256);
 			ck_assert(!b->documents);
-			mfs_loader_give_back(l, b);
+			mft_loader_give_back(l, b);
 		}
 		free(bytes);
 		close_loader(l);
@@ -290,8 +290,8 @@ END_TEST
 /* A token that is frequent ends documents here: there are many to a sequence. */
 START_TEST(test_masks)
 {
-	struct mfs_train_config c = fixtures_run();
-	struct mfs_loader *l;
+	struct mft_train_config c = fixtures_run();
+	struct mft_loader *l;
 	uint64_t count, most = 0;
 	int64_t second = MFS_UNSET;
 	int64_t *tokens = samples_of(&c, MFS_TRAIN, &count);
@@ -316,10 +316,10 @@ START_TEST(test_masks)
 }
 END_TEST
 
-static void check_ahead(const struct mfs_batch *b, int64_t count, int64_t length)
+static void check_ahead(const struct mft_batch *b, int64_t count, int64_t length)
 {
 	for (int64_t k = 0; k < b->ahead_count; k++) {
-		const struct mfs_batch_ahead *a = &b->ahead[k];
+		const struct mft_batch_ahead *a = &b->ahead[k];
 		uint64_t counted = 0;
 
 		for (int64_t t = 0; t < count; t++) {
@@ -340,33 +340,33 @@ static void check_ahead(const struct mfs_batch *b, int64_t count, int64_t length
 
 START_TEST(test_tokens_further_on)
 {
-	struct mfs_train_config c = fixtures_run();
-	const struct mfs_batch *b;
-	struct mfs_loader *l;
+	struct mft_train_config c = fixtures_run();
+	const struct mft_batch *b;
+	struct mft_loader *l;
 
 	c.model.mtp_num_layers = 3;
 	c.eod = 11;
 	c.eod_mask_loss = c.reset_position_ids = true;
 	l = open_on(&c, MFS_TRAIN, 0, 3, engine_of(1));
 	for (int i = 0; i < 4; i++) {
-		unit_ok(mfs_loader_next(l, &b, &err), &err);
+		unit_ok(mft_loader_next(l, &b, &err), &err);
 		ck_assert_uint_eq(b->ahead_count, 3);
 		check_ahead(b, INT64_C(3) * 128, 128);
-		mfs_loader_give_back(l, b);
+		mft_loader_give_back(l, b);
 	}
 	close_loader(l);
 }
 END_TEST
 
 /* Each of the processes that share sequences has its pieces of what one has. */
-static void check_part(const struct mfs_batch *b, const struct mfs_batch *whole, uint32_t parts,
+static void check_part(const struct mft_batch *b, const struct mft_batch *whole, uint32_t parts,
 		       uint32_t part)
 {
 	const int64_t length = 128, own = length / parts;
 
 	for (int64_t t = 0; t < 3 * own; t++) {
 		const int64_t at =
-			t / own * length + mfs_context_position(parts, part, length, t % own);
+			t / own * length + mft_context_position(parts, part, length, t % own);
 
 		ck_assert_int_eq(b->tokens[t], whole->tokens[at]);
 		ck_assert_int_eq(b->labels[t], whole->labels[at]);
@@ -380,14 +380,14 @@ static void check_part(const struct mfs_batch *b, const struct mfs_batch *whole,
 	check_order(b->position_order, b->positions, (uint64_t)(3 * own));
 }
 
-static void check_part_ahead(const struct mfs_batch_ahead *a, const struct mfs_batch_ahead *whole,
+static void check_part_ahead(const struct mft_batch_ahead *a, const struct mft_batch_ahead *whole,
 			     uint32_t parts, uint32_t part)
 {
 	const int64_t length = 128, own = length / parts;
 
 	for (int64_t t = 0; t < 3 * own; t++) {
 		const int64_t at =
-			t / own * length + mfs_context_position(parts, part, length, t % own);
+			t / own * length + mft_context_position(parts, part, length, t % own);
 
 		ck_assert_int_eq(a->tokens[t], whole->tokens[at]);
 		ck_assert_int_eq(a->labels[t], whole->labels[at]);
@@ -401,10 +401,10 @@ static void check_part_ahead(const struct mfs_batch_ahead *a, const struct mfs_b
 
 START_TEST(test_parts)
 {
-	struct mfs_train_config c = fixtures_run();
+	struct mft_train_config c = fixtures_run();
 	const uint32_t parts = 1u << _i;
-	struct mfs_loader *whole, *of[8];
-	const struct mfs_batch *b, *all;
+	struct mft_loader *whole, *of[8];
+	const struct mft_batch *b, *all;
 
 	c.eod = 11;
 	c.reset_position_ids = c.reset_attention_mask = c.eod_mask_loss = true;
@@ -418,38 +418,38 @@ START_TEST(test_parts)
 		of[i] = open_on(&c, MFS_TRAIN, 0, 3, engine_of(1));
 	}
 	for (int m = 0; m < 5; m++) {
-		unit_ok(mfs_loader_next(whole, &all, &err), &err);
+		unit_ok(mft_loader_next(whole, &all, &err), &err);
 		for (uint32_t i = 0; i < parts; i++) {
-			unit_ok(mfs_loader_next(of[i], &b, &err), &err);
+			unit_ok(mft_loader_next(of[i], &b, &err), &err);
 			check_part(b, all, parts, i);
 			for (uint32_t k = 0; k < 2; k++)
 				check_part_ahead(&b->ahead[k], &all->ahead[k], parts, i);
-			mfs_loader_give_back(of[i], b);
+			mft_loader_give_back(of[i], b);
 		}
-		mfs_loader_give_back(whole, all);
+		mft_loader_give_back(whole, all);
 	}
 	for (uint32_t i = 0; i < parts; i++)
-		mfs_loader_free(of[i]);
+		mft_loader_free(of[i]);
 	close_loader(whole);
 }
 END_TEST
 
 START_TEST(test_resume)
 {
-	const struct mfs_train_config c = fixtures_run();
+	const struct mft_train_config c = fixtures_run();
 	uint64_t count;
 	int64_t *tokens = samples_of(&c, MFS_TRAIN, &count);
-	struct mfs_batch_rules rules;
+	struct mft_batch_rules rules;
 
 	for (uint64_t consumed = 0; consumed < 320; consumed += consumed % 7 + 1) {
 		const uint32_t micro = consumed % 3 + 1;
-		struct mfs_loader *l = open_on(&c, MFS_TRAIN, consumed, micro, engine_of(_i));
-		const struct mfs_batch *b[2];
+		struct mft_loader *l = open_on(&c, MFS_TRAIN, consumed, micro, engine_of(_i));
+		const struct mft_batch *b[2];
 		const uint64_t left = (320 - consumed) / micro;
 
-		unit_ok(mfs_batch_rules_take(&c, micro, VOCAB, &rules, &err), &err);
+		unit_ok(mft_batch_rules_take(&c, micro, VOCAB, &rules, &err), &err);
 		for (unsigned i = 0; i < 2 && i < left; i++) {
-			unit_ok(mfs_loader_next(l, &b[i], &err), &err);
+			unit_ok(mft_loader_next(l, &b[i], &err), &err);
 			check_batch(&rules, tokens + (consumed + i * micro) * 129, b[i]);
 		}
 		/* Two are out when it ends: nothing waits for them. */
@@ -459,10 +459,10 @@ START_TEST(test_resume)
 }
 END_TEST
 
-static void one_of(const struct mfs_train_config *c, enum mfs_split split, uint32_t micro)
+static void one_of(const struct mft_train_config *c, enum mfs_split split, uint32_t micro)
 {
 	for (int i = 0; i < ENGINES; i++) {
-		struct mfs_loader *l = open_on(c, split, 0, micro, engine_of(i));
+		struct mft_loader *l = open_on(c, split, 0, micro, engine_of(i));
 
 		check_all(c, split, micro, l);
 		close_loader(l);
@@ -483,22 +483,22 @@ static const char *of_file(const char *name, const char *text)
 START_TEST(test_sources)
 {
 	const char *const two[] = {tales, notes, tales};
-	struct mfs_train_config c = fixtures_run();
+	struct mft_train_config c = fixtures_run();
 	char text[1200];
 
 	one_of(&c, MFS_VALID, 1);
-	c.data_path = (struct mfs_words){two, 3}; /* one epoch of each */
+	c.data_path = (struct mfs_arg_words){two, 3}; /* one epoch of each */
 	one_of(&c, MFS_TRAIN, 3);
-	c.data_path = (struct mfs_words){0};
+	c.data_path = (struct mfs_arg_words){0};
 	snprintf(text, sizeof(text), "1 %s\n2 %s\n", tales, notes);
 	c.data_args_path = of_file("words", text);
 	one_of(&c, MFS_TRAIN, 2);
 	c.data_args_path = c.split = NULL;
-	c.split_data_path[MFS_TRAIN] = (struct mfs_words){two, 1};
-	c.split_data_path[MFS_VALID] = (struct mfs_words){blend, 4};
+	c.split_data_path[MFS_TRAIN] = (struct mfs_arg_words){two, 1};
+	c.split_data_path[MFS_VALID] = (struct mfs_arg_words){blend, 4};
 	one_of(&c, MFS_TRAIN, 2);
 	one_of(&c, MFS_VALID, 2);
-	c.split_data_path[MFS_TRAIN] = c.split_data_path[MFS_VALID] = (struct mfs_words){0};
+	c.split_data_path[MFS_TRAIN] = c.split_data_path[MFS_VALID] = (struct mfs_arg_words){0};
 	snprintf(text, sizeof(text),
 		 "{\"train\": [0.5, \"%s\", \"0.5\", \"%s\"], \"valid\": \"%s\", \"test\": null}",
 		 tales, notes, notes);
@@ -513,11 +513,11 @@ START_TEST(test_types)
 {
 	char saved[512], many[512];
 	const char *const all[] = {"1", saved, "1", tales, "1", many};
-	struct mfs_train_config c = fixtures_run();
+	struct mft_train_config c = fixtures_run();
 
 	snprintf(saved, sizeof(saved), "%s", unit_fixture("data/hf_dataset/indices"));
 	snprintf(many, sizeof(many), "%s", unit_fixture("data/hf_dataset/cache"));
-	c.data_path = (struct mfs_words){all, 6};
+	c.data_path = (struct mfs_arg_words){all, 6};
 	c.split = "1";
 	c.seq_length = 10;
 	one_of(&c, MFS_TRAIN, 4);
@@ -527,15 +527,15 @@ END_TEST
 START_TEST(test_mock)
 {
 	static const int64_t megatrons_ends[] = {3484, 6093, 8187, 9292, 10553};
-	struct mfs_train_config c = fixtures_run();
-	struct mfs_loader_stats stats;
-	struct mfs_train_data d;
-	struct mfs_loader *l;
+	struct mft_train_config c = fixtures_run();
+	struct mft_loader_stats stats;
+	struct mft_train_data d;
+	struct mft_loader *l;
 
-	c.data_path = (struct mfs_words){0};
+	c.data_path = (struct mfs_arg_words){0};
 	c.mock_data = true;
 	c.eod = 999;
-	unit_ok(mfs_train_data_open(&c, MFS_TRAIN, 0, 0, 2, VOCAB, &d, &err), &err);
+	unit_ok(mft_train_data_open(&c, MFS_TRAIN, 0, 0, 2, VOCAB, &d, &err), &err);
 	/* numpy.random.default_rng(0).integers(1, 4096, 100000, numpy.int32).cumsum() */
 	for (uint64_t i = 0; i < 5; i++) {
 		uint64_t start;
@@ -544,49 +544,49 @@ START_TEST(test_mock)
 		ck_assert_uint_eq(start, (uint64_t)megatrons_ends[i]);
 	}
 	ck_assert_uint_eq(d.mock->tokens, 204637097);
-	mfs_train_data_release(&d);
+	mft_train_data_release(&d);
 	l = open_loader(&c, MFS_TRAIN, 0, 2);
 	check_all(&c, MFS_TRAIN, 2, l);
-	mfs_loader_stats(l, &stats);
+	mft_loader_stats(l, &stats);
 	ck_assert_str_eq(stats.engine, "generated");
 	close_loader(l);
 	/* A third of it is each split's: Megatron does not ask --split. */
 	c.split = "100,0,0";
-	unit_ok(mfs_train_data_open(&c, MFS_TEST, 0, 0, 2, VOCAB, &d, &err), &err);
+	unit_ok(mft_train_data_open(&c, MFS_TEST, 0, 0, 2, VOCAB, &d, &err), &err);
 	ck_assert_uint_gt(mfs_samples_count(d.samples), 0);
-	mfs_train_data_release(&d);
+	mft_train_data_release(&d);
 }
 END_TEST
 
 START_TEST(test_cyclic)
 {
-	struct mfs_train_config c = fixtures_run();
-	struct mfs_batch_rules rules;
-	struct mfs_train_data d;
+	struct mft_train_config c = fixtures_run();
+	struct mft_batch_rules rules;
+	struct mft_train_data d;
 	uint64_t count, drawn[3], samples[3];
 	int64_t *tokens = samples_of(&c, MFS_TRAIN, &count), *text = calloc(3, 129 * 8);
-	struct mfs_loader *l;
+	struct mft_loader *l;
 	uint32_t own;
 
 	c.dataloader_type = "cyclic";
-	unit_ok(mfs_batch_rules_take(&c, 3, VOCAB, &rules, &err), &err);
-	unit_ok(mfs_train_data_open(&c, MFS_TRAIN, 0, 30, 3, VOCAB, &d, &err), &err);
+	unit_ok(mft_batch_rules_take(&c, 3, VOCAB, &rules, &err), &err);
+	unit_ok(mft_train_data_open(&c, MFS_TRAIN, 0, 30, 3, VOCAB, &d, &err), &err);
 	l = open_loader(&c, MFS_TRAIN, 30, 3);
-	ck_assert_uint_eq(mfs_loader_microbatches(l), UINT64_MAX);
+	ck_assert_uint_eq(mft_loader_microbatches(l), UINT64_MAX);
 	for (uint64_t m = 0; m < 250; m++) { /* more than two epochs */
-		const struct mfs_batch *b;
+		const struct mft_batch *b;
 
 		unit_ok(mfs_sampler_draw(d.sampler, m, 0, samples, &err), &err);
-		unit_ok(mfs_train_data_draw(&d, m, drawn, &own, &err), &err);
+		unit_ok(mft_train_data_draw(&d, m, drawn, &own, &err), &err);
 		ck_assert_mem_eq(drawn, samples, sizeof(drawn));
 		for (int s = 0; s < 3; s++)
 			memcpy(text + s * 129, tokens + samples[s] * 129, 129 * 8);
-		unit_ok(mfs_loader_next(l, &b, &err), &err);
+		unit_ok(mft_loader_next(l, &b, &err), &err);
 		check_batch(&rules, text, b);
-		mfs_loader_give_back(l, b);
+		mft_loader_give_back(l, b);
 	}
 	close_loader(l);
-	mfs_train_data_release(&d);
+	mft_train_data_release(&d);
 	free(text);
 	free(tokens);
 }
@@ -596,23 +596,23 @@ END_TEST
 START_TEST(test_full_validation)
 {
 	const char *const one[] = {notes};
-	struct mfs_train_config c = fixtures_run();
+	struct mft_train_config c = fixtures_run();
 	uint64_t count, own = 0, micro = 2;
-	struct mfs_loader *l;
+	struct mft_loader *l;
 	int64_t *tokens;
 
-	c.data_path = (struct mfs_words){one, 1};
+	c.data_path = (struct mfs_arg_words){one, 1};
 	c.full_validation = true;
 	tokens = samples_of(&c, MFS_VALID, &count);
 	while (count % micro == 0) /* the last microbatch is not full */
 		micro++;
 	l = open_loader(&c, MFS_VALID, 17, (uint32_t)micro);
-	ck_assert_uint_eq(mfs_loader_microbatches(l), count / micro + 1);
+	ck_assert_uint_eq(mft_loader_microbatches(l), count / micro + 1);
 	for (int pass = 0; pass < 2; pass++)
-		for (uint64_t m = 0; m < mfs_loader_microbatches(l); m++) {
-			const struct mfs_batch *b;
+		for (uint64_t m = 0; m < mft_loader_microbatches(l); m++) {
+			const struct mft_batch *b;
 
-			unit_ok(mfs_loader_next(l, &b, &err), &err);
+			unit_ok(mft_loader_next(l, &b, &err), &err);
 			for (uint64_t s = 0; s < micro; s++) {
 				const bool counts = m * micro + s < count;
 				const uint64_t k = counts ? m * micro + s : count - 1;
@@ -626,7 +626,7 @@ START_TEST(test_full_validation)
 			}
 			ck_assert_uint_eq(b->counted,
 					  128 * (m == count / micro ? count % micro : micro));
-			mfs_loader_give_back(l, b);
+			mft_loader_give_back(l, b);
 		}
 	ck_assert_uint_eq(own, 2 * count);
 	close_loader(l);
@@ -634,70 +634,70 @@ START_TEST(test_full_validation)
 }
 END_TEST
 
-static void refused(const struct mfs_train_config *c, enum mfs_split split, int want,
+static void refused(const struct mft_train_config *c, enum mfs_split split, int want,
 		    const char *part)
 {
-	struct mfs_loader *l;
+	struct mft_loader *l;
 
-	unit_fails(mfs_loader_new(c, split, 0, 0, 2, VOCAB, &memory, &l, &err), &err, want, part);
+	unit_fails(mft_loader_new(c, split, 0, 0, 2, VOCAB, &memory, &l, &err), &err, want, part);
 	ck_assert_int_eq(blocks, 0);
 }
 
 /* A set gives what a run gives that has no other. */
-static void check_set(const struct mfs_train_config *all, uint32_t set,
-		      const struct mfs_train_config *alone)
+static void check_set(const struct mft_train_config *all, uint32_t set,
+		      const struct mft_train_config *alone)
 {
-	const struct mfs_batch *a, *b;
-	struct mfs_loader *of_all, *of_one;
+	const struct mft_batch *a, *b;
+	struct mft_loader *of_all, *of_one;
 	uint64_t count;
 
-	unit_ok(mfs_loader_new(all, MFS_VALID, set, 0, 3, VOCAB, &memory, &of_all, &err), &err);
+	unit_ok(mft_loader_new(all, MFS_VALID, set, 0, 3, VOCAB, &memory, &of_all, &err), &err);
 	of_one = open_loader(alone, MFS_VALID, 0, 3);
-	count = mfs_loader_microbatches(of_one);
-	ck_assert_uint_eq(mfs_loader_microbatches(of_all), count);
+	count = mft_loader_microbatches(of_one);
+	ck_assert_uint_eq(mft_loader_microbatches(of_all), count);
 	for (uint64_t i = 0; i < count + 1; i++) {
-		unit_ok(mfs_loader_next(of_all, &a, &err), &err);
-		unit_ok(mfs_loader_next(of_one, &b, &err), &err);
+		unit_ok(mft_loader_next(of_all, &a, &err), &err);
+		unit_ok(mft_loader_next(of_one, &b, &err), &err);
 		ck_assert_mem_eq(a->tokens, b->tokens, 3 * 128 * sizeof(*a->tokens));
 		ck_assert_mem_eq(a->loss_mask, b->loss_mask, 3 * 128 * sizeof(*a->loss_mask));
 		ck_assert_uint_eq(a->counted, b->counted);
-		mfs_loader_give_back(of_all, a);
-		mfs_loader_give_back(of_one, b);
+		mft_loader_give_back(of_all, a);
+		mft_loader_give_back(of_one, b);
 	}
-	mfs_loader_free(of_one);
+	mft_loader_free(of_one);
 	close_loader(of_all);
 }
 
 START_TEST(test_validation_sets)
 {
 	const char *const both[] = {notes, tales}, *const weighted[] = {"1", notes, "2", tales};
-	struct mfs_train_config c = fixtures_run(), alone;
+	struct mft_train_config c = fixtures_run(), alone;
 	uint32_t sets;
 
 	c.full_validation = c.multiple_validation_sets = true;
 	/* What all splits are parts of is one blend, and it has weights here. */
-	unit_ok(mfs_loader_sets(&c, MFS_VALID, &sets, &err), &err);
+	unit_ok(mft_loader_sets(&c, MFS_VALID, &sets, &err), &err);
 	ck_assert_uint_eq(sets, 1);
 	refused(&c, MFS_VALID, -EINVAL, "a blend by weights needs a number of samples");
 	c.split = NULL;
-	c.data_path = (struct mfs_words){0};
-	c.split_data_path[MFS_TRAIN] = (struct mfs_words){both, 2};
+	c.data_path = (struct mfs_arg_words){0};
+	c.split_data_path[MFS_TRAIN] = (struct mfs_arg_words){both, 2};
 	refused(&c, MFS_VALID, -ENODATA, "split has no dataset");
-	c.split_data_path[MFS_VALID] = (struct mfs_words){both, 2};
-	unit_ok(mfs_loader_sets(&c, MFS_TRAIN, &sets, &err), &err);
+	c.split_data_path[MFS_VALID] = (struct mfs_arg_words){both, 2};
+	unit_ok(mft_loader_sets(&c, MFS_TRAIN, &sets, &err), &err);
 	ck_assert_uint_eq(sets, 1);
-	unit_ok(mfs_loader_sets(&c, MFS_VALID, &sets, &err), &err);
+	unit_ok(mft_loader_sets(&c, MFS_VALID, &sets, &err), &err);
 	ck_assert_uint_eq(sets, 2);
 	for (uint32_t i = 0; i < sets; i++) {
 		alone = c;
 		alone.multiple_validation_sets = false;
-		alone.split_data_path[MFS_VALID] = (struct mfs_words){both + i, 1};
+		alone.split_data_path[MFS_VALID] = (struct mfs_arg_words){both + i, 1};
 		check_set(&c, i, &alone);
 	}
-	c.split_data_path[MFS_VALID] = (struct mfs_words){weighted, 4};
+	c.split_data_path[MFS_VALID] = (struct mfs_arg_words){weighted, 4};
 	refused(&c, MFS_VALID, -EINVAL, "has a weight, but no number of samples");
 	c.eval_interval = MFS_UNSET;
-	unit_fails(mfs_loader_sets(&c, MFS_VALID, &sets, &err), &err, -ENODATA, "--eval-interval");
+	unit_fails(mft_loader_sets(&c, MFS_VALID, &sets, &err), &err, -ENODATA, "--eval-interval");
 }
 END_TEST
 
@@ -705,9 +705,9 @@ END_TEST
 
 START_TEST(test_outside_of_the_vocabulary)
 {
-	const struct mfs_train_config c = fixtures_run();
-	struct mfs_loader *l;
-	const struct mfs_batch *b;
+	const struct mft_train_config c = fixtures_run();
+	struct mft_loader *l;
+	const struct mft_batch *b;
 	uint64_t count, first = 0;
 	int64_t *tokens = samples_of(&c, MFS_TRAIN, &count);
 	int64_t most = 0, limit;
@@ -718,17 +718,17 @@ START_TEST(test_outside_of_the_vocabulary)
 	limit = most;
 	while (tokens[first] < limit)
 		first++;
-	unit_ok(mfs_loader_new(&c, MFS_TRAIN, 0, 0, 1, (uint64_t)limit, &memory, &l, &err), &err);
+	unit_ok(mft_loader_new(&c, MFS_TRAIN, 0, 0, 1, (uint64_t)limit, &memory, &l, &err), &err);
 	for (uint64_t s = 0; s < first / 129; s++) { /* those before it are good */
-		unit_ok(mfs_loader_next(l, &b, &err), &err);
-		mfs_loader_give_back(l, b);
+		unit_ok(mft_loader_next(l, &b, &err), &err);
+		mft_loader_give_back(l, b);
 	}
 	snprintf(want, sizeof(want),
 		 "token %llu of sample %llu is %lld: the vocabulary has 0 to %lld",
 		 (unsigned long long)first % 129, (unsigned long long)first / 129, (long long)limit,
 		 (long long)limit - 1);
 	for (int i = 0; i < 2; i++)
-		unit_fails(mfs_loader_next(l, &b, &err), &err, -EINVAL, want);
+		unit_fails(mft_loader_next(l, &b, &err), &err, -EINVAL, want);
 	close_loader(l);
 	free(tokens);
 }
@@ -738,8 +738,8 @@ END_TEST
 struct awkward {
 	size_t most;
 	int fail_at, calls, failure;
-	struct mfs_io *queue[MFS_LOADER_DEPTH];
-	ssize_t done[MFS_LOADER_DEPTH];
+	struct mfs_io *queue[MFT_LOADER_DEPTH];
+	ssize_t done[MFT_LOADER_DEPTH];
 	unsigned count;
 };
 
@@ -780,15 +780,15 @@ static struct mfs_io_engine *awkward_engine(struct awkward *a)
 	};
 	struct mfs_io_engine *e;
 
-	unit_ok(mfs_io_engine_with(&ops, a, MFS_LOADER_DEPTH, &e, &err), &err);
+	unit_ok(mfs_io_engine_with(&ops, a, MFT_LOADER_DEPTH, &e, &err), &err);
 	return e;
 }
 
 START_TEST(test_short_reads)
 {
-	const struct mfs_train_config c = fixtures_run();
+	const struct mft_train_config c = fixtures_run();
 	struct awkward a = {.most = 33};
-	struct mfs_loader *l = open_on(&c, MFS_TRAIN, 0, 2, awkward_engine(&a));
+	struct mft_loader *l = open_on(&c, MFS_TRAIN, 0, 2, awkward_engine(&a));
 
 	check_all(&c, MFS_TRAIN, 2, l);
 	close_loader(l);
@@ -807,19 +807,19 @@ START_TEST(test_failed_reads)
 		     {5, 0, "cannot be read"},
 		     {9, -EINTR, NULL},
 		     {9, -EAGAIN, NULL}};
-	const struct mfs_train_config c = fixtures_run();
+	const struct mft_train_config c = fixtures_run();
 	struct awkward a = {.most = 100, .fail_at = cases[_i].at, .failure = cases[_i].failure};
-	struct mfs_loader *l = open_on(&c, MFS_TRAIN, 0, 2, awkward_engine(&a));
-	const struct mfs_batch *b;
+	struct mft_loader *l = open_on(&c, MFS_TRAIN, 0, 2, awkward_engine(&a));
+	const struct mft_batch *b;
 	int rc = 0;
 
 	if (!cases[_i].part) {
 		check_all(&c, MFS_TRAIN, 2, l);
 	} else {
 		while (!rc) {
-			rc = mfs_loader_next(l, &b, &err);
+			rc = mft_loader_next(l, &b, &err);
 			if (!rc)
-				mfs_loader_give_back(l, b);
+				mft_loader_give_back(l, b);
 		}
 		ck_assert_int_eq(rc, cases[_i].failure ? cases[_i].failure : -EIO);
 		unit_sentence(err.msg, cases[_i].part);
@@ -833,9 +833,9 @@ START_TEST(test_changed_file)
 {
 	char prefix[400];
 	const char *const one[] = {prefix};
-	struct mfs_train_config c = fixtures_run();
-	struct mfs_loader *l;
-	const struct mfs_batch *b;
+	struct mft_train_config c = fixtures_run();
+	struct mft_loader *l;
+	const struct mft_batch *b;
 	uint8_t *bytes;
 	size_t len;
 	char path[500];
@@ -849,15 +849,15 @@ START_TEST(test_changed_file)
 	}
 	snprintf(prefix, sizeof(prefix), "%s/c", unit_tmpdir());
 	snprintf(path, sizeof(path), "%s.bin", prefix);
-	c.data_path = (struct mfs_words){one, 1};
+	c.data_path = (struct mfs_arg_words){one, 1};
 	l = open_loader(&c, MFS_TRAIN, 0, 2);
-	unit_ok(mfs_loader_next(l, &b, &err), &err);
-	mfs_loader_give_back(l, b);
+	unit_ok(mft_loader_next(l, &b, &err), &err);
+	mft_loader_give_back(l, b);
 	ck_assert_int_eq(truncate(path, 100), 0);
 	while (!rc) {
-		rc = mfs_loader_next(l, &b, &err);
+		rc = mft_loader_next(l, &b, &err);
 		if (!rc)
-			mfs_loader_give_back(l, b);
+			mft_loader_give_back(l, b);
 	}
 	ck_assert(rc == -ESTALE || rc == -EIO);
 	unit_sentence(err.msg, "c.bin");
@@ -868,7 +868,7 @@ END_TEST
 START_TEST(test_refused)
 {
 	const char *const no_such[] = {"/no/such/prefix"};
-	struct mfs_train_config c = fixtures_run();
+	struct mft_train_config c = fixtures_run();
 
 	refused(&c, MFS_TEST, -ENODATA, "split");
 	c.eval_interval = MFS_UNSET;
@@ -881,11 +881,11 @@ START_TEST(test_refused)
 	c.reset_attention_mask = false;
 	c.mock_data = true;
 	refused(&c, MFS_TRAIN, -EINVAL, "exclude each other");
-	c.data_path = (struct mfs_words){0};
+	c.data_path = (struct mfs_arg_words){0};
 	refused(&c, MFS_TRAIN, -EINVAL, "a token that ends a document");
 	c.mock_data = false;
 	refused(&c, MFS_TRAIN, -ENODATA, "there is no data");
-	c.data_path = (struct mfs_words){no_such, 1};
+	c.data_path = (struct mfs_arg_words){no_such, 1};
 	refused(&c, MFS_TRAIN, -ENOENT, "/no/such/prefix");
 	c.seq_length = 0;
 	refused(&c, MFS_TRAIN, -EINVAL, "--seq-length");
@@ -895,7 +895,7 @@ START_TEST(test_refused)
 	c.seed = 1234;
 	c.data_args_path = "words";
 	refused(&c, MFS_TRAIN, -EINVAL, "exclude each other");
-	c.data_path = (struct mfs_words){0};
+	c.data_path = (struct mfs_arg_words){0};
 	c.data_args_path = NULL;
 	c.per_split_data_args_path = of_file("bad.json", "{\"train\": [true]}");
 	refused(&c, MFS_TRAIN, -EINVAL, "bad.json: train: word 0");
@@ -910,34 +910,34 @@ END_TEST
 
 START_TEST(test_stall)
 {
-	struct mfs_stall s = {0};
+	struct mft_stall s = {0};
 
-	ck_assert_uint_eq(mfs_stall_percentile(&s, 0.5), 0);
+	ck_assert_uint_eq(mft_stall_percentile(&s, 0.5), 0);
 	for (uint64_t i = 1; i <= 1000; i++)
-		mfs_stall_add(&s, i * i * 1000);
+		mft_stall_add(&s, i * i * 1000);
 	ck_assert_uint_eq(s.count, 1000);
 	ck_assert_uint_eq(s.max_ns, 1000000000);
 	for (int p = 1; p < 100; p++) {
 		const uint64_t want = (uint64_t)(p * 10) * (uint64_t)(p * 10) * 1000;
-		const uint64_t got = mfs_stall_percentile(&s, p / 100.0);
+		const uint64_t got = mft_stall_percentile(&s, p / 100.0);
 
 		ck_assert_msg(got >= want && got <= want + want / 16, "%d%%: %llu, not %llu", p,
 			      (unsigned long long)got, (unsigned long long)want);
 	}
-	ck_assert_uint_eq(mfs_stall_percentile(&s, 1), s.max_ns);
-	mfs_stall_add(&s, UINT64_MAX);
-	ck_assert_uint_eq(mfs_stall_percentile(&s, 1), UINT64_MAX);
+	ck_assert_uint_eq(mft_stall_percentile(&s, 1), s.max_ns);
+	mft_stall_add(&s, UINT64_MAX);
+	ck_assert_uint_eq(mft_stall_percentile(&s, 1), UINT64_MAX);
 }
 END_TEST
 
 START_TEST(test_statistics)
 {
-	const struct mfs_train_config c = fixtures_run();
-	struct mfs_loader *l = open_on(&c, MFS_TRAIN, 0, 2, engine_of(1));
-	struct mfs_loader_stats stats;
+	const struct mft_train_config c = fixtures_run();
+	struct mft_loader *l = open_on(&c, MFS_TRAIN, 0, 2, engine_of(1));
+	struct mft_loader_stats stats;
 
 	check_all(&c, MFS_TRAIN, 2, l);
-	mfs_loader_stats(l, &stats);
+	mft_loader_stats(l, &stats);
 	ck_assert_str_eq(stats.engine, "threads");
 	ck_assert_ptr_null(stats.why);
 	ck_assert_uint_eq(stats.batches, 160);

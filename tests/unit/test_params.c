@@ -35,9 +35,9 @@ static const char *const fixtures[] = {
 	"optim/qwen2-torch_dist-pp2-buckets/iter_0000001",
 };
 
-static struct mfs_train_config config_of(struct mfs_ckpt *ckpt)
+static struct mft_train_config config_of(struct mfs_ckpt *ckpt)
 {
-	struct mfs_train_config c = {.model = *mfs_ckpt_args(ckpt),
+	struct mft_train_config c = {.model = *mfs_ckpt_args(ckpt),
 				     .embedding_init_method_std = -1,
 				     .decoupled_lr = -1,
 				     .params_dtype = MFS_BF16,
@@ -93,31 +93,31 @@ static void same_states(const struct mfs_ckpt *blank, const struct mfs_ckpt *ckp
 
 /* ---- the flat buffers ---- */
 
-static void check_places(const struct mfs_params *p)
+static void check_places(const struct mft_params *p)
 {
 	uint64_t end = 0, sum = 0;
 
 	for (uint32_t i = 0; i < p->count; i++) {
-		const struct mfs_param *q = &p->list[i];
+		const struct mft_param *q = &p->list[i];
 
-		ck_assert_uint_eq(q->start % MFS_PARAM_ALIGN, 0);
+		ck_assert_uint_eq(q->start % MFT_PARAM_ALIGN, 0);
 		ck_assert_uint_ge(q->start, end);
-		ck_assert_uint_lt(q->start - end, MFS_PARAM_ALIGN);
+		ck_assert_uint_lt(q->start - end, MFT_PARAM_ALIGN);
 		end = q->start + q->elements;
 		sum += q->elements;
 		ck_assert_ptr_eq(
-			mfs_params_find(p, q->tensor->name, q->tensor->layer, q->tensor->expert),
+			mft_params_find(p, q->tensor->name, q->tensor->layer, q->tensor->expert),
 			q);
 	}
 	ck_assert_uint_eq(p->parameters, sum);
 	ck_assert_uint_ge(p->elements, end);
-	ck_assert_uint_lt(p->elements - end, MFS_PARAM_ALIGN);
+	ck_assert_uint_lt(p->elements - end, MFT_PARAM_ALIGN);
 	ck_assert_uint_eq(p->count + p->buffer_count, mfs_ckpt_count(p->ckpt));
-	ck_assert_ptr_null(mfs_params_find(p, "decoder.layers.nothing.weight", 0, -1));
+	ck_assert_ptr_null(mft_params_find(p, "decoder.layers.nothing.weight", 0, -1));
 }
 
 /* Layers come in their order, the embedding before them and the last norm after them. */
-static void check_order(const struct mfs_params *p)
+static void check_order(const struct mft_params *p)
 {
 	int32_t layer = -1;
 
@@ -132,13 +132,13 @@ static void check_order(const struct mfs_params *p)
 	ck_assert_int_eq(layer, mfs_ckpt_args(p->ckpt)->num_layers - 1);
 }
 
-static void check_rules(const struct mfs_params *p, const struct mfs_train_config *c)
+static void check_rules(const struct mft_params *p, const struct mft_train_config *c)
 {
 	const double std = c->model.init_method_std,
 		     out = std / sqrt(2.0 * (double)c->model.num_layers);
 
 	for (uint32_t i = 0; i < p->count; i++) {
-		const struct mfs_param *q = &p->list[i];
+		const struct mft_param *q = &p->list[i];
 		const char *name = q->tensor->name, *end = strrchr(name, '.');
 		const bool router = strstr(name, "router.bias") != NULL;
 		const bool bias = !strcmp(end, ".bias") && !router;
@@ -179,20 +179,20 @@ static void check_zeros(const struct mfs_ckpt *blank)
 
 START_TEST(model_of_arguments)
 {
-	struct mfs_train_config c;
-	struct mfs_params *p;
+	struct mft_train_config c;
+	struct mft_params *p;
 	struct mfs_ckpt *ckpt;
 
 	unit_ok(mfs_optim_open(unit_fixture(fixtures[_i]), &ckpt, &err), &err);
 	c = config_of(ckpt);
-	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
+	unit_ok(mft_params_new(&c, NULL, &p, &err), &err);
 	same_tensors(p->ckpt, ckpt);
 	same_states(p->ckpt, ckpt);
 	check_places(p);
 	check_order(p);
 	check_rules(p, &c);
 	check_zeros(p->ckpt);
-	mfs_params_free(p);
+	mft_params_free(p);
 	mfs_ckpt_free(ckpt);
 }
 END_TEST
@@ -200,20 +200,20 @@ END_TEST
 /* A router's bias is drawn, as Megatron's is; experts' begin with zeros. */
 START_TEST(biases_of_experts)
 {
-	struct mfs_train_config c;
-	struct mfs_params *p;
+	struct mft_train_config c;
+	struct mft_params *p;
 	struct mfs_ckpt *ckpt;
 
 	unit_ok(mfs_optim_open(unit_fixture(fixtures[5]), &ckpt, &err), &err);
 	c = config_of(ckpt);
 	c.model.add_bias_linear = true;
-	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
+	unit_ok(mft_params_new(&c, NULL, &p, &err), &err);
 	check_places(p);
 	check_rules(p, &c);
-	ck_assert_ptr_nonnull(mfs_params_find(p, "decoder.layers.mlp.router.bias", 1, -1));
+	ck_assert_ptr_nonnull(mft_params_find(p, "decoder.layers.mlp.router.bias", 1, -1));
 	ck_assert_ptr_nonnull(
-		mfs_params_find(p, "decoder.layers.mlp.experts.experts.linear_fc2.bias", 1, 3));
-	mfs_params_free(p);
+		mft_params_find(p, "decoder.layers.mlp.experts.experts.linear_fc2.bias", 1, 3));
+	mft_params_free(p);
 	mfs_ckpt_free(ckpt);
 }
 END_TEST
@@ -221,22 +221,22 @@ END_TEST
 START_TEST(model_of_hf)
 {
 	static const char *const dirs[] = {"hf/gpt2-safetensors", "hf/llama-safetensors"};
-	struct mfs_train_config c;
-	struct mfs_params *p;
+	struct mft_train_config c;
+	struct mft_params *p;
 	struct mfs_ckpt *ckpt;
 
 	unit_ok(mfs_hf_ckpt_open(unit_fixture(dirs[_i]), NULL, 0, &ckpt, &err), &err);
 	c = config_of(ckpt);
-	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
+	unit_ok(mft_params_new(&c, NULL, &p, &err), &err);
 	same_tensors(p->ckpt, ckpt);
-	mfs_params_free(p);
+	mft_params_free(p);
 	mfs_ckpt_free(ckpt);
 }
 END_TEST
 
 /* ---- arguments ---- */
 
-static struct mfs_train_config small(void)
+static struct mft_train_config small(void)
 {
 	struct mfs_megatron_args model = train_plain_model();
 
@@ -251,7 +251,7 @@ static struct mfs_train_config small(void)
 	model.padded_vocab_size = MFS_UNSET;
 	model.make_vocab_size_divisible_by = 128;
 	model.swiglu = true;
-	return (struct mfs_train_config){.model = model,
+	return (struct mft_train_config){.model = model,
 					 .embedding_init_method_std = 0.5,
 					 .decoupled_lr = 0.1,
 					 .apply_wd_to_qk_layernorm = true,
@@ -280,43 +280,43 @@ START_TEST(mup)
 	};
 
 	for (int sgd = 0; sgd < 2; sgd++) {
-		struct mfs_train_config c = small();
-		struct mfs_params *p;
+		struct mft_train_config c = small();
+		struct mft_params *p;
 
 		c.embedding_init_method_std = c.decoupled_lr = -1;
 		c.optimizer = sgd ? "sgd" : "adam";
 		c.model.mup = (struct mfs_mup){true, 4, 1, 0.25, 1};
-		unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
+		unit_ok(mft_params_new(&c, NULL, &p, &err), &err);
 		for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 			const int32_t layer = strstr(all[i].name, "layers.") ? 1 : -1;
-			const struct mfs_param *q = mfs_params_find(p, all[i].name, layer, -1);
+			const struct mft_param *q = mft_params_find(p, all[i].name, layer, -1);
 
 			ck_assert_msg(q && q->mup == (all[i].matrix != sgd), "%s", all[i].name);
 			if (all[i].std > 0)
 				ck_assert_double_eq_tol(
 					q->init_std, all[i].std * c.model.init_method_std, 1e-12);
 		}
-		mfs_params_free(p);
+		mft_params_free(p);
 	}
 }
 END_TEST
 
 START_TEST(arguments_say)
 {
-	struct mfs_train_config c = small();
-	const struct mfs_param *embedding;
-	struct mfs_params *p;
+	struct mft_train_config c = small();
+	const struct mft_param *embedding;
+	struct mft_params *p;
 
 	c.model.qk_layernorm = c.model.zero_centered_gamma = true;
-	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
+	unit_ok(mft_params_new(&c, NULL, &p, &err), &err);
 	ck_assert_uint_eq(p->padded_vocab, 1024);
-	embedding = mfs_params_find(p, "embedding.word_embeddings.weight", -1, -1);
+	embedding = mft_params_find(p, "embedding.word_embeddings.weight", -1, -1);
 	ck_assert_double_eq(embedding->init_std, 0.5);
 	ck_assert(embedding->decoupled && embedding->decays);
-	ck_assert(mfs_params_find(p, "output_layer.weight", -1, -1)->decoupled);
-	ck_assert(mfs_params_find(p, "decoder.layers.self_attention.q_layernorm.weight", 1, -1)
+	ck_assert(mft_params_find(p, "output_layer.weight", -1, -1)->decoupled);
+	ck_assert(mft_params_find(p, "decoder.layers.self_attention.q_layernorm.weight", 1, -1)
 			  ->decays);
-	ck_assert(mfs_params_find(p, "decoder.layers.input_layernorm.weight", 1, -1)->init_value ==
+	ck_assert(mft_params_find(p, "decoder.layers.input_layernorm.weight", 1, -1)->init_value ==
 		  0);
 	/* An fp32 run has no main parameters; a state has its own type. */
 	ck_assert_ptr_null(mfs_ckpt_find_state(p->ckpt, MFS_STATE_MAIN,
@@ -325,32 +325,32 @@ START_TEST(arguments_say)
 					     "embedding.word_embeddings.weight", -1, -1)
 				 ->dtype,
 			 MFS_BF16);
-	mfs_params_free(p);
+	mft_params_free(p);
 	/* Rows that are given are not padded further. */
 	c.model.padded_vocab_size = 1001;
-	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
-	ck_assert_uint_eq(mfs_params_find(p, "output_layer.weight", -1, -1)->elements,
+	unit_ok(mft_params_new(&c, NULL, &p, &err), &err);
+	ck_assert_uint_eq(mft_params_find(p, "output_layer.weight", -1, -1)->elements,
 			  UINT64_C(1001) * 64);
-	mfs_params_free(p);
+	mft_params_free(p);
 }
 END_TEST
 
 START_TEST(refused)
 {
-	struct mfs_train_config c = small();
-	struct mfs_params *p = NULL;
+	struct mft_train_config c = small();
+	struct mft_params *p = NULL;
 
 	c.model.vocab_size = MFS_UNSET;
-	unit_fails(mfs_params_new(&c, NULL, &p, &err), &err, -EINVAL, "--vocab-size");
+	unit_fails(mft_params_new(&c, NULL, &p, &err), &err, -EINVAL, "--vocab-size");
 	c = small();
 	c.model.kv_channels = 0;
-	unit_fails(mfs_params_new(&c, NULL, &p, &err), &err, -EINVAL, "linear_proj");
+	unit_fails(mft_params_new(&c, NULL, &p, &err), &err, -EINVAL, "linear_proj");
 	c = small();
 	c.model.hidden_size = INT64_MAX;
-	unit_fails(mfs_params_new(&c, NULL, &p, &err), &err, -EINVAL, "too large");
+	unit_fails(mft_params_new(&c, NULL, &p, &err), &err, -EINVAL, "too large");
 	c = small();
 	c.model.untrainable = "softmax_type (learnable)";
-	unit_fails(mfs_params_new(&c, NULL, &p, &err), &err, -ENOTSUP, "softmax_type");
+	unit_fails(mft_params_new(&c, NULL, &p, &err), &err, -ENOTSUP, "softmax_type");
 	ck_assert_ptr_null(p);
 }
 END_TEST

@@ -1,7 +1,7 @@
 /*
- * The parameters of each process (trainer/params/params.h: mfs_params_new() with places), for
+ * The parameters of each process (trainer/params/params.h: mft_params_new() with places), for
  * random models and layouts: every element of every tensor is in exactly the ranks that Megatron
- * gives it to, mfs_param_runs() agree with the boxes, and random numbers do not depend on the
+ * gives it to, mft_param_runs() agree with the boxes, and random numbers do not depend on the
  * layout.
  */
 #include "trainer/params/params.h"
@@ -22,9 +22,9 @@ static struct mfs_error err;
 /* ---- a model and its processes ---- */
 
 struct model {
-	struct mfs_train_config config;
+	struct mft_train_config config;
 	struct mfs_layout layout;
-	struct mfs_params *whole;
+	struct mft_params *whole;
 	uint32_t dp; /* so that experts have room: etp ep divides tp dp */
 };
 
@@ -32,7 +32,7 @@ static void model_new(struct model *m, int family)
 {
 	struct mfs_megatron_args *a = &m->config.model;
 
-	m->config = (struct mfs_train_config){.embedding_init_method_std = -1,
+	m->config = (struct mft_train_config){.embedding_init_method_std = -1,
 					      .decoupled_lr = -1,
 					      .params_dtype = MFS_F32,
 					      .main_grads_dtype = MFS_F32,
@@ -49,13 +49,13 @@ static void model_new(struct model *m, int family)
 	a->last_stage_layers = m->layout.last;
 	a->local_spec = false;
 	m->dp = m->layout.etp * m->layout.ep;
-	unit_ok(mfs_params_new(&m->config, NULL, &m->whole, &err), &err);
+	unit_ok(mft_params_new(&m->config, NULL, &m->whole, &err), &err);
 }
 
-static void place(const struct model *m, uint32_t rank, struct mfs_parallel *ret)
+static void place(const struct model *m, uint32_t rank, struct mft_parallel *ret)
 {
 	const struct mfs_layout *l = &m->layout;
-	const struct mfs_parallel_sizes s = {.tp = l->tp,
+	const struct mft_parallel_sizes s = {.tp = l->tp,
 					     .cp = 1,
 					     .dp = m->dp,
 					     .pp = l->pp,
@@ -63,7 +63,7 @@ static void place(const struct model *m, uint32_t rank, struct mfs_parallel *ret
 					     .ep = l->ep,
 					     .edp = l->tp * m->dp / (l->etp * l->ep)};
 
-	mfs_parallel_places(&(struct mfs_launch){.rank = rank, .size = s.tp * s.dp * s.pp}, &s,
+	mft_parallel_places(&(struct mft_launch){.rank = rank, .size = s.tp * s.dp * s.pp}, &s,
 			    ret);
 }
 
@@ -117,7 +117,7 @@ static bool has_stage(const struct model *m, const struct mfs_global_tensor *t, 
 	return !strncmp(t->name, "embedding.", 10) ? pp == 0 : last;
 }
 
-static bool has_expert(const struct model *m, const struct mfs_parallel *p,
+static bool has_expert(const struct model *m, const struct mft_parallel *p,
 		       const struct mfs_global_tensor *t)
 {
 	return t->expert < 0 ||
@@ -126,7 +126,7 @@ static bool has_expert(const struct model *m, const struct mfs_parallel *p,
 }
 
 /* Whether a process has the element at row, column of a tensor. */
-static bool has_element(const struct model *m, const struct mfs_parallel *p,
+static bool has_element(const struct model *m, const struct mft_parallel *p,
 			const struct mfs_global_tensor *t, uint64_t row, uint64_t column)
 {
 	const struct mfs_megatron_args *a = &m->config.model;
@@ -155,7 +155,7 @@ struct map {
 	uint64_t *whole, count, next;
 };
 
-static int add_run(void *arg, const struct mfs_param_run *r)
+static int add_run(void *arg, const struct mft_param_run *r)
 {
 	struct map *m = arg;
 
@@ -168,7 +168,7 @@ static int add_run(void *arg, const struct mfs_param_run *r)
 }
 
 struct boxes {
-	const struct mfs_param *param;
+	const struct mft_param *param;
 	const uint64_t *whole;
 	uint64_t count;
 };
@@ -201,19 +201,19 @@ static int compare_box(const struct mfs_box_map *b, void *arg)
 	return 0;
 }
 
-static struct map map_of(const struct mfs_param *q)
+static struct map map_of(const struct mft_param *q)
 {
 	struct map m = {.whole = calloc(q->elements + 1, sizeof(*m.whole)), .count = q->elements};
 	struct boxes boxes = {q, m.whole, 0};
 
-	unit_ok(mfs_param_runs(q, 0, q->elements, add_run, &m), &err);
+	unit_ok(mft_param_runs(q, 0, q->elements, add_run, &m), &err);
 	ck_assert_uint_eq(m.next, q->elements);
 	unit_ok(mfs_target_boxes(&q->part.base, compare_box, &boxes), &err);
 	ck_assert_uint_eq(boxes.count, q->elements);
 	return m;
 }
 
-static int compare_run(void *arg, const struct mfs_param_run *r)
+static int compare_run(void *arg, const struct mft_param_run *r)
 {
 	struct map *m = arg;
 
@@ -225,18 +225,18 @@ static int compare_run(void *arg, const struct mfs_param_run *r)
 }
 
 /* Any range of a parameter has the same runs, cut. */
-static void check_range(const struct mfs_param *q, struct map *m)
+static void check_range(const struct mft_param *q, struct map *m)
 {
 	const uint64_t first = random_of((uint32_t)q->elements);
 	const uint64_t count = 1 + random_of((uint32_t)(q->elements - first));
 
 	m->next = first;
-	unit_ok(mfs_param_runs(q, first, count, compare_run, m), &err);
+	unit_ok(mft_param_runs(q, first, count, compare_run, m), &err);
 	ck_assert_uint_eq(m->next, first + count);
 }
 
-static void check_param(const struct model *m, const struct mfs_parallel *p,
-			const struct mfs_param *q, struct map *map)
+static void check_param(const struct model *m, const struct mft_parallel *p,
+			const struct mft_param *q, struct map *map)
 {
 	const struct mfs_global_tensor *t = q->tensor;
 	const uint64_t columns = t->ndim == 2 ? t->shape[1] : 1, elements = t->shape[0] * columns;
@@ -259,11 +259,11 @@ static void check_param(const struct model *m, const struct mfs_parallel *p,
 }
 
 /* The numbers of runs are the slice of those that one process draws. */
-static void check_draws(const struct model *m, const struct mfs_param *q, const struct map *map,
+static void check_draws(const struct model *m, const struct mft_param *q, const struct map *map,
 			struct mfk_ctx *ctx)
 {
-	const struct mfs_param *one =
-		mfs_params_find(m->whole, q->tensor->name, q->tensor->layer, q->tensor->expert);
+	const struct mft_param *one =
+		mft_params_find(m->whole, q->tensor->name, q->tensor->layer, q->tensor->expert);
 	float *whole = calloc(one->elements, sizeof(*whole)), number;
 
 	ck_assert_uint_eq(one->drawn_from, q->drawn_from);
@@ -280,12 +280,12 @@ static void check_draws(const struct model *m, const struct mfs_param *q, const 
 
 static void check_rank(const struct model *m, uint32_t rank, struct mfk_ctx *ctx)
 {
-	struct mfs_parallel p;
-	struct mfs_params *own;
+	struct mft_parallel p;
+	struct mft_params *own;
 	uint32_t expected = 0;
 
 	place(m, rank, &p);
-	unit_ok(mfs_params_new(&m->config, &p, &own, &err), &err);
+	unit_ok(mft_params_new(&m->config, &p, &own, &err), &err);
 	for (uint32_t i = 0; i < own->count; i++) {
 		struct map map = map_of(&own->list[i]);
 
@@ -302,7 +302,7 @@ static void check_rank(const struct model *m, uint32_t rank, struct mfk_ctx *ctx
 		expected += has_expert(m, &p, t) && has_stage(m, t, p.place.pp);
 	}
 	ck_assert_uint_eq(own->count, expected);
-	mfs_params_free(own);
+	mft_params_free(own);
 }
 
 START_TEST(places)
@@ -320,7 +320,7 @@ START_TEST(places)
 		model_new(&m, _i);
 		for (uint32_t rank = 0; rank < m.layout.tp * m.dp * m.layout.pp; rank++)
 			check_rank(&m, rank, ctx);
-		mfs_params_free(m.whole);
+		mft_params_free(m.whole);
 	}
 	mfk_cpu.device->ctx_free(ctx);
 	mfk_cpu.device->close(device);
@@ -339,7 +339,7 @@ START_TEST(draws_apart)
 		ck_assert_uint_ge(m.whole->list[i].drawn_from, end);
 		end = m.whole->list[i].drawn_from + m.whole->list[i].elements;
 	}
-	mfs_params_free(m.whole);
+	mft_params_free(m.whole);
 }
 END_TEST
 

@@ -34,19 +34,19 @@ struct content {
 };
 
 struct stage {
-	struct mfs_pipeline p;
+	struct mft_pipeline p;
 	uint64_t at;	       /* step */
 	uint64_t at_exchange;  /* step that is under way or comes next; its number */
 	uint64_t done, waited; /* exchanges */
 	struct content slot[MOST_PLACES], batch[MOST_PLACES], grad[MOST_PLACES];
-	struct content output[MFS_PIPELINE_OUTPUTS]; /* there: until it is sent */
+	struct content output[MFT_PIPELINE_OUTPUTS]; /* there: until it is sent */
 	uint64_t next_backward
 		[MOST_PLACES]; /* of each chunk: gradients are added up in this order */
 	uint32_t met;	       /* messages of the exchange */
 };
 
 static struct stage stages[MOST_STAGES];
-static struct mfs_pipeline_shape shape;
+static struct mft_pipeline_shape shape;
 
 static void expect(const struct content *c, bool gradient, uint32_t chunk, uint64_t microbatch)
 {
@@ -55,7 +55,7 @@ static void expect(const struct content *c, bool gradient, uint32_t chunk, uint6
 	ck_assert_uint_eq(c->microbatch, microbatch);
 }
 
-static void run_forward(uint32_t s, const struct mfs_pipeline_step *step)
+static void run_forward(uint32_t s, const struct mft_pipeline_step *step)
 {
 	const uint32_t chunk = step->chunk * shape.stages + s;
 	struct stage *st = &stages[s];
@@ -71,7 +71,7 @@ static void run_forward(uint32_t s, const struct mfs_pipeline_step *step)
 }
 
 /* The gradient of the chunk's output becomes that of its input, in the same buffer. */
-static void run_backward(uint32_t s, const struct mfs_pipeline_step *step)
+static void run_backward(uint32_t s, const struct mft_pipeline_step *step)
 {
 	const uint32_t chunk = step->chunk * shape.stages + s;
 	struct stage *st = &stages[s];
@@ -89,7 +89,7 @@ static void run_backward(uint32_t s, const struct mfs_pipeline_step *step)
 	grad->there = chunk != 0;
 }
 
-static void run_pass(uint32_t s, const struct mfs_pipeline_step *step)
+static void run_pass(uint32_t s, const struct mft_pipeline_step *step)
 {
 	struct stage *st = &stages[s];
 
@@ -98,17 +98,17 @@ static void run_pass(uint32_t s, const struct mfs_pipeline_step *step)
 	if (step->first)
 		st->batch[step->batch] = (struct content){true, false, 0, step->microbatch};
 	expect(&st->batch[step->batch], false, 0, step->microbatch);
-	ck_assert_uint_lt(step->output, MFS_PIPELINE_OUTPUTS);
+	ck_assert_uint_lt(step->output, MFT_PIPELINE_OUTPUTS);
 	ck_assert(!st->output[step->output].there); /* every pass writes there */
-	if (step->kind == MFS_PIPELINE_FORWARD)
+	if (step->kind == MFT_PIPELINE_FORWARD)
 		run_forward(s, step);
 	else
 		run_backward(s, step);
 }
 
 /* Moves what one message carries. */
-static void deliver(uint32_t from, const struct mfs_pipeline_message *m, uint32_t to,
-		    const struct mfs_pipeline_message *n)
+static void deliver(uint32_t from, const struct mft_pipeline_message *m, uint32_t to,
+		    const struct mft_pipeline_message *n)
 {
 	struct content *source =
 		m->gradient ? &stages[from].grad[m->at] : &stages[from].output[m->at];
@@ -122,21 +122,21 @@ static void deliver(uint32_t from, const struct mfs_pipeline_message *m, uint32_
 }
 
 /* The exchange that a stage is in; NULL: its passes have not come to one. */
-static const struct mfs_pipeline_step *exchange_of(struct stage *st)
+static const struct mft_pipeline_step *exchange_of(struct stage *st)
 {
 	while (st->at_exchange < st->at &&
-	       st->p.steps[st->at_exchange].kind != MFS_PIPELINE_EXCHANGE)
+	       st->p.steps[st->at_exchange].kind != MFT_PIPELINE_EXCHANGE)
 		st->at_exchange++;
 	return st->at_exchange < st->at ? &st->p.steps[st->at_exchange] : NULL;
 }
 
 /* The message at the other end that would be met now; NULL: its process is not there yet. Messages
  * between two processes are met in their order, and an exchange has one each way at most. */
-static const struct mfs_pipeline_message *other_end(uint32_t s,
-						    const struct mfs_pipeline_message *m)
+static const struct mft_pipeline_message *other_end(uint32_t s,
+						    const struct mft_pipeline_message *m)
 {
 	struct stage *o = &stages[m->stage];
-	const struct mfs_pipeline_step *step = exchange_of(o);
+	const struct mft_pipeline_step *step = exchange_of(o);
 
 	for (uint32_t i = 0; step && i < step->message_count; i++)
 		if (step->message[i].stage == s && step->message[i].receive != m->receive &&
@@ -148,11 +148,11 @@ static const struct mfs_pipeline_message *other_end(uint32_t s,
 static bool run_exchange(uint32_t s)
 {
 	struct stage *st = &stages[s];
-	const struct mfs_pipeline_step *step = exchange_of(st);
+	const struct mft_pipeline_step *step = exchange_of(st);
 	bool moved = false;
 
 	for (uint32_t i = 0; step && i < step->message_count; i++) {
-		const struct mfs_pipeline_message *m = &step->message[i], *n;
+		const struct mft_pipeline_message *m = &step->message[i], *n;
 
 		if (m->receive || st->met & 1u << i || !(n = other_end(s, m)))
 			continue;
@@ -174,11 +174,11 @@ static bool run_exchange(uint32_t s)
 static bool run_step(uint32_t s)
 {
 	struct stage *st = &stages[s];
-	const struct mfs_pipeline_step *step = &st->p.steps[st->at];
+	const struct mft_pipeline_step *step = &st->p.steps[st->at];
 
 	if (st->at == st->p.count)
 		return false;
-	if (step->kind == MFS_PIPELINE_EXCHANGE) {
+	if (step->kind == MFT_PIPELINE_EXCHANGE) {
 		ck_assert_uint_lt(step->number - st->waited, st->p.exchanges);
 	} else if (step->after > st->done) {
 		return false;
@@ -197,7 +197,7 @@ static void make(void)
 {
 	memset(stages, 0, sizeof(stages));
 	for (uint32_t s = 0; s < shape.stages; s++) {
-		unit_ok(mfs_pipeline_new(&shape, s, &stages[s].p, &err), &err);
+		unit_ok(mft_pipeline_new(&shape, s, &stages[s].p, &err), &err);
 		ck_assert_uint_le(stages[s].p.slots, MOST_PLACES);
 	}
 }
@@ -205,7 +205,7 @@ static void make(void)
 static void release(void)
 {
 	for (uint32_t s = 0; s < shape.stages; s++)
-		mfs_pipeline_release(&stages[s].p);
+		mft_pipeline_release(&stages[s].p);
 }
 
 enum { AT_ONCE, LATE, BY_CHANCE };
@@ -278,7 +278,7 @@ START_TEST(test_activations_in_flight)
 {
 	for (uint32_t n = 1; n <= MOST_STAGES; n++)
 		for (uint64_t count = 1; count <= 20; count++) {
-			shape = (struct mfs_pipeline_shape){n, 1, n, count, true};
+			shape = (struct mft_pipeline_shape){n, 1, n, count, true};
 			make();
 			for (uint32_t s = 0; s < n; s++) {
 				const uint32_t most = n - s < count ? n - s : (uint32_t)count;
@@ -298,7 +298,7 @@ START_TEST(test_activations_interleaved)
 	for (uint32_t n = 2; n <= MOST_STAGES; n++)
 		for (uint32_t chunks = 2; chunks <= 4; chunks++)
 			for (uint64_t rounds = 1; rounds <= 6; rounds++) {
-				shape = (struct mfs_pipeline_shape){n, chunks, n, n * rounds, true};
+				shape = (struct mft_pipeline_shape){n, chunks, n, n * rounds, true};
 				make();
 				for (uint32_t s = 0; s < n; s++) {
 					const uint64_t all = n * rounds * chunks;
@@ -323,10 +323,10 @@ START_TEST(test_more_microbatches_need_no_less)
 {
 	for (uint32_t n = 1; n <= 5; n++)
 		for (uint32_t chunks = 1; chunks <= (n > 1 ? 3u : 1u); chunks++) {
-			struct mfs_pipeline before[MOST_STAGES] = {0};
+			struct mft_pipeline before[MOST_STAGES] = {0};
 
 			for (uint64_t rounds = 1; rounds <= 8; rounds++) {
-				shape = (struct mfs_pipeline_shape){n, chunks, n, n * rounds, true};
+				shape = (struct mft_pipeline_shape){n, chunks, n, n * rounds, true};
 				make();
 				for (uint32_t s = 0; s < n; s++) {
 					ck_assert_uint_ge(stages[s].p.slots, before[s].slots);
@@ -350,17 +350,17 @@ START_TEST(test_interleaved_order)
 					   "A0A1B0b0B1b1A2a0A3a1B2b2B3b3a2a3"};
 	char found[64];
 
-	shape = (struct mfs_pipeline_shape){2, 2, 2, 4, true};
+	shape = (struct mft_pipeline_shape){2, 2, 2, 4, true};
 	make();
 	for (uint32_t s = 0; s < 2; s++) {
 		size_t n = 0;
 
 		for (uint64_t i = 0; i < stages[s].p.count; i++) {
-			const struct mfs_pipeline_step *step = &stages[s].p.steps[i];
+			const struct mft_pipeline_step *step = &stages[s].p.steps[i];
 
-			if (step->kind == MFS_PIPELINE_EXCHANGE)
+			if (step->kind == MFT_PIPELINE_EXCHANGE)
 				continue;
-			found[n++] = (char)((step->kind == MFS_PIPELINE_FORWARD ? 'A' : 'a') +
+			found[n++] = (char)((step->kind == MFT_PIPELINE_FORWARD ? 'A' : 'a') +
 					    (int)step->chunk);
 			found[n++] = (char)('0' + (int)step->microbatch);
 		}
@@ -374,10 +374,10 @@ END_TEST
 /* Groups that are smaller than the number of stages wait for themselves. */
 START_TEST(test_refused)
 {
-	struct mfs_pipeline p;
+	struct mft_pipeline p;
 
-	shape = (struct mfs_pipeline_shape){4, 2, 1, 4, true};
-	unit_fails(mfs_pipeline_new(&shape, 0, &p, &err), &err, -EINVAL,
+	shape = (struct mft_pipeline_shape){4, 2, 1, 4, true};
+	unit_fails(mft_pipeline_new(&shape, 0, &p, &err), &err, -EINVAL,
 		   "4 microbatches in groups of 1 cannot go through 4 stages of 2 model chunks");
 }
 END_TEST

@@ -47,7 +47,7 @@ static struct mfs_megatron_args llama3_8b(void)
 static void counts(const struct mfs_megatron_args *m, uint64_t seq, uint64_t vocab, uint64_t batch,
 		   double want)
 {
-	const double got = mfs_flops(m, seq, vocab, batch);
+	const double got = mft_flops(m, seq, vocab, batch);
 
 	ck_assert_msg(fabs(got - want) <= 1e-13 * want, "%.17g, not %.17g", got, want);
 }
@@ -123,8 +123,8 @@ START_TEST(test_flops)
 	m.moe_ffn_hidden_size = MFS_UNSET;
 	counts(&m, 128, 1024, 5, 2329313280.0);
 
-	ck_assert(mfs_flops_share(400e12, 1, 800e12) == 0.5);
-	ck_assert(mfs_flops_share(400e12, 1, 0) == 0 && mfs_flops_share(1, 0, 1) == 0);
+	ck_assert(mft_flops_share(400e12, 1, 800e12) == 0.5);
+	ck_assert(mft_flops_share(400e12, 1, 0) == 0 && mft_flops_share(1, 0, 1) == 0);
 }
 END_TEST
 
@@ -141,30 +141,30 @@ static void says(struct mfs_buf *b, const char *want)
 /* Lines as the format strings of training.py give them. */
 START_TEST(test_lines)
 {
-	const struct mfs_report_loss losses[] = {
+	const struct mft_report_loss losses[] = {
 		{"lm loss", 6.928516}, {"load_balancing_loss", 1.0625}, {"z_loss", -1}};
-	struct mfs_report_iteration r = {
+	struct mft_report_iteration r = {
 		.now = {1753000000, 42},
 		.iteration = 21,
 		.iterations = 40,
 		.consumed_samples = 168,
 		.seconds = 0.1234,
-		.throughput = MFS_NOT_SAID,
-		.sol = MFS_NOT_SAID,
+		.throughput = MFT_NOT_SAID,
+		.sol = MFT_NOT_SAID,
 		.learning_rate = 6.3817e-4,
 		.batch = 8,
 		.losses = losses,
 		.loss_count = 3,
 		.loss_scale = 1,
 		.grad_norm = 1.2345,
-		.zeros = MFS_NOT_SAID,
-		.params_norm = MFS_NOT_SAID,
+		.zeros = MFT_NOT_SAID,
+		.params_norm = MFT_NOT_SAID,
 	};
 	struct mfs_buf b = {0};
 
 	setenv("TZ", "UTC", 1);
 	tzset();
-	mfs_report_iteration(&b, &r);
+	mft_report_iteration(&b, &r);
 	says(&b, " [2025-07-20 08:26:40.000042] iteration       21/      40 | consumed samples:    "
 		 "      168 | elapsed time per iteration (ms): 123.4 | learning rate: 6.381700E-04 "
 		 "| global batch size:     8 | lm loss: 6.928516E+00 | load_balancing_loss: "
@@ -180,7 +180,7 @@ START_TEST(test_lines)
 	r.params_norm = 99.5;
 	r.skipped = 2;
 	r.not_finite = 1;
-	mfs_report_iteration(&b, &r);
+	mft_report_iteration(&b, &r);
 	says(&b, " [2025-07-20 08:26:40.000042] iteration       21/      40 | consumed samples:    "
 		 "      168 | skipped samples:           16 | elapsed time per iteration (ms): "
 		 "123.4 | throughput per GPU (TFLOP/s/GPU): 512.7 | sol: 64.9% | learning rate: "
@@ -188,23 +188,23 @@ START_TEST(test_lines)
 		 "norm: nan | num zeros: 17.0 | params norm: 99.500 | number of skipped "
 		 "iterations:   2 | number of nan iterations:   1 |\n");
 
-	mfs_report_evaluation(&b, "", "iteration 20", losses, 1);
+	mft_report_evaluation(&b, "", "iteration 20", losses, 1);
 	says(&b, "----------------------------------------------------------------------"
 		 "------------------------\n"
 		 " validation loss at iteration 20 | lm loss value: 6.928516E+00 | lm loss PPL: "
 		 "1.020978E+03 | \n"
 		 "----------------------------------------------------------------------"
 		 "------------------------\n");
-	mfs_report_evaluation(&b, "-books", "iteration 20 on validation set", losses, 1);
+	mft_report_evaluation(&b, "-books", "iteration 20 on validation set", losses, 1);
 	says(&b, "----------------------------------------------------------------------"
 		 "------------------------------------------------\n"
 		 " validation-books loss at iteration 20 on validation set | lm loss value: "
 		 "6.928516E+00 | lm loss PPL: 1.020978E+03 | \n"
 		 "----------------------------------------------------------------------"
 		 "------------------------------------------------\n");
-	ck_assert(mfs_report_perplexity(30) == exp(20));
-	mfs_report_saved(
-		&b, &(struct mfs_report_save){
+	ck_assert(mft_report_perplexity(30) == exp(20));
+	mft_report_saved(
+		&b, &(struct mft_report_save){
 			    .now = r.now, .iteration = 20, .dir = "/runs/a", .tp = 2, .pp = 4});
 	says(&b, "  [2025-07-20 08:26:40.000042] successfully saved checkpoint from iteration      "
 		 "20 to /runs/a [ t 1/2, gtp_remat 1/1, p 1/4 ]\n");
@@ -214,20 +214,20 @@ END_TEST
 /* Programs that read logs look for Megatron's line (training.py: checkpoint_and_decide_exit). */
 START_TEST(test_end)
 {
-	struct mfs_report_end e = {
-		.now = {1753000000, 42}, .why = MFS_STOP_INTERVAL, .iteration = 20};
+	struct mft_report_end e = {
+		.now = {1753000000, 42}, .why = MFT_STOP_INTERVAL, .iteration = 20};
 	struct mfs_buf b = {0};
 
-	mfs_report_end(&b, &e);
+	mft_report_end(&b, &e);
 	says(&b, "[exiting program at iteration 20] datetime: 2025-07-20 08:26:40.000042 \n"
 		 "exiting at iteration 20: --exit-interval has come\n");
-	e.why = MFS_STOP_MINUTES;
+	e.why = MFT_STOP_MINUTES;
 	e.minutes = 1.5;
-	mfs_report_end(&b, &e);
+	mft_report_end(&b, &e);
 	says(&b, "[exiting program after 1.5 minutes] datetime: 2025-07-20 08:26:40.000042 \n"
 		 "exiting at iteration 20: --exit-duration-in-mins is over\n");
-	e.why = MFS_STOP_SIGNAL;
-	mfs_report_end(&b, &e);
+	e.why = MFT_STOP_SIGNAL;
+	mft_report_end(&b, &e);
 	says(&b, "[exiting program after receiving SIGTERM.] datetime: "
 		 "2025-07-20 08:26:40.000042 \nexiting at iteration 20: a signal asked for it\n");
 }
@@ -235,15 +235,15 @@ END_TEST
 
 START_TEST(test_terminal)
 {
-	struct mfs_terminal t;
+	struct mft_terminal t;
 	FILE *to = tmpfile();
 	char text[80];
 
-	mfs_terminal_rate(text, sizeof(text), 2.5, 1489, 524288);
+	mft_terminal_rate(text, sizeof(text), 2.5, 1489, 524288);
 	ck_assert_str_eq(text, "209.7 k tokens/s, 1:02:03 left");
-	mfs_terminal_begin(&t, to, 0); /* no terminal */
-	mfs_terminal_show(&t, 1, 2, 3);
-	mfs_terminal_clear(&t);
+	mft_terminal_begin(&t, to, 0); /* no terminal */
+	mft_terminal_show(&t, 1, 2, 3);
+	mft_terminal_clear(&t);
 	ck_assert_int_eq(ftell(to), 0);
 	fclose(to);
 }
@@ -283,22 +283,22 @@ static size_t next_record(const uint8_t *bytes, size_t len, size_t *at, const ui
 
 START_TEST(test_events)
 {
-	struct mfs_events *e, *other;
+	struct mft_events *e, *other;
 	char dir[400];
 	const uint8_t *record;
 	uint8_t *bytes;
 	size_t len, at = 0;
 
 	snprintf(dir, sizeof(dir), "%s/a/b", unit_tmpdir());
-	unit_ok(mfs_events_open(dir, &e, &err), &err);
-	unit_ok(mfs_events_open(dir, &other, &err), &err);
-	ck_assert_str_ne(mfs_events_path(e), mfs_events_path(other));
-	ck_assert_ptr_nonnull(strstr(mfs_events_path(e), "/a/b/events.out.tfevents."));
-	mfs_events_close(other);
-	mfs_events_both(e, "lm loss", 2.5, 300, 2400);
-	unit_ok(mfs_events_flush(e, &err), &err);
-	mfs_events_scalar(e, "kept", 1, 1);
-	bytes = unit_slurp(mfs_events_path(e), &len);
+	unit_ok(mft_events_open(dir, &e, &err), &err);
+	unit_ok(mft_events_open(dir, &other, &err), &err);
+	ck_assert_str_ne(mft_events_path(e), mft_events_path(other));
+	ck_assert_ptr_nonnull(strstr(mft_events_path(e), "/a/b/events.out.tfevents."));
+	mft_events_close(other);
+	mft_events_both(e, "lm loss", 2.5, 300, 2400);
+	unit_ok(mft_events_flush(e, &err), &err);
+	mft_events_scalar(e, "kept", 1, 1);
+	bytes = unit_slurp(mft_events_path(e), &len);
 	ck_assert_uint_eq(next_record(bytes, len, &at, &record), 9 + 15);
 	ck_assert_mem_eq(record + 9,
 			 "\x1a\x0d"
@@ -313,7 +313,7 @@ START_TEST(test_events)
 	ck_assert_mem_eq(record + 18, "lm loss vs samples", 18);
 	ck_assert_uint_eq(at, len); /* what is not flushed is not there */
 	free(bytes);
-	mfs_events_close(e);
+	mft_events_close(e);
 }
 END_TEST
 
@@ -321,7 +321,7 @@ END_TEST
 START_TEST(test_events_fail)
 {
 	struct rlimit before, limit;
-	struct mfs_events *e;
+	struct mft_events *e;
 	uint8_t *bytes;
 	const uint8_t *record;
 	size_t len, at = 0;
@@ -329,27 +329,27 @@ START_TEST(test_events_fail)
 	int rc;
 
 	snprintf(dir, sizeof(dir), "%s/full", unit_tmpdir());
-	unit_ok(mfs_events_open(dir, &e, &err), &err);
-	mfs_events_scalar(e, "first", 1, 1);
-	unit_ok(mfs_events_flush(e, &err), &err);
+	unit_ok(mft_events_open(dir, &e, &err), &err);
+	mft_events_scalar(e, "first", 1, 1);
+	unit_ok(mft_events_flush(e, &err), &err);
 	signal(SIGXFSZ, SIG_IGN);
 	for (int i = 0; i < 20; i++)
-		mfs_events_scalar(e, "more", i, 2);
+		mft_events_scalar(e, "more", i, 2);
 	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
 	limit = before;
 	limit.rlim_cur = 300;
 	setrlimit(RLIMIT_FSIZE, &limit);
-	rc = mfs_events_flush(e, &err);
+	rc = mft_events_flush(e, &err);
 	setrlimit(RLIMIT_FSIZE, &before);
 	ck_assert_int_eq(rc, -EFBIG);
 	unit_sentence(err.msg, "tfevents");
-	bytes = unit_slurp(mfs_events_path(e), &len);
+	bytes = unit_slurp(mft_events_path(e), &len);
 	next_record(bytes, len, &at, &record);
 	next_record(bytes, len, &at, &record);
 	ck_assert_uint_eq(at, len);
 	free(bytes);
-	mfs_events_close(e);
-	unit_fails(mfs_events_open("/dev/null/x", &e, &err), &err, -ENOTDIR, "/dev/null");
+	mft_events_close(e);
+	unit_fails(mft_events_open("/dev/null/x", &e, &err), &err, -ENOTDIR, "/dev/null");
 }
 END_TEST
 
@@ -359,19 +359,19 @@ START_TEST(test_offline)
 	static const char want[] = "\"log\": {\"lm loss\": 2.5, \"a \\\"b\\\"\": \"NaN\"}}\n";
 	static const char first[] = "{\"init\": {\"project\": \"p\"}}\n{\"step\": 300, \"time\": ";
 	struct mfs_buf init = {0};
-	struct mfs_offline *o;
+	struct mft_offline *o;
 	char dir[400], *text, *line;
 	size_t len;
 
 	snprintf(dir, sizeof(dir), "%s/c/d", unit_tmpdir());
 	mfs_buf_adds(&init, "{\"project\": \"p\"}");
-	unit_ok(mfs_offline_open(dir, NULL, &init, &o, &err), &err);
-	mfs_offline_value(o, "lm loss", 2.5, 300);
-	mfs_offline_value(o, "a \"b\"", NAN, 300);
-	mfs_offline_value(o, "lm loss", -INFINITY, 301);
-	unit_ok(mfs_offline_flush(o, &err), &err);
-	mfs_offline_value(o, "kept", 1, 302);
-	text = (char *)unit_slurp(mfs_offline_path(o), &len);
+	unit_ok(mft_offline_open(dir, NULL, &init, &o, &err), &err);
+	mft_offline_value(o, "lm loss", 2.5, 300);
+	mft_offline_value(o, "a \"b\"", NAN, 300);
+	mft_offline_value(o, "lm loss", -INFINITY, 301);
+	unit_ok(mft_offline_flush(o, &err), &err);
+	mft_offline_value(o, "kept", 1, 302);
+	text = (char *)unit_slurp(mft_offline_path(o), &len);
 	text = realloc(text, len + 1);
 	text[len] = '\0';
 	ck_assert(!strncmp(text, first, sizeof(first) - 1));
@@ -382,13 +382,13 @@ START_TEST(test_offline)
 	ck_assert_ptr_nonnull(strstr(line, "{\"lm loss\": \"-Infinity\"}}\n"));
 	ck_assert_ptr_null(strstr(line, "kept"));
 	free(text);
-	mfs_offline_close(o);
+	mft_offline_close(o);
 	/* The directory that a run makes in another one is no link. */
 	snprintf(dir, sizeof(dir), "%s/wandb", unit_tmpdir());
 	ck_assert_int_eq(symlink("/", dir), 0);
-	unit_fails(mfs_offline_open(unit_tmpdir(), "wandb", &init, &o, &err), &err, -ENOTDIR,
+	unit_fails(mft_offline_open(unit_tmpdir(), "wandb", &init, &o, &err), &err, -ENOTDIR,
 		   "wandb");
-	unit_fails(mfs_offline_open("/dev/null/x", NULL, &init, &o, &err), &err, -ENOTDIR,
+	unit_fails(mft_offline_open("/dev/null/x", NULL, &init, &o, &err), &err, -ENOTDIR,
 		   "/dev/null");
 	mfs_buf_release(&init);
 }
@@ -397,7 +397,7 @@ END_TEST
 /* The line of Megatron's README_STRAGGLER.md; of equal ranks the first is named. */
 START_TEST(test_straggler)
 {
-	static const struct mfs_straggler_rank all[] = {
+	static const struct mft_straggler_rank all[] = {
 		{3468.2, 20, 600, 52, 97, 1980, 296.02},
 		{3460, 14.27, 500, 65, 100, 1950, 297.32},
 		{3453.08, 34.65, 700, 52, 97, 1950, 297.28},
@@ -406,7 +406,7 @@ START_TEST(test_straggler)
 	struct mfs_buf b = {0};
 
 	setenv("TZ", "UTC", 1);
-	ck_assert(mfs_report_straggler(&b, 1710457676, all, 4, 2) && !b.failed);
+	ck_assert(mft_report_straggler(&b, 1710457676, all, 4, 2) && !b.failed);
 	mfs_buf_add(&b, "", 1);
 	ck_assert_str_eq(
 		b.data,

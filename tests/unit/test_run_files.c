@@ -62,16 +62,16 @@ END_TEST
 /* What our own trainer writes is read again; a tag of another meaning is not the loss. */
 START_TEST(test_events_of_ours)
 {
-	struct mfs_events *e;
+	struct mft_events *e;
 	struct mfs_curve c;
 	char dir[PATH_MAX];
 
 	snprintf(dir, sizeof(dir), "%s/tensorboard", unit_tmpdir());
-	unit_ok(mfs_events_open(dir, &e, &err), &err);
-	mfs_events_both(e, "lm loss", 6.5, 1, 8);
-	mfs_events_both(e, "lm loss", 6.25, 2, 16);
-	mfs_events_scalar(e, "grad norm", 1, 2);
-	mfs_events_close(e);
+	unit_ok(mft_events_open(dir, &e, &err), &err);
+	mft_events_both(e, "lm loss", 6.5, 1, 8);
+	mft_events_both(e, "lm loss", 6.25, 2, 16);
+	mft_events_scalar(e, "grad norm", 1, 2);
+	mft_events_close(e);
 	ck_assert_uint_ne(mfs_losses_stamp(unit_tmpdir()), 0);
 	ck_assert_int_eq(mfs_losses_read(unit_tmpdir(), &c, &err), 0);
 	ck_assert_int_eq(err.code, 0);

@@ -31,7 +31,7 @@
 #include "trainer/ckpt/save_i.h"
 
 static struct mfs_error err;
-static struct mfs_parallel alone;
+static struct mft_parallel alone;
 
 /* ---- a run ---- */
 
@@ -66,9 +66,9 @@ static const struct fixture fixtures[] = {
 #define FIXTURES (sizeof(fixtures) / sizeof(fixtures[0]))
 
 struct setup {
-	struct mfs_train_config config;
+	struct mft_train_config config;
 	struct run run;
-	struct mfs_progress progress;
+	struct mft_progress progress;
 	char dir[256]; /* --save */
 };
 
@@ -84,20 +84,20 @@ static void set_up(struct setup *s, const struct fixture *f, const char *more)
 	mfs_ckpt_free(ckpt);
 	run_parse(&w, &s->config);
 	run_new(&s->run, &s->config);
-	s->progress = (struct mfs_progress){.iteration = 30,
+	s->progress = (struct mft_progress){.iteration = 30,
 					    .consumed_train_samples = 240,
 					    .consumed_valid_samples = 16,
 					    .optimizer_step = 29,
 					    .floating_point_operations = 1.5e12};
-	unit_ok(mfs_schedule_init(&s->config, &s->progress.schedule, &err), &err);
-	mfs_schedule_step(&s->progress.schedule, 240);
-	mfs_loss_scaler_init(&s->config, &s->progress.scaler);
+	unit_ok(mft_schedule_init(&s->config, &s->progress.schedule, &err), &err);
+	mft_schedule_step(&s->progress.schedule, 240);
+	mft_loss_scaler_init(&s->config, &s->progress.scaler);
 }
 
 static void tear_down(struct setup *s)
 {
 	run_free(&s->run);
-	mfs_train_config_release(&s->config);
+	mft_train_config_release(&s->config);
 }
 
 /* ---- what is in memory ---- */
@@ -125,21 +125,21 @@ static void put(void *to, enum mfs_dtype type, enum mfs_state state, uint64_t el
 }
 
 /* Where a parameter's state is, from an element on; at NULL: it has no such state. */
-static struct mfs_flat flat_of(const struct mfs_params *p, const struct mfs_param *q,
+static struct mft_flat flat_of(const struct mft_params *p, const struct mft_param *q,
 			       enum mfs_state state, uint64_t first)
 {
 	const struct mfs_global_tensor *t = q->tensor;
 
 	if (!mfs_ckpt_find_state(p->ckpt, state, t->name, t->layer, t->expert))
-		return (struct mfs_flat){0};
-	return mfs_params_flat(p, state, first);
+		return (struct mft_flat){0};
+	return mft_params_flat(p, state, first);
 }
 
 /* Elements [first, end) of a parameter's state. */
-static void fill_state(const struct mfs_params *p, const struct mfs_param *q, enum mfs_state state,
+static void fill_state(const struct mft_params *p, const struct mft_param *q, enum mfs_state state,
 		       uint64_t first, uint64_t end, unsigned round)
 {
-	const struct mfs_flat flat = flat_of(p, q, state, first);
+	const struct mft_flat flat = flat_of(p, q, state, first);
 
 	for (uint64_t i = first; flat.at && i < end; i++)
 		put((char *)flat.at + (i - first) * mfs_dtype_size(flat.type), flat.type, state, i,
@@ -147,10 +147,10 @@ static void fill_state(const struct mfs_params *p, const struct mfs_param *q, en
 }
 
 /* Elements [first, first + count) of all buffers. */
-static void fill_range(const struct mfs_params *p, uint64_t first, uint64_t count, unsigned round)
+static void fill_range(const struct mft_params *p, uint64_t first, uint64_t count, unsigned round)
 {
 	for (uint32_t k = 0; k < p->count; k++) {
-		const struct mfs_param *q = &p->list[k];
+		const struct mft_param *q = &p->list[k];
 		const uint64_t from = q->start > first ? q->start : first;
 		const uint64_t behind = q->start + q->elements, last = first + count;
 		const uint64_t end = behind < last ? behind : last;
@@ -160,7 +160,7 @@ static void fill_range(const struct mfs_params *p, uint64_t first, uint64_t coun
 	}
 }
 
-static void fill(const struct mfs_params *p, unsigned round)
+static void fill(const struct mft_params *p, unsigned round)
 {
 	fill_range(p, 0, p->elements, round);
 	for (uint64_t i = 0; i < p->buffer_elements; i++)
@@ -168,7 +168,7 @@ static void fill(const struct mfs_params *p, unsigned round)
 }
 
 /* An optimizer's step, range by range. */
-static void update(struct mfs_saver *saver, const struct run *r, unsigned round)
+static void update(struct mft_saver *saver, const struct run *r, unsigned round)
 {
 	const uint64_t step = r->params->elements / 7 + 1;
 
@@ -176,7 +176,7 @@ static void update(struct mfs_saver *saver, const struct run *r, unsigned round)
 		const uint64_t n =
 			r->params->elements - at < step ? r->params->elements - at : step;
 
-		mfs_saver_fence(saver, r->ctx, at, n);
+		mft_saver_fence(saver, r->ctx, at, n);
 		fill_range(r->params, at, n, round);
 	}
 	for (uint64_t i = 0; i < r->params->buffer_elements; i++)
@@ -223,7 +223,7 @@ static void same_elements(const struct mfs_global_tensor *t, const void *found, 
 	free(want);
 }
 
-static void same_bytes(struct mfs_ckpt *ckpt, enum mfs_state state, const struct mfs_param *p,
+static void same_bytes(struct mfs_ckpt *ckpt, enum mfs_state state, const struct mft_param *p,
 		       enum mfs_dtype type, unsigned round)
 {
 	const struct mfs_global_tensor *t = mfs_ckpt_find_state(
@@ -237,7 +237,7 @@ static void same_bytes(struct mfs_ckpt *ckpt, enum mfs_state state, const struct
 	free(found);
 }
 
-static void same_buffer(struct mfs_ckpt *ckpt, const struct mfs_model_buffer *b, unsigned round)
+static void same_buffer(struct mfs_ckpt *ckpt, const struct mft_model_buffer *b, unsigned round)
 {
 	const struct mfs_global_tensor *t =
 		mfs_ckpt_find(ckpt, b->tensor->name, b->tensor->layer, b->tensor->expert);
@@ -251,15 +251,15 @@ static void same_buffer(struct mfs_ckpt *ckpt, const struct mfs_model_buffer *b,
 
 static void check_tensors(const struct setup *s, struct mfs_ckpt *ckpt, unsigned round)
 {
-	const struct mfs_params *p = s->run.params;
+	const struct mft_params *p = s->run.params;
 
 	ck_assert_uint_eq(mfs_ckpt_count(ckpt), mfs_ckpt_count(p->ckpt));
 	if (!s->config.no_save_optim)
 		ck_assert_uint_eq(mfs_ckpt_count_all(ckpt), mfs_ckpt_count_all(p->ckpt));
 	for (uint32_t i = 0; i < p->count; i++)
 		for (int state = 0; state < MFS_STATE_COUNT; state++) {
-			const struct mfs_param *q = &p->list[i];
-			const struct mfs_flat flat = flat_of(p, q, (enum mfs_state)state, q->start);
+			const struct mft_param *q = &p->list[i];
+			const struct mft_flat flat = flat_of(p, q, (enum mfs_state)state, q->start);
 
 			if (flat.at && !(state && s->config.no_save_optim))
 				same_bytes(ckpt, (enum mfs_state)state, q, flat.type, round);
@@ -321,30 +321,30 @@ static void check_clean(const struct setup *s)
 
 /* ---- saves ---- */
 
-static struct mfs_saver *new_saver(const struct setup *s, const struct mfs_save_system *system,
+static struct mft_saver *new_saver(const struct setup *s, const struct mft_save_system *system,
 				   uint64_t ring)
 {
-	struct mfs_saver *saver;
+	struct mft_saver *saver;
 
-	unit_ok(mfs_saver_new_with(system, &s->config, s->run.params, &alone, &mfk_cpu,
+	unit_ok(mft_saver_new_with(system, &s->config, s->run.params, &alone, &mfk_cpu,
 				   s->run.device, NULL, ring, &saver, &err),
 		&err);
 	return saver;
 }
 
-static struct mfs_save_result end(struct mfs_saver *saver)
+static struct mft_save_result end(struct mft_saver *saver)
 {
-	struct mfs_save_result result;
+	struct mft_save_result result;
 
-	ck_assert(mfs_saver_ended(saver, true, &result));
+	ck_assert(mft_saver_ended(saver, true, &result));
 	return result;
 }
 
-static void save(struct mfs_saver *saver, const struct setup *s, unsigned next_round)
+static void save(struct mft_saver *saver, const struct setup *s, unsigned next_round)
 {
-	struct mfs_save_result result;
+	struct mft_save_result result;
 
-	unit_ok(mfs_saver_start(saver, s->run.ctx, MFS_SAVE_PERSISTENT, &s->progress, &err), &err);
+	unit_ok(mft_saver_start(saver, s->run.ctx, MFT_SAVE_PERSISTENT, &s->progress, &err), &err);
 	update(saver, &s->run, next_round);
 	result = end(saver);
 	ck_assert_msg(!result.failed, "%s", result.why);
@@ -352,17 +352,17 @@ static void save(struct mfs_saver *saver, const struct setup *s, unsigned next_r
 	ck_assert_uint_gt(result.bytes, s->run.params->parameters * 2);
 	ck_assert_uint_gt(result.persist_ns, 0);
 	ck_assert(strlen(result.engine) > 0);
-	ck_assert(!mfs_saver_ended(saver, true, &result));
+	ck_assert(!mft_saver_ended(saver, true, &result));
 }
 
 START_TEST(round_trip)
 {
-	struct mfs_saver *saver;
+	struct mft_saver *saver;
 	struct setup s;
 
 	set_up(&s, &fixtures[_i], "");
 	fill(s.run.params, 1);
-	saver = new_saver(&s, &mfs_save_system, 0);
+	saver = new_saver(&s, &mft_save_system, 0);
 	save(saver, &s, 2);
 	check_save(&s, 30, 1);
 	check_tracker(&s, 30);
@@ -376,7 +376,7 @@ START_TEST(round_trip)
 	save(saver, &s, 4);
 	check_save(&s, 40, 3);
 	check_clean(&s);
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	tear_down(&s);
 }
 END_TEST
@@ -384,10 +384,10 @@ END_TEST
 /* Saved, and loaded into another run: the same bytes and the same progress. */
 START_TEST(save_and_load)
 {
-	struct mfs_progress p = {0};
-	struct mfs_saver *saver;
+	struct mft_progress p = {0};
+	struct mft_saver *saver;
 	struct setup s, t;
-	struct mfs_load *l;
+	struct mft_load *l;
 	bool optim;
 
 	set_up(&s, &fixtures[_i], "");
@@ -395,25 +395,25 @@ START_TEST(save_and_load)
 	fill(s.run.params, 1);
 	s.progress.scaler.growth_tracker = 17;
 	s.progress.scaler.scale /= 4;
-	saver = new_saver(&s, &mfs_save_system, 0);
-	unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err), &err);
+	saver = new_saver(&s, &mft_save_system, 0);
+	unit_ok(mft_saver_start(saver, s.run.ctx, MFT_SAVE_PERSISTENT, &s.progress, &err), &err);
 	ck_assert(!end(saver).failed);
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	t.config.load = s.dir;
 	p.schedule = t.progress.schedule;
 	p.schedule.num_steps = 0;
 	p.scaler = t.progress.scaler;
-	unit_ok(mfs_load_open(&t.config, &l, &err), &err);
-	unit_ok(mfs_load_args(l, &t.config, &err), &err);
-	unit_ok(mfs_load_state(l, &t.config, t.run.params, &mfk_cpu, t.run.device, t.run.ctx, &p,
+	unit_ok(mft_load_open(&t.config, &l, &err), &err);
+	unit_ok(mft_load_args(l, &t.config, &err), &err);
+	unit_ok(mft_load_state(l, &t.config, t.run.params, &mfk_cpu, t.run.device, t.run.ctx, &p,
 			       &optim, &err),
 		&err);
-	mfs_load_free(l);
+	mft_load_free(l);
 	ck_assert(optim);
 	ck_assert_uint_eq(p.iteration, 30);
 	ck_assert_uint_eq(p.consumed_train_samples, 240);
 	ck_assert_uint_eq(p.consumed_valid_samples, 16);
-	ck_assert_uint_eq(p.optimizer_step, mfs_optimizer_counts(s.run.params->optimizer) ? 29 : 0);
+	ck_assert_uint_eq(p.optimizer_step, mft_optimizer_counts(s.run.params->optimizer) ? 29 : 0);
 	ck_assert(p.floating_point_operations == 1.5e12);
 	ck_assert(!memcmp(&p.schedule, &s.progress.schedule, sizeof(p.schedule)));
 	if (s.config.params_dtype == MFS_F16) {
@@ -422,10 +422,10 @@ START_TEST(save_and_load)
 	}
 	for (uint32_t i = 0; i < s.run.params->count; i++)
 		for (int state = 0; state < MFS_STATE_COUNT; state++) {
-			const struct mfs_param *q = &s.run.params->list[i];
-			const struct mfs_flat a =
+			const struct mft_param *q = &s.run.params->list[i];
+			const struct mft_flat a =
 				flat_of(s.run.params, q, (enum mfs_state)state, q->start);
-			const struct mfs_flat b =
+			const struct mft_flat b =
 				flat_of(t.run.params, q, (enum mfs_state)state, q->start);
 
 			ck_assert(!a.at ||
@@ -461,7 +461,7 @@ START_TEST(random_states)
 {
 	static const uint64_t iterations[] = {0, 30, 1000000007};
 	struct mfs_buf items[3] = {0};
-	struct mfs_saver *saver;
+	struct mft_saver *saver;
 	struct mfs_ckpt *ckpt;
 	struct mfs_rng rng;
 	struct setup s;
@@ -471,15 +471,15 @@ START_TEST(random_states)
 
 	set_up(&s, &fixtures[0], _i ? "--no-save-rng" : "");
 	for (int i = 0; i < 3; i++) {
-		unit_ok(mfs_save_rng(&s.config, &alone, iterations[i], &items[i], &err), &err);
+		unit_ok(mft_save_rng(&s.config, &alone, iterations[i], &items[i], &err), &err);
 		ck_assert_uint_eq(items[i].len, items[0].len);
 		ck_assert(!i || memcmp(items[i].data, items[i - 1].data, items[i].len));
 	}
 	fill(s.run.params, 1);
-	saver = new_saver(&s, &mfs_save_system, 0);
+	saver = new_saver(&s, &mft_save_system, 0);
 	save(saver, &s, 2);
 	check_save(&s, 30, 1);
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	snprintf(path, sizeof(path), "%s/iter_0000030", s.dir);
 	unit_ok(mfs_ckpt_open(path, MFS_CKPT_COMMON, &ckpt, &err), &err);
 	ck_assert_int_eq(mfs_rng_there(ckpt), !_i);
@@ -502,15 +502,15 @@ END_TEST
 
 START_TEST(weights_alone)
 {
-	struct mfs_saver *saver;
+	struct mft_saver *saver;
 	struct setup s;
 
 	set_up(&s, &fixtures[0], "--no-save-optim");
 	fill(s.run.params, 1);
-	saver = new_saver(&s, &mfs_save_system, 0);
+	saver = new_saver(&s, &mft_save_system, 0);
 	save(saver, &s, 2);
 	check_save(&s, 30, 1);
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	tear_down(&s);
 }
 END_TEST
@@ -520,14 +520,14 @@ static int waits_in_mkdir(void *arg, int dirfd, const char *name)
 {
 	while (sem_wait(arg))
 		;
-	return mfs_save_system.mkdir(NULL, dirfd, name);
+	return mft_save_system.mkdir(NULL, dirfd, name);
 }
 
 START_TEST(busy)
 {
-	struct mfs_save_system system = mfs_save_system;
-	struct mfs_save_result result;
-	struct mfs_saver *saver;
+	struct mft_save_system system = mft_save_system;
+	struct mft_save_result result;
+	struct mft_saver *saver;
 	struct setup s;
 	sem_t may_go;
 
@@ -537,14 +537,14 @@ START_TEST(busy)
 	system.mkdir = waits_in_mkdir;
 	system.arg = &may_go;
 	saver = new_saver(&s, &system, 0);
-	ck_assert(!mfs_saver_ended(saver, true, &result));
-	unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err), &err);
-	unit_fails(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err), &err,
+	ck_assert(!mft_saver_ended(saver, true, &result));
+	unit_ok(mft_saver_start(saver, s.run.ctx, MFT_SAVE_PERSISTENT, &s.progress, &err), &err);
+	unit_fails(mft_saver_start(saver, s.run.ctx, MFT_SAVE_PERSISTENT, &s.progress, &err), &err,
 		   -EBUSY, "iteration 30");
 	for (int i = 0; i < 8; i++)
 		sem_post(&may_go);
 	/* Freeing waits for it. */
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	check_save(&s, 30, 1);
 	tear_down(&s);
 }
@@ -553,17 +553,17 @@ END_TEST
 /* A second run that saves into the directory would remove what the first is writing. */
 START_TEST(locked)
 {
-	struct mfs_saver *saver, *second;
+	struct mft_saver *saver, *second;
 	struct setup s;
 
 	set_up(&s, &fixtures[0], "");
-	saver = new_saver(&s, &mfs_save_system, 0);
-	ck_assert(mfs_saver_is_locked(saver));
-	unit_fails(mfs_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device, NULL,
+	saver = new_saver(&s, &mft_save_system, 0);
+	ck_assert(mft_saver_is_locked(saver));
+	unit_fails(mft_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device, NULL,
 				 &second, &err),
 		   &err, -EBUSY, "another process saves into");
-	mfs_saver_free(saver);
-	mfs_saver_free(new_saver(&s, &mfs_save_system, 0));
+	mft_saver_free(saver);
+	mft_saver_free(new_saver(&s, &mft_save_system, 0));
 	tear_down(&s);
 }
 END_TEST
@@ -578,10 +578,10 @@ static int no_exchange(void *arg, int dirfd, const char *a, const char *b)
  * then, a load finds it, and the next saver gives it its name back. */
 START_TEST(makes_room)
 {
-	struct mfs_save_system system = mfs_save_system;
+	struct mft_save_system system = mft_save_system;
 	char path[512], aside[sizeof(path) + 8], tokenizer[sizeof(aside) + 16];
-	struct mfs_saver *saver;
-	struct mfs_load *l;
+	struct mft_saver *saver;
+	struct mft_load *l;
 	struct setup s;
 
 	system.exchange = no_exchange;
@@ -592,20 +592,20 @@ START_TEST(makes_room)
 	save(saver, &s, 3);
 	check_save(&s, 30, 2);
 	check_clean(&s);
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	snprintf(path, sizeof(path), "%s/iter_0000030", s.dir);
-	snprintf(aside, sizeof(aside), "%s" MFS_SAVE_ASIDE, path);
+	snprintf(aside, sizeof(aside), "%s" MFT_SAVE_ASIDE, path);
 	ck_assert_int_eq(rename(path, aside), 0);
 	s.config.load = s.dir;
-	unit_ok(mfs_load_open(&s.config, &l, &err), &err);
-	ck_assert_str_eq(mfs_load_dir(l), aside);
-	mfs_load_free(l);
+	unit_ok(mft_load_open(&s.config, &l, &err), &err);
+	ck_assert_str_eq(mft_load_dir(l), aside);
+	mft_load_free(l);
 	snprintf(tokenizer, sizeof(tokenizer), "%s/tokenizer", aside);
 	ck_assert_int_eq(mkdir(tokenizer, 0777), 0);
-	unit_ok(mfs_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device, tokenizer,
+	unit_ok(mft_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device, tokenizer,
 			      &saver, &err),
 		&err);
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	check_save(&s, 30, 2);
 	check_clean(&s);
 	tear_down(&s);
@@ -624,12 +624,12 @@ static bool there(const struct setup *s, int iteration)
 
 START_TEST(retention)
 {
-	struct mfs_saver *saver;
+	struct mft_saver *saver;
 	struct setup s;
 
 	set_up(&s, &fixtures[0], _i ? "--save-keep-last 2" : "--save-retain-interval 20");
 	fill(s.run.params, 1);
-	saver = new_saver(&s, &mfs_save_system, 0);
+	saver = new_saver(&s, &mft_save_system, 0);
 	for (s.progress.iteration = 10; s.progress.iteration <= 50; s.progress.iteration += 10)
 		save(saver, &s, 1);
 	ck_assert(there(&s, 50));
@@ -643,7 +643,7 @@ START_TEST(retention)
 	s.progress.iteration = 20;
 	save(saver, &s, 1);
 	ck_assert(there(&s, 20) && there(&s, 40));
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	tear_down(&s);
 }
 END_TEST
@@ -674,7 +674,7 @@ static int strike(struct faults *f)
 	return -f->fault;
 }
 
-#define CALL(arg_, call_) (strike(arg_) ?: mfs_save_system.call_)
+#define CALL(arg_, call_) (strike(arg_) ?: mft_save_system.call_)
 
 static int f_mkdir(void *a, int dirfd, const char *name)
 {
@@ -704,7 +704,7 @@ static int f_truncate(void *a, int fd, uint64_t size)
 /* A descriptor is closed whatever close() says. */
 static int f_close(void *a, int fd)
 {
-	const int rc = mfs_save_system.close(NULL, fd);
+	const int rc = mft_save_system.close(NULL, fd);
 
 	return strike(a) ?: rc;
 }
@@ -731,7 +731,7 @@ static int f_remove(void *a, int dirfd, const char *name, int flags)
 
 static void *f_alloc(void *a, uint64_t bytes)
 {
-	return strike(a) ? NULL : mfs_save_system.alloc(NULL, bytes);
+	return strike(a) ? NULL : mft_save_system.alloc(NULL, bytes);
 }
 
 static int f_sum_new(void *a, void **ret)
@@ -745,7 +745,7 @@ static int f_sum_add(void *a, void *sum, const void *bytes, uint64_t length)
 	return CALL(a, sum_add(NULL, sum, bytes, length));
 }
 
-static int f_sum_end(void *a, void *sum, char ret[MFS_SAVE_DIGEST])
+static int f_sum_end(void *a, void *sum, char ret[MFT_SAVE_DIGEST])
 {
 	return CALL(a, sum_end(NULL, sum, ret));
 }
@@ -805,9 +805,9 @@ static int f_engine(void *arg, unsigned depth, struct mfs_io_engine **ret, struc
 	return mfs_io_engine_with(&ops, state, depth, ret, e);
 }
 
-static struct mfs_save_system faulty(struct faults *f)
+static struct mft_save_system faulty(struct faults *f)
 {
-	return (struct mfs_save_system){.mkdir = f_mkdir,
+	return (struct mft_save_system){.mkdir = f_mkdir,
 					.open_dir = f_open_dir,
 					.open = f_open,
 					.allocate = f_allocate,
@@ -822,7 +822,7 @@ static struct mfs_save_system faulty(struct faults *f)
 					.sum_new = f_sum_new,
 					.sum_add = f_sum_add,
 					.sum_end = f_sum_end,
-					.sum_free = mfs_save_system.sum_free,
+					.sum_free = mft_save_system.sum_free,
 					.arg = f};
 }
 
@@ -836,26 +836,26 @@ static const struct fixture small = {
 static unsigned count_calls(const struct setup *s)
 {
 	struct faults f = {0};
-	const struct mfs_save_system system = faulty(&f);
-	struct mfs_saver *saver = new_saver(s, &system, 0);
+	const struct mft_save_system system = faulty(&f);
+	struct mft_saver *saver = new_saver(s, &system, 0);
 
 	atomic_store(&f.calls, 0);
-	unit_ok(mfs_saver_start(saver, s->run.ctx, MFS_SAVE_PERSISTENT, &s->progress, &err), &err);
+	unit_ok(mft_saver_start(saver, s->run.ctx, MFT_SAVE_PERSISTENT, &s->progress, &err), &err);
 	ck_assert(!end(saver).failed);
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	return atomic_load(&f.calls);
 }
 
 /* Saves 30 in round 1, then begins each save of 40 in round 2 (0), or 30 again (1). */
 static void prepare(struct setup *s, bool again, bool torch)
 {
-	struct mfs_saver *saver;
+	struct mft_saver *saver;
 
 	set_up(s, &small, torch ? "--save-keep-last 2 --ckpt-format torch" : "--save-keep-last 2");
 	fill(s->run.params, 1);
-	saver = new_saver(s, &mfs_save_system, 0);
+	saver = new_saver(s, &mft_save_system, 0);
 	save(saver, s, 2);
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	if (!again)
 		s->progress.iteration = 40;
 }
@@ -875,7 +875,7 @@ static bool check_either(const struct setup *s, bool again)
 	ck_assert(t.number == 30 || (!again && t.number == 40));
 	is_new = t.number == 40;
 	if (again) { /* the first weight says which */
-		const struct mfs_param *p = &s->run.params->list[0];
+		const struct mft_param *p = &s->run.params->list[0];
 		void *bytes;
 
 		snprintf(dir, sizeof(dir), "%s/iter_0000030", s->dir);
@@ -900,7 +900,7 @@ static bool check_either(const struct setup *s, bool again)
 /* Puts things back as they were before the save. */
 static void undo(struct setup *s, bool again, bool is_new)
 {
-	struct mfs_saver *saver = new_saver(s, &mfs_save_system, 0);
+	struct mft_saver *saver = new_saver(s, &mft_save_system, 0);
 	char dir[512];
 
 	check_clean(s);
@@ -912,7 +912,7 @@ static void undo(struct setup *s, bool again, bool is_new)
 		ck_assert_int_eq(system(dir), 0);
 		unit_write(s->dir, MFS_TRACKER_FILE, "30", 2);
 	}
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	fill(s->run.params, 2);
 }
 
@@ -947,12 +947,12 @@ START_TEST(errors)
 	undo(&s, again, true);
 	for (unsigned at = first_call(); at <= calls; at += torch ? 3 * STRIDE : STRIDE, tried++) {
 		struct faults f = {.at = at, .fault = errors[_i / 2]};
-		const struct mfs_save_system system = faulty(&f);
-		struct mfs_save_result result;
-		struct mfs_saver *saver = new_saver(&s, &system, 0);
+		const struct mft_save_system system = faulty(&f);
+		struct mft_save_result result;
+		struct mft_saver *saver = new_saver(&s, &system, 0);
 		bool is_new;
 
-		unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err),
+		unit_ok(mft_saver_start(saver, s.run.ctx, MFT_SAVE_PERSISTENT, &s.progress, &err),
 			&err);
 		update(saver, &s.run, 3);
 		result = end(saver);
@@ -962,7 +962,7 @@ START_TEST(errors)
 		/* The next interval's save is whole. */
 		is_new = check_either(&s, again);
 		ck_assert_msg(is_new || result.failed, "call %u: neither saved nor failed", at);
-		mfs_saver_free(saver);
+		mft_saver_free(saver);
 		undo(&s, again, is_new);
 	}
 	ck_assert(STRIDE > 1 || failed > tried / 2);
@@ -990,19 +990,19 @@ START_TEST(kills)
 		ck_assert_int_ge(child, 0);
 		if (!child) {
 			struct faults f = {.at = at};
-			const struct mfs_save_system system = faulty(&f);
-			struct mfs_saver *saver;
+			const struct mft_save_system system = faulty(&f);
+			struct mft_saver *saver;
 			struct run r;
-			struct mfs_save_result result;
+			struct mft_save_result result;
 
 			/* A child has no threads of its parent's. */
 			run_new(&r, &s.config);
 			fill(r.params, 2);
-			if (mfs_saver_new_with(&system, &s.config, r.params, &alone, &mfk_cpu,
+			if (mft_saver_new_with(&system, &s.config, r.params, &alone, &mfk_cpu,
 					       r.device, NULL, 0, &saver, &err) ||
-			    mfs_saver_start(saver, r.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err))
+			    mft_saver_start(saver, r.ctx, MFT_SAVE_PERSISTENT, &s.progress, &err))
 				_exit(1);
-			mfs_saver_ended(saver, true, &result);
+			mft_saver_ended(saver, true, &result);
 			_exit(result.failed ? 2 : 0);
 		}
 		ck_assert_int_eq(waitpid(child, &status, 0), child);
@@ -1090,12 +1090,12 @@ START_TEST(links)
 {
 	static const char *const left[] = {"iter_0000009.tmp", "iter_0000030.tmp",
 					   MFS_TRACKER_FILE ".tmp"};
-	struct mfs_saver *saver;
+	struct mft_saver *saver;
 	struct setup s;
 
 	set_up(&s, &small, "--save-keep-last 1");
 	fill(s.run.params, 1);
-	mfs_saver_free(new_saver(&s, &mfs_save_system, 0));
+	mft_saver_free(new_saver(&s, &mft_save_system, 0));
 	make_victim(&s);
 	put_link(left[0], "");
 	put_link(left[1], "");
@@ -1103,7 +1103,7 @@ START_TEST(links)
 	put_link("iter_0000031.old", "");
 	put_link("iter_0000030", "");
 	put_link(MFS_TRACKER_FILE, "/file");
-	saver = new_saver(&s, &mfs_save_system, 0);
+	saver = new_saver(&s, &mft_save_system, 0);
 	check_victim("a new saver");
 	for (unsigned i = 0; i < 3; i++)
 		ck_assert_msg(!is_link(left[i]), "'%s' is left", left[i]);
@@ -1121,7 +1121,7 @@ START_TEST(links)
 	check_victim("retention");
 	ck_assert(is_link("iter_0000020") && !there(&s, 30));
 	check_clean(&s);
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	tear_down(&s);
 }
 END_TEST
@@ -1139,7 +1139,7 @@ START_TEST(links_of_others)
 		tear_down(&s);
 		return;
 	}
-	mfs_saver_free(new_saver(&s, &mfs_save_system, 0));
+	mft_saver_free(new_saver(&s, &mft_save_system, 0));
 	make_victim(&s);
 	ck_assert_int_eq(chmod(victim, 0700), 0);
 	ck_assert_int_eq(chmod(s.dir, 0777), 0);
@@ -1150,7 +1150,7 @@ START_TEST(links_of_others)
 		      symlink(victim, "iter_0000009.tmp"));
 	ck_assert_int_eq(waitpid(child, &status, 0), child);
 	ck_assert_int_eq(status, 0);
-	mfs_saver_free(new_saver(&s, &mfs_save_system, 0));
+	mft_saver_free(new_saver(&s, &mft_save_system, 0));
 	check_victim("root's");
 	ck_assert(!is_link("iter_0000009.tmp"));
 	tear_down(&s);
@@ -1161,41 +1161,41 @@ END_TEST
  * meant, and one below it is no link. */
 START_TEST(link_to_save)
 {
-	struct mfs_save_result result;
-	struct mfs_saver *saver;
+	struct mft_save_result result;
+	struct mft_saver *saver;
 	char real[300];
 	struct setup s;
 
 	set_up(&s, &small, "--non-persistent-save-interval 2 --non-persistent-ckpt-type global");
 	fill(s.run.params, 1);
-	mfs_saver_free(new_saver(&s, &mfs_save_system, 0));
+	mft_saver_free(new_saver(&s, &mft_save_system, 0));
 	make_victim(&s);
 	snprintf(real, sizeof(real), "%s/elsewhere", unit_tmpdir());
 	ck_assert_int_eq(rename(s.dir, real), 0);
 	ck_assert_int_eq(symlink(real, s.dir), 0);
-	saver = new_saver(&s, &mfs_save_system, 0);
+	saver = new_saver(&s, &mft_save_system, 0);
 	save(saver, &s, 1);
 	check_save(&s, 30, 1);
 	ck_assert_int_eq(unlink(s.dir), 0);
 	ck_assert_int_eq(symlink(victim, s.dir), 0);
-	unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err), &err);
+	unit_ok(mft_saver_start(saver, s.run.ctx, MFT_SAVE_PERSISTENT, &s.progress, &err), &err);
 	result = end(saver);
 	ck_assert(result.failed);
 	unit_sentence(result.why, "is not the directory that it was when the run began");
 	check_victim("another --save");
 	ck_assert_int_eq(unlink(s.dir), 0);
 	ck_assert_int_eq(symlink(s.dir, s.dir), 0);
-	unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err), &err);
+	unit_ok(mft_saver_start(saver, s.run.ctx, MFT_SAVE_PERSISTENT, &s.progress, &err), &err);
 	result = end(saver);
 	ck_assert(result.failed);
 	unit_sentence(result.why, strerror(ELOOP));
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	ck_assert_int_eq(unlink(s.dir), 0);
 	ck_assert_int_eq(rename(real, s.dir), 0);
 	snprintf(real, sizeof(real), "rm -rf %s/non_persistent", s.dir);
 	ck_assert_int_eq(system(real), 0);
 	put_link("non_persistent", "");
-	unit_fails(mfs_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device, NULL,
+	unit_fails(mft_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device, NULL,
 				 &saver, &err),
 		   &err, -ELOOP, "--non-persistent-global-ckpt-dir");
 	check_victim("non_persistent");
@@ -1248,15 +1248,15 @@ START_TEST(swapped)
 	undo(&s, false, true);
 	for (unsigned at = first_call(); at <= calls; at += _i ? 3 * STRIDE : STRIDE) {
 		struct faults f = {.at = at, .meanwhile = _i ? swap_save : swap_tmp};
-		const struct mfs_save_system system = faulty(&f);
-		struct mfs_saver *saver = new_saver(&s, &system, 0);
+		const struct mft_save_system system = faulty(&f);
+		struct mft_saver *saver = new_saver(&s, &system, 0);
 		struct mfs_tracker t = {0};
 		char when[40];
 
-		unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err),
+		unit_ok(mft_saver_start(saver, s.run.ctx, MFT_SAVE_PERSISTENT, &s.progress, &err),
 			&err);
 		end(saver);
-		mfs_saver_free(saver);
+		mft_saver_free(saver);
 		snprintf(when, sizeof(when), "before call %u of %u", at, calls);
 		check_victim(when);
 		swap_back();
@@ -1273,8 +1273,8 @@ END_TEST
 START_TEST(short_writes)
 {
 	struct faults f = {.partial = true};
-	const struct mfs_save_system system = faulty(&f);
-	struct mfs_saver *saver;
+	const struct mft_save_system system = faulty(&f);
+	struct mft_saver *saver;
 	struct setup s;
 
 	set_up(&s, &fixtures[_i], "");
@@ -1283,7 +1283,7 @@ START_TEST(short_writes)
 	save(saver, &s, 2);
 	check_save(&s, 30, 1);
 	check_clean(&s);
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	tear_down(&s);
 }
 END_TEST
@@ -1334,7 +1334,7 @@ static int r_engine(void *arg, unsigned depth, struct mfs_io_engine **ret, struc
 /* A file system that has no O_DIRECT refuses it here, and the test has nothing to refuse. */
 static int opens_direct(void *arg, int dirfd, const char *path, int *ret)
 {
-	const int rc = mfs_save_system.open(NULL, dirfd, path, ret);
+	const int rc = mft_save_system.open(NULL, dirfd, path, ret);
 
 	(void)arg;
 	if (!rc)
@@ -1352,15 +1352,15 @@ static const struct fixture large = {"resume/llama-torch_dist-tp2-pp2/iter_00000
  * exactly what is not copied. */
 START_TEST(small_ring)
 {
-	struct mfs_saver *saver;
+	struct mft_saver *saver;
 	struct setup s;
 
 	set_up(&s, &large, "");
 	fill(s.run.params, 1);
-	saver = new_saver(&s, &mfs_save_system, _i ? 4 * MFS_SAVE_SLOT : 0);
+	saver = new_saver(&s, &mft_save_system, _i ? 4 * MFT_SAVE_SLOT : 0);
 	save(saver, &s, 2);
 	check_save(&s, 30, 1);
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	tear_down(&s);
 }
 END_TEST
@@ -1368,9 +1368,9 @@ END_TEST
 /* Several writes of one file are under way when it is found to refuse them. */
 START_TEST(refuses_direct)
 {
-	struct mfs_save_system system = mfs_save_system;
+	struct mft_save_system system = mft_save_system;
 	struct refusing e = {0};
-	struct mfs_saver *saver;
+	struct mft_saver *saver;
 	struct setup s;
 
 	set_up(&s, &large, "");
@@ -1381,7 +1381,7 @@ START_TEST(refuses_direct)
 	saver = new_saver(&s, &system, 0);
 	save(saver, &s, 2);
 	check_save(&s, 30, 1);
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	tear_down(&s);
 }
 END_TEST
@@ -1409,8 +1409,8 @@ START_TEST(failed_copies)
 {
 	struct mfk_device_ops device = *mfk_cpu.device;
 	struct mfk_backend backend = mfk_cpu;
-	struct mfs_save_result result;
-	struct mfs_saver *saver;
+	struct mft_save_result result;
+	struct mft_saver *saver;
 	struct setup s;
 
 	set_up(&s, &fixtures[0], "");
@@ -1419,16 +1419,16 @@ START_TEST(failed_copies)
 	device.sync = knows_of_failure;
 	backend.device = &device;
 	copies_left = 3;
-	unit_ok(mfs_saver_new(&s.config, s.run.params, &alone, &backend, s.run.device, NULL, &saver,
+	unit_ok(mft_saver_new(&s.config, s.run.params, &alone, &backend, s.run.device, NULL, &saver,
 			      &err),
 		&err);
-	unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err), &err);
+	unit_ok(mft_saver_start(saver, s.run.ctx, MFT_SAVE_PERSISTENT, &s.progress, &err), &err);
 	update(saver, &s.run, 2);
 	result = end(saver);
 	ck_assert(result.failed);
 	unit_sentence(result.why, "illegal memory access");
 	check_tracker(&s, -1);
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	tear_down(&s);
 }
 END_TEST
@@ -1437,7 +1437,7 @@ END_TEST
 
 START_TEST(tokenizer)
 {
-	struct mfs_saver *saver;
+	struct mft_saver *saver;
 	struct setup s;
 	uint8_t *a, *b;
 	size_t n, m;
@@ -1445,7 +1445,7 @@ START_TEST(tokenizer)
 
 	set_up(&s, &fixtures[0], "");
 	fill(s.run.params, 1);
-	unit_ok(mfs_saver_new(
+	unit_ok(mft_saver_new(
 			&s.config, s.run.params, &alone, &mfk_cpu, s.run.device,
 			unit_fixture("resume/llama-torch_dist-tp2-pp2/iter_0000020/tokenizer"),
 			&saver, &err),
@@ -1461,22 +1461,22 @@ START_TEST(tokenizer)
 	check_save(&s, 30, 1);
 	free(a);
 	free(b);
-	mfs_saver_free(saver);
+	mft_saver_free(saver);
 	tear_down(&s);
 }
 END_TEST
 
 START_TEST(refused)
 {
-	struct mfs_saver *saver;
+	struct mft_saver *saver;
 	struct setup s;
 
 	set_up(&s, &fixtures[0], "");
-	unit_fails(mfs_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device,
+	unit_fails(mft_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device,
 				 "/nowhere/at/all", &saver, &err),
 		   &err, -ENOENT, "/nowhere/at/all");
 	s.config.save = "/proc/nowhere/run";
-	ck_assert_int_lt(mfs_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device,
+	ck_assert_int_lt(mft_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device,
 				       NULL, &saver, &err),
 			 0);
 	unit_sentence(err.msg, "/proc/nowhere");
@@ -1485,7 +1485,7 @@ START_TEST(refused)
 	set_up(&s, &fixtures[0],
 	       "--non-persistent-save-interval 2 --non-persistent-ckpt-type global");
 	s.config.non_persistent_global_ckpt_dir = s.dir;
-	unit_fails(mfs_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device, NULL,
+	unit_fails(mft_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device, NULL,
 				 &saver, &err),
 		   &err, -EINVAL, "expected another directory than that of --save");
 	tear_down(&s);
@@ -1497,7 +1497,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("save");
 	TCase *c = tcase_create("saves");
 
-	mfs_parallel_one(&alone);
+	mft_parallel_one(&alone);
 	tcase_add_loop_test(c, round_trip, 0, FIXTURES);
 	tcase_add_loop_test(c, save_and_load, 0, FIXTURES);
 	tcase_add_loop_test(c, retention, 0, 2);

@@ -88,12 +88,12 @@ static void put(void *to, enum mfs_dtype type, uint32_t bits)
 }
 
 struct filling {
-	const struct mfs_params *params;
-	const struct mfs_param *param;
+	const struct mft_params *params;
+	const struct mft_param *param;
 	unsigned round;
 };
 
-static uint32_t number_of(const struct mfs_params *p, const struct mfs_global_tensor *t)
+static uint32_t number_of(const struct mft_params *p, const struct mfs_global_tensor *t)
 {
 	return (uint32_t)(t - mfs_ckpt_at(p->ckpt, 0));
 }
@@ -103,7 +103,7 @@ static uint32_t number_of(const struct mfs_params *p, const struct mfs_global_te
 static void fill_state(const struct filling *f, enum mfs_state state, uint64_t first,
 		       uint64_t count, uint64_t whole)
 {
-	const struct mfs_flat to = mfs_params_flat(f->params, state, first);
+	const struct mft_flat to = mft_params_flat(f->params, state, first);
 	const uint32_t tensor = number_of(f->params, f->param->tensor);
 	const size_t size = mfs_dtype_size(to.type);
 
@@ -113,7 +113,7 @@ static void fill_state(const struct filling *f, enum mfs_state state, uint64_t f
 }
 
 /* The process has all weights of its part of the model, and what it owns of the other states. */
-static int fill_run(void *arg, const struct mfs_param_run *run)
+static int fill_run(void *arg, const struct mft_param_run *run)
 {
 	const struct filling *f = arg;
 	const uint64_t first = f->param->start + run->first, end = first + run->count;
@@ -122,7 +122,7 @@ static int fill_run(void *arg, const struct mfs_param_run *run)
 	for (int state = 0; state < MFS_STATE_COUNT; state++) {
 		uint64_t at = first, count;
 
-		for (; state != MFS_STATE_MODEL && (count = mfs_params_owned(f->params, &at, end));
+		for (; state != MFS_STATE_MODEL && (count = mft_params_owned(f->params, &at, end));
 		     at += count)
 			fill_state(f, (enum mfs_state)state, at, count,
 				   run->whole_first + at - first);
@@ -130,15 +130,15 @@ static int fill_run(void *arg, const struct mfs_param_run *run)
 	return 0;
 }
 
-static void fill(const struct mfs_params *p, unsigned round)
+static void fill(const struct mft_params *p, unsigned round)
 {
 	for (uint32_t i = 0; i < p->count; i++) {
 		struct filling f = {p, &p->list[i], round};
 
-		mfs_param_runs(f.param, 0, f.param->elements, fill_run, &f);
+		mft_param_runs(f.param, 0, f.param->elements, fill_run, &f);
 	}
 	for (uint32_t i = 0; i < p->buffer_count; i++) {
-		const struct mfs_model_buffer *b = &p->buffer_list[i];
+		const struct mft_model_buffer *b = &p->buffer_list[i];
 
 		for (uint64_t k = 0; k < b->elements; k++)
 			put(&p->buffers[b->start + k], MFS_F32,
@@ -190,10 +190,10 @@ static void bad_file(void *arg, const struct mfs_error *e)
 	ck_abort_msg("%s", e->msg);
 }
 
-static void check_save(const char *path, uint64_t iteration, const struct mfs_params *p,
+static void check_save(const char *path, uint64_t iteration, const struct mft_params *p,
 		       unsigned round)
 {
-	const struct mfs_params *whole = p;
+	const struct mft_params *whole = p;
 	struct mfs_ckpt *ckpt;
 	uint32_t checked;
 	char dir[512];
@@ -238,27 +238,27 @@ static int64_t latest(const char *path)
 /* ---- a run ---- */
 
 struct process {
-	struct mfs_parallel parallel;
+	struct mft_parallel parallel;
 	struct mfk_comm comm;
-	struct mfs_params *params;
+	struct mft_params *params;
 	struct run run;
-	struct mfs_save_system system;
-	struct mfs_saver *saver;
-	struct mfs_save_result result;
+	struct mft_save_system system;
+	struct mft_saver *saver;
+	struct mft_save_result result;
 	uint64_t bytes; /* of its files */
 	const struct team *team;
 	pthread_t thread;
 };
 
 struct team {
-	struct mfs_train_config config;
-	struct mfs_parallel_sizes sizes;
+	struct mft_train_config config;
+	struct mft_parallel_sizes sizes;
 	struct meeting meeting;
 	struct process list[MOST];
 	uint32_t size;
 	char dir[256];
 	uint64_t iteration;
-	bool waits; /* in mfs_saver_ended() */
+	bool waits; /* in mft_saver_ended() */
 };
 
 static const struct model {
@@ -290,19 +290,19 @@ static void configure(struct team *t, const struct model *m)
 	run_parse(&w, &t->config);
 }
 
-static void places(const struct team *t, uint32_t rank, struct mfs_parallel *ret)
+static void places(const struct team *t, uint32_t rank, struct mft_parallel *ret)
 {
-	const struct mfs_launch launch = {.rank = rank, .size = t->size, .local_size = t->size};
+	const struct mft_launch launch = {.rank = rank, .size = t->size, .local_size = t->size};
 
-	mfs_parallel_places(&launch, &t->sizes, ret);
+	mft_parallel_places(&launch, &t->sizes, ret);
 }
 
 /* False: the model cannot be divided so. */
-static bool set_sizes(struct team *t, const struct mfs_parallel_sizes *sizes, uint32_t vpp)
+static bool set_sizes(struct team *t, const struct mft_parallel_sizes *sizes, uint32_t vpp)
 {
 	const uint32_t each = sizes->tp * sizes->cp * sizes->dp;
-	struct mfs_parallel parallel;
-	struct mfs_params *p;
+	struct mft_parallel parallel;
+	struct mft_params *p;
 
 	t->sizes = *sizes;
 	if (t->config.model.num_experts <= 0)
@@ -316,9 +316,9 @@ static bool set_sizes(struct team *t, const struct mfs_parallel_sizes *sizes, ui
 		return false;
 	t->config.model.virtual_pipeline_model_parallel_size = vpp > 1 ? (int64_t)vpp : MFS_UNSET;
 	places(t, 0, &parallel);
-	if (mfs_params_new(&t->config, &parallel, &p, &err))
+	if (mft_params_new(&t->config, &parallel, &p, &err))
 		return false;
-	mfs_params_free(p);
+	mft_params_free(p);
 	return true;
 }
 
@@ -330,10 +330,10 @@ static void begin(struct team *t)
 		struct process *p = &t->list[i];
 
 		*p = (struct process){
-			.team = t, .comm = {&t->meeting, i}, .system = mfs_save_system};
+			.team = t, .comm = {&t->meeting, i}, .system = mft_save_system};
 		places(t, i, &p->parallel);
 		p->parallel.ops = t->size > 1 ? &ops : NULL;
-		p->parallel.group[MFS_GROUP_WORLD].comm = t->size > 1 ? &p->comm : NULL;
+		p->parallel.group[MFT_GROUP_WORLD].comm = t->size > 1 ? &p->comm : NULL;
 		run_new_at(&p->run, &t->config, &p->parallel);
 		p->params = p->run.params;
 		fill(p->params, 1);
@@ -352,20 +352,20 @@ static void *save(void *arg)
 {
 	struct process *p = arg;
 	const struct team *t = p->team;
-	const struct mfs_progress progress = {.iteration = t->iteration};
+	const struct mft_progress progress = {.iteration = t->iteration};
 	struct mfs_error e = {0};
 
-	unit_ok(mfs_saver_new_with(&p->system, &t->config, p->params, &p->parallel, &mfk_cpu,
-				   p->run.device, NULL, 2 * MFS_SAVE_SLOT, &p->saver, &e),
+	unit_ok(mft_saver_new_with(&p->system, &t->config, p->params, &p->parallel, &mfk_cpu,
+				   p->run.device, NULL, 2 * MFT_SAVE_SLOT, &p->saver, &e),
 		&e);
-	unit_ok(mfs_saver_start(p->saver, p->run.ctx, MFS_SAVE_PERSISTENT, &progress, &e), &e);
-	mfs_saver_fence(p->saver, p->run.ctx, 0, p->params->elements);
+	unit_ok(mft_saver_start(p->saver, p->run.ctx, MFT_SAVE_PERSISTENT, &progress, &e), &e);
+	mft_saver_fence(p->saver, p->run.ctx, 0, p->params->elements);
 	fill(p->params, 2); /* the next update does not wait for others */
-	while (!mfs_saver_ended(p->saver, t->waits, &p->result))
+	while (!mft_saver_ended(p->saver, t->waits, &p->result))
 		usleep(200);
-	ck_assert(!mfs_saver_ended(p->saver, true, &p->result));
+	ck_assert(!mft_saver_ended(p->saver, true, &p->result));
 	p->bytes = p->saver->plan.bytes;
-	mfs_saver_free(p->saver);
+	mft_saver_free(p->saver);
 	return NULL;
 }
 
@@ -391,7 +391,7 @@ static bool draw_sizes(struct team *t, uint64_t *seed)
 	static const uint32_t some[] = {1, 1, 2, 2, 3, 4};
 	const bool experts = t->config.model.num_experts > 0;
 	const bool divided = t->config.use_distributed_optimizer;
-	const struct mfs_parallel_sizes sizes = {.tp = 1u << draw(seed, 3),
+	const struct mft_parallel_sizes sizes = {.tp = 1u << draw(seed, 3),
 						 .cp = 1 + !draw(seed, 4),
 						 .dp = some[draw(seed, 6)],
 						 .pp = 1u << draw(seed, 3),
@@ -447,7 +447,7 @@ START_TEST(layouts)
 		ck_assert_int_eq(latest(t.dir), (int64_t)n);
 		end(&t);
 	}
-	mfs_train_config_release(&t.config);
+	mft_train_config_release(&t.config);
 }
 END_TEST
 
@@ -455,7 +455,7 @@ END_TEST
 START_TEST(even)
 {
 	const bool instances = _i == 4;
-	const struct mfs_parallel_sizes sizes = {.tp = 1,
+	const struct mft_parallel_sizes sizes = {.tp = 1,
 						 .cp = 1,
 						 .dp = 4,
 						 .pp = 1,
@@ -476,7 +476,7 @@ START_TEST(even)
 	ck_assert_msg(most - least < least / 5, "%llu to %llu bytes", (unsigned long long)least,
 		      (unsigned long long)most);
 	end(&t);
-	mfs_train_config_release(&t.config);
+	mft_train_config_release(&t.config);
 }
 END_TEST
 
@@ -489,7 +489,7 @@ static int no_space(void *arg, int fd, uint64_t size)
 /* The disk of one process is full: all hear of it, nothing is left, and the next save is whole. */
 START_TEST(one_fails)
 {
-	const struct mfs_parallel_sizes sizes = {
+	const struct mft_parallel_sizes sizes = {
 		.tp = 2, .cp = 1, .dp = 2, .pp = 1, .etp = 1, .ep = 1};
 	char rank[32];
 	struct team t;
@@ -511,26 +511,26 @@ START_TEST(one_fails)
 	ck_assert(is_clean(t.dir));
 	ck_assert_int_eq(latest(t.dir), 10);
 	check_save(t.dir, 10, t.list[0].params, 1);
-	t.list[_i].system.allocate = mfs_save_system.allocate;
+	t.list[_i].system.allocate = mft_save_system.allocate;
 	save_all(&t, 30);
 	ck_assert(!t.list[0].result.failed);
 	check_save(t.dir, 30, t.list[0].params, 2);
 	end(&t);
-	mfs_train_config_release(&t.config);
+	mft_train_config_release(&t.config);
 }
 END_TEST
 
 /* What a process has written is not where the first one looks. */
 static int elsewhere(void *arg, int dirfd, const char *path, int *ret)
 {
-	const int rc = mfs_save_system.open(arg, dirfd, path, ret);
+	const int rc = mft_save_system.open(arg, dirfd, path, ret);
 
 	return rc ? rc : unlinkat(dirfd, path, 0);
 }
 
 START_TEST(not_shared)
 {
-	const struct mfs_parallel_sizes sizes = {
+	const struct mft_parallel_sizes sizes = {
 		.tp = 1, .cp = 1, .dp = 2, .pp = 1, .etp = 1, .ep = 1};
 	struct team t;
 
@@ -544,7 +544,7 @@ START_TEST(not_shared)
 	ck_assert_int_eq(latest(t.dir), -1);
 	ck_assert(is_clean(t.dir));
 	end(&t);
-	mfs_train_config_release(&t.config);
+	mft_train_config_release(&t.config);
 }
 END_TEST
 

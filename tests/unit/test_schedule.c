@@ -18,16 +18,16 @@
 static struct mfs_error err;
 
 /* 40 iterations of 8 samples, of which 5 warm up, as of the fixtures. */
-static struct mfs_train_config run(void)
+static struct mft_train_config run(void)
 {
-	return (struct mfs_train_config){
+	return (struct mft_train_config){
 		.params_dtype = MFS_BF16,
 		.train_iters = 40,
 		.train_samples = MFS_UNSET,
 		.global_batch_size = 8,
 		.lr = 1e-3,
 		.min_lr = 1e-4,
-		.lr_decay_style = MFS_LR_COSINE,
+		.lr_decay_style = MFT_LR_COSINE,
 		.lr_decay_iters = MFS_UNSET,
 		.lr_decay_samples = MFS_UNSET,
 		.lr_wsd_decay_iters = MFS_UNSET,
@@ -42,15 +42,15 @@ static struct mfs_train_config run(void)
 	};
 }
 
-typedef double value_of(const struct mfs_schedule *s);
+typedef double value_of(const struct mft_schedule *s);
 
-static void follows(const struct mfs_train_config *c, value_of *value, const double *want)
+static void follows(const struct mft_train_config *c, value_of *value, const double *want)
 {
-	struct mfs_schedule s;
+	struct mft_schedule s;
 
-	unit_ok(mfs_schedule_init(c, &s, &err), &err);
+	unit_ok(mft_schedule_init(c, &s, &err), &err);
 	ck_assert_uint_eq(s.num_steps, 0);
-	for (int i = 0; i < POINTS; i++, mfs_schedule_step(&s, STEP)) {
+	for (int i = 0; i < POINTS; i++, mft_schedule_step(&s, STEP)) {
 		const double got = value(&s);
 
 		ck_assert_msg(fabs(got - want[i]) <= 1e-14 * want[i] + 1e-18,
@@ -254,41 +254,41 @@ static const double decay_cosine[POINTS] = {0.01,
 
 START_TEST(test_rates)
 {
-	struct mfs_train_config c = run();
+	struct mft_train_config c = run();
 
-	follows(&c, mfs_schedule_lr, cosine);
-	follows(&c, mfs_schedule_decoupled_lr, cosine); /* there is none */
-	c.lr_decay_style = MFS_LR_LINEAR;
-	follows(&c, mfs_schedule_lr, linear);
+	follows(&c, mft_schedule_lr, cosine);
+	follows(&c, mft_schedule_decoupled_lr, cosine); /* there is none */
+	c.lr_decay_style = MFT_LR_LINEAR;
+	follows(&c, mft_schedule_lr, linear);
 	c.decoupled_lr = 5e-3;
 	c.decoupled_min_lr = 2e-5;
-	follows(&c, mfs_schedule_lr, linear);
-	follows(&c, mfs_schedule_decoupled_lr, decoupled);
-	c.lr_decay_style = MFS_LR_CONSTANT;
-	follows(&c, mfs_schedule_lr, constant);
-	c.lr_decay_style = MFS_LR_INVERSE_SQUARE_ROOT;
-	follows(&c, mfs_schedule_lr, root);
+	follows(&c, mft_schedule_lr, linear);
+	follows(&c, mft_schedule_decoupled_lr, decoupled);
+	c.lr_decay_style = MFT_LR_CONSTANT;
+	follows(&c, mft_schedule_lr, constant);
+	c.lr_decay_style = MFT_LR_INVERSE_SQUARE_ROOT;
+	follows(&c, mft_schedule_lr, root);
 	c.lr_warmup_iters = 0;
-	follows(&c, mfs_schedule_lr, root_at_once);
+	follows(&c, mft_schedule_lr, root_at_once);
 }
 END_TEST
 
 START_TEST(test_wsd)
 {
 	static const struct {
-		enum mfs_wsd_decay style;
+		enum mft_wsd_decay style;
 		const double *want;
-	} cases[] = {{MFS_WSD_EXPONENTIAL, wsd_exponential},
-		     {MFS_WSD_LINEAR, wsd_linear},
-		     {MFS_WSD_COSINE, wsd_cosine},
-		     {MFS_WSD_MINUS_SQRT, wsd_root}};
-	struct mfs_train_config c = run();
+	} cases[] = {{MFT_WSD_EXPONENTIAL, wsd_exponential},
+		     {MFT_WSD_LINEAR, wsd_linear},
+		     {MFT_WSD_COSINE, wsd_cosine},
+		     {MFT_WSD_MINUS_SQRT, wsd_root}};
+	struct mft_train_config c = run();
 
-	c.lr_decay_style = MFS_LR_WSD;
+	c.lr_decay_style = MFT_LR_WSD;
 	c.lr_wsd_decay_iters = 10;
 	for (int i = 0; i < 4; i++) {
 		c.lr_wsd_decay_style = cases[i].style;
-		follows(&c, mfs_schedule_lr, cases[i].want);
+		follows(&c, mft_schedule_lr, cases[i].want);
 	}
 }
 END_TEST
@@ -296,47 +296,47 @@ END_TEST
 /* Lengths in samples, and a warm-up that ends between two samples. */
 START_TEST(test_samples)
 {
-	struct mfs_train_config c = run();
+	struct mft_train_config c = run();
 
 	c.train_iters = MFS_UNSET;
 	c.train_samples = 320;
 	c.lr_warmup_iters = 0;
 	c.lr_warmup_samples = 40;
-	follows(&c, mfs_schedule_lr, cosine);
-	c.lr_decay_style = MFS_LR_WSD;
+	follows(&c, mft_schedule_lr, cosine);
+	c.lr_decay_style = MFT_LR_WSD;
 	c.lr_wsd_decay_samples = 80;
-	follows(&c, mfs_schedule_lr, wsd_exponential);
+	follows(&c, mft_schedule_lr, wsd_exponential);
 	c = run();
 	c.lr_warmup_iters = 0;
 	c.lr_warmup_fraction = 0.123;
 	c.lr_warmup_init = 1e-5;
-	follows(&c, mfs_schedule_lr, fraction);
+	follows(&c, mft_schedule_lr, fraction);
 }
 END_TEST
 
 START_TEST(test_weight_decay)
 {
-	struct mfs_train_config c = run();
+	struct mft_train_config c = run();
 
 	c.start_weight_decay = 0.01;
 	c.end_weight_decay = 0.2;
-	c.weight_decay_incr_style = MFS_WD_LINEAR;
-	follows(&c, mfs_schedule_weight_decay, decay_linear);
-	c.weight_decay_incr_style = MFS_WD_COSINE;
-	follows(&c, mfs_schedule_weight_decay, decay_cosine);
+	c.weight_decay_incr_style = MFT_WD_LINEAR;
+	follows(&c, mft_schedule_weight_decay, decay_linear);
+	c.weight_decay_incr_style = MFT_WD_COSINE;
+	follows(&c, mft_schedule_weight_decay, decay_cosine);
 }
 END_TEST
 
 /* The learning rates that Megatron logged: each is that of the next update. */
 START_TEST(test_logged)
 {
-	struct mfs_train_config c = run();
-	struct mfs_schedule s;
+	struct mft_train_config c = run();
+	struct mft_schedule s;
 	char *text, *line, *rest;
 	size_t len;
 	int lines = 0;
 
-	unit_ok(mfs_schedule_init(&c, &s, &err), &err);
+	unit_ok(mft_schedule_init(&c, &s, &err), &err);
 	text = (char *)unit_slurp(unit_fixture("resume/llama-torch-tp2-pp2/loss.csv"), &len);
 	line = strtok_r(text, "\n", &rest);
 	while ((line = strtok_r(NULL, "\n", &rest)) && ++lines <= 40) {
@@ -344,11 +344,11 @@ START_TEST(test_logged)
 		double rate;
 
 		ck_assert_int_eq(sscanf(line, "%llu,%llu,%lf", &iteration, &consumed, &rate), 3);
-		mfs_schedule_step(&s, 8);
+		mft_schedule_step(&s, 8);
 		ck_assert_uint_eq(s.num_steps, consumed);
 		/* It was an fp32 number, and is written with seven digits. */
-		ck_assert_msg(fabs((float)mfs_schedule_lr(&s) - rate) <= 6e-7 * rate,
-			      "iteration %llu: %.9e, not %.6e", iteration, mfs_schedule_lr(&s),
+		ck_assert_msg(fabs((float)mft_schedule_lr(&s) - rate) <= 6e-7 * rate,
+			      "iteration %llu: %.9e, not %.6e", iteration, mft_schedule_lr(&s),
 			      rate);
 	}
 	ck_assert_int_ge(lines, 40);
@@ -358,61 +358,61 @@ END_TEST
 
 START_TEST(test_refused)
 {
-	struct mfs_schedule s;
-	struct mfs_train_config c = run();
+	struct mft_schedule s;
+	struct mft_train_config c = run();
 
 	c.lr_warmup_iters = 40;
-	unit_fails(mfs_schedule_init(&c, &s, &err), &err, -EINVAL, "warms up");
+	unit_fails(mft_schedule_init(&c, &s, &err), &err, -EINVAL, "warms up");
 	c = run();
 	c.min_lr = 2e-3;
-	unit_fails(mfs_schedule_init(&c, &s, &err), &err, -EINVAL, "--min-lr");
+	unit_fails(mft_schedule_init(&c, &s, &err), &err, -EINVAL, "--min-lr");
 	c = run();
 	c.lr_warmup_init = 2e-3;
-	unit_fails(mfs_schedule_init(&c, &s, &err), &err, -EINVAL, "--lr-warmup-init");
+	unit_fails(mft_schedule_init(&c, &s, &err), &err, -EINVAL, "--lr-warmup-init");
 	c = run();
-	c.lr_decay_style = MFS_LR_WSD;
-	unit_fails(mfs_schedule_init(&c, &s, &err), &err, -EINVAL, "--lr-wsd-decay-iters");
+	c.lr_decay_style = MFT_LR_WSD;
+	unit_fails(mft_schedule_init(&c, &s, &err), &err, -EINVAL, "--lr-wsd-decay-iters");
 	c = run();
 	c.end_weight_decay = 0.01;
-	unit_fails(mfs_schedule_init(&c, &s, &err), &err, -EINVAL, "--end-weight-decay");
+	unit_fails(mft_schedule_init(&c, &s, &err), &err, -EINVAL, "--end-weight-decay");
 	c = run();
 	c.train_iters = MFS_UNSET;
-	unit_fails(mfs_schedule_init(&c, &s, &err), &err, -EINVAL, "--train-iters");
+	unit_fails(mft_schedule_init(&c, &s, &err), &err, -EINVAL, "--train-iters");
 }
 END_TEST
 
 START_TEST(test_batches)
 {
-	static const struct mfs_batch_step steps[] = {{0, 8}, {100, 16}, {200, 64}};
-	struct mfs_train_config c = run();
+	static const struct mft_batch_step steps[] = {{0, 8}, {100, 16}, {200, 64}};
+	struct mft_train_config c = run();
 
-	ck_assert_uint_eq(mfs_schedule_batch(&c, 1000), 8);
-	ck_assert_uint_eq(mfs_schedule_iterations(&c), 40);
+	ck_assert_uint_eq(mft_schedule_batch(&c, 1000), 8);
+	ck_assert_uint_eq(mft_schedule_iterations(&c), 40);
 	c.batch_steps = steps;
 	c.batch_step_count = 3;
-	ck_assert_uint_eq(mfs_schedule_batch(&c, 0), 8);
-	ck_assert_uint_eq(mfs_schedule_batch(&c, 99), 8);
-	ck_assert_uint_eq(mfs_schedule_batch(&c, 100), 16);
-	ck_assert_uint_eq(mfs_schedule_batch(&c, 1 << 30), 64);
+	ck_assert_uint_eq(mft_schedule_batch(&c, 0), 8);
+	ck_assert_uint_eq(mft_schedule_batch(&c, 99), 8);
+	ck_assert_uint_eq(mft_schedule_batch(&c, 100), 16);
+	ck_assert_uint_eq(mft_schedule_batch(&c, 1 << 30), 64);
 	c.train_iters = MFS_UNSET;
 	for (c.train_samples = 1; c.train_samples < 1000; c.train_samples++) {
 		uint64_t iterations = 0, consumed = 0;
 
 		/* training.py: update_train_iters */
 		while (consumed < (uint64_t)c.train_samples) {
-			consumed += mfs_schedule_batch(&c, consumed);
+			consumed += mft_schedule_batch(&c, consumed);
 			iterations++;
 		}
-		ck_assert_uint_eq(mfs_schedule_iterations(&c), iterations);
+		ck_assert_uint_eq(mft_schedule_iterations(&c), iterations);
 	}
 	c.batch_step_count = 0;
 	c.train_samples = 87;
-	ck_assert_uint_eq(mfs_schedule_iterations(&c), 10);
+	ck_assert_uint_eq(mft_schedule_iterations(&c), 10);
 }
 END_TEST
 
 /* core 0.12: RampupBatchsizeNumMicroBatchesCalculator.update() */
-static uint64_t ramped(const struct mfs_batch_ramp *r, uint64_t consumed)
+static uint64_t ramped(const struct mft_batch_ramp *r, uint64_t consumed)
 {
 	const double increments = (double)((r->end - r->start) / r->increment);
 
@@ -424,7 +424,7 @@ static uint64_t ramped(const struct mfs_batch_ramp *r, uint64_t consumed)
 }
 
 /* core 0.12, training.py: update_train_iters() */
-static uint64_t ramped_iterations(const struct mfs_batch_ramp *r, uint64_t samples)
+static uint64_t ramped_iterations(const struct mft_batch_ramp *r, uint64_t samples)
 {
 	uint64_t iterations = 0, consumed = 0;
 
@@ -437,54 +437,54 @@ static uint64_t ramped_iterations(const struct mfs_batch_ramp *r, uint64_t sampl
 
 START_TEST(test_ramp)
 {
-	static const struct mfs_batch_ramp ramps[] = {
+	static const struct mft_batch_ramp ramps[] = {
 		{16, 8, 1000, 1024}, {2, 2, 12, 8},  {32, 32, 977, 192}, {1, 1, 7, 64},
 		{5, 7, 1, 19},	     {8, 1, 100, 8}, {3, 3, 299, 30},	 {1, 1, 4999, 50},
 	};
 	struct mfs_arena arena = {0};
 
 	for (size_t i = 0; i < sizeof(ramps) / sizeof(ramps[0]); i++) {
-		struct mfs_train_config c = run();
+		struct mft_train_config c = run();
 
 		c.global_batch_size = ramps[i].end;
 		c.train_iters = MFS_UNSET;
 		c.rampup_samples = (uint64_t)ramps[i].samples;
-		unit_ok(mfs_batch_ramp_steps(&ramps[i], &arena, &c.batch_steps, &c.batch_step_count,
+		unit_ok(mft_batch_ramp_steps(&ramps[i], &arena, &c.batch_steps, &c.batch_step_count,
 					     &err),
 			&err);
 		for (uint64_t n = 0; n < 6000; n++)
-			ck_assert_uint_eq(mfs_schedule_global_batch(&c, n), ramped(&ramps[i], n));
+			ck_assert_uint_eq(mft_schedule_global_batch(&c, n), ramped(&ramps[i], n));
 		for (c.train_samples = 1; c.train_samples < 6000; c.train_samples += 13)
-			ck_assert_uint_eq(mfs_schedule_iterations(&c),
+			ck_assert_uint_eq(mft_schedule_iterations(&c),
 					  ramped_iterations(&ramps[i], (uint64_t)c.train_samples));
 	}
 	mfs_arena_release(&arena);
 }
 END_TEST
 
-static void after(struct mfs_loss_scaler *s, bool found_inf, double want)
+static void after(struct mft_loss_scaler *s, bool found_inf, double want)
 {
-	mfs_loss_scaler_update(s, found_inf);
+	mft_loss_scaler_update(s, found_inf);
 	ck_assert_msg(s->scale == want, "%g, not %g", s->scale, want);
 }
 
 START_TEST(test_loss_scale)
 {
-	struct mfs_train_config c = run();
-	struct mfs_loss_scaler s;
+	struct mft_train_config c = run();
+	struct mft_loss_scaler s;
 
-	mfs_loss_scaler_init(&c, &s); /* bf16 */
+	mft_loss_scaler_init(&c, &s); /* bf16 */
 	after(&s, true, 1);
 	c.params_dtype = MFS_F16;
 	c.loss_scale = 128;
-	mfs_loss_scaler_init(&c, &s);
+	mft_loss_scaler_init(&c, &s);
 	after(&s, true, 128);
 	c.loss_scale = 0;
 	c.initial_loss_scale = 16;
 	c.min_loss_scale = 3;
 	c.loss_scale_window = 3;
 	c.hysteresis = 2;
-	mfs_loss_scaler_init(&c, &s);
+	mft_loss_scaler_init(&c, &s);
 	/* What two overflows leave stays so until the scale grows. */
 	after(&s, true, 16);
 	after(&s, false, 16);

@@ -10,7 +10,7 @@
 static struct mfs_error err;
 
 /* A second for each 1000 bytes of memory, and for each 1000 bytes between processes. */
-static const struct mfs_machine plain = {
+static const struct mft_machine plain = {
 	.units = 1,
 	.bandwidth = 1000,
 	.other_share = 1,
@@ -66,23 +66,23 @@ static void exchanges(struct script *s, unsigned stream, uint64_t bytes)
 				 .messages = (unsigned)s->record.message_count - from});
 }
 
-static struct mfs_timeline_stage stage_of(const struct script *s, uint32_t size)
+static struct mft_timeline_stage stage_of(const struct script *s, uint32_t size)
 {
-	return (struct mfs_timeline_stage){
+	return (struct mft_timeline_stage){
 		.record = &s->record,
 		.groups = {{.comm = comms[0], .machine = {size, size}, .stages = true},
 			   {.comm = comms[1], .machine = {2, 2}}}};
 }
 
-static double time_on(const struct mfs_machine *m, const struct script *scripts, uint32_t count,
+static double time_on(const struct mft_machine *m, const struct script *scripts, uint32_t count,
 		      unsigned free)
 {
-	struct mfs_timeline_stage stages[8];
-	struct mfs_timeline t;
+	struct mft_timeline_stage stages[8];
+	struct mft_timeline t;
 
 	for (uint32_t i = 0; i < count; i++)
 		stages[i] = stage_of(&scripts[i], count);
-	unit_ok(mfs_timeline_run(m, stages, count, free, &t, &err), &err);
+	unit_ok(mft_timeline_run(m, stages, count, free, &t, &err), &err);
 	return t.step;
 }
 
@@ -104,14 +104,14 @@ START_TEST(streams_run_beside_each_other)
 	works(&s, 1, 1000);
 	add(&s, (struct mfk_work){.kind = MFK_WORK_WAIT, .stream = 1, .event = 5});
 	works(&s, 1, 1000); /* from 2 s on */
-	ck_assert_double_eq_tol(time_of(&s, 1, MFS_TIMELINE_GROUPS), 6, 1e-9);
+	ck_assert_double_eq_tol(time_of(&s, 1, MFT_TIMELINE_GROUPS), 6, 1e-9);
 	add(&s, (struct mfk_work){.kind = MFK_WORK_SYNC, .stream = 0});
 	works(&s, 1, 1000); /* from 6 s on */
-	ck_assert_double_eq_tol(time_of(&s, 1, MFS_TIMELINE_GROUPS), 7, 1e-9);
+	ck_assert_double_eq_tol(time_of(&s, 1, MFT_TIMELINE_GROUPS), 7, 1e-9);
 	add(&s, (struct mfk_work){.kind = MFK_WORK_EVENT_SYNC, .event = 5});
 	add(&s, (struct mfk_work){.kind = MFK_WORK_MEETING, .comm = comms[1]});
 	works(&s, 0, 500);
-	ck_assert_double_eq_tol(time_of(&s, 1, MFS_TIMELINE_GROUPS), 7, 1e-9);
+	ck_assert_double_eq_tol(time_of(&s, 1, MFT_TIMELINE_GROUPS), 7, 1e-9);
 }
 END_TEST
 
@@ -124,7 +124,7 @@ START_TEST(a_group_is_as_slow_as_its_link)
 	add(&s, (struct mfk_work){
 			.kind = MFK_WORK_ALL_REDUCE, .stream = 1, .comm = comms[1], .bytes = 4000});
 	/* 2 * 4000 / 2 bytes */
-	ck_assert_double_eq_tol(time_of(&s, 1, MFS_TIMELINE_GROUPS), 4, 1e-9);
+	ck_assert_double_eq_tol(time_of(&s, 1, MFT_TIMELINE_GROUPS), 4, 1e-9);
 	ck_assert_double_eq_tol(time_of(&s, 1, 1), 1, 1e-9);
 }
 END_TEST
@@ -135,7 +135,7 @@ START_TEST(communication_slows_what_is_beside_it)
 {
 	const struct mfk_work sum = {
 		.kind = MFK_WORK_ALL_REDUCE, .stream = 1, .comm = comms[1], .bytes = 4000};
-	struct mfs_machine m = plain;
+	struct mft_machine m = plain;
 	struct mfk_work own = sum;
 	static struct script s;
 
@@ -143,9 +143,9 @@ START_TEST(communication_slows_what_is_beside_it)
 	s = (struct script){0};
 	add(&s, sum); /* to 4 s */
 	works(&s, 0, 3000);
-	ck_assert_double_eq_tol(time_on(&m, &s, 1, MFS_TIMELINE_GROUPS), 5, 1e-9);
+	ck_assert_double_eq_tol(time_on(&m, &s, 1, MFT_TIMELINE_GROUPS), 5, 1e-9);
 	works(&s, 0, 1000); /* nothing more is lost */
-	ck_assert_double_eq_tol(time_on(&m, &s, 1, MFS_TIMELINE_GROUPS), 6, 1e-9);
+	ck_assert_double_eq_tol(time_on(&m, &s, 1, MFT_TIMELINE_GROUPS), 6, 1e-9);
 	ck_assert_double_eq_tol(time_on(&m, &s, 1, 1), 4, 1e-9);
 
 	s = (struct script){0};
@@ -154,13 +154,13 @@ START_TEST(communication_slows_what_is_beside_it)
 	add(&s, (struct mfk_work){.kind = MFK_WORK_RECORD, .stream = 1, .event = 1});
 	add(&s, (struct mfk_work){.kind = MFK_WORK_WAIT, .stream = 0, .event = 1});
 	works(&s, 0, 1000);
-	ck_assert_double_eq_tol(time_on(&m, &s, 1, MFS_TIMELINE_GROUPS), 5, 1e-9);
+	ck_assert_double_eq_tol(time_on(&m, &s, 1, MFT_TIMELINE_GROUPS), 5, 1e-9);
 
 	s = (struct script){0};
 	own.stream = 0;
 	add(&s, own);
 	works(&s, 0, 1000);
-	ck_assert_double_eq_tol(time_on(&m, &s, 1, MFS_TIMELINE_GROUPS), 5, 1e-9);
+	ck_assert_double_eq_tol(time_on(&m, &s, 1, MFT_TIMELINE_GROUPS), 5, 1e-9);
 }
 END_TEST
 
@@ -168,23 +168,23 @@ START_TEST(between_hosts)
 {
 	const struct mfk_work gather = {.kind = MFK_WORK_ALL_GATHER, .bytes = 16000};
 	const struct mfk_work messages = {.kind = MFK_WORK_EXCHANGE, .bytes = 15000};
-	const struct mfs_machine_group near = {16, 16}, far = {16, 4};
+	const struct mft_machine_group near = {16, 16}, far = {16, 4};
 
-	ck_assert_double_eq_tol(mfs_machine_time(&plain, &gather, &near), 15, 1e-9);
+	ck_assert_double_eq_tol(mft_machine_time(&plain, &gather, &near), 15, 1e-9);
 	/* Four links of 100 bytes a second. */
-	ck_assert_double_eq_tol(mfs_machine_time(&plain, &gather, &far), 15000.0 / 400 + 3 * 4,
+	ck_assert_double_eq_tol(mft_machine_time(&plain, &gather, &far), 15000.0 / 400 + 3 * 4,
 				1e-9);
 	/* 12 of 15 others are elsewhere. */
-	ck_assert_double_eq_tol(mfs_machine_time(&plain, &messages, &far), 12000.0 / 100 + 3, 1e-9);
+	ck_assert_double_eq_tol(mft_machine_time(&plain, &messages, &far), 12000.0 / 100 + 3, 1e-9);
 }
 END_TEST
 
 /* ---- products ---- */
 
 /* 1000 operations a second, and memory as fast as plain's. */
-static struct mfs_machine multiplies(void)
+static struct mft_machine multiplies(void)
 {
-	struct mfs_machine m = plain;
+	struct mft_machine m = plain;
 
 	m.products[MFK_BF16] = 1000;
 	m.groups_of_products = 0.5;
@@ -201,14 +201,14 @@ START_TEST(what_is_added_to_comes_behind_a_product)
 			     .groups = 1,
 			     .flops = 3000,
 			     .bytes = 2000};
-	const struct mfs_machine m = multiplies();
+	const struct mft_machine m = multiplies();
 
-	ck_assert_double_eq_tol(mfs_machine_time(&m, &w, NULL), 3, 1e-9);
+	ck_assert_double_eq_tol(mft_machine_time(&m, &w, NULL), 3, 1e-9);
 	w.added = 2000;
 	w.bytes += 1000;
-	ck_assert_double_eq_tol(mfs_machine_time(&m, &w, NULL), 5, 1e-9);
+	ck_assert_double_eq_tol(mft_machine_time(&m, &w, NULL), 5, 1e-9);
 	w.bytes += 5000;
-	ck_assert_double_eq_tol(mfs_machine_time(&m, &w, NULL), 8, 1e-9);
+	ck_assert_double_eq_tol(mft_machine_time(&m, &w, NULL), 8, 1e-9);
 }
 END_TEST
 
@@ -271,16 +271,16 @@ START_TEST(groups_fill_pairs_of_tiles)
 			     .n = 512,
 			     .groups = 2,
 			     .flops = 3000};
-	const struct mfs_machine m = multiplies();
+	const struct mft_machine m = multiplies();
 
-	ck_assert_double_eq_tol(mfs_machine_time(&m, &w, NULL), 6, 1e-9);
+	ck_assert_double_eq_tol(mft_machine_time(&m, &w, NULL), 6, 1e-9);
 	w.m = 64; /* half of the tiles */
-	ck_assert_double_eq_tol(mfs_machine_time(&m, &w, NULL), 12, 1e-9);
+	ck_assert_double_eq_tol(mft_machine_time(&m, &w, NULL), 12, 1e-9);
 	w.m = 128;
 	w.n = 256;
-	ck_assert_double_eq_tol(mfs_machine_time(&m, &w, NULL), 12, 1e-9);
+	ck_assert_double_eq_tol(mft_machine_time(&m, &w, NULL), 12, 1e-9);
 	w.groups = 1;
-	ck_assert_double_eq_tol(mfs_machine_time(&m, &w, NULL), 3, 1e-9);
+	ck_assert_double_eq_tol(mft_machine_time(&m, &w, NULL), 3, 1e-9);
 }
 END_TEST
 
@@ -298,7 +298,7 @@ static void marks(struct script *s, unsigned stream, unsigned event)
 	add(s, (struct mfk_work){.kind = MFK_WORK_RECORD, .stream = stream, .event = event});
 }
 
-static void script_exchange(const struct mfs_pipeline *p, const struct mfs_pipeline_step *x,
+static void script_exchange(const struct mft_pipeline *p, const struct mft_pipeline_step *x,
 			    struct script *s)
 {
 	for (uint32_t k = 0; k < x->message_count; k++)
@@ -310,36 +310,36 @@ static void script_exchange(const struct mfs_pipeline *p, const struct mfs_pipel
 }
 
 /* Forward takes 1 s and backward 2; messages cost nothing. */
-static void script_of(const struct mfs_pipeline *p, struct script *s)
+static void script_of(const struct mft_pipeline *p, struct script *s)
 {
 	*s = (struct script){0};
 	for (uint64_t i = 0; i < p->count; i++) {
-		const struct mfs_pipeline_step *x = &p->steps[i];
+		const struct mft_pipeline_step *x = &p->steps[i];
 
-		if (x->kind == MFS_PIPELINE_EXCHANGE) {
+		if (x->kind == MFT_PIPELINE_EXCHANGE) {
 			script_exchange(p, x, s);
 			continue;
 		}
 		if (x->after)
 			waits(s, PASSES, (unsigned)((x->after - 1) % p->exchanges));
-		works(s, PASSES, x->kind == MFS_PIPELINE_FORWARD ? 1000 : 2000);
+		works(s, PASSES, x->kind == MFT_PIPELINE_FORWARD ? 1000 : 2000);
 	}
 }
 
 static double pipeline_time(uint32_t stages, uint32_t chunks, uint64_t microbatches)
 {
-	const struct mfs_pipeline_shape shape = {stages, chunks, chunks > 1 ? stages : 1,
+	const struct mft_pipeline_shape shape = {stages, chunks, chunks > 1 ? stages : 1,
 						 microbatches, true};
 	static struct script scripts[8];
 
 	for (uint32_t i = 0; i < stages; i++) {
-		struct mfs_pipeline p;
+		struct mft_pipeline p;
 
-		unit_ok(mfs_pipeline_new(&shape, i, &p, &err), &err);
+		unit_ok(mft_pipeline_new(&shape, i, &p, &err), &err);
 		script_of(&p, &scripts[i]);
-		mfs_pipeline_release(&p);
+		mft_pipeline_release(&p);
 	}
-	return time_of(scripts, stages, MFS_TIMELINE_GROUPS);
+	return time_of(scripts, stages, MFT_TIMELINE_GROUPS);
 }
 
 /* Narayanan and others (SC 2021), 2.2: the bubble is (stages - 1) (forward + backward) of a stage,
@@ -363,8 +363,8 @@ END_TEST
 START_TEST(stages_that_wait_for_ever_are_found)
 {
 	static struct script s[2];
-	struct mfs_timeline_stage stages[2];
-	struct mfs_timeline t;
+	struct mft_timeline_stage stages[2];
+	struct mft_timeline t;
 
 	for (int i = 0; i < 2; i++) {
 		s[i] = (struct script){0};
@@ -374,14 +374,14 @@ START_TEST(stages_that_wait_for_ever_are_found)
 		exchanges(&s[i], 0, 10);
 		stages[i] = stage_of(&s[i], 2);
 	}
-	ck_assert_int_eq(mfs_timeline_run(&plain, stages, 2, MFS_TIMELINE_GROUPS, &t, &err),
+	ck_assert_int_eq(mft_timeline_run(&plain, stages, 2, MFT_TIMELINE_GROUPS, &t, &err),
 			 -EDEADLK);
 }
 END_TEST
 
 /* ---- files ---- */
 
-static void read_machine(const char *path, struct mfs_machine *ret)
+static void read_machine(const char *path, struct mft_machine *ret)
 {
 	char bytes[8192];
 	FILE *f = fopen(path, "r");
@@ -390,7 +390,7 @@ static void read_machine(const char *path, struct mfs_machine *ret)
 	ck_assert_ptr_nonnull(f);
 	len = fread(bytes, 1, sizeof(bytes), f);
 	fclose(f);
-	unit_ok(mfs_machine_parse(path, bytes, len, ret, &err), &err);
+	unit_ok(mft_machine_parse(path, bytes, len, ret, &err), &err);
 }
 
 START_TEST(machines_that_are_known)
@@ -403,14 +403,14 @@ START_TEST(machines_that_are_known)
 					.groups = 1,
 					.flops = 2.0 * 8448 * 8192 * 8192,
 					.bytes = 1};
-	struct mfs_machine m;
+	struct mft_machine m;
 
 	read_machine("configs/machines/h100.yaml", &m);
 	ck_assert_str_eq(m.name, "NVIDIA H100");
 	read_machine("configs/machines/h200.yaml", &m);
 	ck_assert_str_eq(m.name, "NVIDIA H200");
 	ck_assert_uint_eq(m.gpus_per_host, 8);
-	ck_assert_double_eq_tol(square.flops / mfs_machine_time(&m, &square, NULL) / 705e12, 1,
+	ck_assert_double_eq_tol(square.flops / mft_machine_time(&m, &square, NULL) / 705e12, 1,
 				0.002);
 }
 END_TEST
@@ -443,10 +443,10 @@ START_TEST(files_that_are_no_machine)
 		{"speed: 1", "line 1: 'speed' is nothing that a machine has"},
 		{"name: x", "'memory_gib' is missing"},
 	};
-	struct mfs_machine m;
+	struct mft_machine m;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		ck_assert_int_eq(mfs_machine_parse("m", bad[i].text, strlen(bad[i].text), &m, &err),
+		ck_assert_int_eq(mft_machine_parse("m", bad[i].text, strlen(bad[i].text), &m, &err),
 				 -EINVAL);
 		ck_assert_msg(strstr(err.msg, bad[i].why), "%s: %s", bad[i].text, err.msg);
 	}

@@ -51,47 +51,47 @@ static size_t cut(char *line, const char **words)
 	return count;
 }
 
-static int read_line(const char *line, struct mfs_train_config *c)
+static int read_line(const char *line, struct mft_train_config *c)
 {
 	const char *words[MAX_WORDS];
 	char *copy = strdup(line);
 	int r;
 
 	memset(&err, 0, sizeof(err));
-	r = mfs_train_config_parse_words(words, cut(copy, words), c, &err);
+	r = mft_train_config_parse_words(words, cut(copy, words), c, &err);
 	free(copy);
 	if (r)
 		return r;
-	r = mfs_train_config_settle(c, &err);
+	r = mft_train_config_settle(c, &err);
 	if (r)
-		mfs_train_config_release(c);
+		mft_train_config_release(c);
 	return r;
 }
 
-static void read_ok(const char *line, struct mfs_train_config *c)
+static void read_ok(const char *line, struct mft_train_config *c)
 {
 	unit_ok(read_line(line, c), &err);
 }
 
 static void fails(const char *line, int want, const char *part)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	unit_fails(read_line(line, &c), &err, want, part);
 }
 
-static char *shown(const struct mfs_flag_value *v)
+static char *shown(const struct mft_flag_value *v)
 {
 	struct mfs_buf text = {0};
 
-	mfs_flag_value_show(v, &text);
+	mft_flag_value_show(v, &text);
 	ck_assert(!text.failed);
 	return text.data;
 }
 
 /* ---- Megatron's own values ---- */
 
-static const char *expected_of(char *const *lines, size_t count, const struct mfs_flag *f)
+static const char *expected_of(char *const *lines, size_t count, const struct mft_flag *f)
 {
 	const size_t len = strlen(f->dest);
 
@@ -105,15 +105,15 @@ static void check_case(const char *path)
 {
 	size_t len, count = 0, checked = 0;
 	char *text = (char *)unit_slurp(path, &len), *lines[1024], *rest = NULL;
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	text = realloc(text, len + 1);
 	text[len] = '\0';
 	for (char *l = strtok_r(text, "\n", &rest); l; l = strtok_r(NULL, "\n", &rest))
 		lines[count++] = l;
 	read_ok(lines[0] + 2, &c);
-	for (size_t i = 0; i < mfs_flag_count(); i++) {
-		const struct mfs_flag *f = mfs_flag_at(i);
+	for (size_t i = 0; i < mft_flag_count(); i++) {
+		const struct mft_flag *f = mft_flag_at(i);
 		const char *want = expected_of(lines + 1, count - 1, f);
 		char *found;
 
@@ -132,9 +132,9 @@ static void check_case(const char *path)
 	/* Nothing that Megatron has is missing. */
 	for (size_t i = 1; i < count; i++) {
 		*strchr(lines[i], ' ') = '\0';
-		ck_assert_msg(mfs_flag_of_dest(lines[i]) != SIZE_MAX, "%s: no %s", path, lines[i]);
+		ck_assert_msg(mft_flag_of_dest(lines[i]) != SIZE_MAX, "%s: no %s", path, lines[i]);
 	}
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	free(text);
 }
 
@@ -152,50 +152,50 @@ END_TEST
 
 /* ---- the table ---- */
 
-static void check_row(const struct mfs_flag *f, size_t number)
+static void check_row(const struct mft_flag *f, size_t number)
 {
-	char spelling[MFS_FLAG_SPELLING];
+	char spelling[MFT_FLAG_SPELLING];
 	bool on;
 
-	ck_assert_msg(mfs_flag_of_dest(f->dest) == number, "%s is there twice", f->dest);
-	for (unsigned k = 0; mfs_flag_spelling(f, k, spelling, &on); k++) {
-		ck_assert_msg(mfs_flag_of_spelling(spelling, strlen(spelling), &on) == number,
+	ck_assert_msg(mft_flag_of_dest(f->dest) == number, "%s is there twice", f->dest);
+	for (unsigned k = 0; mft_flag_spelling(f, k, spelling, &on); k++) {
+		ck_assert_msg(mft_flag_of_spelling(spelling, strlen(spelling), &on) == number,
 			      "%s is there twice", spelling);
-		ck_assert_uint_lt(strlen(spelling), MFS_FLAG_SPELLING - 1);
+		ck_assert_uint_lt(strlen(spelling), MFT_FLAG_SPELLING - 1);
 	}
-	ck_assert_msg(f->use != MFS_FLAG_REFUSED || f->instead, "%s: refused without a word",
+	ck_assert_msg(f->use != MFT_FLAG_REFUSED || f->instead, "%s: refused without a word",
 		      f->dest);
-	ck_assert_msg(f->kind != MFS_FLAG_ENUM || f->of, "%s has no enum", f->dest);
-	ck_assert_msg(f->as == MFS_AS_NOTHING || f->use == MFS_FLAG_USED, "%s", f->dest);
+	ck_assert_msg(f->kind != MFT_FLAG_ENUM || f->of, "%s has no enum", f->dest);
+	ck_assert_msg(f->as == MFT_AS_NOTHING || f->use == MFT_FLAG_USED, "%s", f->dest);
 }
 
 START_TEST(table)
 {
 	size_t used = 0, unused = 0, refused = 0;
 
-	for (size_t i = 0; i < mfs_flag_count(); i++) {
-		const struct mfs_flag *f = mfs_flag_at(i);
+	for (size_t i = 0; i < mft_flag_count(); i++) {
+		const struct mft_flag *f = mft_flag_at(i);
 
 		check_row(f, i);
-		used += f->use == MFS_FLAG_USED;
-		unused += f->use == MFS_FLAG_UNUSED;
-		refused += f->use == MFS_FLAG_REFUSED;
+		used += f->use == MFT_FLAG_USED;
+		unused += f->use == MFT_FLAG_UNUSED;
+		refused += f->use == MFT_FLAG_REFUSED;
 	}
 	ck_assert_uint_gt(used, 180);
 	ck_assert_uint_gt(unused + used, 675); /* one that gets an effect is used */
 	ck_assert_uint_eq(refused, 82);	       /* who builds one counts it here */
-	ck_assert_ptr_null(mfs_flag_at(mfs_flag_count()));
+	ck_assert_ptr_null(mft_flag_at(mft_flag_count()));
 }
 END_TEST
 
 /* Defaults are what nobody has to say: none of them is refused. */
 START_TEST(defaults_are_supported)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	read_ok(SMALL, &c);
 	ck_assert_int_eq(c.params_dtype, MFS_F32);
-	ck_assert_int_eq(c.lr_decay_style, MFS_LR_LINEAR);
+	ck_assert_int_eq(c.lr_decay_style, MFT_LR_LINEAR);
 	ck_assert_double_eq(c.lr_warmup_fraction, -1);
 	ck_assert_double_eq(c.decoupled_lr, -1);
 	ck_assert_double_eq(c.decoupled_min_lr, -1);
@@ -209,28 +209,28 @@ START_TEST(defaults_are_supported)
 	ck_assert_int_eq(c.model.vocab_size, 100);
 	ck_assert_ptr_null(c.load);
 	ck_assert_ptr_null(c.recompute_modules.list);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 END_TEST
 
 START_TEST(several_aux_losses)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	read_ok(SMALL "--num-experts 4 --moe-router-load-balancing-type seq_aux_loss none "
 		      "global_aux_loss --moe-aux-loss-coeff 0.5 0.25 2",
 		&c);
-	ck_assert(c.moe_aux_loss_coeffs[MFS_AUX_LOSS] == 0 && !c.moe_logs_aux_loss[MFS_AUX_LOSS]);
-	ck_assert(c.moe_aux_loss_coeffs[MFS_SEQ_AUX_LOSS] == 0.5);
-	ck_assert(c.moe_aux_loss_coeffs[MFS_GLOBAL_AUX_LOSS] == 2);
-	ck_assert(c.moe_logs_aux_loss[MFS_GLOBAL_AUX_LOSS]);
-	mfs_train_config_release(&c);
+	ck_assert(c.moe_aux_loss_coeffs[MFT_AUX_LOSS] == 0 && !c.moe_logs_aux_loss[MFT_AUX_LOSS]);
+	ck_assert(c.moe_aux_loss_coeffs[MFT_SEQ_AUX_LOSS] == 0.5);
+	ck_assert(c.moe_aux_loss_coeffs[MFT_GLOBAL_AUX_LOSS] == 2);
+	ck_assert(c.moe_logs_aux_loss[MFT_GLOBAL_AUX_LOSS]);
+	mft_train_config_release(&c);
 }
 END_TEST
 
 START_TEST(fields)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	read_ok(SMALL "--bf16 --use-precision-aware-optimizer --main-grads-dtype bf16 "
 		      "--exp-avg-dtype bf16 --lr-decay-style WSD --lr-wsd-decay-style minus_sqrt "
@@ -242,17 +242,17 @@ START_TEST(fields)
 		      "--num-experts 4 --moe-router-load-balancing-type seq_aux_loss "
 		      "--moe-aux-loss-coeff 0.5",
 		&c);
-	ck_assert(c.moe_aux_loss_coeffs[MFS_SEQ_AUX_LOSS] == 0.5);
-	ck_assert(c.moe_aux_loss_coeffs[MFS_AUX_LOSS] == 0 && c.moe_logs_aux_loss[MFS_AUX_LOSS]);
+	ck_assert(c.moe_aux_loss_coeffs[MFT_SEQ_AUX_LOSS] == 0.5);
+	ck_assert(c.moe_aux_loss_coeffs[MFT_AUX_LOSS] == 0 && c.moe_logs_aux_loss[MFT_AUX_LOSS]);
 	ck_assert_int_eq(c.params_dtype, MFS_BF16);
 	ck_assert_int_eq(c.main_grads_dtype, MFS_BF16);
 	ck_assert_int_eq(c.exp_avg_dtype, MFS_BF16);
 	ck_assert_int_eq(c.exp_avg_sq_dtype, MFS_F32);
-	ck_assert_int_eq(c.lr_decay_style, MFS_LR_WSD);
-	ck_assert_int_eq(c.lr_wsd_decay_style, MFS_WSD_MINUS_SQRT);
+	ck_assert_int_eq(c.lr_decay_style, MFT_LR_WSD);
+	ck_assert_int_eq(c.lr_wsd_decay_style, MFT_WSD_MINUS_SQRT);
 	ck_assert_int_eq(c.lr_wsd_decay_iters, 2);
 	ck_assert(c.no_data_sharding && c.dry_run);
-	ck_assert_int_eq(c.recompute_granularity, MFS_RECOMPUTE_FULL);
+	ck_assert_int_eq(c.recompute_granularity, MFT_RECOMPUTE_FULL);
 	ck_assert_str_eq(c.recompute_method, "block");
 	ck_assert_uint_eq(c.data_path.count, 4);
 	ck_assert_str_eq(c.data_path.list[3], "b");
@@ -265,26 +265,26 @@ START_TEST(fields)
 	ck_assert_int_eq(c.device, 3);
 	ck_assert_int_eq(c.save_keep_last, 2);
 	ck_assert_int_eq(c.eod, 5);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL "--bf16 --grad-reduce-in-bf16", &c);
 	ck_assert_int_eq(c.main_grads_dtype, MFS_BF16);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL "--bf16", &c);
 	ck_assert_int_eq(c.main_grads_dtype, MFS_F32);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL "--fp16", &c);
 	ck_assert_int_eq(c.main_grads_dtype, MFS_F16);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL "--fp16 --accumulate-allreduce-grads-in-fp32", &c);
 	ck_assert_int_eq(c.main_grads_dtype, MFS_F32);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 END_TEST
 
 /* Batches that are not --global-batch-size. */
 START_TEST(other_batches)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	read_ok(BY_SAMPLES "--rampup-batch-size 2 3 30 --global-batch-size 8", &c);
 	ck_assert_uint_eq(c.rampup_samples, 30);
@@ -292,28 +292,28 @@ START_TEST(other_batches)
 	ck_assert_uint_eq(c.batch_steps[1].threshold, 15);
 	ck_assert_uint_eq(c.batch_steps[1].batch, 5);
 	ck_assert_int_eq(c.eval_global_batch_size, 8);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL "--global-batch-size 7 --micro-batch-size 2 --decrease-batch-size-if-needed "
 		      "--iterations-to-skip 3 5 --exit-signal SIGUSR2 --start-eval-at-iter 4",
 		&c);
-	ck_assert_uint_eq(mfs_schedule_batch(&c, 0), 6);
-	ck_assert_uint_eq(mfs_schedule_global_batch(&c, 0), 7);
+	ck_assert_uint_eq(mft_schedule_batch(&c, 0), 6);
+	ck_assert_uint_eq(mft_schedule_global_batch(&c, 0), 7);
 	ck_assert_int_eq(c.eval_global_batch_size, 6);
-	ck_assert(mfs_schedule_skips(&c, 3) && mfs_schedule_skips(&c, 5));
-	ck_assert(!mfs_schedule_skips(&c, 4) && !mfs_schedule_skips(&c, 0));
+	ck_assert(mft_schedule_skips(&c, 3) && mft_schedule_skips(&c, 5));
+	ck_assert(!mft_schedule_skips(&c, 4) && !mft_schedule_skips(&c, 0));
 	ck_assert_int_eq(c.exit_signal, SIGUSR2);
 	ck_assert_int_eq(c.start_eval_at_iter, 4);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL "--global-batch-size 8 --eval-global-batch-size 4", &c);
 	ck_assert_int_eq(c.eval_global_batch_size, 4);
 	ck_assert_int_eq(c.exit_signal, SIGTERM);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL "--full-validation --multiple-validation-sets --validation-set-names a b",
 		&c);
 	ck_assert(c.full_validation && c.multiple_validation_sets);
 	ck_assert_uint_eq(c.validation_set_names.count, 2);
 	ck_assert_str_eq(c.validation_set_names.list[1], "b");
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	fails(SMALL "--multiple-validation-sets", -EINVAL,
 	      "--multiple-validation-sets needs --full-validation");
 	fails(SMALL "--full-validation --validation-set-names a", -EINVAL,
@@ -343,7 +343,7 @@ END_TEST
 
 START_TEST(batch_steps)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	read_ok(SMALL "--step-batch-size-schedule 1.5K:8,0:4,1M:16", &c);
 	ck_assert_uint_eq(c.batch_step_count, 3);
@@ -351,7 +351,7 @@ START_TEST(batch_steps)
 	ck_assert_uint_eq(c.batch_steps[1].threshold, 1500 / 16);
 	ck_assert_uint_eq(c.batch_steps[1].batch, 8);
 	ck_assert_uint_eq(c.batch_steps[2].threshold, 1000000 / 16);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	fails(SMALL "--step-batch-size-schedule 50:8", -EINVAL, "first threshold of 0");
 	fails(SMALL "--step-batch-size-schedule 0:8,1:9", -EINVAL, "0 samples twice");
 	fails(SMALL "--step-batch-size-schedule 0:8x", -EINVAL, "THRESHOLD:BATCH");
@@ -428,7 +428,7 @@ END_TEST
 START_TEST(numbers)
 {
 	static const char *const spaced[] = {"--save-interval", " 2_000 ", "--lr", " +1_0.5e-2"};
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	char line[512];
 
 	read_ok(SMALL "--save-interval 2_000 --lr 1_0.5 --seed +5 --ddp-bucket-size 10000000000 "
@@ -439,11 +439,11 @@ START_TEST(numbers)
 	ck_assert_int_eq(c.seed, 5);
 	ck_assert_int_eq(c.ddp_bucket_size, 10000000000);
 	ck_assert_double_eq(c.weight_decay, -10.5);
-	mfs_train_config_release(&c);
-	unit_ok(mfs_train_config_parse_words(spaced, 4, &c, &err), &err);
+	mft_train_config_release(&c);
+	unit_ok(mft_train_config_parse_words(spaced, 4, &c, &err), &err);
 	ck_assert_int_eq(c.save_interval, 2000);
 	ck_assert_double_eq(c.lr, 0.105);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	fails(SMALL "--save-interval 2__0", -EINVAL, "expected an integer, found '2__0'");
 	fails(SMALL "--save-interval 2_", -EINVAL, "expected an integer, found '2_'");
 	fails(SMALL "--save-interval _2", -EINVAL, "expected an integer, found '_2'");
@@ -462,15 +462,15 @@ START_TEST(numbers)
 	fails(SMALL "--num-experts 200000", -EINVAL, "200000 experts: a model of more than 400000");
 	fails(SMALL "--num-layers 100000", -EINVAL, "100000 layers and 0 experts: a model of more");
 	/* Every flag that takes a real. */
-	for (size_t i = 0; i < mfs_flag_count(); i++) {
+	for (size_t i = 0; i < mft_flag_count(); i++) {
 		static const char *const infinite[] = {"inf", "-Infinity", "nan", "-1e400"};
-		const struct mfs_flag *f = mfs_flag_at(i);
-		char spelling[MFS_FLAG_SPELLING];
+		const struct mft_flag *f = mft_flag_at(i);
+		char spelling[MFT_FLAG_SPELLING];
 		bool on;
 
-		if (f->kind != MFS_FLAG_REAL && f->kind != MFS_FLAG_REALS)
+		if (f->kind != MFT_FLAG_REAL && f->kind != MFT_FLAG_REALS)
 			continue;
-		mfs_flag_spelling(f, 0, spelling, &on);
+		mft_flag_spelling(f, 0, spelling, &on);
 		snprintf(line, sizeof(line), "%s %s", spelling, infinite[i % 4]);
 		fails(line, -EINVAL, i % 4 == 3 ? "at most 3.4e38" : "a finite number");
 	}
@@ -480,14 +480,14 @@ END_TEST
 /* Groups of experts that a dense model says it has. */
 START_TEST(no_experts)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	read_ok(SMALL "--dry-run --tensor-model-parallel-size 2 --expert-tensor-parallel-size 1 "
 		      "--expert-model-parallel-size 1 --padded-vocab-size 128",
 		&c);
-	ck_assert_int_eq(mfs_flag_number(c.values, "expert_tensor_parallel_size", 0), 1);
+	ck_assert_int_eq(mft_flag_number(c.values, "expert_tensor_parallel_size", 0), 1);
 	ck_assert_int_eq(c.model.expert_tensor_parallel_size, 2);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	fails(SMALL "--dry-run --expert-model-parallel-size 2", -EINVAL,
 	      "--expert-model-parallel-size: expected 1, as there is no --num-experts; found 2");
 	/* As Megatron's own tests say: eight processes, whose experts would be divided by four. */
@@ -496,7 +496,7 @@ START_TEST(no_experts)
 		&c);
 	ck_assert_int_eq(c.model.expert_tensor_parallel_size, 2);
 	ck_assert_int_eq(c.data_parallel_size, 1);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 END_TEST
 
@@ -504,21 +504,21 @@ END_TEST
 
 static void notes(const char *line, const char *want)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	struct mfs_buf out = {0};
 
 	read_ok(line, &c);
-	mfs_help_notes(&c, &out);
+	mft_help_notes(&c, &out);
 	ck_assert_msg(out.data && strstr(out.data, want), "%s: '%s' has no '%s'", line,
 		      out.data ? out.data : "", want);
 	mfs_buf_release(&out);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 
 /* A flag has the last word over SECTION.NAME=VALUE, and says so where they differ. */
 START_TEST(overrides)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	struct mfs_buf out = {0};
 
 	notes(SMALL "--clip-grad 2 optimizer.clip_grad=0.5",
@@ -528,57 +528,57 @@ START_TEST(overrides)
 	read_ok(SMALL "--clip-grad 0.5 optimizer.clip_grad=0.5 model.num_layers=2 "
 		      "optimizer.adam_eps=1e-3",
 		&c);
-	mfs_help_notes(&c, &out);
+	mft_help_notes(&c, &out);
 	ck_assert(!out.data || !strstr(out.data, "last word"));
 	mfs_buf_release(&out);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 END_TEST
 
 /* What flags say by other names is the same run. */
 static void same(const char *line, const char *as)
 {
-	struct mfs_train_config a, b;
+	struct mft_train_config a, b;
 
 	read_ok(line, &a);
 	read_ok(as, &b);
-	for (size_t i = 0; i < mfs_flag_count(); i++)
-		ck_assert_msg(mfs_flag_value_same(&a.values->at[i], &b.values->at[i]), "%s: %s",
-			      line, mfs_flag_at(i)->dest);
-	mfs_train_config_release(&a);
-	mfs_train_config_release(&b);
+	for (size_t i = 0; i < mft_flag_count(); i++)
+		ck_assert_msg(mft_flag_value_same(&a.values->at[i], &b.values->at[i]), "%s: %s",
+			      line, mft_flag_at(i)->dest);
+	mft_train_config_release(&a);
+	mft_train_config_release(&b);
 }
 
 START_TEST(foreign_table)
 {
 	char line[1024], word[64];
 
-	for (size_t i = 0; i < mfs_foreign_count; i++) {
-		const struct mfs_foreign *f = &mfs_foreign_table[i];
+	for (size_t i = 0; i < mft_foreign_count; i++) {
+		const struct mft_foreign *f = &mft_foreign_table[i];
 		const size_t len = strcspn(f->name, "*");
 		bool on;
 
 		snprintf(word, sizeof(word), "%.*s", f->values ? (int)strcspn(f->values, "|") : 63,
 			 f->values			 ? f->values
-			 : f->use == MFS_FOREIGN_REFUSED ? "7"
+			 : f->use == MFT_FOREIGN_REFUSED ? "7"
 							 : "1");
 		/* A row is found, and hides no flag of Megatron's. */
-		ck_assert_msg(mfs_foreign_find(f->name, len, word) == f, "%s is hidden", f->name);
-		ck_assert_msg(f->values || mfs_flag_of_spelling(f->name, len, &on) == SIZE_MAX,
+		ck_assert_msg(mft_foreign_find(f->name, len, word) == f, "%s is hidden", f->name);
+		ck_assert_msg(f->values || mft_flag_of_spelling(f->name, len, &on) == SIZE_MAX,
 			      "%s is Megatron's, too", f->name);
-		ck_assert((f->use == MFS_FOREIGN_BECOMES) == !!f->becomes);
-		ck_assert((f->use == MFS_FOREIGN_REFUSED) == !!f->say);
+		ck_assert((f->use == MFT_FOREIGN_BECOMES) == !!f->becomes);
+		ck_assert((f->use == MFT_FOREIGN_REFUSED) == !!f->say);
 		if (strstr(f->name, "method"))
 			snprintf(word, sizeof(word), "uniform");
 		if (strstr(f->name, "granularity"))
 			snprintf(word, sizeof(word), "selective");
 		snprintf(line, sizeof(line), SMALL "--swiglu --hidden-size 64 --dry-run %.*s %s",
 			 (int)len, f->name, f->words == '0' ? "" : word);
-		if (f->use == MFS_FOREIGN_REFUSED)
+		if (f->use == MFT_FOREIGN_REFUSED)
 			fails(line, -ENOTSUP, f->say);
 		else if (!strstr(line, "offset"))
-			notes(line, f->use == MFS_FOREIGN_BECOMES ? "is taken as" : f->whose);
-		if (f->words == '1' && !f->values && f->use != MFS_FOREIGN_REFUSED) {
+			notes(line, f->use == MFT_FOREIGN_BECOMES ? "is taken as" : f->whose);
+		if (f->words == '1' && !f->values && f->use != MFT_FOREIGN_REFUSED) {
 			snprintf(line, sizeof(line), SMALL "%s", f->name);
 			fails(line, -EINVAL, "expected one value, found 0");
 		}
@@ -588,7 +588,7 @@ END_TEST
 
 START_TEST(foreign)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	notes(SMALL "--use-mpi --DDP-impl local", "--use-mpi (LLM-jp, Swallow), --DDP-impl (");
 	notes(SMALL "--sliding-window 9",
@@ -624,23 +624,23 @@ START_TEST(foreign)
 	fails(SMALL "--fp4-format e2m1", -ENOTSUP, "--fp4-format e2m1 is not supported");
 	/* Rows of the embedding as Pai counts them, and equal shares of them. */
 	read_ok(SMALL "--dry-run --extra-vocab-size 27 --tensor-model-parallel-size 2", &c);
-	ck_assert_int_eq(mfs_flag_number(c.values, "padded_vocab_size", 0), 128);
-	mfs_train_config_release(&c);
+	ck_assert_int_eq(mft_flag_number(c.values, "padded_vocab_size", 0), 128);
+	mft_train_config_release(&c);
 	/* Llama's MLP. */
 	read_ok(SMALL "--dry-run --hidden-size 4096 --swiglu --multiple-of 256", &c);
-	ck_assert_int_eq(mfs_flag_number(c.values, "ffn_hidden_size", 0), 11008);
-	mfs_train_config_release(&c);
+	ck_assert_int_eq(mft_flag_number(c.values, "ffn_hidden_size", 0), 11008);
+	mft_train_config_release(&c);
 	read_ok(SMALL "--dry-run --hidden-size 8192 --swiglu --multiple-of 4096 "
 		      "--hidden-dim-multiplier 1.3",
 		&c);
-	ck_assert_int_eq(mfs_flag_number(c.values, "ffn_hidden_size", 0), 28672);
-	mfs_train_config_release(&c);
+	ck_assert_int_eq(mft_flag_number(c.values, "ffn_hidden_size", 0), 28672);
+	mft_train_config_release(&c);
 	/* Words of CUDA graphs that are no modules any longer. */
 	read_ok(SMALL "--cuda-graph-scope full_iteration --cuda-graph-modules attn "
 		      "full_iteration_inference",
 		&c);
-	ck_assert_uint_eq(mfs_flag_get(c.values, "cuda_graph_modules")->count, 1);
-	mfs_train_config_release(&c);
+	ck_assert_uint_eq(mft_flag_get(c.values, "cuda_graph_modules")->count, 1);
+	mft_train_config_release(&c);
 	fails(SMALL "--cuda-graph-modules all", -EINVAL, "a member of CudaGraphModule");
 }
 END_TEST
@@ -650,21 +650,21 @@ END_TEST
 
 START_TEST(pipelines)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	read_ok(SMALL STAGES "--num-layers-per-virtual-pipeline-stage 2 --global-batch-size 4", &c);
 	ck_assert_int_eq(c.model.virtual_pipeline_model_parallel_size, 2);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL CHUNKS "--global-batch-size 5 --decoder-first-pipeline-num-layers 2 "
 			     "--microbatch-group-size-per-virtual-pipeline-stage 3",
 		&c);
 	ck_assert_int_eq(c.model.virtual_pipeline_model_parallel_size, 2);
 	ck_assert_int_eq(c.model.first_stage_layers, 2);
 	ck_assert_int_eq(c.microbatch_group_size, 3);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL STAGES "--num-virtual-stages-per-pipeline-rank 1 --global-batch-size 3", &c);
 	ck_assert_int_eq(c.model.virtual_pipeline_model_parallel_size, 1);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 
 	fails(SMALL STAGES "--num-layers-per-virtual-pipeline-stage 3", -EINVAL,
 	      "a divisor of the layers of a stage, 8 by 2; found 3");
@@ -691,7 +691,7 @@ END_TEST
 static void divides(const char *line, const char *want)
 {
 	char got[256] = "", *at = got;
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	read_ok(line, &c);
 	ck_assert_ptr_nonnull(c.chunk_layers);
@@ -700,7 +700,7 @@ static void divides(const char *line, const char *want)
 	     i++)
 		at += sprintf(at, "%u ", c.chunk_layers[i]);
 	ck_assert_str_eq(got, want);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 
 #define TURNS STAGES "--num-virtual-stages-per-pipeline-rank 2 "
@@ -709,13 +709,13 @@ static void divides(const char *line, const char *want)
  * that there are; the argument --global-batch-size is one microbatch, as Megatron leaves it. */
 START_TEST(batch_steps_of_chunks)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	read_ok(SMALL TURNS "--step-batch-size-schedule 0:4,160:6 --eval-global-batch-size 2", &c);
 	ck_assert_int_eq(c.global_batch_size, 1);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL TURNS "--step-batch-size-schedule 0:4,160:6 --eval-iters 0", &c);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	fails(SMALL TURNS "--step-batch-size-schedule 0:4,160:1 --eval-iters 0", -EINVAL,
 	      "to 1, the microbatches of --step-batch-size-schedule; found 2");
 	fails(SMALL TURNS "--step-batch-size-schedule 0:4", -EINVAL,
@@ -774,17 +774,17 @@ END_TEST
 /* Neighbours that exchange heads, and rings of them: arguments.py: validate_args. */
 START_TEST(context_levels)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	read_ok(SMALL LEVELS "--hierarchical-context-parallel-sizes 2 2", &c);
 	ck_assert_int_eq(c.context_neighbours, 2);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	/* No layer asks for them. */
 	read_ok(SMALL "--dry-run --context-parallel-size 8 "
 		      "--hierarchical-context-parallel-sizes 2 2 2",
 		&c);
 	ck_assert_int_eq(c.context_neighbours, 0);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 
 	fails(SMALL LEVELS, -EINVAL,
 	      "--cp-comm-type a2a+p2p: expected --hierarchical-context-parallel-sizes beside it");
@@ -805,15 +805,15 @@ END_TEST
 
 START_TEST(refused)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	/* A plan is of memory and time, which fill-in-the-middle does not change. */
 	fails(SMALL "--data-path a --fim-data", -ENOTSUP,
 	      "--fim-data: it cuts documents between characters and tokenizes the pieces again");
 	read_ok(SMALL "--data-path a --fim-data --dry-run", &c);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL "--mock-data --fim-data", &c); /* Megatron takes its mock data then */
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	fails(SMALL "--expert-tensor-parallel-size 2 --num-experts 4 --disable-bias-linear",
 	      -EINVAL, "1 processes: expected a multiple of --expert-tensor-parallel-size 2");
 	fails(SMALL "--num-attention-heads 12 --kv-channels 8 --group-query-attention "
@@ -840,9 +840,9 @@ START_TEST(refused)
 		      "--overlap-param-gather --muon-use-nesterov --muon-no-split-qkv",
 		&c);
 	ck_assert_str_eq(c.optimizer, "dist_muon");
-	ck_assert_int_eq(c.sharding, MFS_SHARD_NOTHING);
+	ck_assert_int_eq(c.sharding, MFT_SHARD_NOTHING);
 	ck_assert(c.muon.nesterov && !c.muon.split_qkv && c.muon.num_ns_steps == 5);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	fails(SMALL "--optimizer sgd --use-distributed-optimizer", -ENOTSUP,
 	      "--use-distributed-optimizer: expected --optimizer adam beside it, found sgd");
 	fails(SMALL "--optimizer sgd --use-megatron-fsdp", -ENOTSUP,
@@ -942,33 +942,33 @@ START_TEST(sharding)
 {
 	static const struct {
 		const char *line;
-		enum mfs_sharding divided;
+		enum mft_sharding divided;
 		enum mfs_dtype grads;
 	} cases[] = {
-		{"--bf16", MFS_SHARD_NOTHING, MFS_F32},
-		{"--bf16 --use-distributed-optimizer", MFS_SHARD_STATE, MFS_F32},
+		{"--bf16", MFT_SHARD_NOTHING, MFS_F32},
+		{"--bf16 --use-distributed-optimizer", MFT_SHARD_STATE, MFS_F32},
 		/* It says nothing by itself. */
-		{"--bf16 --data-parallel-sharding-strategy optim_grads", MFS_SHARD_NOTHING,
+		{"--bf16 --data-parallel-sharding-strategy optim_grads", MFT_SHARD_NOTHING,
 		 MFS_F32},
-		{"--bf16 --use-megatron-fsdp", MFS_SHARD_WEIGHTS, MFS_F32},
+		{"--bf16 --use-megatron-fsdp", MFT_SHARD_WEIGHTS, MFS_F32},
 		{"--use-megatron-fsdp --data-parallel-sharding-strategy no_shard",
-		 MFS_SHARD_NOTHING, MFS_F32},
-		{"--use-megatron-fsdp --data-parallel-sharding-strategy optim", MFS_SHARD_STATE,
+		 MFT_SHARD_NOTHING, MFS_F32},
+		{"--use-megatron-fsdp --data-parallel-sharding-strategy optim", MFT_SHARD_STATE,
 		 MFS_F32},
 		{"--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads",
-		 MFS_SHARD_GRADS, MFS_F32},
+		 MFT_SHARD_GRADS, MFS_F32},
 		{"--bf16 --use-megatron-fsdp --megatron-fsdp-main-grads-dtype bf16 "
 		 "--megatron-fsdp-grad-comm-dtype bf16",
-		 MFS_SHARD_WEIGHTS, MFS_BF16},
+		 MFT_SHARD_WEIGHTS, MFS_BF16},
 		/* It has Megatron's distributed optimizer. */
 		{"--use-megatron-fsdp --overlap-grad-reduce --overlap-param-gather",
-		 MFS_SHARD_WEIGHTS, MFS_F32},
-		{"--use-torch-fsdp2", MFS_SHARD_WEIGHTS, MFS_F32},
-		{"--use-torch-fsdp2 --fp16", MFS_SHARD_WEIGHTS, MFS_F16},
+		 MFT_SHARD_WEIGHTS, MFS_F32},
+		{"--use-torch-fsdp2", MFT_SHARD_WEIGHTS, MFS_F32},
+		{"--use-torch-fsdp2 --fp16", MFT_SHARD_WEIGHTS, MFS_F16},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct mfs_train_config c;
+		struct mft_train_config c;
 		char line[512];
 
 		snprintf(line, sizeof(line), SMALL "%s", cases[i].line);
@@ -977,7 +977,7 @@ START_TEST(sharding)
 				      c.main_grads_dtype == cases[i].grads,
 			      "%s: divides %d, gradients %d", cases[i].line, c.sharding,
 			      c.main_grads_dtype);
-		mfs_train_config_release(&c);
+		mft_train_config_release(&c);
 	}
 }
 END_TEST
@@ -985,20 +985,20 @@ END_TEST
 /* A plan is of as many processes as instances need, of experts, too. */
 START_TEST(instances)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	read_ok(SMALL "--num-distributed-optimizer-instances 2 --use-distributed-optimizer "
 		      "--dry-run --context-parallel-size 2",
 		&c);
 	ck_assert_int_eq(c.num_distributed_optimizer_instances, 2);
 	ck_assert_int_eq(c.data_parallel_size, 1);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL "--num-distributed-optimizer-instances 2 --use-distributed-optimizer "
 		      "--dry-run --num-experts 4 --expert-model-parallel-size 4 "
 		      "--disable-bias-linear --global-batch-size 16",
 		&c);
 	ck_assert_int_eq(c.data_parallel_size, 8);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 END_TEST
 
@@ -1011,7 +1011,7 @@ START_TEST(formats)
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
 		const bool torch = !i, said = i > 1;
-		struct mfs_train_config c;
+		struct mft_train_config c;
 		struct mfs_buf notes = {0};
 		char line[600];
 
@@ -1024,22 +1024,22 @@ START_TEST(formats)
 			 all[i]);
 		read_ok(line, &c);
 		ck_assert_int_eq(c.saves_torch, torch);
-		ck_assert_str_eq(mfs_flag_text(c.values, "ckpt_format"),
+		ck_assert_str_eq(mft_flag_text(c.values, "ckpt_format"),
 				 torch ? "torch" : "torch_dist");
-		ck_assert_int_eq(mfs_flag_truth(c.values, "use_dist_ckpt"), !torch);
-		mfs_help_notes(&c, &notes);
+		ck_assert_int_eq(mft_flag_truth(c.values, "use_dist_ckpt"), !torch);
+		mft_help_notes(&c, &notes);
 		mfs_buf_add(&notes, "", 1);
 		snprintf(line, sizeof(line), "--ckpt-format %s: saves are torch_dist; ", all[i]);
 		ck_assert_int_eq(strstr(notes.data, line) != NULL, said);
 		mfs_buf_release(&notes);
-		mfs_train_config_release(&c);
+		mft_train_config_release(&c);
 	}
 }
 END_TEST
 
 START_TEST(honoured)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	struct mfs_buf unused = {0};
 
 	read_ok(SMALL
@@ -1050,24 +1050,24 @@ START_TEST(honoured)
 		"--ddp-reduce-scatter-with-fp32-accumulation",
 		&c);
 	ck_assert_int_eq(c.model.num_experts, MFS_UNSET);
-	mfs_flags_unused(c.values, &unused);
+	mft_flags_unused(c.values, &unused);
 	ck_assert_str_eq(unused.data, "--no-rope-fusion, --ddp-average-in-collective");
 	mfs_buf_release(&unused);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 END_TEST
 
 /* ---- checkpoints ---- */
 
 /* extra: NULL: a run that has not begun. */
-static struct mfs_pickle *pickled(const struct mfs_train_config *c,
-				  const struct mfs_namespace_extra *extra, struct mfs_buf *bytes)
+static struct mfs_pickle *pickled(const struct mft_train_config *c,
+				  const struct mft_namespace_extra *extra, struct mfs_buf *bytes)
 {
 	struct mfs_pickle_writer w;
 	struct mfs_pickle *doc;
 
 	mfs_pickle_begin(&w, bytes, 2);
-	ck_assert_int_eq(mfs_train_namespace_write(&w, c, extra), 0);
+	ck_assert_int_eq(mft_train_namespace_write(&w, c, extra), 0);
 	unit_ok(mfs_pickle_end(&w, &err), &err);
 	unit_ok(mfs_pickle_parse(bytes->data, bytes->len, "args", NULL, &doc, &err), &err);
 	return doc;
@@ -1075,8 +1075,8 @@ static struct mfs_pickle *pickled(const struct mfs_train_config *c,
 
 START_TEST(namespace)
 {
-	const struct mfs_namespace_extra x = {20, 160, 8, 0};
-	struct mfs_train_config c;
+	const struct mft_namespace_extra x = {20, 160, 8, 0};
+	struct mft_train_config c;
 	struct mfs_buf bytes = {0};
 	struct mfs_pickle *doc;
 	mfs_value root, v;
@@ -1091,10 +1091,10 @@ START_TEST(namespace)
 	doc = pickled(&c, &x, &bytes);
 	root = mfs_pickle_root(doc);
 	ck_assert(mfs_value_is_object_of(doc, root, "Namespace"));
-	for (size_t i = 0; i < mfs_flag_count(); i++)
+	for (size_t i = 0; i < mft_flag_count(); i++)
 		ck_assert_msg(mfs_value_has(doc, mfs_value_state(doc, root),
-					    mfs_flag_at(i)->dest) == !mfs_flag_at(i)->gone,
-			      "%s", mfs_flag_at(i)->dest);
+					    mft_flag_at(i)->dest) == !mft_flag_at(i)->gone,
+			      "%s", mft_flag_at(i)->dest);
 	ck_assert(mfs_value_is_global(doc, mfs_value_attr(doc, root, "params_dtype"), "torch",
 				      "bfloat16"));
 	ck_assert(mfs_value_is_none(doc, mfs_value_attr(doc, root, "vocab_file")));
@@ -1118,7 +1118,7 @@ START_TEST(namespace)
 	ck_assert_int_eq(number, 19);
 	mfs_pickle_free(doc);
 	mfs_buf_release(&bytes);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 END_TEST
 
@@ -1186,15 +1186,15 @@ static void check_saved(const char *line)
 	struct mfs_args_source given, saved;
 	struct mfs_arena arena = {0};
 	struct mfs_buf bytes = {0};
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	struct mfs_pickle *doc;
 
 	read_ok(line, &c);
 	doc = pickled(&c, NULL, &bytes);
-	given = mfs_args_of_flags(c.values);
+	given = mft_args_of_flags(c.values);
 	saved = mfs_args_of_pickle(doc, mfs_pickle_root(doc));
-	for (size_t i = 0; i < mfs_flag_count(); i++) {
-		const char *dest = mfs_flag_at(i)->dest;
+	for (size_t i = 0; i < mft_flag_count(); i++) {
+		const char *dest = mft_flag_at(i)->dest;
 
 		ck_assert_msg(mfs_args_has(&given, dest) == mfs_args_has(&saved, dest), "%s", dest);
 		check_same_value(&given, mfs_args_get(&given, dest), &saved,
@@ -1210,7 +1210,7 @@ static void check_saved(const char *line)
 	mfs_pickle_free(doc);
 	mfs_arena_release(&arena);
 	mfs_buf_release(&bytes);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 
 START_TEST(saved_is_trained)
@@ -1244,18 +1244,18 @@ static void check_adopted(const char *fixture)
 			       "--bf16",
 			       "--tokenizer-model",
 			       "/nowhere"};
-	struct mfs_adopted from;
-	struct mfs_train_config c;
+	struct mft_adopted from;
+	struct mft_train_config c;
 	struct mfs_ckpt *ckpt;
 
 	unit_ok(mfs_ckpt_open(unit_fixture(fixture), MFS_CKPT_COMMON, &ckpt, &err), &err);
-	unit_ok(mfs_train_config_parse_words(words, 10, &c, &err), &err);
+	unit_ok(mft_train_config_parse_words(words, 10, &c, &err), &err);
 	ck_assert(c.use_checkpoint_args);
 	m = mfs_ckpt_args(ckpt);
-	from = (struct mfs_adopted){.model = m, .doc = mfs_ckpt_common(ckpt)->archive.doc};
+	from = (struct mft_adopted){.model = m, .doc = mfs_ckpt_common(ckpt)->archive.doc};
 	from.args = mfs_value_get(from.doc, mfs_ckpt_common(ckpt)->root, "args");
-	unit_ok(mfs_train_config_adopt(&c, &from, &err), &err);
-	unit_ok(mfs_train_config_settle(&c, &err), &err);
+	unit_ok(mft_train_config_adopt(&c, &from, &err), &err);
+	unit_ok(mft_train_config_settle(&c, &err), &err);
 	n = &c.model;
 	ck_assert_int_eq(n->num_layers, m->num_layers);
 	ck_assert_int_eq(n->hidden_size, m->hidden_size);
@@ -1282,7 +1282,7 @@ static void check_adopted(const char *fixture)
 	ck_assert_str_eq(n->rope_type, m->rope_type);
 	ck_assert_double_eq(c.attention_dropout, 0);
 	ck_assert_int_eq(n->local_spec, true);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	mfs_ckpt_free(ckpt);
 }
 
@@ -1311,22 +1311,22 @@ START_TEST(adopted_over_given)
 	static const char text[] = "megatron:\n  normalization: LayerNorm\n  swiglu: true\n";
 	const char *words[MAX_WORDS];
 	char *copy = strdup(line);
-	struct mfs_adopted from;
-	struct mfs_train_config c;
+	struct mft_adopted from;
+	struct mft_train_config c;
 	struct mfs_ckpt *ckpt;
 	struct mfs_buf out = {0};
 
 	unit_ok(mfs_ckpt_open(unit_fixture("weights/mixtral-torch_dist-pp2-ep2/iter_0000040"),
 			      MFS_CKPT_COMMON, &ckpt, &err),
 		&err);
-	ck_assert_int_eq(mfs_train_config_parse_words(words, cut(copy, words), &c, &err), 0);
+	ck_assert_int_eq(mft_train_config_parse_words(words, cut(copy, words), &c, &err), 0);
 	free(copy);
-	unit_ok(mfs_yaml_parse("run.yaml", text, strlen(text), c.values, &c.arena, &err), &err);
-	from = (struct mfs_adopted){.model = mfs_ckpt_args(ckpt),
+	unit_ok(mft_yaml_parse("run.yaml", text, strlen(text), c.values, &c.arena, &err), &err);
+	from = (struct mft_adopted){.model = mfs_ckpt_args(ckpt),
 				    .doc = mfs_ckpt_common(ckpt)->archive.doc};
 	from.args = mfs_value_get(from.doc, mfs_ckpt_common(ckpt)->root, "args");
-	unit_ok(mfs_train_config_adopt(&c, &from, &err), &err);
-	mfs_help_notes(&c, &out);
+	unit_ok(mft_train_config_adopt(&c, &from, &err), &err);
+	mft_help_notes(&c, &out);
 	ck_assert_ptr_nonnull(out.data);
 	ck_assert_ptr_nonnull(strstr(out.data, "--rotary-base: 500000 was given, and 1"));
 	ck_assert_ptr_nonnull(strstr(out.data, "--hidden-dropout: 0.3 was given, and 0.0 is"));
@@ -1334,10 +1334,10 @@ START_TEST(adopted_over_given)
 	/* Those that say what the checkpoint says are no news. */
 	ck_assert_ptr_null(strstr(out.data, "swiglu"));
 	ck_assert_ptr_null(strstr(out.data, "moe-layer-freq"));
-	ck_assert_int_eq(mfs_flag_number(c.values, "num_experts", 0) == 4,
+	ck_assert_int_eq(mft_flag_number(c.values, "num_experts", 0) == 4,
 			 !strstr(out.data, "--num-experts"));
 	mfs_buf_release(&out);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	mfs_ckpt_free(ckpt);
 }
 END_TEST
@@ -1355,25 +1355,25 @@ START_TEST(adopted_and_refused)
 			       "--tokenizer-model",
 			       "/nowhere"};
 	struct mfs_megatron_args args;
-	struct mfs_adopted from = {.model = &args};
-	struct mfs_train_config c;
+	struct mft_adopted from = {.model = &args};
+	struct mft_train_config c;
 	struct mfs_ckpt *ckpt;
 	int r;
 
 	unit_ok(mfs_ckpt_open(unit_fixture("weights/llama-torch-tp2-pp2/iter_0000040"),
 			      MFS_CKPT_COMMON, &ckpt, &err),
 		&err);
-	unit_ok(mfs_train_config_parse_words(words, 9, &c, &err), &err);
+	unit_ok(mft_train_config_parse_words(words, 9, &c, &err), &err);
 	args = *mfs_ckpt_args(ckpt);
 	args.window_size = 8;
 	args.window_layers = (const uint8_t *)"\1\0\1\0";
 	from.doc = mfs_ckpt_common(ckpt)->archive.doc;
 	from.args = mfs_value_get(from.doc, mfs_ckpt_common(ckpt)->root, "args");
-	r = mfs_train_config_adopt(&c, &from, &err);
+	r = mft_train_config_adopt(&c, &from, &err);
 	if (!r)
-		r = mfs_train_config_settle(&c, &err);
+		r = mft_train_config_settle(&c, &err);
 	unit_fails(r, &err, -ENOTSUP, "--window-attn-skip-freq");
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	mfs_ckpt_free(ckpt);
 }
 END_TEST
@@ -1381,18 +1381,18 @@ END_TEST
 /* transformer_config.py: __post_init__. */
 START_TEST(mup)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	read_ok(SMALL, &c);
 	ck_assert(!c.model.mup.on && c.model.mup.width == 1 && c.model.mup.output == 1);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL "--use-mup --mup-base-hidden-size 16 --kv-channels 16", &c);
 	ck_assert(c.model.mup.on);
 	ck_assert_double_eq(c.model.mup.width, (double)c.model.hidden_size / 16);
 	ck_assert_double_eq(c.model.mup.output, 16 / (double)c.model.hidden_size);
 	ck_assert_double_eq(c.model.mup.embedding, 1);
 	ck_assert_double_eq(c.model.mup.attention, 1.0 / 16);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL "--use-mup --kv-channels 16 --mup-base-head-dim 4 --mup-attn-scale-power 0.5 "
 		      "--mup-output-mult 3 --mup-embedding-mult 2",
 		&c);
@@ -1400,7 +1400,7 @@ START_TEST(mup)
 	ck_assert_double_eq(c.model.mup.output, 3);
 	ck_assert_double_eq(c.model.mup.embedding, 2);
 	ck_assert_double_eq(c.model.mup.attention, 0.5);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	fails(SMALL "--use-mup --mup-base-hidden-size 0", -EINVAL, "mup_base_hidden_size");
 }
 END_TEST
@@ -1409,7 +1409,7 @@ END_TEST
 
 START_TEST(tokenizer)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	char line[1024];
 
 	snprintf(line, sizeof(line),
@@ -1420,41 +1420,41 @@ START_TEST(tokenizer)
 	ck_assert_int_eq(c.model.vocab_size, 1000);
 	ck_assert_int_eq(c.model.padded_vocab_size, 1024);
 	ck_assert_int_ge(c.eod, 0);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL "--padded-vocab-size 100 --null-tokenizer-eod-id 7", &c);
 	ck_assert_int_eq(c.model.padded_vocab_size, 100);
 	ck_assert_int_eq(c.eod, 7);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL "--no-pad-vocab-size", &c);
 	ck_assert_int_eq(c.model.padded_vocab_size, 100);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 END_TEST
 
 /* Whether the beginning of a run says that no token is known to end documents. */
 static bool lacks_eod(const char *line)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	struct mfs_buf out = {0};
 	bool says;
 
 	read_ok(line, &c);
-	mfs_help_notes(&c, &out);
+	mft_help_notes(&c, &out);
 	says = out.data && strstr(out.data, "no files of a tokenizer are at 'org/name' here: no "
 					    "token is known to end documents");
 	mfs_buf_release(&out);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	return says;
 }
 
 static void pads(const char *line, int64_t pad, bool unknown, bool ambiguous)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	read_ok(line, &c);
 	ck_assert_msg(c.pad == pad && c.pad_unknown == unknown && c.pad_ambiguous == ambiguous,
 		      "%s: pad %lld", line, (long long)c.pad);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 
 /* core/datasets/megatron_dataset.py: a pad token that is another special one, too, is none. */
@@ -1494,7 +1494,7 @@ START_TEST(tokenizer_models)
 {
 	static const char *const types[] = {"SentencePieceTokenizer", "GPTSentencePieceTokenizer",
 					    "Llama2Tokenizer"};
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	char line[1024], path[256];
 	const char *dir = unit_tmpdir();
 
@@ -1506,7 +1506,7 @@ START_TEST(tokenizer_models)
 		ck_assert_int_eq(c.model.padded_vocab_size, 128);
 		ck_assert_int_eq(c.eod, 5);
 		ck_assert_int_eq(c.pad, 3);
-		mfs_train_config_release(&c);
+		mft_train_config_release(&c);
 	}
 	pads(SMALL MODELS "ok-eos-last --tokenizer-type Llama2Tokenizer "
 			  "--tokenizer-sentencepiece-legacy",
@@ -1519,7 +1519,7 @@ START_TEST(tokenizer_models)
 	/* Without the file, as ever. */
 	read_ok(SMALL "--tokenizer-model none.model --tokenizer-type Llama2Tokenizer", &c);
 	ck_assert_int_eq(c.model.vocab_size, 100);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	unit_write(dir, "vocab.json", "[{}, {}, {}, {}]", 16);
 	snprintf(path, sizeof(path), "%s/vocab.json", dir);
 	snprintf(line, sizeof(line), SMALL TIKTOKEN "%s --vocab-size 14 --eod-mask-loss", path);
@@ -1527,7 +1527,7 @@ START_TEST(tokenizer_models)
 	ck_assert_int_eq(c.model.vocab_size, 14);
 	ck_assert_int_eq(c.eod, 2);
 	ck_assert_int_eq(c.pad, 4);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	snprintf(line, sizeof(line), SMALL TIKTOKEN "%s --vocab-size 15", path);
 	fails(line, -EINVAL, "expected 5 tokens beside the 10 special ones, found 4");
 	snprintf(line, sizeof(line), SMALL TIKTOKEN "%s --vocab-size 10", path);
@@ -1537,33 +1537,33 @@ END_TEST
 
 /* ---- YAML ---- */
 
-static int yaml(const char *line, const char *text, struct mfs_train_config *c)
+static int yaml(const char *line, const char *text, struct mft_train_config *c)
 {
 	const char *words[MAX_WORDS];
 	char *copy = strdup(line);
 	int r;
 
 	memset(&err, 0, sizeof(err));
-	unit_ok(mfs_train_config_parse_words(words, cut(copy, words), c, &err), &err);
+	unit_ok(mft_train_config_parse_words(words, cut(copy, words), c, &err), &err);
 	free(copy);
-	r = mfs_yaml_parse("run.yaml", text, strlen(text), c->values, &c->arena, &err);
+	r = mft_yaml_parse("run.yaml", text, strlen(text), c->values, &c->arena, &err);
 	if (!r)
-		r = mfs_train_config_settle(c, &err);
+		r = mft_train_config_settle(c, &err);
 	if (r)
-		mfs_train_config_release(c);
+		mft_train_config_release(c);
 	return r;
 }
 
 static void yaml_fails(const char *text, const char *part)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	unit_fails(yaml(SMALL, text, &c), &err, -EINVAL, part);
 }
 
 START_TEST(yaml_megatron)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	unit_ok(yaml(SMALL,
 		     "megatron:\n  num_layers: 7 # the command line wins\n  --min-lr: 1e-3\n"
@@ -1581,7 +1581,7 @@ START_TEST(yaml_megatron)
 	ck_assert_int_eq(c.model.first_dense_layers, 1);
 	ck_assert_int_eq(c.model.window_size, 4);
 	ck_assert_str_eq(c.split, "9,1,0");
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	/* Flags of other programs. */
 	unit_ok(yaml(SMALL,
 		     "megatron:\n  use-mpi: true\n  normalization: rmsnorm\n"
@@ -1591,10 +1591,10 @@ START_TEST(yaml_megatron)
 	ck_assert(!c.model.layernorm);
 	ck_assert_double_eq(c.min_loss_scale, 2);
 	ck_assert_int_eq(c.save_interval, 2000);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	unit_ok(yaml(SMALL "--min-loss-scale 3 ", "megatron: {min_scale: 2}\n", &c), &err);
 	ck_assert_double_eq(c.min_loss_scale, 3);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	unit_fails(yaml(SMALL, "megatron:\n  use_z_loss: true\n", &c), &err, -ENOTSUP,
 		   "line 2: use_z_loss (LLM-jp) is not supported");
 	unit_fails(yaml(SMALL, "megatron: {use_mpi: x}\n", &c), &err, -EINVAL, "true or false");
@@ -1613,7 +1613,7 @@ START_TEST(yaml_of_others)
 		"  megatron_lm_gradient_clipping: 0.5\n"
 		"  megatron_lm_use_distributed_optimizer: true\n"
 		"  megatron_lm_num_micro_batches: 2\nmixed_precision: bf16\nnum_processes: 2\n";
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	unit_ok(yaml(SMALL,
 		     "megatron:\n  num_experts: 2\n"
@@ -1627,7 +1627,7 @@ START_TEST(yaml_of_others)
 	ck_assert_double_eq(c.clip_grad, 0.5);
 	ck_assert_double_eq(c.model.norm_epsilon, 1e-6);
 	ck_assert_int_eq(c.save_interval, 7);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	yaml_fails("megatron:\n  ddp_config:\n    overlap_grad_reduc: true\n",
 		   "overlap_grad_reduce");
 	unit_ok(yaml(SMALL "--dry-run --global-batch-size 8 ", accelerate, &c), &err);
@@ -1635,18 +1635,18 @@ START_TEST(yaml_of_others)
 	ck_assert(c.sequence_parallel && c.use_distributed_optimizer);
 	ck_assert_double_eq(c.clip_grad, 0.5);
 	ck_assert_int_eq(c.params_dtype, MFS_BF16);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	unit_fails(yaml(SMALL, accelerate, &c), &err, -ENOTSUP, "give --global-batch-size");
 	yaml_fails("megatron_lm_config: {megatron_lm_tp_degre: 2}\n", "unknown name");
 	read_ok(SMALL "megatron.save_interval=5 optimizer.clip_grad=0.25 --seed 3", &c);
 	ck_assert_int_eq(c.save_interval, 5);
 	ck_assert_double_eq(c.clip_grad, 0.25);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	read_ok(SMALL "megatron.clip_grad=0.25 --clip-grad 0.75 --save a.b=c --save-interval 2",
 		&c);
 	ck_assert_str_eq(c.save, "a.b=c");
 	ck_assert_double_eq(c.clip_grad, 0.75);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	fails(SMALL "optimizer.clip_grat=1", -EINVAL, "the command line: line 2: unknown name");
 }
 END_TEST
@@ -1666,7 +1666,7 @@ END_TEST
 /* Whole files of NeMo-RL and of Oumi. */
 START_TEST(yaml_whole_files)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	struct mfs_buf out = {0};
 
 	unit_ok(yaml("--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 8 "
@@ -1682,15 +1682,15 @@ START_TEST(yaml_whole_files)
 	ck_assert_double_eq(c.clip_grad, 0.5);
 	ck_assert_double_eq(c.start_weight_decay, 0.02);
 	ck_assert(c.use_distributed_optimizer && c.overlap_grad_reduce);
-	ck_assert_int_eq(c.recompute_granularity, MFS_RECOMPUTE_NONE);
-	mfs_help_notes(&c, &out);
+	ck_assert_int_eq(c.recompute_granularity, MFT_RECOMPUTE_NONE);
+	mft_help_notes(&c, &out);
 	ck_assert(strstr(out.data, "the file that defaults names, all of NeMo-RL's file but "
 				   "policy.megatron_cfg"));
 	mfs_buf_release(&out);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	unit_ok(yaml(SMALL, NEMO_RL("    activation_checkpointing: true\n", ""), &c), &err);
-	ck_assert_int_eq(c.recompute_granularity, MFS_RECOMPUTE_FULL);
-	mfs_train_config_release(&c);
+	ck_assert_int_eq(c.recompute_granularity, MFT_RECOMPUTE_FULL);
+	mft_train_config_release(&c);
 	unit_fails(yaml(SMALL, NEMO_RL("", "      clip_grad: ${policy.none}\n"), &c), &err, -EINVAL,
 		   "expected a value that this file has, found '${policy.none}'");
 	unit_fails(yaml(SMALL, NEMO_RL("    peft2: 1\n", ""), &c), &err, -EINVAL,
@@ -1713,11 +1713,11 @@ START_TEST(yaml_whole_files)
 			     &c),
 			&err);
 		ck_assert(c.overlap_grad_reduce);
-		mfs_help_notes(&c, &out);
+		mft_help_notes(&c, &out);
 		ck_assert(strstr(out.data,
 				 "without effect here: model.model_name, training.max_steps\n"));
 		mfs_buf_release(&out);
-		mfs_train_config_release(&c);
+		mft_train_config_release(&c);
 	}
 	yaml_fails("model: {model_name: a}\nmegatron: {num_layer: 4}\n",
 		   "unknown name 'num_layer'");
@@ -1726,7 +1726,7 @@ END_TEST
 
 START_TEST(yaml_bridge)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	unit_ok(yaml("--lr 1e-3",
 		     "mixed_precision: bf16_mixed\n"
@@ -1758,7 +1758,7 @@ START_TEST(yaml_bridge)
 	ck_assert_uint_eq(c.data_path.count, 4);
 	ck_assert_str_eq(c.data_path.list[2], "2");
 	ck_assert_str_eq(c.data_path.list[3], "b");
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 END_TEST
 
@@ -1790,7 +1790,7 @@ START_TEST(yaml_wrong)
 END_TEST
 
 /* A model section, and the sizes of SMALL on the command line before it. */
-static int model_yaml(const char *fields, struct mfs_train_config *c)
+static int model_yaml(const char *fields, struct mft_train_config *c)
 {
 	struct mfs_buf text = {0};
 	int r;
@@ -1832,7 +1832,7 @@ START_TEST(yaml_activation)
 		"  activation_func: relu\n",
 		"  activation_func: fast_gelu\n  add_bias_linear: false\n",
 	};
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	char text[512];
 
 	for (size_t i = 0; i < 2 * (sizeof(had) / sizeof(had[0])); i++) {
@@ -1849,7 +1849,7 @@ START_TEST(yaml_activation)
 			      "%s", text);
 		if (!c.model.swiglu && !c.model.quick_geglu && !c.model.squared_relu)
 			ck_assert_msg(c.model.exact_gelu == had[i / 2].erf, "%s", text);
-		mfs_train_config_release(&c);
+		mft_train_config_release(&c);
 	}
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
 		unit_fails(model_yaml(refused[i], &c), &err, -ENOTSUP, "activation_func '");
@@ -1860,18 +1860,18 @@ START_TEST(yaml_activation)
 		     &c),
 		&err);
 	ck_assert(c.model.swiglu && !c.model.squared_relu);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	/* Fields that say nothing of it leave it to others. */
 	unit_ok(yaml(SMALL,
 		     "megatron:\n  swiglu: true\n  ffn_hidden_size: 16\nmodel:\n  num_layers: 2\n",
 		     &c),
 		&err);
 	ck_assert(c.model.swiglu);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 END_TEST
 
-static int saved_yaml(const char *line, const char *path, struct mfs_train_config *c)
+static int saved_yaml(const char *line, const char *path, struct mft_train_config *c)
 {
 	size_t len;
 	char *text = (char *)unit_slurp(path, &len);
@@ -1891,7 +1891,7 @@ static int saved_yaml(const char *line, const char *path, struct mfs_train_confi
 /* What Bridge has saved itself, as it is. */
 START_TEST(yaml_saved)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	struct mfs_buf unused = {0};
 	glob_t found;
 
@@ -1908,27 +1908,27 @@ START_TEST(yaml_saved)
 	ck_assert(c.no_save_optim && c.no_save_rng && !c.no_load_optim);
 	ck_assert_str_eq(c.save, "llama");
 	ck_assert_int_gt(c.save_interval, 1 << 30);
-	mfs_flags_unused(c.values, &unused);
+	mft_flags_unused(c.values, &unused);
 	ck_assert(strstr(unused.data, "--no-rope-fusion"));
 	ck_assert(strstr(unused.data, "model.transformer_layer_spec"));
 	ck_assert_ptr_null(strstr(unused.data, "--no-load-rng"));
 	ck_assert_ptr_null(strstr(unused.data, "persist_layer_norm"));
 	ck_assert_ptr_null(strstr(unused.data, "--mamba"));
 	mfs_buf_release(&unused);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	ck_assert_int_eq(glob(SAVED_BY_BRIDGE, 0, NULL, &found), 0);
 	ck_assert_uint_ge(found.gl_pathc, 3);
 	for (size_t i = 0; i < found.gl_pathc; i++) {
 		unit_ok(saved_yaml(DATA_OF_NONE "--expert-model-parallel-size 1", found.gl_pathv[i],
 				   &c),
 			&err);
-		mfs_train_config_release(&c);
+		mft_train_config_release(&c);
 	}
 	globfree(&found);
 }
 END_TEST
 
-static void model_ok(const char *fields, struct mfs_train_config *c)
+static void model_ok(const char *fields, struct mft_train_config *c)
 {
 	unit_ok(model_yaml(fields, c), &err);
 }
@@ -1938,7 +1938,7 @@ START_TEST(yaml_bridge_forms)
 {
 	static const char chunks[] = "model:\n  virtual_pipeline_model_parallel_size: 1\n"
 				     "  pipeline_model_parallel_layout: 'Et|tL'\n";
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	model_ok("  rotary_base: 500000.0\n  rope_scaling: true\n  rope_scaling_factor: 32.0\n"
 		 "  position_embedding_type: rope\n  seq_len_interpolation_factor: 2.0\n"
@@ -1952,11 +1952,11 @@ START_TEST(yaml_bridge_forms)
 	ck_assert(c.model.use_rope_scaling);
 	ck_assert_double_eq(c.model.rope_scaling_factor, 32);
 	ck_assert_double_eq(c.model.rotary_seq_len_interpolation_factor, 2);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	/* Llama 3.1 in Bridge 0.2 */
 	model_ok("  scale_factor: 8.0\n  low_freq_factor: 1.0\n  old_context_len: 8192\n", &c);
 	ck_assert(c.model.use_rope_scaling);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	/* newer ones have TransformerConfig apart */
 	model_ok("  transformer:\n    layernorm_epsilon: 1.0e-6\n    gated_linear_unit: true\n"
 		 "    activation_func: silu\n    persist_layer_norm: true\n",
@@ -1965,14 +1965,14 @@ START_TEST(yaml_bridge_forms)
 	ck_assert(c.model.swiglu);
 	ck_assert_ptr_nonnull(c.values->others);
 	ck_assert_str_eq(c.values->others->name, "model.persist_layer_norm");
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	/* as many groups as heads are what latent attention has */
 	model_ok("  multi_latent_attention: true\n  num_query_groups: 2\n", &c);
 	ck_assert(c.model.multi_latent_attention);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	/* rows of the embedding, with padding and without */
 	model_ok("  vocab_size: 50\n  should_pad_vocab: false\n", &c);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	unit_ok(yaml("--num-layers 2 --hidden-size 8 --num-attention-heads 2 "
 		     "--micro-batch-size 1 --lr 0.1 --train-iters 3 --mock-data",
 		     "model:\n  vocab_size: 50\n  should_pad_vocab: true\n  seq_length: 8\n"
@@ -1983,20 +1983,20 @@ START_TEST(yaml_bridge_forms)
 	ck_assert_int_eq(c.model.padded_vocab_size, 64);
 	ck_assert_int_eq(c.model.vocab_size, 40);
 	ck_assert_int_eq(c.model.max_position_embeddings, 8);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	/* the layout counts model chunks by itself */
-	unit_ok(mfs_train_config_parse_words(NULL, 0, &c, &err), &err);
-	unit_ok(mfs_yaml_parse("run.yaml", chunks, strlen(chunks), c.values, &c.arena, &err), &err);
-	ck_assert_str_eq(mfs_flag_text(c.values, "pipeline_model_parallel_layout"), "Et|tL");
-	ck_assert(!mfs_flag_is_given(c.values, "num_virtual_stages_per_pipeline_rank"));
-	mfs_train_config_release(&c);
+	unit_ok(mft_train_config_parse_words(NULL, 0, &c, &err), &err);
+	unit_ok(mft_yaml_parse("run.yaml", chunks, strlen(chunks), c.values, &c.arena, &err), &err);
+	ck_assert_str_eq(mft_flag_text(c.values, "pipeline_model_parallel_layout"), "Et|tL");
+	ck_assert(!mft_flag_is_given(c.values, "num_virtual_stages_per_pipeline_rank"));
+	mft_train_config_release(&c);
 }
 END_TEST
 
 /* What Bridge has next to the model, in other forms than arguments. */
 START_TEST(yaml_bridge_training)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	unit_ok(yaml(SMALL,
 		     "mixed_precision:\n  _target_: a.MixedPrecisionConfig\n  bf16: true\n"
@@ -2025,13 +2025,13 @@ START_TEST(yaml_bridge_training)
 	ck_assert_int_eq(c.exit_signal, SIGUSR1);
 	ck_assert_int_eq(c.save_keep_last, 3);
 	ck_assert_str_eq(c.values->others->name, "train.manual_gc_eval");
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	unit_ok(yaml(SMALL "--bf16", "ddp:\n  grad_reduce_in_fp32: true\n", &c), &err);
 	ck_assert_int_eq(c.main_grads_dtype, MFS_F32);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	unit_ok(yaml(SMALL, "mixed_precision: fp16-mixed\nmodel:\n  bf16: true\n", &c), &err);
 	ck_assert_int_eq(c.params_dtype, MFS_F16);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	unit_ok(yaml(SMALL "--data-path x --weight-decay 0.5",
 		     "dataset:\n  mock: true\n"
 		     "scheduler:\n  start_weight_decay: 0.033\n  end_weight_decay: 0.033\n",
@@ -2039,14 +2039,14 @@ START_TEST(yaml_bridge_training)
 		&err);
 	ck_assert(!c.mock_data);
 	ck_assert_double_eq(c.weight_decay, 0.5);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 	unit_ok(yaml(SMALL, "dataset:\n  blend_per_split: [[[a], null], [[b, c], [1, 2]], null]\n",
 		     &c),
 		&err);
 	ck_assert_uint_eq(c.split_data_path[0].count, 1);
 	ck_assert_uint_eq(c.split_data_path[1].count, 4);
 	ck_assert_uint_eq(c.split_data_path[2].count, 0);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 END_TEST
 
@@ -2075,7 +2075,7 @@ START_TEST(yaml_bridge_refused)
 		{"optimizer_config_override_provider: {_target_: a.Mine}\n", "_target_ 'a.Mine'"},
 		{"mixed_precision:\n  fp8_param: true\n", "mixed_precision.fp8_param"},
 	};
-	struct mfs_train_config c;
+	struct mft_train_config c;
 
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
 		unit_fails(yaml(SMALL, refused[i][0], &c), &err, -ENOTSUP, refused[i][1]);
@@ -2095,14 +2095,14 @@ START_TEST(yaml_bridge_refused)
 	unit_ok(yaml(SMALL, "_target_: a\nmodel: {num_layers: &x 2, hidden_size: 8, seed: *x}\n",
 		     &c),
 		&err);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 END_TEST
 
 /* The examples that are installed. */
 START_TEST(examples)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	glob_t found;
 
 	ck_assert_int_eq(glob("configs/train/*.yaml", 0, NULL, &found), 0);
@@ -2114,7 +2114,7 @@ START_TEST(examples)
 			 found.gl_pathv[i]);
 		read_ok(line, &c);
 		ck_assert_int_gt(c.train_iters, 0);
-		mfs_train_config_release(&c);
+		mft_train_config_release(&c);
 	}
 	globfree(&found);
 }
@@ -2124,55 +2124,55 @@ END_TEST
 
 START_TEST(help)
 {
-	struct mfs_train_config c;
+	struct mft_train_config c;
 	struct mfs_buf out = {0};
 
-	mfs_help_flags(&out);
+	mft_help_flags(&out);
 	ck_assert(!out.failed && strstr(out.data, "--num-layers N"));
 	ck_assert(strstr(out.data, "\nlearning rate and weight decay:\n"));
 	mfs_buf_release(&out);
-	unit_ok(mfs_help_topic("used", &out, &err), &err);
+	unit_ok(mft_help_topic("used", &out, &err), &err);
 	ck_assert(strstr(out.data, "--num-layers N") && strstr(out.data, "--lr X"));
 	ck_assert_ptr_null(strstr(out.data, "without effect"));
 	ck_assert_ptr_null(strstr(out.data, "--no-rope-fusion"));
 	mfs_buf_release(&out);
-	unit_ok(mfs_help_topic("MoE", &out, &err), &err);
+	unit_ok(mft_help_topic("MoE", &out, &err), &err);
 	ck_assert(strstr(out.data, "--moe-router-topk N") && !strstr(out.data, "--num-layers N"));
 	mfs_buf_release(&out);
-	unit_ok(mfs_help_topic("learning-rate", &out, &err), &err);
+	unit_ok(mft_help_topic("learning-rate", &out, &err), &err);
 	ck_assert(strstr(out.data, "--weight-decay-incr-style") &&
 		  !strstr(out.data, "--num-layers N"));
 	mfs_buf_release(&out);
-	unit_ok(mfs_help_topic("expert", &out, &err), &err);
+	unit_ok(mft_help_topic("expert", &out, &err), &err);
 	ck_assert(strstr(out.data, "--num-experts N") && !strstr(out.data, "--lr X"));
 	mfs_buf_release(&out);
-	unit_ok(mfs_help_topic("other programs", &out, &err), &err);
+	unit_ok(mft_help_topic("other programs", &out, &err), &err);
 	ck_assert(strstr(out.data, "--use-mpi") && !strstr(out.data, "--lr X"));
 	mfs_buf_release(&out);
-	unit_fails(mfs_help_topic("xpert", &out, &err), &err, -EINVAL, "'xpert'; expected used, ");
-	unit_fails(mfs_help_topic("", &out, &err), &err, -EINVAL, "--help topics");
-	unit_ok(mfs_help_topic("topics", &out, &err), &err);
+	unit_fails(mft_help_topic("xpert", &out, &err), &err, -EINVAL, "'xpert'; expected used, ");
+	unit_fails(mft_help_topic("", &out, &err), &err, -EINVAL, "--help topics");
+	unit_ok(mft_help_topic("topics", &out, &err), &err);
 	ck_assert(strstr(out.data, "used\n") && strstr(out.data, "\nmixed precision\n"));
 	mfs_buf_release(&out);
 	/* What is refused is not offered. */
 	for (int i = 0; i < 2; i++) {
-		unit_ok(mfs_help_completions(i ? "zsh" : "bash", &out, &err), &err);
+		unit_ok(mft_help_completions(i ? "zsh" : "bash", &out, &err), &err);
 		ck_assert(!out.failed && strstr(out.data, "--pipeline-model-parallel-layout"));
 		ck_assert(strstr(out.data,
 				 i ? "(constant linear cosine)" : "'constant linear cosine'"));
 		ck_assert_ptr_null(strstr(out.data, "--tensor-parallel-num-weight-shards"));
 		mfs_buf_release(&out);
 	}
-	unit_fails(mfs_help_completions("fish", &out, &err), &err, -EINVAL, "bash or zsh");
+	unit_fails(mft_help_completions("fish", &out, &err), &err, -EINVAL, "bash or zsh");
 	read_ok(SMALL "--bf16 --no-rope-fusion", &c);
-	mfs_help_notes(&c, &out);
+	mft_help_notes(&c, &out);
 	ck_assert_str_eq(out.data, "without effect here: --no-rope-fusion\n");
 	mfs_buf_release(&out);
-	mfs_help_arguments(&c, &out);
+	mft_help_arguments(&c, &out);
 	ck_assert(strstr(out.data, "  params_dtype .................................... "
 				   "torch.bfloat16\n"));
 	mfs_buf_release(&out);
-	mfs_train_config_release(&c);
+	mft_train_config_release(&c);
 }
 END_TEST
 

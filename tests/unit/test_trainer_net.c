@@ -23,11 +23,11 @@ static struct mfs_error err;
 #define LOGITS_SEQ   48
 #define LOGITS_MOST  2e-4
 
-static struct mfs_batch *tokens_of(const char *npz, int64_t vocab)
+static struct mft_batch *tokens_of(const char *npz, int64_t vocab)
 {
 	size_t len;
 	uint8_t *npy = npz_member(npz, "tokens.npy", &len);
-	struct mfs_batch *b = train_batch_new(LOGITS_BATCH, LOGITS_SEQ, vocab, 1);
+	struct mft_batch *b = train_batch_new(LOGITS_BATCH, LOGITS_SEQ, vocab, 1);
 	uint64_t rows;
 	const uint8_t *tokens = npy_elements(npy, len, "<i8", &rows);
 
@@ -41,10 +41,10 @@ static struct mfs_batch *tokens_of(const char *npz, int64_t vocab)
 
 static void check_logits(const char *checkpoint, const char *npz)
 {
-	struct mfs_train_config config = {.micro_batch_size = LOGITS_BATCH,
+	struct mft_train_config config = {.micro_batch_size = LOGITS_BATCH,
 					  .seq_length = LOGITS_SEQ};
 	struct train_model *m;
-	struct mfs_batch *b;
+	struct mft_batch *b;
 	struct mfs_ckpt *ckpt;
 	uint64_t rows;
 	size_t len, count;
@@ -64,7 +64,7 @@ static void check_logits(const char *checkpoint, const char *npz)
 	count = (len - NPY_HEADER) / sizeof(float);
 	ck_assert_uint_eq(count, LOGITS_BATCH * LOGITS_SEQ * m->params->padded_vocab);
 	found = malloc(count * sizeof(*found));
-	unit_ok(mfs_net_logits(m->net, m->ctx, b, found, &err), &err);
+	unit_ok(mft_net_logits(m->net, m->ctx, b, found, &err), &err);
 	for (size_t i = 0; i < count; i++) {
 		const float off = fabsf(found[i] - want[i]);
 
@@ -107,8 +107,8 @@ END_TEST
 
 /* The loss's difference along the gradient's signs at a few elements, against the sum of the
  * gradient's magnitudes there. */
-static void check_gradient(struct train_model *m, const struct mfs_batch *b,
-			   const struct mfs_param *p, const float *grads, uint64_t *seed)
+static void check_gradient(struct train_model *m, const struct mft_batch *b,
+			   const struct mft_param *p, const float *grads, uint64_t *seed)
 {
 	float *weights = m->params->weights, saved[PICKED];
 	uint64_t at[PICKED];
@@ -144,9 +144,9 @@ static void check_gradient(struct train_model *m, const struct mfs_batch *b,
 /* A seed of weights with which no token changes its experts within a difference. */
 START_TEST(test_gradients_are_differences)
 {
-	const struct mfs_train_config config = small_models[_i]();
+	const struct mft_train_config config = small_models[_i]();
 	struct train_model *m = train_model_new(&config);
-	struct mfs_batch *b = batch_for(_i, 5);
+	struct mft_batch *b = batch_for(_i, 5);
 	const size_t bytes = m->params->elements * sizeof(float);
 	float *grads = malloc(bytes);
 	uint64_t seed = 17;
@@ -165,16 +165,16 @@ END_TEST
 /* Gaps between parameters stay zero. */
 START_TEST(test_gaps_stay_zero)
 {
-	const struct mfs_train_config config = small_models[_i]();
+	const struct mft_train_config config = small_models[_i]();
 	struct train_model *m = train_model_new(&config);
-	struct mfs_batch *b = batch_for(_i, 5);
+	struct mft_batch *b = batch_for(_i, 5);
 	const float *grads = m->params->grads;
 	uint64_t end = 0;
 
 	train_model_random(m, 7, 0.4f);
 	train_run(m, b, true);
 	for (uint32_t i = 0; i < m->params->count; i++) {
-		const struct mfs_param *p = &m->params->list[i];
+		const struct mft_param *p = &m->params->list[i];
 
 		for (; end < p->start; end++)
 			ck_assert_msg(grads[end] == 0, "element %zu", (size_t)end);
@@ -191,27 +191,27 @@ static const char *const outer[] = {"core_attn", "layernorm", "mlp", "moe"};
 static const char *const inner[] = {"layernorm", "moe_act", "shared_experts", "mla_up_proj"};
 
 static const struct {
-	enum mfs_recompute granularity;
+	enum mft_recompute granularity;
 	const char *method;
 	int64_t layers;
 	const char *const *modules;
 } recomputed[] = {
-	{MFS_RECOMPUTE_SELECTIVE, NULL, MFS_UNSET, outer},
-	{MFS_RECOMPUTE_SELECTIVE, NULL, MFS_UNSET, inner},
-	{MFS_RECOMPUTE_FULL, "uniform", 1, outer},
-	{MFS_RECOMPUTE_FULL, "uniform", 2, outer},
-	{MFS_RECOMPUTE_FULL, "uniform", 3, outer},
-	{MFS_RECOMPUTE_FULL, "block", 1, outer},
-	{MFS_RECOMPUTE_FULL, "block", 3, outer},
+	{MFT_RECOMPUTE_SELECTIVE, NULL, MFS_UNSET, outer},
+	{MFT_RECOMPUTE_SELECTIVE, NULL, MFS_UNSET, inner},
+	{MFT_RECOMPUTE_FULL, "uniform", 1, outer},
+	{MFT_RECOMPUTE_FULL, "uniform", 2, outer},
+	{MFT_RECOMPUTE_FULL, "uniform", 3, outer},
+	{MFT_RECOMPUTE_FULL, "block", 1, outer},
+	{MFT_RECOMPUTE_FULL, "block", 3, outer},
 };
 #define RECOMPUTED ((int)(sizeof(recomputed) / sizeof(recomputed[0])))
 
 /* Loss and gradients of a model, the same bits in each way to recompute. */
 START_TEST(test_recomputed_is_the_same)
 {
-	struct mfs_train_config config = small_models[_i]();
+	struct mft_train_config config = small_models[_i]();
 	struct train_model *kept = train_model_new(&config);
-	struct mfs_batch *b = batch_for(_i, 9);
+	struct mft_batch *b = batch_for(_i, 9);
 	const size_t bytes = kept->params->elements * sizeof(float);
 	double loss;
 
@@ -223,14 +223,14 @@ START_TEST(test_recomputed_is_the_same)
 		config.recompute_granularity = recomputed[i].granularity;
 		config.recompute_method = recomputed[i].method;
 		config.recompute_num_layers = recomputed[i].layers;
-		config.recompute_modules = (struct mfs_words){recomputed[i].modules, 4};
+		config.recompute_modules = (struct mfs_arg_words){recomputed[i].modules, 4};
 		again = train_model_new(&config);
 		train_model_random(again, 11, 0.3f);
 		ck_assert(train_run(again, b, true) == loss);
 		ck_assert_msg(!memcmp(again->params->grads, kept->params->grads, bytes), "%s %lld",
 			      recomputed[i].method, (long long)recomputed[i].layers);
-		ck_assert_uint_lt(again->memory.bytes[MFS_MEMORY_ACTIVATIONS],
-				  kept->memory.bytes[MFS_MEMORY_ACTIVATIONS]);
+		ck_assert_uint_lt(again->memory.bytes[MFT_MEMORY_ACTIVATIONS],
+				  kept->memory.bytes[MFT_MEMORY_ACTIVATIONS]);
 		train_model_free(again);
 	}
 	train_batch_free(b);
@@ -242,9 +242,9 @@ END_TEST
 
 START_TEST(test_gradients_add_up)
 {
-	const struct mfs_train_config config = small_models[_i]();
+	const struct mft_train_config config = small_models[_i]();
 	struct train_model *m = train_model_new(&config);
-	struct mfs_batch *first = batch_for(_i, 21), *second = batch_for(_i, 22);
+	struct mft_batch *first = batch_for(_i, 21), *second = batch_for(_i, 22);
 	const size_t count = m->params->elements;
 	const float *grads = m->params->grads;
 	float *sum = calloc(count, sizeof(*sum)), most = 0;
@@ -274,16 +274,16 @@ END_TEST
 /* The first microbatch writes what would otherwise be zeroed and added to, whatever is there. */
 START_TEST(test_first_microbatch_replaces)
 {
-	const struct mfs_train_config config = small_models[_i]();
+	const struct mft_train_config config = small_models[_i]();
 	struct train_model *m = train_model_new(&config);
-	struct mfs_batch *b = batch_for(_i, 21);
-	const struct mfs_net_pass pass = {.batch = b,
+	struct mft_batch *b = batch_for(_i, 21);
+	const struct mft_net_pass pass = {.batch = b,
 					  .grad_scale = 1,
 					  .backward = true,
 					  .first = true,
 					  .iteration = 3,
 					  .microbatch = 1};
-	const struct mfs_params *p = m->params;
+	const struct mft_params *p = m->params;
 	const size_t bytes = p->elements * sizeof(float);
 	float *added = malloc(bytes), *grads = p->grads;
 
@@ -293,8 +293,8 @@ START_TEST(test_first_microbatch_replaces)
 	for (uint32_t i = 0; i < p->count; i++)
 		memset(grads + p->list[i].start, 0xff, p->list[i].elements * sizeof(float));
 	m->net->chain->head.chunk = _i % 2 ? 5 : m->net->chain->head.chunk;
-	mfs_net_clear_grads(m->net, m->ctx);
-	unit_ok(mfs_net_run(m->net, m->ctx, &pass, &err), &err);
+	mft_net_clear_grads(m->net, m->ctx);
+	unit_ok(mft_net_run(m->net, m->ctx, &pass, &err), &err);
 	train_model_sync(m);
 	for (size_t i = 0; i < p->elements; i++)
 		ck_assert_msg(fabsf(grads[i] - added[i]) <= 1e-5f * (1 + fabsf(added[i])),
@@ -308,10 +308,10 @@ END_TEST
 /* An eighth of the gradient at an eighth of the scale; the loss does not change. */
 START_TEST(test_scale_is_of_gradients)
 {
-	struct mfs_train_config config = llama_like();
+	struct mft_train_config config = llama_like();
 	struct train_model *m = train_model_new(&config);
-	struct mfs_batch *b = batch_for(1, 4);
-	const struct mfs_net_pass pass = {.batch = b,
+	struct mft_batch *b = batch_for(1, 4);
+	const struct mft_net_pass pass = {.batch = b,
 					  .grad_scale = 0.125f,
 					  .backward = true,
 					  .iteration = 3,
@@ -324,7 +324,7 @@ START_TEST(test_scale_is_of_gradients)
 	train_run(m, b, true);
 	memcpy(whole, grads, count * sizeof(*whole));
 	train_clear_grads(m);
-	unit_ok(mfs_net_run(m->net, m->ctx, &pass, &err), &err);
+	unit_ok(mft_net_run(m->net, m->ctx, &pass, &err), &err);
 	train_model_sync(m);
 	for (size_t i = 0; i < count; i++) /* a power of two: the same bits */
 		ck_assert(grads[i] == 0.125f * whole[i]);
@@ -337,9 +337,9 @@ END_TEST
 /* Logits that come in chunks: 5 rows at a time, of which the last ones are 4. */
 START_TEST(test_head_in_chunks)
 {
-	const struct mfs_train_config config = small_models[_i]();
+	const struct mft_train_config config = small_models[_i]();
 	struct train_model *m = train_model_new(&config);
-	struct mfs_batch *b = batch_for(_i, 4);
+	struct mft_batch *b = batch_for(_i, 4);
 	const size_t count = m->params->elements, logits = BATCH * SEQ * m->params->padded_vocab;
 	const float *grads = m->params->grads;
 	float *whole = malloc(count * sizeof(*whole)), most = 0;
@@ -349,7 +349,7 @@ START_TEST(test_head_in_chunks)
 	train_model_random(m, 3, 0.3f);
 	loss = train_run(m, b, true);
 	memcpy(whole, grads, count * sizeof(*whole));
-	unit_ok(mfs_net_logits(m->net, m->ctx, b, want, &err), &err);
+	unit_ok(mft_net_logits(m->net, m->ctx, b, want, &err), &err);
 	train_clear_grads(m);
 	ck_assert_int_eq(m->net->chain->head.chunk, BATCH * SEQ);
 	m->net->chain->head.chunk = 5;
@@ -358,7 +358,7 @@ START_TEST(test_head_in_chunks)
 		most = fmaxf(most, fabsf(whole[i]));
 	for (size_t i = 0; i < count; i++)
 		ck_assert_msg(fabsf(grads[i] - whole[i]) <= 1e-5f * most, "element %zu", i);
-	unit_ok(mfs_net_logits(m->net, m->ctx, b, found, &err), &err);
+	unit_ok(mft_net_logits(m->net, m->ctx, b, found, &err), &err);
 	for (size_t i = 0; i < logits; i++)
 		ck_assert_msg(fabsf(found[i] - want[i]) <= 1e-5f, "logit %zu", i);
 	free(want);
@@ -373,9 +373,9 @@ END_TEST
 
 START_TEST(test_validation_has_no_dropout)
 {
-	struct mfs_train_config config = gpt2_like();
+	struct mft_train_config config = gpt2_like();
 	struct train_model *m = train_model_new(&config);
-	struct mfs_batch *b = batch_for(0, 4);
+	struct mft_batch *b = batch_for(0, 4);
 	double validated, trained;
 
 	train_model_random(m, 3, 0.3f);
@@ -399,24 +399,24 @@ END_TEST
 /* Each of seed, iteration and microbatch gives other numbers. */
 START_TEST(test_dropout_depends_on_place)
 {
-	const struct mfs_train_config config = gpt2_like();
+	const struct mft_train_config config = gpt2_like();
 	struct train_model *m = train_model_new(&config);
-	struct mfs_batch *b = batch_for(0, 4);
+	struct mft_batch *b = batch_for(0, 4);
 	double seen[4];
 
 	train_model_random(m, 3, 0.3f);
 	for (int i = 0; i < 4; i++) {
-		const struct mfs_net_pass pass = {.batch = b,
+		const struct mft_net_pass pass = {.batch = b,
 						  .grad_scale = 1,
 						  .backward = true,
 						  .iteration = i == 1,
 						  .microbatch = i == 2};
-		struct mfs_net_losses losses;
+		struct mft_net_losses losses;
 
 		m->config.seed = i == 3;
-		mfs_net_clear_losses(m->net, m->ctx);
-		unit_ok(mfs_net_run(m->net, m->ctx, &pass, &err), &err);
-		unit_ok(mfs_net_losses(m->net, m->ctx, &losses, &err), &err);
+		mft_net_clear_losses(m->net, m->ctx);
+		unit_ok(mft_net_run(m->net, m->ctx, &pass, &err), &err);
+		unit_ok(mft_net_losses(m->net, m->ctx, &losses, &err), &err);
 		seen[i] = losses.lm_loss_sum;
 		for (int k = 0; k < i; k++)
 			ck_assert(seen[k] != seen[i]);
@@ -429,16 +429,16 @@ END_TEST
 /* ---- who sees whom ---- */
 
 /* Whether the logits of a position change with the token at another. */
-static bool sees(struct train_model *m, struct mfs_batch *b, int64_t position, int64_t other)
+static bool sees(struct train_model *m, struct mft_batch *b, int64_t position, int64_t other)
 {
 	const uint64_t vocab = m->params->padded_vocab;
 	float *before = malloc(BATCH * SEQ * vocab * sizeof(float));
 	float *after = malloc(BATCH * SEQ * vocab * sizeof(float));
 	bool differ;
 
-	unit_ok(mfs_net_logits(m->net, m->ctx, b, before, &err), &err);
+	unit_ok(mft_net_logits(m->net, m->ctx, b, before, &err), &err);
 	b->tokens[other] = (b->tokens[other] + 1) % (VOCAB - 3);
-	unit_ok(mfs_net_logits(m->net, m->ctx, b, after, &err), &err);
+	unit_ok(mft_net_logits(m->net, m->ctx, b, after, &err), &err);
 	differ = memcmp(before + (uint64_t)position * vocab, after + (uint64_t)position * vocab,
 			vocab * sizeof(float)) != 0;
 	free(before);
@@ -448,9 +448,9 @@ static bool sees(struct train_model *m, struct mfs_batch *b, int64_t position, i
 
 START_TEST(test_tokens_see_their_past)
 {
-	struct mfs_train_config config = plain();
+	struct mft_train_config config = plain();
 	struct train_model *m = train_model_new(&config);
-	struct mfs_batch *b = batch_for(0, 4);
+	struct mft_batch *b = batch_for(0, 4);
 
 	train_model_random(m, 3, 0.3f);
 	ck_assert(sees(m, b, 11, 0));
@@ -470,9 +470,9 @@ END_TEST
 /* A window of w tokens over L layers reaches L (w - 1) tokens back. */
 START_TEST(test_window_limits_the_past)
 {
-	struct mfs_train_config config = plain();
+	struct mft_train_config config = plain();
 	struct train_model *m;
-	struct mfs_batch *b = batch_for(0, 4);
+	struct mft_batch *b = batch_for(0, 4);
 
 	config.model.num_layers = 2;
 	config.model.window_size = 3;
@@ -493,7 +493,7 @@ END_TEST
 
 /* The cosine of the angle between gradients of a parameter, or of all (NULL). */
 static double cosine(const struct train_model *m, const struct train_model *other,
-		     const struct mfs_param *p)
+		     const struct mft_param *p)
 {
 	const float *x = m->params->grads, *y = other->params->grads;
 	const uint64_t first = p ? p->start : 0, count = p ? p->elements : m->params->elements;
@@ -511,14 +511,14 @@ static double cosine(const struct train_model *m, const struct train_model *othe
  * of the last layer's router, where there is one. */
 START_TEST(test_16_bits_are_near)
 {
-	static struct mfs_train_config (*const models[])(void) = {qwen_like, mixtral_like,
+	static struct mft_train_config (*const models[])(void) = {qwen_like, mixtral_like,
 								  deepseek_like};
 	const enum mfs_dtype type = _i % 2 ? MFS_F16 : MFS_BF16;
-	struct mfs_train_config config = models[_i / 2]();
+	struct mft_train_config config = models[_i / 2]();
 	struct train_model *m = train_model_new(&config), *half;
-	struct mfs_batch *b = batch_for(1, 4);
-	const struct mfs_param *router =
-		mfs_params_find(m->params, "decoder.layers.mlp.router.weight", 2, -1);
+	struct mft_batch *b = batch_for(1, 4);
+	const struct mft_param *router =
+		mft_params_find(m->params, "decoder.layers.mlp.router.weight", 2, -1);
 	double loss, near, angle;
 	float *logits;
 
@@ -535,7 +535,7 @@ START_TEST(test_16_bits_are_near)
 	ck_assert_msg(angle > 0.98, "the router's cosine %g", angle);
 
 	logits = malloc(BATCH * SEQ * half->params->padded_vocab * sizeof(*logits));
-	unit_ok(mfs_net_logits(half->net, half->ctx, b, logits, &err), &err);
+	unit_ok(mft_net_logits(half->net, half->ctx, b, logits, &err), &err);
 	for (uint64_t i = 0; i < BATCH * SEQ * half->params->padded_vocab; i++)
 		ck_assert(isfinite(logits[i]));
 	free(logits);
@@ -551,10 +551,10 @@ END_TEST
  * of two microbatches. */
 START_TEST(test_router_of_more_digits)
 {
-	struct mfs_train_config config = deepseek_like();
-	struct mfs_batch *b = batch_for(0, 4);
+	struct mft_train_config config = deepseek_like();
+	struct mft_batch *b = batch_for(0, 4);
 	struct train_model *m, *rounded;
-	const struct mfs_param *p;
+	const struct mft_param *p;
 	float most = 0;
 
 	config.params_dtype = MFS_BF16;
@@ -567,7 +567,7 @@ START_TEST(test_router_of_more_digits)
 		train_run(m, b, true);
 		train_run(rounded, b, true);
 	}
-	p = mfs_params_find(m->params, "decoder.layers.mlp.router.weight", 2, -1);
+	p = mft_params_find(m->params, "decoder.layers.mlp.router.weight", 2, -1);
 	for (uint64_t i = p->start; i < p->start + p->elements; i++)
 		most = fmaxf(most, fabsf(((float *)m->params->grads)[i]));
 	ck_assert(most > 0);
@@ -585,8 +585,8 @@ END_TEST
 
 static float *expert_bias(struct train_model *m, int32_t layer)
 {
-	const struct mfs_model_buffer *b =
-		mfs_params_find_buffer(m->params, "decoder.layers.mlp.router.expert_bias", layer);
+	const struct mft_model_buffer *b =
+		mft_params_find_buffer(m->params, "decoder.layers.mlp.router.expert_bias", layer);
 
 	ck_assert_ptr_nonnull(b);
 	return m->params->buffers + b->start;
@@ -596,11 +596,11 @@ static float *expert_bias(struct train_model *m, int32_t layer)
  * a step, whatever is run again. */
 START_TEST(test_expert_bias)
 {
-	struct mfs_train_config config = deepseek_like();
-	struct mfs_batch *b = batch_for(0, 4);
+	struct mft_train_config config = deepseek_like();
+	struct mft_batch *b = batch_for(0, 4);
 	struct train_model *m;
 
-	config.recompute_granularity = _i ? MFS_RECOMPUTE_FULL : MFS_RECOMPUTE_NONE;
+	config.recompute_granularity = _i ? MFT_RECOMPUTE_FULL : MFT_RECOMPUTE_NONE;
 	config.recompute_method = "uniform";
 	config.recompute_num_layers = 1;
 	m = train_model_new(&config);
@@ -609,12 +609,12 @@ START_TEST(test_expert_bias)
 		for (int e = 0; e < 8; e++)
 			expert_bias(m, layer)[e] = e < 4 ? 0 : 10;
 	train_run(m, b, false);
-	ck_assert_int_eq(mfs_net_update_expert_bias(m->net, m->ctx, &err), 0);
+	ck_assert_int_eq(mft_net_update_expert_bias(m->net, m->ctx, &err), 0);
 	ck_assert(expert_bias(m, 1)[0] == 0); /* validation does not count */
 	for (int step = 1; step < 3; step++) {
 		train_run(m, b, true);
 		train_run(m, b, true);
-		ck_assert_int_eq(mfs_net_update_expert_bias(m->net, m->ctx, &err), 0);
+		ck_assert_int_eq(mft_net_update_expert_bias(m->net, m->ctx, &err), 0);
 		train_model_sync(m);
 		for (int32_t layer = 1; layer < 3; layer++)
 			for (int e = 0; e < 8; e++)
@@ -622,7 +622,7 @@ START_TEST(test_expert_bias)
 					  (e < 4 ? 0.125f : -0.125f) * (float)step +
 						  (e < 4 ? 0 : 10));
 	}
-	ck_assert_int_eq(mfs_net_update_expert_bias(m->net, m->ctx, &err), 0);
+	ck_assert_int_eq(mft_net_update_expert_bias(m->net, m->ctx, &err), 0);
 	ck_assert(expert_bias(m, 2)[7] == 9.75f); /* nothing was counted */
 	train_batch_free(b);
 	train_model_free(m);
@@ -632,28 +632,28 @@ END_TEST
 /* With equal logits everything is balanced: the losses are 1, and (ln experts)^2. */
 START_TEST(test_auxiliary_losses)
 {
-	struct mfs_train_config config = mixtral_like();
-	struct mfs_batch *b = batch_for(0, 4);
-	struct mfs_net_losses l;
+	struct mft_train_config config = mixtral_like();
+	struct mft_batch *b = batch_for(0, 4);
+	struct mft_net_losses l;
 	struct train_model *m;
 
 	memset(config.moe_aux_loss_coeffs, 0, sizeof(config.moe_aux_loss_coeffs));
-	if (_i < MFS_AUX_LOSSES)
+	if (_i < MFT_AUX_LOSSES)
 		config.moe_aux_loss_coeffs[_i] = 0.1;
 	m = train_model_new(&config);
 	train_model_random(m, 3, 0.3f);
 	for (int32_t layer = 0; layer < 3; layer++) {
-		const struct mfs_param *p =
-			mfs_params_find(m->params, "decoder.layers.mlp.router.weight", layer, -1);
+		const struct mft_param *p =
+			mft_params_find(m->params, "decoder.layers.mlp.router.weight", layer, -1);
 
 		memset((float *)m->params->weights + p->start, 0, p->elements * sizeof(float));
 	}
 	l = train_losses(m, b, true);
-	for (int i = 0; i < MFS_AUX_LOSSES; i++)
+	for (int i = 0; i < MFT_AUX_LOSSES; i++)
 		ck_assert_msg(fabs(l.aux[i] - (_i == i)) < 1e-5, "%d: %g", i, l.aux[i]);
 	ck_assert_msg(fabs(l.z_loss - log(4) * log(4)) < 1e-5, "%g", l.z_loss);
 	l = train_losses(m, b, false);
-	for (int i = 0; i < MFS_AUX_LOSSES; i++)
+	for (int i = 0; i < MFT_AUX_LOSSES; i++)
 		ck_assert(l.aux[i] == 0);
 	ck_assert(l.z_loss == 0);
 	train_batch_free(b);
@@ -664,8 +664,8 @@ END_TEST
 /* The last layer's router, times a number. */
 static void scale_router(struct train_model *m, float by)
 {
-	const struct mfs_param *p =
-		mfs_params_find(m->params, "decoder.layers.mlp.router.weight", 2, -1);
+	const struct mft_param *p =
+		mft_params_find(m->params, "decoder.layers.mlp.router.weight", 2, -1);
 
 	for (uint64_t i = p->start; i < p->start + p->elements; i++)
 		((float *)m->params->weights)[i] *= by;
@@ -675,25 +675,25 @@ static void scale_router(struct train_model *m, float by)
  * Its gradient is that of its weights all the same. Layers that run again have the same logits. */
 START_TEST(test_random_logits)
 {
-	struct mfs_train_config config = mixtral_like();
-	struct mfs_batch *b = batch_for(0, 4);
-	struct mfs_net_losses first, scaled;
+	struct mft_train_config config = mixtral_like();
+	struct mft_batch *b = batch_for(0, 4);
+	struct mft_net_losses first, scaled;
 	struct train_model *m, *again;
-	const struct mfs_param *router;
+	const struct mft_param *router;
 	float most = 0;
 
 	config.moe_router_force_load_balancing = true;
 	m = train_model_new(&config);
-	config.recompute_granularity = MFS_RECOMPUTE_FULL;
+	config.recompute_granularity = MFT_RECOMPUTE_FULL;
 	config.recompute_method = "uniform";
 	config.recompute_num_layers = 1;
 	again = train_model_new(&config);
 	train_model_random(m, 3, 0.3f);
 	train_model_random(again, 3, 0.3f);
 	first = train_losses(m, b, true);
-	ck_assert_msg(first.aux[MFS_AUX_LOSS] > 0.9 && first.aux[MFS_AUX_LOSS] < 1.1, "%g",
-		      first.aux[MFS_AUX_LOSS]);
-	router = mfs_params_find(m->params, "decoder.layers.mlp.router.weight", 2, -1);
+	ck_assert_msg(first.aux[MFT_AUX_LOSS] > 0.9 && first.aux[MFT_AUX_LOSS] < 1.1, "%g",
+		      first.aux[MFT_AUX_LOSS]);
+	router = mft_params_find(m->params, "decoder.layers.mlp.router.weight", 2, -1);
 	for (uint64_t i = router->start; i < router->start + router->elements; i++)
 		most = fmaxf(most, fabsf(((float *)m->params->grads)[i]));
 	ck_assert(most > 0);
@@ -712,33 +712,33 @@ END_TEST
 
 /* ---- what is refused, and plans alone ---- */
 
-static void refuses(const struct mfs_train_config *config, int code, const char *part)
+static void refuses(const struct mft_train_config *config, int code, const char *part)
 {
-	struct mfs_memory memory = {0};
-	struct mfs_parallel one;
-	struct mfs_params *params;
-	struct mfs_net *net;
+	struct mft_memory memory = {0};
+	struct mft_parallel one;
+	struct mft_params *params;
+	struct mft_net *net;
 
-	mfs_parallel_one(&one);
-	unit_ok(mfs_params_new(config, NULL, &params, &err), &err);
-	unit_fails(mfs_net_new(config, params, &memory, NULL, NULL, &one, &net, &err), &err, code,
+	mft_parallel_one(&one);
+	unit_ok(mft_params_new(config, NULL, &params, &err), &err);
+	unit_fails(mft_net_new(config, params, &memory, NULL, NULL, &one, &net, &err), &err, code,
 		   part);
-	mfs_params_free(params);
+	mft_params_free(params);
 }
 
 START_TEST(test_refused)
 {
 	static const char *const unknown[] = {"attention"};
-	struct mfs_train_config c = plain();
+	struct mft_train_config c = plain();
 
-	c.recompute_granularity = MFS_RECOMPUTE_FULL;
+	c.recompute_granularity = MFT_RECOMPUTE_FULL;
 	refuses(&c, -EINVAL, "--recompute-method uniform or block, found none");
 	c.recompute_method = "block";
 	c.recompute_num_layers = 4;
 	refuses(&c, -EINVAL, "--recompute-num-layers: expected 1 to 3, found 4");
 	c = plain();
-	c.recompute_granularity = MFS_RECOMPUTE_SELECTIVE;
-	c.recompute_modules = (struct mfs_words){unknown, 1};
+	c.recompute_granularity = MFT_RECOMPUTE_SELECTIVE;
+	c.recompute_modules = (struct mfs_arg_words){unknown, 1};
 	refuses(&c, -ENOTSUP, "found attention");
 	c = plain();
 	c.model.position_embedding_type = "mrope";
@@ -755,7 +755,7 @@ END_TEST
 
 START_TEST(test_refused_experts)
 {
-	struct mfs_train_config c = mixtral_like();
+	struct mft_train_config c = mixtral_like();
 
 	c.model.moe_router_topk = 5;
 	refuses(&c, -EINVAL, "--moe-router-topk: expected at most 4, found 5");
@@ -775,7 +775,7 @@ START_TEST(test_refused_experts)
 	c.model.rotary_interleaved = true;
 	refuses(&c, -ENOTSUP, "--rotary-interleaved");
 	c = deepseek_like();
-	c.model.mtp_num_layers = MFS_MTP_MOST + 1;
+	c.model.mtp_num_layers = MFT_MTP_MOST + 1;
 	refuses(&c, -ENOTSUP, "--mtp-num-layers: expected at most 8, found 9");
 	c = deepseek_like();
 	c.model.window_layers = c.model.moe_layers;
@@ -792,45 +792,45 @@ END_TEST
 /* --dry-run: without a device the plan is as large, but for what attention works in. */
 START_TEST(test_plan_alone)
 {
-	const struct mfs_train_config config = small_models[_i]();
+	const struct mft_train_config config = small_models[_i]();
 	struct train_model *m = train_model_new(&config);
-	struct mfs_memory memory = {0};
-	struct mfs_net *net;
+	struct mft_memory memory = {0};
+	struct mft_net *net;
 
-	unit_ok(mfs_net_new(&config, m->params, &memory, NULL, NULL, &m->parallel, &net, &err),
+	unit_ok(mft_net_new(&config, m->params, &memory, NULL, NULL, &m->parallel, &net, &err),
 		&err);
-	ck_assert_uint_eq(memory.bytes[MFS_MEMORY_ACTIVATIONS],
-			  m->memory.bytes[MFS_MEMORY_ACTIVATIONS]);
-	ck_assert_uint_eq(memory.bytes[MFS_MEMORY_BATCH], m->memory.bytes[MFS_MEMORY_BATCH]);
-	mfs_net_free(net);
+	ck_assert_uint_eq(memory.bytes[MFT_MEMORY_ACTIVATIONS],
+			  m->memory.bytes[MFT_MEMORY_ACTIVATIONS]);
+	ck_assert_uint_eq(memory.bytes[MFT_MEMORY_BATCH], m->memory.bytes[MFT_MEMORY_BATCH]);
+	mft_net_free(net);
 	train_model_free(m);
 }
 END_TEST
 
 START_TEST(test_memory)
 {
-	struct mfs_memory m = {0}, of_experts = {0};
+	struct mft_memory m = {0}, of_experts = {0};
 	struct mfk_device *device;
 	char why[MFK_WHY] = "";
 
-	ck_assert_uint_eq(mfs_memory_add(&m, MFS_MEMORY_WEIGHTS, 1), 0);
-	ck_assert_uint_eq(mfs_memory_add(&m, MFS_MEMORY_BATCH, 300), MFS_MEMORY_ALIGN);
-	ck_assert_uint_eq(mfs_memory_add(&m, MFS_MEMORY_BATCH, 0), 3 * MFS_MEMORY_ALIGN);
-	ck_assert_uint_eq(m.total, 3 * MFS_MEMORY_ALIGN);
-	ck_assert_uint_eq(m.bytes[MFS_MEMORY_BATCH], 2 * MFS_MEMORY_ALIGN);
-	mfs_memory_add(&m, MFS_MEMORY_MOMENTS, UINT64_MAX);
-	mfs_memory_add(&m, MFS_MEMORY_MOMENTS, UINT64_MAX);
+	ck_assert_uint_eq(mft_memory_add(&m, MFT_MEMORY_WEIGHTS, 1), 0);
+	ck_assert_uint_eq(mft_memory_add(&m, MFT_MEMORY_BATCH, 300), MFT_MEMORY_ALIGN);
+	ck_assert_uint_eq(mft_memory_add(&m, MFT_MEMORY_BATCH, 0), 3 * MFT_MEMORY_ALIGN);
+	ck_assert_uint_eq(m.total, 3 * MFT_MEMORY_ALIGN);
+	ck_assert_uint_eq(m.bytes[MFT_MEMORY_BATCH], 2 * MFT_MEMORY_ALIGN);
+	mft_memory_add(&m, MFT_MEMORY_MOMENTS, UINT64_MAX);
+	mft_memory_add(&m, MFT_MEMORY_MOMENTS, UINT64_MAX);
 	ck_assert_msg(!mfk_cpu.device->open(0, 1, &device, why), "%s", why);
-	unit_fails(mfs_memory_place(&m, &mfk_cpu, device, &err), &err, -ENOMEM, "moments");
-	unit_fails(mfs_memory_place(&m, &mfk_cpu, device, &err), &err, -ENOMEM,
+	unit_fails(mft_memory_place(&m, &mfk_cpu, device, &err), &err, -ENOMEM, "moments");
+	unit_fails(mft_memory_place(&m, &mfk_cpu, device, &err), &err, -ENOMEM,
 		   "--recompute-granularity full");
-	mfs_memory_add(&of_experts, MFS_MEMORY_WEIGHTS, UINT64_C(1) << 58);
-	mfs_memory_add(&of_experts, MFS_MEMORY_ACTIVATIONS, UINT64_C(1) << 59);
+	mft_memory_add(&of_experts, MFT_MEMORY_WEIGHTS, UINT64_C(1) << 58);
+	mft_memory_add(&of_experts, MFT_MEMORY_ACTIVATIONS, UINT64_C(1) << 59);
 	of_experts.experts = (UINT64_C(1) << 58) - 1;
-	unit_fails(mfs_memory_place(&of_experts, &mfk_cpu, device, &err), &err, -ENOMEM,
+	unit_fails(mft_memory_place(&of_experts, &mfk_cpu, device, &err), &err, -ENOMEM,
 		   "--recompute-granularity full");
 	of_experts.experts = UINT64_C(1) << 58;
-	unit_fails(mfs_memory_place(&of_experts, &mfk_cpu, device, &err), &err, -ENOMEM,
+	unit_fails(mft_memory_place(&of_experts, &mfk_cpu, device, &err), &err, -ENOMEM,
 		   "; --recompute-granularity selective --recompute-modules moe, ");
 	mfk_cpu.device->close(device);
 }

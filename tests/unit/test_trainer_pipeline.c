@@ -46,7 +46,7 @@ static const struct mfk_comm_ops carried = {.name = "a test", .exchange = keep};
 struct stage {
 	struct train_model *m;
 	struct mfk_comm comm;
-	struct mfs_pipeline pipeline;
+	struct mft_pipeline pipeline;
 	uint64_t at;
 };
 
@@ -70,12 +70,12 @@ static const struct shape shapes[] = {
 /* Gradients at their places in the whole model; those of the embedding's copy apart. */
 struct result {
 	float *grads, *copy;
-	struct mfs_net_losses losses;
+	struct mft_net_losses losses;
 };
 
-static struct mfs_train_config config_of(int model, const struct shape *s)
+static struct mft_train_config config_of(int model, const struct shape *s)
 {
-	struct mfs_train_config c = small_models[model]();
+	struct mft_train_config c = small_models[model]();
 
 	c.model.num_layers = LAYERS;
 	if (c.model.mtp_num_layers) /* has no learned positions on the last stage */
@@ -85,16 +85,16 @@ static struct mfs_train_config config_of(int model, const struct shape *s)
 	c.microbatch_group_size = s->group;
 	c.overlap_p2p_comm = s->beside;
 	if (s->again) {
-		c.recompute_granularity = MFS_RECOMPUTE_FULL;
+		c.recompute_granularity = MFT_RECOMPUTE_FULL;
 		c.recompute_method = "uniform";
 		c.recompute_num_layers = 1;
 	}
 	return c;
 }
 
-static struct mfs_net_pass pass_of(const struct mfs_batch *b, uint64_t microbatch)
+static struct mft_net_pass pass_of(const struct mft_batch *b, uint64_t microbatch)
 {
-	return (struct mfs_net_pass){.batch = b,
+	return (struct mft_net_pass){.batch = b,
 				     .grad_scale = 0.5f,
 				     .backward = true,
 				     .first = microbatch == 0,
@@ -107,10 +107,10 @@ static struct mfs_net_pass pass_of(const struct mfs_batch *b, uint64_t microbatc
 static void copy_weights(const struct train_model *whole, struct train_model *m)
 {
 	for (uint32_t i = 0; i < m->params->count; i++) {
-		const struct mfs_param *p = &m->params->list[i];
+		const struct mft_param *p = &m->params->list[i];
 		const struct mfs_global_tensor *t = p->tensor;
-		const struct mfs_param *from =
-			mfs_params_find(whole->params, t->name, t->layer, t->expert);
+		const struct mft_param *from =
+			mft_params_find(whole->params, t->name, t->layer, t->expert);
 
 		ck_assert_uint_eq(from->elements, p->elements);
 		memcpy((float *)m->params->weights + p->start,
@@ -121,24 +121,24 @@ static void copy_weights(const struct train_model *whole, struct train_model *m)
 static void open_stage(struct stage *st, const struct train_model *whole, const struct shape *s,
 		       uint32_t rank)
 {
-	const struct mfs_launch launch = {.rank = rank, .size = s->stages};
-	const struct mfs_parallel_sizes sizes = {1, 1, 1, s->stages, 1, 1, 1, 0, 0};
-	struct mfs_train_config config = whole->config;
-	struct mfs_pipeline_shape shape;
-	struct mfs_parallel parallel;
+	const struct mft_launch launch = {.rank = rank, .size = s->stages};
+	const struct mft_parallel_sizes sizes = {1, 1, 1, s->stages, 1, 1, 1, 0, 0};
+	struct mft_train_config config = whole->config;
+	struct mft_pipeline_shape shape;
+	struct mft_parallel parallel;
 
 	config.model.virtual_pipeline_model_parallel_size = s->chunks;
 	config.model.first_stage_layers = s->first ? (int64_t)s->first : MFS_UNSET;
-	mfs_parallel_places(&launch, &sizes, &parallel);
+	mft_parallel_places(&launch, &sizes, &parallel);
 	parallel.ops = &carried;
-	parallel.group[MFS_GROUP_PIPELINE].comm = &st->comm;
+	parallel.group[MFT_GROUP_PIPELINE].comm = &st->comm;
 	*st = (struct stage){.m = train_model_at(&config, &parallel)};
 	copy_weights(whole, st->m);
-	mfs_net_pipeline(st->m->net, s->microbatches, true, &shape);
-	unit_ok(mfs_pipeline_new(&shape, rank, &st->pipeline, &err), &err);
-	ck_assert(mfs_net_has_room(st->m->net, &st->pipeline));
-	mfs_net_clear_grads(st->m->net, st->m->ctx);
-	mfs_net_clear_losses(st->m->net, st->m->ctx);
+	mft_net_pipeline(st->m->net, s->microbatches, true, &shape);
+	unit_ok(mft_pipeline_new(&shape, rank, &st->pipeline, &err), &err);
+	ck_assert(mft_net_has_room(st->m->net, &st->pipeline));
+	mft_net_clear_grads(st->m->net, st->m->ctx);
+	mft_net_clear_losses(st->m->net, st->m->ctx);
 }
 
 static struct said *said_by(struct stage *st)
@@ -176,10 +176,10 @@ static bool carry(struct stage *stages, uint32_t from)
 }
 
 /* One step of a stage. False: it waits, or is done. */
-static bool run_step(struct stage *stages, uint32_t rank, struct mfs_batch *const *batches)
+static bool run_step(struct stage *stages, uint32_t rank, struct mft_batch *const *batches)
 {
 	struct stage *st = &stages[rank];
-	const struct mfs_pipeline_step *step = &st->pipeline.steps[st->at];
+	const struct mft_pipeline_step *step = &st->pipeline.steps[st->at];
 	const bool beside = st->m->config.overlap_p2p_comm;
 
 	if (st->at == st->pipeline.count)
@@ -187,12 +187,12 @@ static bool run_step(struct stage *stages, uint32_t rank, struct mfs_batch *cons
 	if (st->comm.done < (beside ? step->after : st->comm.begun))
 		return false;
 	if (step->first) {
-		const struct mfs_net_pass pass =
+		const struct mft_net_pass pass =
 			pass_of(batches[step->microbatch], step->microbatch);
 
-		unit_ok(mfs_net_take(st->m->net, st->m->ctx, step->batch, &pass, &err), &err);
+		unit_ok(mft_net_take(st->m->net, st->m->ctx, step->batch, &pass, &err), &err);
 	}
-	mfs_net_step(st->m->net, st->m->ctx, step);
+	mft_net_step(st->m->net, st->m->ctx, step);
 	train_model_sync(st->m);
 	st->at++;
 	return true;
@@ -214,13 +214,13 @@ static void result_free(struct result *r)
 
 static void add_result(struct result *r, const struct train_model *whole, struct train_model *m)
 {
-	const struct mfs_params *p = m->params;
-	struct mfs_net_losses l;
+	const struct mft_params *p = m->params;
+	struct mft_net_losses l;
 
 	for (uint32_t i = 0; i < p->count; i++) {
 		const struct mfs_global_tensor *t = p->list[i].tensor;
-		const struct mfs_param *at =
-			mfs_params_find(whole->params, t->name, t->layer, t->expert);
+		const struct mft_param *at =
+			mft_params_find(whole->params, t->name, t->layer, t->expert);
 
 		/* of two copies, that which nobody reads */
 		if (p->list[i].part.is_copy && !p->list[i].part.is_shared)
@@ -228,26 +228,26 @@ static void add_result(struct result *r, const struct train_model *whole, struct
 		memcpy((p->list[i].part.is_copy ? r->copy : r->grads) + at->start,
 		       (float *)p->grads + p->list[i].start, at->elements * sizeof(float));
 	}
-	unit_ok(mfs_net_losses(m->net, m->ctx, &l, &err), &err);
+	unit_ok(mft_net_losses(m->net, m->ctx, &l, &err), &err);
 	r->losses.lm_loss_sum += l.lm_loss_sum;
-	for (int i = 0; i < MFS_AUX_LOSSES; i++)
+	for (int i = 0; i < MFT_AUX_LOSSES; i++)
 		r->losses.aux[i] += l.aux[i];
 	r->losses.z_loss += l.z_loss;
-	for (int i = 0; i < MFS_MTP_MOST; i++)
+	for (int i = 0; i < MFT_MTP_MOST; i++)
 		r->losses.mtp[i] += l.mtp[i];
 }
 
 static struct result run_whole(struct train_model *whole, const struct shape *s,
-			       struct mfs_batch *const *batches)
+			       struct mft_batch *const *batches)
 {
 	struct result r = result_new(whole);
 
-	mfs_net_clear_grads(whole->net, whole->ctx);
-	mfs_net_clear_losses(whole->net, whole->ctx);
+	mft_net_clear_grads(whole->net, whole->ctx);
+	mft_net_clear_losses(whole->net, whole->ctx);
 	for (uint64_t i = 0; i < s->microbatches; i++) {
-		const struct mfs_net_pass pass = pass_of(batches[i], i);
+		const struct mft_net_pass pass = pass_of(batches[i], i);
 
-		unit_ok(mfs_net_run(whole->net, whole->ctx, &pass, &err), &err);
+		unit_ok(mft_net_run(whole->net, whole->ctx, &pass, &err), &err);
 	}
 	train_model_sync(whole);
 	add_result(&r, whole, whole);
@@ -255,7 +255,7 @@ static struct result run_whole(struct train_model *whole, const struct shape *s,
 }
 
 static struct result run_stages(const struct train_model *whole, const struct shape *s,
-				struct mfs_batch *const *batches)
+				struct mft_batch *const *batches)
 {
 	struct stage stages[MOST_STAGES];
 	struct result r = result_new(whole);
@@ -274,7 +274,7 @@ static struct result run_stages(const struct train_model *whole, const struct sh
 		ck_assert_uint_eq(stages[i].at, stages[i].pipeline.count);
 		ck_assert_uint_eq(stages[i].comm.done, stages[i].comm.begun);
 		add_result(&r, whole, stages[i].m);
-		mfs_pipeline_release(&stages[i].pipeline);
+		mft_pipeline_release(&stages[i].pipeline);
 		train_model_free(stages[i].m);
 	}
 	return r;
@@ -291,13 +291,13 @@ static void check_grads(const struct train_model *whole, const struct result *wa
 			const struct result *found)
 {
 	const struct mfs_megatron_args *a = &whole->config.model;
-	const struct mfs_param *shared = a->tied || a->mtp_num_layers
-						 ? mfs_params_find(whole->params, EMBEDDING, -1, -1)
+	const struct mft_param *shared = a->tied || a->mtp_num_layers
+						 ? mft_params_find(whole->params, EMBEDDING, -1, -1)
 						 : NULL;
 	char name[MFS_CKPT_NAME_SIZE];
 
 	for (uint32_t i = 0; i < whole->params->count; i++) {
-		const struct mfs_param *p = &whole->params->list[i];
+		const struct mft_param *p = &whole->params->list[i];
 		const char *of = mfs_global_tensor_name(p->tensor, name, sizeof(name));
 
 		for (uint64_t e = p->start; e < p->start + p->elements; e++) {
@@ -319,9 +319,9 @@ START_TEST(test_stages_have_the_bits_of_the_whole)
 {
 	const struct shape *s = &shapes[_i % SHAPES];
 	const int model = _i / SHAPES;
-	const struct mfs_train_config config = config_of(model, s);
+	const struct mft_train_config config = config_of(model, s);
 	struct train_model *whole = train_model_new(&config);
-	struct mfs_batch *batches[8];
+	struct mft_batch *batches[8];
 	struct result want, found;
 
 	for (uint64_t i = 0; i < s->microbatches; i++)
@@ -330,10 +330,10 @@ START_TEST(test_stages_have_the_bits_of_the_whole)
 	want = run_whole(whole, s, batches);
 	found = run_stages(whole, s, batches);
 	ck_assert(found.losses.lm_loss_sum == want.losses.lm_loss_sum);
-	for (int i = 0; i < MFS_AUX_LOSSES; i++)
+	for (int i = 0; i < MFT_AUX_LOSSES; i++)
 		near(found.losses.aux[i], want.losses.aux[i]);
 	near(found.losses.z_loss, want.losses.z_loss);
-	for (int i = 0; i < MFS_MTP_MOST; i++)
+	for (int i = 0; i < MFT_MTP_MOST; i++)
 		ck_assert(found.losses.mtp[i] == want.losses.mtp[i]);
 	check_grads(whole, &want, &found);
 	result_free(&want);
@@ -347,10 +347,10 @@ END_TEST
 /* 1F1B and interleaved: both gradients of a shared embedding, too. */
 START_TEST(test_schedules_have_the_same_bits)
 {
-	const struct mfs_train_config config = config_of(_i, &shapes[0]);
+	const struct mft_train_config config = config_of(_i, &shapes[0]);
 	struct train_model *whole = train_model_new(&config);
 	const size_t bytes = whole->params->elements * sizeof(float);
-	struct mfs_batch *batches[4];
+	struct mft_batch *batches[4];
 	struct result one, other;
 
 	for (int i = 0; i < 4; i++)

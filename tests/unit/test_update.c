@@ -17,10 +17,10 @@
 
 struct optimizer {
 	struct run run;
-	struct mfs_memory memory;
-	struct mfs_parallel parallel;
-	struct mfs_update *update;
-	struct mfs_train_config config;
+	struct mft_memory memory;
+	struct mft_parallel parallel;
+	struct mft_update *update;
+	struct mft_train_config config;
 	uint64_t fenced; /* elements that were announced */
 };
 
@@ -35,7 +35,7 @@ static uint64_t next(uint64_t *state)
 }
 
 /* Zeros between parameters, as in a run; numbers around mean elsewhere. */
-static void draw(const struct mfs_params *p, void *to, enum mfs_dtype type, float mean,
+static void draw(const struct mft_params *p, void *to, enum mfs_dtype type, float mean,
 		 uint64_t seed)
 {
 	memset(to, 0, p->elements * mfs_dtype_size(type));
@@ -54,8 +54,8 @@ static void draw(const struct mfs_params *p, void *to, enum mfs_dtype type, floa
 
 static void fill(struct optimizer *o, enum mfs_state state, float mean)
 {
-	const struct mfs_params *p = o->run.params;
-	const enum mfs_dtype type = mfs_params_flat(p, state, p->elements).type;
+	const struct mft_params *p = o->run.params;
+	const enum mfs_dtype type = mft_params_flat(p, state, p->elements).type;
 	unsigned char *all;
 
 	if (type == MFS_DTYPE_NONE)
@@ -63,31 +63,31 @@ static void fill(struct optimizer *o, enum mfs_state state, float mean)
 	all = malloc(p->elements * mfs_dtype_size(type));
 	draw(p, all, type, mean, (uint64_t)state + 1);
 	for (uint32_t i = 0; i < p->count; i++) {
-		const struct mfs_param *q = &p->list[i];
+		const struct mft_param *q = &p->list[i];
 
-		memcpy(mfs_params_flat(p, state, q->start).at,
+		memcpy(mft_params_flat(p, state, q->start).at,
 		       all + q->start * mfs_dtype_size(type), q->elements * mfs_dtype_size(type));
 	}
 	free(all);
 }
 
-static void optimizer_new(struct optimizer *o, const struct mfs_train_config *config)
+static void optimizer_new(struct optimizer *o, const struct mft_train_config *config)
 {
-	struct mfs_params *p;
+	struct mft_params *p;
 
 	*o = (struct optimizer){.config = *config};
-	mfs_parallel_one(&o->parallel);
+	mft_parallel_one(&o->parallel);
 	run_new(&o->run, &o->config);
 	p = o->run.params;
 	p->grads = run_alloc(&o->run, p->grad_type, p->elements);
-	unit_ok(mfs_update_new(&o->config, p, &o->memory, &mfk_cpu, o->run.device, &o->parallel,
+	unit_ok(mft_update_new(&o->config, p, &o->memory, &mfk_cpu, o->run.device, &o->parallel,
 			       &o->update, &err),
 		&err);
 	draw(p, p->weights, p->weight_type, 0, 1);
-	for (unsigned i = 0; i < MFS_SLOTS; i++)
+	for (unsigned i = 0; i < MFT_SLOTS; i++)
 		if (p->slot[i].device)
 			memset(p->slot[i].device, 0, p->elements * mfs_dtype_size(p->slot[i].type));
-	unit_ok(mfs_memory_place(&o->memory, &mfk_cpu, o->run.device, &err), &err);
+	unit_ok(mft_memory_place(&o->memory, &mfk_cpu, o->run.device, &err), &err);
 	fill(o, MFS_STATE_MAIN, 0);
 	fill(o, MFS_STATE_EXP_AVG, 0);
 	fill(o, MFS_STATE_EXP_AVG_SQ, 0.6f);
@@ -95,8 +95,8 @@ static void optimizer_new(struct optimizer *o, const struct mfs_train_config *co
 
 static void optimizer_free(struct optimizer *o)
 {
-	mfs_update_free(o->update);
-	mfs_memory_release(&o->memory, &mfk_cpu, o->run.device);
+	mft_update_free(o->update);
+	mft_memory_release(&o->memory, &mfk_cpu, o->run.device);
 	mfk_cpu.device->free(o->run.device, o->run.params->grads);
 	run_free(&o->run);
 }
@@ -104,13 +104,13 @@ static void optimizer_free(struct optimizer *o)
 /* The first gradient of each parameter is zero, and what lies between them is not counted. */
 static void check_zeros(struct optimizer *o)
 {
-	const struct mfs_params *p = o->run.params;
+	const struct mft_params *p = o->run.params;
 	const size_t size = mfs_dtype_size(p->grad_type);
 	double zeros;
 
 	for (uint32_t i = 0; i < p->count; i++)
 		memset((char *)p->grads + p->list[i].start * size, 0, size);
-	unit_ok(mfs_update_zeros(o->update, o->run.ctx, &zeros, &err), &err);
+	unit_ok(mft_update_zeros(o->update, o->run.ctx, &zeros, &err), &err);
 	ck_assert_double_eq(zeros, p->count);
 }
 
@@ -125,22 +125,22 @@ static void fence(void *arg, struct mfk_ctx *ctx, uint64_t first, uint64_t count
 
 static void step(struct optimizer *o, uint64_t number)
 {
-	const struct mfs_update_step s = {.number = number,
+	const struct mft_update_step s = {.number = number,
 					  .lr = 1e-2,
 					  .decoupled_lr = 2e-2,
 					  .weight_decay = 0.1,
 					  .grad_divisor = 4,
 					  .fence = fence,
 					  .fence_arg = o};
-	const struct mfs_params *p = o->run.params;
-	struct mfs_update_result result;
+	const struct mft_params *p = o->run.params;
+	struct mft_update_result result;
 	char why[MFK_WHY];
 
 	draw(p, p->grads, p->grad_type, 0, 100 + number);
 	check_zeros(o);
 	o->fenced = 0;
-	unit_ok(mfs_update_norm(o->update, o->run.ctx, &s, &result, &err), &err);
-	unit_ok(mfs_update_apply(o->update, o->run.ctx, &s, &result, &err), &err);
+	unit_ok(mft_update_norm(o->update, o->run.ctx, &s, &result, &err), &err);
+	unit_ok(mft_update_apply(o->update, o->run.ctx, &s, &result, &err), &err);
 	ck_assert_int_eq(mfk_cpu.device->sync(o->run.ctx, why), 0);
 	ck_assert(!result.skipped && result.grad_norm > 1);
 	ck_assert_uint_eq(o->fenced, p->elements);
@@ -148,11 +148,11 @@ static void step(struct optimizer *o, uint64_t number)
 
 static void same(const struct optimizer *a, const struct optimizer *b, enum mfs_state state)
 {
-	const struct mfs_params *p = a->run.params, *q = b->run.params;
+	const struct mft_params *p = a->run.params, *q = b->run.params;
 
 	for (uint32_t i = 0; i < p->count; i++) {
-		const struct mfs_flat x = mfs_params_flat(p, state, p->list[i].start);
-		const struct mfs_flat y = mfs_params_flat(q, state, q->list[i].start);
+		const struct mft_flat x = mft_params_flat(p, state, p->list[i].start);
+		const struct mft_flat y = mft_params_flat(q, state, q->list[i].start);
 		const bool on_host = p->list[i].start < p->offloaded && state != MFS_STATE_MODEL;
 
 		ck_assert(x.on_host == on_host && !y.on_host);
@@ -168,22 +168,22 @@ static void check_norm(struct optimizer *a, struct optimizer *b)
 {
 	double x, y;
 
-	unit_ok(mfs_update_params_norm(a->update, a->run.ctx, &x, &err), &err);
-	unit_ok(mfs_update_params_norm(b->update, b->run.ctx, &y, &err), &err);
+	unit_ok(mft_update_params_norm(a->update, a->run.ctx, &x, &err), &err);
+	unit_ok(mft_update_params_norm(b->update, b->run.ctx, &y, &err), &err);
 	ck_assert(y > 1 && fabs(x / y - 1) < 1e-12);
 }
 
-static void check(const struct mfs_train_config *config, double fraction)
+static void check(const struct mft_train_config *config, double fraction)
 {
-	struct mfs_train_config c = *config;
+	struct mft_train_config c = *config;
 	struct optimizer a, b;
 
 	optimizer_new(&b, &c);
 	c.optimizer_cpu_offload = true;
 	c.optimizer_offload_fraction = fraction;
 	optimizer_new(&a, &c);
-	ck_assert_uint_eq(b.memory.bytes[MFS_MEMORY_HOST], 0);
-	ck_assert((a.memory.bytes[MFS_MEMORY_HOST] > 0) == (fraction > 0));
+	ck_assert_uint_eq(b.memory.bytes[MFT_MEMORY_HOST], 0);
+	ck_assert((a.memory.bytes[MFT_MEMORY_HOST] > 0) == (fraction > 0));
 	ck_assert_uint_eq(a.memory.total, b.memory.total);
 	for (uint64_t i = 1; i <= 3; i++) {
 		step(&a, i);
@@ -208,9 +208,9 @@ static void close_ckpt(void)
 	mfs_ckpt_free(ckpt);
 }
 
-static struct mfs_train_config config_of(enum mfs_dtype io)
+static struct mft_train_config config_of(enum mfs_dtype io)
 {
-	struct mfs_train_config c = run_config(ckpt);
+	struct mft_train_config c = run_config(ckpt);
 	c.params_dtype = io;
 	c.decoupled_weight_decay = true;
 	c.decoupled_lr = 2e-2;
@@ -227,7 +227,7 @@ static const double fractions[] = {0, 0.01, 0.5, 1};
 START_TEST(offloaded)
 {
 	static const enum mfs_dtype io[] = {MFS_BF16, MFS_F16, MFS_F32};
-	const struct mfs_train_config c = config_of(io[_i / 4]);
+	const struct mft_train_config c = config_of(io[_i / 4]);
 
 	check(&c, fractions[_i % 4]);
 }
@@ -241,7 +241,7 @@ START_TEST(offloaded_types)
 		{MFS_F32, MFS_F16, MFS_BF16, MFS_F16},
 		{MFS_BF16, MFS_F16, MFS_F16, MFS_BF16},
 	};
-	struct mfs_train_config c = config_of(MFS_BF16);
+	struct mft_train_config c = config_of(MFS_BF16);
 
 	c.main_grads_dtype = types[_i][0];
 	c.main_params_dtype = types[_i][1];
@@ -254,29 +254,29 @@ END_TEST
 /* Wherever the host's part ends, also between neighbours that are updated alike. */
 START_TEST(offloaded_to_each)
 {
-	const struct mfs_train_config c = config_of(MFS_BF16);
-	struct mfs_params *p;
+	const struct mft_train_config c = config_of(MFS_BF16);
+	struct mft_params *p;
 	uint64_t elements = 0;
 
-	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
+	unit_ok(mft_params_new(&c, NULL, &p, &err), &err);
 	for (uint32_t i = 0; i < p->count && i < 20; i++) {
 		elements += p->list[i].elements;
 		check(&c, ((double)elements - 0.5) / (double)p->parameters);
 	}
-	mfs_params_free(p);
+	mft_params_free(p);
 }
 END_TEST
 
 /* Parameters are offloaded whole, until they are the fraction. */
 START_TEST(fraction)
 {
-	struct mfs_train_config c = config_of(MFS_BF16);
-	struct mfs_params *p;
+	struct mft_train_config c = config_of(MFS_BF16);
+	struct mft_params *p;
 	uint64_t elements = 0, i = 0;
 
 	c.optimizer_cpu_offload = true;
 	c.optimizer_offload_fraction = fractions[_i];
-	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
+	unit_ok(mft_params_new(&c, NULL, &p, &err), &err);
 	for (; i < p->count && p->list[i].start < p->offloaded; i++)
 		elements += p->list[i].elements;
 	ck_assert((double)elements >= fractions[_i] * (double)p->parameters);
@@ -284,7 +284,7 @@ START_TEST(fraction)
 		ck_assert((double)(elements - p->list[i - 1].elements) <
 			  fractions[_i] * (double)p->parameters);
 	ck_assert_uint_eq(p->offloaded, i < p->count ? p->list[i].start : p->elements);
-	mfs_params_free(p);
+	mft_params_free(p);
 }
 END_TEST
 
@@ -317,13 +317,13 @@ static void orthogonal(const struct matrix *m, double scale)
 }
 
 /* Queries, keys and values are matrices for themselves. */
-static void check_matrix(const struct mfs_train_config *c, const struct mfs_param *q,
+static void check_matrix(const struct mft_train_config *c, const struct mft_param *q,
 			 const double *x)
 {
 	const int64_t head = c->model.kv_channels;
 	const int64_t queries = c->model.num_attention_heads / c->model.num_query_groups * head;
-	const int64_t rows = mfs_param_size(q, 0), group = queries + 2 * head;
-	struct matrix m = {x, rows, mfs_param_size(q, 1), 0, rows, rows};
+	const int64_t rows = mft_param_size(q, 0), group = queries + 2 * head;
+	struct matrix m = {x, rows, mft_param_size(q, 1), 0, rows, rows};
 
 	if (strstr(q->tensor->name, "linear_qkv")) {
 		m.group = group;
@@ -338,9 +338,9 @@ static void check_matrix(const struct mfs_train_config *c, const struct mfs_para
 }
 
 /* What a step of rate 1e-2 has added to a matrix, over that; decay is taken off. */
-static void check_added(const struct optimizer *o, const struct mfs_param *q, const float *before)
+static void check_added(const struct optimizer *o, const struct mft_param *q, const float *before)
 {
-	const float *now = mfs_params_flat(o->run.params, MFS_STATE_MAIN, q->start).at;
+	const float *now = mft_params_flat(o->run.params, MFS_STATE_MAIN, q->start).at;
 	double *x = malloc(q->elements * sizeof(*x));
 
 	ck_assert_ptr_nonnull(x);
@@ -352,8 +352,8 @@ static void check_added(const struct optimizer *o, const struct mfs_param *q, co
 
 START_TEST(muon)
 {
-	struct mfs_train_config c = config_of(MFS_BF16);
-	const struct mfs_params *p;
+	struct mft_train_config c = config_of(MFS_BF16);
+	const struct mft_params *p;
 	struct optimizer o;
 	uint64_t others = 0;
 	float *before;
@@ -371,7 +371,7 @@ START_TEST(muon)
 	p = o.run.params;
 	before = malloc(p->elements * sizeof(*before));
 	ck_assert_ptr_nonnull(before);
-	memcpy(before, p->slot[MFS_SLOT_MAIN].device, p->elements * sizeof(*before));
+	memcpy(before, p->slot[MFT_SLOT_MAIN].device, p->elements * sizeof(*before));
 	step(&o, 1);
 	for (uint32_t i = 0; i < p->count; i++) {
 		if (p->list[i].optimizer == p->optimizer)
@@ -380,8 +380,8 @@ START_TEST(muon)
 			others += p->list[i].elements;
 	}
 	/* Second moments are of what Adam updates, and of no more. */
-	ck_assert_uint_ge(p->slot[MFS_SLOTS - 1].elements, others);
-	ck_assert_uint_lt(p->slot[MFS_SLOTS - 1].elements, others + p->count * MFS_PARAM_ALIGN);
+	ck_assert_uint_ge(p->slot[MFT_SLOTS - 1].elements, others);
+	ck_assert_uint_lt(p->slot[MFT_SLOTS - 1].elements, others + p->count * MFT_PARAM_ALIGN);
 	free(before);
 	optimizer_free(&o);
 }

@@ -67,7 +67,7 @@ static inline struct mfs_megatron_args train_plain_model(void)
 }
 
 /* What config needs in addition to the model and the batch's sizes. */
-static inline void train_config_types(struct mfs_train_config *c, enum mfs_dtype io)
+static inline void train_config_types(struct mft_train_config *c, enum mfs_dtype io)
 {
 	c->params_dtype = io;
 	c->main_grads_dtype = c->main_params_dtype = MFS_F32;
@@ -78,61 +78,61 @@ static inline void train_config_types(struct mfs_train_config *c, enum mfs_dtype
 }
 
 struct train_model {
-	struct mfs_train_config config;
-	struct mfs_params *params;
-	struct mfs_memory memory;
-	struct mfs_parallel parallel;
+	struct mft_train_config config;
+	struct mft_params *params;
+	struct mft_memory memory;
+	struct mft_parallel parallel;
 	struct mfk_device *device;
 	struct mfk_ctx *ctx;
-	struct mfs_net *net;
+	struct mft_net *net;
 	struct mfs_error err;
 };
 
 /* Parameters in memory: weights zero, gradients zero. */
 static inline void train_model_place(struct train_model *m)
 {
-	struct mfs_params *p = m->params;
+	struct mft_params *p = m->params;
 	const uint64_t weight = mfs_dtype_size(p->weight_type), grad = mfs_dtype_size(p->grad_type);
-	const uint64_t weight_bytes = mfs_params_weight_elements(p) * weight;
-	const uint64_t grad_bytes = mfs_params_grad_elements(p) * grad;
-	const uint64_t weights = mfs_memory_add(&m->memory, MFS_MEMORY_WEIGHTS, weight_bytes);
-	const uint64_t grads = mfs_memory_add(&m->memory, MFS_MEMORY_GRADIENTS, grad_bytes);
+	const uint64_t weight_bytes = mft_params_weight_elements(p) * weight;
+	const uint64_t grad_bytes = mft_params_grad_elements(p) * grad;
+	const uint64_t weights = mft_memory_add(&m->memory, MFT_MEMORY_WEIGHTS, weight_bytes);
+	const uint64_t grads = mft_memory_add(&m->memory, MFT_MEMORY_GRADIENTS, grad_bytes);
 	const uint64_t buffers =
-		mfs_memory_add(&m->memory, MFS_MEMORY_WEIGHTS, p->buffer_elements * 4);
+		mft_memory_add(&m->memory, MFT_MEMORY_WEIGHTS, p->buffer_elements * 4);
 
-	unit_ok(mfs_net_new(&m->config, p, &m->memory, &mfk_cpu, m->device, &m->parallel, &m->net,
+	unit_ok(mft_net_new(&m->config, p, &m->memory, &mfk_cpu, m->device, &m->parallel, &m->net,
 			    &m->err),
 		&m->err);
-	unit_ok(mfs_memory_place(&m->memory, &mfk_cpu, m->device, &m->err), &m->err);
+	unit_ok(mft_memory_place(&m->memory, &mfk_cpu, m->device, &m->err), &m->err);
 	memset(m->memory.base, 0xff, m->memory.total);
-	p->weights = mfs_memory_at(&m->memory, weights);
-	p->grads = mfs_memory_at(&m->memory, grads);
-	p->buffers = mfs_memory_at(&m->memory, buffers);
+	p->weights = mft_memory_at(&m->memory, weights);
+	p->grads = mft_memory_at(&m->memory, grads);
+	p->buffers = mft_memory_at(&m->memory, buffers);
 	memset(p->weights, 0, weight_bytes);
 	memset(p->grads, 0, grad_bytes);
 	memset(p->buffers, 0, p->buffer_elements * 4);
 }
 
 /* What a process at a place has of a model. parallel NULL: one that has all of it. */
-static inline struct train_model *train_model_at(const struct mfs_train_config *config,
-						 const struct mfs_parallel *parallel)
+static inline struct train_model *train_model_at(const struct mft_train_config *config,
+						 const struct mft_parallel *parallel)
 {
 	struct train_model *m = calloc(1, sizeof(*m));
 	char why[MFK_WHY] = "";
 
 	m->config = *config;
-	mfs_parallel_one(&m->parallel);
+	mft_parallel_one(&m->parallel);
 	if (parallel)
 		m->parallel = *parallel;
 	ck_assert_msg(!mfk_cpu.device->open(0, 2, &m->device, why), "%s", why);
 	ck_assert_msg(!mfk_cpu.device->ctx_new(m->device, false, &m->ctx, why), "%s", why);
-	unit_ok(mfs_params_new(&m->config, parallel, &m->params, &m->err), &m->err);
+	unit_ok(mft_params_new(&m->config, parallel, &m->params, &m->err), &m->err);
 	train_model_place(m);
-	unit_ok(mfs_net_begin(m->net, m->ctx, &m->err), &m->err);
+	unit_ok(mft_net_begin(m->net, m->ctx, &m->err), &m->err);
 	return m;
 }
 
-static inline struct train_model *train_model_new(const struct mfs_train_config *config)
+static inline struct train_model *train_model_new(const struct mft_train_config *config)
 {
 	return train_model_at(config, NULL);
 }
@@ -147,9 +147,9 @@ static inline void train_model_sync(struct train_model *m)
 static inline void train_model_free(struct train_model *m)
 {
 	train_model_sync(m);
-	mfs_net_free(m->net);
-	mfs_memory_release(&m->memory, &mfk_cpu, m->device);
-	mfs_params_free(m->params);
+	mft_net_free(m->net);
+	mft_memory_release(&m->memory, &mfk_cpu, m->device);
+	mft_params_free(m->params);
 	mfk_cpu.device->ctx_free(m->ctx);
 	mfk_cpu.device->close(m->device);
 	free(m);
@@ -157,7 +157,7 @@ static inline void train_model_free(struct train_model *m)
 
 /* ---- weights ---- */
 
-static inline void train_put_weight(const struct mfs_params *p, uint64_t at, float v)
+static inline void train_put_weight(const struct mft_params *p, uint64_t at, float v)
 {
 	const uint16_t half =
 		p->weight_type == MFS_F16 ? mfs_float_to_f16(v) : mfs_float_to_bf16(v);
@@ -171,7 +171,7 @@ static inline void train_put_weight(const struct mfs_params *p, uint64_t at, flo
 /* Numbers in [-spread, spread); norms are near what they begin with. */
 static inline void train_model_random(struct train_model *m, uint64_t seed, float spread)
 {
-	const struct mfs_params *p = m->params;
+	const struct mft_params *p = m->params;
 
 	for (uint32_t i = 0; i < p->count; i++)
 		for (uint64_t e = 0; e < p->list[i].elements; e++) {
@@ -220,11 +220,11 @@ static inline float *train_read_tensor(struct mfs_ckpt *ckpt, const struct mfs_g
 /* The weights and buffers of a checkpoint of the same model. */
 static inline void train_model_load(struct train_model *m, struct mfs_ckpt *ckpt)
 {
-	const struct mfs_params *p = m->params;
+	const struct mft_params *p = m->params;
 
 	for (uint32_t i = 0; i < p->count + p->buffer_count; i++) {
 		const bool param = i < p->count;
-		const struct mfs_model_buffer *b = param ? NULL : &p->buffer_list[i - p->count];
+		const struct mft_model_buffer *b = param ? NULL : &p->buffer_list[i - p->count];
 		const struct mfs_global_tensor *t = param ? p->list[i].tensor : b->tensor;
 		uint64_t count;
 		float *v;
@@ -263,7 +263,7 @@ static inline void train_sort(int32_t *order, const int32_t *ids, int64_t count)
 }
 
 /* After tokens, labels, positions or masks were changed. */
-static inline void train_batch_finish(struct mfs_batch *b, int64_t tokens)
+static inline void train_batch_finish(struct mft_batch *b, int64_t tokens)
 {
 	b->counted = 0;
 	b->documents = false;
@@ -276,14 +276,14 @@ static inline void train_batch_finish(struct mfs_batch *b, int64_t tokens)
 }
 
 /* Random tokens and labels below vocab; one document a sequence; every loss counts. */
-static inline struct mfs_batch *train_batch_new(int64_t batch, int64_t seq, int64_t vocab,
+static inline struct mft_batch *train_batch_new(int64_t batch, int64_t seq, int64_t vocab,
 						uint64_t seed)
 {
 	const int64_t n = batch * seq;
-	struct mfs_batch *b = calloc(1, sizeof(*b));
+	struct mft_batch *b = calloc(1, sizeof(*b));
 
-	b->block = calloc(1, mfs_batch_bytes((uint64_t)n, MFS_MTP_MOST));
-	mfs_batch_place(b, (uint64_t)n, 0, b->block);
+	b->block = calloc(1, mft_batch_bytes((uint64_t)n, MFT_MTP_MOST));
+	mft_batch_place(b, (uint64_t)n, 0, b->block);
 	for (int64_t t = 0; t < n; t++) {
 		b->tokens[t] = (int32_t)(train_random(&seed) % (uint64_t)vocab);
 		b->labels[t] = (int32_t)(train_random(&seed) % (uint64_t)vocab);
@@ -296,7 +296,7 @@ static inline struct mfs_batch *train_batch_new(int64_t batch, int64_t seq, int6
 
 /* Each sequence becomes two documents, the second from position `at` on; the last loss of the first
  * one does not count. */
-static inline void train_batch_split(struct mfs_batch *b, int64_t batch, int64_t seq, int64_t at)
+static inline void train_batch_split(struct mft_batch *b, int64_t batch, int64_t seq, int64_t at)
 {
 	for (int64_t t = 0; t < batch * seq; t++) {
 		const int64_t s = t % seq;
@@ -311,14 +311,14 @@ static inline void train_batch_split(struct mfs_batch *b, int64_t batch, int64_t
 }
 
 /* For a model with so many MTP layers; after the last change of tokens, labels and masks. */
-static inline void train_batch_look_ahead(struct mfs_batch *b, int64_t batch, int64_t seq,
+static inline void train_batch_look_ahead(struct mft_batch *b, int64_t batch, int64_t seq,
 					  int64_t layers)
 {
 	const int64_t n = batch * seq;
 
-	mfs_batch_place(b, (uint64_t)n, (uint32_t)layers, b->block);
+	mft_batch_place(b, (uint64_t)n, (uint32_t)layers, b->block);
 	for (int64_t k = 0; k < layers; k++) {
-		struct mfs_batch_ahead *a = &b->ahead[k];
+		struct mft_batch_ahead *a = &b->ahead[k];
 
 		a->counted = 0;
 		for (int64_t t = 0; t < n; t++) {
@@ -336,7 +336,7 @@ static inline void train_batch_look_ahead(struct mfs_batch *b, int64_t batch, in
 	}
 }
 
-static inline void train_batch_free(struct mfs_batch *b)
+static inline void train_batch_free(struct mft_batch *b)
 {
 	free(b->block);
 	free(b);
@@ -345,23 +345,23 @@ static inline void train_batch_free(struct mfs_batch *b)
 /* ---- runs ---- */
 
 /* Losses of one pass; gradients are added to. */
-static inline struct mfs_net_losses train_losses(struct train_model *m, const struct mfs_batch *b,
+static inline struct mft_net_losses train_losses(struct train_model *m, const struct mft_batch *b,
 						 bool backward)
 {
-	const struct mfs_net_pass pass = {
+	const struct mft_net_pass pass = {
 		.batch = b, .grad_scale = 1, .backward = backward, .iteration = 3, .microbatch = 1};
-	struct mfs_net_losses losses;
+	struct mft_net_losses losses;
 
-	mfs_net_clear_losses(m->net, m->ctx);
-	unit_ok(mfs_net_run(m->net, m->ctx, &pass, &m->err), &m->err);
-	unit_ok(mfs_net_losses(m->net, m->ctx, &losses, &m->err), &m->err);
+	mft_net_clear_losses(m->net, m->ctx);
+	unit_ok(mft_net_run(m->net, m->ctx, &pass, &m->err), &m->err);
+	unit_ok(mft_net_losses(m->net, m->ctx, &losses, &m->err), &m->err);
 	return losses;
 }
 
 /* What gradients of passes are those of: the loss's sum over counted tokens, the mean loss of MTP
  * layers times their number, and auxiliary losses times the number of tokens. counted: of each
  * pass. */
-static inline double train_loss_of(const struct mfs_train_config *c, const struct mfs_net_losses *l,
+static inline double train_loss_of(const struct mft_train_config *c, const struct mft_net_losses *l,
 				   uint64_t counted)
 {
 	const double tokens = c->calculate_per_token_loss
@@ -378,14 +378,14 @@ static inline double train_loss_of(const struct mfs_train_config *c, const struc
 		layers += ahead;
 	for (int64_t k = 0; k < ahead; k++)
 		mtp += c->mtp_loss_scaling_factor / (double)ahead * l->mtp[k];
-	for (int i = 0; i < MFS_AUX_LOSSES; i++)
+	for (int i = 0; i < MFT_AUX_LOSSES; i++)
 		aux += c->moe_aux_loss_coeffs[i] * l->aux[i];
 	return l->lm_loss_sum + (double)counted * mtp + tokens * (double)layers * aux;
 }
 
-static inline double train_run(struct train_model *m, const struct mfs_batch *b, bool backward)
+static inline double train_run(struct train_model *m, const struct mft_batch *b, bool backward)
 {
-	const struct mfs_net_losses l = train_losses(m, b, backward);
+	const struct mft_net_losses l = train_losses(m, b, backward);
 
 	return train_loss_of(&m->config, &l, b->counted);
 }

@@ -105,7 +105,7 @@ static uint64_t left_in_all(const char *root)
 	return left;
 }
 
-uint64_t mfs_host_memory_free(const char *root)
+uint64_t mft_host_memory_free(const char *root)
 {
 	char path[PATH_MAX];
 	uint64_t kib = 0;

@@ -5,14 +5,14 @@
  * memory.current, memory.stat) and cgroup-v1/memory.rst (memory.limit_in_bytes,
  * memory.usage_in_bytes).
  */
-#ifndef MFS_TRAINER_BASE_HOST_MEMORY_H
-#define MFS_TRAINER_BASE_HOST_MEMORY_H
+#ifndef MFT_TRAINER_BASE_HOST_MEMORY_H
+#define MFT_TRAINER_BASE_HOST_MEMORY_H
 
 #include <stdint.h>
 
 /* Bytes: what the kernel says is available, or less where a cgroup of the process (version 1 or 2,
  * or one above it) has a limit. Page cache that nobody works with counts as free. 0: nobody knows.
  * root: a directory in which /proc and /sys are; "" for the machine's. */
-uint64_t mfs_host_memory_free(const char *root);
+uint64_t mft_host_memory_free(const char *root);
 
 #endif

@@ -55,20 +55,20 @@ static bool has_aside(const char *root, const char *name)
 {
 	char aside[96];
 
-	snprintf(aside, sizeof(aside), "%s" MFS_SAVE_ASIDE, name);
+	snprintf(aside, sizeof(aside), "%s" MFT_SAVE_ASIDE, name);
 	return has(root, aside);
 }
 
 /* An iteration of a run's directory. Its reader says what is wrong if it is not there. */
 static int set_iteration(struct place *p, const char *root, int64_t number, struct mfs_error *err)
 {
-	char name[64 + sizeof(MFS_SAVE_ASIDE)];
+	char name[64 + sizeof(MFT_SAVE_ASIDE)];
 
 	snprintf(name, 64, "iter_%07lld", (long long)number);
 	p->kind = SOURCE_ITERATION;
 	p->number = number;
 	if (number != MFS_RELEASE && !has(root, name) && has_aside(root, name))
-		strcat(name, MFS_SAVE_ASIDE);
+		strcat(name, MFT_SAVE_ASIDE);
 	return set_dir(p, root, number == MFS_RELEASE ? "release" : name, err);
 }
 
@@ -96,7 +96,7 @@ static int64_t number_of(const char *dir)
 	return mfs_iteration_number(name, &number) ? number : 0;
 }
 
-static int by_tracker(const struct mfs_train_config *config, const char *root, struct place *ret,
+static int by_tracker(const struct mft_train_config *config, const char *root, struct place *ret,
 		      struct mfs_error *err)
 {
 	struct mfs_tracker t = {0};
@@ -113,7 +113,7 @@ static int by_tracker(const struct mfs_train_config *config, const char *root, s
 	return set_iteration(ret, root, config->ckpt_step >= 0 ? config->ckpt_step : t.number, err);
 }
 
-static int find(const struct mfs_train_config *config, const char *root, struct place *ret,
+static int find(const struct mft_train_config *config, const char *root, struct place *ret,
 		struct mfs_error *err)
 {
 	int rc;
@@ -138,7 +138,7 @@ static int find(const struct mfs_train_config *config, const char *root, struct 
 
 /* ---- opening ---- */
 
-static void describe(struct mfs_load *l, const struct place *p)
+static void describe(struct mft_load *l, const struct place *p)
 {
 	const struct mfs_ckpt_layout *at = mfs_ckpt_layout(l->ckpt);
 	const char *format = mfs_ckpt_format(l->ckpt)->title;
@@ -162,10 +162,10 @@ static const char *optimizer_of(const struct mfs_ckpt *ckpt)
 }
 
 /* The state of one optimizer is of no use to another one. */
-static int check_optimizer(const struct mfs_train_config *config, const struct mfs_ckpt *ckpt,
+static int check_optimizer(const struct mft_train_config *config, const struct mfs_ckpt *ckpt,
 			   struct mfs_error *err)
 {
-	const char *ours = mfs_optimizer_kind(config->optimizer)->name, *found = optimizer_of(ckpt);
+	const char *ours = mft_optimizer_kind(config->optimizer)->name, *found = optimizer_of(ckpt);
 
 	if (!mfs_str_is(found, ours))
 		return mfs_fail(err, -EINVAL,
@@ -183,8 +183,8 @@ static int check_optimizer(const struct mfs_train_config *config, const struct m
 
 /* checkpointing.py: load_checkpoint: what a release, a pretrained checkpoint or --finetune takes is
  * the weights alone. */
-static int open_ckpt(const struct mfs_train_config *config, const struct place *p,
-		     struct mfs_load *l, struct mfs_error *err)
+static int open_ckpt(const struct mft_train_config *config, const struct place *p,
+		     struct mft_load *l, struct mfs_error *err)
 {
 	const bool wanted = p->number != MFS_RELEASE && !l->finetune && !config->no_load_optim;
 	int rc;
@@ -241,10 +241,10 @@ static int verify(const struct place *p, struct mfs_error *err)
 	return s.bad ? mfs_fail(err, -EINVAL, "%s: '%s': %s", flag, p->dir, s.first.msg) : 0;
 }
 
-static int open_place(const struct mfs_train_config *config, const struct place *p, bool finetune,
-		      struct mfs_load **ret, struct mfs_error *err)
+static int open_place(const struct mft_train_config *config, const struct place *p, bool finetune,
+		      struct mft_load **ret, struct mfs_error *err)
 {
-	struct mfs_load *l;
+	struct mft_load *l;
 	int rc = config->verify_integrity ? verify(p, err) : 0;
 
 	if (rc)
@@ -256,7 +256,7 @@ static int open_place(const struct mfs_train_config *config, const struct place 
 	l->finetune = finetune;
 	rc = open_ckpt(config, p, l, err);
 	if (rc) {
-		mfs_load_free(l);
+		mft_load_free(l);
 		return rc;
 	}
 	/* Each record has a header; on a shared file system an open asks another host. */
@@ -268,7 +268,7 @@ static int open_place(const struct mfs_train_config *config, const struct place 
 
 /* checkpointing.py: _load_base_checkpoint: with --non-persistent-ckpt-type one that is not older
  * counts. */
-static int find_non_persistent(const struct mfs_train_config *c, struct place *p,
+static int find_non_persistent(const struct mft_train_config *c, struct place *p,
 			       struct mfs_error *err)
 {
 	const int64_t other = p->kind != SOURCE_ITERATION ? -1 : p->number > 0 ? p->number : 0;
@@ -279,7 +279,7 @@ static int find_non_persistent(const struct mfs_train_config *c, struct place *p
 		return 0;
 	if (c->non_persistent_global_ckpt_dir)
 		snprintf(dir, sizeof(dir), "%s", c->non_persistent_global_ckpt_dir);
-	else if ((size_t)snprintf(dir, sizeof(dir), "%s/" MFS_NON_PERSISTENT_DIR, c->load) >=
+	else if ((size_t)snprintf(dir, sizeof(dir), "%s/" MFT_NON_PERSISTENT_DIR, c->load) >=
 		 sizeof(dir))
 		return mfs_fail(err, -ENAMETOOLONG, "path '%.200s' is too long", c->load);
 	mfs_tracker_read(dir, &t);
@@ -294,7 +294,7 @@ static int find_non_persistent(const struct mfs_train_config *c, struct place *p
 
 /* checkpointing.py: load_checkpoint: the pretrained checkpoint counts if --load has none, and is
  * fine-tuned. */
-int mfs_load_open(const struct mfs_train_config *config, struct mfs_load **ret,
+int mft_load_open(const struct mft_train_config *config, struct mft_load **ret,
 		  struct mfs_error *err)
 {
 	bool finetune = config->finetune;
@@ -325,7 +325,7 @@ int mfs_load_open(const struct mfs_train_config *config, struct mfs_load **ret,
 	return 0;
 }
 
-void mfs_load_free(struct mfs_load *l)
+void mft_load_free(struct mft_load *l)
 {
 	if (!l)
 		return;
@@ -333,29 +333,29 @@ void mfs_load_free(struct mfs_load *l)
 	free(l);
 }
 
-const char *mfs_load_what(const struct mfs_load *l)
+const char *mft_load_what(const struct mft_load *l)
 {
 	return l->what;
 }
 
 /* ---- state ---- */
 
-int mfs_load_state(struct mfs_load *l, const struct mfs_train_config *config,
-		   struct mfs_params *params, const struct mfk_backend *backend,
-		   struct mfk_device *device, struct mfk_ctx *ctx, struct mfs_progress *progress,
+int mft_load_state(struct mft_load *l, const struct mft_train_config *config,
+		   struct mft_params *params, const struct mfk_backend *backend,
+		   struct mfk_device *device, struct mfk_ctx *ctx, struct mft_progress *progress,
 		   bool *ret_optim, struct mfs_error *err)
 {
-	int rc = mfs_load_tensors(l, params, backend, device, ctx, err);
+	int rc = mft_load_tensors(l, params, backend, device, ctx, err);
 
 	if (rc)
 		return rc;
 	*ret_optim = l->optimizer;
 	if (l->finetune || l->iteration == MFS_RELEASE)
 		return 0;
-	return mfs_load_progress(l, config, progress, err);
+	return mft_load_progress(l, config, progress, err);
 }
 
-const char *mfs_load_dir(const struct mfs_load *l)
+const char *mft_load_dir(const struct mft_load *l)
 {
 	return mfs_ckpt_dir(l->ckpt);
 }

@@ -5,8 +5,8 @@
  *
  * Source: megatron/training/checkpointing.py: load_checkpoint, load_args_from_checkpoint.
  */
-#ifndef MFS_TRAINER_CKPT_LOAD_H
-#define MFS_TRAINER_CKPT_LOAD_H
+#ifndef MFT_TRAINER_CKPT_LOAD_H
+#define MFT_TRAINER_CKPT_LOAD_H
 
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
@@ -16,43 +16,43 @@
 #include "trainer/parallel/parallel.h"
 #include "trainer/params/params.h"
 
-struct mfs_load;
+struct mft_load;
 
 /* Opens config->load, or pretrained_checkpoint if that has nothing. *ret NULL and 0: there is
  * nothing to load and that is allowed (a new run). -ENODATA: exit_on_missing_checkpoint. */
-int mfs_load_open(const struct mfs_train_config *config, struct mfs_load **ret,
+int mft_load_open(const struct mft_train_config *config, struct mft_load **ret,
 		  struct mfs_error *err);
-void mfs_load_free(struct mfs_load *l);
+void mft_load_free(struct mft_load *l);
 
 /* The same, of one of several hosts' processes: one that misses what must be there before processes
- * can talk looks again for a while, as mfs_load_agree() does, and says so. */
-int mfs_load_await(const struct mfs_train_config *config, const struct mfs_launch *launch,
-		   struct mfs_load **ret, struct mfs_error *err);
+ * can talk looks again for a while, as mft_load_agree() does, and says so. */
+int mft_load_await(const struct mft_train_config *config, const struct mft_launch *launch,
+		   struct mft_load **ret, struct mfs_error *err);
 
 /* --use-checkpoint-args: puts the checkpoint's model and tokenizer into config. An HF directory's
  * always are, where the command line says nothing else. Without: -EINVAL if the checkpoint's model
  * is another one than the arguments', with both values (check_checkpoint_args). config is settled
  * then (config/settle.h). */
-int mfs_load_args(struct mfs_load *l, struct mfs_train_config *config, struct mfs_error *err);
+int mft_load_args(struct mft_load *l, struct mft_train_config *config, struct mfs_error *err);
 
 /* Of several processes: all load the same. One that has found an older checkpoint than another, or
  * none, looks again for a while, since its host may see a shared directory late; *load is the newer
  * one then, and its model is compared with config, which is settled. -ESTALE: they still differ,
  * and the message names two ranks, their hosts and what each finds. */
-int mfs_load_agree(struct mfs_load **load, struct mfs_train_config *config,
-		   const struct mfs_parallel *p, struct mfs_error *err);
+int mft_load_agree(struct mft_load **load, struct mft_train_config *config,
+		   const struct mft_parallel *p, struct mfs_error *err);
 
 /* Reads weights, and optimizer states unless finetune or no_load_optim, into the params' device
  * memory. Without main parameters in the source they are made of the weights. progress: as saved;
  * untouched with finetune or of an HF directory. *ret_optim: optimizer states were read. */
-int mfs_load_state(struct mfs_load *l, const struct mfs_train_config *config,
-		   struct mfs_params *params, const struct mfk_backend *backend,
-		   struct mfk_device *device, struct mfk_ctx *ctx, struct mfs_progress *progress,
+int mft_load_state(struct mft_load *l, const struct mft_train_config *config,
+		   struct mft_params *params, const struct mfk_backend *backend,
+		   struct mfk_device *device, struct mfk_ctx *ctx, struct mft_progress *progress,
 		   bool *ret_optim, struct mfs_error *err);
 
 /* "iteration 20 of DIR (torch_dist, TP2 PP2)", for the log. */
-const char *mfs_load_what(const struct mfs_load *l);
+const char *mft_load_what(const struct mft_load *l);
 /* The iteration's directory, or the HF directory. */
-const char *mfs_load_dir(const struct mfs_load *l);
+const char *mft_load_dir(const struct mft_load *l);
 
 #endif

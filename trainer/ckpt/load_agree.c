@@ -48,8 +48,8 @@ struct found {
 	char host[64];	   /* cut if it is longer */
 };
 
-static struct found what_is_found(const struct mfs_load *l, const struct mfs_train_config *config,
-				  const struct mfs_launch *launch)
+static struct found what_is_found(const struct mft_load *l, const struct mft_train_config *config,
+				  const struct mft_launch *launch)
 {
 	struct found f = {.kind = FOUND_NOTHING, .iteration = MFS_RELEASE};
 
@@ -82,35 +82,35 @@ static const char *describe(const struct found *f, char text[64])
 }
 
 /* The others wait meanwhile, and are watched: the sentence must come before their time is over. */
-static int late_seconds(const struct mfs_train_config *config)
+static int late_seconds(const struct mft_train_config *config)
 {
 	const double half = 30 * config->distributed_timeout_minutes; /* may not be settled yet */
 
 	return half <= 0 ? 0 : half < LATE_SECONDS ? (int)half : LATE_SECONDS;
 }
 
-static int64_t late_until(const struct mfs_train_config *config)
+static int64_t late_until(const struct mft_train_config *config)
 {
 	return mfs_now_ns() + late_seconds(config) * INT64_C(1000000000);
 }
 
 /* ---- before processes can talk ---- */
 
-/* rc: of mfs_load_open(). Whether that which is missing may be there on another host. */
-static bool may_be_late(int rc, const struct mfs_load *l, const struct mfs_train_config *config)
+/* rc: of mft_load_open(). Whether that which is missing may be there on another host. */
+static bool may_be_late(int rc, const struct mft_load *l, const struct mft_train_config *config)
 {
 	if (rc)
 		return rc == -ENOENT || rc == -ENODATA || rc == -ESTALE;
 	return !l && config->load && config->use_checkpoint_args &&
-	       mfs_train_config_lacks_model(config);
+	       mft_train_config_lacks_model(config);
 }
 
-int mfs_load_await(const struct mfs_train_config *config, const struct mfs_launch *launch,
-		   struct mfs_load **ret, struct mfs_error *err)
+int mft_load_await(const struct mft_train_config *config, const struct mft_launch *launch,
+		   struct mft_load **ret, struct mfs_error *err)
 {
 	const bool shared = launch->local_size < launch->size && !config->dry_run;
-	int rc = mfs_load_open(config, ret, err);
-	char who[MFS_LAUNCH_WHO];
+	int rc = mft_load_open(config, ret, err);
+	char who[MFT_LAUNCH_WHO];
 	int64_t until;
 
 	if (!shared || !may_be_late(rc, *ret, config))
@@ -118,11 +118,11 @@ int mfs_load_await(const struct mfs_train_config *config, const struct mfs_launc
 	fprintf(stderr,
 		"mcorefs-train: %sfound no checkpoint%s%s: this host may see the directory late, "
 		"and looks again for up to %d s\n",
-		mfs_launch_who(launch, who), rc ? ": " : "", rc ? err->msg : "",
+		mft_launch_who(launch, who), rc ? ": " : "", rc ? err->msg : "",
 		late_seconds(config));
 	for (until = late_until(config); may_be_late(rc, *ret, config) && mfs_now_ns() < until;) {
 		wait_a_little();
-		rc = mfs_load_open(config, ret, err);
+		rc = mft_load_open(config, ret, err);
 	}
 	return rc;
 }
@@ -130,10 +130,10 @@ int mfs_load_await(const struct mfs_train_config *config, const struct mfs_launc
 /* ---- when they can ---- */
 
 /* ret: all [size]. *newest, *oldest: ranks, the first of several. */
-static int compare(const struct mfs_parallel *p, const struct found *own, struct found *all,
+static int compare(const struct mft_parallel *p, const struct found *own, struct found *all,
 		   uint32_t *newest, uint32_t *oldest, struct mfs_error *err)
 {
-	const int rc = mfs_parallel_gather(p, MFS_GROUP_WORLD, all, own, sizeof(*own), err);
+	const int rc = mft_parallel_gather(p, MFT_GROUP_WORLD, all, own, sizeof(*own), err);
 
 	*newest = *oldest = 0;
 	for (uint32_t i = 1; !rc && i < p->launch.size; i++) {
@@ -147,40 +147,40 @@ static int compare(const struct mfs_parallel *p, const struct found *own, struct
 
 /* Looks again until it sees what another process has found, for late_seconds(). What cannot be
  * opened meanwhile may be seen in part. */
-static void look_again(struct mfs_load **load, const struct mfs_train_config *config,
-		       const struct mfs_parallel *p, const struct found *wanted)
+static void look_again(struct mft_load **load, const struct mft_train_config *config,
+		       const struct mft_parallel *p, const struct found *wanted)
 {
 	const int64_t until = late_until(config);
 	struct found own = what_is_found(*load, config, &p->launch);
 
 	while (is_newer(wanted, &own) && mfs_now_ns() < until) {
 		struct mfs_error err = {0};
-		struct mfs_load *l = NULL;
+		struct mft_load *l = NULL;
 
 		wait_a_little();
-		if (mfs_load_open(config, &l, &err) || !l)
+		if (mft_load_open(config, &l, &err) || !l)
 			continue;
-		mfs_load_free(*load);
+		mft_load_free(*load);
 		*load = l;
 		own = what_is_found(l, config, &p->launch);
 	}
 }
 
-static void tell(const struct mfs_train_config *config, const struct mfs_parallel *p,
+static void tell(const struct mft_train_config *config, const struct mft_parallel *p,
 		 const struct found *own, const struct found *newest)
 {
-	char who[MFS_LAUNCH_WHO], mine[64], theirs[64];
+	char who[MFT_LAUNCH_WHO], mine[64], theirs[64];
 
 	fprintf(stderr,
 		"mcorefs-train: %sfound %s, and other processes %s: this host sees the directory "
 		"late, and looks again for up to %d s\n",
-		mfs_launch_who(&p->launch, who), describe(own, mine), describe(newest, theirs),
+		mft_launch_who(&p->launch, who), describe(own, mine), describe(newest, theirs),
 		late_seconds(config));
 }
 
 /* All fail alike, each with the same sentence. */
 static int disagree(const struct found *all, uint32_t newest, uint32_t oldest,
-		    const struct mfs_train_config *config, struct mfs_error *err)
+		    const struct mft_train_config *config, struct mfs_error *err)
 {
 	char a[64], b[64];
 
@@ -192,8 +192,8 @@ static int disagree(const struct found *all, uint32_t newest, uint32_t oldest,
 			describe(&all[oldest], b));
 }
 
-static int agree(struct mfs_load **load, struct mfs_train_config *config,
-		 const struct mfs_parallel *p, struct found *all, struct mfs_error *err)
+static int agree(struct mft_load **load, struct mft_train_config *config,
+		 const struct mft_parallel *p, struct found *all, struct mfs_error *err)
 {
 	struct found own = what_is_found(*load, config, &p->launch);
 	uint32_t newest, oldest;
@@ -205,20 +205,20 @@ static int agree(struct mfs_load **load, struct mfs_train_config *config,
 		const struct found wanted = all[newest];
 
 		tell(config, p, &own, &wanted);
-		mfs_watch_rest(p->watch, true);
+		mft_watch_rest(p->watch, true);
 		look_again(load, config, p, &wanted);
-		mfs_watch_rest(p->watch, false);
+		mft_watch_rest(p->watch, false);
 		own = what_is_found(*load, config, &p->launch);
 	}
 	rc = compare(p, &own, all, &newest, &oldest, err);
 	if (!rc && is_newer(&all[newest], &all[oldest]))
 		rc = disagree(all, newest, oldest, config, err);
 	/* Of what was opened now nothing but its model was taken for granted. */
-	return rc || !*load ? rc : mfs_load_args(*load, config, err);
+	return rc || !*load ? rc : mft_load_args(*load, config, err);
 }
 
-int mfs_load_agree(struct mfs_load **load, struct mfs_train_config *config,
-		   const struct mfs_parallel *p, struct mfs_error *err)
+int mft_load_agree(struct mft_load **load, struct mft_train_config *config,
+		   const struct mft_parallel *p, struct mfs_error *err)
 {
 	struct found *all;
 	int rc;

@@ -38,7 +38,7 @@ static bool is_same_mup(const struct mfs_mup *a, const struct mfs_mup *b)
 	       a->output == b->output && a->attention == b->attention;
 }
 
-static int compare(const struct mfs_load *l, const struct mfs_megatron_args *ours,
+static int compare(const struct mft_load *l, const struct mfs_megatron_args *ours,
 		   struct mfs_error *err)
 {
 	const struct mfs_megatron_args *theirs = mfs_ckpt_args(l->ckpt);
@@ -69,7 +69,7 @@ static int compare(const struct mfs_load *l, const struct mfs_megatron_args *our
 /* ---- the checkpoint's model ---- */
 
 /* What the arguments of a command line cannot say. */
-static int check_known(const struct mfs_load *l, struct mfs_error *err)
+static int check_known(const struct mft_load *l, struct mfs_error *err)
 {
 	static const mfs_features others = MFS_HAS(OWN_MODULES) | MFS_HAS(GEGLU) |
 					   MFS_HAS(QK_NORM_WIDE) | MFS_HAS(SOFTMAX_SCALE) |
@@ -84,19 +84,19 @@ static int check_known(const struct mfs_load *l, struct mfs_error *err)
 	return 0;
 }
 
-static int adopt(const struct mfs_load *l, struct mfs_train_config *config, struct mfs_error *err)
+static int adopt(const struct mft_load *l, struct mft_train_config *config, struct mfs_error *err)
 {
 	const struct mfs_ckpt_common *state = mfs_ckpt_common(l->ckpt);
-	struct mfs_adopted from = {.model = mfs_ckpt_args(l->ckpt), .dir = mfs_ckpt_dir(l->ckpt)};
+	struct mft_adopted from = {.model = mfs_ckpt_args(l->ckpt), .dir = mfs_ckpt_dir(l->ckpt)};
 
 	if (state && !mfs_ckpt_format(l->ckpt)->is_hf) {
 		from.doc = state->archive.doc;
 		from.args = mfs_value_get(from.doc, state->root, "args");
 	}
-	return mfs_train_config_adopt(config, &from, err);
+	return mft_train_config_adopt(config, &from, err);
 }
 
-int mfs_load_args(struct mfs_load *l, struct mfs_train_config *config, struct mfs_error *err)
+int mft_load_args(struct mft_load *l, struct mft_train_config *config, struct mfs_error *err)
 {
 	const bool takes = config->use_checkpoint_args || mfs_ckpt_format(l->ckpt)->is_hf;
 	int rc = check_known(l, err);
@@ -105,6 +105,6 @@ int mfs_load_args(struct mfs_load *l, struct mfs_train_config *config, struct mf
 		rc = adopt(l, config, err);
 
 	if (!rc)
-		rc = mfs_train_config_settle(config, err);
+		rc = mft_train_config_settle(config, err);
 	return rc ? rc : compare(l, &config->model, err);
 }

@@ -12,8 +12,8 @@
 #include "trainer/optimizers/optimizer.h"
 
 struct reader {
-	const struct mfs_load *load;
-	const struct mfs_train_config *config;
+	const struct mft_load *load;
+	const struct mft_train_config *config;
 	const struct mfs_pickle *doc;
 	mfs_value scheduler;
 	struct mfs_error *err;
@@ -125,7 +125,7 @@ static int check_style(const struct reader *r, const char *const names[3],
 	return 0;
 }
 
-static int read_rates(const struct reader *r, struct mfs_schedule *s)
+static int read_rates(const struct reader *r, struct mft_schedule *s)
 {
 	static const char *const max_lr[3] = {"start_lr", "max_lr"}, *const min_lr[3] = {"min_lr"};
 	static const char *const start_wd[3] = {"start_wd"}, *const end_wd[3] = {"end_wd"};
@@ -138,7 +138,7 @@ static int read_rates(const struct reader *r, struct mfs_schedule *s)
 	return rc ? rc : check_real(r, end_wd, &s->end_wd);
 }
 
-static int read_steps(const struct reader *r, struct mfs_schedule *s)
+static int read_steps(const struct reader *r, struct mft_schedule *s)
 {
 	static const char *const warmup[3] = {"warmup_iter", "warmup_steps", "lr_warmup_steps"};
 	static const char *const decay[3] = {"end_iter", "decay_steps", "lr_decay_steps"};
@@ -150,21 +150,21 @@ static int read_steps(const struct reader *r, struct mfs_schedule *s)
 	return rc ? rc : check_real(r, wd, &s->wd_incr_steps);
 }
 
-static int read_styles(const struct reader *r, struct mfs_schedule *s)
+static int read_styles(const struct reader *r, struct mft_schedule *s)
 {
 	static const char *const lr[3] = {"decay_style", "lr_decay_style"};
 	static const char *const wd[3] = {"wd_incr_style"};
 	unsigned style = s->style, wd_style = s->wd_style;
-	int rc = check_style(r, lr, mfs_lr_decay_names, &style);
+	int rc = check_style(r, lr, mft_lr_decay_names, &style);
 
 	if (!rc)
-		rc = check_style(r, wd, mfs_wd_incr_names, &wd_style);
-	s->style = (enum mfs_lr_decay)style;
-	s->wd_style = (enum mfs_wd_incr)wd_style;
+		rc = check_style(r, wd, mft_wd_incr_names, &wd_style);
+	s->style = (enum mft_lr_decay)style;
+	s->wd_style = (enum mft_wd_incr)wd_style;
 	return rc;
 }
 
-static int read_scheduler(const struct reader *r, struct mfs_schedule *s)
+static int read_scheduler(const struct reader *r, struct mft_schedule *s)
 {
 	static const char *const steps[3] = {"num_iters", "num_steps"};
 	int rc;
@@ -182,7 +182,7 @@ static int read_scheduler(const struct reader *r, struct mfs_schedule *s)
 /* ---- optimizer ---- */
 
 static int read_scaler(const struct reader *r, const struct mfs_optim_info *info,
-		       struct mfs_loss_scaler *s)
+		       struct mft_loss_scaler *s)
 {
 	mfs_value scale;
 	int rc;
@@ -206,11 +206,11 @@ static int read_scaler(const struct reader *r, const struct mfs_optim_info *info
 	return 0;
 }
 
-static int read_optimizer(const struct reader *r, struct mfs_progress *p)
+static int read_optimizer(const struct reader *r, struct mft_progress *p)
 {
 	const struct mfs_optim_info *info = mfs_optim_info(r->load->ckpt);
 
-	if (!info->has_step && mfs_optimizer_counts(mfs_optimizer_kind(r->config->optimizer)))
+	if (!info->has_step && mft_optimizer_counts(mft_optimizer_kind(r->config->optimizer)))
 		return mfs_fail(r->err, -ENODATA, "%s: its optimizer has no step",
 				mfs_ckpt_dir(r->load->ckpt));
 	if (!(info->step >= 0 && info->step < 9e18))
@@ -221,7 +221,7 @@ static int read_optimizer(const struct reader *r, struct mfs_progress *p)
 
 /* ---- the whole ---- */
 
-static int read_counts(const struct reader *r, mfs_value root, struct mfs_progress *p)
+static int read_counts(const struct reader *r, mfs_value root, struct mft_progress *p)
 {
 	static const char iteration[] = "iteration";
 	mfs_value args = mfs_value_get(r->doc, root, "args");
@@ -246,12 +246,12 @@ static int read_counts(const struct reader *r, mfs_value root, struct mfs_progre
 	return rc;
 }
 
-int mfs_load_progress(const struct mfs_load *l, const struct mfs_train_config *config,
-		      struct mfs_progress *ret, struct mfs_error *err)
+int mft_load_progress(const struct mft_load *l, const struct mft_train_config *config,
+		      struct mft_progress *ret, struct mfs_error *err)
 {
 	const struct mfs_ckpt_common *state = mfs_ckpt_common(l->ckpt);
 	struct reader r = {.load = l, .config = config, .err = err};
-	struct mfs_progress p = *ret;
+	struct mft_progress p = *ret;
 	int rc;
 
 	if (!state)

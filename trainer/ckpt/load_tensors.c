@@ -36,8 +36,8 @@ struct stage {
 };
 
 struct loader {
-	struct mfs_load *load;
-	struct mfs_params *params;
+	struct mft_load *load;
+	struct mft_params *params;
 	const struct mfk_backend *backend;
 	struct mfk_device *device;
 	struct mfk_ctx *ctx;
@@ -94,10 +94,10 @@ static int check(const struct loader *l, const struct mfs_global_tensor *ours,
 /* Elements of a part, and where the first one goes. */
 struct stretch {
 	uint64_t first, count;
-	struct mfs_flat to;
+	struct mft_flat to;
 };
 
-static struct stretch all_of(const struct mfs_rank_tensor *t, struct mfs_flat to)
+static struct stretch all_of(const struct mfs_rank_tensor *t, struct mft_flat to)
 {
 	return (struct stretch){0, t->base.bytes / mfs_dtype_size(t->base.dtype), to};
 }
@@ -148,24 +148,24 @@ static int missing(const struct loader *l, const struct mfs_global_tensor *ours,
 }
 
 /* What the process owns of a parameter's state. */
-static int add_owned(struct loader *l, const struct mfs_param *p,
+static int add_owned(struct loader *l, const struct mft_param *p,
 		     const struct mfs_global_tensor *src, enum mfs_state to)
 {
 	const uint64_t end = p->start + p->elements;
 	uint64_t at = p->start, n;
 	int rc = 0;
 
-	while (!rc && (n = mfs_params_owned(l->params, &at, end))) {
+	while (!rc && (n = mft_params_owned(l->params, &at, end))) {
 		rc = add_pieces(
 			l, &p->part, src,
-			&(struct stretch){at - p->start, n, mfs_params_flat(l->params, to, at)});
+			&(struct stretch){at - p->start, n, mft_params_flat(l->params, to, at)});
 		at += n;
 	}
 	return rc;
 }
 
 /* from: the source's state; to: the run's. */
-static int add_state(struct loader *l, const struct mfs_param *p, enum mfs_state from,
+static int add_state(struct loader *l, const struct mft_param *p, enum mfs_state from,
 		     enum mfs_state to)
 {
 	const struct mfs_global_tensor *ours = p->tensor;
@@ -175,9 +175,9 @@ static int add_state(struct loader *l, const struct mfs_param *p, enum mfs_state
 
 	if (!src)
 		return missing(l, ours, from);
-	if (to != MFS_STATE_MODEL || l->params->sharding >= MFS_SHARD_WEIGHTS)
+	if (to != MFS_STATE_MODEL || l->params->sharding >= MFT_SHARD_WEIGHTS)
 		return add_owned(l, p, src, to);
-	all = all_of(&p->part, mfs_params_flat(l->params, to, p->start));
+	all = all_of(&p->part, mft_params_flat(l->params, to, p->start));
 	return add_pieces(l, &p->part, src, &all);
 }
 
@@ -196,7 +196,7 @@ static int add_buffer(struct loader *l, enum mfs_state from, enum mfs_state to)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < l->params->count && !rc; i++) {
-		const struct mfs_param *p = &l->params->list[i];
+		const struct mft_param *p = &l->params->list[i];
 		const struct mfs_global_tensor *t = p->tensor;
 
 		if (mfs_ckpt_find_state(l->params->ckpt, to, t->name, t->layer, t->expert))
@@ -210,11 +210,11 @@ static int add_model_buffers(struct loader *l)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < l->params->buffer_count && !rc; i++) {
-		const struct mfs_model_buffer *b = &l->params->buffer_list[i];
+		const struct mft_model_buffer *b = &l->params->buffer_list[i];
 		const struct mfs_global_tensor *t = b->tensor;
 		const struct mfs_global_tensor *src =
 			mfs_ckpt_find(l->load->ckpt, t->name, t->layer, t->expert);
-		const struct mfs_flat to = {.at = l->params->buffers + b->start, .type = MFS_F32};
+		const struct mft_flat to = {.at = l->params->buffers + b->start, .type = MFS_F32};
 		const struct stretch all = all_of(&b->part, to);
 
 		rc = src ? add_pieces(l, &b->part, src, &all) : missing(l, t, MFS_STATE_MODEL);
@@ -225,14 +225,14 @@ static int add_model_buffers(struct loader *l)
 /* A run in fp32 takes the fp32 parameters of a source that has both these and 16-bit weights. */
 static int add_all(struct loader *l)
 {
-	const struct mfs_params *p = l->params;
+	const struct mft_params *p = l->params;
 	const bool main = has_main(l);
 	int rc = add_buffer(l, main && p->weight_type == MFS_F32 ? MFS_STATE_MAIN : MFS_STATE_MODEL,
 			    MFS_STATE_MODEL);
 
 	if (!rc)
 		rc = add_model_buffers(l);
-	if (!rc && main && p->slot[MFS_SLOT_MAIN].type != MFS_DTYPE_NONE)
+	if (!rc && main && p->slot[MFT_SLOT_MAIN].type != MFS_DTYPE_NONE)
 		rc = add_buffer(l, MFS_STATE_MAIN, MFS_STATE_MAIN);
 	if (rc || !l->load->optimizer)
 		return rc;
@@ -414,10 +414,10 @@ static void zero(struct loader *l, void *p, enum mfs_dtype type, uint64_t elemen
  * already. */
 static void zero_all(struct loader *l)
 {
-	const struct mfs_params *p = l->params;
+	const struct mft_params *p = l->params;
 
-	zero(l, p->weights, p->weight_type, mfs_params_weight_elements(p));
-	for (unsigned i = 0; i < MFS_SLOTS; i++)
+	zero(l, p->weights, p->weight_type, mft_params_weight_elements(p));
+	for (unsigned i = 0; i < MFT_SLOTS; i++)
 		zero(l, p->slot[i].device, p->slot[i].type,
 		     p->slot[i].elements - p->offloaded_owned);
 	zero(l, p->buffers, MFS_F32, p->buffer_elements);
@@ -425,7 +425,7 @@ static void zero_all(struct loader *l)
 
 /* Weights that are widened to main parameters on the host. */
 struct widening {
-	struct mfs_flat from, to;
+	struct mft_flat from, to;
 	uint64_t count;
 	atomic_ullong next; /* element */
 };
@@ -456,13 +456,13 @@ static int wait_all(struct loader *l)
 /* Neighbours that are owned; the device has their weights as they are rounded. */
 static int widen_on_host(struct loader *l, uint64_t first, uint64_t count)
 {
-	const struct mfs_params *p = l->params;
+	const struct mft_params *p = l->params;
 	const uint64_t most = l->stage / mfs_dtype_size(p->weight_type);
 
 	for (uint64_t at = first, end = first + count, n; at < end; at += n) {
-		const struct mfs_flat weights = mfs_params_flat(p, MFS_STATE_MODEL, at);
+		const struct mft_flat weights = mft_params_flat(p, MFS_STATE_MODEL, at);
 		struct widening w = {.from = {.at = l->stages[0].host, .type = weights.type},
-				     .to = mfs_params_flat(p, MFS_STATE_MAIN, at)};
+				     .to = mft_params_flat(p, MFS_STATE_MAIN, at)};
 		int rc;
 
 		n = w.count = mfs_min_u64(most, end - at);
@@ -479,17 +479,17 @@ static int widen_on_host(struct loader *l, uint64_t first, uint64_t count)
 /* optimizer.py: reload_model_params: main parameters are the weights, widened. */
 static int make_main(struct loader *l)
 {
-	const struct mfs_params *p = l->params;
+	const struct mft_params *p = l->params;
 	int rc = 0;
 
-	if (p->slot[MFS_SLOT_MAIN].type == MFS_DTYPE_NONE || has_main(l))
+	if (p->slot[MFT_SLOT_MAIN].type == MFS_DTYPE_NONE || has_main(l))
 		return 0;
-	for (uint64_t at = p->offloaded, n; (n = mfs_params_owned(p, &at, p->elements)); at += n)
-		l->backend->ops->cast(l->ctx, mfs_mfk_dtype(p->slot[MFS_SLOT_MAIN].type),
-				      mfs_params_flat(p, MFS_STATE_MAIN, at).at,
-				      mfs_mfk_dtype(p->weight_type),
-				      mfs_params_flat(p, MFS_STATE_MODEL, at).at, (int64_t)n);
-	for (uint64_t at = 0, n; !rc && (n = mfs_params_owned(p, &at, p->offloaded)); at += n)
+	for (uint64_t at = p->offloaded, n; (n = mft_params_owned(p, &at, p->elements)); at += n)
+		l->backend->ops->cast(l->ctx, mft_mfk_dtype(p->slot[MFT_SLOT_MAIN].type),
+				      mft_params_flat(p, MFS_STATE_MAIN, at).at,
+				      mft_mfk_dtype(p->weight_type),
+				      mft_params_flat(p, MFS_STATE_MODEL, at).at, (int64_t)n);
+	for (uint64_t at = 0, n; !rc && (n = mft_params_owned(p, &at, p->offloaded)); at += n)
 		rc = widen_on_host(l, at, n);
 	return rc;
 }
@@ -515,7 +515,7 @@ static int load_all(struct loader *l)
 	return rc;
 }
 
-int mfs_load_tensors(struct mfs_load *load, struct mfs_params *params,
+int mft_load_tensors(struct mft_load *load, struct mft_params *params,
 		     const struct mfk_backend *backend, struct mfk_device *device,
 		     struct mfk_ctx *ctx, struct mfs_error *err)
 {

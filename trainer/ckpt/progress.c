@@ -2,15 +2,15 @@
 
 #include <stddef.h>
 
-const char *const mfs_lr_decay_names[] = {
-	[MFS_LR_CONSTANT] = "constant", [MFS_LR_LINEAR] = "linear",
-	[MFS_LR_COSINE] = "cosine",	[MFS_LR_INVERSE_SQUARE_ROOT] = "inverse-square-root",
-	[MFS_LR_WSD] = "WSD",		NULL,
+const char *const mft_lr_decay_names[] = {
+	[MFT_LR_CONSTANT] = "constant", [MFT_LR_LINEAR] = "linear",
+	[MFT_LR_COSINE] = "cosine",	[MFT_LR_INVERSE_SQUARE_ROOT] = "inverse-square-root",
+	[MFT_LR_WSD] = "WSD",		NULL,
 };
 
-const char *const mfs_wd_incr_names[] = {
-	[MFS_WD_CONSTANT] = "constant",
-	[MFS_WD_LINEAR] = "linear",
-	[MFS_WD_COSINE] = "cosine",
+const char *const mft_wd_incr_names[] = {
+	[MFT_WD_CONSTANT] = "constant",
+	[MFT_WD_LINEAR] = "linear",
+	[MFT_WD_COSINE] = "cosine",
 	NULL,
 };

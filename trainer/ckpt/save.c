@@ -25,7 +25,7 @@
 /* ---- the thread ---- */
 
 /* The state is that of this moment of the run's context: what it did before is done. */
-static int await_begin(struct mfs_saver *s, struct mfs_error *err)
+static int await_begin(struct mft_saver *s, struct mfs_error *err)
 {
 	char why[MFK_WHY] = "";
 	const int rc = s->backend->device->event_sync(s->begun, why);
@@ -33,17 +33,17 @@ static int await_begin(struct mfs_saver *s, struct mfs_error *err)
 	return rc ? mfs_fail(err, rc, "the device: %s", why) : 0;
 }
 
-static void save(struct mfs_saver *s)
+static void save(struct mft_saver *s)
 {
 	const int64_t begin = mfs_now_ns();
 	struct mfs_error err = {0};
 	int rc;
 
-	s->result = (struct mfs_save_result){
+	s->result = (struct mft_save_result){
 		.iteration = s->progress.iteration, .dir = s->dir, .engine = ""};
 	rc = await_begin(s, &err);
 	if (!rc)
-		rc = mfs_save_iteration(s, &err);
+		rc = mft_save_iteration(s, &err);
 	s->result.failed = rc != 0;
 	if (rc)
 		snprintf(s->result.why, sizeof(s->result.why), "%s", err.msg);
@@ -51,33 +51,33 @@ static void save(struct mfs_saver *s)
 }
 
 /* Waits for work, and meanwhile gives the ring memory. False: the run ends. */
-static bool await_work(struct mfs_saver *s)
+static bool await_work(struct mft_saver *s)
 {
 	bool busy;
 
 	pthread_mutex_lock(&s->lock);
-	while (s->state != MFS_SAVER_BUSY && !s->quit)
+	while (s->state != MFT_SAVER_BUSY && !s->quit)
 		if (s->ring.count == s->ring.capacity) {
 			pthread_cond_wait(&s->changed, &s->lock);
 		} else {
 			pthread_mutex_unlock(&s->lock);
-			mfs_save_ring_grow(s);
+			mft_save_ring_grow(s);
 			pthread_mutex_lock(&s->lock);
 		}
-	busy = s->state == MFS_SAVER_BUSY;
+	busy = s->state == MFT_SAVER_BUSY;
 	pthread_mutex_unlock(&s->lock);
 	return busy;
 }
 
 static void *run(void *arg)
 {
-	struct mfs_saver *s = arg;
+	struct mft_saver *s = arg;
 
 	while (await_work(s)) {
 		save(s);
 		pthread_mutex_lock(&s->lock);
-		s->state = MFS_SAVER_IDLE;
-		s->stage = MFS_SAVE_DONE;
+		s->state = MFT_SAVER_IDLE;
+		s->stage = MFT_SAVE_DONE;
 		s->released = s->ended = true;
 		s->result.stall_ns = s->stall_ns;
 		pthread_cond_broadcast(&s->changed);
@@ -88,9 +88,9 @@ static void *run(void *arg)
 
 /* ---- what a saver has ---- */
 
-static int read_asset(struct mfs_saver *s, int dirfd, const char *name, struct mfs_error *err)
+static int read_asset(struct mft_saver *s, int dirfd, const char *name, struct mfs_error *err)
 {
-	struct mfs_save_small *to;
+	struct mft_save_small *to;
 	struct stat st;
 	void *bytes;
 	int fd, rc;
@@ -108,7 +108,7 @@ static int read_asset(struct mfs_saver *s, int dirfd, const char *name, struct m
 		return mfs_fail_nomem(err);
 	}
 	to = &s->tokenizer[s->tokenizer_count];
-	*to = (struct mfs_save_small){0};
+	*to = (struct mft_save_small){0};
 	snprintf(to->name, sizeof(to->name), "tokenizer/%s", name);
 	bytes = malloc((size_t)st.st_size + 1);
 	rc = bytes ? mfs_pread_whole(fd, 0, bytes, (size_t)st.st_size) : -ENOMEM;
@@ -147,7 +147,7 @@ static bool is_asset(const char *name)
 	return false;
 }
 
-static int read_assets(struct mfs_saver *s, const char *path, struct mfs_error *err)
+static int read_assets(struct mft_saver *s, const char *path, struct mfs_error *err)
 {
 	const bool wanted = path && s->config->save_tokenizer_assets && !s->parallel->launch.rank;
 	DIR *dir = wanted ? opendir(path) : NULL;
@@ -168,15 +168,15 @@ static int read_assets(struct mfs_saver *s, const char *path, struct mfs_error *
 /* A quarter of the memory that nobody uses, for all processes of the host; no more than a save has.
  * RLIMIT_MEMLOCK says nothing here: CUDA pins pages outside of it, and a buffer that cannot be had
  * ends the ring's growth. */
-static uint64_t ring_size(const struct mfs_saver *s, uint64_t wanted)
+static uint64_t ring_size(const struct mft_saver *s, uint64_t wanted)
 {
 	const uint64_t sharers = 4 * (uint64_t)s->parallel->launch.local_size;
-	const uint64_t bytes = wanted ? wanted : mfs_host_memory_free("") / sharers;
+	const uint64_t bytes = wanted ? wanted : mft_host_memory_free("") / sharers;
 
-	return mfs_min_u64(mfs_max_u64(bytes / MFS_SAVE_SLOT, 2), s->plan.fill_count);
+	return mfs_min_u64(mfs_max_u64(bytes / MFT_SAVE_SLOT, 2), s->plan.fill_count);
 }
 
-static int make_buffers(struct mfs_saver *s, struct mfs_error *err)
+static int make_buffers(struct mft_saver *s, struct mfs_error *err)
 {
 	const uint64_t bytes = s->params->buffer_elements * sizeof(float);
 
@@ -186,7 +186,7 @@ static int make_buffers(struct mfs_saver *s, struct mfs_error *err)
 	return s->buffers ? 0 : mfs_fail_nomem(err);
 }
 
-static int make_device(struct mfs_saver *s, struct mfs_error *err)
+static int make_device(struct mft_saver *s, struct mfs_error *err)
 {
 	char why[MFK_WHY] = "";
 	int rc = s->backend->device->ctx_new(s->device, true, &s->ctx, why);
@@ -196,7 +196,7 @@ static int make_device(struct mfs_saver *s, struct mfs_error *err)
 	return rc ? mfs_fail(err, rc, "saving: the device makes no context: %s", why) : 0;
 }
 
-static int start_thread(struct mfs_saver *s, struct mfs_error *err)
+static int start_thread(struct mft_saver *s, struct mfs_error *err)
 {
 	/* (A signal would end an allocation of the save's files.) */
 	const int rc = mfs_thread_start(&s->thread, "save", run, s);
@@ -208,14 +208,14 @@ static int start_thread(struct mfs_saver *s, struct mfs_error *err)
 }
 
 /* All processes come here, or the run has ended. */
-static int await_all(const struct mfs_saver *s, struct mfs_error *err)
+static int await_all(const struct mft_saver *s, struct mfs_error *err)
 {
 	double nothing = 0;
 
-	return mfs_parallel_sum(s->parallel, MFS_GROUP_WORLD, &nothing, 1, err);
+	return mft_parallel_sum(s->parallel, MFT_GROUP_WORLD, &nothing, 1, err);
 }
 
-static int fill(struct mfs_saver *s, const char *tokenizer_dir, uint64_t ring_bytes,
+static int fill(struct mft_saver *s, const char *tokenizer_dir, uint64_t ring_bytes,
 		struct mfs_error *err)
 {
 	int rc;
@@ -227,11 +227,11 @@ static int fill(struct mfs_saver *s, const char *tokenizer_dir, uint64_t ring_by
 	if (!rc)
 		rc = await_all(s, err); /* that may still load from the directory */
 	if (!rc)
-		rc = mfs_save_homes(s, err);
+		rc = mft_save_homes(s, err);
 	if (!rc)
 		rc = make_buffers(s, err);
 	if (!rc)
-		rc = mfs_save_plan(s->config, s->params, s->parallel, s->buffers, &s->plan, err);
+		rc = mft_save_plan(s->config, s->params, s->parallel, s->buffers, &s->plan, err);
 	if (!rc)
 		rc = make_device(s, err);
 	if (rc)
@@ -242,20 +242,20 @@ static int fill(struct mfs_saver *s, const char *tokenizer_dir, uint64_t ring_by
 	if (!s->ring.slots || !s->slot_of)
 		return mfs_fail_nomem(err);
 	/* With one buffer a save comes to its end, however slowly; without any it would not. */
-	if (s->ring.capacity && !mfs_save_ring_grow(s))
+	if (s->ring.capacity && !mft_save_ring_grow(s))
 		return mfs_fail(err, -ENOMEM, "--save: no memory for a buffer of %llu MiB",
-				(unsigned long long)(MFS_SAVE_SLOT >> 20));
+				(unsigned long long)(MFT_SAVE_SLOT >> 20));
 	rc = start_thread(s, err);
 	return rc ? rc : await_all(s, err); /* the directory is there for all */
 }
 
-int mfs_saver_new_with(const struct mfs_save_system *system, const struct mfs_train_config *config,
-		       const struct mfs_params *params, const struct mfs_parallel *parallel,
+int mft_saver_new_with(const struct mft_save_system *system, const struct mft_train_config *config,
+		       const struct mft_params *params, const struct mft_parallel *parallel,
 		       const struct mfk_backend *backend, struct mfk_device *device,
-		       const char *tokenizer_dir, uint64_t ring_bytes, struct mfs_saver **ret,
+		       const char *tokenizer_dir, uint64_t ring_bytes, struct mft_saver **ret,
 		       struct mfs_error *err)
 {
-	struct mfs_saver *s = calloc(1, sizeof(*s));
+	struct mft_saver *s = calloc(1, sizeof(*s));
 	int rc;
 
 	if (!s)
@@ -268,28 +268,28 @@ int mfs_saver_new_with(const struct mfs_save_system *system, const struct mfs_tr
 	s->system = *system;
 	s->released = true;
 	s->dirfd = -1;
-	for (int i = 0; i < MFS_SAVE_KINDS; i++)
+	for (int i = 0; i < MFT_SAVE_KINDS; i++)
 		s->homes[i].fd = s->homes[i].lock_fd = -1;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->changed, NULL);
 	rc = fill(s, tokenizer_dir, ring_bytes, err);
 	if (rc)
-		mfs_saver_free(s);
+		mft_saver_free(s);
 	else
 		*ret = s;
 	return rc;
 }
 
-int mfs_saver_new(const struct mfs_train_config *config, const struct mfs_params *params,
-		  const struct mfs_parallel *parallel, const struct mfk_backend *backend,
-		  struct mfk_device *device, const char *tokenizer_dir, struct mfs_saver **ret,
+int mft_saver_new(const struct mft_train_config *config, const struct mft_params *params,
+		  const struct mft_parallel *parallel, const struct mfk_backend *backend,
+		  struct mfk_device *device, const char *tokenizer_dir, struct mft_saver **ret,
 		  struct mfs_error *err)
 {
-	return mfs_saver_new_with(&mfs_save_system, config, params, parallel, backend, device,
+	return mft_saver_new_with(&mft_save_system, config, params, parallel, backend, device,
 				  tokenizer_dir, 0, ret, err);
 }
 
-static void end_thread(struct mfs_saver *s)
+static void end_thread(struct mft_saver *s)
 {
 	pthread_mutex_lock(&s->lock);
 	s->quit = true;
@@ -298,14 +298,14 @@ static void end_thread(struct mfs_saver *s)
 	pthread_join(s->thread, NULL);
 }
 
-void mfs_saver_free(struct mfs_saver *s)
+void mft_saver_free(struct mft_saver *s)
 {
 	if (!s)
 		return;
 	if (s->started)
 		end_thread(s);
-	mfs_save_ring_release(s);
-	mfs_save_plan_release(&s->plan);
+	mft_save_ring_release(s);
+	mft_save_plan_release(&s->plan);
 	if (s->begun)
 		s->backend->device->event_free(s->begun);
 	if (s->ctx)
@@ -318,7 +318,7 @@ void mfs_saver_free(struct mfs_saver *s)
 	free(s->tokenizer);
 	free(s->slot_of);
 	free(s->said);
-	mfs_save_homes_release(s);
+	mft_save_homes_release(s);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -326,11 +326,11 @@ void mfs_saver_free(struct mfs_saver *s)
 
 /* ---- from the run's thread ---- */
 
-int mfs_saver_start(struct mfs_saver *s, struct mfk_ctx *ctx, enum mfs_save_kind kind,
-		    const struct mfs_progress *progress, struct mfs_error *err)
+int mft_saver_start(struct mft_saver *s, struct mfk_ctx *ctx, enum mft_save_kind kind,
+		    const struct mft_progress *progress, struct mfs_error *err)
 {
 	pthread_mutex_lock(&s->lock);
-	if (s->state == MFS_SAVER_BUSY) {
+	if (s->state == MFT_SAVER_BUSY) {
 		pthread_mutex_unlock(&s->lock);
 		return mfs_fail(err, -EBUSY, "the save of iteration %llu has not ended yet",
 				(unsigned long long)s->progress.iteration);
@@ -346,15 +346,15 @@ int mfs_saver_start(struct mfs_saver *s, struct mfk_ctx *ctx, enum mfs_save_kind
 	s->submitted = s->completed = 0;
 	s->stall_ns = 0;
 	s->released = s->ended = false;
-	s->stage = MFS_SAVE_WRITES;
-	s->state = MFS_SAVER_BUSY;
+	s->stage = MFT_SAVE_WRITES;
+	s->state = MFT_SAVER_BUSY;
 	pthread_cond_broadcast(&s->changed);
 	pthread_mutex_unlock(&s->lock);
 	s->in_flight = true;
 	return 0;
 }
 
-void mfs_saver_fence(struct mfs_saver *s, struct mfk_ctx *ctx, uint64_t first, uint64_t count)
+void mft_saver_fence(struct mft_saver *s, struct mfk_ctx *ctx, uint64_t first, uint64_t count)
 {
 	struct mfk_event *copied = NULL;
 	int64_t last, begin;
@@ -364,7 +364,7 @@ void mfs_saver_fence(struct mfs_saver *s, struct mfk_ctx *ctx, uint64_t first, u
 		pthread_mutex_unlock(&s->lock);
 		return;
 	}
-	last = mfs_save_plan_last(&s->plan, s->params, first, count);
+	last = mft_save_plan_last(&s->plan, s->params, first, count);
 	begin = mfs_now_ns();
 	while (!s->released && (int64_t)s->submitted <= last)
 		pthread_cond_wait(&s->changed, &s->lock);
@@ -377,22 +377,22 @@ void mfs_saver_fence(struct mfs_saver *s, struct mfk_ctx *ctx, uint64_t first, u
 		s->backend->device->event_wait(ctx, copied);
 }
 
-bool mfs_saver_is_locked(const struct mfs_saver *s)
+bool mft_saver_is_locked(const struct mft_saver *s)
 {
-	for (int i = 0; i < MFS_SAVE_KINDS; i++)
+	for (int i = 0; i < MFT_SAVE_KINDS; i++)
 		if (s->homes[i].dir && !s->homes[i].locked && !s->parallel->launch.rank)
 			return false;
 	return true;
 }
 
-bool mfs_saver_ended(struct mfs_saver *s, bool wait, struct mfs_save_result *ret)
+bool mft_saver_ended(struct mft_saver *s, bool wait, struct mft_save_result *ret)
 {
 	bool ended;
 
 	if (s->parallel->launch.size > 1)
-		return mfs_save_agree(s, wait, ret);
+		return mft_save_agree(s, wait, ret);
 	pthread_mutex_lock(&s->lock);
-	while (wait && s->state == MFS_SAVER_BUSY)
+	while (wait && s->state == MFT_SAVER_BUSY)
 		pthread_cond_wait(&s->changed, &s->lock);
 	ended = s->ended;
 	if (ended)

@@ -15,8 +15,8 @@
  * directory's lock, writes what is no process's own, and commits when all have written
  * (save_agree.c). A save that fails in one of them is forgotten by all.
  */
-#ifndef MFS_TRAINER_CKPT_SAVE_H
-#define MFS_TRAINER_CKPT_SAVE_H
+#ifndef MFT_TRAINER_CKPT_SAVE_H
+#define MFT_TRAINER_CKPT_SAVE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,42 +28,42 @@
 #include "trainer/params/params.h"
 #include "trainer/parallel/parallel.h"
 
-struct mfs_saver;
+struct mft_saver;
 
 /* While there is a saver of a directory, no other process makes one: the file is locked, and the
  * kernel lets go of it when the process ends. The file stays. */
-#define MFS_SAVE_LOCK ".mcorefs-train.lock"
+#define MFT_SAVE_LOCK ".mcorefs-train.lock"
 
 /* Where the file system cannot exchange names, an older iteration that is saved again has this
  * ending for a moment. After a crash in that moment a load takes it, if there is none without the
  * ending; the next saver gives it its name back. */
-#define MFS_SAVE_ASIDE ".old"
+#define MFT_SAVE_ASIDE ".old"
 
 /* Saves that stay, below --save; and those of --non-persistent-save-interval, in a directory of
  * their own, of which the last one stays. */
-enum mfs_save_kind { MFS_SAVE_PERSISTENT, MFS_SAVE_NON_PERSISTENT, MFS_SAVE_KINDS };
+enum mft_save_kind { MFT_SAVE_PERSISTENT, MFT_SAVE_NON_PERSISTENT, MFT_SAVE_KINDS };
 
 /* Of all processes. tokenizer_dir: whose files go along; NULL: none. -EBUSY: another run saves into
  * the directory. */
-int mfs_saver_new(const struct mfs_train_config *config, const struct mfs_params *params,
-		  const struct mfs_parallel *parallel, const struct mfk_backend *backend,
-		  struct mfk_device *device, const char *tokenizer_dir, struct mfs_saver **ret,
+int mft_saver_new(const struct mft_train_config *config, const struct mft_params *params,
+		  const struct mft_parallel *parallel, const struct mfk_backend *backend,
+		  struct mfk_device *device, const char *tokenizer_dir, struct mft_saver **ret,
 		  struct mfs_error *err);
 /* False: the file system has no locks, so that nobody can tell who else saves there. */
-bool mfs_saver_is_locked(const struct mfs_saver *s);
+bool mft_saver_is_locked(const struct mft_saver *s);
 /* Waits for a save in flight; of many processes, which may not all have come here, forgets it. */
-void mfs_saver_free(struct mfs_saver *s);
+void mft_saver_free(struct mft_saver *s);
 
 /* Begins to save the state as it is at this point of ctx, in all processes. -EBUSY: a save is in
  * flight. */
-int mfs_saver_start(struct mfs_saver *s, struct mfk_ctx *ctx, enum mfs_save_kind kind,
-		    const struct mfs_progress *progress, struct mfs_error *err);
+int mft_saver_start(struct mft_saver *s, struct mfk_ctx *ctx, enum mft_save_kind kind,
+		    const struct mft_progress *progress, struct mfs_error *err);
 
 /* Before an update of elements [first, first+count) of the flat buffers: operations of ctx that are
  * submitted from here on wait until these are copied. Host waits count as stall. */
-void mfs_saver_fence(struct mfs_saver *s, struct mfk_ctx *ctx, uint64_t first, uint64_t count);
+void mft_saver_fence(struct mft_saver *s, struct mfk_ctx *ctx, uint64_t first, uint64_t count);
 
-struct mfs_save_result {
+struct mft_save_result {
 	uint64_t iteration;
 	const char *dir; /* the saver's: where it was saved */
 	bool failed;
@@ -75,6 +75,6 @@ struct mfs_save_result {
 };
 /* True: a save has ended since the last call. wait: until the one in flight has. All processes call
  * it, and have the same answer; why a save failed, the first one knows. */
-bool mfs_saver_ended(struct mfs_saver *s, bool wait, struct mfs_save_result *ret);
+bool mft_saver_ended(struct mft_saver *s, bool wait, struct mft_save_result *ret);
 
 #endif

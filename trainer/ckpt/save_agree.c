@@ -23,7 +23,7 @@ struct state {
 	uint32_t failed; /* of the first process, done: the save has failed */
 };
 
-static bool is_first(const struct mfs_saver *s)
+static bool is_first(const struct mft_saver *s)
 {
 	return !s->parallel->launch.rank;
 }
@@ -31,7 +31,7 @@ static bool is_first(const struct mfs_saver *s)
 /* ---- the saver's thread ---- */
 
 /* The first rank that failed, for all that did. */
-static int say_failure(const struct mfs_saver *s, struct mfs_error *err)
+static int say_failure(const struct mft_saver *s, struct mfs_error *err)
 {
 	for (uint32_t i = 0; s->said && i < s->parallel->launch.size; i++)
 		if (s->said[i].failed)
@@ -40,20 +40,20 @@ static int say_failure(const struct mfs_saver *s, struct mfs_error *err)
 	return s->judged ? 0 : mfs_fail(err, -ECANCELED, "the run has ended");
 }
 
-static bool is_over(const struct mfs_saver *s)
+static bool is_over(const struct mft_saver *s)
 {
 	return s->judged || s->forgotten || s->quit;
 }
 
-int mfs_save_await_others(struct mfs_saver *s, int rc, char (*digests)[MFS_SAVE_DIGEST],
+int mft_save_await_others(struct mft_saver *s, int rc, char (*digests)[MFT_SAVE_DIGEST],
 			  struct mfs_error *err)
 {
-	struct mfs_save_said *own = &s->own;
+	struct mft_save_said *own = &s->own;
 
 	if (s->parallel->launch.size == 1)
 		return rc;
 	pthread_mutex_lock(&s->lock);
-	*own = (struct mfs_save_said){.failed = rc != 0, .stall_ns = s->stall_ns};
+	*own = (struct mft_save_said){.failed = rc != 0, .stall_ns = s->stall_ns};
 	if (rc)
 		snprintf(own->why, sizeof(own->why), "%s", err->msg);
 	else
@@ -61,7 +61,7 @@ int mfs_save_await_others(struct mfs_saver *s, int rc, char (*digests)[MFS_SAVE_
 	if (gethostname(own->host, sizeof(own->host) - 1))
 		snprintf(own->host, sizeof(own->host), "an unnamed host");
 	s->released = true; /* all is copied, or nothing more is */
-	s->stage = MFS_SAVE_WROTE;
+	s->stage = MFT_SAVE_WROTE;
 	pthread_cond_broadcast(&s->changed);
 	while (!is_over(s))
 		pthread_cond_wait(&s->changed, &s->lock);
@@ -74,22 +74,22 @@ int mfs_save_await_others(struct mfs_saver *s, int rc, char (*digests)[MFS_SAVE_
 
 /* Each waits for its own thread as long as it has something to do that others wait for. That takes
  * as long as it takes; but who waits for another process is watched. */
-static struct state look(struct mfs_saver *s, bool wait)
+static struct state look(struct mft_saver *s, bool wait)
 {
 	struct state state;
 
-	mfs_watch_rest(s->parallel->watch, true);
+	mft_watch_rest(s->parallel->watch, true);
 	pthread_mutex_lock(&s->lock);
-	while (wait && (s->stage == MFS_SAVE_WRITES ||
-			(s->judged && is_first(s) && s->stage != MFS_SAVE_DONE)))
+	while (wait && (s->stage == MFT_SAVE_WRITES ||
+			(s->judged && is_first(s) && s->stage != MFT_SAVE_DONE)))
 		pthread_cond_wait(&s->changed, &s->lock);
-	state = (struct state){s->stage, s->stage == MFS_SAVE_DONE && s->result.failed};
+	state = (struct state){s->stage, s->stage == MFT_SAVE_DONE && s->result.failed};
 	pthread_mutex_unlock(&s->lock);
-	mfs_watch_rest(s->parallel->watch, false);
+	mft_watch_rest(s->parallel->watch, false);
 	return state;
 }
 
-static int gather(const struct mfs_saver *s, const void *own, size_t bytes, void **ret,
+static int gather(const struct mft_saver *s, const void *own, size_t bytes, void **ret,
 		  struct mfs_error *err)
 {
 	int rc;
@@ -97,7 +97,7 @@ static int gather(const struct mfs_saver *s, const void *own, size_t bytes, void
 	*ret = calloc(s->parallel->launch.size, bytes);
 	if (!*ret)
 		return mfs_fail_nomem(err);
-	rc = mfs_parallel_gather(s->parallel, MFS_GROUP_WORLD, *ret, own, bytes, err);
+	rc = mft_parallel_gather(s->parallel, MFT_GROUP_WORLD, *ret, own, bytes, err);
 	if (rc) {
 		free(*ret);
 		*ret = NULL;
@@ -106,7 +106,7 @@ static int gather(const struct mfs_saver *s, const void *own, size_t bytes, void
 }
 
 /* The threads continue with what all have reported. */
-static void judge(struct mfs_saver *s, struct mfs_save_said *said)
+static void judge(struct mft_saver *s, struct mft_save_said *said)
 {
 	pthread_mutex_lock(&s->lock);
 	s->said = said;
@@ -117,10 +117,10 @@ static void judge(struct mfs_saver *s, struct mfs_save_said *said)
 
 /* Nobody waits for this process's thread any more, so it comes to its end. The first process has
  * the result; what others say is whether it failed. */
-static void end(struct mfs_saver *s, bool failed, struct mfs_save_result *ret)
+static void end(struct mft_saver *s, bool failed, struct mft_save_result *ret)
 {
 	pthread_mutex_lock(&s->lock);
-	while (s->state == MFS_SAVER_BUSY)
+	while (s->state == MFT_SAVER_BUSY)
 		pthread_cond_wait(&s->changed, &s->lock);
 	*ret = s->result;
 	ret->failed = failed;
@@ -135,7 +135,7 @@ static void end(struct mfs_saver *s, bool failed, struct mfs_save_result *ret)
 
 /* Processes that cannot talk have no run any more: the save is forgotten, unless it is being
  * committed. */
-static bool give_up(struct mfs_saver *s, const struct mfs_error *err, struct mfs_save_result *ret)
+static bool give_up(struct mft_saver *s, const struct mfs_error *err, struct mft_save_result *ret)
 {
 	pthread_mutex_lock(&s->lock);
 	s->forgotten = true;
@@ -146,16 +146,16 @@ static bool give_up(struct mfs_saver *s, const struct mfs_error *err, struct mfs
 	return true;
 }
 
-static bool all_wrote(const struct mfs_saver *s, const struct state *states)
+static bool all_wrote(const struct mft_saver *s, const struct state *states)
 {
 	for (uint32_t i = 0; i < s->parallel->launch.size; i++)
-		if (states[i].stage == MFS_SAVE_WRITES)
+		if (states[i].stage == MFT_SAVE_WRITES)
 			return false;
 	return true;
 }
 
 /* Gathers what all report of the files that they have written. */
-static int hear(struct mfs_saver *s, struct mfs_error *err)
+static int hear(struct mft_saver *s, struct mfs_error *err)
 {
 	void *said;
 	int rc = gather(s, &s->own, sizeof(s->own), &said, err);
@@ -165,7 +165,7 @@ static int hear(struct mfs_saver *s, struct mfs_error *err)
 	return rc;
 }
 
-bool mfs_save_agree(struct mfs_saver *s, bool wait, struct mfs_save_result *ret)
+bool mft_save_agree(struct mft_saver *s, bool wait, struct mft_save_result *ret)
 {
 	struct mfs_error err = {0};
 
@@ -178,7 +178,7 @@ bool mfs_save_agree(struct mfs_saver *s, bool wait, struct mfs_save_result *ret)
 
 		wrote = !rc && all_wrote(s, all);
 		free(all);
-		if (!rc && first.stage == MFS_SAVE_DONE) {
+		if (!rc && first.stage == MFT_SAVE_DONE) {
 			end(s, first.failed, ret);
 			return true;
 		}

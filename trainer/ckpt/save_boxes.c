@@ -19,11 +19,11 @@
 #include "trainer/ckpt/save_i.h"
 
 struct lister {
-	const struct mfs_train_config *config;
-	const struct mfs_params *params;
-	const struct mfs_parallel *parallel; /* the process's places */
+	const struct mft_train_config *config;
+	const struct mft_params *params;
+	const struct mft_parallel *parallel; /* the process's places */
 	uint64_t total[2], before[2];	     /* elements: dense, of routed experts */
-	struct mfs_save_boxes *to;
+	struct mft_save_boxes *to;
 	struct mfs_error *err;
 };
 
@@ -38,9 +38,9 @@ struct cutter {
 
 /* ---- boxes ---- */
 
-static int add(struct cutter *c, const struct mfs_save_box *box)
+static int add(struct cutter *c, const struct mft_save_box *box)
 {
-	struct mfs_save_boxes *to = c->lister->to;
+	struct mft_save_boxes *to = c->lister->to;
 
 	if (mfs_grow(&to->list, to->count))
 		return mfs_fail_nomem(c->lister->err);
@@ -54,7 +54,7 @@ static int take_box(const struct mfs_box_map *m, void *arg)
 {
 	struct cutter *c = arg;
 	const struct mfs_target *t = &c->part->base;
-	struct mfs_save_box box = {.tensor = m->src, .is_buffer = c->is_buffer, .count = 1};
+	struct mft_save_box box = {.tensor = m->src, .is_buffer = c->is_buffer, .count = 1};
 	uint64_t at = 0;
 
 	for (unsigned a = 0; a < t->ndim; a++) {
@@ -118,7 +118,7 @@ static int cut(struct cutter *c, unsigned axis, uint64_t first, uint64_t end)
 /* Of what all tensor-parallel processes have, the first one's is written. */
 static bool writes(const struct lister *l, const struct mfs_rank_tensor *t)
 {
-	const struct mfs_parallel_sizes *place = &l->parallel->place;
+	const struct mft_parallel_sizes *place = &l->parallel->place;
 
 	if (t->is_copy)
 		return false;
@@ -132,7 +132,7 @@ static uint64_t share(uint64_t total, uint32_t number, uint32_t of)
 }
 
 /* Elements of a parameter before the share of process number of as many. */
-static uint64_t bound(const struct lister *l, const struct mfs_param *q, uint32_t number,
+static uint64_t bound(const struct lister *l, const struct mft_param *q, uint32_t number,
 		      uint32_t of)
 {
 	const uint64_t total = l->total[q->is_expert], before = l->before[q->is_expert];
@@ -148,16 +148,16 @@ static uint64_t bound(const struct lister *l, const struct mfs_param *q, uint32_
 
 /* What the optimizer of this process owns. Each instance has the same: it writes its share, by the
  * numbers of what is owned. */
-static int add_owned(struct lister *l, const struct mfs_param *q, struct cutter *c)
+static int add_owned(struct lister *l, const struct mft_param *q, struct cutter *c)
 {
-	const struct mfs_group_place *g = &l->parallel->group[MFS_GROUP_ACROSS_INSTANCES];
+	const struct mft_group_place *g = &l->parallel->group[MFT_GROUP_ACROSS_INSTANCES];
 	const uint64_t end = q->start + q->elements, all = l->params->owned_elements;
 	const uint64_t from = share(all, g->rank, g->size), to = share(all, g->rank + 1, g->size);
 	uint64_t n;
 	int rc = 0;
 
-	for (uint64_t at = q->start; !rc && (n = mfs_params_owned(l->params, &at, end)); at += n) {
-		const uint64_t number = mfs_params_owned_before(l->params, at);
+	for (uint64_t at = q->start; !rc && (n = mft_params_owned(l->params, &at, end)); at += n) {
+		const uint64_t number = mft_params_owned_before(l->params, at);
 		const uint64_t first = mfs_max_u64(number, from);
 		const uint64_t behind = mfs_min_u64(number + n, to);
 
@@ -168,31 +168,31 @@ static int add_owned(struct lister *l, const struct mfs_param *q, struct cutter 
 	return rc;
 }
 
-static int add_share(struct lister *l, const struct mfs_param *q, struct cutter *c)
+static int add_share(struct lister *l, const struct mft_param *q, struct cutter *c)
 {
-	const struct mfs_group_place *g =
-		&l->parallel->group[q->is_expert ? MFS_GROUP_EXPERT_GRADS : MFS_GROUP_GRADS];
+	const struct mft_group_place *g =
+		&l->parallel->group[q->is_expert ? MFT_GROUP_EXPERT_GRADS : MFT_GROUP_GRADS];
 
 	return cut(c, 0, bound(l, q, g->rank, g->size), bound(l, q, g->rank + 1, g->size));
 }
 
-static int add_param(struct lister *l, const struct mfs_param *q)
+static int add_param(struct lister *l, const struct mft_param *q)
 {
 	struct cutter c = {.lister = l, .part = &q->part, .start = q->start};
 	int rc = 0;
 
 	if (writes(l, &q->part))
-		rc = l->params->sharding != MFS_SHARD_NOTHING ? add_owned(l, q, &c)
+		rc = l->params->sharding != MFT_SHARD_NOTHING ? add_owned(l, q, &c)
 							      : add_share(l, q, &c);
 	l->before[q->is_expert] += q->elements;
 	return rc;
 }
 
-static int add_buffer(struct lister *l, const struct mfs_model_buffer *b)
+static int add_buffer(struct lister *l, const struct mft_model_buffer *b)
 {
 	struct cutter c = {.lister = l, .part = &b->part, .start = b->start, .is_buffer = true};
 
-	if (!writes(l, &b->part) || l->parallel->group[MFS_GROUP_GRADS].rank)
+	if (!writes(l, &b->part) || l->parallel->group[MFT_GROUP_GRADS].rank)
 		return 0;
 	return cut(&c, 0, 0, b->elements);
 }
@@ -200,7 +200,7 @@ static int add_buffer(struct lister *l, const struct mfs_model_buffer *b)
 /* ---- their order ---- */
 
 /* What is in no layer, the layers, and those of MTP: the order of the update, by and large. */
-static int64_t unit_of(const struct mfs_save_box *b)
+static int64_t unit_of(const struct mft_save_box *b)
 {
 	const int64_t layer = b->tensor->layer;
 
@@ -209,7 +209,7 @@ static int64_t unit_of(const struct mfs_save_box *b)
 
 static int by_unit(const void *a, const void *b)
 {
-	const struct mfs_save_box *x = a, *y = b;
+	const struct mft_save_box *x = a, *y = b;
 	const int64_t of_x = unit_of(x), of_y = unit_of(y);
 
 	if (of_x != of_y)
@@ -219,7 +219,7 @@ static int by_unit(const void *a, const void *b)
 	return (x->first > y->first) - (x->first < y->first);
 }
 
-static void number_units(struct mfs_save_boxes *l)
+static void number_units(struct mft_save_boxes *l)
 {
 	if (l->count)
 		qsort(l->list, l->count, sizeof(*l->list), by_unit);
@@ -232,15 +232,15 @@ static void number_units(struct mfs_save_boxes *l)
 
 /* ---- the whole ---- */
 
-int mfs_save_boxes(const struct mfs_train_config *config, const struct mfs_params *params,
-		   const struct mfs_parallel *parallel, struct mfs_save_boxes *ret,
+int mft_save_boxes(const struct mft_train_config *config, const struct mft_params *params,
+		   const struct mft_parallel *parallel, struct mft_save_boxes *ret,
 		   struct mfs_error *err)
 {
 	struct lister l = {
 		.config = config, .params = params, .parallel = parallel, .to = ret, .err = err};
 	int rc = 0;
 
-	*ret = (struct mfs_save_boxes){0};
+	*ret = (struct mft_save_boxes){0};
 	for (uint32_t i = 0; i < params->count; i++)
 		l.total[params->list[i].is_expert] += params->list[i].elements;
 	for (uint32_t i = 0; i < params->count && !rc; i++)
@@ -252,8 +252,8 @@ int mfs_save_boxes(const struct mfs_train_config *config, const struct mfs_param
 	return rc;
 }
 
-void mfs_save_boxes_release(struct mfs_save_boxes *b)
+void mft_save_boxes_release(struct mft_save_boxes *b)
 {
 	free(b->list);
-	*b = (struct mfs_save_boxes){0};
+	*b = (struct mft_save_boxes){0};
 }

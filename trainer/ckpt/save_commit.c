@@ -32,12 +32,12 @@
 #define UNFINISHED ".tmp"
 
 struct commit {
-	struct mfs_saver *s;
-	const struct mfs_save_system *sys;
+	struct mft_saver *s;
+	const struct mft_save_system *sys;
 	struct mfs_io_engine *engine;
 	char final[64], tmp[64];	  /* names in the saver's directory */
-	struct mfs_save_place at;	  /* that of tmp, while files are written */
-	char (*digests)[MFS_SAVE_DIGEST]; /* of the large files */
+	struct mft_save_place at;	  /* that of tmp, while files are written */
+	char (*digests)[MFT_SAVE_DIGEST]; /* of the large files */
 	struct mfs_buf manifest;
 	bool replaced; /* tmp is an older iteration */
 	struct mfs_error *err;
@@ -55,7 +55,7 @@ static void add_ending(char ret[64], const char *name, const char *ending)
 	snprintf(ret, 64, "%.50s%s", name, ending);
 }
 
-static bool is_there(const struct mfs_saver *s, const char *name)
+static bool is_there(const struct mft_saver *s, const char *name)
 {
 	struct stat st;
 
@@ -77,13 +77,13 @@ static bool has_ending(const char *name, const char *ending, char ret[64])
 
 /* A name in the saver's directory, and what is in it. A link is removed itself. What cannot be
  * removed stays. */
-static void remove_tree(const struct mfs_saver *s, const char *name)
+static void remove_tree(const struct mft_saver *s, const char *name)
 {
 	mfs_beneath_remove(s->dirfd, name, s->system.remove, s->system.arg);
 }
 
 /* An iteration that made room comes back, if the new one did not come. */
-static void bring_back(struct mfs_saver *s, const char *aside, const char *name)
+static void bring_back(struct mft_saver *s, const char *aside, const char *name)
 {
 	if (is_there(s, name))
 		remove_tree(s, aside);
@@ -92,7 +92,7 @@ static void bring_back(struct mfs_saver *s, const char *aside, const char *name)
 }
 
 /* The saver's directory, to be listed. */
-static DIR *list_names(const struct mfs_saver *s)
+static DIR *list_names(const struct mft_saver *s)
 {
 	const int fd = mfs_beneath_open(s->dirfd, ".", O_RDONLY | O_DIRECTORY, 0);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -102,7 +102,7 @@ static DIR *list_names(const struct mfs_saver *s)
 	return dir;
 }
 
-void mfs_save_clean(struct mfs_saver *s)
+void mft_save_clean(struct mft_saver *s)
 {
 	DIR *dir = list_names(s);
 	struct dirent *d;
@@ -112,7 +112,7 @@ void mfs_save_clean(struct mfs_saver *s)
 		if (!strcmp(d->d_name, MFS_TRACKER_FILE UNFINISHED) ||
 		    has_ending(d->d_name, UNFINISHED, name))
 			remove_tree(s, d->d_name);
-		else if (has_ending(d->d_name, MFS_SAVE_ASIDE, name))
+		else if (has_ending(d->d_name, MFT_SAVE_ASIDE, name))
 			bring_back(s, d->d_name, name);
 	}
 	if (dir)
@@ -121,12 +121,12 @@ void mfs_save_clean(struct mfs_saver *s)
 
 /* ---- writing ---- */
 
-static bool is_alone(const struct mfs_saver *s)
+static bool is_alone(const struct mft_saver *s)
 {
 	return s->parallel->launch.size == 1;
 }
 
-static bool is_first(const struct mfs_saver *s)
+static bool is_first(const struct mft_saver *s)
 {
 	return !s->parallel->launch.rank;
 }
@@ -169,15 +169,15 @@ static void note(struct commit *c, const char *name, const char *digest)
 
 static int write_small(struct commit *c, const char *name, const void *bytes, uint64_t length)
 {
-	char digest[MFS_SAVE_DIGEST];
-	int rc = mfs_save_write_small(c->s, &c->at, name, bytes, length, c->engine, c->err);
+	char digest[MFT_SAVE_DIGEST];
+	int rc = mft_save_write_small(c->s, &c->at, name, bytes, length, c->engine, c->err);
 
 	if (rc)
 		return rc;
 	c->s->result.bytes += length;
 	if (strchr(name, '/')) /* the manifest has the files of the directory itself */
 		return 0;
-	rc = mfs_save_sum(c->sys, name, bytes, length, digest, c->err);
+	rc = mft_save_sum(c->sys, name, bytes, length, digest, c->err);
 	if (!rc)
 		note(c, name, digest);
 	return rc;
@@ -186,7 +186,7 @@ static int write_small(struct commit *c, const char *name, const void *bytes, ui
 static int write_common(struct commit *c)
 {
 	struct mfs_buf bytes = {0};
-	int rc = mfs_save_common(c->s->config, c->s->params, &c->s->progress, &bytes, c->err);
+	int rc = mft_save_common(c->s->config, c->s->params, &c->s->progress, &bytes, c->err);
 
 	if (!rc && bytes.failed)
 		rc = mfs_fail_nomem(c->err);
@@ -206,7 +206,7 @@ static int write_manifest(struct commit *c)
 	mfs_buf_adds(&text, "\n  }\n}");
 	rc = text.failed || c->manifest.failed
 		     ? mfs_fail_nomem(c->err)
-		     : mfs_save_write_small(c->s, &c->at, "integrity.json", text.data, text.len,
+		     : mft_save_write_small(c->s, &c->at, "integrity.json", text.data, text.len,
 					    c->engine, c->err);
 	c->s->result.bytes += text.len;
 	mfs_buf_release(&text);
@@ -235,12 +235,12 @@ static int write_tokenizer(struct commit *c)
 static int write_index(struct commit *c)
 {
 	const struct mfs_buf *metadata = &c->s->plan.metadata;
-	char digest[MFS_SAVE_DIGEST];
+	char digest[MFT_SAVE_DIGEST];
 	int rc = write_small(c, "metadata.json", mfs_megatron_dist_json,
 			     strlen(mfs_megatron_dist_json));
 
 	if (!rc)
-		rc = mfs_save_sum(c->sys, ".metadata", metadata->data, metadata->len, digest,
+		rc = mft_save_sum(c->sys, ".metadata", metadata->data, metadata->len, digest,
 				  c->err);
 	if (rc)
 		return rc;
@@ -250,7 +250,7 @@ static int write_index(struct commit *c)
 	if (rc)
 		return rc;
 	c->s->result.bytes += metadata->len;
-	return mfs_save_write_small(c->s, &c->at, ".metadata", metadata->data, metadata->len,
+	return mft_save_write_small(c->s, &c->at, ".metadata", metadata->data, metadata->len,
 				    c->engine, c->err);
 }
 
@@ -289,7 +289,7 @@ static int update_rng(const struct commit *c)
 
 	if (!item->len)
 		return 0;
-	rc = mfs_save_rng(c->s->config, c->s->parallel, c->s->progress.iteration, &bytes, c->err);
+	rc = mft_save_rng(c->s->config, c->s->parallel, c->s->progress.iteration, &bytes, c->err);
 	if (!rc && bytes.failed)
 		rc = mfs_fail_nomem(c->err);
 	if (!rc && bytes.len != item->len)
@@ -309,7 +309,7 @@ static int write_own(struct commit *c)
 	if (!rc)
 		rc = update_rng(c);
 	if (!rc)
-		rc = mfs_save_write(c->s, &c->at, c->digests, c->engine, c->err);
+		rc = mft_save_write(c->s, &c->at, c->digests, c->engine, c->err);
 	if (!rc)
 		c->s->result.bytes += c->s->plan.bytes;
 	return rc;
@@ -317,7 +317,7 @@ static int write_own(struct commit *c)
 
 /* A file that another process has written. Where processes do not see the same directory it is not
  * there. */
-static int note_other(struct commit *c, const struct mfs_save_other *o)
+static int note_other(struct commit *c, const struct mft_save_other *o)
 {
 	char name[MFS_DIST_FILE_NAME_SIZE];
 	struct stat st;
@@ -336,7 +336,7 @@ static int note_other(struct commit *c, const struct mfs_save_other *o)
 
 static int note_large(struct commit *c)
 {
-	const struct mfs_save_plan *p = &c->s->plan;
+	const struct mft_save_plan *p = &c->s->plan;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < p->file_count; i++)
@@ -358,7 +358,7 @@ static int write_rest(struct commit *c)
 	if (!rc)
 		rc = write_index(c);
 	if (!rc && c->s->config->saves_torch)
-		rc = mfs_save_torch(c->s, &c->at, c->engine, &c->s->result.bytes, c->err);
+		rc = mft_save_torch(c->s, &c->at, c->engine, &c->s->result.bytes, c->err);
 	return rc ? rc : sync_dirs(c);
 }
 
@@ -368,12 +368,12 @@ static int write_rest(struct commit *c)
  * run brings it back. */
 static int make_room(struct commit *c)
 {
-	const struct mfs_save_system *sys = c->sys;
+	const struct mft_save_system *sys = c->sys;
 	const int dir = c->s->dirfd;
 	char aside[64];
 	int rc;
 
-	add_ending(aside, c->final, MFS_SAVE_ASIDE);
+	add_ending(aside, c->final, MFT_SAVE_ASIDE);
 	rc = sys->rename(sys->arg, dir, c->final, aside);
 	if (rc)
 		return rc;
@@ -429,14 +429,14 @@ static void hide(struct commit *c)
 static int write_tracker(struct commit *c)
 {
 	static const char name[] = MFS_TRACKER_FILE UNFINISHED;
-	struct mfs_save_place home = {.fd = c->s->dirfd};
+	struct mft_save_place home = {.fd = c->s->dirfd};
 	char text[32];
 	const int length =
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)c->s->progress.iteration);
 	int rc;
 
 	snprintf(home.path, sizeof(home.path), "%s", c->s->dir);
-	rc = mfs_save_write_small(c->s, &home, name, text, (uint64_t)length, c->engine, c->err);
+	rc = mft_save_write_small(c->s, &home, name, text, (uint64_t)length, c->engine, c->err);
 	if (!rc) {
 		rc = c->sys->rename(c->sys->arg, home.fd, name, MFS_TRACKER_FILE);
 		if (rc)
@@ -478,7 +478,7 @@ static int commit(struct commit *c)
 /* ---- retention ---- */
 
 /* Nobody finds half of it: it loses its name first. */
-static void remove_iteration(struct mfs_saver *s, uint64_t iteration)
+static void remove_iteration(struct mft_saver *s, uint64_t iteration)
 {
 	char name[64], tmp[64];
 	struct stat st;
@@ -492,7 +492,7 @@ static void remove_iteration(struct mfs_saver *s, uint64_t iteration)
 		remove_tree(s, tmp);
 }
 
-static bool is_retained(const struct mfs_saver *s, uint64_t iteration)
+static bool is_retained(const struct mft_saver *s, uint64_t iteration)
 {
 	const int64_t interval = s->config->save_retain_interval;
 
@@ -507,7 +507,7 @@ static int descending(const void *a, const void *b)
 }
 
 /* Iterations up to the newest one, latest first. */
-static uint64_t *list_iterations(const struct mfs_saver *s, size_t *ret_count)
+static uint64_t *list_iterations(const struct mft_saver *s, size_t *ret_count)
 {
 	DIR *dir = list_names(s);
 	uint64_t *list = NULL;
@@ -531,7 +531,7 @@ static uint64_t *list_iterations(const struct mfs_saver *s, size_t *ret_count)
 }
 
 /* All but the last ones; and those that --save-retain-interval keeps, if anything does. */
-static void keep_last(struct mfs_saver *s, size_t last, bool retains)
+static void keep_last(struct mft_saver *s, size_t last, bool retains)
 {
 	size_t count;
 	uint64_t *list = list_iterations(s, &count);
@@ -544,9 +544,9 @@ static void keep_last(struct mfs_saver *s, size_t last, bool retains)
 
 /* --save-retain-interval: the iteration that was the latest goes, unless its number is a multiple.
  * --save-keep-last: so go all but the last ones. Of saves that are not persistent one stays. */
-static void remove_old(struct mfs_saver *s, const struct mfs_tracker *before)
+static void remove_old(struct mft_saver *s, const struct mfs_tracker *before)
 {
-	if (s->kind == MFS_SAVE_NON_PERSISTENT) {
+	if (s->kind == MFT_SAVE_NON_PERSISTENT) {
 		keep_last(s, 1, false);
 		return;
 	}
@@ -562,8 +562,8 @@ static void remove_old(struct mfs_saver *s, const struct mfs_tracker *before)
 
 static int begin(struct commit *c)
 {
-	struct mfs_saver *s = c->s;
-	int rc = mfs_save_home(s, c->err);
+	struct mft_saver *s = c->s;
+	int rc = mft_save_home(s, c->err);
 
 	if (rc)
 		return rc;
@@ -574,12 +574,12 @@ static int begin(struct commit *c)
 		rc = mfs_fail(c->err, -ENAMETOOLONG, "path '%.200s/%s' is too long", s->dir,
 			      c->tmp);
 	if (!rc)
-		rc = s->system.engine(s->system.arg, MFS_SAVE_DEPTH, &c->engine, c->err);
+		rc = s->system.engine(s->system.arg, MFT_SAVE_DEPTH, &c->engine, c->err);
 	if (rc)
 		return rc;
 	snprintf(s->engine, sizeof(s->engine), "%s", mfs_io_engine_name(c->engine));
 	s->result.engine = s->engine;
-	c->digests = c->sys->alloc(c->sys->arg, MFS_SAVE_LANES * sizeof(*c->digests));
+	c->digests = c->sys->alloc(c->sys->arg, MFT_SAVE_LANES * sizeof(*c->digests));
 	return c->digests ? write_own(c) : mfs_fail_nomem(c->err);
 }
 
@@ -602,12 +602,12 @@ static int end(struct commit *c, int rc)
 	return rc;
 }
 
-int mfs_save_iteration(struct mfs_saver *s, struct mfs_error *err)
+int mft_save_iteration(struct mft_saver *s, struct mfs_error *err)
 {
 	struct commit c = {.s = s, .sys = &s->system, .at = {.fd = -1}, .err = err};
 	int rc = begin(&c);
 
-	rc = end(&c, mfs_save_await_others(s, rc, c.digests, err));
+	rc = end(&c, mft_save_await_others(s, rc, c.digests, err));
 	if (c.at.fd >= 0)
 		close(c.at.fd);
 	mfs_io_engine_free(c.engine);

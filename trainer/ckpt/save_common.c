@@ -16,9 +16,9 @@
 #include "trainer/config/namespace.h"
 
 struct common {
-	const struct mfs_train_config *config;
-	const struct mfs_params *params;
-	const struct mfs_progress *progress;
+	const struct mft_train_config *config;
+	const struct mft_params *params;
+	const struct mft_progress *progress;
 	struct mfs_dist_archive archive;
 	struct mfs_error *err;
 };
@@ -68,7 +68,7 @@ static void text(struct common *c, const char *name, const char *value)
 
 /* An optimizer of the run, which may be several in a chain. */
 struct optimizer {
-	const struct mfs_optimizer_kind *kind;
+	const struct mft_optimizer_kind *kind;
 	bool expert; /* of routed experts alone, in runs that divide these */
 };
 
@@ -92,14 +92,14 @@ static bool has_two(const struct common *c)
 	const struct mfs_megatron_args *a = &c->config->model;
 
 	return a->expert_model_parallel_size > 1 && a->moe_layers &&
-	       !mfs_optimizer_is_layer_wise(c->config);
+	       !mft_optimizer_is_layer_wise(c->config);
 }
 
 static void write_group(struct common *c, const struct optimizer *o, struct group g)
 {
 	const bool decays = g.decays, decoupled = g.decoupled;
-	const struct mfs_schedule *s = &c->progress->schedule;
-	const double wd = mfs_schedule_weight_decay(s), mult = g.mup ? s->mup_mult : 1;
+	const struct mft_schedule *s = &c->progress->schedule;
+	const double wd = mft_schedule_weight_decay(s), mult = g.mup ? s->mup_mult : 1;
 
 	mfs_pickle_dict_begin(out(c));
 	real(c, "wd_mult", decays ? 1.0 : 0.0);
@@ -111,9 +111,9 @@ static void write_group(struct common *c, const struct optimizer *o, struct grou
 	real(c, "min_lr",
 	     decoupled && s->decoupled_min_lr >= 0 ? s->decoupled_min_lr : s->min_lr * mult);
 	real(c, "lr",
-	     decoupled ? mfs_schedule_decoupled_lr(s)
-	     : g.mup   ? mfs_schedule_mup_lr(s)
-		       : mfs_schedule_lr(s));
+	     decoupled ? mft_schedule_decoupled_lr(s)
+	     : g.mup   ? mft_schedule_mup_lr(s)
+		       : mft_schedule_lr(s));
 	real(c, "weight_decay", decays ? wd : 0.0);
 	o->kind->save_group(out(c), c->config, g.mup);
 	if (steps_in_groups(c, o))
@@ -132,7 +132,7 @@ static bool mup_of_matrices(const struct common *c)
 static bool has_group(const struct common *c, const struct optimizer *o, struct group g)
 {
 	for (uint32_t i = 0; i < c->params->count; i++) {
-		const struct mfs_param *p = &c->params->list[i];
+		const struct mft_param *p = &c->params->list[i];
 
 		if (p->decays == g.decays && p->decoupled == g.decoupled && p->mup == g.mup &&
 		    p->optimizer == o->kind && (has_two(c) && p->is_expert) == o->expert)
@@ -184,7 +184,7 @@ static int write_torch(struct common *c, const struct optimizer *o)
 /* DynamicGradScaler's; a constant one has an empty state. */
 static int write_scaler(struct common *c)
 {
-	const struct mfs_loss_scaler *s = &c->progress->scaler;
+	const struct mft_loss_scaler *s = &c->progress->scaler;
 	int rc;
 
 	if (c->config->params_dtype != MFS_F16)
@@ -230,7 +230,7 @@ static int write_one(struct common *c, const struct optimizer *o)
  * experts are matrices. */
 static unsigned list_optimizers(const struct common *c, struct optimizer list[OPTIMIZERS])
 {
-	const struct mfs_optimizer_kind *kind = c->params->optimizer;
+	const struct mft_optimizer_kind *kind = c->params->optimizer;
 	unsigned count = 0;
 
 	list[count++] = (struct optimizer){.kind = kind};
@@ -262,19 +262,19 @@ static int write_optimizer(struct common *c)
 
 static void write_scheduler(struct common *c)
 {
-	const struct mfs_schedule *s = &c->progress->schedule;
+	const struct mft_schedule *s = &c->progress->schedule;
 
 	mfs_pickle_name(out(c), "opt_param_scheduler");
 	mfs_pickle_dict_begin(out(c));
 	real(c, "max_lr", s->max_lr);
 	steps(c, "lr_warmup_steps", s->warmup_steps);
 	steps(c, "num_steps", s->num_steps);
-	text(c, "lr_decay_style", mfs_lr_decay_names[s->style]);
+	text(c, "lr_decay_style", mft_lr_decay_names[s->style]);
 	steps(c, "lr_decay_steps", s->decay_steps);
 	real(c, "min_lr", s->min_lr);
 	real(c, "start_wd", s->start_wd);
 	real(c, "end_wd", s->end_wd);
-	text(c, "wd_incr_style", mfs_wd_incr_names[s->wd_style]);
+	text(c, "wd_incr_style", mft_wd_incr_names[s->wd_style]);
 	steps(c, "wd_incr_steps", s->wd_incr_steps);
 	mfs_pickle_dict_end(out(c));
 }
@@ -283,14 +283,14 @@ static void write_scheduler(struct common *c)
 
 static int write_args(struct common *c)
 {
-	const struct mfs_namespace_extra extra = {
+	const struct mft_namespace_extra extra = {
 		.iteration = c->progress->iteration,
 		.consumed_train_samples = c->progress->consumed_train_samples,
 		.consumed_valid_samples = c->progress->consumed_valid_samples,
 		.skipped_train_samples = c->progress->skipped_train_samples};
 
 	mfs_pickle_name(out(c), "args");
-	return mfs_train_namespace_write(out(c), c->config, &extra);
+	return mft_train_namespace_write(out(c), c->config, &extra);
 }
 
 static int write_all(struct common *c)
@@ -312,8 +312,8 @@ static int write_all(struct common *c)
 	return rc;
 }
 
-int mfs_save_common(const struct mfs_train_config *config, const struct mfs_params *params,
-		    const struct mfs_progress *progress, struct mfs_buf *buf, struct mfs_error *err)
+int mft_save_common(const struct mft_train_config *config, const struct mft_params *params,
+		    const struct mft_progress *progress, struct mfs_buf *buf, struct mfs_error *err)
 {
 	struct common c = {.config = config, .params = params, .progress = progress, .err = err};
 

@@ -1,6 +1,6 @@
 /* Private to trainer/ckpt/save*.c: the parts of a save. */
-#ifndef MFS_TRAINER_CKPT_SAVE_I_H
-#define MFS_TRAINER_CKPT_SAVE_I_H
+#ifndef MFT_TRAINER_CKPT_SAVE_I_H
+#define MFT_TRAINER_CKPT_SAVE_I_H
 
 #include <limits.h>
 #include <pthread.h>
@@ -14,19 +14,19 @@
 #include "formats/megatron/write/files.h"
 #include "trainer/ckpt/save.h"
 
-#define MFS_SAVE_SLOT  (UINT64_C(8) << 20) /* bytes of a pinned buffer */
-#define MFS_SAVE_BLOCK 4096u		   /* O_DIRECT: offsets and lengths are multiples of it */
-#define MFS_SAVE_DEPTH 16u		   /* writes in flight */
+#define MFT_SAVE_SLOT  (UINT64_C(8) << 20) /* bytes of a pinned buffer */
+#define MFT_SAVE_BLOCK 4096u		   /* O_DIRECT: offsets and lengths are multiples of it */
+#define MFT_SAVE_DEPTH 16u		   /* writes in flight */
 /* Files of a process, at most. They are written side by side, each hashed by its own thread. */
-#define MFS_SAVE_LANES 4u
+#define MFT_SAVE_LANES 4u
 
-#define MFS_SAVE_DIGEST 65 /* a sum in hexadecimal, with its end */
+#define MFT_SAVE_DIGEST 65 /* a sum in hexadecimal, with its end */
 
 /* ---- the system (save_system.c) ---- */
 
 /* All that a save asks of the system, so that tests can let each call fail. 0 or -errno. Names are
  * those of an open directory, and no link among them is followed (formats/io/beneath.h). */
-struct mfs_save_system {
+struct mft_save_system {
 	int (*mkdir)(void *arg, int dirfd, const char *name);
 	int (*open_dir)(void *arg, int dirfd, const char *name, int *ret);
 	/* A new file in the place of what bears its name; O_DIRECT if it can. path: "a/b" below
@@ -45,23 +45,23 @@ struct mfs_save_system {
 	/* SHA-256. end() gives the sum in hexadecimal, and begins anew. free() takes NULL. */
 	int (*sum_new)(void *arg, void **ret);
 	int (*sum_add)(void *arg, void *sum, const void *bytes, uint64_t length);
-	int (*sum_end)(void *arg, void *sum, char ret[MFS_SAVE_DIGEST]);
+	int (*sum_end)(void *arg, void *sum, char ret[MFT_SAVE_DIGEST]);
 	void (*sum_free)(void *arg, void *sum);
 	void *arg;
 };
 
-extern const struct mfs_save_system mfs_save_system;
+extern const struct mft_save_system mft_save_system;
 
-int mfs_saver_new_with(const struct mfs_save_system *system, const struct mfs_train_config *config,
-		       const struct mfs_params *params, const struct mfs_parallel *parallel,
+int mft_saver_new_with(const struct mft_save_system *system, const struct mft_train_config *config,
+		       const struct mft_params *params, const struct mft_parallel *parallel,
 		       const struct mfk_backend *backend, struct mfk_device *device,
-		       const char *tokenizer_dir, uint64_t ring_bytes, struct mfs_saver **ret,
+		       const char *tokenizer_dir, uint64_t ring_bytes, struct mft_saver **ret,
 		       struct mfs_error *err);
 
 /* ---- who writes what (save_boxes.c) ---- */
 
 /* A box of a tensor whose elements, in row-major order, are neighbours in a process's memory. */
-struct mfs_save_box {
+struct mft_save_box {
 	const struct mfs_global_tensor *tensor;
 	uint64_t lo[MFS_CKPT_DIMS], size[MFS_CKPT_DIMS]; /* of the tensor */
 	uint64_t first, count; /* elements of the flat buffers, or of the model's buffers */
@@ -69,44 +69,44 @@ struct mfs_save_box {
 	bool is_buffer;
 };
 
-struct mfs_save_boxes {
-	struct mfs_save_box *list; /* by unit, and then as they are in memory */
+struct mft_save_boxes {
+	struct mft_save_box *list; /* by unit, and then as they are in memory */
 	uint32_t count, units;
 };
 
 /* The boxes of weights that a process writes, params being its own; those of the optimizer's states
  * are the same. All processes together write each element once. */
-int mfs_save_boxes(const struct mfs_train_config *config, const struct mfs_params *params,
-		   const struct mfs_parallel *parallel, struct mfs_save_boxes *ret,
+int mft_save_boxes(const struct mft_train_config *config, const struct mft_params *params,
+		   const struct mft_parallel *parallel, struct mft_save_boxes *ret,
 		   struct mfs_error *err);
-void mfs_save_boxes_release(struct mfs_save_boxes *b);
+void mft_save_boxes_release(struct mft_save_boxes *b);
 
 /* ---- the plan (save_plan.c) ---- */
 
 /* Where bytes of a file come from: memory, or elements of a flat buffer. */
-struct mfs_save_span {
+struct mft_save_span {
 	uint64_t at, length;	    /* bytes, in the file */
 	const unsigned char *bytes; /* NULL: a flat buffer's */
 	enum mfs_state state;
 	uint64_t first; /* element */
 };
 
-struct mfs_save_file {
+struct mft_save_file {
 	char name[MFS_CKPT_NAME_SIZE];
 	uint64_t size;
-	struct mfs_save_span *spans;
+	struct mft_save_span *spans;
 	uint32_t count;
 };
 
 /* What one buffer of the ring holds: a range of a file that begins at a multiple of a slot. */
-struct mfs_save_fill {
+struct mft_save_fill {
 	uint32_t file, span; /* span: the first that touches it */
 	bool last;	     /* of its file */
 	uint64_t at, length;
 };
 
 /* A file of another process. */
-struct mfs_save_other {
+struct mft_save_other {
 	uint32_t process, number;
 	uint64_t size;
 };
@@ -116,10 +116,10 @@ struct mfs_save_other {
  * the data. Fills are numbered in the order in which they are copied and written; those of a file
  * have a lane of their own.
  */
-struct mfs_save_plan {
-	struct mfs_save_file files[MFS_SAVE_LANES]; /* this process's */
+struct mft_save_plan {
+	struct mft_save_file files[MFT_SAVE_LANES]; /* this process's */
 	uint32_t file_count;
-	struct mfs_save_fill *fills;
+	struct mft_save_fill *fills;
 	uint32_t fill_count;
 	int64_t *last_fill; /* [parameters]: the last that has elements of it; -1: none */
 	uint64_t bytes;
@@ -127,36 +127,36 @@ struct mfs_save_plan {
 	struct mfs_dist_boxes *boxes; /* what spans point into, too */
 	/* of the first process */
 	struct mfs_buf metadata;       /* .metadata */
-	struct mfs_save_other *others; /* by process, and then by number */
+	struct mft_save_other *others; /* by process, and then by number */
 	uint32_t other_count;
 };
 
 /* parallel: the process's places. buffers: host memory of the size of params->buffers. */
-int mfs_save_plan(const struct mfs_train_config *config, const struct mfs_params *params,
-		  const struct mfs_parallel *parallel, unsigned char *buffers,
-		  struct mfs_save_plan *ret, struct mfs_error *err);
-void mfs_save_plan_release(struct mfs_save_plan *p);
+int mft_save_plan(const struct mft_train_config *config, const struct mft_params *params,
+		  const struct mft_parallel *parallel, unsigned char *buffers,
+		  struct mft_save_plan *ret, struct mfs_error *err);
+void mft_save_plan_release(struct mft_save_plan *p);
 
 /* The last fill that has elements [first, first + count) of the flat buffers; -1: none has. */
-int64_t mfs_save_plan_last(const struct mfs_save_plan *p, const struct mfs_params *params,
+int64_t mft_save_plan_last(const struct mft_save_plan *p, const struct mft_params *params,
 			   uint64_t first, uint64_t count);
 
 /* ---- common.pt (save_common.c) ---- */
 
-int mfs_save_common(const struct mfs_train_config *config, const struct mfs_params *params,
-		    const struct mfs_progress *progress, struct mfs_buf *out,
+int mft_save_common(const struct mft_train_config *config, const struct mft_params *params,
+		    const struct mft_progress *progress, struct mfs_buf *out,
 		    struct mfs_error *err);
 
 /* ---- random states (save_rng.c) ---- */
 
 /* Appends the item of random states of torch_dist of a process at these places. It has one size,
  * whatever the iteration and the process. */
-int mfs_save_rng(const struct mfs_train_config *config, const struct mfs_parallel *parallel,
+int mft_save_rng(const struct mft_train_config *config, const struct mft_parallel *parallel,
 		 uint64_t iteration, struct mfs_buf *out, struct mfs_error *err);
 
 /* ---- the ring and the files (save_write.c) ---- */
 
-struct mfs_save_slot {
+struct mft_save_slot {
 	unsigned char *host;
 	struct mfk_event *copied;
 	struct mfs_io io;
@@ -165,49 +165,49 @@ struct mfs_save_slot {
 	uint64_t length; /* of the fill, up to a block */
 	bool direct;	 /* its file was O_DIRECT when the write was submitted */
 	bool written, hashed;
-	struct mfs_save_slot *next; /* free ones */
+	struct mft_save_slot *next; /* free ones */
 };
 
-struct mfs_save_ring {
-	struct mfs_save_slot *slots; /* [capacity]; the first count have memory */
+struct mft_save_ring {
+	struct mft_save_slot *slots; /* [capacity]; the first count have memory */
 	uint32_t capacity, count;
-	struct mfs_save_slot *free;
+	struct mft_save_slot *free;
 };
 
 /* A small file, written after the large ones. */
-struct mfs_save_small {
+struct mft_save_small {
 	char name[MFS_CKPT_NAME_SIZE]; /* "tokenizer/vocab.json" */
 	struct mfs_buf bytes;
 };
 
 /* What a process says when its files are written, or are not. */
-struct mfs_save_said {
+struct mft_save_said {
 	bool failed;
 	uint64_t stall_ns;
-	char digests[MFS_SAVE_LANES][MFS_SAVE_DIGEST]; /* of its files */
+	char digests[MFT_SAVE_LANES][MFT_SAVE_DIGEST]; /* of its files */
 	char host[64];
 	char why[640];
 };
 
-struct mfs_saver {
-	const struct mfs_train_config *config;
-	const struct mfs_params *params;
+struct mft_saver {
+	const struct mft_train_config *config;
+	const struct mft_params *params;
 	const struct mfk_backend *backend;
 	struct mfk_device *device;
 	struct mfk_ctx *ctx; /* of copies, which run after all others */
 	struct mfk_event *begun;
-	struct mfs_save_system system;
-	const struct mfs_parallel *parallel;
-	struct mfs_save_plan plan;
-	struct mfs_save_ring ring;
-	struct mfs_save_small *tokenizer;
+	struct mft_save_system system;
+	const struct mft_parallel *parallel;
+	struct mft_save_plan plan;
+	struct mft_save_ring ring;
+	struct mft_save_small *tokenizer;
 	uint32_t tokenizer_count;
-	struct mfs_save_home {
+	struct mft_save_home {
 		char *dir;   /* NULL: there are no saves of the kind */
 		int fd;	     /* of dir, as it was when the run first came here; -1: not yet */
-		int lock_fd; /* of MFS_SAVE_LOCK; -1: it is not open */
+		int lock_fd; /* of MFT_SAVE_LOCK; -1: it is not open */
 		bool locked;
-	} homes[MFS_SAVE_KINDS];
+	} homes[MFT_SAVE_KINDS];
 	unsigned char *buffers; /* the model's as they were at the start; pinned */
 	char engine[64];	/* "io_uring, O_DIRECT" */
 	bool started;		/* the thread */
@@ -215,88 +215,88 @@ struct mfs_saver {
 	pthread_t thread;
 	pthread_mutex_t lock; /* of what follows; the ring's too while a save is in flight */
 	pthread_cond_t changed;
-	enum { MFS_SAVER_IDLE, MFS_SAVER_BUSY } state;
+	enum { MFT_SAVER_IDLE, MFT_SAVER_BUSY } state;
 	bool quit, ended;
 	/* of many processes (save_agree.c) */
-	enum { MFS_SAVE_WRITES, MFS_SAVE_WROTE, MFS_SAVE_DONE } stage;
+	enum { MFT_SAVE_WRITES, MFT_SAVE_WROTE, MFT_SAVE_DONE } stage;
 	bool judged;	/* all have reported whether their files are written */
 	bool forgotten; /* they could not */
-	struct mfs_save_said own;
-	struct mfs_save_said *said;	/* [processes]; while judged */
+	struct mft_save_said own;
+	struct mft_save_said *said;	/* [processes]; while judged */
 	uint32_t submitted, completed;	/* fills whose copies are submitted, and done */
-	struct mfs_save_slot **slot_of; /* [fills]: where a submitted fill is, or was */
+	struct mft_save_slot **slot_of; /* [fills]: where a submitted fill is, or was */
 	bool released;			/* nothing more is copied: fences are open */
 	uint64_t stall_ns;
-	enum mfs_save_kind kind;       /* of the save; the thread's while it is busy */
+	enum mft_save_kind kind;       /* of the save; the thread's while it is busy */
 	const char *dir;	       /* likewise: that of its home, for messages */
 	int dirfd;		       /* likewise */
-	struct mfs_progress progress;  /* likewise */
-	struct mfs_save_result result; /* likewise */
+	struct mft_progress progress;  /* likewise */
+	struct mft_save_result result; /* likewise */
 	bool in_flight;		       /* the run's thread's: all processes know it alike */
 };
 
 /* Where files are written: an open directory, and its path for messages. */
-struct mfs_save_place {
+struct mft_save_place {
 	int fd;
 	char path[PATH_MAX];
 };
 
 /* Writes the large files into a directory and syncs them. digests: [files] SHA-256 in hexadecimal.
  * On failure all that was open is closed, and what was written stays for the caller to remove. */
-int mfs_save_write(struct mfs_saver *s, const struct mfs_save_place *to,
-		   char (*digests)[MFS_SAVE_DIGEST], struct mfs_io_engine *engine,
+int mft_save_write(struct mft_saver *s, const struct mft_save_place *to,
+		   char (*digests)[MFT_SAVE_DIGEST], struct mfs_io_engine *engine,
 		   struct mfs_error *err);
 /* Gives bytes [at, at + n) of a file that is being written. */
-typedef int mfs_save_read(void *arg, uint64_t at, void *to, uint64_t n, struct mfs_error *err);
+typedef int mft_save_read(void *arg, uint64_t at, void *to, uint64_t n, struct mfs_error *err);
 /* Writes and syncs a file. */
-int mfs_save_write_stream(struct mfs_saver *s, const struct mfs_save_place *to, const char *name,
-			  uint64_t size, mfs_save_read *read, void *arg,
+int mft_save_write_stream(struct mft_saver *s, const struct mft_save_place *to, const char *name,
+			  uint64_t size, mft_save_read *read, void *arg,
 			  struct mfs_io_engine *engine, struct mfs_error *err);
 /* The same for bytes in memory. */
-int mfs_save_write_small(struct mfs_saver *s, const struct mfs_save_place *to, const char *name,
+int mft_save_write_small(struct mft_saver *s, const struct mft_save_place *to, const char *name,
 			 const void *bytes, uint64_t length, struct mfs_io_engine *engine,
 			 struct mfs_error *err);
 
 /* Gives a slot memory. False: there is no more, or the ring has all it may have. */
-bool mfs_save_ring_grow(struct mfs_saver *s);
-void mfs_save_ring_release(struct mfs_saver *s);
+bool mft_save_ring_grow(struct mft_saver *s);
+void mft_save_ring_release(struct mft_saver *s);
 
 /* The sum of bytes; name: of their file, for the message. */
-int mfs_save_sum(const struct mfs_save_system *sys, const char *name, const void *bytes,
-		 uint64_t length, char ret[MFS_SAVE_DIGEST], struct mfs_error *err);
+int mft_save_sum(const struct mft_save_system *sys, const char *name, const void *bytes,
+		 uint64_t length, char ret[MFT_SAVE_DIGEST], struct mfs_error *err);
 
 /* ---- where saves go (save_home.c) ---- */
 
 /* The directories of a run's saves. The first process makes, locks and cleans them. */
-int mfs_save_homes(struct mfs_saver *s, struct mfs_error *err);
+int mft_save_homes(struct mft_saver *s, struct mfs_error *err);
 /* At the start of a save: the directory of its kind, which is the one that it was before. Sets
  * s->dirfd. */
-int mfs_save_home(struct mfs_saver *s, struct mfs_error *err);
-void mfs_save_homes_release(struct mfs_saver *s);
+int mft_save_home(struct mft_saver *s, struct mfs_error *err);
+void mft_save_homes_release(struct mft_saver *s);
 
 /* ---- what processes agree on (save_agree.c) ---- */
 
 /* The saver's thread: waits until all processes have written, and the run's thread has heard of it.
  * rc: of what this one wrote, with err; digests: [files]. What comes back is the same in all. */
-int mfs_save_await_others(struct mfs_saver *s, int rc, char (*digests)[MFS_SAVE_DIGEST],
+int mft_save_await_others(struct mft_saver *s, int rc, char (*digests)[MFT_SAVE_DIGEST],
 			  struct mfs_error *err);
 /* The run's thread, of all processes: true when the save in flight has ended; *ret is then known.
  * wait: until it has. */
-bool mfs_save_agree(struct mfs_saver *s, bool wait, struct mfs_save_result *ret);
+bool mft_save_agree(struct mft_saver *s, bool wait, struct mft_save_result *ret);
 
 /* ---- legacy `torch` (save_torch.c) ---- */
 
 /* Of a whole torch_dist save in a directory makes a legacy one of the run's layout: writes the
  * ranks' files, and removes what they were made of. *ret_bytes: of these files. */
-int mfs_save_torch(struct mfs_saver *s, const struct mfs_save_place *at,
+int mft_save_torch(struct mft_saver *s, const struct mft_save_place *at,
 		   struct mfs_io_engine *engine, uint64_t *ret_bytes, struct mfs_error *err);
 
 /* ---- a whole save (save_commit.c) ---- */
 
 /* Saves iteration progress.iteration. At any moment either the old checkpoint or the new one
  * exists. */
-int mfs_save_iteration(struct mfs_saver *s, struct mfs_error *err);
+int mft_save_iteration(struct mft_saver *s, struct mfs_error *err);
 /* Removes what saves that did not end have left in the directory of s->dirfd. */
-void mfs_save_clean(struct mfs_saver *s);
+void mft_save_clean(struct mft_saver *s);
 
 #endif

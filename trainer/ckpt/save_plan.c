@@ -17,28 +17,28 @@
 #include "trainer/ckpt/save_i.h"
 
 struct planner {
-	const struct mfs_train_config *config;
-	const struct mfs_params *params;
-	const struct mfs_parallel *parallel;
+	const struct mft_train_config *config;
+	const struct mft_params *params;
+	const struct mft_parallel *parallel;
 	const unsigned char *buffers;
-	struct mfs_save_plan *plan;
+	struct mft_save_plan *plan;
 	struct mfs_error *err;
 };
 
 /* The files of one process. */
 struct layout {
 	struct planner *b;
-	const struct mfs_parallel *parallel; /* its places */
+	const struct mft_parallel *parallel; /* its places */
 	bool own;			     /* where bytes come from is noted */
-	uint64_t sizes[MFS_SAVE_LANES];
+	uint64_t sizes[MFT_SAVE_LANES];
 	uint32_t count, file; /* file: the one that is added to */
 };
 
 /* ---- items ---- */
 
-static int add_span(struct layout *l, struct mfs_save_span span)
+static int add_span(struct layout *l, struct mft_save_span span)
 {
-	struct mfs_save_file *f = &l->b->plan->files[l->file];
+	struct mft_save_file *f = &l->b->plan->files[l->file];
 
 	span.at = l->sizes[l->file];
 	l->sizes[l->file] += span.length;
@@ -52,21 +52,21 @@ static int add_span(struct layout *l, struct mfs_save_span span)
 
 static int add_bytes(struct layout *l, const void *bytes, uint64_t length)
 {
-	return add_span(l, (struct mfs_save_span){.bytes = bytes, .length = length});
+	return add_span(l, (struct mft_save_span){.bytes = bytes, .length = length});
 }
 
 /* The payload of an item. */
-static struct mfs_save_span span_of(const struct layout *l, const struct mfs_save_box *box,
+static struct mft_save_span span_of(const struct layout *l, const struct mft_save_box *box,
 				    enum mfs_state state, uint64_t length)
 {
-	struct mfs_save_span span = {.length = length, .state = state, .first = box->first};
+	struct mft_save_span span = {.length = length, .state = state, .first = box->first};
 
 	if (box->is_buffer)
 		span.bytes = l->b->buffers + box->first * sizeof(float);
 	return span;
 }
 
-static int add_item(struct layout *l, const struct mfs_save_box *box, enum mfs_state state)
+static int add_item(struct layout *l, const struct mft_save_box *box, enum mfs_state state)
 {
 	const struct mfs_global_tensor *model = box->tensor, *t = model;
 	struct mfs_torch_item item;
@@ -86,7 +86,7 @@ static int add_item(struct layout *l, const struct mfs_save_box *box, enum mfs_s
 }
 
 /* The process that writes the first element of a tensor writes the objects of its modules. */
-static int add_extras(struct layout *l, const struct mfs_save_box *box)
+static int add_extras(struct layout *l, const struct mft_save_box *box)
 {
 	const struct mfs_buf *item;
 	uint32_t count;
@@ -107,8 +107,8 @@ static int add_extras(struct layout *l, const struct mfs_save_box *box)
  * each data-parallel rank, too (formats/megatron/write/dist_rng.c). */
 static int add_rng(struct layout *l)
 {
-	const struct mfs_parallel *p = l->parallel;
-	const struct mfs_group_place *dp = &p->group[MFS_GROUP_GRADS];
+	const struct mft_parallel *p = l->parallel;
+	const struct mft_group_place *dp = &p->group[MFT_GROUP_GRADS];
 	const struct mfs_buf *item = &l->b->plan->rng;
 	char key[2][96] = {"", ""};
 	int rc = 0;
@@ -145,7 +145,7 @@ static void choose_file(struct layout *l)
 }
 
 /* Boxes [first, end) of a unit: their weights, and then each state. */
-static int add_unit(struct layout *l, const struct mfs_save_boxes *boxes, uint32_t first,
+static int add_unit(struct layout *l, const struct mft_save_boxes *boxes, uint32_t first,
 		    uint32_t end)
 {
 	const int states = l->b->config->no_save_optim ? 1 : MFS_STATE_COUNT;
@@ -160,11 +160,11 @@ static int add_unit(struct layout *l, const struct mfs_save_boxes *boxes, uint32
 	return rc;
 }
 
-static int add_boxes(struct layout *l, const struct mfs_save_boxes *boxes)
+static int add_boxes(struct layout *l, const struct mft_save_boxes *boxes)
 {
 	int rc;
 
-	l->count = (uint32_t)mfs_min_u64(mfs_max_u64(boxes->units, 1), MFS_SAVE_LANES);
+	l->count = (uint32_t)mfs_min_u64(mfs_max_u64(boxes->units, 1), MFT_SAVE_LANES);
 	choose_file(l);
 	rc = add_rng(l);
 	for (uint32_t i = 0, end; i < boxes->count && !rc; i = end) {
@@ -178,22 +178,22 @@ static int add_boxes(struct layout *l, const struct mfs_save_boxes *boxes)
 	return rc;
 }
 
-static int lay_out(struct planner *b, const struct mfs_params *params,
-		   const struct mfs_parallel *parallel, struct layout *ret)
+static int lay_out(struct planner *b, const struct mft_params *params,
+		   const struct mft_parallel *parallel, struct layout *ret)
 {
-	struct mfs_save_boxes boxes;
-	int rc = mfs_save_boxes(b->config, params, parallel, &boxes, b->err);
+	struct mft_save_boxes boxes;
+	int rc = mft_save_boxes(b->config, params, parallel, &boxes, b->err);
 
 	*ret = (struct layout){.b = b, .parallel = parallel, .own = params == b->params};
 	if (!rc)
 		rc = add_boxes(ret, &boxes);
-	mfs_save_boxes_release(&boxes);
+	mft_save_boxes_release(&boxes);
 	return rc;
 }
 
 static int lay_out_own(struct planner *b)
 {
-	struct mfs_save_plan *p = b->plan;
+	struct mft_save_plan *p = b->plan;
 	struct layout l;
 	int rc = lay_out(b, b->params, b->parallel, &l);
 
@@ -210,31 +210,31 @@ static int lay_out_own(struct planner *b)
 
 static int note_other(struct planner *b, uint32_t process, uint32_t number, uint64_t size)
 {
-	struct mfs_save_plan *p = b->plan;
+	struct mft_save_plan *p = b->plan;
 
 	if (mfs_grow(&p->others, p->other_count))
 		return mfs_fail_nomem(b->err);
-	p->others[p->other_count++] = (struct mfs_save_other){process, number, size};
+	p->others[p->other_count++] = (struct mft_save_other){process, number, size};
 	return 0;
 }
 
 static int lay_out_other(struct planner *b, uint32_t process)
 {
-	struct mfs_launch launch = b->parallel->launch;
-	struct mfs_parallel places;
-	struct mfs_params *params;
+	struct mft_launch launch = b->parallel->launch;
+	struct mft_parallel places;
+	struct mft_params *params;
 	struct layout l;
 	int rc;
 
 	launch.rank = process;
-	mfs_parallel_places(&launch, &b->parallel->size, &places);
-	rc = mfs_params_of_other(b->params, b->config, &places, &params, b->err);
+	mft_parallel_places(&launch, &b->parallel->size, &places);
+	rc = mft_params_of_other(b->params, b->config, &places, &params, b->err);
 	if (rc)
 		return rc;
 	rc = lay_out(b, params, &places, &l);
 	for (uint32_t i = 0; i < l.count && !rc; i++)
 		rc = note_other(b, process, i, l.sizes[i]);
-	mfs_params_free(params);
+	mft_params_free(params);
 	return rc;
 }
 
@@ -245,11 +245,11 @@ static int lay_out_all(struct planner *b)
 		.spec = mfs_layer_spec_of(b->params->ckpt),
 		.optimizer = !b->config->no_save_optim,
 		.distributed = b->config->use_distributed_optimizer};
-	const struct mfs_launch *launch = &b->parallel->launch;
+	const struct mft_launch *launch = &b->parallel->launch;
 	int rc = mfs_dist_boxes_new(&options, &b->plan->boxes, b->err);
 
 	if (!rc && !b->config->no_save_rng)
-		rc = mfs_save_rng(b->config, b->parallel, 0, &b->plan->rng, b->err);
+		rc = mft_save_rng(b->config, b->parallel, 0, &b->plan->rng, b->err);
 	if (!rc && b->plan->rng.failed)
 		rc = mfs_fail_nomem(b->err);
 	if (!rc)
@@ -271,9 +271,9 @@ struct lane {
 	uint64_t at;
 };
 
-static void mark(const struct planner *b, const struct mfs_save_span *s, uint32_t fill)
+static void mark(const struct planner *b, const struct mft_save_span *s, uint32_t fill)
 {
-	const struct mfs_params *p = b->params;
+	const struct mft_params *p = b->params;
 	uint32_t lo = 0, hi = p->count;
 
 	if (s->bytes)
@@ -292,17 +292,17 @@ static void mark(const struct planner *b, const struct mfs_save_span *s, uint32_
 /* The next range of a file. */
 static int add_fill(struct planner *b, struct lane *l, uint32_t number)
 {
-	struct mfs_save_plan *p = b->plan;
-	const struct mfs_save_file *file = &p->files[number];
-	const uint64_t n = mfs_min_u64(MFS_SAVE_SLOT, file->size - l->at);
-	struct mfs_save_fill *fill;
+	struct mft_save_plan *p = b->plan;
+	const struct mft_save_file *file = &p->files[number];
+	const uint64_t n = mfs_min_u64(MFT_SAVE_SLOT, file->size - l->at);
+	struct mft_save_fill *fill;
 
 	if (mfs_grow(&p->fills, p->fill_count))
 		return mfs_fail_nomem(b->err);
 	fill = &p->fills[p->fill_count];
-	*fill = (struct mfs_save_fill){.file = number, .span = l->span, .at = l->at, .length = n};
+	*fill = (struct mft_save_fill){.file = number, .span = l->span, .at = l->at, .length = n};
 	for (; l->span < file->count; l->span++) {
-		const struct mfs_save_span *s = &file->spans[l->span];
+		const struct mft_save_span *s = &file->spans[l->span];
 
 		if (s->at >= l->at + n)
 			break;
@@ -319,8 +319,8 @@ static int add_fill(struct planner *b, struct lane *l, uint32_t number)
 /* All files side by side. */
 static int cut_fills(struct planner *b)
 {
-	struct mfs_save_plan *p = b->plan;
-	struct lane lanes[MFS_SAVE_LANES] = {0};
+	struct mft_save_plan *p = b->plan;
+	struct lane lanes[MFT_SAVE_LANES] = {0};
 	bool busy = true;
 	int rc = 0;
 
@@ -343,9 +343,9 @@ static int cut_fills(struct planner *b)
 
 /* ---- the whole ---- */
 
-int mfs_save_plan(const struct mfs_train_config *config, const struct mfs_params *params,
-		  const struct mfs_parallel *parallel, unsigned char *buffers,
-		  struct mfs_save_plan *ret, struct mfs_error *err)
+int mft_save_plan(const struct mft_train_config *config, const struct mft_params *params,
+		  const struct mft_parallel *parallel, unsigned char *buffers,
+		  struct mft_save_plan *ret, struct mfs_error *err)
 {
 	struct planner b = {.config = config,
 			    .params = params,
@@ -358,9 +358,9 @@ int mfs_save_plan(const struct mfs_train_config *config, const struct mfs_params
 	return rc ? rc : cut_fills(&b);
 }
 
-void mfs_save_plan_release(struct mfs_save_plan *p)
+void mft_save_plan_release(struct mft_save_plan *p)
 {
-	for (uint32_t i = 0; i < MFS_SAVE_LANES; i++)
+	for (uint32_t i = 0; i < MFT_SAVE_LANES; i++)
 		free(p->files[i].spans);
 	free(p->fills);
 	free(p->last_fill);
@@ -368,10 +368,10 @@ void mfs_save_plan_release(struct mfs_save_plan *p)
 	mfs_buf_release(&p->metadata);
 	mfs_buf_release(&p->rng);
 	mfs_dist_boxes_free(p->boxes);
-	*p = (struct mfs_save_plan){0};
+	*p = (struct mft_save_plan){0};
 }
 
-int64_t mfs_save_plan_last(const struct mfs_save_plan *p, const struct mfs_params *params,
+int64_t mft_save_plan_last(const struct mft_save_plan *p, const struct mft_params *params,
 			   uint64_t first, uint64_t count)
 {
 	uint32_t lo = 0, hi = params->count;
@@ -379,7 +379,7 @@ int64_t mfs_save_plan_last(const struct mfs_save_plan *p, const struct mfs_param
 
 	while (lo < hi) { /* the first parameter that ends after first */
 		const uint32_t middle = lo + (hi - lo) / 2;
-		const struct mfs_param *q = &params->list[middle];
+		const struct mft_param *q = &params->list[middle];
 
 		if (q->start + q->elements <= first)
 			lo = middle + 1;

@@ -36,8 +36,8 @@ struct torch_state {
 _Static_assert(sizeof(struct torch_state) == 5056, "what torch.get_rng_state() gives");
 
 struct rng {
-	const struct mfs_train_config *config;
-	const struct mfs_parallel *parallel;
+	const struct mft_train_config *config;
+	const struct mft_parallel *parallel;
 	uint64_t seed; /* of the process's stage */
 	uint64_t iteration;
 	uint32_t words[MFS_MT_WORDS];
@@ -152,7 +152,7 @@ static int write_cuda(struct rng *r, const char *name, uint64_t more)
 
 static int write_trackers(struct rng *r)
 {
-	const struct mfs_parallel_sizes *place = &r->parallel->place;
+	const struct mft_parallel_sizes *place = &r->parallel->place;
 	int rc;
 
 	mfs_pickle_name(out(r), "rng_tracker_states");
@@ -187,7 +187,7 @@ static int write_all(struct rng *r)
 	return rc;
 }
 
-int mfs_save_rng(const struct mfs_train_config *config, const struct mfs_parallel *parallel,
+int mft_save_rng(const struct mft_train_config *config, const struct mft_parallel *parallel,
 		 uint64_t iteration, struct mfs_buf *buf, struct mfs_error *err)
 {
 	struct rng r = {.config = config,

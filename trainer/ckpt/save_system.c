@@ -95,8 +95,8 @@ static void *alloc(void *arg, uint64_t bytes)
 	void *p;
 
 	(void)arg;
-	bytes = (bytes + MFS_SAVE_BLOCK) / MFS_SAVE_BLOCK * MFS_SAVE_BLOCK;
-	return posix_memalign(&p, MFS_SAVE_BLOCK, bytes) ? NULL : memset(p, 0, bytes);
+	bytes = (bytes + MFT_SAVE_BLOCK) / MFT_SAVE_BLOCK * MFT_SAVE_BLOCK;
+	return posix_memalign(&p, MFT_SAVE_BLOCK, bytes) ? NULL : memset(p, 0, bytes);
 }
 
 static void sum_free(void *arg, void *sum)
@@ -123,7 +123,7 @@ static int sum_add(void *arg, void *sum, const void *bytes, uint64_t length)
 	return EVP_DigestUpdate(sum, bytes, length) == 1 ? 0 : -EIO;
 }
 
-static int sum_end(void *arg, void *sum, char ret[MFS_SAVE_DIGEST])
+static int sum_end(void *arg, void *sum, char ret[MFT_SAVE_DIGEST])
 {
 	uint8_t bytes[EVP_MAX_MD_SIZE];
 	unsigned n = 0;
@@ -136,7 +136,7 @@ static int sum_end(void *arg, void *sum, char ret[MFS_SAVE_DIGEST])
 	return 0;
 }
 
-const struct mfs_save_system mfs_save_system = {
+const struct mft_save_system mft_save_system = {
 	.mkdir = make_dir,
 	.open_dir = open_dir,
 	.open = open_file,

@@ -23,8 +23,8 @@
 #include "trainer/ckpt/save_i.h"
 
 struct torch {
-	struct mfs_saver *s;
-	const struct mfs_save_place *at;
+	struct mft_saver *s;
+	const struct mft_save_place *at;
 	struct mfs_io_engine *engine;
 	char dir[64]; /* that files were written to last: "mp_rank_00" */
 	uint64_t bytes;
@@ -34,7 +34,7 @@ struct torch {
 
 static int sync_dir(const struct torch *t, struct mfs_error *err)
 {
-	const struct mfs_save_system *sys = &t->s->system;
+	const struct mft_save_system *sys = &t->s->system;
 	int fd, rc;
 
 	if (!t->dir[0])
@@ -52,7 +52,7 @@ static int sync_dir(const struct torch *t, struct mfs_error *err)
 /* A rank's files come one after the other. */
 static int enter_dir(struct torch *t, const char *path, struct mfs_error *err)
 {
-	const struct mfs_save_system *sys = &t->s->system;
+	const struct mft_save_system *sys = &t->s->system;
 	const int len = (int)strcspn(path, "/");
 	int rc;
 
@@ -83,7 +83,7 @@ static int add_file(void *arg, const char *path, struct mfs_vfile *data, struct 
 	int rc = enter_dir(t, path, err);
 
 	if (!rc)
-		rc = mfs_save_write_stream(t->s, t->at, path, size, read_file, data, t->engine,
+		rc = mft_save_write_stream(t->s, t->at, path, size, read_file, data, t->engine,
 					   err);
 	t->bytes += size;
 	mfs_vfile_free(data);
@@ -121,7 +121,7 @@ static int open_saved(const struct torch *t, struct mfs_ckpt **ret, struct mfs_e
 
 static int remove_file(const struct torch *t, const char *name, struct mfs_error *err)
 {
-	const struct mfs_save_system *sys = &t->s->system;
+	const struct mft_save_system *sys = &t->s->system;
 	const int rc = sys->remove(sys->arg, t->at->fd, name, 0);
 
 	return rc ? mfs_fail(err, rc, "cannot remove '%s/%s': %s", t->at->path, name, strerror(-rc))
@@ -131,7 +131,7 @@ static int remove_file(const struct torch *t, const char *name, struct mfs_error
 static int remove_saved(const struct torch *t, struct mfs_error *err)
 {
 	static const char *const names[] = {".metadata", "metadata.json", "common.pt"};
-	const struct mfs_save_plan *p = &t->s->plan;
+	const struct mft_save_plan *p = &t->s->plan;
 	char name[MFS_DIST_FILE_NAME_SIZE];
 	int rc = 0;
 
@@ -146,7 +146,7 @@ static int remove_saved(const struct torch *t, struct mfs_error *err)
 	return rc;
 }
 
-int mfs_save_torch(struct mfs_saver *s, const struct mfs_save_place *at,
+int mft_save_torch(struct mft_saver *s, const struct mft_save_place *at,
 		   struct mfs_io_engine *engine, uint64_t *ret_bytes, struct mfs_error *err)
 {
 	struct torch t = {.s = s, .at = at, .engine = engine};

@@ -27,11 +27,11 @@ struct open_file {
 };
 
 struct writer {
-	struct mfs_saver *s;
-	const struct mfs_save_place *to;
+	struct mft_saver *s;
+	const struct mft_save_place *to;
 	struct mfs_io_engine *engine;
 	struct open_file *files;
-	char (*digests)[MFS_SAVE_DIGEST];
+	char (*digests)[MFT_SAVE_DIGEST];
 	uint32_t next;	/* fill to be copied */
 	uint32_t ready; /* first fill whose copy is not known to be done */
 	uint32_t files_left;
@@ -43,8 +43,8 @@ struct writer {
 
 /* ---- sums ---- */
 
-int mfs_save_sum(const struct mfs_save_system *sys, const char *name, const void *bytes,
-		 uint64_t length, char ret[MFS_SAVE_DIGEST], struct mfs_error *err)
+int mft_save_sum(const struct mft_save_system *sys, const char *name, const void *bytes,
+		 uint64_t length, char ret[MFT_SAVE_DIGEST], struct mfs_error *err)
 {
 	void *sum;
 	int rc = sys->sum_new(sys->arg, &sum);
@@ -68,7 +68,7 @@ struct lane {
 };
 
 /* Under the lock. */
-static void done_with(struct writer *w, struct mfs_save_slot *slot)
+static void done_with(struct writer *w, struct mft_save_slot *slot)
 {
 	if (!slot->written || !slot->hashed)
 		return;
@@ -79,9 +79,9 @@ static void done_with(struct writer *w, struct mfs_save_slot *slot)
 }
 
 /* Waits until a fill is copied. NULL: the save has failed. */
-static struct mfs_save_slot *await_fill(struct writer *w, uint32_t fill)
+static struct mft_save_slot *await_fill(struct writer *w, uint32_t fill)
 {
-	struct mfs_save_slot *slot;
+	struct mft_save_slot *slot;
 
 	pthread_mutex_lock(&w->s->lock);
 	while (w->s->completed <= fill && !w->failed)
@@ -91,9 +91,9 @@ static struct mfs_save_slot *await_fill(struct writer *w, uint32_t fill)
 	return slot;
 }
 
-static int sum_fill(struct lane *l, const struct mfs_save_fill *f, const struct mfs_save_slot *slot)
+static int sum_fill(struct lane *l, const struct mft_save_fill *f, const struct mft_save_slot *slot)
 {
-	const struct mfs_save_system *sys = &l->w->s->system;
+	const struct mft_save_system *sys = &l->w->s->system;
 	const int rc = sys->sum_add(sys->arg, l->sum, slot->host, f->length);
 
 	if (rc || !f->last)
@@ -104,10 +104,10 @@ static int sum_fill(struct lane *l, const struct mfs_save_fill *f, const struct 
 static void *run_lane(void *arg)
 {
 	struct lane *l = arg;
-	const struct mfs_save_plan *p = &l->w->s->plan;
+	const struct mft_save_plan *p = &l->w->s->plan;
 
 	for (uint32_t i = 0; i < p->fill_count && !l->rc; i++) {
-		struct mfs_save_slot *slot;
+		struct mft_save_slot *slot;
 
 		if (p->fills[i].file != l->number)
 			continue;
@@ -127,9 +127,9 @@ static void *run_lane(void *arg)
 
 static int start_lanes(struct writer *w, struct lane *lanes)
 {
-	const struct mfs_save_system *sys = &w->s->system;
+	const struct mft_save_system *sys = &w->s->system;
 
-	for (uint32_t i = 0; i < MFS_SAVE_LANES; i++) {
+	for (uint32_t i = 0; i < MFT_SAVE_LANES; i++) {
 		int rc;
 
 		lanes[i] = (struct lane){.w = w, .number = i};
@@ -147,14 +147,14 @@ static int start_lanes(struct writer *w, struct lane *lanes)
 /* Lets lanes come to their end, or end now. rc: result of the writes. */
 static int end_lanes(struct writer *w, struct lane *lanes, int rc)
 {
-	const struct mfs_save_system *sys = &w->s->system;
+	const struct mft_save_system *sys = &w->s->system;
 
 	pthread_mutex_lock(&w->s->lock);
 	w->failed |= rc != 0;
 	w->s->released |= w->failed;
 	pthread_cond_broadcast(&w->s->changed);
 	pthread_mutex_unlock(&w->s->lock);
-	for (uint32_t i = 0; i < MFS_SAVE_LANES; i++) {
+	for (uint32_t i = 0; i < MFT_SAVE_LANES; i++) {
 		const struct lane *l = &lanes[i];
 
 		if (l->started)
@@ -170,16 +170,16 @@ static int end_lanes(struct writer *w, struct lane *lanes, int rc)
 
 /* ---- the ring ---- */
 
-bool mfs_save_ring_grow(struct mfs_saver *s)
+bool mft_save_ring_grow(struct mft_saver *s)
 {
-	struct mfs_save_ring *r = &s->ring;
-	struct mfs_save_slot *slot = &r->slots[r->count];
+	struct mft_save_ring *r = &s->ring;
+	struct mft_save_slot *slot = &r->slots[r->count];
 
 	if (r->count == r->capacity)
 		return false;
-	slot->host = s->backend->device->host_alloc(s->device, MFS_SAVE_SLOT);
+	slot->host = s->backend->device->host_alloc(s->device, MFT_SAVE_SLOT);
 	if (slot->host && s->backend->device->event_new(s->device, &slot->copied)) {
-		s->backend->device->host_free(s->device, slot->host, MFS_SAVE_SLOT);
+		s->backend->device->host_free(s->device, slot->host, MFT_SAVE_SLOT);
 		slot->host = NULL;
 	}
 	if (!slot->host) {
@@ -194,18 +194,18 @@ bool mfs_save_ring_grow(struct mfs_saver *s)
 	return true;
 }
 
-void mfs_save_ring_release(struct mfs_saver *s)
+void mft_save_ring_release(struct mft_saver *s)
 {
 	for (uint32_t i = 0; i < s->ring.count; i++) {
 		s->backend->device->event_free(s->ring.slots[i].copied);
-		s->backend->device->host_free(s->device, s->ring.slots[i].host, MFS_SAVE_SLOT);
+		s->backend->device->host_free(s->device, s->ring.slots[i].host, MFT_SAVE_SLOT);
 	}
 	free(s->ring.slots);
 }
 
-static struct mfs_save_slot *take_free(struct writer *w)
+static struct mft_save_slot *take_free(struct writer *w)
 {
-	struct mfs_save_slot *slot;
+	struct mft_save_slot *slot;
 
 	pthread_mutex_lock(&w->s->lock);
 	slot = w->s->ring.free;
@@ -217,20 +217,20 @@ static struct mfs_save_slot *take_free(struct writer *w)
 	return slot;
 }
 
-static struct mfs_save_slot *take_slot(struct writer *w)
+static struct mft_save_slot *take_slot(struct writer *w)
 {
-	struct mfs_save_slot *slot = take_free(w);
+	struct mft_save_slot *slot = take_free(w);
 
-	return slot || !mfs_save_ring_grow(w->s) ? slot : take_free(w);
+	return slot || !mft_save_ring_grow(w->s) ? slot : take_free(w);
 }
 
 /* ---- copies ---- */
 
 /* Bytes [from, from + n) of a span. What the host has of the state, is copied at once. */
-static void copy_span(struct mfs_saver *s, const struct mfs_save_span *span, uint64_t from,
+static void copy_span(struct mft_saver *s, const struct mft_save_span *span, uint64_t from,
 		      uint64_t n, unsigned char *to)
 {
-	const struct mfs_flat flat = mfs_params_flat(s->params, span->state, span->first);
+	const struct mft_flat flat = mft_params_flat(s->params, span->state, span->first);
 
 	if (span->bytes)
 		memcpy(to, span->bytes + from, n);
@@ -240,14 +240,14 @@ static void copy_span(struct mfs_saver *s, const struct mfs_save_span *span, uin
 		s->backend->device->copy_out(s->ctx, to, (const unsigned char *)flat.at + from, n);
 }
 
-static void copy_fill(struct mfs_saver *s, const struct mfs_save_fill *f,
-		      struct mfs_save_slot *slot)
+static void copy_fill(struct mft_saver *s, const struct mft_save_fill *f,
+		      struct mft_save_slot *slot)
 {
-	const struct mfs_save_file *file = &s->plan.files[f->file];
+	const struct mft_save_file *file = &s->plan.files[f->file];
 	const uint64_t end = f->at + f->length;
 
 	for (uint32_t i = f->span; i < file->count && file->spans[i].at < end; i++) {
-		const struct mfs_save_span *span = &file->spans[i];
+		const struct mft_save_span *span = &file->spans[i];
 		const uint64_t from = mfs_max_u64(span->at, f->at);
 		const uint64_t to = mfs_min_u64(span->at + span->length, end);
 
@@ -265,7 +265,7 @@ static bool is_direct(int fd)
 }
 
 /* What a person is told of the way. */
-static void note_direct(struct mfs_saver *s, int fd)
+static void note_direct(struct mft_saver *s, int fd)
 {
 	if (is_direct(fd) && !strstr(s->engine, "O_DIRECT"))
 		strncat(s->engine, ", O_DIRECT", sizeof(s->engine) - strlen(s->engine) - 1);
@@ -273,8 +273,8 @@ static void note_direct(struct mfs_saver *s, int fd)
 
 static int open_file(struct writer *w, uint32_t number)
 {
-	const struct mfs_save_file *f = &w->s->plan.files[number];
-	const struct mfs_save_system *sys = &w->s->system;
+	const struct mft_save_file *f = &w->s->plan.files[number];
+	const struct mft_save_system *sys = &w->s->system;
 	struct open_file *o = &w->files[number];
 	int rc = sys->open(sys->arg, w->to->fd, f->name, &o->fd);
 
@@ -306,13 +306,13 @@ static void bound_copies(struct writer *w)
 }
 
 /* Submits the copy of the next fill into a free slot. */
-static void begin_fill(struct writer *w, struct mfs_save_slot *slot)
+static void begin_fill(struct writer *w, struct mft_save_slot *slot)
 {
-	struct mfs_saver *s = w->s;
-	const struct mfs_save_fill *f = &s->plan.fills[w->next];
+	struct mft_saver *s = w->s;
+	const struct mft_save_fill *f = &s->plan.fills[w->next];
 
 	slot->fill = w->next;
-	slot->length = mfs_round_up(f->length, MFS_SAVE_BLOCK);
+	slot->length = mfs_round_up(f->length, MFT_SAVE_BLOCK);
 	slot->written = slot->hashed = false;
 	bound_copies(w);
 	copy_fill(s, f, slot);
@@ -341,7 +341,7 @@ static int submit(struct writer *w, struct mfs_io *io, uint32_t file)
 /* A file is cut to its size when all blocks are written, and then synced. */
 static int end_file(struct writer *w, uint32_t file)
 {
-	const struct mfs_save_system *sys = &w->s->system;
+	const struct mft_save_system *sys = &w->s->system;
 	struct open_file *o = &w->files[file];
 	int rc = sys->truncate(sys->arg, o->fd, w->s->plan.files[file].size);
 
@@ -362,7 +362,7 @@ static bool may_retry(const struct mfs_io *io, bool direct)
 	       !fcntl(io->fd, F_SETFL, flags & ~O_DIRECT);
 }
 
-static int submit_fill(struct writer *w, struct mfs_save_slot *slot)
+static int submit_fill(struct writer *w, struct mft_save_slot *slot)
 {
 	slot->direct = is_direct(slot->io.fd);
 	return submit(w, &slot->io, w->s->plan.fills[slot->fill].file);
@@ -370,9 +370,9 @@ static int submit_fill(struct writer *w, struct mfs_save_slot *slot)
 
 static int wrote(struct writer *w, struct mfs_io *io)
 {
-	struct mfs_save_slot *slot =
-		(struct mfs_save_slot *)((char *)io - offsetof(struct mfs_save_slot, io));
-	const struct mfs_save_fill *f = &w->s->plan.fills[slot->fill];
+	struct mft_save_slot *slot =
+		(struct mft_save_slot *)((char *)io - offsetof(struct mft_save_slot, io));
+	const struct mft_save_fill *f = &w->s->plan.fills[slot->fill];
 
 	if (may_retry(io, slot->direct))
 		return submit_fill(w, slot);
@@ -391,7 +391,7 @@ static int wrote(struct writer *w, struct mfs_io *io)
 static int synced(struct writer *w, struct mfs_io *io)
 {
 	struct open_file *o = (struct open_file *)((char *)io - offsetof(struct open_file, sync));
-	const struct mfs_save_system *sys = &w->s->system;
+	const struct mft_save_system *sys = &w->s->system;
 	const uint32_t file = (uint32_t)(o - w->files);
 	int rc = io->result;
 
@@ -428,9 +428,9 @@ static int reap(struct writer *w)
 /* The oldest copy: waits for the device, and hands the buffer to the disk and to its lane. */
 static int write_fill(struct writer *w)
 {
-	struct mfs_saver *s = w->s;
-	const struct mfs_save_fill *f = &s->plan.fills[w->ready];
-	struct mfs_save_slot *slot = s->slot_of[w->ready];
+	struct mft_saver *s = w->s;
+	const struct mft_save_fill *f = &s->plan.fills[w->ready];
+	struct mft_save_slot *slot = s->slot_of[w->ready];
 	char why[MFK_WHY] = "";
 	int rc = s->backend->device->event_sync(slot->copied, why);
 
@@ -450,7 +450,7 @@ static int write_fill(struct writer *w)
 	s->completed = ++w->ready;
 	pthread_cond_broadcast(&s->changed);
 	pthread_mutex_unlock(&s->lock);
-	while (!rc && mfs_io_in_flight(w->engine) >= MFS_SAVE_DEPTH)
+	while (!rc && mfs_io_in_flight(w->engine) >= MFT_SAVE_DEPTH)
 		rc = reap(w);
 	return rc ? rc : submit_fill(w, slot);
 }
@@ -475,7 +475,7 @@ static int write_all(struct writer *w)
 	int rc = 0;
 
 	while (!rc && w->files_left) {
-		struct mfs_save_slot *slot = w->next < count ? take_slot(w) : NULL;
+		struct mft_save_slot *slot = w->next < count ? take_slot(w) : NULL;
 
 		if (slot)
 			begin_fill(w, slot);
@@ -494,7 +494,7 @@ static int write_all(struct writer *w)
 /* rc: what became of the writes so far. */
 static int close_all(struct writer *w, int rc)
 {
-	const struct mfs_save_system *sys = &w->s->system;
+	const struct mft_save_system *sys = &w->s->system;
 	char why[MFK_WHY] = "";
 	struct mfs_io *io;
 	int copied;
@@ -511,7 +511,7 @@ static int close_all(struct writer *w, int rc)
 }
 
 /* After a save all buffers are free, whatever became of it. */
-static void free_slots(struct mfs_saver *s)
+static void free_slots(struct mft_saver *s)
 {
 	pthread_mutex_lock(&s->lock);
 	s->ring.free = NULL;
@@ -522,8 +522,8 @@ static void free_slots(struct mfs_saver *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-int mfs_save_write(struct mfs_saver *s, const struct mfs_save_place *to,
-		   char (*digests)[MFS_SAVE_DIGEST], struct mfs_io_engine *engine,
+int mft_save_write(struct mft_saver *s, const struct mft_save_place *to,
+		   char (*digests)[MFT_SAVE_DIGEST], struct mfs_io_engine *engine,
 		   struct mfs_error *err)
 {
 	const uint32_t files = s->plan.file_count;
@@ -533,7 +533,7 @@ int mfs_save_write(struct mfs_saver *s, const struct mfs_save_place *to,
 			   .digests = digests,
 			   .files_left = files,
 			   .err = err};
-	struct lane lanes[MFS_SAVE_LANES] = {0};
+	struct lane lanes[MFT_SAVE_LANES] = {0};
 	int rc = 0;
 
 	w.files = s->system.alloc(s->system.arg, (files + 1u) * sizeof(*w.files));
@@ -571,10 +571,10 @@ static int run_io(struct mfs_io_engine *engine, struct mfs_io *io)
 
 /* A new file, whose bytes come piece by piece through one buffer. */
 struct stream {
-	const struct mfs_save_place *to;
+	const struct mft_save_place *to;
 	const char *name;
 	uint64_t size;
-	mfs_save_read *read;
+	mft_save_read *read;
 	void *arg;
 	unsigned char *block;
 	uint64_t room; /* of the block */
@@ -587,7 +587,7 @@ static int write_pieces(const struct stream *f, int fd, struct mfs_io_engine *en
 
 	for (uint64_t at = 0; at < f->size && !rc; at += f->room) {
 		const uint64_t n = mfs_min_u64(f->room, f->size - at);
-		struct iovec iov = {f->block, mfs_round_up(n, MFS_SAVE_BLOCK)};
+		struct iovec iov = {f->block, mfs_round_up(n, MFT_SAVE_BLOCK)};
 		struct mfs_io io = {
 			.kind = MFS_IO_WRITE, .fd = fd, .off = at, .iov = &iov, .iov_count = 1};
 
@@ -603,7 +603,7 @@ static int write_pieces(const struct stream *f, int fd, struct mfs_io_engine *en
 	return rc;
 }
 
-static int end_stream(const struct mfs_save_system *sys, const struct stream *f, int fd,
+static int end_stream(const struct mft_save_system *sys, const struct stream *f, int fd,
 		      struct mfs_io_engine *engine, struct mfs_error *err)
 {
 	struct mfs_io sync = {.kind = MFS_IO_SYNC, .fd = fd};
@@ -616,15 +616,15 @@ static int end_stream(const struct mfs_save_system *sys, const struct stream *f,
 		  : 0;
 }
 
-int mfs_save_write_stream(struct mfs_saver *s, const struct mfs_save_place *to, const char *name,
-			  uint64_t size, mfs_save_read *read, void *arg,
+int mft_save_write_stream(struct mft_saver *s, const struct mft_save_place *to, const char *name,
+			  uint64_t size, mft_save_read *read, void *arg,
 			  struct mfs_io_engine *engine, struct mfs_error *err)
 {
-	const struct mfs_save_system *sys = &s->system;
+	const struct mft_save_system *sys = &s->system;
 	struct stream f = {.to = to, .name = name, .size = size, .read = read, .arg = arg};
 	int rc, closed, fd;
 
-	f.room = mfs_min_u64(mfs_round_up(size, MFS_SAVE_BLOCK), MFS_SAVE_SLOT);
+	f.room = mfs_min_u64(mfs_round_up(size, MFT_SAVE_BLOCK), MFT_SAVE_SLOT);
 	f.block = sys->alloc(sys->arg, f.room);
 	if (!f.block)
 		return mfs_fail_nomem(err);
@@ -652,10 +652,10 @@ static int read_memory(void *arg, uint64_t at, void *to, uint64_t n, struct mfs_
 	return 0;
 }
 
-int mfs_save_write_small(struct mfs_saver *s, const struct mfs_save_place *to, const char *name,
+int mft_save_write_small(struct mft_saver *s, const struct mft_save_place *to, const char *name,
 			 const void *bytes, uint64_t length, struct mfs_io_engine *engine,
 			 struct mfs_error *err)
 {
-	return mfs_save_write_stream(s, to, name, length, read_memory, (void *)(uintptr_t)bytes,
+	return mft_save_write_stream(s, to, name, length, read_memory, (void *)(uintptr_t)bytes,
 				     engine, err);
 }

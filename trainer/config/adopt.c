@@ -7,65 +7,65 @@
 #include "trainer/config/value.h"
 
 struct adopt {
-	struct mfs_train_config *c;
-	const struct mfs_adopted *from;
+	struct mft_train_config *c;
+	const struct mft_adopted *from;
 	struct mfs_error *err;
 };
 
 /* The value's place, if it is to be taken; NULL: what was given stays. */
-static struct mfs_flag_value *place(struct adopt *a, const char *dest, bool force)
+static struct mft_flag_value *place(struct adopt *a, const char *dest, bool force)
 {
-	const size_t number = mfs_flag_of_dest(dest);
+	const size_t number = mft_flag_of_dest(dest);
 
-	if (a->c->values->from[number] != MFS_FROM_DEFAULT && (!force || !a->from->doc))
+	if (a->c->values->from[number] != MFT_FROM_DEFAULT && (!force || !a->from->doc))
 		return NULL;
-	a->c->values->from[number] = MFS_FROM_CHECKPOINT;
+	a->c->values->from[number] = MFT_FROM_CHECKPOINT;
 	return &a->c->values->at[number];
 }
 
-static void put_number(struct mfs_flag_value *to, int64_t number)
+static void put_number(struct mft_flag_value *to, int64_t number)
 {
-	to->type = number == MFS_UNSET ? MFS_IS_NONE : MFS_IS_INT;
+	to->type = number == MFS_UNSET ? MFT_IS_NONE : MFT_IS_INT;
 	to->number = number;
 }
 
 static int put_text(struct adopt *a, const char *dest, bool force, const char *text)
 {
-	struct mfs_flag_value *to = text ? place(a, dest, force) : NULL;
+	struct mft_flag_value *to = text ? place(a, dest, force) : NULL;
 
 	if (!to)
 		return 0;
-	to->type = MFS_IS_TEXT;
+	to->type = MFT_IS_TEXT;
 	to->text = mfs_arena_strndup(&a->c->arena, text, strlen(text));
 	return to->text ? 0 : mfs_fail_nomem(a->err);
 }
 
 static void put_truth(struct adopt *a, const char *dest, bool force, bool truth)
 {
-	struct mfs_flag_value *to = place(a, dest, force);
+	struct mft_flag_value *to = place(a, dest, force);
 
 	if (to)
-		*to = (struct mfs_flag_value){.type = MFS_IS_BOOL, .truth = truth};
+		*to = (struct mft_flag_value){.type = MFT_IS_BOOL, .truth = truth};
 }
 
 static void put_real(struct adopt *a, const char *dest, bool force, double real)
 {
-	struct mfs_flag_value *to = place(a, dest, force);
+	struct mft_flag_value *to = place(a, dest, force);
 
 	if (to)
-		*to = (struct mfs_flag_value){.type = MFS_IS_REAL, .real = real};
+		*to = (struct mft_flag_value){.type = MFT_IS_REAL, .real = real};
 }
 
 /* The flag of an argument, under either of its names. */
 static const char *dest_of(const struct mfs_args_field *f)
 {
-	return mfs_flag_of_dest(mfs_args_name(f)) != SIZE_MAX ? mfs_args_name(f) : f->also;
+	return mft_flag_of_dest(mfs_args_name(f)) != SIZE_MAX ? mfs_args_name(f) : f->also;
 }
 
 /* A few of the arguments are reals there, and integers on command lines. */
 static void put_rounded(struct adopt *a, const char *dest, bool force, double value)
 {
-	struct mfs_flag_value *to = place(a, dest, force);
+	struct mft_flag_value *to = place(a, dest, force);
 
 	if (to)
 		put_number(to, value > 0 ? (int64_t)llround(value) : MFS_UNSET);
@@ -76,7 +76,7 @@ static int put_field(struct adopt *a, const struct mfs_args_field *f)
 	const void *at = mfs_args_at(a->from->model, f);
 	const char *dest = dest_of(f);
 	const bool force = f->taken == MFS_ARGS_FORCED;
-	struct mfs_flag_value *to;
+	struct mft_flag_value *to;
 
 	switch (f->type) {
 	case MFS_ARGS_INT:
@@ -85,7 +85,7 @@ static int put_field(struct adopt *a, const struct mfs_args_field *f)
 			put_number(to, *(const int64_t *)at);
 		return 0;
 	case MFS_ARGS_REAL:
-		if (mfs_flag_at(mfs_flag_of_dest(dest))->kind == MFS_FLAG_INT)
+		if (mft_flag_at(mft_flag_of_dest(dest))->kind == MFT_FLAG_INT)
 			put_rounded(a, dest, force, *(const double *)at);
 		else
 			put_real(a, dest, force, *(const double *)at);
@@ -99,16 +99,16 @@ static int put_field(struct adopt *a, const struct mfs_args_field *f)
 }
 
 /* Takes the place of what a flag has: one number a layer. */
-static int put_layers(struct adopt *a, struct mfs_flag_value *to, const uint8_t *has)
+static int put_layers(struct adopt *a, struct mft_flag_value *to, const uint8_t *has)
 {
 	const size_t layers = (size_t)a->from->model->num_layers;
-	struct mfs_flag_value *items = mfs_arena_array(&a->c->arena, layers, sizeof(*items));
+	struct mft_flag_value *items = mfs_arena_array(&a->c->arena, layers, sizeof(*items));
 
 	if (!items)
 		return mfs_fail_nomem(a->err);
 	for (size_t i = 0; i < layers; i++)
-		items[i] = (struct mfs_flag_value){.type = MFS_IS_INT, .number = has[i]};
-	*to = (struct mfs_flag_value){.type = MFS_IS_LIST, .items = items, .count = layers};
+		items[i] = (struct mft_flag_value){.type = MFT_IS_INT, .number = has[i]};
+	*to = (struct mft_flag_value){.type = MFT_IS_LIST, .items = items, .count = layers};
 	return 0;
 }
 
@@ -116,11 +116,11 @@ static int put_layers(struct adopt *a, struct mfs_flag_value *to, const uint8_t 
 static int put_expert_layers(struct adopt *a)
 {
 	const struct mfs_megatron_args *m = a->from->model;
-	struct mfs_flag_value *to = place(a, "moe_layer_freq", true);
+	struct mft_flag_value *to = place(a, "moe_layer_freq", true);
 
 	if (!to)
 		return 0;
-	*to = (struct mfs_flag_value){.type = MFS_IS_INT, .number = 1};
+	*to = (struct mft_flag_value){.type = MFT_IS_INT, .number = 1};
 	if (!m->moe_layers || (!m->moe_layer_freq_listed && !mfs_args_layers_differ(m)))
 		return 0;
 	return put_layers(a, to, m->moe_layers);
@@ -129,7 +129,7 @@ static int put_expert_layers(struct adopt *a)
 static int put_window_layers(struct adopt *a)
 {
 	const uint8_t *has = a->from->model->window_layers;
-	struct mfs_flag_value *to = has ? place(a, "window_attn_skip_freq", false) : NULL;
+	struct mft_flag_value *to = has ? place(a, "window_attn_skip_freq", false) : NULL;
 
 	return to ? put_layers(a, to, has) : 0;
 }
@@ -137,19 +137,19 @@ static int put_window_layers(struct adopt *a)
 static int put_window(struct adopt *a)
 {
 	const int64_t size = a->from->model->window_size;
-	struct mfs_flag_value *to = place(a, "window_size", false), *items;
+	struct mft_flag_value *to = place(a, "window_size", false), *items;
 
 	if (!to)
 		return 0;
-	*to = (struct mfs_flag_value){.type = MFS_IS_NONE};
+	*to = (struct mft_flag_value){.type = MFT_IS_NONE};
 	if (size == MFS_UNSET)
 		return 0;
 	items = mfs_arena_array(&a->c->arena, 2, sizeof(*items));
 	if (!items)
 		return mfs_fail_nomem(a->err);
-	items[0] = (struct mfs_flag_value){.type = MFS_IS_INT, .number = size - 1};
-	items[1] = (struct mfs_flag_value){.type = MFS_IS_INT, .number = 0};
-	*to = (struct mfs_flag_value){.type = MFS_IS_TUPLE, .items = items, .count = 2};
+	items[0] = (struct mft_flag_value){.type = MFT_IS_INT, .number = size - 1};
+	items[1] = (struct mft_flag_value){.type = MFT_IS_INT, .number = 0};
+	*to = (struct mft_flag_value){.type = MFT_IS_TUPLE, .items = items, .count = 2};
 	return 0;
 }
 
@@ -157,7 +157,7 @@ static int put_window(struct adopt *a)
 static int put_model(struct adopt *a)
 {
 	const struct mfs_megatron_args *m = a->from->model;
-	struct mfs_flag_value *to;
+	struct mft_flag_value *to;
 	int r = put_text(a, "normalization", true, m->layernorm ? "LayerNorm" : "RMSNorm");
 
 	put_truth(a, "group_query_attention", true,
@@ -191,8 +191,8 @@ static int put_training(struct adopt *a)
 	if (mfs_value_bool(doc, mfs_value_attr(doc, a->from->args, scaling), &truth))
 		put_truth(a, scaling, true, truth);
 	if (mfs_value_int(doc, mfs_value_attr(doc, a->from->args, "seq_length"), &length) &&
-	    !mfs_flag_is_given(a->c->values, "encoder_seq_length")) {
-		struct mfs_flag_value *to = place(a, "seq_length", false);
+	    !mft_flag_is_given(a->c->values, "encoder_seq_length")) {
+		struct mft_flag_value *to = place(a, "seq_length", false);
 
 		if (to)
 			put_number(to, length);
@@ -203,7 +203,7 @@ static int put_training(struct adopt *a)
 
 static int put_tokenizer(struct adopt *a)
 {
-	const bool take = mfs_flag_truth(a->c->values, "use_tokenizer_model_from_checkpoint_args");
+	const bool take = mft_flag_truth(a->c->values, "use_tokenizer_model_from_checkpoint_args");
 	int r;
 
 	if (!a->from->doc) {
@@ -218,10 +218,10 @@ static int put_tokenizer(struct adopt *a)
 /* ---- what was given, and does not count ---- */
 
 /* What somebody has set, before the checkpoint is asked. */
-static struct mfs_flag_values *copy_of(struct mfs_train_config *c)
+static struct mft_flag_values *copy_of(struct mft_train_config *c)
 {
-	const size_t count = mfs_flag_count();
-	struct mfs_flag_values *v = mfs_arena_alloc(&c->arena, sizeof(*v));
+	const size_t count = mft_flag_count();
+	struct mft_flag_values *v = mfs_arena_alloc(&c->arena, sizeof(*v));
 
 	if (!v)
 		return NULL;
@@ -235,40 +235,40 @@ static struct mfs_flag_values *copy_of(struct mfs_train_config *c)
 }
 
 /* Whether layer i has experts by moe_layer_freq, N or a list. */
-static bool has_experts(const struct mfs_flag_value *v, size_t i)
+static bool has_experts(const struct mft_flag_value *v, size_t i)
 {
-	if (v->type == MFS_IS_LIST)
+	if (v->type == MFT_IS_LIST)
 		return i < v->count && v->items[i].number;
-	return v->type == MFS_IS_INT && v->number > 0 && i % (size_t)v->number == 0;
+	return v->type == MFT_IS_INT && v->number > 0 && i % (size_t)v->number == 0;
 }
 
 /* A list of layers may be written in two ways. */
-static bool is_same(const struct adopt *a, size_t number, const struct mfs_flag_value *x,
-		    const struct mfs_flag_value *y)
+static bool is_same(const struct adopt *a, size_t number, const struct mft_flag_value *x,
+		    const struct mft_flag_value *y)
 {
-	if (strcmp(mfs_flag_at(number)->dest, "moe_layer_freq") != 0)
-		return mfs_flag_value_same(x, y);
+	if (strcmp(mft_flag_at(number)->dest, "moe_layer_freq") != 0)
+		return mft_flag_value_same(x, y);
 	for (size_t i = 0; i < (size_t)a->from->model->num_layers; i++)
 		if (has_experts(x, i) != has_experts(y, i))
 			return false;
 	return true;
 }
 
-static int overrule(struct adopt *a, size_t number, const struct mfs_flag_value *given)
+static int overrule(struct adopt *a, size_t number, const struct mft_flag_value *given)
 {
-	struct mfs_flag_other *o = mfs_arena_alloc(&a->c->arena, sizeof(*o)),
+	struct mft_flag_other *o = mfs_arena_alloc(&a->c->arena, sizeof(*o)),
 			      **at = &a->c->values->overruled;
 	struct mfs_buf was = {0}, is = {0};
-	char spelling[MFS_FLAG_SPELLING];
+	char spelling[MFT_FLAG_SPELLING];
 	bool on;
 
 	if (!o)
 		return mfs_fail_nomem(a->err);
 	while (*at)
 		at = &(*at)->next;
-	mfs_flag_spelling(mfs_flag_at(number), 0, spelling, &on);
-	mfs_flag_value_show(given, &was);
-	mfs_flag_value_show(&a->c->values->at[number], &is);
+	mft_flag_spelling(mft_flag_at(number), 0, spelling, &on);
+	mft_flag_value_show(given, &was);
+	mft_flag_value_show(&a->c->values->at[number], &is);
 	if (!was.failed && !is.failed)
 		o->name = mfs_arena_printf(&a->c->arena,
 					   "%s: %s was given, and %s is taken from the checkpoint "
@@ -280,24 +280,24 @@ static int overrule(struct adopt *a, size_t number, const struct mfs_flag_value 
 	return o->name ? 0 : mfs_fail_nomem(a->err);
 }
 
-static int tell_overruled(struct adopt *a, const struct mfs_flag_values *given)
+static int tell_overruled(struct adopt *a, const struct mft_flag_values *given)
 {
-	const struct mfs_flag_values *v = a->c->values;
+	const struct mft_flag_values *v = a->c->values;
 	int r = 0;
 
-	for (size_t i = 0; i < mfs_flag_count() && !r; i++)
-		if (given->from[i] != MFS_FROM_DEFAULT && v->from[i] == MFS_FROM_CHECKPOINT &&
+	for (size_t i = 0; i < mft_flag_count() && !r; i++)
+		if (given->from[i] != MFT_FROM_DEFAULT && v->from[i] == MFT_FROM_CHECKPOINT &&
 		    !is_same(a, i, &given->at[i], &v->at[i]))
 			r = overrule(a, i, &given->at[i]);
 	return r;
 }
 
-int mfs_train_config_adopt(struct mfs_train_config *config, const struct mfs_adopted *from,
+int mft_train_config_adopt(struct mft_train_config *config, const struct mft_adopted *from,
 			   struct mfs_error *err)
 {
 	struct adopt a = {config, from, err};
 	const struct mfs_megatron_args *m = from->model;
-	const struct mfs_flag_values *given;
+	const struct mft_flag_values *given;
 	int r = 0;
 
 	if (!config->values) {
@@ -319,7 +319,7 @@ int mfs_train_config_adopt(struct mfs_train_config *config, const struct mfs_ado
 	if (!r)
 		r = tell_overruled(&a, given);
 	/* No flag says these (YaRN of MLA). */
-	config->adopted = (struct mfs_adopted_yarn){true, m->beta_fast, m->beta_slow,
+	config->adopted = (struct mft_adopted_yarn){true, m->beta_fast, m->beta_slow,
 						    m->original_max_position_embeddings};
 	return r;
 }

@@ -1,12 +1,12 @@
 /* --use-checkpoint-args: the model and the tokenizer of a checkpoint in place of arguments. */
-#ifndef MFS_TRAINER_CONFIG_ADOPT_H
-#define MFS_TRAINER_CONFIG_ADOPT_H
+#ifndef MFT_TRAINER_CONFIG_ADOPT_H
+#define MFT_TRAINER_CONFIG_ADOPT_H
 
 #include "formats/base/error.h"
 #include "formats/torch/pickle.h"
 #include "trainer/config/config.h"
 
-struct mfs_adopted {
+struct mft_adopted {
 	const struct mfs_megatron_args *model;
 	/* The Namespace it comes from, for what the model's arguments do not have; doc NULL: an HF
 	 * directory. */
@@ -23,7 +23,7 @@ struct mfs_adopted {
  * copied. -ENOMEM. A config that was not parsed but filled by hand takes the model as it is, its
  * texts borrowed.
  */
-int mfs_train_config_adopt(struct mfs_train_config *config, const struct mfs_adopted *from,
+int mft_train_config_adopt(struct mft_train_config *config, const struct mft_adopted *from,
 			   struct mfs_error *err);
 
 #endif

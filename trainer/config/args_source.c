@@ -9,7 +9,7 @@ static void set_text(struct mfs_arg *to, enum mfs_arg_type type, const char *tex
 	to->len = strlen(text);
 }
 
-static void set_items(struct mfs_arg *to, enum mfs_arg_type type, const struct mfs_flag_value *v)
+static void set_items(struct mfs_arg *to, enum mfs_arg_type type, const struct mft_flag_value *v)
 {
 	to->type = type;
 	to->count = (uint32_t)v->count;
@@ -17,35 +17,35 @@ static void set_items(struct mfs_arg *to, enum mfs_arg_type type, const struct m
 }
 
 /* As namespace.c pickles it, and a reader of the pickle finds it. */
-static struct mfs_arg value(const struct mfs_flag_value *v)
+static struct mfs_arg value(const struct mft_flag_value *v)
 {
 	struct mfs_arg a = {.type = MFS_ARG_NONE};
 
 	switch (v->type) {
-	case MFS_IS_NONE:
+	case MFT_IS_NONE:
 		break;
-	case MFS_IS_BOOL:
+	case MFT_IS_BOOL:
 		a = (struct mfs_arg){.type = MFS_ARG_BOOL, .truth = v->truth};
 		break;
-	case MFS_IS_INT:
+	case MFT_IS_INT:
 		a = (struct mfs_arg){.type = MFS_ARG_INT, .number = v->number};
 		break;
-	case MFS_IS_REAL:
+	case MFT_IS_REAL:
 		a = (struct mfs_arg){.type = MFS_ARG_REAL, .real = v->real};
 		break;
-	case MFS_IS_TEXT:
+	case MFT_IS_TEXT:
 		set_text(&a, MFS_ARG_TEXT, v->text);
 		break;
-	case MFS_IS_LIST:
+	case MFT_IS_LIST:
 		set_items(&a, MFS_ARG_LIST, v);
 		break;
-	case MFS_IS_TUPLE:
+	case MFT_IS_TUPLE:
 		set_items(&a, MFS_ARG_OTHER, v);
 		break;
-	case MFS_IS_DTYPE:
+	case MFT_IS_DTYPE:
 		set_text(&a, MFS_ARG_CLASS, mfs_dtype_torch(v->dtype));
 		break;
-	case MFS_IS_ENUM:
+	case MFT_IS_ENUM:
 		set_text(&a, MFS_ARG_OTHER, v->of->class_name);
 		break;
 	}
@@ -54,10 +54,10 @@ static struct mfs_arg value(const struct mfs_flag_value *v)
 
 static bool get(const struct mfs_args_source *s, const char *name, struct mfs_arg *ret)
 {
-	const struct mfs_flag_values *values = s->from;
-	const size_t number = mfs_flag_of_dest(name);
+	const struct mft_flag_values *values = s->from;
+	const size_t number = mft_flag_of_dest(name);
 
-	if (number == SIZE_MAX || mfs_flag_at(number)->gone)
+	if (number == SIZE_MAX || mft_flag_at(number)->gone)
 		return false;
 	*ret = value(&values->at[number]);
 	return true;
@@ -67,10 +67,10 @@ static void item(const struct mfs_args_source *s, const struct mfs_arg *of, uint
 		 struct mfs_arg *ret)
 {
 	(void)s;
-	*ret = value((const struct mfs_flag_value *)of->items + i);
+	*ret = value((const struct mft_flag_value *)of->items + i);
 }
 
-struct mfs_args_source mfs_args_of_flags(const struct mfs_flag_values *values)
+struct mfs_args_source mft_args_of_flags(const struct mft_flag_values *values)
 {
 	static const struct mfs_args_source_ops flags = {get, item};
 

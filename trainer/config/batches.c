@@ -8,7 +8,7 @@ static uint64_t count_of(int64_t number)
 }
 
 /* Consumed samples at which the batch size changes next; UINT64_MAX: never. */
-static uint64_t next_change(const struct mfs_train_config *c, uint64_t consumed)
+static uint64_t next_change(const struct mft_train_config *c, uint64_t consumed)
 {
 	for (uint32_t i = 0; i < c->batch_step_count; i++)
 		if (c->batch_steps[i].threshold > consumed)
@@ -16,7 +16,7 @@ static uint64_t next_change(const struct mfs_train_config *c, uint64_t consumed)
 	return UINT64_MAX;
 }
 
-uint64_t mfs_schedule_global_batch(const struct mfs_train_config *config, uint64_t consumed)
+uint64_t mft_schedule_global_batch(const struct mft_train_config *config, uint64_t consumed)
 {
 	uint64_t batch = count_of(config->global_batch_size);
 
@@ -28,9 +28,9 @@ uint64_t mfs_schedule_global_batch(const struct mfs_train_config *config, uint64
 	return batch;
 }
 
-uint64_t mfs_schedule_batch(const struct mfs_train_config *config, uint64_t consumed)
+uint64_t mft_schedule_batch(const struct mft_train_config *config, uint64_t consumed)
 {
-	const uint64_t batch = mfs_schedule_global_batch(config, consumed);
+	const uint64_t batch = mft_schedule_global_batch(config, consumed);
 	const uint64_t processes = count_of(config->data_parallel_size);
 	const uint64_t least = count_of(config->micro_batch_size) * (processes ? processes : 1);
 
@@ -38,12 +38,12 @@ uint64_t mfs_schedule_batch(const struct mfs_train_config *config, uint64_t cons
 }
 
 /* Iterations from *consumed on, which goes up to or beyond `until`. */
-static uint64_t iterate(const struct mfs_train_config *c, uint64_t until, uint64_t *consumed)
+static uint64_t iterate(const struct mft_train_config *c, uint64_t until, uint64_t *consumed)
 {
 	uint64_t iterations = 0;
 
 	while (*consumed < until) {
-		const uint64_t batch = mfs_schedule_global_batch(c, *consumed);
+		const uint64_t batch = mft_schedule_global_batch(c, *consumed);
 		const uint64_t end = mfs_min_u64(until, next_change(c, *consumed));
 		const uint64_t n = batch ? (end - *consumed + batch - 1) / batch : 0;
 
@@ -55,7 +55,7 @@ static uint64_t iterate(const struct mfs_train_config *c, uint64_t until, uint64
 	return iterations;
 }
 
-uint64_t mfs_schedule_iterations(const struct mfs_train_config *config)
+uint64_t mft_schedule_iterations(const struct mft_train_config *config)
 {
 	const uint64_t samples = count_of(config->train_samples);
 	const uint64_t batch = count_of(config->global_batch_size);
@@ -73,7 +73,7 @@ uint64_t mfs_schedule_iterations(const struct mfs_train_config *config)
 	return iterations + (samples > consumed ? (samples - consumed) / batch : 0);
 }
 
-bool mfs_schedule_skips(const struct mfs_train_config *config, uint64_t iteration)
+bool mft_schedule_skips(const struct mft_train_config *config, uint64_t iteration)
 {
 	for (size_t i = 0; i < config->skip_count; i++)
 		if (config->iterations_to_skip[i] >= 0 &&

@@ -4,21 +4,21 @@
  * Sources: megatron/core/num_microbatches_calculator.py; megatron/training/training.py:
  * update_train_iters.
  */
-#ifndef MFS_TRAINER_CONFIG_BATCHES_H
-#define MFS_TRAINER_CONFIG_BATCHES_H
+#ifndef MFT_TRAINER_CONFIG_BATCHES_H
+#define MFT_TRAINER_CONFIG_BATCHES_H
 
 #include "trainer/config/config.h"
 
 /* Samples that the step is asked for which begins after so many consumed ones. */
-uint64_t mfs_schedule_global_batch(const struct mfs_train_config *config, uint64_t consumed);
+uint64_t mft_schedule_global_batch(const struct mft_train_config *config, uint64_t consumed);
 /* Those that it trains with: with decrease_batch_size_if_needed whole microbatches alone. The rest
  * counts as skipped. */
-uint64_t mfs_schedule_batch(const struct mfs_train_config *config, uint64_t consumed);
+uint64_t mft_schedule_batch(const struct mft_train_config *config, uint64_t consumed);
 /* The number of iterations of the run, if train_samples gives its length: those that consume the
  * samples. With a schedule of batch sizes the last iteration may exceed them. Without one, or after
  * a ramp, samples that do not fill a batch are left. */
-uint64_t mfs_schedule_iterations(const struct mfs_train_config *config);
+uint64_t mft_schedule_iterations(const struct mft_train_config *config);
 /* True of --iterations-to-skip: 1 is the first one. */
-bool mfs_schedule_skips(const struct mfs_train_config *config, uint64_t iteration);
+bool mft_schedule_skips(const struct mft_train_config *config, uint64_t iteration);
 
 #endif

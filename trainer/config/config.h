@@ -6,8 +6,8 @@
  * megatron/training/config/training_config.py). An argument that was not given has Megatron's
  * default. MFS_UNSET: an integer that is None; NULL: a text that is None.
  */
-#ifndef MFS_TRAINER_CONFIG_CONFIG_H
-#define MFS_TRAINER_CONFIG_CONFIG_H
+#ifndef MFT_TRAINER_CONFIG_CONFIG_H
+#define MFT_TRAINER_CONFIG_CONFIG_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,43 +17,43 @@
 #include "formats/args/megatron_args.h"
 #include "formats/args/megatron_data_args.h"
 
-enum mfs_lr_decay {
-	MFS_LR_CONSTANT,
-	MFS_LR_LINEAR,
-	MFS_LR_COSINE,
-	MFS_LR_INVERSE_SQUARE_ROOT,
-	MFS_LR_WSD
+enum mft_lr_decay {
+	MFT_LR_CONSTANT,
+	MFT_LR_LINEAR,
+	MFT_LR_COSINE,
+	MFT_LR_INVERSE_SQUARE_ROOT,
+	MFT_LR_WSD
 };
-enum mfs_wsd_decay { MFS_WSD_EXPONENTIAL, MFS_WSD_LINEAR, MFS_WSD_COSINE, MFS_WSD_MINUS_SQRT };
-enum mfs_wd_incr { MFS_WD_CONSTANT, MFS_WD_LINEAR, MFS_WD_COSINE };
+enum mft_wsd_decay { MFT_WSD_EXPONENTIAL, MFT_WSD_LINEAR, MFT_WSD_COSINE, MFT_WSD_MINUS_SQRT };
+enum mft_wd_incr { MFT_WD_CONSTANT, MFT_WD_LINEAR, MFT_WD_COSINE };
 /* What the processes that share the samples divide, each with what stands before it: the choices of
  * --data-parallel-sharding-strategy. The distributed optimizer divides the state. */
-enum mfs_sharding { MFS_SHARD_NOTHING, MFS_SHARD_STATE, MFS_SHARD_GRADS, MFS_SHARD_WEIGHTS };
+enum mft_sharding { MFT_SHARD_NOTHING, MFT_SHARD_STATE, MFT_SHARD_GRADS, MFT_SHARD_WEIGHTS };
 /* Losses that balance experts: over a microbatch, over each sequence of it, and over the
  * microbatches that all processes have computed of the step. */
-enum mfs_aux_loss { MFS_AUX_LOSS, MFS_SEQ_AUX_LOSS, MFS_GLOBAL_AUX_LOSS, MFS_AUX_LOSSES };
-#define MFS_MTP_MOST 8 /* MTP layers at most, --mtp-num-layers */
-enum mfs_recompute { MFS_RECOMPUTE_NONE, MFS_RECOMPUTE_SELECTIVE, MFS_RECOMPUTE_FULL };
+enum mft_aux_loss { MFT_AUX_LOSS, MFT_SEQ_AUX_LOSS, MFT_GLOBAL_AUX_LOSS, MFT_AUX_LOSSES };
+#define MFT_MTP_MOST 8 /* MTP layers at most, --mtp-num-layers */
+enum mft_recompute { MFT_RECOMPUTE_NONE, MFT_RECOMPUTE_SELECTIVE, MFT_RECOMPUTE_FULL };
 
 /* --step-batch-size-schedule: from so many consumed samples (or tokens) on, this global batch size.
  */
-struct mfs_batch_step {
+struct mft_batch_step {
 	uint64_t threshold; /* samples */
 	uint64_t batch;
 };
 
 /* Below --save and --load, where --non-persistent-global-ckpt-dir is not given
  * (checkpointing.py: _NON_PERSISTENT_CKPT_SUBDIR). */
-#define MFS_NON_PERSISTENT_DIR "non_persistent"
+#define MFT_NON_PERSISTENT_DIR "non_persistent"
 
 /* What a checkpoint's model has and no flag says. */
-struct mfs_adopted_yarn {
+struct mft_adopted_yarn {
 	bool taken;
 	double beta_fast, beta_slow;
 	int64_t original_max_position_embeddings;
 };
 
-struct mfs_train_config {
+struct mft_train_config {
 	struct mfs_megatron_args model;
 
 	/* model, training alone */
@@ -62,9 +62,9 @@ struct mfs_train_config {
 					       multiplied in fp32 */
 	double embedding_init_method_std;	    /* < 0: init_method_std */
 	double moe_z_loss_coeff;		    /* 0: none */
-	double moe_aux_loss_coeffs[MFS_AUX_LOSSES]; /* 0: none */
+	double moe_aux_loss_coeffs[MFT_AUX_LOSSES]; /* 0: none */
 	double mtp_loss_scaling_factor;		    /* of the mean of all MTP layers' losses */
-	bool moe_logs_aux_loss[MFS_AUX_LOSSES];	    /* Megatron's line has them */
+	bool moe_logs_aux_loss[MFT_AUX_LOSSES];	    /* Megatron's line has them */
 	bool moe_sinkhorn;			    /* instead of losses */
 	bool moe_router_force_load_balancing;	    /* logits are random, for benchmarks */
 	const char *moe_router_dtype;		    /* "fp32", "fp64"; NULL: the io type */
@@ -96,14 +96,15 @@ struct mfs_train_config {
 	const uint32_t *chunk_layers;
 	/* processes that share a sequence; the model's own sizes are in `model` */
 	int64_t context_parallel_size, context_parallel_rank;
-	struct mfs_words cp_comm_type; /* of each layer, or one of all (model/attention/core.c) */
+	struct mfs_arg_words
+		cp_comm_type; /* of each layer, or one of all (model/attention/core.c) */
 	/* of those that share a sequence, neighbours that exchange tokens for heads where a layer's
 	 * type is a2a+p2p; 0: no layer's is */
 	int64_t context_neighbours;
 	bool sequence_parallel;
 	/* without progress, before and after the first iteration; <= 0: the former */
 	double distributed_timeout_minutes, distributed_timeout_seconds_after_init;
-	const struct mfs_batch_step *batch_steps; /* --step-batch-size-schedule; NULL: none */
+	const struct mft_batch_step *batch_steps; /* --step-batch-size-schedule; NULL: none */
 	uint32_t batch_step_count;
 	uint64_t rampup_samples; /* --rampup-batch-size, whose batches are batch_steps; 0: none */
 	bool decrease_batch_size_if_needed;
@@ -121,21 +122,21 @@ struct mfs_train_config {
 	int64_t start_eval_at_iter;
 	bool full_validation;
 	bool multiple_validation_sets;
-	struct mfs_words validation_set_names; /* NULL: their numbers */
+	struct mfs_arg_words validation_set_names; /* NULL: their numbers */
 	bool skip_train;
 
 	/* optimizer */
 	const char *optimizer; /* "adam", "sgd", "muon", "dist_muon" */
 	bool decoupled_weight_decay;
 	double lr, min_lr, lr_warmup_init;
-	enum mfs_lr_decay lr_decay_style;
-	enum mfs_wsd_decay lr_wsd_decay_style;
+	enum mft_lr_decay lr_decay_style;
+	enum mft_wsd_decay lr_wsd_decay_style;
 	int64_t lr_decay_iters, lr_decay_samples, lr_wsd_decay_iters, lr_wsd_decay_samples;
 	int64_t lr_warmup_iters, lr_warmup_samples; /* 0: none */
 	double lr_warmup_fraction;		    /* < 0: not given */
 	double decoupled_lr, decoupled_min_lr;	    /* < 0: none, and min_lr */
 	double weight_decay, start_weight_decay, end_weight_decay;
-	enum mfs_wd_incr weight_decay_incr_style;
+	enum mft_wd_incr weight_decay_incr_style;
 	bool apply_wd_to_qk_layernorm;
 	double clip_grad, adam_beta1, adam_beta2, adam_eps;
 	double sgd_momentum; /* 0: SGD keeps nothing of a parameter */
@@ -150,19 +151,19 @@ struct mfs_train_config {
 	bool use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
 	bool overlap_p2p_comm;
 	int64_t num_distributed_optimizer_instances;
-	enum mfs_sharding sharding;		  /* settled, with FSDP and without */
+	enum mft_sharding sharding;		  /* settled, with FSDP and without */
 	int64_t ddp_bucket_size, ddp_num_buckets; /* elements of a bucket; MFS_UNSET: not given */
 	bool optimizer_cpu_offload;
 	double optimizer_offload_fraction; /* of the parameters */
 
 	/* memory */
-	enum mfs_recompute recompute_granularity;
+	enum mft_recompute recompute_granularity;
 	const char *recompute_method; /* "uniform", "block"; NULL */
 	int64_t recompute_num_layers;
-	struct mfs_words recompute_modules; /* of selective; NULL: core_attn */
+	struct mfs_arg_words recompute_modules; /* of selective; NULL: core_attn */
 
 	/* data */
-	struct mfs_words data_path, split_data_path[3]; /* train, valid, test */
+	struct mfs_arg_words data_path, split_data_path[3]; /* train, valid, test */
 	const char *data_args_path, *per_split_data_args_path, *split;
 	const char *dataloader_type; /* "single", "cyclic" */
 	int64_t seq_length;
@@ -216,8 +217,8 @@ struct mfs_train_config {
 	bool log_args;		/* --log-args: print Megatron's list of arguments at the start */
 
 	/* Everything that was parsed, by dest, for the args of checkpoints (config/namespace.h). */
-	struct mfs_flag_values *values; /* in arena */
-	struct mfs_adopted_yarn adopted;
+	struct mft_flag_values *values; /* in arena */
+	struct mft_adopted_yarn adopted;
 	bool settled; /* all fields are filled (config/settle.h) */
 	bool refused; /* they could not be: the arguments are wrong */
 	struct mfs_arena arena;

@@ -1,7 +1,7 @@
 /* The flags of checkpoints. */
 #include "trainer/config/flags_i.h"
 
-static const struct mfs_flag checkpointing[] = {
+static const struct mft_flag checkpointing[] = {
 	{TEXT, "save", "None", TO(save)},
 	{INT, "save_interval", "None", NAMES("--save-interval --persistent-save-interval"),
 	 TO(save_interval)},

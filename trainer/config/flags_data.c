@@ -1,7 +1,7 @@
 /* The flags of data and tokenizer. */
 #include "trainer/config/flags_i.h"
 
-static const struct mfs_flag data_and_dataloader[] = {
+static const struct mft_flag data_and_dataloader[] = {
 	{TEXTS, "data_path", "None", .words = '*', TO(data_path)},
 	{TEXT, "phase_transition_iterations", "None", REFUSED("leave it out")},
 	{TEXT, "split", "None", TO(split)},
@@ -48,7 +48,7 @@ static const struct mfs_flag data_and_dataloader[] = {
 };
 GROUP(data_and_dataloader, "data and dataloader");
 
-static const struct mfs_flag tokenizer[] = {
+static const struct mft_flag tokenizer[] = {
 	{INT, "vocab_size", "None", USED},
 	{INT, "padded_vocab_size", "None", USED},
 	{OFF, "pad_vocab_size", "True", USED},

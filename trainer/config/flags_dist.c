@@ -1,7 +1,7 @@
 /* The flags of processes and what they say to each other. Most choose how Megatron does it. */
 #include "trainer/config/flags_i.h"
 
-static const struct mfs_flag distributed_init[] = {
+static const struct mft_flag distributed_init[] = {
 	{TEXT, "distributed_backend", "'nccl'", CHOICES("nccl|gloo"), UNUSED},
 	{INT, "distributed_timeout_minutes", "10", TO(distributed_timeout_minutes)},
 	{OFF, "align_grad_reduce", "True", UNUSED},

@@ -2,14 +2,14 @@
 #include "trainer/config/flags_i.h"
 
 static const char *const attn_backends[] = {"flash", "fused", "unfused", "local", "auto", NULL};
-static const struct mfs_flag_enum attn_backend = {"megatron.core.transformer.enums", "AttnBackend",
+static const struct mft_flag_enum attn_backend = {"megatron.core.transformer.enums", "AttnBackend",
 						  attn_backends, NULL};
 
 static const char *const graph_scopes[] = {"none", "layer", "block", NULL};
-static const struct mfs_flag_enum graph_scope = {"megatron.core.transformer.enums",
+static const struct mft_flag_enum graph_scope = {"megatron.core.transformer.enums",
 						 "InferenceCudaGraphScope", graph_scopes, NULL};
 
-static const struct mfs_flag transformer_configuration[] = {
+static const struct mft_flag transformer_configuration[] = {
 	{INT, "tensor_model_parallel_size", "1", USED},
 	{INT, "tensor_parallel_num_weight_shards", "None", NOT_DIVIDED, .have = "1"},
 	{TEXT, "pipeline_model_parallel_comm_backend", "None", CHOICES("nccl|ucc"), UNUSED},
@@ -270,7 +270,7 @@ static const struct mfs_flag transformer_configuration[] = {
 };
 GROUP(transformer_configuration, "transformer configuration");
 
-static const struct mfs_flag network_size[] = {
+static const struct mft_flag network_size[] = {
 	{INT, "encoder_num_layers", "None", USED},
 	{INT, "decoder_num_layers", "None", REFUSED("leave it out")},
 	{ON, "group_query_attention", "False", USED},
@@ -306,7 +306,7 @@ static const struct mfs_flag network_size[] = {
 };
 GROUP(network_size, "network size");
 
-static const struct mfs_flag moe[] = {
+static const struct mft_flag moe[] = {
 	{INT, "num_experts", "None", USED},
 	{PATTERN, "moe_layer_freq", "1", USED},
 	{ON, "moe_use_upcycling", "False", REFUSED("leave it out")},
@@ -319,7 +319,7 @@ static const struct mfs_flag moe[] = {
 };
 GROUP(moe, "moe");
 
-static const struct mfs_flag mla[] = {
+static const struct mft_flag mla[] = {
 	{INT, "q_lora_rank", "None", USED},
 	{INT, "kv_lora_rank", "32", USED},
 	{INT, "qk_head_dim", "128", USED},
@@ -333,13 +333,13 @@ static const struct mfs_flag mla[] = {
 };
 GROUP(mla, "mla");
 
-static const struct mfs_flag experimental_attention_variant[] = {
+static const struct mft_flag experimental_attention_variant[] = {
 	{PATTERN, "linear_attention_freq", "None",
 	 REFUSED("leave it out; there are no linear-attention layers")},
 };
 GROUP(experimental_attention_variant, "experimental_attention_variant");
 
-static const struct mfs_flag heterogeneous_architecture[] = {
+static const struct mft_flag heterogeneous_architecture[] = {
 	{TEXT, "heterogeneous_layers_config_path", "None",
 	 REFUSED("give the sizes by --num-layers, --hidden-size and others")},
 	{TEXT, "heterogeneous_layers_config_encoded_json", "None",

@@ -6,10 +6,10 @@ static const char *const graph_modules[] = {"attn",	      "mlp",   "moe", "moe_r
 /* cuda_graph_config.py: normalize_cuda_graph_modules. Today --cuda-graph-impl gives them. */
 static const char *const old_scopes[] = {"full", "full_iteration", "full_iteration_inference",
 					 NULL};
-static const struct mfs_flag_enum graph_module = {"megatron.core.transformer.enums",
+static const struct mft_flag_enum graph_module = {"megatron.core.transformer.enums",
 						  "CudaGraphModule", graph_modules, old_scopes};
 
-static const struct mfs_flag rl[] = {
+static const struct mft_flag rl[] = {
 	{ON, "perform_rl_step", "False", REFUSED("leave it out; this is pretraining")},
 	{INT, "rl_prompts_per_eval", "32", UNUSED},
 	{INT, "grpo_prompts_per_step", "32", UNUSED},
@@ -57,7 +57,7 @@ static const struct mfs_flag rl[] = {
 };
 GROUP(rl, "rl");
 
-static const struct mfs_flag inference[] = {
+static const struct mft_flag inference[] = {
 	{INT, "inference_batch_times_seqlen_threshold", "-1", UNUSED},
 	{INT, "max_tokens_to_oom", "12000", UNUSED},
 	{ON, "output_bert_embeddings", "False", UNUSED},
@@ -115,13 +115,13 @@ static const struct mfs_flag inference[] = {
 };
 GROUP(inference, "inference");
 
-static const struct mfs_flag autoresume[] = {
+static const struct mft_flag autoresume[] = {
 	{ON, "adlr_autoresume", "False", UNUSED},
 	{INT, "adlr_autoresume_interval", "1000", UNUSED},
 };
 GROUP(autoresume, "autoresume");
 
-static const struct mfs_flag biencoder[] = {
+static const struct mft_flag biencoder[] = {
 	{INT, "ict_head_size", "None", UNUSED},
 	{INT, "biencoder_projection_dim", "0", UNUSED},
 	{ON, "biencoder_shared_query_context_model", "False", UNUSED},
@@ -140,7 +140,7 @@ static const struct mfs_flag biencoder[] = {
 };
 GROUP(biencoder, "biencoder");
 
-static const struct mfs_flag vision[] = {
+static const struct mft_flag vision[] = {
 	{INT, "num_classes", "1000", UNUSED},
 	{INT, "img_h", "224", UNUSED},
 	{INT, "img_w", "224", UNUSED},
@@ -169,7 +169,7 @@ static const struct mfs_flag vision[] = {
 };
 GROUP(vision, "vision");
 
-static const struct mfs_flag logits_distillation[] = {
+static const struct mft_flag logits_distillation[] = {
 	{INT, "logits_save_top_k", "None", UNUSED},
 	{REAL, "logits_save_top_p", "None", UNUSED},
 	{INT, "logits_save_top_p_min_k", "1", UNUSED},
@@ -184,12 +184,12 @@ static const struct mfs_flag logits_distillation[] = {
 };
 GROUP(logits_distillation, "Logits Distillation");
 
-static const struct mfs_flag workload_inspector[] = {
+static const struct mft_flag workload_inspector[] = {
 	{ON, "run_workload_inspector_server", "False", UNUSED},
 };
 GROUP(workload_inspector, "workload inspector");
 
-static const struct mfs_flag one_logger[] = {
+static const struct mft_flag one_logger[] = {
 	{OFF, "enable_one_logger", "True", NAMES("--no-one-logger"), UNUSED},
 	{TEXT, "one_logger_project", "'megatron-lm'", UNUSED},
 	{TEXT, "one_logger_run_name", "None", UNUSED},
@@ -199,7 +199,7 @@ static const struct mfs_flag one_logger[] = {
 };
 GROUP(one_logger, "one logger");
 
-static const struct mfs_flag in_process_restart[] = {
+static const struct mft_flag in_process_restart[] = {
 	{ON, "inprocess_restart", "False", UNUSED},
 	{INT, "inprocess_max_iterations", "None", UNUSED},
 	{REAL, "inprocess_monitor_thread_interval", "1.0", UNUSED},
@@ -219,26 +219,26 @@ static const struct mfs_flag in_process_restart[] = {
 };
 GROUP(in_process_restart, "In-process restart");
 
-static const struct mfs_flag ft_package[] = {
+static const struct mft_flag ft_package[] = {
 	{ON, "enable_ft_package", "False", UNUSED},
 	{ON, "calc_ft_timeouts", "False", UNUSED},
 	{INT, "ft_num_warmup_iters", "5", UNUSED},
 };
 GROUP(ft_package, "ft_package");
 
-static const struct mfs_flag msc[] = {
+static const struct mft_flag msc[] = {
 	{ON, "enable_msc", "False", REFUSED("leave it out")},
 	{ON, "disable_msc_deprecated", "False", NAMES("--disable-msc"), UNUSED},
 };
 GROUP(msc, "msc");
 
-static const struct mfs_flag sft[] = {
+static const struct mft_flag sft[] = {
 	{ON, "sft", "False", REFUSED("leave it out; this is pretraining")},
 	{TEXT, "sft_tokenizer_prompt_format", "'nemotron-h-aligned'", UNUSED},
 };
 GROUP(sft, "sft");
 
-static const struct mfs_flag fault_injector[] = {
+static const struct mft_flag fault_injector[] = {
 	{TEXT, "fault_injector_ranks", "None", REFUSED("leave it out; no faults are made")},
 	{INT, "fault_injector_num_ranks", "None", REFUSED("leave it out; no faults are made")},
 	{TEXT, "fault_injector_fault_types", "None", UNUSED},

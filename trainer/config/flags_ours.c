@@ -5,7 +5,7 @@
 #define OURS	   .ours = true, .gone = true
 #define SAYS(text) .help = (text)
 
-static const struct mfs_flag ours[] = {
+static const struct mft_flag ours[] = {
 	{TEXTS, "help", "None", NAMES("-h --help"), .words = '*', USED, OURS,
 	 SAYS("print the flags, or those of a topic, and exit")},
 	{ON, "version", "False", USED, OURS, SAYS("print the version and exit")},
@@ -55,7 +55,7 @@ static const struct mfs_flag ours[] = {
 };
 GROUP(ours, "mcorefs-train");
 
-static const struct mfs_flag derived[] = {
+static const struct mft_flag derived[] = {
 	{DERIVED, "_is_global_batch_size_explicitly_specified", "False", USED},
 	{DERIVED, "consumed_train_samples", "0", USED},
 	{DERIVED, "consumed_valid_samples", "0", USED},

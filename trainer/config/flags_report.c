@@ -1,7 +1,7 @@
 /* The flags of what a run says of itself. */
 #include "trainer/config/flags_i.h"
 
-static const struct mfs_flag logging[] = {
+static const struct mft_flag logging[] = {
 	{INT, "log_interval", "100", TO(log_interval)},
 	{ON, "log_params_norm", "False", TO(log_params_norm)},
 	{ON, "log_throughput", "False", TO(log_throughput)},
@@ -37,7 +37,7 @@ static const struct mfs_flag logging[] = {
 };
 GROUP(logging, "logging");
 
-static const struct mfs_flag profiling[] = {
+static const struct mft_flag profiling[] = {
 	{ON, "profile", "False", UNUSED},
 	{INT, "profile_step_start", "10", UNUSED},
 	{INT, "profile_step_end", "12", UNUSED},
@@ -53,7 +53,7 @@ static const struct mfs_flag profiling[] = {
 };
 GROUP(profiling, "profiling");
 
-static const struct mfs_flag straggler[] = {
+static const struct mft_flag straggler[] = {
 	{ON, "log_straggler", "False", TO(log_straggler)},
 	{INT, "straggler_ctrlr_port", "65535", TO(straggler_ctrlr_port)},
 	{INT, "straggler_minmax_count", "1", TO(straggler_minmax_count)},
@@ -61,14 +61,14 @@ static const struct mfs_flag straggler[] = {
 };
 GROUP(straggler, "straggler");
 
-static const struct mfs_flag opentelemetry[] = {
+static const struct mft_flag opentelemetry[] = {
 	{ON, "otel_enabled", "False", UNUSED},
 	{TEXT, "otel_service_name", "None", UNUSED},
 	{TEXT, "otel_span_groups", "None", UNUSED},
 };
 GROUP(opentelemetry, "opentelemetry");
 
-static const struct mfs_flag rerun_engine[] = {
+static const struct mft_flag rerun_engine[] = {
 	{INT, "error_injection_rate", "0", UNUSED, .help = "no faults are made"},
 	{TEXT, "error_injection_type", "'transient_error'",
 	 CHOICES("correct_result|transient_error|persistent_error"), UNUSED},

@@ -4,9 +4,9 @@
 static const char *const signal_names[] = {
 	"SIGHUP",  "SIGINT",  "SIGQUIT", "SIGILL",  "SIGTRAP", "SIGABRT", "SIGBUS",  "SIGFPE",
 	"SIGKILL", "SIGUSR1", "SIGSEGV", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM", NULL};
-static const struct mfs_flag_enum signals = {"signal", "Signals", signal_names, NULL};
+static const struct mft_flag_enum signals = {"signal", "Signals", signal_names, NULL};
 
-static const struct mfs_flag training[] = {
+static const struct mft_flag training[] = {
 	{INT, "micro_batch_size", "None", TO(micro_batch_size)},
 	{INT, "global_batch_size", "None", TO(global_batch_size)},
 	{INTS, "rampup_batch_size", "None", .words = '3', USED},
@@ -62,7 +62,7 @@ static const struct mfs_flag training[] = {
 };
 GROUP(training, "training");
 
-static const struct mfs_flag regularization[] = {
+static const struct mft_flag regularization[] = {
 	{REAL, "weight_decay", "0.01", TO(weight_decay)},
 	{ON, "apply_wd_to_qk_layernorm", "False", TO(apply_wd_to_qk_layernorm)},
 	{REAL, "clip_grad", "1.0", TO(clip_grad)},
@@ -91,7 +91,7 @@ static const struct mfs_flag regularization[] = {
 };
 GROUP(regularization, "regularization");
 
-static const struct mfs_flag learning_rate_and_weight_decay[] = {
+static const struct mft_flag learning_rate_and_weight_decay[] = {
 	{TEXT, "lr_decay_style", "'linear'",
 	 CHOICES("constant|linear|cosine|inverse-square-root|WSD"), CHOICE_TO(lr_decay_style)},
 	{TEXT, "lr_wsd_decay_style", "'exponential'",
@@ -122,7 +122,7 @@ static const struct mfs_flag learning_rate_and_weight_decay[] = {
 };
 GROUP(learning_rate_and_weight_decay, "learning rate and weight decay");
 
-static const struct mfs_flag mixed_precision[] = {
+static const struct mft_flag mixed_precision[] = {
 	{ON, "grad_reduce_in_bf16", "False", USED},
 	{REAL, "loss_scale", "None", TO_OR(loss_scale, 0)},
 	{REAL, "initial_loss_scale", "4294967296", TO(initial_loss_scale)},
@@ -140,7 +140,7 @@ static const struct mfs_flag mixed_precision[] = {
 };
 GROUP(mixed_precision, "mixed precision");
 
-static const struct mfs_flag rng_and_initialization[] = {
+static const struct mft_flag rng_and_initialization[] = {
 	{INT, "seed", "1234", TO(seed)},
 	{ON, "te_rng_tracker", "False", UNUSED},
 	{ON, "inference_rng_tracker", "False", UNUSED},
@@ -150,7 +150,7 @@ static const struct mfs_flag rng_and_initialization[] = {
 };
 GROUP(rng_and_initialization, "RNG and initialization");
 
-static const struct mfs_flag validation[] = {
+static const struct mft_flag validation[] = {
 	{INT, "eval_iters", "100", TO(eval_iters)},
 	{INT, "eval_interval", "None", TO(eval_interval)},
 	{INT, "start_eval_at_iter", "None", TO_OR(start_eval_at_iter, 0)},
@@ -165,7 +165,7 @@ static const struct mfs_flag validation[] = {
 };
 GROUP(validation, "validation");
 
-static const struct mfs_flag transformer_engine[] = {
+static const struct mft_flag transformer_engine[] = {
 	{ON, "fp4_param_gather", "False", REFUSED("use --bf16")},
 	{ON, "fp8_param_gather", "False", USED},
 	{TEXT, "te_precision_config_file", "None", REFUSED("use --bf16")},
@@ -177,7 +177,7 @@ GROUP(transformer_engine, "Transformer-Engine");
 	"the layers trained here follow from other arguments: where they are Megatron's own "      \
 	"attention and MLPs, leave it out"
 
-static const struct mfs_flag experimental[] = {
+static const struct mft_flag experimental[] = {
 	{ON, "enable_experimental", "False", UNUSED},
 	{TEXTS, "spec", "None", .words = '*', REFUSED(OTHER_LAYERS)},
 	{TEXT, "hybrid_layer_pattern", "None", REFUSED(NO_MAMBA)},

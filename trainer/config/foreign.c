@@ -16,7 +16,7 @@ static char plain(char c)
 	return c == '_' ? '-' : c;
 }
 
-static bool is_named(const struct mfs_foreign *f, const char *name, size_t len)
+static bool is_named(const struct mft_foreign *f, const char *name, size_t len)
 {
 	const size_t wanted = strcspn(f->name, "*");
 
@@ -28,13 +28,13 @@ static bool is_named(const struct mfs_foreign *f, const char *name, size_t len)
 	return true;
 }
 
-const struct mfs_foreign *mfs_foreign_find(const char *name, size_t len, const char *word)
+const struct mft_foreign *mft_foreign_find(const char *name, size_t len, const char *word)
 {
-	for (size_t i = 0; i < mfs_foreign_count; i++) {
-		const struct mfs_foreign *f = &mfs_foreign_table[i];
+	for (size_t i = 0; i < mft_foreign_count; i++) {
+		const struct mft_foreign *f = &mft_foreign_table[i];
 
 		if (is_named(f, name, len) &&
-		    (!f->values || (word && mfs_flag_is_choice(f->values, word, strlen(word)))))
+		    (!f->values || (word && mft_flag_is_choice(f->values, word, strlen(word)))))
 			return f;
 	}
 	return NULL;
@@ -46,7 +46,7 @@ const struct mfs_foreign *mfs_foreign_find(const char *name, size_t len, const c
 static int put_in(const char *part, const char *said, const char *word, struct mfs_arena *arena,
 		  const char **ret, struct mfs_error *err)
 {
-	enum mfs_number found;
+	enum mft_number found;
 	int64_t number;
 
 	*ret = part;
@@ -55,38 +55,38 @@ static int put_in(const char *part, const char *said, const char *word, struct m
 	*ret = word;
 	if (!part[1])
 		return 0;
-	found = mfs_number_int(word, &number);
-	if (found != MFS_NUMBER_OK)
+	found = mft_number_int(word, &number);
+	if (found != MFT_NUMBER_OK)
 		return mfs_fail(err, -EINVAL, "%s: expected %s, found '%.80s'", said,
-				mfs_number_expected(found, true), word);
+				mft_number_expected(found, true), word);
 	*ret = mfs_arena_printf(arena, "%lld%s", (long long)number - 1, part + 3);
 	return *ret ? 0 : mfs_fail_nomem(err);
 }
 
 /* parts: a flag of Megatron's, and the words that follow it. */
 static int set(const char *said, const char *const *parts, size_t count, bool weak,
-	       enum mfs_flag_from from, struct mfs_flag_values *v, struct mfs_arena *arena,
+	       enum mft_flag_from from, struct mft_flag_values *v, struct mfs_arena *arena,
 	       struct mfs_error *err)
 {
-	struct mfs_flag_value value = {.type = MFS_IS_BOOL};
+	struct mft_flag_value value = {.type = MFT_IS_BOOL};
 	bool on;
-	const size_t number = mfs_flag_of_spelling(parts[0], strlen(parts[0]), &on);
+	const size_t number = mft_flag_of_spelling(parts[0], strlen(parts[0]), &on);
 	int r = 0;
 
 	value.truth = on;
 	if (count > 1)
-		r = mfs_flag_value_parse(mfs_flag_at(number), said, parts + 1, count - 1, arena,
+		r = mft_flag_value_parse(mft_flag_at(number), said, parts + 1, count - 1, arena,
 					 &value, err);
-	if (r || v->from[number] > (unsigned char)(weak ? MFS_FROM_DEFAULT : from))
+	if (r || v->from[number] > (unsigned char)(weak ? MFT_FROM_DEFAULT : from))
 		return r;
 	v->at[number] = value;
 	/* The last one that is given counts. */
-	v->from[number] = weak ? MFS_FROM_YAML : from;
+	v->from[number] = weak ? MFT_FROM_YAML : from;
 	return 0;
 }
 
-static int become(const struct mfs_foreign *f, const char *said, const char *word,
-		  enum mfs_flag_from from, struct mfs_flag_values *v, struct mfs_arena *arena,
+static int become(const struct mft_foreign *f, const char *said, const char *word,
+		  enum mft_flag_from from, struct mft_flag_values *v, struct mfs_arena *arena,
 		  struct mfs_error *err)
 {
 	char *text = mfs_arena_strndup(arena, f->becomes, strlen(f->becomes)), *rest = NULL;
@@ -112,7 +112,7 @@ static int become(const struct mfs_foreign *f, const char *said, const char *wor
 }
 
 /* Of what a flag becomes, how a person reads it, without what others may say. */
-static int show(const struct mfs_foreign *f, const char *said, const char *word,
+static int show(const struct mft_foreign *f, const char *said, const char *word,
 		struct mfs_arena *arena, const char **ret, struct mfs_error *err)
 {
 	char *text = mfs_arena_strndup(arena, f->becomes, strlen(f->becomes)), *rest = NULL;
@@ -133,10 +133,10 @@ static int show(const struct mfs_foreign *f, const char *said, const char *word,
 
 /* ---- notes ---- */
 
-static int note(const struct mfs_foreign *f, const char *said, const char *word,
-		struct mfs_flag_values *v, struct mfs_arena *arena, struct mfs_error *err)
+static int note(const struct mft_foreign *f, const char *said, const char *word,
+		struct mft_flag_values *v, struct mfs_arena *arena, struct mfs_error *err)
 {
-	struct mfs_flag_other *o = mfs_arena_alloc(arena, sizeof(*o)), **at = &v->others;
+	struct mft_flag_other *o = mfs_arena_alloc(arena, sizeof(*o)), **at = &v->others;
 
 	if (!o)
 		return mfs_fail_nomem(err);
@@ -149,22 +149,22 @@ static int note(const struct mfs_foreign *f, const char *said, const char *word,
 	o->becomes = NULL;
 	if (!o->name)
 		return mfs_fail_nomem(err);
-	return f->use == MFS_FOREIGN_BECOMES ? show(f, said, word, arena, &o->becomes, err) : 0;
+	return f->use == MFT_FOREIGN_BECOMES ? show(f, said, word, arena, &o->becomes, err) : 0;
 }
 
-int mfs_foreign_take(const struct mfs_foreign *f, const char *said, const char *const *words,
-		     size_t count, enum mfs_flag_from from, struct mfs_flag_values *v,
+int mft_foreign_take(const struct mft_foreign *f, const char *said, const char *const *words,
+		     size_t count, enum mft_flag_from from, struct mft_flag_values *v,
 		     struct mfs_arena *arena, struct mfs_error *err)
 {
 	const char *word = count ? words[0] : NULL;
 	int r;
 
-	if (f->use == MFS_FOREIGN_REFUSED)
+	if (f->use == MFT_FOREIGN_REFUSED)
 		return mfs_fail(err, -ENOTSUP, "%s%s%.80s (%s) is not supported; %s", said,
 				f->values ? " " : "", f->values ? word : "", f->whose, f->say);
 	if (isdigit((unsigned char)f->words) && count != (size_t)(f->words - '0'))
 		return mfs_fail(err, -EINVAL, "%s (%s): %s, found %zu", said, f->whose,
 				f->words == '0' ? "takes no value" : "expected one value", count);
-	r = f->use == MFS_FOREIGN_BECOMES ? become(f, said, word, from, v, arena, err) : 0;
+	r = f->use == MFT_FOREIGN_BECOMES ? become(f, said, word, from, v, arena, err) : 0;
 	return r ? r : note(f, said, word, v, arena, err);
 }

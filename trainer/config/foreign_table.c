@@ -6,28 +6,28 @@
 
 #define UNUSED(name, whose, words)                                                                 \
 	{                                                                                          \
-		name, whose, words, NULL, MFS_FOREIGN_UNUSED, NULL, NULL                           \
+		name, whose, words, NULL, MFT_FOREIGN_UNUSED, NULL, NULL                           \
 	}
 #define BECOMES(name, whose, words, flags)                                                         \
 	{                                                                                          \
-		name, whose, words, NULL, MFS_FOREIGN_BECOMES, flags, NULL                         \
+		name, whose, words, NULL, MFT_FOREIGN_BECOMES, flags, NULL                         \
 	}
 #define REFUSED(name, whose, words, todo)                                                          \
 	{                                                                                          \
-		name, whose, words, NULL, MFS_FOREIGN_REFUSED, NULL, todo                          \
+		name, whose, words, NULL, MFT_FOREIGN_REFUSED, NULL, todo                          \
 	}
 /* Of these values alone. */
 #define UNUSED_OF(name, whose, values)                                                             \
 	{                                                                                          \
-		name, whose, '1', values, MFS_FOREIGN_UNUSED, NULL, NULL                           \
+		name, whose, '1', values, MFT_FOREIGN_UNUSED, NULL, NULL                           \
 	}
 #define BECOMES_OF(name, whose, values, to)                                                        \
 	{                                                                                          \
-		name, whose, '1', values, MFS_FOREIGN_BECOMES, to, NULL                            \
+		name, whose, '1', values, MFT_FOREIGN_BECOMES, to, NULL                            \
 	}
 #define REFUSED_OF(name, whose, values, to)                                                        \
 	{                                                                                          \
-		name, whose, '1', values, MFS_FOREIGN_REFUSED, NULL, to                            \
+		name, whose, '1', values, MFT_FOREIGN_REFUSED, NULL, to                            \
 	}
 
 #define PAI	    "Pai-Megatron-Patch"
@@ -52,7 +52,7 @@
 #define BY_THE_FLAGS  "leave it out, and say what it holds by Megatron's flags"
 #define OTHER_SOFTMAX "leave it out; the loss has no z-loss of logits"
 
-const struct mfs_foreign mfs_foreign_table[] = {
+const struct mft_foreign mft_foreign_table[] = {
 	/* Megatron's own that it has no longer: kernels, and how processes talk */
 	UNUSED("--DDP-impl", UNTIL("2023"), '1'),
 	UNUSED("--no-contiguous-buffers-in-local-ddp", UNTIL("2023"), '0'),
@@ -374,4 +374,4 @@ const struct mfs_foreign mfs_foreign_table[] = {
 	REFUSED("--finetune-data-split", MODELOPT, '1', PRETRAINING),
 	REFUSED("--finetune-data-files", MODELOPT, '*', PRETRAINING),
 };
-const size_t mfs_foreign_count = sizeof(mfs_foreign_table) / sizeof(mfs_foreign_table[0]);
+const size_t mft_foreign_count = sizeof(mft_foreign_table) / sizeof(mft_foreign_table[0]);

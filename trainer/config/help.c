@@ -16,28 +16,28 @@
 
 /* ---- --help ---- */
 
-static const char *what_it_takes(const struct mfs_flag *f)
+static const char *what_it_takes(const struct mft_flag *f)
 {
 	switch (f->kind) {
-	case MFS_FLAG_INT:
+	case MFT_FLAG_INT:
 		return " N";
-	case MFS_FLAG_REAL:
+	case MFT_FLAG_REAL:
 		return " X";
-	case MFS_FLAG_INTS:
+	case MFT_FLAG_INTS:
 		return " N...";
-	case MFS_FLAG_REALS:
+	case MFT_FLAG_REALS:
 		return " X...";
-	case MFS_FLAG_TEXTS:
+	case MFT_FLAG_TEXTS:
 		return " TEXT...";
-	case MFS_FLAG_PATTERN:
+	case MFT_FLAG_PATTERN:
 		return " N|LIST";
-	case MFS_FLAG_TUPLE:
+	case MFT_FLAG_TUPLE:
 		return " N,N";
-	case MFS_FLAG_TEXT:
-	case MFS_FLAG_DTYPE:
-	case MFS_FLAG_TRUTH:
+	case MFT_FLAG_TEXT:
+	case MFT_FLAG_DTYPE:
+	case MFT_FLAG_TRUTH:
 		return " TEXT";
-	case MFS_FLAG_ENUM:
+	case MFT_FLAG_ENUM:
 		return f->words ? " NAME..." : " NAME";
 	default:
 		return "";
@@ -55,10 +55,10 @@ static void add_choices(const char *choices, const char *name, struct mfs_buf *o
 {
 	mfs_buf_adds(out, "{");
 	add_commas(choices, out);
-	for (size_t i = 0; name && i < mfs_foreign_count; i++) {
-		const struct mfs_foreign *f = &mfs_foreign_table[i];
+	for (size_t i = 0; name && i < mft_foreign_count; i++) {
+		const struct mft_foreign *f = &mft_foreign_table[i];
 
-		if (f->use == MFS_FOREIGN_REFUSED || !mfs_str_is(f->name, name))
+		if (f->use == MFT_FOREIGN_REFUSED || !mfs_str_is(f->name, name))
 			continue;
 		mfs_buf_adds(out, ",");
 		add_commas(f->values, out);
@@ -66,17 +66,17 @@ static void add_choices(const char *choices, const char *name, struct mfs_buf *o
 	mfs_buf_adds(out, "}");
 }
 
-static void add_spellings(const struct mfs_flag *f, struct mfs_buf *out)
+static void add_spellings(const struct mft_flag *f, struct mfs_buf *out)
 {
-	char spelling[MFS_FLAG_SPELLING];
+	char spelling[MFT_FLAG_SPELLING];
 	bool on;
 
 	mfs_buf_adds(out, "  ");
-	for (unsigned i = 0; mfs_flag_spelling(f, i, spelling, &on); i++)
+	for (unsigned i = 0; mft_flag_spelling(f, i, spelling, &on); i++)
 		mfs_buf_printf(out, "%s%s", i ? ", " : "", spelling);
 	if (f->choices) {
 		mfs_buf_adds(out, " ");
-		mfs_flag_spelling(f, 0, spelling, &on);
+		mft_flag_spelling(f, 0, spelling, &on);
 		add_choices(f->choices, spelling, out);
 	} else {
 		mfs_buf_adds(out, what_it_takes(f));
@@ -84,13 +84,13 @@ static void add_spellings(const struct mfs_flag *f, struct mfs_buf *out)
 }
 
 /* A default that says nothing (None, False of a switch) is left out. */
-static bool has_default(const struct mfs_flag *f)
+static bool has_default(const struct mft_flag *f)
 {
-	return f->kind != MFS_FLAG_ON && f->kind != MFS_FLAG_OFF && f->kind != MFS_FLAG_SWITCH &&
+	return f->kind != MFT_FLAG_ON && f->kind != MFT_FLAG_OFF && f->kind != MFT_FLAG_SWITCH &&
 	       !mfs_str_is(f->initial, "None") && !mfs_str_is(f->initial, "[]");
 }
 
-static void add_default(const struct mfs_flag *f, struct mfs_buf *out)
+static void add_default(const struct mft_flag *f, struct mfs_buf *out)
 {
 	const size_t len = strlen(f->initial);
 
@@ -102,7 +102,7 @@ static void add_default(const struct mfs_flag *f, struct mfs_buf *out)
 		mfs_buf_printf(out, "default %s", f->initial);
 }
 
-static void add_flag(const struct mfs_flag *f, struct mfs_buf *out)
+static void add_flag(const struct mft_flag *f, struct mfs_buf *out)
 {
 	const size_t began = out->len;
 	const char *between = "";
@@ -121,9 +121,9 @@ static void add_flag(const struct mfs_flag *f, struct mfs_buf *out)
 		add_default(f, out);
 		between = "; ";
 	}
-	if (f->use == MFS_FLAG_UNUSED)
+	if (f->use == MFT_FLAG_UNUSED)
 		mfs_buf_printf(out, "%saccepted, without effect here", between);
-	else if (f->use == MFS_FLAG_REFUSED)
+	else if (f->use == MFT_FLAG_REFUSED)
 		mfs_buf_printf(out, "%s%srefused: %s", has_default(f) ? between : "",
 			       has_default(f) ? "anything else is " : "", f->instead);
 	else if (f->have)
@@ -133,7 +133,7 @@ static void add_flag(const struct mfs_flag *f, struct mfs_buf *out)
 	mfs_buf_adds(out, "\n");
 }
 
-static void add_foreign(const struct mfs_foreign *f, struct mfs_buf *out)
+static void add_foreign(const struct mft_foreign *f, struct mfs_buf *out)
 {
 	const size_t began = out->len;
 	size_t width;
@@ -149,13 +149,13 @@ static void add_foreign(const struct mfs_foreign *f, struct mfs_buf *out)
 	mfs_buf_printf(out, "%s%*s%s: ", width + 2 > COLUMN ? "\n" : "",
 		       (int)(width + 2 > COLUMN ? COLUMN : COLUMN - width), "", f->whose);
 	switch (f->use) {
-	case MFS_FOREIGN_UNUSED:
+	case MFT_FOREIGN_UNUSED:
 		mfs_buf_adds(out, "accepted, without effect here\n");
 		break;
-	case MFS_FOREIGN_BECOMES:
+	case MFT_FOREIGN_BECOMES:
 		mfs_buf_printf(out, "taken as %s\n", f->becomes);
 		break;
-	case MFS_FOREIGN_REFUSED:
+	case MFT_FOREIGN_REFUSED:
 		mfs_buf_printf(out, "refused: %s\n", f->say);
 		break;
 	}
@@ -163,14 +163,14 @@ static void add_foreign(const struct mfs_foreign *f, struct mfs_buf *out)
 
 static const char others[] = "of other programs, and of Megatron before";
 
-static void add_group(const char *topic, const struct mfs_flag_group *group, struct mfs_buf *out)
+static void add_group(const char *topic, const struct mft_flag_group *group, struct mfs_buf *out)
 {
 	bool any = false;
 
 	for (size_t i = 0; i < group->count; i++) {
-		const struct mfs_flag *f = &group->flags[i];
+		const struct mft_flag *f = &group->flags[i];
 
-		if (f->kind == MFS_FLAG_DERIVED || !mfs_topic_has_flag(topic, group, f))
+		if (f->kind == MFT_FLAG_DERIVED || !mft_topic_has_flag(topic, group, f))
 			continue;
 		if (!any)
 			mfs_buf_printf(out, "\n%s:\n", group->title);
@@ -182,22 +182,22 @@ static void add_group(const char *topic, const struct mfs_flag_group *group, str
 static void list_topics(struct mfs_buf *out)
 {
 	mfs_buf_adds(out, "used\n");
-	for (size_t g = 0; g < mfs_flag_group_count; g++)
-		if (mfs_flag_groups[g]->flags[0].kind != MFS_FLAG_DERIVED)
-			mfs_buf_printf(out, "%s\n", mfs_flag_groups[g]->title);
+	for (size_t g = 0; g < mft_flag_group_count; g++)
+		if (mft_flag_groups[g]->flags[0].kind != MFT_FLAG_DERIVED)
+			mfs_buf_printf(out, "%s\n", mft_flag_groups[g]->title);
 	mfs_buf_printf(out, "%s\n", others);
 }
 
-int mfs_help_topic(const char *topic, struct mfs_buf *out, struct mfs_error *err)
+int mft_help_topic(const char *topic, struct mfs_buf *out, struct mfs_error *err)
 {
 	if (mfs_str_is(topic, "topics"))
 		list_topics(out);
-	for (size_t g = 0; g < mfs_flag_group_count; g++)
-		add_group(topic, mfs_flag_groups[g], out);
-	if (mfs_topic_has_title(topic, others)) {
+	for (size_t g = 0; g < mft_flag_group_count; g++)
+		add_group(topic, mft_flag_groups[g], out);
+	if (mft_topic_has_title(topic, others)) {
 		mfs_buf_printf(out, "\n%s (@: the value):\n", others);
-		for (size_t i = 0; i < mfs_foreign_count; i++)
-			add_foreign(&mfs_foreign_table[i], out);
+		for (size_t i = 0; i < mft_foreign_count; i++)
+			add_foreign(&mft_foreign_table[i], out);
 	}
 	if (out->len || out->failed)
 		return 0;
@@ -207,7 +207,7 @@ int mfs_help_topic(const char *topic, struct mfs_buf *out, struct mfs_error *err
 			topic);
 }
 
-void mfs_help_flags(struct mfs_buf *out)
+void mft_help_flags(struct mfs_buf *out)
 {
 	mfs_buf_adds(
 		out,
@@ -220,17 +220,17 @@ void mfs_help_flags(struct mfs_buf *out)
 		"\n"
 		"--help used: the flags that have an effect. --help TOPIC: those of a section\n"
 		"(moe, checkpointing), or with a word (recompute).\n");
-	mfs_help_topic(NULL, out, NULL);
+	mft_help_topic(NULL, out, NULL);
 }
 
 /* ---- --completions ---- */
 
-static bool is_a_file(const struct mfs_flag *f)
+static bool is_a_file(const struct mft_flag *f)
 {
 	static const char *const ends[] = {"_path", "_dir", "_file",  "_cfg",
 					   "load",  "save", "_model", "pretrained_checkpoint"};
 
-	if (f->use != MFS_FLAG_USED || (f->kind != MFS_FLAG_TEXT && f->kind != MFS_FLAG_TEXTS))
+	if (f->use != MFT_FLAG_USED || (f->kind != MFT_FLAG_TEXT && f->kind != MFT_FLAG_TEXTS))
 		return false;
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
 		if (mfs_str_ends(f->dest, ends[i]))
@@ -239,22 +239,22 @@ static bool is_a_file(const struct mfs_flag *f)
 }
 
 /* Flags that have no effect are not offered. */
-static bool is_offered(const struct mfs_flag *f)
+static bool is_offered(const struct mft_flag *f)
 {
-	return f->use == MFS_FLAG_USED && f->kind != MFS_FLAG_DERIVED;
+	return f->use == MFT_FLAG_USED && f->kind != MFT_FLAG_DERIVED;
 }
 
-static const char *choices_of(const struct mfs_flag *f)
+static const char *choices_of(const struct mft_flag *f)
 {
 	return f->have ? f->have : f->choices;
 }
 
-static void each_spelling(const struct mfs_flag *f, const char *between, struct mfs_buf *out)
+static void each_spelling(const struct mft_flag *f, const char *between, struct mfs_buf *out)
 {
-	char spelling[MFS_FLAG_SPELLING];
+	char spelling[MFT_FLAG_SPELLING];
 	bool on;
 
-	for (unsigned i = 0; mfs_flag_spelling(f, i, spelling, &on); i++)
+	for (unsigned i = 0; mft_flag_spelling(f, i, spelling, &on); i++)
 		mfs_buf_printf(out, "%s%s", i ? between : "", spelling);
 }
 
@@ -271,8 +271,8 @@ static void complete_bash(struct mfs_buf *out)
 		     "_mcorefs_train() {\n"
 		     "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n\n"
 		     "\tcase $prev in\n");
-	for (size_t i = 0; i < mfs_flag_count(); i++) {
-		const struct mfs_flag *f = mfs_flag_at(i);
+	for (size_t i = 0; i < mft_flag_count(); i++) {
+		const struct mft_flag *f = mft_flag_at(i);
 
 		if (!is_offered(f) || (!choices_of(f) && !is_a_file(f)))
 			continue;
@@ -288,16 +288,16 @@ static void complete_bash(struct mfs_buf *out)
 		}
 	}
 	mfs_buf_adds(out, "\tesac\n\tmapfile -t COMPREPLY < <(compgen -W '");
-	for (size_t i = 0; i < mfs_flag_count(); i++) {
-		if (!is_offered(mfs_flag_at(i)))
+	for (size_t i = 0; i < mft_flag_count(); i++) {
+		if (!is_offered(mft_flag_at(i)))
 			continue;
 		mfs_buf_adds(out, "\n\t\t");
-		each_spelling(mfs_flag_at(i), " ", out);
+		each_spelling(mft_flag_at(i), " ", out);
 	}
 	mfs_buf_adds(out, "' -- \"$cur\")\n}\n\ncomplete -F _mcorefs_train mcorefs-train\n");
 }
 
-static void zsh_argument(const struct mfs_flag *f, const char *spelling, struct mfs_buf *out)
+static void zsh_argument(const struct mft_flag *f, const char *spelling, struct mfs_buf *out)
 {
 	const bool takes = *what_it_takes(f) || f->choices;
 
@@ -320,20 +320,20 @@ static void zsh_argument(const struct mfs_flag *f, const char *spelling, struct 
 
 static void complete_zsh(struct mfs_buf *out)
 {
-	char spelling[MFS_FLAG_SPELLING];
+	char spelling[MFT_FLAG_SPELLING];
 	bool on;
 
 	mfs_buf_adds(out, "#compdef mcorefs-train\n# Made by mcorefs-train --completions zsh\n\n"
 			  "_arguments");
-	for (size_t i = 0; i < mfs_flag_count(); i++)
-		for (unsigned k = 0; is_offered(mfs_flag_at(i)) &&
-				     mfs_flag_spelling(mfs_flag_at(i), k, spelling, &on);
+	for (size_t i = 0; i < mft_flag_count(); i++)
+		for (unsigned k = 0; is_offered(mft_flag_at(i)) &&
+				     mft_flag_spelling(mft_flag_at(i), k, spelling, &on);
 		     k++)
-			zsh_argument(mfs_flag_at(i), spelling, out);
+			zsh_argument(mft_flag_at(i), spelling, out);
 	mfs_buf_adds(out, "\n");
 }
 
-int mfs_help_completions(const char *shell, struct mfs_buf *out, struct mfs_error *err)
+int mft_help_completions(const char *shell, struct mfs_buf *out, struct mfs_error *err)
 {
 	if (mfs_str_is(shell, "bash"))
 		complete_bash(out);
@@ -349,7 +349,7 @@ int mfs_help_completions(const char *shell, struct mfs_buf *out, struct mfs_erro
 
 /* A token that is padding or ends documents changes what is trained, so nobody has to guess which
  * one is. */
-static void note_tokens(const struct mfs_train_config *config, struct mfs_buf *out)
+static void note_tokens(const struct mft_train_config *config, struct mfs_buf *out)
 {
 	if (config->pad_unknown && config->eod == MFS_UNSET && config->tokenizer_model)
 		mfs_buf_printf(out,
@@ -369,7 +369,7 @@ static void note_tokens(const struct mfs_train_config *config, struct mfs_buf *o
 			       config->tokenizer_type ? config->tokenizer_type : "the tokenizer");
 }
 
-static void note_format(const struct mfs_train_config *config, struct mfs_buf *out)
+static void note_format(const struct mft_train_config *config, struct mfs_buf *out)
 {
 	if (config->save && !config->saves_torch && !mfs_str_is(config->ckpt_format, "torch_dist"))
 		mfs_buf_printf(out,
@@ -378,26 +378,26 @@ static void note_format(const struct mfs_train_config *config, struct mfs_buf *o
 			       config->ckpt_format);
 }
 
-void mfs_help_notes(const struct mfs_train_config *config, struct mfs_buf *out)
+void mft_help_notes(const struct mft_train_config *config, struct mfs_buf *out)
 {
 	const double factor = config->model.rope_scaling_factor;
 	struct mfs_buf unused = {0};
 
-	mfs_flags_unused(config->values, &unused);
+	mft_flags_unused(config->values, &unused);
 	if (unused.len)
 		mfs_buf_printf(out, "without effect here: %s\n", unused.data);
 	out->failed |= unused.failed;
 	mfs_buf_release(&unused);
 	note_tokens(config, out);
-	for (const struct mfs_flag_other *o = config->values->overruled; o; o = o->next)
+	for (const struct mft_flag_other *o = config->values->overruled; o; o = o->next)
 		mfs_buf_printf(out, "%s\n", o->name);
-	for (const struct mfs_flag_other *o = config->values->others; o; o = o->next)
+	for (const struct mft_flag_other *o = config->values->others; o; o = o->next)
 		if (o->becomes)
 			mfs_buf_printf(out, "%s is taken as %s\n", o->name, o->becomes);
-	if (!mfs_flag_is_none(config->values, "fp8"))
+	if (!mft_flag_is_none(config->values, "fp8"))
 		mfs_buf_printf(out,
 			       "--fp8-format %s: products are computed in %s here, not in 8 bits\n",
-			       mfs_flag_text(config->values, "fp8"),
+			       mft_flag_text(config->values, "fp8"),
 			       config->params_dtype == MFS_F32	 ? "fp32"
 			       : config->params_dtype == MFS_F16 ? "fp16"
 								 : "bf16");
@@ -414,10 +414,10 @@ static int by_name(const void *a, const void *b)
 	return strcasecmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-void mfs_help_arguments(const struct mfs_train_config *config, struct mfs_buf *out)
+void mft_help_arguments(const struct mft_train_config *config, struct mfs_buf *out)
 {
 	static const char dots[] = "................................................";
-	const size_t count = mfs_flag_count();
+	const size_t count = mft_flag_count();
 	const char **dests = calloc(count, sizeof(*dests));
 	size_t shown = 0;
 
@@ -426,19 +426,19 @@ void mfs_help_arguments(const struct mfs_train_config *config, struct mfs_buf *o
 		return;
 	}
 	for (size_t i = 0; i < count; i++)
-		if (!mfs_flag_at(i)->gone)
-			dests[shown++] = mfs_flag_at(i)->dest;
+		if (!mft_flag_at(i)->gone)
+			dests[shown++] = mft_flag_at(i)->dest;
 	qsort(dests, shown, sizeof(*dests), by_name);
 	mfs_buf_adds(out, "------------------------ arguments ------------------------\n");
 	for (size_t i = 0; i < shown; i++) {
-		const struct mfs_flag_value *v = mfs_flag_get(config->values, dests[i]);
+		const struct mft_flag_value *v = mft_flag_get(config->values, dests[i]);
 		const size_t len = strlen(dests[i]);
 
 		mfs_buf_printf(out, "  %s %s ", dests[i], dots + (len < 48 ? len : 48));
-		if (v->type == MFS_IS_TEXT)
+		if (v->type == MFT_IS_TEXT)
 			mfs_buf_adds(out, v->text);
 		else
-			mfs_flag_value_show(v, out);
+			mft_flag_value_show(v, out);
 		mfs_buf_adds(out, "\n");
 	}
 	mfs_buf_adds(out, "-------------------- end of arguments ---------------------\n");

@@ -1,6 +1,6 @@
 /* What mcorefs-train says of its flags. */
-#ifndef MFS_TRAINER_CONFIG_HELP_H
-#define MFS_TRAINER_CONFIG_HELP_H
+#ifndef MFT_TRAINER_CONFIG_HELP_H
+#define MFT_TRAINER_CONFIG_HELP_H
 
 #include "formats/base/buf.h"
 #include "formats/base/error.h"
@@ -8,21 +8,21 @@
 
 /* --help: all flags by Megatron's groups, with what they take, the default, and what becomes of
  * them here. */
-void mfs_help_flags(struct mfs_buf *out);
+void mft_help_flags(struct mfs_buf *out);
 /* --help TOPIC (topics.h): the flags that have to do with it, by their groups; NULL: all. -EINVAL:
  * none has. "topics" lists the sections. */
-int mfs_help_topic(const char *topic, struct mfs_buf *out, struct mfs_error *err);
+int mft_help_topic(const char *topic, struct mfs_buf *out, struct mfs_error *err);
 
 /* --completions bash, zsh: a script that completes all spellings and choices. -EINVAL: another
  * shell. */
-int mfs_help_completions(const char *shell, struct mfs_buf *out, struct mfs_error *err);
+int mft_help_completions(const char *shell, struct mfs_buf *out, struct mfs_error *err);
 
 /* What a person should know of the arguments before a run, a line each: flags without effect here.
  * Nothing, if there is nothing. */
-void mfs_help_notes(const struct mfs_train_config *config, struct mfs_buf *out);
+void mft_help_notes(const struct mft_train_config *config, struct mfs_buf *out);
 
 /* --log-args: all arguments with their values, as Megatron prints them
  * (arguments.py: _print_args). */
-void mfs_help_arguments(const struct mfs_train_config *config, struct mfs_buf *out);
+void mft_help_arguments(const struct mft_train_config *config, struct mfs_buf *out);
 
 #endif

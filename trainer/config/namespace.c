@@ -5,9 +5,9 @@
 #include "formats/base/str.h"
 #include "trainer/config/value.h"
 
-static void write_value(struct mfs_pickle_writer *w, const struct mfs_flag_value *v);
+static void write_value(struct mfs_pickle_writer *w, const struct mft_flag_value *v);
 
-static void write_list(struct mfs_pickle_writer *w, const struct mfs_flag_value *v)
+static void write_list(struct mfs_pickle_writer *w, const struct mft_flag_value *v)
 {
 	mfs_pickle_list_begin(w);
 	for (size_t i = 0; i < v->count; i++) {
@@ -17,7 +17,7 @@ static void write_list(struct mfs_pickle_writer *w, const struct mfs_flag_value 
 	mfs_pickle_list_end(w);
 }
 
-static void write_tuple(struct mfs_pickle_writer *w, const struct mfs_flag_value *v)
+static void write_tuple(struct mfs_pickle_writer *w, const struct mft_flag_value *v)
 {
 	mfs_pickle_op(w, MFS_OP_MARK);
 	for (size_t i = 0; i < v->count; i++)
@@ -26,7 +26,7 @@ static void write_tuple(struct mfs_pickle_writer *w, const struct mfs_flag_value
 }
 
 /* Enum.__reduce_ex__: the class, called with the value. */
-static void write_member(struct mfs_pickle_writer *w, const struct mfs_flag_value *v)
+static void write_member(struct mfs_pickle_writer *w, const struct mft_flag_value *v)
 {
 	mfs_pickle_global(w, v->of->module, v->of->class_name);
 	mfs_pickle_int(w, v->number);
@@ -34,41 +34,41 @@ static void write_member(struct mfs_pickle_writer *w, const struct mfs_flag_valu
 	mfs_pickle_op(w, MFS_OP_REDUCE);
 }
 
-static void write_value(struct mfs_pickle_writer *w, const struct mfs_flag_value *v)
+static void write_value(struct mfs_pickle_writer *w, const struct mft_flag_value *v)
 {
 	switch (v->type) {
-	case MFS_IS_NONE:
+	case MFT_IS_NONE:
 		mfs_pickle_none(w);
 		break;
-	case MFS_IS_BOOL:
+	case MFT_IS_BOOL:
 		mfs_pickle_bool(w, v->truth);
 		break;
-	case MFS_IS_INT:
+	case MFT_IS_INT:
 		mfs_pickle_int(w, v->number);
 		break;
-	case MFS_IS_REAL:
+	case MFT_IS_REAL:
 		mfs_pickle_float(w, v->real);
 		break;
-	case MFS_IS_TEXT:
+	case MFT_IS_TEXT:
 		mfs_pickle_str(w, v->text);
 		break;
-	case MFS_IS_LIST:
+	case MFT_IS_LIST:
 		write_list(w, v);
 		break;
-	case MFS_IS_TUPLE:
+	case MFT_IS_TUPLE:
 		write_tuple(w, v);
 		break;
-	case MFS_IS_DTYPE:
+	case MFT_IS_DTYPE:
 		mfs_pickle_dtype(w, v->dtype);
 		break;
-	case MFS_IS_ENUM:
+	case MFT_IS_ENUM:
 		write_member(w, v);
 		break;
 	}
 }
 
 /* The value of an attribute that changes during the run. */
-static bool progress_of(const char *dest, const struct mfs_namespace_extra *x, uint64_t *ret)
+static bool progress_of(const char *dest, const struct mft_namespace_extra *x, uint64_t *ret)
 {
 	const struct {
 		const char *dest;
@@ -90,15 +90,15 @@ static bool progress_of(const char *dest, const struct mfs_namespace_extra *x, u
 	return false;
 }
 
-int mfs_train_namespace_write(struct mfs_pickle_writer *w, const struct mfs_train_config *config,
-			      const struct mfs_namespace_extra *extra)
+int mft_train_namespace_write(struct mfs_pickle_writer *w, const struct mft_train_config *config,
+			      const struct mft_namespace_extra *extra)
 {
-	const size_t count = mfs_flag_count();
+	const size_t count = mft_flag_count();
 	uint64_t written = 0, value;
 
 	mfs_pickle_object_begin(w, "argparse", "Namespace");
 	for (size_t i = 0; i < count; i++) {
-		const struct mfs_flag *f = mfs_flag_at(i);
+		const struct mft_flag *f = mft_flag_at(i);
 
 		if (f->gone)
 			continue;

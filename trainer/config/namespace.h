@@ -6,8 +6,8 @@
  * flags: numbers, texts and lists as Python's, element types as torch.bfloat16, enums as calls of
  * their classes. Ignored flags have the values that were given.
  */
-#ifndef MFS_TRAINER_CONFIG_NAMESPACE_H
-#define MFS_TRAINER_CONFIG_NAMESPACE_H
+#ifndef MFT_TRAINER_CONFIG_NAMESPACE_H
+#define MFT_TRAINER_CONFIG_NAMESPACE_H
 
 #include <stdint.h>
 
@@ -16,14 +16,14 @@
 #include "trainer/config/config.h"
 
 /* What changes during a run. */
-struct mfs_namespace_extra {
+struct mft_namespace_extra {
 	uint64_t iteration; /* that is saved; args.curr_iteration is one less */
 	uint64_t consumed_train_samples, consumed_valid_samples, skipped_train_samples;
 };
 
 /* Leaves one value more on the reader's stack. config is settled. extra may be NULL: a run that has
  * not begun. A value that cannot be written fails the writer (mfs_pickle_end()). -ENOMEM. */
-int mfs_train_namespace_write(struct mfs_pickle_writer *w, const struct mfs_train_config *config,
-			      const struct mfs_namespace_extra *extra);
+int mft_train_namespace_write(struct mfs_pickle_writer *w, const struct mft_train_config *config,
+			      const struct mft_namespace_extra *extra);
 
 #endif

@@ -34,39 +34,39 @@ static bool plain(const char *word, char text[LONGEST + 1])
 	return true;
 }
 
-enum mfs_number mfs_number_int(const char *word, int64_t *ret)
+enum mft_number mft_number_int(const char *word, int64_t *ret)
 {
 	char text[LONGEST + 1], *end;
 
 	if (!plain(word, text) || !isdigit((unsigned char)text[*text == '-' || *text == '+']))
-		return MFS_NUMBER_NOT;
+		return MFT_NUMBER_NOT;
 	errno = 0;
 	*ret = strtoll(text, &end, 10);
 	if (*end)
-		return MFS_NUMBER_NOT;
-	return errno ? MFS_NUMBER_TOO_LARGE : MFS_NUMBER_OK;
+		return MFT_NUMBER_NOT;
+	return errno ? MFT_NUMBER_TOO_LARGE : MFT_NUMBER_OK;
 }
 
 /* Not of strtod() alone: it takes hexadecimal digits and nan(...), and float() does not. */
-enum mfs_number mfs_number_real(const char *word, double *ret)
+enum mft_number mft_number_real(const char *word, double *ret)
 {
 	char text[LONGEST + 1], *end;
 
 	if (!plain(word, text) || !*text || isspace((unsigned char)*text) || strpbrk(text, "xX("))
-		return MFS_NUMBER_NOT;
+		return MFT_NUMBER_NOT;
 	*ret = strtod(text, &end);
 	if (*end)
-		return MFS_NUMBER_NOT;
+		return MFT_NUMBER_NOT;
 	if (!isdigit((unsigned char)text[strcspn(text, "0123456789iInN")]))
-		return MFS_NUMBER_NOT_ONE;
-	return fabs(*ret) > FLT_MAX ? MFS_NUMBER_TOO_LARGE : MFS_NUMBER_OK;
+		return MFT_NUMBER_NOT_ONE;
+	return fabs(*ret) > FLT_MAX ? MFT_NUMBER_TOO_LARGE : MFT_NUMBER_OK;
 }
 
-const char *mfs_number_expected(enum mfs_number found, bool whole)
+const char *mft_number_expected(enum mft_number found, bool whole)
 {
-	if (found == MFS_NUMBER_TOO_LARGE)
+	if (found == MFT_NUMBER_TOO_LARGE)
 		return whole ? "an integer of 64 bits" : "a number of at most 3.4e38";
-	if (found == MFS_NUMBER_NOT_ONE)
+	if (found == MFT_NUMBER_NOT_ONE)
 		return "a finite number";
 	return whole ? "an integer" : "a number";
 }

@@ -27,32 +27,32 @@ static bool is_flag(const char *word)
 {
 	double number;
 
-	return *word == '-' && word[1] && mfs_number_real(word, &number) == MFS_NUMBER_NOT;
+	return *word == '-' && word[1] && mft_number_real(word, &number) == MFT_NUMBER_NOT;
 }
 
 static int unknown(const char *word, size_t len, struct mfs_error *err)
 {
-	char name[MFS_FLAG_SPELLING], spelling[MFS_FLAG_SPELLING] = "";
+	char name[MFT_FLAG_SPELLING], spelling[MFT_FLAG_SPELLING] = "";
 	const char *dest;
 	bool on;
 
 	if (len > SHOWN)
 		len = SHOWN;
 	snprintf(name, sizeof(name), "%.*s", (int)len, word);
-	dest = mfs_flag_suggest(name);
+	dest = mft_flag_suggest(name);
 	if (dest)
-		mfs_flag_spelling(mfs_flag_at(mfs_flag_of_dest(dest)), 0, spelling, &on);
+		mft_flag_spelling(mft_flag_at(mft_flag_of_dest(dest)), 0, spelling, &on);
 	return mfs_fail(err, -EINVAL, "unknown flag '%s'%s%s%s", name,
 			dest ? "; did you mean '" : "", spelling, dest ? "'?" : "");
 }
 
-static bool takes_words(const struct mfs_flag *f)
+static bool takes_words(const struct mft_flag *f)
 {
-	return f->kind != MFS_FLAG_ON && f->kind != MFS_FLAG_OFF && f->kind != MFS_FLAG_SWITCH;
+	return f->kind != MFT_FLAG_ON && f->kind != MFT_FLAG_OFF && f->kind != MFT_FLAG_SWITCH;
 }
 
 /* The words of a flag: what follows '=', or the next word or words that are no flag. */
-static size_t words_of(const struct mfs_flag *f, const char *equals, struct words *w,
+static size_t words_of(const struct mft_flag *f, const char *equals, struct words *w,
 		       const char *const **ret)
 {
 	size_t count = 0;
@@ -68,59 +68,59 @@ static size_t words_of(const struct mfs_flag *f, const char *equals, struct word
 }
 
 /* The words of a flag of another program's. */
-static size_t foreign_words(const struct mfs_foreign *f, const char *equals, struct words *w,
+static size_t foreign_words(const struct mft_foreign *f, const char *equals, struct words *w,
 			    const char *const **ret)
 {
-	const struct mfs_flag like = {.kind = MFS_FLAG_TEXT, .words = f->words == '*' ? '*' : 0};
+	const struct mft_flag like = {.kind = MFT_FLAG_TEXT, .words = f->words == '*' ? '*' : 0};
 
 	return f->words == '0' && !equals ? 0 : words_of(&like, equals, w, ret);
 }
 
-static int read_foreign(const struct mfs_foreign *f, const char *said, const char *equals,
-			struct words *w, struct mfs_flag_values *v, struct mfs_arena *arena,
+static int read_foreign(const struct mft_foreign *f, const char *said, const char *equals,
+			struct words *w, struct mft_flag_values *v, struct mfs_arena *arena,
 			struct mfs_error *err)
 {
 	const char *const *words = &equals;
 	const size_t count = foreign_words(f, equals, w, &words);
 
-	return mfs_foreign_take(f, said, words, count, MFS_FROM_COMMAND_LINE, v, arena, err);
+	return mft_foreign_take(f, said, words, count, MFT_FROM_COMMAND_LINE, v, arena, err);
 }
 
-static int read_flag(struct words *w, struct mfs_flag_values *v, struct mfs_arena *arena,
+static int read_flag(struct words *w, struct mft_flag_values *v, struct mfs_arena *arena,
 		     struct mfs_error *err)
 {
 	const char *word = w->list[w->at++];
 	const char *equals = strchr(word, '=');
 	const size_t len = equals ? (size_t)(equals - word) : strlen(word);
 	const char *after = equals ? equals + 1 : NULL, *const *words = &after;
-	char said[MFS_FLAG_SPELLING];
-	const struct mfs_foreign *foreign;
-	const struct mfs_flag *f;
+	char said[MFT_FLAG_SPELLING];
+	const struct mft_foreign *foreign;
+	const struct mft_flag *f;
 	size_t number, count;
 	bool on;
 
 	if (!is_flag(word))
 		return mfs_fail(err, -EINVAL, "expected a flag, found '%.*s'", SHOWN, word);
 	snprintf(said, sizeof(said), "%.*s", (int)len, word);
-	foreign = mfs_foreign_find(word, len,
+	foreign = mft_foreign_find(word, len,
 				   after	      ? after
 				   : w->at < w->count ? w->list[w->at]
 						      : NULL);
 	if (foreign)
 		return read_foreign(foreign, said, after, w, v, arena, err);
-	number = mfs_flag_of_spelling(word, len, &on);
+	number = mft_flag_of_spelling(word, len, &on);
 	if (number == SIZE_MAX)
 		return unknown(word, len, err);
-	f = mfs_flag_at(number);
-	v->from[number] = MFS_FROM_COMMAND_LINE;
+	f = mft_flag_at(number);
+	v->from[number] = MFT_FROM_COMMAND_LINE;
 	if (!takes_words(f)) {
-		v->at[number] = (struct mfs_flag_value){.type = MFS_IS_BOOL, .truth = on};
+		v->at[number] = (struct mft_flag_value){.type = MFT_IS_BOOL, .truth = on};
 		return equals ? mfs_fail(err, -EINVAL, "%s: takes no value, found '%.*s'", said,
 					 SHOWN, after)
 			      : 0;
 	}
 	count = words_of(f, equals, w, &words);
-	return mfs_flag_value_parse(f, said, words, count, arena, &v->at[number], err);
+	return mft_flag_value_parse(f, said, words, count, arena, &v->at[number], err);
 }
 
 /* "SECTION.NAME=VALUE", as a file would say it. */
@@ -131,7 +131,7 @@ static bool is_override(const char *word)
 	return *word != '-' && equals && dot && dot > word && dot < equals;
 }
 
-static int read_override(const char *word, struct mfs_flag_values *v, struct mfs_arena *arena,
+static int read_override(const char *word, struct mft_flag_values *v, struct mfs_arena *arena,
 			 struct mfs_error *err)
 {
 	const char *dot = strchr(word, '.'), *equals = strchr(word, '=');
@@ -141,18 +141,18 @@ static int read_override(const char *word, struct mfs_flag_values *v, struct mfs
 	mfs_buf_printf(&text, "%.*s:\n  %.*s: %s\n", (int)(dot - word), word,
 		       (int)(equals - dot - 1), dot + 1, equals + 1);
 	r = text.failed ? mfs_fail_nomem(err)
-			: mfs_yaml_parse("the command line", text.data, text.len, v, arena, err);
+			: mft_yaml_parse("the command line", text.data, text.len, v, arena, err);
 	mfs_buf_release(&text);
 	return r;
 }
 
 /* Remembers that a flag says something else than an override. */
-static int overrule(const char *word, size_t number, struct mfs_train_config *c,
+static int overrule(const char *word, size_t number, struct mft_train_config *c,
 		    struct mfs_error *err)
 {
-	struct mfs_flag_other *o = mfs_arena_alloc(&c->arena, sizeof(*o)),
+	struct mft_flag_other *o = mfs_arena_alloc(&c->arena, sizeof(*o)),
 			      **at = &c->values->overruled;
-	char spelling[MFS_FLAG_SPELLING];
+	char spelling[MFT_FLAG_SPELLING];
 	struct mfs_buf value = {0};
 	bool on;
 
@@ -160,8 +160,8 @@ static int overrule(const char *word, size_t number, struct mfs_train_config *c,
 		return mfs_fail_nomem(err);
 	while (*at)
 		at = &(*at)->next;
-	mfs_flag_spelling(mfs_flag_at(number), 0, spelling, &on);
-	mfs_flag_value_show(&c->values->at[number], &value);
+	mft_flag_spelling(mft_flag_at(number), 0, spelling, &on);
+	mft_flag_value_show(&c->values->at[number], &value);
 	if (!value.failed)
 		o->name = mfs_arena_printf(&c->arena,
 					   "%.80s was given, and %s, which is %s, has the last "
@@ -173,23 +173,23 @@ static int overrule(const char *word, size_t number, struct mfs_train_config *c,
 }
 
 /* What an override says, it says where nobody else does, too. */
-static int tell_overruled(const char *word, struct mfs_train_config *c, struct mfs_error *err)
+static int tell_overruled(const char *word, struct mft_train_config *c, struct mfs_error *err)
 {
-	const struct mfs_flag_values *v = c->values;
-	struct mfs_flag_values *alone;
-	int r = mfs_flag_values_new(&c->arena, &alone, err);
+	const struct mft_flag_values *v = c->values;
+	struct mft_flag_values *alone;
+	int r = mft_flag_values_new(&c->arena, &alone, err);
 
 	if (!r)
 		r = read_override(word, alone, &c->arena, err);
-	for (size_t i = 0; i < mfs_flag_count() && !r; i++)
-		if (alone->from[i] == MFS_FROM_YAML && v->from[i] == MFS_FROM_COMMAND_LINE &&
-		    !mfs_flag_value_same(&alone->at[i], &v->at[i]))
+	for (size_t i = 0; i < mft_flag_count() && !r; i++)
+		if (alone->from[i] == MFT_FROM_YAML && v->from[i] == MFT_FROM_COMMAND_LINE &&
+		    !mft_flag_value_same(&alone->at[i], &v->at[i]))
 			r = overrule(word, i, c, err);
 	return r;
 }
 
 /* Overrides have the last word over a file, and flags over both. */
-static int read_overrides(const char *const *words, size_t count, struct mfs_train_config *c,
+static int read_overrides(const char *const *words, size_t count, struct mft_train_config *c,
 			  struct mfs_error *err)
 {
 	int r = 0;
@@ -202,13 +202,13 @@ static int read_overrides(const char *const *words, size_t count, struct mfs_tra
 	return r;
 }
 
-static int read_all(const char *const *words, size_t count, struct mfs_train_config *c,
+static int read_all(const char *const *words, size_t count, struct mft_train_config *c,
 		    struct mfs_error *err)
 {
 	struct words w = {words, count, 0};
 	const char *yaml, **overrides;
 	size_t overridden = 0;
-	int r = mfs_flag_values_new(&c->arena, &c->values, err);
+	int r = mft_flag_values_new(&c->arena, &c->values, err);
 
 	overrides = mfs_arena_array(&c->arena, count ? count : 1, sizeof(*overrides));
 	if (!r && !overrides)
@@ -218,35 +218,35 @@ static int read_all(const char *const *words, size_t count, struct mfs_train_con
 			overrides[overridden++] = w.list[w.at++];
 		else
 			r = read_flag(&w, c->values, &c->arena, err);
-	yaml = r ? NULL : mfs_flag_text(c->values, "yaml_cfg");
+	yaml = r ? NULL : mft_flag_text(c->values, "yaml_cfg");
 	if (yaml)
-		r = mfs_yaml_read(yaml, c->values, &c->arena, err);
+		r = mft_yaml_read(yaml, c->values, &c->arena, err);
 	if (!r)
 		r = read_overrides(overrides, overridden, c, err);
-	return r ? r : mfs_train_config_fill(c, err);
+	return r ? r : mft_train_config_fill(c, err);
 }
 
-int mfs_train_config_parse_words(const char *const *words, size_t count,
-				 struct mfs_train_config *ret, struct mfs_error *err)
+int mft_train_config_parse_words(const char *const *words, size_t count,
+				 struct mft_train_config *ret, struct mfs_error *err)
 {
-	struct mfs_train_config c = {0};
+	struct mft_train_config c = {0};
 	int r = read_all(words, count, &c, err);
 
 	if (r)
-		mfs_train_config_release(&c);
+		mft_train_config_release(&c);
 	else
 		*ret = c;
 	return r;
 }
 
-int mfs_train_config_parse(int argc, char **argv, struct mfs_train_config *ret,
+int mft_train_config_parse(int argc, char **argv, struct mft_train_config *ret,
 			   struct mfs_error *err)
 {
-	return mfs_train_config_parse_words((const char *const *)argv + 1,
+	return mft_train_config_parse_words((const char *const *)argv + 1,
 					    argc > 0 ? (size_t)argc - 1 : 0, ret, err);
 }
 
-void mfs_train_config_release(struct mfs_train_config *c)
+void mft_train_config_release(struct mft_train_config *c)
 {
 	mfs_arena_release(&c->arena);
 	c->values = NULL;

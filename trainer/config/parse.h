@@ -1,14 +1,14 @@
 /*
- * From a command line to struct mfs_train_config.
+ * From a command line to struct mft_train_config.
  *
  * It takes three steps, since a checkpoint may have a word in it:
  *
- *   mfs_train_config_parse()    command line and YAML; where to load from is known then
- *   mfs_train_config_adopt()    with --use-checkpoint-args: the checkpoint's arguments (adopt.h)
- *   mfs_train_config_settle()   what follows from others, checks, and the fields (settle.h)
+ *   mft_train_config_parse()    command line and YAML; where to load from is known then
+ *   mft_train_config_adopt()    with --use-checkpoint-args: the checkpoint's arguments (adopt.h)
+ *   mft_train_config_settle()   what follows from others, checks, and the fields (settle.h)
  */
-#ifndef MFS_TRAINER_CONFIG_PARSE_H
-#define MFS_TRAINER_CONFIG_PARSE_H
+#ifndef MFT_TRAINER_CONFIG_PARSE_H
+#define MFT_TRAINER_CONFIG_PARSE_H
 
 #include "formats/base/error.h"
 #include "trainer/config/config.h"
@@ -19,13 +19,13 @@
  * say where to load from and what the program is to do are filled. -EINVAL: a flag is unknown or
  * has a wrong value, in one sentence. *ret is released by the caller if this succeeds.
  */
-int mfs_train_config_parse(int argc, char **argv, struct mfs_train_config *ret,
+int mft_train_config_parse(int argc, char **argv, struct mft_train_config *ret,
 			   struct mfs_error *err);
 
 /* The same for a list of words. The fuzz targets and tests begin here. */
-int mfs_train_config_parse_words(const char *const *words, size_t count,
-				 struct mfs_train_config *ret, struct mfs_error *err);
+int mft_train_config_parse_words(const char *const *words, size_t count,
+				 struct mft_train_config *ret, struct mfs_error *err);
 
-void mfs_train_config_release(struct mfs_train_config *c);
+void mft_train_config_release(struct mft_train_config *c);
 
 #endif

@@ -1,16 +1,16 @@
 /* Arguments that are not supported here. */
-#ifndef MFS_TRAINER_CONFIG_REFUSE_H
-#define MFS_TRAINER_CONFIG_REFUSE_H
+#ifndef MFT_TRAINER_CONFIG_REFUSE_H
+#define MFT_TRAINER_CONFIG_REFUSE_H
 
 #include "formats/base/buf.h"
 #include "formats/base/error.h"
 #include "trainer/config/value.h"
 
 /* -ENOTSUP names the first value that is not supported, and what is nearest. */
-int mfs_flags_refuse(const struct mfs_flag_values *v, struct mfs_error *err);
+int mft_flags_refuse(const struct mft_flag_values *v, struct mfs_error *err);
 
 /* Appends what was given and has no effect here, as "--x, --y, model.z"; nothing if there is
  * nothing. Of a YAML file, what is not the default. */
-void mfs_flags_unused(const struct mfs_flag_values *v, struct mfs_buf *out);
+void mft_flags_unused(const struct mft_flag_values *v, struct mfs_buf *out);
 
 #endif

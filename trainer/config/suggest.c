@@ -104,7 +104,7 @@ static const char *by_meaning(const char *word)
 /* ---- by words ---- */
 
 struct parts {
-	char text[MFS_FLAG_SPELLING];
+	char text[MFT_FLAG_SPELLING];
 	const char *list[MOST_PARTS];
 	size_t count;
 };
@@ -168,7 +168,7 @@ static bool is_typo(const struct parts *a, const struct parts *b, unsigned *ret)
 /* Without what stands between words: --numlayers. */
 static bool is_joined(const struct parts *a, const struct parts *b, unsigned *ret)
 {
-	char x[MFS_FLAG_SPELLING] = "", y[MFS_FLAG_SPELLING] = "";
+	char x[MFT_FLAG_SPELLING] = "", y[MFT_FLAG_SPELLING] = "";
 	struct mfs_nearest n = {.word = x};
 
 	for (size_t i = 0; i < a->count; i++)
@@ -194,21 +194,21 @@ static unsigned reason(const struct parts *word, const struct parts *name)
 	return is_joined(word, name, &d) ? 20 + d : UINT32_MAX;
 }
 
-const char *mfs_flag_suggest(const char *word)
+const char *mft_flag_suggest(const char *word)
 {
 	const char *ret = by_meaning(word + strspn(word, "-"));
 	unsigned least = UINT32_MAX;
 	struct parts given, name;
-	char spelling[MFS_FLAG_SPELLING];
+	char spelling[MFT_FLAG_SPELLING];
 	bool on;
 
 	if (ret)
 		return ret;
 	cut(word, &given);
-	for (size_t i = 0; given.count && i < mfs_flag_count(); i++) {
-		const struct mfs_flag *f = mfs_flag_at(i);
+	for (size_t i = 0; given.count && i < mft_flag_count(); i++) {
+		const struct mft_flag *f = mft_flag_at(i);
 
-		for (unsigned k = 0; mfs_flag_spelling(f, k, spelling, &on); k++) {
+		for (unsigned k = 0; mft_flag_spelling(f, k, spelling, &on); k++) {
 			unsigned r;
 
 			cut(spelling, &name);

@@ -31,15 +31,15 @@ static bool is_in(const char *topic, const char *text)
 	return false;
 }
 
-bool mfs_topic_has_title(const char *topic, const char *title)
+bool mft_topic_has_title(const char *topic, const char *title)
 {
 	return !topic || is_in(topic, title);
 }
 
-bool mfs_topic_has_flag(const char *topic, const struct mfs_flag_group *group,
-			const struct mfs_flag *f)
+bool mft_topic_has_flag(const char *topic, const struct mft_flag_group *group,
+			const struct mft_flag *f)
 {
 	if (topic && mfs_str_is(topic, "used"))
-		return f->use == MFS_FLAG_USED;
-	return mfs_topic_has_title(topic, group->title) || is_in(topic, f->dest);
+		return f->use == MFT_FLAG_USED;
+	return mft_topic_has_title(topic, group->title) || is_in(topic, f->dest);
 }

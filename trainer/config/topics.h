@@ -5,16 +5,16 @@
  * without its last s: "moe" is the section moe, and --moe-router-topk of another one; "expert" is
  * --num-experts. Case does not matter, and '-', '_' and ' ' are the same.
  */
-#ifndef MFS_TRAINER_CONFIG_TOPICS_H
-#define MFS_TRAINER_CONFIG_TOPICS_H
+#ifndef MFT_TRAINER_CONFIG_TOPICS_H
+#define MFT_TRAINER_CONFIG_TOPICS_H
 
 #include <stdbool.h>
 
 #include "trainer/config/flag.h"
 
 /* NULL: everything. */
-bool mfs_topic_has_title(const char *topic, const char *title);
-bool mfs_topic_has_flag(const char *topic, const struct mfs_flag_group *group,
-			const struct mfs_flag *f);
+bool mft_topic_has_title(const char *topic, const char *title);
+bool mft_topic_has_flag(const char *topic, const struct mft_flag_group *group,
+			const struct mft_flag *f);
 
 #endif

@@ -15,19 +15,19 @@
 
 /* ---- words to values ---- */
 
-static struct mfs_flag_value none(void)
+static struct mft_flag_value none(void)
 {
-	return (struct mfs_flag_value){.type = MFS_IS_NONE};
+	return (struct mft_flag_value){.type = MFT_IS_NONE};
 }
 
-static struct mfs_flag_value number(int64_t i)
+static struct mft_flag_value number(int64_t i)
 {
-	return (struct mfs_flag_value){.type = MFS_IS_INT, .number = i};
+	return (struct mft_flag_value){.type = MFT_IS_INT, .number = i};
 }
 
-static struct mfs_flag_value truth(bool b)
+static struct mft_flag_value truth(bool b)
 {
-	return (struct mfs_flag_value){.type = MFS_IS_BOOL, .truth = b};
+	return (struct mft_flag_value){.type = MFT_IS_BOOL, .truth = b};
 }
 
 /* ---- patterns ---- */
@@ -196,26 +196,26 @@ static struct items sum(struct pattern *p)
 }
 
 static int list_of_numbers(struct mfs_arena *arena, const int64_t *list, size_t count,
-			   struct mfs_flag_value *ret, struct mfs_error *err)
+			   struct mft_flag_value *ret, struct mfs_error *err)
 {
-	struct mfs_flag_value *items = mfs_arena_array(arena, count ? count : 1, sizeof(*items));
+	struct mft_flag_value *items = mfs_arena_array(arena, count ? count : 1, sizeof(*items));
 
 	if (!items)
 		return mfs_fail_nomem(err);
 	for (size_t i = 0; i < count; i++)
 		items[i] = number(list[i]);
-	*ret = (struct mfs_flag_value){.type = MFS_IS_LIST, .items = items, .count = count};
+	*ret = (struct mft_flag_value){.type = MFT_IS_LIST, .items = items, .count = count};
 	return 0;
 }
 
 static int read_pattern(const char *said, const char *word, struct mfs_arena *arena,
-			struct mfs_flag_value *ret, struct mfs_error *err)
+			struct mft_flag_value *ret, struct mfs_error *err)
 {
 	struct pattern p = {.at = word, .arena = arena};
 	struct items list;
 	int64_t i;
 
-	if (mfs_number_int(word, &i) == MFS_NUMBER_OK) {
+	if (mft_number_int(word, &i) == MFT_NUMBER_OK) {
 		*ret = number(i);
 		return 0;
 	}
@@ -229,7 +229,7 @@ static int read_pattern(const char *said, const char *word, struct mfs_arena *ar
 }
 
 static int read_tuple(const char *said, const char *word, struct mfs_arena *arena,
-		      struct mfs_flag_value *ret, struct mfs_error *err)
+		      struct mft_flag_value *ret, struct mfs_error *err)
 {
 	const char *at = word + strspn(word, "(");
 	int64_t list[16];
@@ -240,7 +240,7 @@ static int read_tuple(const char *said, const char *word, struct mfs_arena *aren
 		char item[32];
 
 		snprintf(item, sizeof(item), "%.*s", (int)(len < 31 ? len : 31), at);
-		if (count == 16 || mfs_number_int(item, &list[count++]) != MFS_NUMBER_OK)
+		if (count == 16 || mft_number_int(item, &list[count++]) != MFT_NUMBER_OK)
 			return mfs_fail(err, -EINVAL,
 					"%s: expected integers with commas between, found '%.80s'",
 					said, word);
@@ -255,7 +255,7 @@ static int read_tuple(const char *said, const char *word, struct mfs_arena *aren
 				word);
 	if (list_of_numbers(arena, list, count, ret, err))
 		return -ENOMEM;
-	ret->type = MFS_IS_TUPLE;
+	ret->type = MFT_IS_TUPLE;
 	return 0;
 }
 
@@ -271,97 +271,97 @@ static enum mfs_dtype dtype_of(const char *word)
 					  : MFS_DTYPE_NONE;
 }
 
-static int read_member(const struct mfs_flag *f, const char *said, const char *word,
-		       struct mfs_flag_value *ret, struct mfs_error *err)
+static int read_member(const struct mft_flag *f, const char *said, const char *word,
+		       struct mft_flag_value *ret, struct mfs_error *err)
 {
 	for (size_t i = 0; f->of->names[i]; i++) {
 		if (!mfs_str_is(f->of->names[i], word))
 			continue;
-		*ret = (struct mfs_flag_value){
-			.type = MFS_IS_ENUM, .number = (int64_t)i + 1, .of = f->of};
+		*ret = (struct mft_flag_value){
+			.type = MFT_IS_ENUM, .number = (int64_t)i + 1, .of = f->of};
 		return 0;
 	}
 	return mfs_fail(err, -EINVAL, "%s: expected a member of %s, found '%.80s'", said,
 			f->of->class_name, word);
 }
 
-static int read_text(const struct mfs_flag *f, const char *said, const char *word,
-		     struct mfs_arena *arena, struct mfs_flag_value *ret, struct mfs_error *err)
+static int read_text(const struct mft_flag *f, const char *said, const char *word,
+		     struct mfs_arena *arena, struct mft_flag_value *ret, struct mfs_error *err)
 {
-	ret->type = MFS_IS_TEXT;
+	ret->type = MFT_IS_TEXT;
 	ret->text = mfs_arena_strndup(arena, word, strlen(word));
 	if (!ret->text)
 		return mfs_fail_nomem(err);
-	if (f->choices && !mfs_flag_is_choice(f->choices, word, strlen(word)))
+	if (f->choices && !mft_flag_is_choice(f->choices, word, strlen(word)))
 		return mfs_fail(err, -EINVAL, "%s: expected one of %s, found '%.80s'", said,
 				f->choices, word);
 	return 0;
 }
 
 /* A choice is a value: +1 and 1 are one. */
-static bool is_chosen(const struct mfs_flag *f, const struct mfs_flag_value *v)
+static bool is_chosen(const struct mft_flag *f, const struct mft_flag_value *v)
 {
 	struct mfs_buf text = {0};
 	bool chosen;
 
 	if (!f->choices)
 		return true;
-	mfs_flag_value_show(v, &text);
-	chosen = !text.failed && mfs_flag_is_choice(f->choices, text.data, text.len);
+	mft_flag_value_show(v, &text);
+	chosen = !text.failed && mft_flag_is_choice(f->choices, text.data, text.len);
 	mfs_buf_release(&text);
 	return chosen;
 }
 
-static int read_number(const struct mfs_flag *f, const char *said, const char *word,
-		       struct mfs_flag_value *ret, struct mfs_error *err)
+static int read_number(const struct mft_flag *f, const char *said, const char *word,
+		       struct mft_flag_value *ret, struct mfs_error *err)
 {
-	const bool whole = f->kind == MFS_FLAG_INT || f->kind == MFS_FLAG_INTS;
-	enum mfs_number found;
+	const bool whole = f->kind == MFT_FLAG_INT || f->kind == MFT_FLAG_INTS;
+	enum mft_number found;
 
-	ret->type = whole ? MFS_IS_INT : MFS_IS_REAL;
-	found = whole ? mfs_number_int(word, &ret->number) : mfs_number_real(word, &ret->real);
-	if (found != MFS_NUMBER_OK)
+	ret->type = whole ? MFT_IS_INT : MFT_IS_REAL;
+	found = whole ? mft_number_int(word, &ret->number) : mft_number_real(word, &ret->real);
+	if (found != MFT_NUMBER_OK)
 		return mfs_fail(err, -EINVAL, "%s: expected %s, found '%.80s'", said,
-				mfs_number_expected(found, whole), word);
+				mft_number_expected(found, whole), word);
 	if (!is_chosen(f, ret))
 		return mfs_fail(err, -EINVAL, "%s: expected one of %s, found %.80s", said,
 				f->choices, word);
 	return 0;
 }
 
-static int read_dtype(const struct mfs_flag *f, const char *said, const char *word,
-		      struct mfs_flag_value *ret, struct mfs_error *err)
+static int read_dtype(const struct mft_flag *f, const char *said, const char *word,
+		      struct mft_flag_value *ret, struct mfs_error *err)
 {
-	if (!mfs_flag_is_choice(f->choices, word, strlen(word)))
+	if (!mft_flag_is_choice(f->choices, word, strlen(word)))
 		return mfs_fail(err, -EINVAL, "%s: expected one of %s, found '%.80s'", said,
 				f->choices, word);
 	ret->dtype = dtype_of(word);
-	ret->type = ret->dtype == MFS_DTYPE_NONE ? MFS_IS_NONE : MFS_IS_DTYPE;
+	ret->type = ret->dtype == MFS_DTYPE_NONE ? MFT_IS_NONE : MFT_IS_DTYPE;
 	return 0;
 }
 
-static int read_word(const struct mfs_flag *f, const char *said, const char *word,
-		     struct mfs_arena *arena, struct mfs_flag_value *ret, struct mfs_error *err)
+static int read_word(const struct mft_flag *f, const char *said, const char *word,
+		     struct mfs_arena *arena, struct mft_flag_value *ret, struct mfs_error *err)
 {
 	*ret = none();
 	switch (f->kind) {
-	case MFS_FLAG_INT:
-	case MFS_FLAG_INTS:
-	case MFS_FLAG_REAL:
-	case MFS_FLAG_REALS:
+	case MFT_FLAG_INT:
+	case MFT_FLAG_INTS:
+	case MFT_FLAG_REAL:
+	case MFT_FLAG_REALS:
 		return read_number(f, said, word, ret, err);
-	case MFS_FLAG_TEXT:
-	case MFS_FLAG_TEXTS:
+	case MFT_FLAG_TEXT:
+	case MFT_FLAG_TEXTS:
 		return read_text(f, said, word, arena, ret, err);
-	case MFS_FLAG_PATTERN:
+	case MFT_FLAG_PATTERN:
 		return read_pattern(said, word, arena, ret, err);
-	case MFS_FLAG_TUPLE:
+	case MFT_FLAG_TUPLE:
 		return read_tuple(said, word, arena, ret, err);
-	case MFS_FLAG_DTYPE:
+	case MFT_FLAG_DTYPE:
 		return read_dtype(f, said, word, ret, err);
-	case MFS_FLAG_ENUM:
+	case MFT_FLAG_ENUM:
 		return read_member(f, said, word, ret, err);
-	case MFS_FLAG_TRUTH:
+	case MFT_FLAG_TRUTH:
 		*ret = truth(*word);
 		return 0;
 	default:
@@ -369,9 +369,9 @@ static int read_word(const struct mfs_flag *f, const char *said, const char *wor
 	}
 }
 
-static bool is_dropped(const struct mfs_flag *f, const char *word)
+static bool is_dropped(const struct mft_flag *f, const char *word)
 {
-	const char *const *dropped = f->kind == MFS_FLAG_ENUM ? f->of->dropped : NULL;
+	const char *const *dropped = f->kind == MFT_FLAG_ENUM ? f->of->dropped : NULL;
 
 	for (; dropped && *dropped; dropped++)
 		if (mfs_str_is(*dropped, word))
@@ -379,11 +379,11 @@ static bool is_dropped(const struct mfs_flag *f, const char *word)
 	return false;
 }
 
-static int read_list(const struct mfs_flag *f, const char *said, const char *const *words,
-		     size_t count, struct mfs_arena *arena, struct mfs_flag_value *ret,
+static int read_list(const struct mft_flag *f, const char *said, const char *const *words,
+		     size_t count, struct mfs_arena *arena, struct mft_flag_value *ret,
 		     struct mfs_error *err)
 {
-	struct mfs_flag_value *items = mfs_arena_array(arena, count ? count : 1, sizeof(*items));
+	struct mft_flag_value *items = mfs_arena_array(arena, count ? count : 1, sizeof(*items));
 	size_t kept = 0;
 
 	if (!items)
@@ -400,12 +400,12 @@ static int read_list(const struct mfs_flag *f, const char *said, const char *con
 		if (rc)
 			return rc;
 	}
-	*ret = (struct mfs_flag_value){.type = MFS_IS_LIST, .items = items, .count = kept};
+	*ret = (struct mft_flag_value){.type = MFT_IS_LIST, .items = items, .count = kept};
 	return 0;
 }
 
-int mfs_flag_value_parse(const struct mfs_flag *f, const char *said, const char *const *words,
-			 size_t count, struct mfs_arena *arena, struct mfs_flag_value *ret,
+int mft_flag_value_parse(const struct mft_flag *f, const char *said, const char *const *words,
+			 size_t count, struct mfs_arena *arena, struct mft_flag_value *ret,
 			 struct mfs_error *err)
 {
 	if (f->words)
@@ -419,8 +419,8 @@ int mfs_flag_value_parse(const struct mfs_flag *f, const char *said, const char 
 
 /* The defaults of the table are few kinds of Python's literals: None, True, False, 5, 0.5, 'text',
  * [] and ['text']. */
-static int read_initial(const struct mfs_flag *f, struct mfs_arena *arena,
-			struct mfs_flag_value *ret, struct mfs_error *err)
+static int read_initial(const struct mft_flag *f, struct mfs_arena *arena,
+			struct mft_flag_value *ret, struct mfs_error *err)
 {
 	const char *text = f->initial;
 	const size_t len = strlen(text);
@@ -435,29 +435,29 @@ static int read_initial(const struct mfs_flag *f, struct mfs_arena *arena,
 		return 0;
 	}
 	if (mfs_str_is(text, "[]")) {
-		ret->type = MFS_IS_LIST;
+		ret->type = MFT_IS_LIST;
 		return 0;
 	}
 	if (*text == '\'')
 		snprintf(word, sizeof(word), "%.*s", (int)len - 2, text + 1);
 	else if (*text == '[')
 		snprintf(word, sizeof(word), "%.*s", (int)len - 4, text + 2);
-	else if (mfs_number_int(text, &ret->number) == MFS_NUMBER_OK) {
-		ret->type = MFS_IS_INT;
+	else if (mft_number_int(text, &ret->number) == MFT_NUMBER_OK) {
+		ret->type = MFT_IS_INT;
 		return 0;
 	} else
 		snprintf(word, sizeof(word), "%s", text);
 	/* moe_router_load_balancing_type takes a list, and its default is none. */
 	if (f->words && *text != '[')
 		return read_word(f, f->dest, word, arena, ret, err);
-	return mfs_flag_value_parse(f, f->dest, words, 1, arena, ret, err);
+	return mft_flag_value_parse(f, f->dest, words, 1, arena, ret, err);
 }
 
-int mfs_flag_values_new(struct mfs_arena *arena, struct mfs_flag_values **ret,
+int mft_flag_values_new(struct mfs_arena *arena, struct mft_flag_values **ret,
 			struct mfs_error *err)
 {
-	const size_t count = mfs_flag_count();
-	struct mfs_flag_values *v = mfs_arena_alloc(arena, sizeof(*v));
+	const size_t count = mft_flag_count();
+	struct mft_flag_values *v = mfs_arena_alloc(arena, sizeof(*v));
 	int rc = 0;
 
 	if (!v)
@@ -467,7 +467,7 @@ int mfs_flag_values_new(struct mfs_arena *arena, struct mfs_flag_values **ret,
 	if (!v->at || !v->from)
 		return mfs_fail_nomem(err);
 	for (size_t i = 0; i < count && !rc; i++)
-		rc = read_initial(mfs_flag_at(i), arena, &v->at[i], err);
+		rc = read_initial(mft_flag_at(i), arena, &v->at[i], err);
 	if (!rc)
 		*ret = v;
 	return rc;
@@ -475,101 +475,101 @@ int mfs_flag_values_new(struct mfs_arena *arena, struct mfs_flag_values **ret,
 
 /* ---- by dest ---- */
 
-struct mfs_flag_value *mfs_flag_slot(struct mfs_flag_values *v, const char *dest)
+struct mft_flag_value *mft_flag_slot(struct mft_flag_values *v, const char *dest)
 {
-	const size_t number = mfs_flag_of_dest(dest);
+	const size_t number = mft_flag_of_dest(dest);
 
 	assert(number != SIZE_MAX);
 	return &v->at[number];
 }
 
-const struct mfs_flag_value *mfs_flag_get(const struct mfs_flag_values *v, const char *dest)
+const struct mft_flag_value *mft_flag_get(const struct mft_flag_values *v, const char *dest)
 {
-	const size_t number = mfs_flag_of_dest(dest);
+	const size_t number = mft_flag_of_dest(dest);
 
 	assert(number != SIZE_MAX);
 	return &v->at[number];
 }
 
-bool mfs_flag_is_given(const struct mfs_flag_values *v, const char *dest)
+bool mft_flag_is_given(const struct mft_flag_values *v, const char *dest)
 {
-	const size_t number = mfs_flag_of_dest(dest);
+	const size_t number = mft_flag_of_dest(dest);
 
 	assert(number != SIZE_MAX);
-	return v->from[number] != MFS_FROM_DEFAULT;
+	return v->from[number] != MFT_FROM_DEFAULT;
 }
 
-bool mfs_flag_truth(const struct mfs_flag_values *v, const char *dest)
+bool mft_flag_truth(const struct mft_flag_values *v, const char *dest)
 {
-	const struct mfs_flag_value *x = mfs_flag_get(v, dest);
+	const struct mft_flag_value *x = mft_flag_get(v, dest);
 
-	return x->type == MFS_IS_BOOL && x->truth;
+	return x->type == MFT_IS_BOOL && x->truth;
 }
 
-int64_t mfs_flag_number(const struct mfs_flag_values *v, const char *dest, int64_t otherwise)
+int64_t mft_flag_number(const struct mft_flag_values *v, const char *dest, int64_t otherwise)
 {
-	const struct mfs_flag_value *x = mfs_flag_get(v, dest);
+	const struct mft_flag_value *x = mft_flag_get(v, dest);
 
-	return x->type == MFS_IS_INT ? x->number : otherwise;
+	return x->type == MFT_IS_INT ? x->number : otherwise;
 }
 
-double mfs_flag_real(const struct mfs_flag_values *v, const char *dest, double otherwise)
+double mft_flag_real(const struct mft_flag_values *v, const char *dest, double otherwise)
 {
-	const struct mfs_flag_value *x = mfs_flag_get(v, dest);
+	const struct mft_flag_value *x = mft_flag_get(v, dest);
 
-	return x->type == MFS_IS_REAL  ? x->real
-	       : x->type == MFS_IS_INT ? (double)x->number
+	return x->type == MFT_IS_REAL  ? x->real
+	       : x->type == MFT_IS_INT ? (double)x->number
 				       : otherwise;
 }
 
-const char *mfs_flag_text(const struct mfs_flag_values *v, const char *dest)
+const char *mft_flag_text(const struct mft_flag_values *v, const char *dest)
 {
-	const struct mfs_flag_value *x = mfs_flag_get(v, dest);
+	const struct mft_flag_value *x = mft_flag_get(v, dest);
 
-	return x->type == MFS_IS_TEXT ? x->text : NULL;
+	return x->type == MFT_IS_TEXT ? x->text : NULL;
 }
 
-bool mfs_flag_is_none(const struct mfs_flag_values *v, const char *dest)
+bool mft_flag_is_none(const struct mft_flag_values *v, const char *dest)
 {
-	return mfs_flag_get(v, dest)->type == MFS_IS_NONE;
+	return mft_flag_get(v, dest)->type == MFT_IS_NONE;
 }
 
-void mfs_flag_set_none(struct mfs_flag_values *v, const char *dest)
+void mft_flag_set_none(struct mft_flag_values *v, const char *dest)
 {
-	*mfs_flag_slot(v, dest) = none();
+	*mft_flag_slot(v, dest) = none();
 }
 
-void mfs_flag_set_truth(struct mfs_flag_values *v, const char *dest, bool b)
+void mft_flag_set_truth(struct mft_flag_values *v, const char *dest, bool b)
 {
-	*mfs_flag_slot(v, dest) = truth(b);
+	*mft_flag_slot(v, dest) = truth(b);
 }
 
-void mfs_flag_set_number(struct mfs_flag_values *v, const char *dest, int64_t i)
+void mft_flag_set_number(struct mft_flag_values *v, const char *dest, int64_t i)
 {
-	*mfs_flag_slot(v, dest) = number(i);
+	*mft_flag_slot(v, dest) = number(i);
 }
 
-void mfs_flag_set_real(struct mfs_flag_values *v, const char *dest, double real)
+void mft_flag_set_real(struct mft_flag_values *v, const char *dest, double real)
 {
-	*mfs_flag_slot(v, dest) = (struct mfs_flag_value){.type = MFS_IS_REAL, .real = real};
+	*mft_flag_slot(v, dest) = (struct mft_flag_value){.type = MFT_IS_REAL, .real = real};
 }
 
-void mfs_flag_set_text(struct mfs_flag_values *v, const char *dest, const char *text)
+void mft_flag_set_text(struct mft_flag_values *v, const char *dest, const char *text)
 {
-	*mfs_flag_slot(v, dest) = (struct mfs_flag_value){.type = MFS_IS_TEXT, .text = text};
+	*mft_flag_slot(v, dest) = (struct mft_flag_value){.type = MFT_IS_TEXT, .text = text};
 }
 
-void mfs_flag_set_dtype(struct mfs_flag_values *v, const char *dest, enum mfs_dtype dtype)
+void mft_flag_set_dtype(struct mft_flag_values *v, const char *dest, enum mfs_dtype dtype)
 {
-	*mfs_flag_slot(v, dest) = (struct mfs_flag_value){.type = MFS_IS_DTYPE, .dtype = dtype};
+	*mft_flag_slot(v, dest) = (struct mft_flag_value){.type = MFT_IS_DTYPE, .dtype = dtype};
 }
 
-void mfs_flag_set_member(struct mfs_flag_values *v, const char *dest, int64_t value)
+void mft_flag_set_member(struct mft_flag_values *v, const char *dest, int64_t value)
 {
-	const struct mfs_flag *f = mfs_flag_at(mfs_flag_of_dest(dest));
+	const struct mft_flag *f = mft_flag_at(mft_flag_of_dest(dest));
 
-	*mfs_flag_slot(v, dest) =
-		(struct mfs_flag_value){.type = MFS_IS_ENUM, .number = value, .of = f->of};
+	*mft_flag_slot(v, dest) =
+		(struct mft_flag_value){.type = MFT_IS_ENUM, .number = value, .of = f->of};
 }
 
 /* ---- values to text ---- */
@@ -595,60 +595,60 @@ static void show_real(double real, struct mfs_buf *out)
 		mfs_buf_adds(out, ".0");
 }
 
-static void show_items(const struct mfs_flag_value *v, struct mfs_buf *out)
+static void show_items(const struct mft_flag_value *v, struct mfs_buf *out)
 {
-	const bool list = v->type == MFS_IS_LIST;
+	const bool list = v->type == MFT_IS_LIST;
 
 	mfs_buf_adds(out, list ? "[" : "(");
 	for (size_t i = 0; i < v->count; i++) {
 		mfs_buf_adds(out, i ? ", " : "");
-		mfs_flag_value_show(&v->items[i], out);
+		mft_flag_value_show(&v->items[i], out);
 	}
 	mfs_buf_adds(out, list ? "]" : v->count == 1 ? ",)" : ")");
 }
 
-void mfs_flag_value_show(const struct mfs_flag_value *v, struct mfs_buf *out)
+void mft_flag_value_show(const struct mft_flag_value *v, struct mfs_buf *out)
 {
 	switch (v->type) {
-	case MFS_IS_NONE:
+	case MFT_IS_NONE:
 		mfs_buf_adds(out, "None");
 		break;
-	case MFS_IS_BOOL:
+	case MFT_IS_BOOL:
 		mfs_buf_adds(out, v->truth ? "True" : "False");
 		break;
-	case MFS_IS_INT:
+	case MFT_IS_INT:
 		mfs_buf_printf(out, "%lld", (long long)v->number);
 		break;
-	case MFS_IS_REAL:
+	case MFT_IS_REAL:
 		show_real(v->real, out);
 		break;
-	case MFS_IS_TEXT:
+	case MFT_IS_TEXT:
 		mfs_buf_printf(out, strchr(v->text, '\'') ? "\"%s\"" : "'%s'", v->text);
 		break;
-	case MFS_IS_LIST:
-	case MFS_IS_TUPLE:
+	case MFT_IS_LIST:
+	case MFT_IS_TUPLE:
 		show_items(v, out);
 		break;
-	case MFS_IS_DTYPE:
+	case MFT_IS_DTYPE:
 		mfs_buf_printf(out, "torch.%s", mfs_dtype_torch(v->dtype));
 		break;
-	case MFS_IS_ENUM:
+	case MFT_IS_ENUM:
 		mfs_buf_printf(out, "%s.%s", v->of->class_name, v->of->names[v->number - 1]);
 		break;
 	}
 }
 
-bool mfs_flag_value_same(const struct mfs_flag_value *a, const struct mfs_flag_value *b)
+bool mft_flag_value_same(const struct mft_flag_value *a, const struct mft_flag_value *b)
 {
 	struct mfs_buf x = {0}, y = {0};
 	bool same;
 
-	if (a->type == MFS_IS_INT && b->type == MFS_IS_REAL)
+	if (a->type == MFT_IS_INT && b->type == MFT_IS_REAL)
 		return (double)a->number == b->real;
-	if (a->type == MFS_IS_REAL && b->type == MFS_IS_INT)
+	if (a->type == MFT_IS_REAL && b->type == MFT_IS_INT)
 		return a->real == (double)b->number;
-	mfs_flag_value_show(a, &x);
-	mfs_flag_value_show(b, &y);
+	mft_flag_value_show(a, &x);
+	mft_flag_value_show(b, &y);
 	same = !x.failed && !y.failed && x.len == y.len && !memcmp(x.data, y.data, x.len);
 	mfs_buf_release(&x);
 	mfs_buf_release(&y);

@@ -16,7 +16,7 @@
 #include "trainer/config/yaml_i.h"
 #include "trainer/config/yaml_names.h"
 
-int mfs_yaml_fail(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n, const char *what,
+int mft_yaml_fail(struct mft_yaml_reader *r, const struct mfs_yaml_node *n, const char *what,
 		  const char *found)
 {
 	return mfs_fail(r->err, -EINVAL, "%s: line %u: %s '%.80s'", r->name, n->line, what, found);
@@ -25,14 +25,14 @@ int mfs_yaml_fail(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n, cons
 /* ---- values ---- */
 
 /* "[a,b]" of a sequence of scalars, as a pattern of layers is written on a command line. */
-static int joined(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n, struct mfs_buf *out)
+static int joined(struct mft_yaml_reader *r, const struct mfs_yaml_node *n, struct mfs_buf *out)
 {
 	mfs_buf_adds(out, "[");
 	for (const struct mfs_yaml_node *i = n->first; i; i = i->next) {
 		if (i->kind != MFS_YAML_SCALAR)
-			return mfs_yaml_fail(r, i, "expected a list of numbers", "a list in it");
+			return mft_yaml_fail(r, i, "expected a list of numbers", "a list in it");
 		if (r->words++ == MFS_YAML_NODES)
-			return mfs_yaml_fail(r, i, "expected fewer values in lists, found",
+			return mft_yaml_fail(r, i, "expected fewer values in lists, found",
 					     i->text);
 		mfs_buf_printf(out, "%s%s", i->text, i->next ? "," : "");
 	}
@@ -40,7 +40,7 @@ static int joined(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n, stru
 	return out->failed ? mfs_fail_nomem(r->err) : 0;
 }
 
-static int words_of(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n, const char ***ret,
+static int words_of(struct mft_yaml_reader *r, const struct mfs_yaml_node *n, const char ***ret,
 		    size_t *ret_count)
 {
 	const struct mfs_yaml_node *first = n->kind == MFS_YAML_SCALAR ? n : n->first;
@@ -48,9 +48,9 @@ static int words_of(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n, co
 
 	for (const struct mfs_yaml_node *i = first; i; i = n == first ? NULL : i->next) {
 		if (i->kind != MFS_YAML_SCALAR)
-			return mfs_yaml_fail(r, i, "expected a list of values", "a list in it");
+			return mft_yaml_fail(r, i, "expected a list of values", "a list in it");
 		if (r->words++ == MFS_YAML_NODES)
-			return mfs_yaml_fail(r, i, "expected fewer values in lists, found",
+			return mft_yaml_fail(r, i, "expected fewer values in lists, found",
 					     i->text);
 		count++;
 	}
@@ -63,7 +63,7 @@ static int words_of(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n, co
 	return 0;
 }
 
-const char *mfs_yaml_plain_dtype(const char *text)
+const char *mft_yaml_plain_dtype(const char *text)
 {
 	const char *name = strncmp(text, "torch.", 6) ? text : text + 6;
 
@@ -80,30 +80,30 @@ const char *mfs_yaml_plain_dtype(const char *text)
 }
 
 /* What a number is called on a command line: 10000.0 is the integer 10000, and 15 is SIGTERM. */
-static int spell(struct mfs_yaml_reader *r, const struct mfs_flag *f, const struct mfs_yaml_node *n,
+static int spell(struct mft_yaml_reader *r, const struct mft_flag *f, const struct mfs_yaml_node *n,
 		 const char **word)
 {
 	int64_t member;
 	double real;
 
-	if (f->kind == MFS_FLAG_DTYPE)
-		*word = mfs_yaml_plain_dtype(*word);
+	if (f->kind == MFT_FLAG_DTYPE)
+		*word = mft_yaml_plain_dtype(*word);
 	if (n->kind != MFS_YAML_SCALAR)
 		return 0;
-	if (f->kind == MFS_FLAG_INT && mfs_yaml_real(n, &real) && strpbrk(n->text, ".eE") &&
+	if (f->kind == MFT_FLAG_INT && mfs_yaml_real(n, &real) && strpbrk(n->text, ".eE") &&
 	    real == floor(real) && fabs(real) < 1e15)
 		*word = mfs_arena_printf(r->arena, "%.0f", real);
-	if (f->kind == MFS_FLAG_ENUM && mfs_yaml_int(n, &member))
+	if (f->kind == MFT_FLAG_ENUM && mfs_yaml_int(n, &member))
 		for (int64_t i = 0; f->of->names[i]; i++)
 			if (i + 1 == member)
 				*word = f->of->names[i];
 	return *word ? 0 : mfs_fail_nomem(r->err);
 }
 
-static int parse_value(struct mfs_yaml_reader *r, const struct mfs_flag *f, const char *key,
-		       const struct mfs_yaml_node *n, struct mfs_flag_value *ret)
+static int parse_value(struct mft_yaml_reader *r, const struct mft_flag *f, const char *key,
+		       const struct mfs_yaml_node *n, struct mft_flag_value *ret)
 {
-	const bool listed = f->kind == MFS_FLAG_PATTERN || f->kind == MFS_FLAG_TUPLE;
+	const bool listed = f->kind == MFT_FLAG_PATTERN || f->kind == MFT_FLAG_TUPLE;
 	struct mfs_buf text = {0};
 	const char **words, *one;
 	size_t count = 1;
@@ -114,7 +114,7 @@ static int parse_value(struct mfs_yaml_reader *r, const struct mfs_flag *f, cons
 		one = rc ? NULL : text.data;
 		words = &one;
 		/* A tuple has round brackets. */
-		if (!rc && f->kind == MFS_FLAG_TUPLE)
+		if (!rc && f->kind == MFT_FLAG_TUPLE)
 			text.data[0] = '(', text.data[text.len - 2] = ')';
 	} else {
 		rc = words_of(r, n, &words, &count);
@@ -122,39 +122,39 @@ static int parse_value(struct mfs_yaml_reader *r, const struct mfs_flag *f, cons
 			rc = spell(r, f, n, &words[0]);
 	}
 	if (!rc)
-		rc = mfs_flag_value_parse(f, key, words, count, r->arena, ret, r->err);
+		rc = mft_flag_value_parse(f, key, words, count, r->arena, ret, r->err);
 	mfs_buf_release(&text);
 	return rc;
 }
 
-static bool is_switch(const struct mfs_flag *f)
+static bool is_switch(const struct mft_flag *f)
 {
-	return f->kind == MFS_FLAG_ON || f->kind == MFS_FLAG_OFF || f->kind == MFS_FLAG_SWITCH ||
-	       f->kind == MFS_FLAG_TRUTH;
+	return f->kind == MFT_FLAG_ON || f->kind == MFT_FLAG_OFF || f->kind == MFT_FLAG_SWITCH ||
+	       f->kind == MFT_FLAG_TRUTH;
 }
 
 /* A list that may have no items: an argument that takes them is not given then. */
-static bool is_no_list(const struct mfs_flag *f, const struct mfs_yaml_node *n)
+static bool is_no_list(const struct mft_flag *f, const struct mfs_yaml_node *n)
 {
 	return f->words == '+' && n->kind == MFS_YAML_SEQUENCE && !n->first;
 }
 
-static int set(struct mfs_yaml_reader *r, size_t number, const char *key,
+static int set(struct mft_yaml_reader *r, size_t number, const char *key,
 	       const struct mfs_yaml_node *n, bool on)
 {
-	const struct mfs_flag *f = mfs_flag_at(number);
-	struct mfs_flag_value value = {0};
+	const struct mft_flag *f = mft_flag_at(number);
+	struct mft_flag_value value = {0};
 	bool truth;
 	int rc;
 
 	if (mfs_yaml_is_null(n) || is_no_list(f, n))
 		return 0;
 	if (n->kind == MFS_YAML_MAPPING)
-		return mfs_yaml_fail(r, n, "expected a value, found a mapping under", key);
+		return mft_yaml_fail(r, n, "expected a value, found a mapping under", key);
 	if (is_switch(f)) {
 		if (!mfs_yaml_truth(n, &truth))
-			return mfs_yaml_fail(r, n, "expected true or false under", key);
-		value = (struct mfs_flag_value){.type = MFS_IS_BOOL, .truth = truth == on};
+			return mft_yaml_fail(r, n, "expected true or false under", key);
+		value = (struct mft_flag_value){.type = MFT_IS_BOOL, .truth = truth == on};
 	} else {
 		rc = parse_value(r, f, key, n, &value);
 		if (rc)
@@ -162,38 +162,38 @@ static int set(struct mfs_yaml_reader *r, size_t number, const char *key,
 				       ? mfs_fail_in(r->err, "%s: line %u", r->name, n->line)
 				       : rc;
 	}
-	if (r->v->from[number] == MFS_FROM_COMMAND_LINE)
+	if (r->v->from[number] == MFT_FROM_COMMAND_LINE)
 		return 0;
 	r->v->at[number] = value;
-	r->v->from[number] = MFS_FROM_YAML;
+	r->v->from[number] = MFT_FROM_YAML;
 	return 0;
 }
 
-int mfs_yaml_set(struct mfs_yaml_reader *r, const char *dest, const char *key,
+int mft_yaml_set(struct mft_yaml_reader *r, const char *dest, const char *key,
 		 const struct mfs_yaml_node *n, bool on)
 {
-	return set(r, mfs_flag_of_dest(dest), key, n, on);
+	return set(r, mft_flag_of_dest(dest), key, n, on);
 }
 
-bool mfs_yaml_is_taken(const struct mfs_yaml_reader *r, const char *dest)
+bool mft_yaml_is_taken(const struct mft_yaml_reader *r, const char *dest)
 {
-	return r->v->from[mfs_flag_of_dest(dest)] == MFS_FROM_COMMAND_LINE;
+	return r->v->from[mft_flag_of_dest(dest)] == MFT_FROM_COMMAND_LINE;
 }
 
-void mfs_yaml_set_truth(struct mfs_yaml_reader *r, const char *dest, bool truth)
+void mft_yaml_set_truth(struct mft_yaml_reader *r, const char *dest, bool truth)
 {
-	if (mfs_yaml_is_taken(r, dest))
+	if (mft_yaml_is_taken(r, dest))
 		return;
-	mfs_flag_set_truth(r->v, dest, truth);
-	r->v->from[mfs_flag_of_dest(dest)] = MFS_FROM_YAML;
+	mft_flag_set_truth(r->v, dest, truth);
+	r->v->from[mft_flag_of_dest(dest)] = MFT_FROM_YAML;
 }
 
-void mfs_yaml_set_number(struct mfs_yaml_reader *r, const char *dest, int64_t number)
+void mft_yaml_set_number(struct mft_yaml_reader *r, const char *dest, int64_t number)
 {
-	if (mfs_yaml_is_taken(r, dest))
+	if (mft_yaml_is_taken(r, dest))
 		return;
-	mfs_flag_set_number(r->v, dest, number);
-	r->v->from[mfs_flag_of_dest(dest)] = MFS_FROM_YAML;
+	mft_flag_set_number(r->v, dest, number);
+	r->v->from[mft_flag_of_dest(dest)] = MFT_FROM_YAML;
 }
 
 /* ---- names ---- */
@@ -201,31 +201,31 @@ void mfs_yaml_set_number(struct mfs_yaml_reader *r, const char *dest, int64_t nu
 /* A dest, or a flag with or without its hyphens. *ret_on: what true stands for. */
 static size_t find(const char *key, bool *ret_on)
 {
-	char spelling[MFS_FLAG_SPELLING];
-	size_t number = mfs_flag_of_dest(key);
+	char spelling[MFT_FLAG_SPELLING];
+	size_t number = mft_flag_of_dest(key);
 
 	*ret_on = true;
-	if (number != SIZE_MAX && mfs_flag_at(number)->kind != MFS_FLAG_DERIVED)
+	if (number != SIZE_MAX && mft_flag_at(number)->kind != MFT_FLAG_DERIVED)
 		return number;
 	key += strspn(key, "-");
 	if (snprintf(spelling, sizeof(spelling), "--%s", key) >= (int)sizeof(spelling))
 		return SIZE_MAX;
-	number = mfs_flag_of_spelling(spelling, strlen(spelling), ret_on);
+	number = mft_flag_of_spelling(spelling, strlen(spelling), ret_on);
 	for (char *c = spelling; number == SIZE_MAX && *c; c++)
 		if (*c == '_')
 			*c = '-';
 	return number != SIZE_MAX ? number
-				  : mfs_flag_of_spelling(spelling, strlen(spelling), ret_on);
+				  : mft_flag_of_spelling(spelling, strlen(spelling), ret_on);
 }
 
 /* A flag of another program's: true of one that takes no value. *ret_done: it is one. */
-static int read_foreign(struct mfs_yaml_reader *r, const struct mfs_yaml_node *key,
+static int read_foreign(struct mft_yaml_reader *r, const struct mfs_yaml_node *key,
 			const struct mfs_yaml_node *value, bool *ret_done)
 {
 	const char *name = key->text + strspn(key->text, "-");
 	const char *said = mfs_arena_printf(r->arena, "--%.80s", name);
-	const struct mfs_foreign *f =
-		said ? mfs_foreign_find(said, strlen(said),
+	const struct mft_foreign *f =
+		said ? mft_foreign_find(said, strlen(said),
 					value->kind == MFS_YAML_SCALAR ? value->text : NULL)
 		     : NULL;
 	const char **words = NULL;
@@ -237,54 +237,54 @@ static int read_foreign(struct mfs_yaml_reader *r, const struct mfs_yaml_node *k
 	if (!f || mfs_yaml_is_null(value))
 		return said ? 0 : mfs_fail_nomem(r->err);
 	if (value->kind == MFS_YAML_MAPPING)
-		return mfs_yaml_fail(r, value, "expected a value, found a mapping under",
+		return mft_yaml_fail(r, value, "expected a value, found a mapping under",
 				     key->text);
 	if (f->words == '0' && !mfs_yaml_truth(value, &on))
-		return mfs_yaml_fail(r, value, "expected true or false under", key->text);
+		return mft_yaml_fail(r, value, "expected true or false under", key->text);
 	if (f->words != '0')
 		rc = words_of(r, value, &words, &count);
 	if (!rc && on)
-		rc = mfs_foreign_take(f, key->text, words, count, MFS_FROM_YAML, r->v, r->arena,
+		rc = mft_foreign_take(f, key->text, words, count, MFT_FROM_YAML, r->v, r->arena,
 				      r->err);
 	return rc && rc != -ENOMEM && r->err
 		       ? mfs_fail_in(r->err, "%s: line %u", r->name, key->line)
 		       : rc;
 }
 
-static int unknown(struct mfs_yaml_reader *r, const char *section, const struct mfs_yaml_node *key)
+static int unknown(struct mft_yaml_reader *r, const char *section, const struct mfs_yaml_node *key)
 {
 	struct mfs_nearest near = {.word = key->text};
 	char hint[MFS_NEAREST_HINT];
 
-	near.name = mfs_flag_suggest(key->text);
+	near.name = mft_flag_suggest(key->text);
 	if (!near.name)
-		mfs_yaml_try_names(section, &near);
+		mft_yaml_try_names(section, &near);
 	return mfs_fail(r->err, -EINVAL, "%s: line %u: unknown name '%.80s' in %.40s%s", r->name,
 			key->line, key->text, section, mfs_nearest_hint(&near, "", hint));
 }
 
 /* ---- sections ---- */
 
-static int read_pair(struct mfs_yaml_reader *r, const char *section,
+static int read_pair(struct mft_yaml_reader *r, const char *section,
 		     const struct mfs_yaml_node *key, const struct mfs_yaml_node *value)
 {
 	const bool bridge = !mfs_str_is(section, "megatron");
-	const struct mfs_yaml_alias *alias = bridge ? mfs_yaml_alias(section, key->text) : NULL;
+	const struct mft_yaml_alias *alias = bridge ? mft_yaml_alias(section, key->text) : NULL;
 	bool on = true, done = false;
 	size_t number;
 	int rc;
 
 	if (bridge)
-		value = mfs_yaml_unwrap(value);
-	rc = bridge ? mfs_yaml_bridge_pair(r, section, key, value, &done) : 0;
+		value = mft_yaml_unwrap(value);
+	rc = bridge ? mft_yaml_bridge_pair(r, section, key, value, &done) : 0;
 	if (rc || done)
 		return rc;
-	number = alias ? mfs_flag_of_dest(alias->dest) : find(key->text, &on);
+	number = alias ? mft_flag_of_dest(alias->dest) : find(key->text, &on);
 	if (!bridge)
 		rc = read_foreign(r, key, value, &done);
 	if (rc || done)
 		return rc;
-	if (number == SIZE_MAX || mfs_flag_at(number)->ours)
+	if (number == SIZE_MAX || mft_flag_at(number)->ours)
 		return unknown(r, section, key);
 	return set(r, number, key->text, value, alias ? !alias->inverse : on);
 }
@@ -306,7 +306,7 @@ static const char *group_of(const char *section, const char *key)
 	return NULL;
 }
 
-static int read_pairs(struct mfs_yaml_reader *r, const char *section,
+static int read_pairs(struct mft_yaml_reader *r, const char *section,
 		      const struct mfs_yaml_node *pairs)
 {
 	int rc = 0;
@@ -323,16 +323,16 @@ static int read_pairs(struct mfs_yaml_reader *r, const char *section,
 	return rc;
 }
 
-static int read_section(struct mfs_yaml_reader *r, const struct mfs_yaml_node *key,
+static int read_section(struct mft_yaml_reader *r, const struct mfs_yaml_node *key,
 			const struct mfs_yaml_node *value)
 {
 	bool done;
-	int rc = mfs_yaml_bridge_section(r, key, value, &done);
+	int rc = mft_yaml_bridge_section(r, key, value, &done);
 
 	if (rc || done)
 		return rc;
-	if (!mfs_str_is(key->text, "megatron") && !mfs_yaml_is_section(key->text))
-		return mfs_yaml_fail(
+	if (!mfs_str_is(key->text, "megatron") && !mft_yaml_is_section(key->text))
+		return mft_yaml_fail(
 			r, key,
 			"expected megatron, or a section of Megatron-Bridge (model, "
 			"train, optimizer, scheduler, ddp, dataset, checkpoint, logger, "
@@ -343,7 +343,7 @@ static int read_section(struct mfs_yaml_reader *r, const struct mfs_yaml_node *k
 	if (mfs_yaml_is_null(value))
 		return 0;
 	if (value->kind != MFS_YAML_MAPPING)
-		return mfs_yaml_fail(r, value, "expected names with values under", key->text);
+		return mft_yaml_fail(r, value, "expected names with values under", key->text);
 	return read_pairs(r, key->text, value);
 }
 
@@ -352,7 +352,7 @@ static int read_section(struct mfs_yaml_reader *r, const struct mfs_yaml_node *k
 #define PREFIX "megatron_lm_"
 
 /* accelerate/utils/dataclasses.py: MegatronLMPlugin. Other names are dests. */
-static int read_plugin(struct mfs_yaml_reader *r, const struct mfs_yaml_node *key)
+static int read_plugin(struct mft_yaml_reader *r, const struct mfs_yaml_node *key)
 {
 	static const struct {
 		const char *name, *dest;
@@ -367,8 +367,8 @@ static int read_plugin(struct mfs_yaml_reader *r, const struct mfs_yaml_node *ke
 	size_t number;
 
 	if (mfs_str_is(name, "num_micro_batches")) {
-		if (mfs_yaml_is_taken(r, "global_batch_size") || !mfs_yaml_int(key->next, &count))
-			return mfs_yaml_unused(r, "megatron_lm_config", key->text);
+		if (mft_yaml_is_taken(r, "global_batch_size") || !mfs_yaml_int(key->next, &count))
+			return mft_yaml_unused(r, "megatron_lm_config", key->text);
 		return mfs_fail(r->err, -ENOTSUP,
 				"%s: line %u: %.80s: give --global-batch-size, which is %lld times "
 				"--micro-batch-size of each process that has its own samples",
@@ -377,14 +377,14 @@ static int read_plugin(struct mfs_yaml_reader *r, const struct mfs_yaml_node *ke
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (mfs_str_is(name, names[i].name))
 			name = names[i].dest;
-	number = mfs_flag_of_dest(name);
-	if (number == SIZE_MAX || mfs_flag_at(number)->ours)
+	number = mft_flag_of_dest(name);
+	if (number == SIZE_MAX || mft_flag_at(number)->ours)
 		return unknown(r, "megatron_lm_config", key);
 	return set(r, number, key->text, key->next, true);
 }
 
 /* The rest says how Accelerate starts processes, but for the precision. */
-static int read_accelerate(struct mfs_yaml_reader *r)
+static int read_accelerate(struct mft_yaml_reader *r)
 {
 	int rc = 0;
 
@@ -396,19 +396,19 @@ static int read_accelerate(struct mfs_yaml_reader *r)
 				rc = read_plugin(r, p);
 		} else if (mfs_str_is(k->text, "mixed_precision") && v->kind == MFS_YAML_SCALAR) {
 			if (mfs_str_is(v->text, "bf16") || mfs_str_is(v->text, "fp16"))
-				mfs_yaml_set_truth(r, v->text, true);
+				mft_yaml_set_truth(r, v->text, true);
 			else if (!mfs_str_is(v->text, "no"))
-				rc = mfs_yaml_fail(r, v, "expected no, bf16 or fp16, found",
+				rc = mft_yaml_fail(r, v, "expected no, bf16 or fp16, found",
 						   v->text);
 		} else {
-			rc = mfs_yaml_unused(r, k->text, "");
+			rc = mft_yaml_unused(r, k->text, "");
 		}
 	}
 	return rc;
 }
 
 /* In Bridge the precision has the last word over the model, the optimizer and their gradients. */
-static int read_sections(struct mfs_yaml_reader *r)
+static int read_sections(struct mft_yaml_reader *r)
 {
 	int rc = 0;
 
@@ -428,10 +428,10 @@ static bool is_saved(const char *bytes, size_t len)
 	return len >= sizeof(begin) - 1 && !memcmp(bytes, begin, sizeof(begin) - 1);
 }
 
-int mfs_yaml_parse(const char *name, const void *bytes, size_t len, struct mfs_flag_values *v,
+int mft_yaml_parse(const char *name, const void *bytes, size_t len, struct mft_flag_values *v,
 		   struct mfs_arena *arena, struct mfs_error *err)
 {
-	struct mfs_yaml_reader r = {.name = name, .v = v, .arena = arena, .err = err};
+	struct mft_yaml_reader r = {.name = name, .v = v, .arena = arena, .err = err};
 	struct mfs_yaml_node *root;
 	int rc = mfs_yaml_tree(name, bytes, len, is_saved(bytes, len) ? 0 : MFS_YAML_PLAIN, arena,
 			       &root, err);
@@ -439,20 +439,20 @@ int mfs_yaml_parse(const char *name, const void *bytes, size_t len, struct mfs_f
 	if (rc || !root)
 		return rc;
 	if (root->kind != MFS_YAML_MAPPING)
-		return mfs_yaml_fail(&r, root, "expected sections, found",
+		return mft_yaml_fail(&r, root, "expected sections, found",
 				     root->text ? root->text : "a list");
 	r.root = root;
 	if (mfs_yaml_get(root, "megatron_lm_config"))
 		return read_accelerate(&r);
-	rc = mfs_yaml_dialect(&r, &root);
+	rc = mft_yaml_dialect(&r, &root);
 	r.root = root;
 	if (!rc)
 		rc = read_sections(&r);
-	return rc ? rc : mfs_yaml_together(&r);
+	return rc ? rc : mft_yaml_together(&r);
 }
 
 /* At most one byte more than is taken, so that a larger file is known. */
-int mfs_yaml_slurp(const char *path, char **ret, size_t *ret_len, struct mfs_error *err)
+int mft_yaml_slurp(const char *path, char **ret, size_t *ret_len, struct mfs_error *err)
 {
 	char *bytes;
 	ssize_t n = 1;
@@ -480,16 +480,16 @@ int mfs_yaml_slurp(const char *path, char **ret, size_t *ret_len, struct mfs_err
 	return 0;
 }
 
-int mfs_yaml_read(const char *path, struct mfs_flag_values *v, struct mfs_arena *arena,
+int mft_yaml_read(const char *path, struct mft_flag_values *v, struct mfs_arena *arena,
 		  struct mfs_error *err)
 {
 	char *bytes;
 	size_t len;
-	int rc = mfs_yaml_slurp(path, &bytes, &len, err);
+	int rc = mft_yaml_slurp(path, &bytes, &len, err);
 
 	if (rc)
 		return rc;
-	rc = mfs_yaml_parse(path, bytes, len, v, arena, err);
+	rc = mft_yaml_parse(path, bytes, len, v, arena, err);
 	free(bytes);
 	return rc;
 }

@@ -16,8 +16,8 @@
  * refused, and so are aliases, anchors and tags unless it begins with _target_, as what Bridge has
  * saved does.
  */
-#ifndef MFS_TRAINER_CONFIG_YAML_H
-#define MFS_TRAINER_CONFIG_YAML_H
+#ifndef MFT_TRAINER_CONFIG_YAML_H
+#define MFT_TRAINER_CONFIG_YAML_H
 
 #include <stddef.h>
 
@@ -27,11 +27,11 @@
 
 /* Sets each value that the command line has not set. Messages begin with the file's name, and have
  * the line. -EINVAL; -ENOTSUP: a value that is not supported; -errno if the file cannot be read. */
-int mfs_yaml_read(const char *path, struct mfs_flag_values *v, struct mfs_arena *arena,
+int mft_yaml_read(const char *path, struct mft_flag_values *v, struct mfs_arena *arena,
 		  struct mfs_error *err);
 /* The bytes of a file of at most MFS_YAML_BYTES, or one more; the caller frees them. */
-int mfs_yaml_slurp(const char *path, char **ret, size_t *ret_len, struct mfs_error *err);
-int mfs_yaml_parse(const char *name, const void *bytes, size_t len, struct mfs_flag_values *v,
+int mft_yaml_slurp(const char *path, char **ret, size_t *ret_len, struct mfs_error *err);
+int mft_yaml_parse(const char *name, const void *bytes, size_t len, struct mft_flag_values *v,
 		   struct mfs_arena *arena, struct mfs_error *err);
 
 #endif

@@ -10,7 +10,7 @@
 
 /* ---- objects ---- */
 
-const struct mfs_yaml_node *mfs_yaml_unwrap(const struct mfs_yaml_node *n)
+const struct mfs_yaml_node *mft_yaml_unwrap(const struct mfs_yaml_node *n)
 {
 	const struct mfs_yaml_node *target = mfs_yaml_get(n, "_target_");
 	const struct mfs_yaml_node *args = mfs_yaml_get(n, "_args_");
@@ -73,9 +73,9 @@ static bool is_usual(const struct mfs_yaml_node *n, const char *usual)
 	return false;
 }
 
-int mfs_yaml_unused(struct mfs_yaml_reader *r, const char *section, const char *key)
+int mft_yaml_unused(struct mft_yaml_reader *r, const char *section, const char *key)
 {
-	struct mfs_flag_other *o = mfs_arena_alloc(r->arena, sizeof(*o)), **at = &r->v->others;
+	struct mft_flag_other *o = mfs_arena_alloc(r->arena, sizeof(*o)), **at = &r->v->others;
 
 	if (!o)
 		return mfs_fail_nomem(r->err);
@@ -86,13 +86,13 @@ int mfs_yaml_unused(struct mfs_yaml_reader *r, const char *section, const char *
 	return o->name ? 0 : mfs_fail_nomem(r->err);
 }
 
-static int read_field(struct mfs_yaml_reader *r, const struct mfs_yaml_field *f,
+static int read_field(struct mft_yaml_reader *r, const struct mft_yaml_field *f,
 		      const struct mfs_yaml_node *n)
 {
 	if (!f->usual || is_usual(n, f->usual))
 		return 0;
 	if (!f->fixed)
-		return mfs_yaml_unused(r, f->section, f->key);
+		return mft_yaml_unused(r, f->section, f->key);
 	return mfs_fail(r->err, -ENOTSUP,
 			"%s: line %u: %s.%s '%.80s' is not supported; expected %s", r->name,
 			n->line, f->section, f->key, text_of(n), f->usual);
@@ -108,17 +108,17 @@ static bool is_recipe(const char *text, const char *recipe)
 	return !*text && !*recipe;
 }
 
-static void set_precision(struct mfs_yaml_reader *r, bool bf16, bool fp16)
+static void set_precision(struct mft_yaml_reader *r, bool bf16, bool fp16)
 {
-	mfs_yaml_set_truth(r, "bf16", bf16);
-	mfs_yaml_set_truth(r, "fp16", fp16);
+	mft_yaml_set_truth(r, "bf16", bf16);
+	mft_yaml_set_truth(r, "fp16", fp16);
 }
 
-int mfs_yaml_precision(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n)
+int mft_yaml_precision(struct mft_yaml_reader *r, const struct mfs_yaml_node *n)
 {
 	static const struct mfs_yaml_node yes = {.text = "true"}, no = {.text = "false"};
 	const char *text = n->kind == MFS_YAML_SCALAR ? n->text : "";
-	const char *name = mfs_yaml_plain_dtype(text);
+	const char *name = mft_yaml_plain_dtype(text);
 
 	if (mfs_yaml_is_null(n))
 		return 0;
@@ -129,11 +129,11 @@ int mfs_yaml_precision(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n)
 		set_precision(r, false, true);
 		r->fp32_sums = &no;
 	} else if (mfs_str_is(name, "bf16")) {
-		mfs_yaml_set_truth(r, "bf16", true);
+		mft_yaml_set_truth(r, "bf16", true);
 	} else if (mfs_str_is(name, "fp16") || mfs_str_is(text, "16-mixed")) {
-		mfs_yaml_set_truth(r, "fp16", true);
+		mft_yaml_set_truth(r, "fp16", true);
 	} else if (!mfs_str_is(name, "fp32") && !mfs_str_is(text, "32")) {
-		return mfs_yaml_fail(r, n, "expected bf16_mixed or fp16_mixed, found", text);
+		return mft_yaml_fail(r, n, "expected bf16_mixed or fp16_mixed, found", text);
 	}
 	return 0;
 }
@@ -141,7 +141,7 @@ int mfs_yaml_precision(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n)
 /* ---- data ---- */
 
 /* blend: [[prefix, ...], [weight, ...] or null] is --data-path weight prefix ... */
-static int read_blend(struct mfs_yaml_reader *r, const char *dest, const struct mfs_yaml_node *n)
+static int read_blend(struct mft_yaml_reader *r, const char *dest, const struct mfs_yaml_node *n)
 {
 	const struct mfs_yaml_node *paths = n->first, *weights = paths ? paths->next : NULL;
 	const struct mfs_yaml_node *w;
@@ -150,7 +150,7 @@ static int read_blend(struct mfs_yaml_reader *r, const char *dest, const struct 
 	if (mfs_yaml_is_null(n))
 		return 0;
 	if (n->kind != MFS_YAML_SEQUENCE || !paths || paths->kind != MFS_YAML_SEQUENCE)
-		return mfs_yaml_fail(r, n, "expected [[prefix, ...], [weight, ...]] under",
+		return mft_yaml_fail(r, n, "expected [[prefix, ...], [weight, ...]] under",
 				     "blend");
 	at = &list.first;
 	w = weights && weights->kind == MFS_YAML_SEQUENCE ? weights->first : NULL;
@@ -166,15 +166,15 @@ static int read_blend(struct mfs_yaml_reader *r, const char *dest, const struct 
 			at = &(*at)->next;
 		}
 		if (w && !w->next != !p->next)
-			return mfs_yaml_fail(r, n, "expected a weight for each prefix under",
+			return mft_yaml_fail(r, n, "expected a weight for each prefix under",
 					     "blend");
 		w = w ? w->next : NULL;
 	}
-	return mfs_yaml_set(r, dest, "blend", &list, true);
+	return mft_yaml_set(r, dest, "blend", &list, true);
 }
 
 /* A blend of each split, or null. */
-static int read_blends(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n)
+static int read_blends(struct mft_yaml_reader *r, const struct mfs_yaml_node *n)
 {
 	static const char *const dests[] = {"train_data_path", "valid_data_path", "test_data_path"};
 	const struct mfs_yaml_node *blend = n->first;
@@ -184,7 +184,7 @@ static int read_blends(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n)
 		return 0;
 	for (size_t i = 0; i < sizeof(dests) / sizeof(dests[0]) && !rc; i++) {
 		if (n->kind != MFS_YAML_SEQUENCE || !blend)
-			return mfs_yaml_fail(r, n, "expected three blends under",
+			return mft_yaml_fail(r, n, "expected three blends under",
 					     "blend_per_split");
 		rc = read_blend(r, dests[i], blend);
 		blend = blend->next;
@@ -193,21 +193,21 @@ static int read_blends(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n)
 }
 
 /* Data of the command line stand in the place of those that are made up. */
-static int read_mock(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n)
+static int read_mock(struct mft_yaml_reader *r, const struct mfs_yaml_node *n)
 {
 	static const char *const dests[] = {"data_path",       "train_data_path",
 					    "valid_data_path", "test_data_path",
 					    "data_args_path",  "per_split_data_args_path"};
 
 	for (size_t i = 0; i < sizeof(dests) / sizeof(dests[0]); i++)
-		if (mfs_yaml_is_taken(r, dests[i]))
+		if (mft_yaml_is_taken(r, dests[i]))
 			return 0;
-	return mfs_yaml_set(r, "mock_data", "mock", n, true);
+	return mft_yaml_set(r, "mock_data", "mock", n, true);
 }
 
 /* ---- classes ---- */
 
-static int refuse_class(struct mfs_yaml_reader *r, const char *section,
+static int refuse_class(struct mft_yaml_reader *r, const char *section,
 			const struct mfs_yaml_node *n, const char *expected)
 {
 	return mfs_fail(r->err, -ENOTSUP,
@@ -215,12 +215,12 @@ static int refuse_class(struct mfs_yaml_reader *r, const char *section,
 			n->line, section, text_of(n), expected);
 }
 
-static int read_class(struct mfs_yaml_reader *r, const char *section, const struct mfs_yaml_node *n)
+static int read_class(struct mft_yaml_reader *r, const char *section, const struct mfs_yaml_node *n)
 {
 	static const struct mfs_yaml_node yes = {.text = "true"};
 	const char *name = class_of(n);
 
-	if (mfs_str_is(section, "model") && !mfs_yaml_is_plain_model(name))
+	if (mfs_str_is(section, "model") && !mft_yaml_is_plain_model(name))
 		return refuse_class(r, section, n,
 				    "a class whose fields say all of its model, as "
 				    "GPTModelProvider, or none");
@@ -257,20 +257,20 @@ static bool is_false(const struct mfs_yaml_node *n)
 }
 
 /* Of how many checkpoints stay, -1 is all. */
-static int read_kept(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n)
+static int read_kept(struct mft_yaml_reader *r, const struct mfs_yaml_node *n)
 {
 	int64_t count;
 
 	if (mfs_yaml_is_null(n))
 		return 0;
 	if (!mfs_yaml_int(n, &count))
-		return mfs_yaml_fail(r, n, "expected an integer under", "most_recent_k");
+		return mft_yaml_fail(r, n, "expected an integer under", "most_recent_k");
 	if (count > 0)
-		mfs_yaml_set_number(r, "save_keep_last", count);
+		mft_yaml_set_number(r, "save_keep_last", count);
 	return 0;
 }
 
-static int read_form(struct mfs_yaml_reader *r, const char *section, const char *key,
+static int read_form(struct mft_yaml_reader *r, const char *section, const char *key,
 		     const struct mfs_yaml_node *value, bool *ret_done)
 {
 	const bool data = mfs_str_is(section, "dataset");
@@ -278,7 +278,7 @@ static int read_form(struct mfs_yaml_reader *r, const char *section, const char 
 	*ret_done = true;
 	if (mfs_str_is(key, "_target_"))
 		return read_class(r, section, value);
-	if (*key == '_' || mfs_yaml_is_together(section, key))
+	if (*key == '_' || mft_yaml_is_together(section, key))
 		return 0;
 	if (data && mfs_str_is(key, "blend"))
 		return read_blend(r, "data_path", value);
@@ -287,7 +287,7 @@ static int read_form(struct mfs_yaml_reader *r, const char *section, const char 
 	if (data && mfs_str_is(key, "mock"))
 		return read_mock(r, value);
 	if (mfs_str_is(key, "params_dtype"))
-		return mfs_yaml_precision(r, value);
+		return mft_yaml_precision(r, value);
 	if (mfs_str_is(section, "checkpoint") && mfs_str_is(key, "most_recent_k"))
 		return read_kept(r, value);
 	if (mfs_str_is(key, "grad_reduce_in_fp32") &&
@@ -299,11 +299,11 @@ static int read_form(struct mfs_yaml_reader *r, const char *section, const char 
 	return 0;
 }
 
-int mfs_yaml_bridge_pair(struct mfs_yaml_reader *r, const char *section,
+int mft_yaml_bridge_pair(struct mft_yaml_reader *r, const char *section,
 			 const struct mfs_yaml_node *key, const struct mfs_yaml_node *value,
 			 bool *ret_done)
 {
-	const struct mfs_yaml_field *f = mfs_yaml_field(section, key->text);
+	const struct mft_yaml_field *f = mft_yaml_field(section, key->text);
 	int rc;
 
 	if (f) {
@@ -315,13 +315,13 @@ int mfs_yaml_bridge_pair(struct mfs_yaml_reader *r, const char *section,
 	 * switch. */
 	if (!rc && mfs_str_is(section, "model") && mfs_str_is(key->text, "scale_factor") &&
 	    !mfs_yaml_is_null(value))
-		mfs_yaml_set_truth(r, "use_rope_scaling", true);
+		mft_yaml_set_truth(r, "use_rope_scaling", true);
 	return rc;
 }
 
 /* ---- sections ---- */
 
-int mfs_yaml_bridge_section(struct mfs_yaml_reader *r, const struct mfs_yaml_node *key,
+int mft_yaml_bridge_section(struct mft_yaml_reader *r, const struct mfs_yaml_node *key,
 			    const struct mfs_yaml_node *value, bool *ret_done)
 {
 	static const char *const unused[] = {"comm_overlap", "ft", "inprocess_restart",
@@ -335,7 +335,7 @@ int mfs_yaml_bridge_section(struct mfs_yaml_reader *r, const struct mfs_yaml_nod
 		return 0;
 	for (size_t i = 0; i < sizeof(unused) / sizeof(unused[0]); i++)
 		if (mfs_str_is(key->text, unused[i]))
-			return null ? 0 : mfs_yaml_unused(r, key->text, "");
+			return null ? 0 : mft_yaml_unused(r, key->text, "");
 	if (mfs_str_is(key->text, "peft"))
 		return null ? 0
 			    : mfs_fail(r->err, -ENOTSUP,
@@ -350,5 +350,5 @@ int mfs_yaml_bridge_section(struct mfs_yaml_reader *r, const struct mfs_yaml_nod
 		return refuse_class(r, overrides, target ? target : value,
 				    "OptimizerConfigOverrideProvider");
 	*ret_done = mfs_str_is(key->text, "mixed_precision") && value->kind == MFS_YAML_SCALAR;
-	return *ret_done ? mfs_yaml_precision(r, value) : 0;
+	return *ret_done ? mft_yaml_precision(r, value) : 0;
 }

@@ -17,7 +17,7 @@
 
 /* ---- trees ---- */
 
-static struct mfs_yaml_node *append(struct mfs_yaml_reader *r, struct mfs_yaml_node *to,
+static struct mfs_yaml_node *append(struct mft_yaml_reader *r, struct mfs_yaml_node *to,
 				    const char *name, const struct mfs_yaml_node *value)
 {
 	struct mfs_yaml_node **at = &to->first;
@@ -56,18 +56,18 @@ static bool is_name(const struct mfs_yaml_node *n)
 	return n->kind == MFS_YAML_SCALAR && !strncmp(n->text, "${", 2);
 }
 
-static int resolve(struct mfs_yaml_reader *r, struct mfs_yaml_node *n)
+static int resolve(struct mft_yaml_reader *r, struct mfs_yaml_node *n)
 {
 	const struct mfs_yaml_node *at = n;
 	int rc = 0;
 
 	if (is_name(n) && r->names++ == NAMES)
-		return mfs_yaml_fail(r, n, "expected fewer values that name others, found",
+		return mft_yaml_fail(r, n, "expected fewer values that name others, found",
 				     n->text);
 	for (int i = 0; i < CHAIN && at && is_name(at); i++)
 		at = follow(r->root, at->text);
 	if (!at || is_name(at))
-		return mfs_yaml_fail(r, n, "expected a value that this file has, found", n->text);
+		return mft_yaml_fail(r, n, "expected a value that this file has, found", n->text);
 	if (at != n) {
 		n->text = at->text;
 		n->quoted = at->quoted;
@@ -134,7 +134,7 @@ static bool is_off(const struct mfs_yaml_node *n)
 
 /* Layers run again one by one where activation_checkpointing is true, and nothing does otherwise,
  * whatever recompute_granularity says. */
-static int recompute(struct mfs_yaml_reader *r, const struct mfs_yaml_node *cfg,
+static int recompute(struct mft_yaml_reader *r, const struct mfs_yaml_node *cfg,
 		     struct mfs_yaml_node *model)
 {
 	static const struct mfs_yaml_node full = {.text = "full"}, uniform = {.text = "uniform"},
@@ -156,7 +156,7 @@ static int recompute(struct mfs_yaml_reader *r, const struct mfs_yaml_node *cfg,
 	return ok ? 0 : mfs_fail_nomem(r->err);
 }
 
-static int nemo_rl(struct mfs_yaml_reader *r, const struct mfs_yaml_node *cfg,
+static int nemo_rl(struct mft_yaml_reader *r, const struct mfs_yaml_node *cfg,
 		   struct mfs_yaml_node *root)
 {
 	const struct mfs_yaml_node empty = {.kind = MFS_YAML_MAPPING, .line = cfg->line};
@@ -172,18 +172,18 @@ static int nemo_rl(struct mfs_yaml_reader *r, const struct mfs_yaml_node *cfg,
 		if (is_its_own(k->text))
 			rc = is_off(value) || mfs_str_is(k->text, "enabled")
 				     ? 0
-				     : mfs_yaml_unused(r, CFG, k->text);
+				     : mft_yaml_unused(r, CFG, k->text);
 		else if (!append(r, section ? root : model, section ? section : k->text, value))
 			rc = mfs_fail_nomem(r->err);
 	}
 	if (!rc && mfs_yaml_get(r->root, "defaults"))
-		rc = mfs_yaml_unused(r, "the file that defaults names", "");
-	return rc ? rc : mfs_yaml_unused(r, "all of NeMo-RL's file but policy", "megatron_cfg");
+		rc = mft_yaml_unused(r, "the file that defaults names", "");
+	return rc ? rc : mft_yaml_unused(r, "all of NeMo-RL's file but policy", "megatron_cfg");
 }
 
 /* ---- Oumi ---- */
 
-static int name_rest(struct mfs_yaml_reader *r, const char *section,
+static int name_rest(struct mft_yaml_reader *r, const char *section,
 		     const struct mfs_yaml_node *pairs)
 {
 	int rc = 0;
@@ -194,12 +194,12 @@ static int name_rest(struct mfs_yaml_reader *r, const char *section,
 		else if (!*section && k->next->kind == MFS_YAML_MAPPING)
 			rc = name_rest(r, k->text, k->next);
 		else
-			rc = mfs_yaml_unused(r, *section ? section : k->text,
+			rc = mft_yaml_unused(r, *section ? section : k->text,
 					     *section ? k->text : "");
 	return rc;
 }
 
-static int oumi(struct mfs_yaml_reader *r, const struct mfs_yaml_node *megatron,
+static int oumi(struct mft_yaml_reader *r, const struct mfs_yaml_node *megatron,
 		struct mfs_yaml_node *root)
 {
 	if (!append(r, root, "megatron", megatron))
@@ -209,7 +209,7 @@ static int oumi(struct mfs_yaml_reader *r, const struct mfs_yaml_node *megatron,
 
 /* ---- which one ---- */
 
-int mfs_yaml_dialect(struct mfs_yaml_reader *r, struct mfs_yaml_node **root)
+int mft_yaml_dialect(struct mft_yaml_reader *r, struct mfs_yaml_node **root)
 {
 	const struct mfs_yaml_node *policy = mfs_yaml_get(*root, "policy");
 	const struct mfs_yaml_node *megatron = mfs_yaml_get(policy, "megatron_cfg");

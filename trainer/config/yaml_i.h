@@ -1,6 +1,6 @@
 /* What the files yaml*.c share: the reader of one file. For them alone. */
-#ifndef MFS_TRAINER_CONFIG_YAML_I_H
-#define MFS_TRAINER_CONFIG_YAML_I_H
+#ifndef MFT_TRAINER_CONFIG_YAML_I_H
+#define MFT_TRAINER_CONFIG_YAML_I_H
 
 #include <stdbool.h>
 
@@ -9,10 +9,10 @@
 #include "formats/base/yaml_tree.h"
 #include "trainer/config/value.h"
 
-struct mfs_yaml_reader {
+struct mft_yaml_reader {
 	const char *name;
 	const struct mfs_yaml_node *root;
-	struct mfs_flag_values *v;
+	struct mft_flag_values *v;
 	struct mfs_arena *arena;
 	unsigned words; /* of lists so far; an alias repeats its anchor's */
 	unsigned names; /* "${a.b}" so far: each is looked for */
@@ -24,48 +24,48 @@ struct mfs_yaml_reader {
 /* ---- yaml.c ---- */
 
 /* -EINVAL with the file's name and the line: "... WHAT 'FOUND'". */
-int mfs_yaml_fail(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n, const char *what,
+int mft_yaml_fail(struct mft_yaml_reader *r, const struct mfs_yaml_node *n, const char *what,
 		  const char *found);
 /* Sets the flag of a dest, unless the command line has. key: its name there. on: what true stands
  * for. */
-int mfs_yaml_set(struct mfs_yaml_reader *r, const char *dest, const char *key,
+int mft_yaml_set(struct mft_yaml_reader *r, const char *dest, const char *key,
 		 const struct mfs_yaml_node *n, bool on);
 /* The same with a value. */
-void mfs_yaml_set_truth(struct mfs_yaml_reader *r, const char *dest, bool truth);
-void mfs_yaml_set_number(struct mfs_yaml_reader *r, const char *dest, int64_t number);
+void mft_yaml_set_truth(struct mft_yaml_reader *r, const char *dest, bool truth);
+void mft_yaml_set_number(struct mft_yaml_reader *r, const char *dest, int64_t number);
 /* True if the command line has set it. */
-bool mfs_yaml_is_taken(const struct mfs_yaml_reader *r, const char *dest);
+bool mft_yaml_is_taken(const struct mft_yaml_reader *r, const char *dest);
 /* torch.bfloat16 and bfloat16 are bf16; another text is itself. */
-const char *mfs_yaml_plain_dtype(const char *text);
+const char *mft_yaml_plain_dtype(const char *text);
 
 /* ---- yaml_bridge.c: what Megatron-Bridge says in another form ---- */
 
 /* The word that a Python object is: "torch.nn.functional.silu" of a function that is not called, 5
  * of an enum's member. Another node is itself. */
-const struct mfs_yaml_node *mfs_yaml_unwrap(const struct mfs_yaml_node *n);
+const struct mfs_yaml_node *mft_yaml_unwrap(const struct mfs_yaml_node *n);
 /* The element type of weights: a recipe's name as "bf16_mixed", or a torch.dtype. */
-int mfs_yaml_precision(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n);
+int mft_yaml_precision(struct mft_yaml_reader *r, const struct mfs_yaml_node *n);
 /* *ret_done: nothing is left to do for the pair. */
-int mfs_yaml_bridge_pair(struct mfs_yaml_reader *r, const char *section,
+int mft_yaml_bridge_pair(struct mft_yaml_reader *r, const char *section,
 			 const struct mfs_yaml_node *key, const struct mfs_yaml_node *value,
 			 bool *ret_done);
 /* A section that no argument stands for. *ret_done: it is one. */
-int mfs_yaml_bridge_section(struct mfs_yaml_reader *r, const struct mfs_yaml_node *key,
+int mft_yaml_bridge_section(struct mft_yaml_reader *r, const struct mfs_yaml_node *key,
 			    const struct mfs_yaml_node *value, bool *ret_done);
 /* Remembers that a value has no effect here. */
-int mfs_yaml_unused(struct mfs_yaml_reader *r, const char *section, const char *key);
+int mft_yaml_unused(struct mft_yaml_reader *r, const char *section, const char *key);
 
 /* ---- yaml_dialects.c ---- */
 
 /* Of a whole file of NeMo-RL or Oumi, what Megatron is told: *root becomes sections that are read
  * here. What is passed over is remembered as without effect. Another file stays as it is. */
-int mfs_yaml_dialect(struct mfs_yaml_reader *r, struct mfs_yaml_node **root);
+int mft_yaml_dialect(struct mft_yaml_reader *r, struct mfs_yaml_node **root);
 
 /* ---- yaml_together.c: after all sections ---- */
 
 /* True if a field becomes arguments together with others. */
-bool mfs_yaml_is_together(const char *section, const char *key);
+bool mft_yaml_is_together(const char *section, const char *key);
 /* Sets what several fields say together. */
-int mfs_yaml_together(struct mfs_yaml_reader *r);
+int mft_yaml_together(struct mft_yaml_reader *r);
 
 #endif

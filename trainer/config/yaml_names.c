@@ -11,7 +11,7 @@ static const char *const sections[] = {
 };
 
 /* Keys that have the dest's name are not here. */
-static const struct mfs_yaml_alias aliases[] = {
+static const struct mft_yaml_alias aliases[] = {
 	{"model", "share_embeddings_and_output_weights", "untie_embeddings_and_output_weights",
 	 true},
 	{"model", "num_moe_experts", "num_experts", false},
@@ -42,7 +42,7 @@ static const struct mfs_yaml_alias aliases[] = {
 };
 
 /* Bridge's defaults are what changes nothing: a saved file has all fields. */
-static const struct mfs_yaml_field fields[] = {
+static const struct mft_yaml_field fields[] = {
 	{"model", "timers", NULL, false},
 	{"model", "finalize_model_grads_func", NULL, false},
 	{"model", "grad_scale_func", NULL, false},
@@ -213,7 +213,7 @@ static const char *const plain_models[] = {
 	"Llama31Nemotron70B",
 };
 
-bool mfs_yaml_is_section(const char *name)
+bool mft_yaml_is_section(const char *name)
 {
 	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++)
 		if (!strcmp(sections[i], name))
@@ -221,7 +221,7 @@ bool mfs_yaml_is_section(const char *name)
 	return false;
 }
 
-const struct mfs_yaml_alias *mfs_yaml_alias(const char *section, const char *key)
+const struct mft_yaml_alias *mft_yaml_alias(const char *section, const char *key)
 {
 	for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++)
 		if (!strcmp(aliases[i].section, section) && !strcmp(aliases[i].key, key))
@@ -229,7 +229,7 @@ const struct mfs_yaml_alias *mfs_yaml_alias(const char *section, const char *key
 	return NULL;
 }
 
-const struct mfs_yaml_field *mfs_yaml_field(const char *section, const char *key)
+const struct mft_yaml_field *mft_yaml_field(const char *section, const char *key)
 {
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (!strcmp(fields[i].section, section) && !strcmp(fields[i].key, key))
@@ -237,7 +237,7 @@ const struct mfs_yaml_field *mfs_yaml_field(const char *section, const char *key
 	return NULL;
 }
 
-void mfs_yaml_try_names(const char *section, struct mfs_nearest *near)
+void mft_yaml_try_names(const char *section, struct mfs_nearest *near)
 {
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (!strcmp(fields[i].section, section))
@@ -248,7 +248,7 @@ void mfs_yaml_try_names(const char *section, struct mfs_nearest *near)
 }
 
 /* A kind of class, and maybe a size, follow a stem. */
-bool mfs_yaml_is_plain_model(const char *class_name)
+bool mft_yaml_is_plain_model(const char *class_name)
 {
 	static const char *const kinds[] = {"ModelProvider", "ModelConfig", "Provider"};
 

@@ -1,20 +1,20 @@
 /* Megatron-Bridge's names (src/megatron/bridge/training/config.py, models/gpt_provider.py, and
  * megatron/core/transformer/transformer_config.py), releases 0.2 to 0.3.1. */
-#ifndef MFS_TRAINER_CONFIG_YAML_NAMES_H
-#define MFS_TRAINER_CONFIG_YAML_NAMES_H
+#ifndef MFT_TRAINER_CONFIG_YAML_NAMES_H
+#define MFT_TRAINER_CONFIG_YAML_NAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
 #include "formats/base/nearest.h"
 
-struct mfs_yaml_alias {
+struct mft_yaml_alias {
 	const char *section, *key, *dest;
 	bool inverse; /* true there is False here */
 };
 
 /* A field that no argument stands for. */
-struct mfs_yaml_field {
+struct mft_yaml_field {
 	const char *section, *key;
 	/* The values that change nothing, with '|' between; NULL: any, and nobody need know. */
 	const char *usual;
@@ -22,15 +22,15 @@ struct mfs_yaml_field {
 };
 
 /* A section of Megatron-Bridge's container. */
-bool mfs_yaml_is_section(const char *name);
+bool mft_yaml_is_section(const char *name);
 /* NULL: a key of the section has the dest's name, or there is none. */
-const struct mfs_yaml_alias *mfs_yaml_alias(const char *section, const char *key);
+const struct mft_yaml_alias *mft_yaml_alias(const char *section, const char *key);
 /* NULL: there is an argument, or nobody knows the key. */
-const struct mfs_yaml_field *mfs_yaml_field(const char *section, const char *key);
+const struct mft_yaml_field *mft_yaml_field(const char *section, const char *key);
 /* Tries the section's names that are no argument's. */
-void mfs_yaml_try_names(const char *section, struct mfs_nearest *near);
+void mft_yaml_try_names(const char *section, struct mfs_nearest *near);
 /* True if the fields of a class's models say all of them: nothing in its code makes more of
  * them. */
-bool mfs_yaml_is_plain_model(const char *class_name);
+bool mft_yaml_is_plain_model(const char *class_name);
 
 #endif

@@ -14,7 +14,7 @@
 /* ---- fields ---- */
 
 /* NULL: there is none, or it is null. A model's fields may stand apart, under `transformer`. */
-static const struct mfs_yaml_node *field(const struct mfs_yaml_reader *r, const char *section,
+static const struct mfs_yaml_node *field(const struct mft_yaml_reader *r, const char *section,
 					 const char *key)
 {
 	const struct mfs_yaml_node *in = mfs_yaml_get(r->root, section);
@@ -25,22 +25,22 @@ static const struct mfs_yaml_node *field(const struct mfs_yaml_reader *r, const 
 	return n && !mfs_yaml_is_null(n) ? n : NULL;
 }
 
-static const struct mfs_yaml_node *of_model(const struct mfs_yaml_reader *r, const char *key)
+static const struct mfs_yaml_node *of_model(const struct mft_yaml_reader *r, const char *key)
 {
 	return field(r, "model", key);
 }
 
 /* *ret stays as it is where the field is not there. */
-static int truth_of(struct mfs_yaml_reader *r, const char *key, bool *ret)
+static int truth_of(struct mft_yaml_reader *r, const char *key, bool *ret)
 {
 	const struct mfs_yaml_node *n = of_model(r, key);
 
 	return !n || mfs_yaml_truth(n, ret)
 		       ? 0
-		       : mfs_yaml_fail(r, n, "expected true or false under", key);
+		       : mft_yaml_fail(r, n, "expected true or false under", key);
 }
 
-bool mfs_yaml_is_together(const char *section, const char *key)
+bool mft_yaml_is_together(const char *section, const char *key)
 {
 	static const char *const model[] = {"activation_func",		"gated_linear_unit",
 					    "bias_activation_fusion",	"init_method",
@@ -62,7 +62,7 @@ struct activation {
 	bool bias; /* of linears: the fused GELU adds it */
 };
 
-static int refuse_activation(struct mfs_yaml_reader *r, const struct activation *a,
+static int refuse_activation(struct mft_yaml_reader *r, const struct activation *a,
 			     const struct mfs_yaml_node *at)
 {
 	return mfs_fail(r->err, -ENOTSUP,
@@ -80,7 +80,7 @@ static bool is_tanh(const char *name, const struct mfs_yaml_node *approximate)
 	       (mfs_str_is(name, "gelu") && approximate && mfs_str_is(approximate->text, "tanh"));
 }
 
-static int find_activation(struct mfs_yaml_reader *r, struct activation *ret)
+static int find_activation(struct mft_yaml_reader *r, struct activation *ret)
 {
 	const struct mfs_yaml_node *n = of_model(r, "activation_func");
 	const struct mfs_yaml_node *target = mfs_yaml_get(n, "_target_");
@@ -94,7 +94,7 @@ static int find_activation(struct mfs_yaml_reader *r, struct activation *ret)
 	if (!target)
 		target = n;
 	if (target->kind != MFS_YAML_SCALAR)
-		return mfs_yaml_fail(r, n, "expected the name of a function under",
+		return mft_yaml_fail(r, n, "expected the name of a function under",
 				     "activation_func");
 	dot = strrchr(target->text, '.');
 	ret->name = dot ? dot + 1 : target->text;
@@ -102,24 +102,24 @@ static int find_activation(struct mfs_yaml_reader *r, struct activation *ret)
 	return 0;
 }
 
-static void set_fusion(struct mfs_yaml_reader *r, bool fused)
+static void set_fusion(struct mft_yaml_reader *r, bool fused)
 {
-	mfs_yaml_set_truth(r, "bias_gelu_fusion", fused);
-	mfs_yaml_set_truth(r, "bias_swiglu_fusion", fused);
+	mft_yaml_set_truth(r, "bias_gelu_fusion", fused);
+	mft_yaml_set_truth(r, "bias_swiglu_fusion", fused);
 }
 
 /* transformer/mlp.py: a GELU is torch's, by the error function, unless it is fused with the bias.
  * Without either of both fields the model's activation is what arguments say. */
-static int settle_activation(struct mfs_yaml_reader *r)
+static int settle_activation(struct mft_yaml_reader *r)
 {
 	const struct mfs_yaml_node *function = of_model(r, "activation_func");
 	const struct mfs_yaml_node *gate = of_model(r, "gated_linear_unit");
-	struct activation a = {.name = "gelu", .bias = mfs_flag_truth(r->v, "add_bias_linear")};
+	struct activation a = {.name = "gelu", .bias = mft_flag_truth(r->v, "add_bias_linear")};
 	int rc = find_activation(r, &a);
 	bool swiglu, quick, squared;
 
-	if (rc || mfs_yaml_is_taken(r, "swiglu") || mfs_yaml_is_taken(r, "quick_geglu") ||
-	    mfs_yaml_is_taken(r, "squared_relu"))
+	if (rc || mft_yaml_is_taken(r, "swiglu") || mft_yaml_is_taken(r, "quick_geglu") ||
+	    mft_yaml_is_taken(r, "squared_relu"))
 		return rc;
 	if (!function && !gate) {
 		if (of_model(r, "bias_activation_fusion"))
@@ -132,11 +132,11 @@ static int settle_activation(struct mfs_yaml_reader *r)
 	if (!swiglu && !quick && !squared &&
 	    (a.gated || !(a.tanh ? a.bias : mfs_str_is(a.name, "gelu"))))
 		return refuse_activation(r, &a, function ? function : gate);
-	mfs_yaml_set_truth(r, "swiglu", swiglu);
-	mfs_yaml_set_truth(r, "quick_geglu", quick);
-	mfs_yaml_set_truth(r, "squared_relu", squared);
+	mft_yaml_set_truth(r, "swiglu", swiglu);
+	mft_yaml_set_truth(r, "quick_geglu", quick);
+	mft_yaml_set_truth(r, "squared_relu", squared);
 	if (!swiglu && !quick && !squared)
-		mfs_yaml_set_truth(r, "bias_gelu_fusion", a.tanh || a.fused);
+		mft_yaml_set_truth(r, "bias_gelu_fusion", a.tanh || a.fused);
 	else if (of_model(r, "bias_activation_fusion"))
 		set_fusion(r, a.fused);
 	return 0;
@@ -152,7 +152,7 @@ static double real_of(const struct mfs_yaml_node *n, double otherwise)
 }
 
 /* Whether an initialisation is a normal distribution around 0, as wide as the fields say. */
-static int check_init(struct mfs_yaml_reader *r, const char *key, double std)
+static int check_init(struct mft_yaml_reader *r, const char *key, double std)
 {
 	const struct mfs_yaml_node *n = of_model(r, key), *target = mfs_yaml_get(n, "_target_");
 	const double found = real_of(mfs_yaml_get(n, "std"), NAN);
@@ -167,7 +167,7 @@ static int check_init(struct mfs_yaml_reader *r, const char *key, double std)
 }
 
 /* TransformerConfig: __post_init__; utils.py: scaled_init_method_normal. */
-static int check_inits(struct mfs_yaml_reader *r)
+static int check_inits(struct mft_yaml_reader *r)
 {
 	const double std = real_of(of_model(r, "init_method_std"), INIT_STD);
 	const double layers = real_of(of_model(r, "num_layers"), 1);
@@ -183,114 +183,114 @@ static int check_inits(struct mfs_yaml_reader *r)
 
 /* Megatron-Bridge's models have fewer groups than heads without a field like
  * --group-query-attention. Latent attention has by itself as many groups as heads. */
-static void settle_groups(struct mfs_yaml_reader *r)
+static void settle_groups(struct mft_yaml_reader *r)
 {
-	const int64_t heads = mfs_flag_number(r->v, "num_attention_heads", 0);
-	const int64_t groups = mfs_flag_number(r->v, "num_query_groups", 0);
+	const int64_t heads = mft_flag_number(r->v, "num_attention_heads", 0);
+	const int64_t groups = mft_flag_number(r->v, "num_query_groups", 0);
 
 	if (of_model(r, "num_query_groups") &&
-	    !(mfs_flag_truth(r->v, "multi_latent_attention") && groups == heads))
-		mfs_yaml_set_truth(r, "group_query_attention", true);
+	    !(mft_flag_truth(r->v, "multi_latent_attention") && groups == heads))
+		mft_yaml_set_truth(r, "group_query_attention", true);
 }
 
 /* The model's vocab_size is the rows of its embedding, padded with should_pad_vocab alone
  * (gpt_provider.py: provide). The tokenizer's own size may be smaller. */
-static int settle_vocab(struct mfs_yaml_reader *r)
+static int settle_vocab(struct mft_yaml_reader *r)
 {
 	const struct mfs_yaml_node *n = of_model(r, "vocab_size");
-	const int64_t tp = mfs_flag_number(r->v, "tensor_model_parallel_size", 1);
-	const int64_t multiple = mfs_flag_number(r->v, "make_vocab_size_divisible_by", 1);
+	const int64_t tp = mft_flag_number(r->v, "tensor_model_parallel_size", 1);
+	const int64_t multiple = mft_flag_number(r->v, "make_vocab_size_divisible_by", 1);
 	bool pads = false;
 	int64_t rows;
 	int rc = truth_of(r, "should_pad_vocab", &pads);
 
 	if (rc || !of_model(r, "should_pad_vocab") || !mfs_yaml_int(n, &rows) ||
-	    mfs_yaml_is_taken(r, "vocab_size") || mfs_yaml_is_taken(r, "padded_vocab_size"))
+	    mft_yaml_is_taken(r, "vocab_size") || mft_yaml_is_taken(r, "padded_vocab_size"))
 		return rc;
 	if (pads && rows > 0 && rows < LARGEST && tp > 0 && tp < LARGEST && multiple > 0 &&
 	    multiple < LARGEST / tp)
 		rows = (rows + multiple * tp - 1) / (multiple * tp) * (multiple * tp);
-	mfs_yaml_set_number(r, "padded_vocab_size", rows);
+	mft_yaml_set_number(r, "padded_vocab_size", rows);
 	return 0;
 }
 
 /* GPTModelProvider has no max_position_embeddings: its model has seq_length. What a checkpoint says
  * counts more. */
-static void settle_positions(struct mfs_yaml_reader *r)
+static void settle_positions(struct mft_yaml_reader *r)
 {
-	const int64_t length = mfs_flag_number(r->v, "seq_length", 0);
+	const int64_t length = mft_flag_number(r->v, "seq_length", 0);
 	int64_t rows;
 
 	if (mfs_yaml_int(of_model(r, "seq_length"), &rows) &&
-	    mfs_flag_is_none(r->v, "max_position_embeddings"))
-		mfs_flag_set_number(r->v, "max_position_embeddings", rows > length ? rows : length);
+	    mft_flag_is_none(r->v, "max_position_embeddings"))
+		mft_flag_set_number(r->v, "max_position_embeddings", rows > length ? rows : length);
 }
 
 /* Sets it back as if it had not been given. */
-static void unset(struct mfs_yaml_reader *r, const char *dest)
+static void unset(struct mft_yaml_reader *r, const char *dest)
 {
-	mfs_flag_set_none(r->v, dest);
-	r->v->from[mfs_flag_of_dest(dest)] = MFS_FROM_DEFAULT;
+	mft_flag_set_none(r->v, dest);
+	r->v->from[mft_flag_of_dest(dest)] = MFT_FROM_DEFAULT;
 }
 
 /* A layout says how many model chunks there are, and Bridge has both. */
-static void settle_chunks(struct mfs_yaml_reader *r)
+static void settle_chunks(struct mft_yaml_reader *r)
 {
-	if (!mfs_flag_is_none(r->v, "pipeline_model_parallel_layout") &&
+	if (!mft_flag_is_none(r->v, "pipeline_model_parallel_layout") &&
 	    of_model(r, "virtual_pipeline_model_parallel_size") &&
-	    !mfs_yaml_is_taken(r, "num_virtual_stages_per_pipeline_rank"))
+	    !mft_yaml_is_taken(r, "num_virtual_stages_per_pipeline_rank"))
 		unset(r, "num_virtual_stages_per_pipeline_rank");
 }
 
 /* ---- training ---- */
 
 /* Megatron sums bf16's gradients in fp32 unless it is told otherwise. */
-static int settle_sums(struct mfs_yaml_reader *r)
+static int settle_sums(struct mft_yaml_reader *r)
 {
 	bool fp32;
 
 	if (!r->fp32_sums || mfs_yaml_is_null(r->fp32_sums) ||
-	    mfs_yaml_is_taken(r, "accumulate_allreduce_grads_in_fp32") ||
-	    mfs_yaml_is_taken(r, "grad_reduce_in_bf16"))
+	    mft_yaml_is_taken(r, "accumulate_allreduce_grads_in_fp32") ||
+	    mft_yaml_is_taken(r, "grad_reduce_in_bf16"))
 		return 0;
 	if (!mfs_yaml_truth(r->fp32_sums, &fp32))
-		return mfs_yaml_fail(r, r->fp32_sums, "expected true or false under",
+		return mft_yaml_fail(r, r->fp32_sums, "expected true or false under",
 				     "grad_reduce_in_fp32");
-	if (!mfs_flag_truth(r->v, "bf16"))
-		mfs_yaml_set_truth(r, "accumulate_allreduce_grads_in_fp32", fp32);
+	if (!mft_flag_truth(r->v, "bf16"))
+		mft_yaml_set_truth(r, "accumulate_allreduce_grads_in_fp32", fp32);
 	else if (!fp32)
-		mfs_yaml_set_truth(r, "grad_reduce_in_bf16", true);
+		mft_yaml_set_truth(r, "grad_reduce_in_bf16", true);
 	return 0;
 }
 
 /* Bridge decays by the scheduler's numbers, and the optimizer's is none where they are constant
  * (training/optim.py). */
-static void settle_decay(struct mfs_yaml_reader *r)
+static void settle_decay(struct mft_yaml_reader *r)
 {
 	const double start = real_of(field(r, "scheduler", "start_weight_decay"), -1);
 	const double end = real_of(field(r, "scheduler", "end_weight_decay"), -1);
-	const char *style = mfs_flag_text(r->v, "weight_decay_incr_style");
+	const char *style = mft_flag_text(r->v, "weight_decay_incr_style");
 
 	if (start < 0 || start != end || !mfs_str_is(style, "constant") ||
-	    mfs_yaml_is_taken(r, "start_weight_decay") || mfs_yaml_is_taken(r, "end_weight_decay"))
+	    mft_yaml_is_taken(r, "start_weight_decay") || mft_yaml_is_taken(r, "end_weight_decay"))
 		return;
 	unset(r, "start_weight_decay");
 	unset(r, "end_weight_decay");
-	if (mfs_yaml_is_taken(r, "weight_decay"))
+	if (mft_yaml_is_taken(r, "weight_decay"))
 		return;
-	mfs_flag_set_real(r->v, "weight_decay", start);
-	r->v->from[mfs_flag_of_dest("weight_decay")] = MFS_FROM_YAML;
+	mft_flag_set_real(r->v, "weight_decay", start);
+	r->v->from[mft_flag_of_dest("weight_decay")] = MFT_FROM_YAML;
 }
 
 /* Bridge saves at the end alone where nobody says how often (training/pretrain.py). */
-static void settle_saves(struct mfs_yaml_reader *r)
+static void settle_saves(struct mft_yaml_reader *r)
 {
-	if (field(r, "checkpoint", "save") && mfs_flag_is_none(r->v, "save_interval"))
-		mfs_yaml_set_number(r, "save_interval", AT_THE_END);
+	if (field(r, "checkpoint", "save") && mft_flag_is_none(r->v, "save_interval"))
+		mft_yaml_set_number(r, "save_interval", AT_THE_END);
 }
 
 /* Two sections say them, and here they are one argument. */
-static int check_same(struct mfs_yaml_reader *r)
+static int check_same(struct mft_yaml_reader *r)
 {
 	static const struct {
 		const char *section, *key, *other_section, *other_key, *dest;
@@ -304,7 +304,7 @@ static int check_same(struct mfs_yaml_reader *r)
 
 		if (!mfs_yaml_int(n, &one) ||
 		    !mfs_yaml_int(field(r, pairs[i].other_section, pairs[i].other_key), &other) ||
-		    one == other || mfs_yaml_is_taken(r, pairs[i].dest))
+		    one == other || mft_yaml_is_taken(r, pairs[i].dest))
 			continue;
 		return mfs_fail(r->err, -ENOTSUP,
 				"%s: line %u: %s.%s %lld is not %s.%s %lld, which is not "
@@ -315,7 +315,7 @@ static int check_same(struct mfs_yaml_reader *r)
 	return 0;
 }
 
-int mfs_yaml_together(struct mfs_yaml_reader *r)
+int mft_yaml_together(struct mft_yaml_reader *r)
 {
 	int rc = settle_activation(r);
 

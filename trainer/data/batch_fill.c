@@ -11,58 +11,58 @@
 
 /* ---- the block ---- */
 
-size_t mfs_batch_bytes(uint64_t tokens, uint32_t ahead)
+size_t mft_batch_bytes(uint64_t tokens, uint32_t ahead)
 {
-	return (MFS_BATCH_ARRAY_COUNT + MFS_BATCH_AHEAD_COUNT * (size_t)ahead) *
-	       mfs_round_up(tokens * sizeof(int32_t), MFS_BATCH_ALIGN);
+	return (MFT_BATCH_ARRAY_COUNT + MFT_BATCH_AHEAD_COUNT * (size_t)ahead) *
+	       mfs_round_up(tokens * sizeof(int32_t), MFT_BATCH_ALIGN);
 }
 
 #define PLACE(type, name, way)                                                                     \
 	to->name = (type *)at;                                                                     \
 	at += size;
 
-static void place_ahead(struct mfs_batch_ahead *to, size_t size, char *at)
+static void place_ahead(struct mft_batch_ahead *to, size_t size, char *at)
 {
-	MFS_BATCH_ARRAYS_AHEAD(PLACE)
+	MFT_BATCH_ARRAYS_AHEAD(PLACE)
 }
 
-static void place(struct mfs_batch *to, size_t size, char *at)
+static void place(struct mft_batch *to, size_t size, char *at)
 {
-	MFS_BATCH_ARRAYS(PLACE)
+	MFT_BATCH_ARRAYS(PLACE)
 }
 
-void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, uint32_t ahead, void *block)
+void mft_batch_place(struct mft_batch *b, uint64_t tokens, uint32_t ahead, void *block)
 {
-	const size_t size = mfs_round_up(tokens * sizeof(int32_t), MFS_BATCH_ALIGN);
+	const size_t size = mfs_round_up(tokens * sizeof(int32_t), MFT_BATCH_ALIGN);
 	char *at = block;
 
 	b->block = block;
-	b->bytes = mfs_batch_bytes(tokens, ahead);
+	b->bytes = mft_batch_bytes(tokens, ahead);
 	b->ahead_count = ahead;
 	place(b, size, at);
 	for (uint32_t k = 0; k < ahead; k++)
 		place_ahead(&b->ahead[k], size,
-			    at + (MFS_BATCH_ARRAY_COUNT + MFS_BATCH_AHEAD_COUNT * k) * size);
+			    at + (MFT_BATCH_ARRAY_COUNT + MFT_BATCH_AHEAD_COUNT * k) * size);
 }
 
-static uint32_t ahead_of(const struct mfs_train_config *config)
+static uint32_t ahead_of(const struct mft_train_config *config)
 {
 	const int64_t layers = config->model.mtp_num_layers;
 
-	return layers <= 0 ? 0 : layers < MFS_MTP_MOST ? (uint32_t)layers : MFS_MTP_MOST;
+	return layers <= 0 ? 0 : layers < MFT_MTP_MOST ? (uint32_t)layers : MFT_MTP_MOST;
 }
 
-int mfs_batch_rules_take(const struct mfs_train_config *config, uint32_t micro, uint64_t vocab,
-			 struct mfs_batch_rules *ret, struct mfs_error *err)
+int mft_batch_rules_take(const struct mft_train_config *config, uint32_t micro, uint64_t vocab,
+			 struct mft_batch_rules *ret, struct mfs_error *err)
 {
 	uint64_t tokens;
 
-	*ret = (struct mfs_batch_rules){
+	*ret = (struct mft_batch_rules){
 		.sequences = micro,
 		.length = (uint32_t)config->seq_length,
 		.vocab = vocab,
 		.eod = config->eod,
-		.pad = config->pad, /* MFS_UNSET is MFS_NO_TOKEN */
+		.pad = config->pad, /* MFS_UNSET is MFT_NO_TOKEN */
 		.reset_position_ids = config->reset_position_ids,
 		.reset_attention_mask = config->reset_attention_mask,
 		.eod_mask_loss = config->eod_mask_loss,
@@ -90,8 +90,8 @@ int mfs_batch_rules_take(const struct mfs_train_config *config, uint32_t micro, 
 
 /* ---- tokens and labels ---- */
 
-static int outside(const struct mfs_batch_rules *r, const struct mfs_part *part, int64_t token,
-		   uint64_t sample, uint32_t at, struct mfs_error *err)
+static int outside(const struct mft_batch_rules *r, const struct mft_fetch_part *part,
+		   int64_t token, uint64_t sample, uint32_t at, struct mfs_error *err)
 {
 	return mfs_fail(err, -EINVAL,
 			"%s: token %u of sample %llu is %lld: the vocabulary has 0 to %llu",
@@ -100,7 +100,7 @@ static int outside(const struct mfs_batch_rules *r, const struct mfs_part *part,
 }
 
 /* Puts tokens of a sequence, from token `at` of its S + 1 on. */
-static void put(const struct mfs_batch_rules *r, struct mfs_batch *b, uint32_t sequence,
+static void put(const struct mft_batch_rules *r, struct mft_batch *b, uint32_t sequence,
 		uint32_t at, const int64_t *wide, uint32_t count)
 {
 	const uint64_t first = (uint64_t)sequence * r->length + at;
@@ -119,8 +119,8 @@ static void fill_with(int64_t *to, uint32_t count, int64_t token)
 		to[i] = token;
 }
 
-static int put_part(const struct mfs_batch_rules *r, const struct mfs_fetch *from,
-		    const struct mfs_part *part, const uint64_t *samples, struct mfs_batch *b,
+static int put_part(const struct mft_batch_rules *r, const struct mft_fetch *from,
+		    const struct mft_fetch_part *part, const uint64_t *samples, struct mft_batch *b,
 		    struct mfs_error *err)
 {
 	const uint32_t sequence = part->at / (r->length + 1), at = part->at % (r->length + 1);
@@ -147,7 +147,7 @@ static int put_part(const struct mfs_batch_rules *r, const struct mfs_fetch *fro
 
 /* ---- positions and masks ---- */
 
-static uint64_t fill_sequence(const struct mfs_batch_rules *r, struct mfs_batch *b,
+static uint64_t fill_sequence(const struct mft_batch_rules *r, struct mft_batch *b,
 			      uint32_t sequence, bool counts)
 {
 	const uint64_t first = (uint64_t)sequence * r->length;
@@ -185,17 +185,17 @@ static void roll(void *to, const void *from, uint32_t length, uint32_t by)
 }
 
 #define ROLL(type, name, way)                                                                      \
-	if (way == MFS_BATCH_MOVES)                                                                \
+	if (way == MFT_BATCH_MOVES)                                                                \
 		roll(a->name + first, b->name + first, r->length, by);
 
-static void fill_ahead(const struct mfs_batch_rules *r, const struct mfs_batch *b, uint32_t by,
-		       struct mfs_batch_ahead *a)
+static void fill_ahead(const struct mft_batch_rules *r, const struct mft_batch *b, uint32_t by,
+		       struct mft_batch_ahead *a)
 {
 	a->counted = 0;
 	for (uint32_t i = 0; i < r->sequences; i++) {
 		const uint64_t first = (uint64_t)i * r->length;
 
-		MFS_BATCH_ARRAYS_AHEAD(ROLL)
+		MFT_BATCH_ARRAYS_AHEAD(ROLL)
 		for (uint32_t t = 0; t < r->length; t++)
 			a->counted += a->loss_mask[first + t] != 0;
 	}
@@ -204,24 +204,24 @@ static void fill_ahead(const struct mfs_batch_rules *r, const struct mfs_batch *
 /* ---- one of several parts ---- */
 
 #define COPY(type, name, way)                                                                      \
-	if (way == MFS_BATCH_MOVES)                                                                \
+	if (way == MFT_BATCH_MOVES)                                                                \
 		memcpy(to->name + at, from->name + first, count * sizeof(type));
 
-static void copy_piece(struct mfs_batch *to, uint64_t at, const struct mfs_batch *from,
+static void copy_piece(struct mft_batch *to, uint64_t at, const struct mft_batch *from,
 		       uint64_t first, uint64_t count)
 {
-	MFS_BATCH_ARRAYS(COPY)
+	MFT_BATCH_ARRAYS(COPY)
 }
 
-static void copy_piece_ahead(struct mfs_batch_ahead *to, uint64_t at,
-			     const struct mfs_batch_ahead *from, uint64_t first, uint64_t count)
+static void copy_piece_ahead(struct mft_batch_ahead *to, uint64_t at,
+			     const struct mft_batch_ahead *from, uint64_t first, uint64_t count)
 {
-	MFS_BATCH_ARRAYS_AHEAD(COPY)
+	MFT_BATCH_ARRAYS_AHEAD(COPY)
 }
 
 /* This process's two pieces of each sequence. */
-static void take_part(const struct mfs_batch_rules *r, const struct mfs_batch *whole,
-		      struct mfs_batch *b)
+static void take_part(const struct mft_batch_rules *r, const struct mft_batch *whole,
+		      struct mft_batch *b)
 {
 	const uint64_t piece = r->length / (2 * r->parts);
 
@@ -229,7 +229,7 @@ static void take_part(const struct mfs_batch_rules *r, const struct mfs_batch *w
 		const uint64_t at = i * piece;
 		const uint64_t from =
 			(uint64_t)(i / 2) * r->length +
-			(uint64_t)mfs_context_piece(r->parts, r->part, r->length, (int)(i % 2));
+			(uint64_t)mft_context_piece(r->parts, r->part, r->length, (int)(i % 2));
 
 		copy_piece(b, at, whole, from, piece);
 		for (uint32_t k = 0; k < r->ahead; k++)
@@ -281,12 +281,12 @@ static void sort_numbers(const int32_t *key, uint64_t count, uint64_t limit, int
 	}
 }
 
-int mfs_batch_fill(const struct mfs_batch_rules *rules, const struct mfs_fetch *from,
-		   const uint64_t *samples, uint32_t own, int32_t *scratch, struct mfs_batch *whole,
-		   struct mfs_batch *b, struct mfs_error *err)
+int mft_batch_fill(const struct mft_batch_rules *rules, const struct mft_fetch *from,
+		   const uint64_t *samples, uint32_t own, int32_t *scratch, struct mft_batch *whole,
+		   struct mft_batch *b, struct mfs_error *err)
 {
-	struct mfs_batch *all = rules->parts > 1 ? whole : b;
-	const uint64_t count = mfs_batch_tokens(rules);
+	struct mft_batch *all = rules->parts > 1 ? whole : b;
+	const uint64_t count = mft_batch_tokens(rules);
 	int rc = 0;
 
 	all->counted = 0;
@@ -304,7 +304,7 @@ int mfs_batch_fill(const struct mfs_batch_rules *rules, const struct mfs_fetch *
 	sort_numbers(b->tokens, count, rules->vocab, scratch, b->order);
 	sort_numbers(b->positions, count, rules->length, scratch, b->position_order);
 	for (uint32_t k = 0; k < rules->ahead; k++) {
-		struct mfs_batch_ahead *a = &b->ahead[k];
+		struct mft_batch_ahead *a = &b->ahead[k];
 
 		sort_numbers(a->tokens, count, rules->vocab, scratch, a->order);
 		sort_numbers(a->positions, count, rules->length, scratch, a->position_order);

@@ -4,31 +4,31 @@
  * Source: megatron/core/datasets/gpt_dataset.py: GPTDataset.__getitem__,
  * _get_ltor_masks_and_position_ids.
  */
-#ifndef MFS_TRAINER_DATA_BATCH_FILL_H
-#define MFS_TRAINER_DATA_BATCH_FILL_H
+#ifndef MFT_TRAINER_DATA_BATCH_FILL_H
+#define MFT_TRAINER_DATA_BATCH_FILL_H
 
 #include "trainer/data/fetch.h"
 #include "trainer/data/loader.h"
 
-struct mfs_batch_rules {
+struct mft_batch_rules {
 	uint32_t sequences, length; /* B, S */
 	uint64_t vocab;		    /* padded rows: tokens are less */
 	int64_t eod;		    /* MFS_UNSET: not known */
 	/* What is padding: it does not count as a label, and 0 is embedded in its place. Short
-	 * samples end with it. MFS_NO_TOKEN: the tokenizer has none. */
+	 * samples end with it. MFT_NO_TOKEN: the tokenizer has none. */
 	int64_t pad;
 	bool reset_position_ids, reset_attention_mask, eod_mask_loss;
 	/* Processes that share a sequence, and this one's number (trainer/parallel/context.h). */
 	uint32_t parts, part;
-	uint32_t ahead; /* MTP layers: see struct mfs_batch_ahead */
+	uint32_t ahead; /* MTP layers: see struct mft_batch_ahead */
 };
 
 /* -EINVAL: a length of the ids' sort is impossible, or eod is needed and not known. */
-int mfs_batch_rules_take(const struct mfs_train_config *config, uint32_t micro, uint64_t vocab,
-			 struct mfs_batch_rules *ret, struct mfs_error *err);
+int mft_batch_rules_take(const struct mft_train_config *config, uint32_t micro, uint64_t vocab,
+			 struct mft_batch_rules *ret, struct mfs_error *err);
 
 /* Tokens of a microbatch that are this process's. */
-static inline uint64_t mfs_batch_tokens(const struct mfs_batch_rules *r)
+static inline uint64_t mft_batch_tokens(const struct mft_batch_rules *r)
 {
 	return (uint64_t)r->sequences * r->length / r->parts;
 }
@@ -38,8 +38,8 @@ static inline uint64_t mfs_batch_tokens(const struct mfs_batch_rules *r)
  * that are not repeated; scratch: [T]; whole: the batch of all processes that share its
  * sequences, where there are several. -EINVAL: a token is outside of the vocabulary.
  */
-int mfs_batch_fill(const struct mfs_batch_rules *rules, const struct mfs_fetch *from,
-		   const uint64_t *samples, uint32_t own, int32_t *scratch, struct mfs_batch *whole,
-		   struct mfs_batch *b, struct mfs_error *err);
+int mft_batch_fill(const struct mft_batch_rules *rules, const struct mft_fetch *from,
+		   const uint64_t *samples, uint32_t own, int32_t *scratch, struct mft_batch *whole,
+		   struct mft_batch *b, struct mfs_error *err);
 
 #endif

@@ -21,7 +21,7 @@ struct file {
 	uint64_t checked; /* the last microbatch for which it was found unchanged */
 };
 
-struct mfs_fetcher {
+struct mft_fetcher {
 	struct mfs_samples *samples;
 	struct mfs_io_engine *engine;
 	unsigned depth;
@@ -33,10 +33,10 @@ struct mfs_fetcher {
 	uint32_t room;
 };
 
-int mfs_fetcher_new(struct mfs_samples *samples, struct mfs_io_engine *engine, unsigned depth,
-		    struct mfs_fetcher **ret, struct mfs_error *err)
+int mft_fetcher_new(struct mfs_samples *samples, struct mfs_io_engine *engine, unsigned depth,
+		    struct mft_fetcher **ret, struct mfs_error *err)
 {
-	struct mfs_fetcher *f = calloc(1, sizeof(*f));
+	struct mft_fetcher *f = calloc(1, sizeof(*f));
 	struct rlimit limit;
 
 	if (!f) {
@@ -53,7 +53,7 @@ int mfs_fetcher_new(struct mfs_samples *samples, struct mfs_io_engine *engine, u
 	return 0;
 }
 
-void mfs_fetcher_free(struct mfs_fetcher *f)
+void mft_fetcher_free(struct mft_fetcher *f)
 {
 	if (!f)
 		return;
@@ -69,7 +69,7 @@ void mfs_fetcher_free(struct mfs_fetcher *f)
 
 /* ---- files ---- */
 
-static struct file *find_file(struct mfs_fetcher *f, const struct mfs_bin_extent *e)
+static struct file *find_file(struct mft_fetcher *f, const struct mfs_bin_extent *e)
 {
 	for (uint32_t i = 0; i < f->file_count; i++) {
 		const uint32_t at = (f->last_file + i) % f->file_count;
@@ -82,7 +82,7 @@ static struct file *find_file(struct mfs_fetcher *f, const struct mfs_bin_extent
 	return NULL;
 }
 
-static int add_file(struct mfs_fetcher *f, const struct mfs_bin_extent *e, struct file **ret,
+static int add_file(struct mft_fetcher *f, const struct mfs_bin_extent *e, struct file **ret,
 		    struct mfs_error *err)
 {
 	struct file new = {.set = e->set, .file = e->file, .fd = -1};
@@ -100,7 +100,7 @@ static int add_file(struct mfs_fetcher *f, const struct mfs_bin_extent *e, struc
 }
 
 /* The file of an extent, found unchanged once a microbatch. */
-static int open_file(struct mfs_fetcher *f, const struct mfs_bin_extent *e, int *ret_fd,
+static int open_file(struct mft_fetcher *f, const struct mfs_bin_extent *e, int *ret_fd,
 		     struct mfs_error *err)
 {
 	struct file *file = find_file(f, e);
@@ -120,19 +120,19 @@ static int open_file(struct mfs_fetcher *f, const struct mfs_bin_extent *e, int 
 /* ---- planning ---- */
 
 struct planner {
-	struct mfs_fetcher *f;
-	struct mfs_fetch *p;
+	struct mft_fetcher *f;
+	struct mft_fetch *p;
 	const struct mfs_rows *rows; /* of the sample at hand */
 	uint32_t at;
 };
 
-static int add_part(struct planner *x, const struct mfs_part *part, struct mfs_error *err)
+static int add_part(struct planner *x, const struct mft_fetch_part *part, struct mfs_error *err)
 {
-	struct mfs_fetch *p = x->p;
+	struct mft_fetch *p = x->p;
 
 	if (p->part_count == p->part_room) {
 		const uint32_t room = p->part_room ? 2 * p->part_room : FIRST_PARTS;
-		struct mfs_part *parts = reallocarray(p->parts, room, sizeof(*parts));
+		struct mft_fetch_part *parts = reallocarray(p->parts, room, sizeof(*parts));
 
 		if (!parts)
 			return mfs_fail_nomem(err);
@@ -147,7 +147,8 @@ static int add_part(struct planner *x, const struct mfs_part *part, struct mfs_e
 /* Tokens that no file holds, or one that is not held open. */
 static int read_through(struct planner *x, uint64_t t, uint32_t count, struct mfs_error *err)
 {
-	const struct mfs_part part = {.rows = x->rows, .at = x->at, .count = count, .wide = true};
+	const struct mft_fetch_part part = {
+		.rows = x->rows, .at = x->at, .count = count, .wide = true};
 	int rc = mfs_rows_read_int64(x->rows, t, count, x->p->raw + x->at, err);
 
 	x->p->bytes += (uint64_t)count * x->rows->token_size;
@@ -158,16 +159,16 @@ static int add_extent(struct planner *x, uint64_t t, const struct mfs_bin_extent
 		      struct mfs_error *err)
 {
 	const uint32_t count = (uint32_t)(e->len / x->rows->token_size);
-	struct mfs_part part = {.rows = x->rows,
-				.at = x->at,
-				.count = count,
-				.read = true,
-				.io = {.kind = MFS_IO_READ, .off = e->offset, .iov_count = 1},
-				.iov = {x->p->raw + x->at, e->len},
-				.set = e->set,
-				.file = e->file,
-				.offset = e->offset,
-				.of = x->p};
+	struct mft_fetch_part part = {.rows = x->rows,
+				      .at = x->at,
+				      .count = count,
+				      .read = true,
+				      .io = {.kind = MFS_IO_READ, .off = e->offset, .iov_count = 1},
+				      .iov = {x->p->raw + x->at, e->len},
+				      .set = e->set,
+				      .file = e->file,
+				      .offset = e->offset,
+				      .of = x->p};
 	int rc = open_file(x->f, e, &part.io.fd, err);
 
 	if (rc)
@@ -209,12 +210,12 @@ static int add_piece(void *arg, const struct mfs_gpt_piece *piece, struct mfs_er
 
 static int add_padding(struct planner *x, uint32_t count, struct mfs_error *err)
 {
-	const struct mfs_part part = {.at = x->at, .count = count, .lacking = true};
+	const struct mft_fetch_part part = {.at = x->at, .count = count, .lacking = true};
 
 	return count ? add_part(x, &part, err) : 0;
 }
 
-static int make_room(struct mfs_fetcher *f, uint32_t count, struct mfs_error *err)
+static int make_room(struct mft_fetcher *f, uint32_t count, struct mfs_error *err)
 {
 	if (count <= f->room)
 		return 0;
@@ -226,7 +227,7 @@ static int make_room(struct mfs_fetcher *f, uint32_t count, struct mfs_error *er
 	return f->room ? 0 : mfs_fail_nomem(err);
 }
 
-static int locate(struct mfs_fetcher *f, const uint64_t *samples, uint32_t count,
+static int locate(struct mft_fetcher *f, const uint64_t *samples, uint32_t count,
 		  struct mfs_error *err)
 {
 	int rc = make_room(f, count, err);
@@ -238,14 +239,14 @@ static int locate(struct mfs_fetcher *f, const uint64_t *samples, uint32_t count
 }
 
 /* Requests point to themselves, so they are tied when the array has its place. */
-static void tie(struct mfs_fetch *p)
+static void tie(struct mft_fetch *p)
 {
 	for (uint32_t i = 0; i < p->part_count; i++)
 		p->parts[i].io.iov = &p->parts[i].iov;
 }
 
-int mfs_fetch_plan(struct mfs_fetcher *f, const uint64_t *samples, uint32_t count,
-		   struct mfs_fetch *ret, struct mfs_error *err)
+int mft_fetch_plan(struct mft_fetcher *f, const uint64_t *samples, uint32_t count,
+		   struct mft_fetch *ret, struct mfs_error *err)
 {
 	struct planner x = {.f = f, .p = ret};
 	int rc = locate(f, samples, count, err);
@@ -271,10 +272,10 @@ int mfs_fetch_plan(struct mfs_fetcher *f, const uint64_t *samples, uint32_t coun
 
 /* ---- reading ---- */
 
-int mfs_fetch_submit(struct mfs_fetcher *f, struct mfs_fetch *p, struct mfs_error *err)
+int mft_fetch_submit(struct mft_fetcher *f, struct mft_fetch *p, struct mfs_error *err)
 {
 	for (; p->next < p->part_count; p->next++) {
-		struct mfs_part *part = &p->parts[p->next];
+		struct mft_fetch_part *part = &p->parts[p->next];
 		int rc;
 
 		if (!part->read)
@@ -290,7 +291,7 @@ int mfs_fetch_submit(struct mfs_fetcher *f, struct mfs_fetch *p, struct mfs_erro
 }
 
 /* A read that met the end of its file is -EIO, as others are. */
-static const char *why_not(const struct mfs_part *part, int rc)
+static const char *why_not(const struct mft_fetch_part *part, int rc)
 {
 	const uint64_t end = part->offset + (uint64_t)part->count * part->rows->token_size;
 	struct stat st;
@@ -300,9 +301,9 @@ static const char *why_not(const struct mfs_part *part, int rc)
 	return strerror(-rc);
 }
 
-static void note(struct mfs_part *part)
+static void note(struct mft_fetch_part *part)
 {
-	struct mfs_fetch *p = part->of;
+	struct mft_fetch *p = part->of;
 	const int rc = part->io.result;
 
 	p->left--;
@@ -315,7 +316,7 @@ static void note(struct mfs_part *part)
 			 why_not(part, rc));
 }
 
-static int wait_for_one(struct mfs_fetcher *f, struct mfs_error *err)
+static int wait_for_one(struct mft_fetcher *f, struct mfs_error *err)
 {
 	struct mfs_io *done;
 	int rc;
@@ -326,23 +327,23 @@ static int wait_for_one(struct mfs_fetcher *f, struct mfs_error *err)
 	if (rc)
 		return mfs_fail(err, rc, "%s loses reads: %s", mfs_io_engine_name(f->engine),
 				strerror(-rc));
-	note((struct mfs_part *)((char *)done - offsetof(struct mfs_part, io)));
+	note((struct mft_fetch_part *)((char *)done - offsetof(struct mft_fetch_part, io)));
 	return 0;
 }
 
-int mfs_fetch_finish(struct mfs_fetcher *f, struct mfs_fetch *p, struct mfs_error *err)
+int mft_fetch_finish(struct mft_fetcher *f, struct mft_fetch *p, struct mfs_error *err)
 {
 	int rc = 0;
 
 	while (p->left && !rc) {
-		rc = mfs_fetch_submit(f, p, err);
+		rc = mft_fetch_submit(f, p, err);
 		if (!rc)
 			rc = wait_for_one(f, err);
 	}
 	return rc;
 }
 
-void mfs_fetcher_drain(struct mfs_fetcher *f)
+void mft_fetcher_drain(struct mft_fetcher *f)
 {
 	struct mfs_error err;
 

@@ -5,8 +5,8 @@
  *
  * One thread. A fetch that has begun is finished or drained before its memory goes.
  */
-#ifndef MFS_TRAINER_DATA_FETCH_H
-#define MFS_TRAINER_DATA_FETCH_H
+#ifndef MFT_TRAINER_DATA_FETCH_H
+#define MFT_TRAINER_DATA_FETCH_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@
 struct mfs_fileset;
 
 /* Tokens that lie together, within one sample. */
-struct mfs_part {
+struct mft_fetch_part {
 	const struct mfs_rows *rows;
 	uint32_t at, count; /* elements of raw */
 	bool wide;	    /* they are int64, whatever the rows are */
@@ -28,14 +28,14 @@ struct mfs_part {
 	struct mfs_fileset *set; /* for messages */
 	uint32_t file;
 	uint64_t offset;
-	struct mfs_fetch *of;
+	struct mft_fetch *of;
 };
 
 /* A microbatch: B samples of S + 1 tokens. */
-struct mfs_fetch {
+struct mft_fetch {
 	/* [B (S + 1)]. The tokens of a part begin at its element, and are of the rows' type. */
 	int64_t *raw;
-	struct mfs_part *parts;
+	struct mft_fetch_part *parts;
 	uint32_t part_count, part_room;
 	uint32_t next, left; /* the next one to be submitted; reads not done yet */
 	uint64_t bytes;	     /* read */
@@ -43,25 +43,25 @@ struct mfs_fetch {
 	struct mfs_error err;
 };
 
-#define MFS_NO_TOKEN (-1) /* what is padding where no token is: Megatron's _PAD_TOKEN_ID */
+#define MFT_NO_TOKEN (-1) /* what is padding where no token is: Megatron's _PAD_TOKEN_ID */
 
-struct mfs_fetcher;
+struct mft_fetcher;
 
 /* engine: owned, also after a failure. */
-int mfs_fetcher_new(struct mfs_samples *samples, struct mfs_io_engine *engine, unsigned depth,
-		    struct mfs_fetcher **ret, struct mfs_error *err);
+int mft_fetcher_new(struct mfs_samples *samples, struct mfs_io_engine *engine, unsigned depth,
+		    struct mft_fetcher **ret, struct mfs_error *err);
 /* Nothing may be in flight. */
-void mfs_fetcher_free(struct mfs_fetcher *f);
+void mft_fetcher_free(struct mft_fetcher *f);
 
 /* Resolves samples, whose indices are made if they are not there yet. Before it, raw is set and
  * everything else of *ret is as it was, or zero. */
-int mfs_fetch_plan(struct mfs_fetcher *f, const uint64_t *samples, uint32_t count,
-		   struct mfs_fetch *ret, struct mfs_error *err);
+int mft_fetch_plan(struct mft_fetcher *f, const uint64_t *samples, uint32_t count,
+		   struct mft_fetch *ret, struct mfs_error *err);
 /* Hands reads to the engine, as many as it takes. */
-int mfs_fetch_submit(struct mfs_fetcher *f, struct mfs_fetch *p, struct mfs_error *err);
+int mft_fetch_submit(struct mft_fetcher *f, struct mft_fetch *p, struct mfs_error *err);
 /* Waits until a fetch that was planned has all of its tokens. Its error is p->err. */
-int mfs_fetch_finish(struct mfs_fetcher *f, struct mfs_fetch *p, struct mfs_error *err);
+int mft_fetch_finish(struct mft_fetcher *f, struct mft_fetch *p, struct mfs_error *err);
 /* Waits until nothing is in flight, and forgets what came. */
-void mfs_fetcher_drain(struct mfs_fetcher *f);
+void mft_fetcher_drain(struct mft_fetcher *f);
 
 #endif

@@ -22,8 +22,8 @@
 #define READ_THREADS 8 /* where io_uring is refused */
 
 struct slot {
-	struct mfs_batch batch; /* the first member */
-	struct mfs_fetch fetch;
+	struct mft_batch batch; /* the first member */
+	struct mft_fetch fetch;
 	uint64_t *samples; /* [B] */
 	uint32_t own;
 	int rc; /* no batch: why */
@@ -36,15 +36,15 @@ struct queue {
 	unsigned head, count;
 };
 
-struct mfs_loader {
-	struct mfs_train_data data;
-	struct mfs_batch_rules rules;
-	struct mfs_fetcher *fetcher;
-	struct mfs_slot_memory memory;
+struct mft_loader {
+	struct mft_train_data data;
+	struct mft_batch_rules rules;
+	struct mft_fetcher *fetcher;
+	struct mft_slot_memory memory;
 	struct slot slots[MOST_SLOTS];
 	unsigned slot_count;
 	int32_t *scratch;	/* [T] */
-	struct mfs_batch whole; /* of all processes that share its sequences; no block: of one */
+	struct mft_batch whole; /* of all processes that share its sequences; no block: of one */
 	const char *engine;
 	char why[128];
 	uint64_t began_ns;
@@ -60,7 +60,7 @@ struct mfs_loader {
 	pthread_cond_t free_or_stop, ready_one;
 	bool stop;
 	struct queue free, ready;
-	struct mfs_stall stall;
+	struct mft_stall stall;
 	uint64_t batches, bytes, open_ns;
 };
 
@@ -80,17 +80,17 @@ static struct slot *pop(struct queue *q)
 
 /* ---- the thread ---- */
 
-static int plan(struct mfs_loader *l, struct slot *s, struct mfs_error *err)
+static int plan(struct mft_loader *l, struct slot *s, struct mfs_error *err)
 {
-	int rc = mfs_train_data_draw(&l->data, l->next, s->samples, &s->own, err);
+	int rc = mft_train_data_draw(&l->data, l->next, s->samples, &s->own, err);
 
 	if (!rc)
-		rc = mfs_fetch_plan(l->fetcher, s->samples, l->data.micro, &s->fetch, err);
-	return rc ? rc : mfs_fetch_submit(l->fetcher, &s->fetch, err);
+		rc = mft_fetch_plan(l->fetcher, s->samples, l->data.micro, &s->fetch, err);
+	return rc ? rc : mft_fetch_submit(l->fetcher, &s->fetch, err);
 }
 
 /* The error of a slot is its own; the slots after it are not planned any more. */
-static void begin(struct mfs_loader *l, struct slot *s)
+static void begin(struct mft_loader *l, struct slot *s)
 {
 	s->rc = plan(l, s, &s->err);
 	l->ended = s->rc;
@@ -98,20 +98,20 @@ static void begin(struct mfs_loader *l, struct slot *s)
 	push(&l->fetching, s);
 }
 
-static int finish(struct mfs_loader *l, struct slot *s)
+static int finish(struct mft_loader *l, struct slot *s)
 {
-	int rc = mfs_fetch_finish(l->fetcher, &s->fetch, &s->err);
+	int rc = mft_fetch_finish(l->fetcher, &s->fetch, &s->err);
 
 	if (!rc && s->fetch.rc) {
 		s->err = s->fetch.err;
 		rc = s->fetch.rc;
 	}
 	return rc ? rc
-		  : mfs_batch_fill(&l->rules, &s->fetch, s->samples, s->own, l->scratch, &l->whole,
+		  : mft_batch_fill(&l->rules, &s->fetch, s->samples, s->own, l->scratch, &l->whole,
 				   &s->batch, &s->err);
 }
 
-static void publish(struct mfs_loader *l, struct slot *s)
+static void publish(struct mft_loader *l, struct slot *s)
 {
 	pthread_mutex_lock(&l->lock);
 	if (!l->open_ns)
@@ -123,7 +123,7 @@ static void publish(struct mfs_loader *l, struct slot *s)
 }
 
 /* A free slot. NULL: there is none, and the caller has something to do; or *ret_stop. */
-static struct slot *take_free(struct mfs_loader *l, bool *ret_stop)
+static struct slot *take_free(struct mft_loader *l, bool *ret_stop)
 {
 	struct slot *s = NULL;
 
@@ -140,7 +140,7 @@ static struct slot *take_free(struct mfs_loader *l, bool *ret_stop)
 /* Once the first slots are full there is time to make the indices of datasets that no sample has
  * needed yet, so that no step has to wait for them. What fails here fails again when it is needed.
  */
-static void build_others(struct mfs_loader *l)
+static void build_others(struct mft_loader *l)
 {
 	struct mfs_error err;
 
@@ -149,7 +149,7 @@ static void build_others(struct mfs_loader *l)
 
 static void *work(void *arg)
 {
-	struct mfs_loader *l = arg;
+	struct mft_loader *l = arg;
 	bool stop = false, built = false;
 
 	for (;;) {
@@ -171,20 +171,20 @@ static void *work(void *arg)
 			built = true;
 		}
 	}
-	mfs_fetcher_drain(l->fetcher);
+	mft_fetcher_drain(l->fetcher);
 	return NULL;
 }
 
 /* ---- making one ---- */
 
-static int make_slot(struct mfs_loader *l, struct slot *s, struct mfs_error *err)
+static int make_slot(struct mft_loader *l, struct slot *s, struct mfs_error *err)
 {
-	const uint64_t tokens = mfs_batch_tokens(&l->rules);
-	void *block = l->memory.alloc(l->memory.arg, mfs_batch_bytes(tokens, l->rules.ahead));
+	const uint64_t tokens = mft_batch_tokens(&l->rules);
+	void *block = l->memory.alloc(l->memory.arg, mft_batch_bytes(tokens, l->rules.ahead));
 
 	if (!block)
 		return mfs_fail_nomem(err);
-	mfs_batch_place(&s->batch, tokens, l->rules.ahead, block);
+	mft_batch_place(&s->batch, tokens, l->rules.ahead, block);
 	s->fetch.raw =
 		calloc(l->rules.sequences * ((uint64_t)l->rules.length + 1), sizeof(*s->fetch.raw));
 	s->samples = calloc(l->rules.sequences, sizeof(*s->samples));
@@ -194,28 +194,28 @@ static int make_slot(struct mfs_loader *l, struct slot *s, struct mfs_error *err
 	return 0;
 }
 
-static int make_whole(struct mfs_loader *l, struct mfs_error *err)
+static int make_whole(struct mft_loader *l, struct mfs_error *err)
 {
-	const uint64_t tokens = mfs_batch_tokens(&l->rules) * l->rules.parts;
+	const uint64_t tokens = mft_batch_tokens(&l->rules) * l->rules.parts;
 	void *block;
 
 	if (l->rules.parts == 1)
 		return 0;
-	block = malloc(mfs_batch_bytes(tokens, l->rules.ahead));
+	block = malloc(mft_batch_bytes(tokens, l->rules.ahead));
 	if (!block)
 		return mfs_fail_nomem(err);
-	mfs_batch_place(&l->whole, tokens, l->rules.ahead, block);
+	mft_batch_place(&l->whole, tokens, l->rules.ahead, block);
 	return 0;
 }
 
-static int make_slots(struct mfs_loader *l, int64_t workers, struct mfs_error *err)
+static int make_slots(struct mft_loader *l, int64_t workers, struct mfs_error *err)
 {
 	int rc = make_whole(l, err);
 
 	l->slot_count = LEAST_SLOTS;
 	if (workers > LEAST_SLOTS - 2)
 		l->slot_count = (unsigned)mfs_min_u64((uint64_t)workers + 2, MOST_SLOTS);
-	l->scratch = calloc(mfs_batch_tokens(&l->rules), sizeof(*l->scratch));
+	l->scratch = calloc(mft_batch_tokens(&l->rules), sizeof(*l->scratch));
 	if (!rc && !l->scratch)
 		return mfs_fail_nomem(err);
 	for (unsigned i = 0; i < l->slot_count && !rc; i++)
@@ -223,7 +223,7 @@ static int make_slots(struct mfs_loader *l, int64_t workers, struct mfs_error *e
 	return rc;
 }
 
-static int start(struct mfs_loader *l, struct mfs_error *err)
+static int start(struct mft_loader *l, struct mfs_error *err)
 {
 	const int rc = mfs_thread_start(&l->thread, "load", work, l);
 
@@ -233,31 +233,31 @@ static int start(struct mfs_loader *l, struct mfs_error *err)
 	return 0;
 }
 
-static int open_all(struct mfs_loader *l, const struct mfs_train_config *config,
+static int open_all(struct mft_loader *l, const struct mft_train_config *config,
 		    enum mfs_split split, uint32_t set, uint64_t consumed, uint32_t micro,
 		    uint64_t vocab, struct mfs_io_engine *engine, struct mfs_error *err)
 {
-	int rc = mfs_train_data_open(config, split, set, consumed, micro, vocab, &l->data, err);
+	int rc = mft_train_data_open(config, split, set, consumed, micro, vocab, &l->data, err);
 
 	if (!rc)
-		rc = mfs_batch_rules_take(config, micro, vocab, &l->rules, err);
+		rc = mft_batch_rules_take(config, micro, vocab, &l->rules, err);
 	if (rc) {
 		mfs_io_engine_free(engine);
 		return rc;
 	}
 	l->engine = config->mock_data ? "generated" : mfs_io_engine_name(engine);
-	rc = mfs_fetcher_new(l->data.samples, engine, MFS_LOADER_DEPTH, &l->fetcher, err);
+	rc = mft_fetcher_new(l->data.samples, engine, MFT_LOADER_DEPTH, &l->fetcher, err);
 	if (!rc)
 		rc = make_slots(l, config->num_workers, err);
 	return rc ? rc : start(l, err);
 }
 
-int mfs_loader_new_on(const struct mfs_train_config *config, enum mfs_split split, uint32_t set,
+int mft_loader_new_on(const struct mft_train_config *config, enum mfs_split split, uint32_t set,
 		      uint64_t consumed, uint32_t micro, uint64_t vocab,
-		      const struct mfs_slot_memory *memory, struct mfs_io_engine *engine,
-		      struct mfs_loader **ret, struct mfs_error *err)
+		      const struct mft_slot_memory *memory, struct mfs_io_engine *engine,
+		      struct mft_loader **ret, struct mfs_error *err)
 {
-	struct mfs_loader *l = calloc(1, sizeof(*l));
+	struct mft_loader *l = calloc(1, sizeof(*l));
 	int rc;
 
 	if (!l) {
@@ -271,32 +271,32 @@ int mfs_loader_new_on(const struct mfs_train_config *config, enum mfs_split spli
 	pthread_cond_init(&l->ready_one, NULL);
 	rc = open_all(l, config, split, set, consumed, micro, vocab, engine, err);
 	if (rc) {
-		mfs_loader_free(l);
+		mft_loader_free(l);
 		return rc;
 	}
 	*ret = l;
 	return 0;
 }
 
-int mfs_loader_sets(const struct mfs_train_config *config, enum mfs_split split, uint32_t *ret,
+int mft_loader_sets(const struct mft_train_config *config, enum mfs_split split, uint32_t *ret,
 		    struct mfs_error *err)
 {
-	return mfs_train_data_sets(config, split, ret, err);
+	return mft_train_data_sets(config, split, ret, err);
 }
 
-int mfs_loader_new(const struct mfs_train_config *config, enum mfs_split split, uint32_t set,
+int mft_loader_new(const struct mft_train_config *config, enum mfs_split split, uint32_t set,
 		   uint64_t consumed, uint32_t micro, uint64_t vocab,
-		   const struct mfs_slot_memory *memory, struct mfs_loader **ret,
+		   const struct mft_slot_memory *memory, struct mft_loader **ret,
 		   struct mfs_error *err)
 {
 	struct mfs_io_engine *engine;
 	struct mfs_error why = {0};
-	int rc = mfs_io_uring(MFS_LOADER_DEPTH, &engine, &why);
+	int rc = mfs_io_uring(MFT_LOADER_DEPTH, &engine, &why);
 
 	if (rc)
-		rc = mfs_io_threads(MFS_LOADER_DEPTH, READ_THREADS, &engine, err);
+		rc = mfs_io_threads(MFT_LOADER_DEPTH, READ_THREADS, &engine, err);
 	if (!rc)
-		rc = mfs_loader_new_on(config, split, set, consumed, micro, vocab, memory, engine,
+		rc = mft_loader_new_on(config, split, set, consumed, micro, vocab, memory, engine,
 				       ret, err);
 	if (rc || !why.code)
 		return rc;
@@ -306,7 +306,7 @@ int mfs_loader_new(const struct mfs_train_config *config, enum mfs_split split, 
 	return 0;
 }
 
-void mfs_loader_free(struct mfs_loader *l)
+void mft_loader_free(struct mft_loader *l)
 {
 	if (!l)
 		return;
@@ -326,8 +326,8 @@ void mfs_loader_free(struct mfs_loader *l)
 		free(s->fetch.parts);
 		free(s->samples);
 	}
-	mfs_fetcher_free(l->fetcher);
-	mfs_train_data_release(&l->data);
+	mft_fetcher_free(l->fetcher);
+	mft_train_data_release(&l->data);
 	free(l->scratch);
 	free(l->whole.block);
 	pthread_cond_destroy(&l->free_or_stop);
@@ -338,7 +338,7 @@ void mfs_loader_free(struct mfs_loader *l)
 
 /* ---- the step ---- */
 
-int mfs_loader_next(struct mfs_loader *l, const struct mfs_batch **ret, struct mfs_error *err)
+int mft_loader_next(struct mft_loader *l, const struct mft_batch **ret, struct mfs_error *err)
 {
 	uint64_t waited = 0;
 	struct slot *s;
@@ -355,7 +355,7 @@ int mfs_loader_next(struct mfs_loader *l, const struct mfs_batch **ret, struct m
 	if (!s->rc) {
 		pop(&l->ready);
 		if (l->batches++)
-			mfs_stall_add(&l->stall, waited);
+			mft_stall_add(&l->stall, waited);
 	}
 	pthread_mutex_unlock(&l->lock);
 	if (s->rc) { /* the slot stays, for the next call */
@@ -367,7 +367,7 @@ int mfs_loader_next(struct mfs_loader *l, const struct mfs_batch **ret, struct m
 	return 0;
 }
 
-void mfs_loader_give_back(struct mfs_loader *l, const struct mfs_batch *b)
+void mft_loader_give_back(struct mft_loader *l, const struct mft_batch *b)
 {
 	pthread_mutex_lock(&l->lock);
 	push(&l->free, (struct slot *)b);
@@ -375,23 +375,23 @@ void mfs_loader_give_back(struct mfs_loader *l, const struct mfs_batch *b)
 	pthread_mutex_unlock(&l->lock);
 }
 
-uint64_t mfs_loader_microbatches(const struct mfs_loader *l)
+uint64_t mft_loader_microbatches(const struct mft_loader *l)
 {
 	return l->data.microbatches;
 }
 
-void mfs_loader_stats(struct mfs_loader *l, struct mfs_loader_stats *ret)
+void mft_loader_stats(struct mft_loader *l, struct mft_loader_stats *ret)
 {
 	pthread_mutex_lock(&l->lock);
-	*ret = (struct mfs_loader_stats){
+	*ret = (struct mft_loader_stats){
 		.engine = l->engine,
 		.why = *l->why ? l->why : NULL,
 		.batches = l->batches,
-		.tokens = l->batches * mfs_batch_tokens(&l->rules),
+		.tokens = l->batches * mft_batch_tokens(&l->rules),
 		.bytes = l->bytes,
 		.stall_ns = l->stall.total_ns,
-		.stall_p50_ns = mfs_stall_percentile(&l->stall, 0.5),
-		.stall_p99_ns = mfs_stall_percentile(&l->stall, 0.99),
+		.stall_p50_ns = mft_stall_percentile(&l->stall, 0.5),
+		.stall_p99_ns = mft_stall_percentile(&l->stall, 0.99),
 		.stall_max_ns = l->stall.max_ns,
 		.open_ns = l->open_ns,
 	};

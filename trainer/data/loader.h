@@ -8,8 +8,8 @@
  * Sources: pretrain_gpt.py: get_batch, loss_func; megatron/core/datasets/gpt_dataset.py:
  * _get_ltor_masks_and_position_ids; megatron/training/datasets/data_samplers.py.
  */
-#ifndef MFS_TRAINER_DATA_LOADER_H
-#define MFS_TRAINER_DATA_LOADER_H
+#ifndef MFT_TRAINER_DATA_LOADER_H
+#define MFT_TRAINER_DATA_LOADER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,12 +19,12 @@
 #include "formats/dataset/gpt/splits.h"
 #include "trainer/config/config.h"
 
-#define MFS_BATCH_ALIGN 256 /* bytes */
+#define MFT_BATCH_ALIGN 256 /* bytes */
 
 /* Where an array's elements come from when a microbatch is cut or shifted. */
-enum mfs_batch_way {
-	MFS_BATCH_MOVES, /* each element goes with its token */
-	MFS_BATCH_SORTS, /* the array is computed again from the others */
+enum mft_batch_way {
+	MFT_BATCH_MOVES, /* each element goes with its token */
+	MFT_BATCH_SORTS, /* the array is computed again from the others */
 };
 
 /*
@@ -40,37 +40,37 @@ enum mfs_batch_way {
  * first_key       the first position of the sequence that token t sees: 0; with
  *                 reset_attention_mask its document's start
  */
-#define MFS_BATCH_ARRAYS_AHEAD(X)                                                                  \
-	X(int32_t, tokens, MFS_BATCH_MOVES)                                                        \
-	X(int32_t, labels, MFS_BATCH_MOVES)                                                        \
-	X(int32_t, positions, MFS_BATCH_MOVES)                                                     \
-	X(int32_t, order, MFS_BATCH_SORTS)                                                         \
-	X(int32_t, position_order, MFS_BATCH_SORTS)                                                \
-	X(float, loss_mask, MFS_BATCH_MOVES)
-#define MFS_BATCH_ARRAYS(X) MFS_BATCH_ARRAYS_AHEAD(X) X(int32_t, first_key, MFS_BATCH_MOVES)
+#define MFT_BATCH_ARRAYS_AHEAD(X)                                                                  \
+	X(int32_t, tokens, MFT_BATCH_MOVES)                                                        \
+	X(int32_t, labels, MFT_BATCH_MOVES)                                                        \
+	X(int32_t, positions, MFT_BATCH_MOVES)                                                     \
+	X(int32_t, order, MFT_BATCH_SORTS)                                                         \
+	X(int32_t, position_order, MFT_BATCH_SORTS)                                                \
+	X(float, loss_mask, MFT_BATCH_MOVES)
+#define MFT_BATCH_ARRAYS(X) MFT_BATCH_ARRAYS_AHEAD(X) X(int32_t, first_key, MFT_BATCH_MOVES)
 
-#define MFS_BATCH_MEMBER(type, name, way) type *name;
-#define MFS_BATCH_ONE(type, name, way)	  +1
+#define MFT_BATCH_MEMBER(type, name, way) type *name;
+#define MFT_BATCH_ONE(type, name, way)	  +1
 enum {
-	MFS_BATCH_ARRAY_COUNT = 0 MFS_BATCH_ARRAYS(MFS_BATCH_ONE),
-	MFS_BATCH_AHEAD_COUNT = 0 MFS_BATCH_ARRAYS_AHEAD(MFS_BATCH_ONE),
+	MFT_BATCH_ARRAY_COUNT = 0 MFT_BATCH_ARRAYS(MFT_BATCH_ONE),
+	MFT_BATCH_AHEAD_COUNT = 0 MFT_BATCH_ARRAYS_AHEAD(MFT_BATCH_ONE),
 };
 
 /* A microbatch k + 1 places on, for multi-token prediction: in each sequence every array has what
  * the batch's has there, and zeros after the end (core/transformer/multi_token_prediction.py:
  * roll_tensor). */
-struct mfs_batch_ahead {
-	MFS_BATCH_ARRAYS_AHEAD(MFS_BATCH_MEMBER)
+struct mft_batch_ahead {
+	MFT_BATCH_ARRAYS_AHEAD(MFT_BATCH_MEMBER)
 	uint64_t counted; /* tokens whose loss counts */
 };
 
 /* One microbatch of B sequences of S tokens, T = B S. All arrays lie one after another in one host
- * block, each at a multiple of MFS_BATCH_ALIGN, so that one copy brings them to the device. Where
+ * block, each at a multiple of MFT_BATCH_ALIGN, so that one copy brings them to the device. Where
  * cp processes share a sequence (trainer/parallel/context.h), a process has T = B S / cp of them:
  * positions and first_key are those of the whole sequence. */
-struct mfs_batch {
-	MFS_BATCH_ARRAYS(MFS_BATCH_MEMBER)
-	struct mfs_batch_ahead ahead[MFS_MTP_MOST]; /* number k: k + 1 places on */
+struct mft_batch {
+	MFT_BATCH_ARRAYS(MFT_BATCH_MEMBER)
+	struct mft_batch_ahead ahead[MFT_MTP_MOST]; /* number k: k + 1 places on */
 	uint32_t ahead_count;
 	void *block; /* the whole of it */
 	size_t bytes;
@@ -79,22 +79,22 @@ struct mfs_batch {
 };
 
 /* Bytes of the block of T tokens. */
-size_t mfs_batch_bytes(uint64_t tokens, uint32_t ahead);
+size_t mft_batch_bytes(uint64_t tokens, uint32_t ahead);
 /* Sets the arrays to their places in a block of so many bytes, which they do not own. */
-void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, uint32_t ahead, void *block);
+void mft_batch_place(struct mft_batch *b, uint64_t tokens, uint32_t ahead, void *block);
 
 /* The slots are the caller's kind of host memory (pinned). */
-struct mfs_slot_memory {
+struct mft_slot_memory {
 	void *(*alloc)(void *arg, size_t bytes);
 	void (*free)(void *arg, void *p, size_t bytes);
 	void *arg;
 };
 
-struct mfs_loader;
+struct mft_loader;
 
 /* How many loaders a split has: validation sets that are kept apart have one each. -ENODATA: the
  * run asks for no sample of the split. */
-int mfs_loader_sets(const struct mfs_train_config *config, enum mfs_split split, uint32_t *ret,
+int mft_loader_sets(const struct mft_train_config *config, enum mfs_split split, uint32_t *ret,
 		    struct mfs_error *err);
 
 /*
@@ -105,23 +105,23 @@ int mfs_loader_sets(const struct mfs_train_config *config, enum mfs_split split,
  * With full_validation the validation split is read from its beginning to its end, again and again.
  * A pass ends with a microbatch whose last sequences may be repeated, with a loss_mask of 0.
  */
-int mfs_loader_new(const struct mfs_train_config *config, enum mfs_split split, uint32_t set,
+int mft_loader_new(const struct mft_train_config *config, enum mfs_split split, uint32_t set,
 		   uint64_t consumed, uint32_t micro, uint64_t vocab,
-		   const struct mfs_slot_memory *memory, struct mfs_loader **ret,
+		   const struct mft_slot_memory *memory, struct mft_loader **ret,
 		   struct mfs_error *err);
-void mfs_loader_free(struct mfs_loader *l);
+void mft_loader_free(struct mft_loader *l);
 
 /* The next microbatch; it is the caller's until he gives it back, and he has two at a time at most.
  * Waits if it is not there yet. -ENODATA: the data ends; each call after an error returns it again.
  */
-int mfs_loader_next(struct mfs_loader *l, const struct mfs_batch **ret, struct mfs_error *err);
-void mfs_loader_give_back(struct mfs_loader *l, const struct mfs_batch *b);
+int mft_loader_next(struct mft_loader *l, const struct mft_batch **ret, struct mfs_error *err);
+void mft_loader_give_back(struct mft_loader *l, const struct mft_batch *b);
 
 /* Microbatches from consumed to the end of the data, or of a pass of full_validation; UINT64_MAX:
  * they have no end (dataloader_type cyclic). */
-uint64_t mfs_loader_microbatches(const struct mfs_loader *l);
+uint64_t mft_loader_microbatches(const struct mft_loader *l);
 
-struct mfs_loader_stats {
+struct mft_loader_stats {
 	const char *engine; /* "io_uring", "pread threads", "generated" */
 	const char *why;    /* of pread threads: why not io_uring; NULL */
 	uint64_t batches, tokens, bytes;
@@ -129,6 +129,6 @@ struct mfs_loader_stats {
 	uint64_t stall_ns, stall_p50_ns, stall_p99_ns, stall_max_ns;
 	uint64_t open_ns; /* until the first microbatch was there */
 };
-void mfs_loader_stats(struct mfs_loader *l, struct mfs_loader_stats *ret);
+void mft_loader_stats(struct mft_loader *l, struct mft_loader_stats *ret);
 
 #endif

@@ -11,14 +11,14 @@
 
 /* ---- which datasets ---- */
 
-static int take_list(const struct mfs_words *words, struct mfs_blend_args *args,
+static int take_list(const struct mfs_arg_words *words, struct mfs_blend_args *args,
 		     const struct mfs_blend_args **ret, struct mfs_error *err)
 {
 	*ret = args;
 	return mfs_blend_args_parse(words->list, words->count, args, err);
 }
 
-static int take_lists(const struct mfs_train_config *c, struct mfs_data_run *r,
+static int take_lists(const struct mft_train_config *c, struct mfs_data_run *r,
 		      struct mfs_error *err)
 {
 	int rc = 0;
@@ -32,7 +32,7 @@ static int take_lists(const struct mfs_train_config *c, struct mfs_data_run *r,
 	return rc;
 }
 
-static bool has_lists(const struct mfs_train_config *c)
+static bool has_lists(const struct mft_train_config *c)
 {
 	for (int i = 0; i < MFS_SPLITS; i++)
 		if (c->split_data_path[i].count)
@@ -40,7 +40,7 @@ static bool has_lists(const struct mfs_train_config *c)
 	return c->data_path.count;
 }
 
-static int take_datasets(const struct mfs_train_config *c, struct mfs_data_run *r,
+static int take_datasets(const struct mft_train_config *c, struct mfs_data_run *r,
 			 struct mfs_error *err)
 {
 	const struct mfs_data_words files = {.data_args_path = c->data_args_path,
@@ -71,11 +71,11 @@ static uint64_t count_of(int64_t number)
 	return number > 0 ? (uint64_t)number : 0;
 }
 
-static int take_samples(const struct mfs_train_config *c, struct mfs_run *run,
+static int take_samples(const struct mft_train_config *c, struct mfs_run *run,
 			struct mfs_error *err)
 {
 	const struct mfs_run_length length = {
-		.train_iters = mfs_schedule_iterations(c),
+		.train_iters = mft_schedule_iterations(c),
 		.train_samples = count_of(c->train_samples),
 		.global_batch_size = count_of(c->global_batch_size),
 		.eval_interval = c->eval_interval > 0 ? (uint64_t)c->eval_interval : 1,
@@ -92,7 +92,7 @@ static int take_samples(const struct mfs_train_config *c, struct mfs_run *run,
 	return rc;
 }
 
-static int take_order(const struct mfs_train_config *c, struct mfs_run *run, struct mfs_error *err)
+static int take_order(const struct mft_train_config *c, struct mfs_run *run, struct mfs_error *err)
 {
 	if (c->seq_length < 1 || c->seq_length >= INT32_MAX)
 		return mfs_fail(err, -EINVAL, "--seq-length is %lld: expected 1 to 2^31 - 2",
@@ -148,7 +148,7 @@ static int no_dataset(const char *prefix, struct mfs_error *err)
 static int resolve(void *arg, const char *prefix, const struct mfs_rows **ret,
 		   struct mfs_error *err)
 {
-	struct mfs_train_data *d = arg;
+	struct mft_train_data *d = arg;
 	int rc;
 
 	if (d->mock) {
@@ -162,7 +162,7 @@ static int resolve(void *arg, const char *prefix, const struct mfs_rows **ret,
 }
 
 /* The tokenizer's own vocabulary counts, where it is known (gpt_dataset.py). */
-static int open_mock(const struct mfs_train_config *c, uint64_t vocab, struct mfs_train_data *d,
+static int open_mock(const struct mft_train_config *c, uint64_t vocab, struct mft_train_data *d,
 		     struct mfs_error *err)
 {
 	const uint64_t own = c->model.vocab_size > 0 ? (uint64_t)c->model.vocab_size : vocab;
@@ -177,8 +177,8 @@ static int open_mock(const struct mfs_train_config *c, uint64_t vocab, struct mf
 	return mfs_rows_mock((uint32_t)own, (int32_t)c->eod, &d->mock, err);
 }
 
-static int open_sampler(const struct mfs_train_config *c, uint64_t consumed,
-			struct mfs_train_data *d, struct mfs_error *err)
+static int open_sampler(const struct mft_train_config *c, uint64_t consumed,
+			struct mft_train_data *d, struct mfs_error *err)
 {
 	struct mfs_sampler_config s = {.total = mfs_samples_count(d->samples),
 				       .micro_batch = d->micro,
@@ -198,7 +198,7 @@ static int open_sampler(const struct mfs_train_config *c, uint64_t consumed,
 }
 
 /* What Megatron builds no loader for. */
-static int check_wanted(const struct mfs_train_config *c, enum mfs_split split,
+static int check_wanted(const struct mft_train_config *c, enum mfs_split split,
 			const struct mfs_run *run, struct mfs_error *err)
 {
 	if (split == MFS_VALID && c->eval_interval == MFS_UNSET)
@@ -210,7 +210,7 @@ static int check_wanted(const struct mfs_train_config *c, enum mfs_split split,
 }
 
 /* Which samples there are, without a look at them. */
-static int take_run(const struct mfs_train_config *config, enum mfs_split split,
+static int take_run(const struct mft_train_config *config, enum mfs_split split,
 		    struct mfs_data_run *ret, struct mfs_error *err)
 {
 	int rc = take_datasets(config, ret, err);
@@ -220,7 +220,7 @@ static int take_run(const struct mfs_train_config *config, enum mfs_split split,
 	return rc ? rc : check_wanted(config, split, &ret->run, err);
 }
 
-int mfs_train_data_sets(const struct mfs_train_config *config, enum mfs_split split, uint32_t *ret,
+int mft_train_data_sets(const struct mft_train_config *config, enum mfs_split split, uint32_t *ret,
 			struct mfs_error *err)
 {
 	struct mfs_data_run r = {0};
@@ -232,15 +232,15 @@ int mfs_train_data_sets(const struct mfs_train_config *config, enum mfs_split sp
 	return rc;
 }
 
-int mfs_train_data_open(const struct mfs_train_config *config, enum mfs_split split, uint32_t set,
+int mft_train_data_open(const struct mft_train_config *config, enum mfs_split split, uint32_t set,
 			uint64_t consumed, uint32_t micro, uint64_t vocab,
-			struct mfs_train_data *ret, struct mfs_error *err)
+			struct mft_train_data *ret, struct mfs_error *err)
 {
 	struct mfs_run_set own;
 	uint64_t batch; /* samples of a microbatch of each process */
 	int rc;
 
-	*ret = (struct mfs_train_data){
+	*ret = (struct mft_train_data){
 		.micro = micro,
 		.rank = (uint32_t)config->data_parallel_rank,
 		.ranks = config->data_parallel_size > 0 ? (uint32_t)config->data_parallel_size : 1,
@@ -266,7 +266,7 @@ int mfs_train_data_open(const struct mfs_train_config *config, enum mfs_split sp
 	return open_sampler(config, consumed, ret, err);
 }
 
-void mfs_train_data_release(struct mfs_train_data *d)
+void mft_train_data_release(struct mft_train_data *d)
 {
 	mfs_sampler_free(d->sampler);
 	mfs_samples_free(d->samples);
@@ -275,7 +275,7 @@ void mfs_train_data_release(struct mfs_train_data *d)
 	mfs_data_run_release(&d->run);
 }
 
-int mfs_train_data_draw(struct mfs_train_data *d, uint64_t microbatch, uint64_t *ret,
+int mft_train_data_draw(struct mft_train_data *d, uint64_t microbatch, uint64_t *ret,
 			uint32_t *ret_count, struct mfs_error *err)
 {
 	const uint64_t total = mfs_samples_count(d->samples);

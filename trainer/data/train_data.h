@@ -4,8 +4,8 @@
  * Sources: pretrain_gpt.py: train_valid_test_datasets_provider; megatron/training/training.py:
  * get_train_valid_test_num_samples, build_train_valid_test_data_loaders.
  */
-#ifndef MFS_TRAINER_DATA_TRAIN_DATA_H
-#define MFS_TRAINER_DATA_TRAIN_DATA_H
+#ifndef MFT_TRAINER_DATA_TRAIN_DATA_H
+#define MFT_TRAINER_DATA_TRAIN_DATA_H
 
 #include "formats/dataset/gpt/run_words.h"
 #include "formats/dataset/gpt/sampler.h"
@@ -13,7 +13,7 @@
 #include "formats/dataset/rows/rows_open.h"
 #include "trainer/config/config.h"
 
-struct mfs_train_data {
+struct mft_train_data {
 	struct mfs_data_run run; /* must not be moved */
 	struct mfs_rows_table paths;
 	struct mfs_rows *mock; /* NULL: the datasets are files */
@@ -25,18 +25,18 @@ struct mfs_train_data {
 	uint64_t microbatches;
 };
 
-/* Fails and answers as mfs_loader_sets() does. */
-int mfs_train_data_sets(const struct mfs_train_config *config, enum mfs_split split, uint32_t *ret,
+/* Fails and answers as mft_loader_sets() does. */
+int mft_train_data_sets(const struct mft_train_config *config, enum mfs_split split, uint32_t *ret,
 			struct mfs_error *err);
-/* Fails as mfs_loader_new() does. vocab: padded. Release it also after a failure. */
-int mfs_train_data_open(const struct mfs_train_config *config, enum mfs_split split, uint32_t set,
+/* Fails as mft_loader_new() does. vocab: padded. Release it also after a failure. */
+int mft_train_data_open(const struct mft_train_config *config, enum mfs_split split, uint32_t set,
 			uint64_t consumed, uint32_t micro, uint64_t vocab,
-			struct mfs_train_data *ret, struct mfs_error *err);
-void mfs_train_data_release(struct mfs_train_data *d);
+			struct mft_train_data *ret, struct mfs_error *err);
+void mft_train_data_release(struct mft_train_data *d);
 
 /* The samples of this process's microbatch: *ret_count of them are its own, and the split's last is
  * repeated up to d->micro. One thread. */
-int mfs_train_data_draw(struct mfs_train_data *d, uint64_t microbatch, uint64_t *ret,
+int mft_train_data_draw(struct mft_train_data *d, uint64_t microbatch, uint64_t *ret,
 			uint32_t *ret_count, struct mfs_error *err);
 
 #endif

@@ -7,35 +7,35 @@
 
 static void *slot_alloc(void *arg, size_t bytes)
 {
-	const struct mfs_trainer *t = arg;
+	const struct mft_trainer *t = arg;
 
 	return t->backend->device->host_alloc(t->device, bytes);
 }
 
 static void slot_free(void *arg, void *p, size_t bytes)
 {
-	const struct mfs_trainer *t = arg;
+	const struct mft_trainer *t = arg;
 
 	t->backend->device->host_free(t->device, p, bytes);
 }
 
-static int open_set(struct mfs_trainer *t, enum mfs_split split, uint32_t set,
+static int open_set(struct mft_trainer *t, enum mfs_split split, uint32_t set,
 		    struct mfs_error *err)
 {
 	const uint64_t consumed = split == MFS_TRAIN   ? t->progress.consumed_train_samples
 				  : split == MFS_VALID ? t->progress.consumed_valid_samples
 						       : 0;
 
-	return mfs_loader_new(t->config, split, set, consumed,
+	return mft_loader_new(t->config, split, set, consumed,
 			      (uint32_t)t->config->micro_batch_size, t->params->padded_vocab,
-			      &(struct mfs_slot_memory){slot_alloc, slot_free, t},
+			      &(struct mft_slot_memory){slot_alloc, slot_free, t},
 			      &t->data[split].list[set], err);
 }
 
 /* training.py: evaluate_and_print_results. */
-static int check_names(const struct mfs_trainer *t, uint32_t sets, struct mfs_error *err)
+static int check_names(const struct mft_trainer *t, uint32_t sets, struct mfs_error *err)
 {
-	const struct mfs_words *names = &t->config->validation_set_names;
+	const struct mfs_arg_words *names = &t->config->validation_set_names;
 
 	if (names->count && names->count != sets)
 		return mfs_fail(err, -EINVAL,
@@ -43,25 +43,25 @@ static int check_names(const struct mfs_trainer *t, uint32_t sets, struct mfs_er
 				"%u, found %zu",
 				sets, (size_t)names->count);
 	for (size_t i = 0; i < names->count; i++)
-		if (strlen(names->list[i]) > MFS_SET_NAME - 2)
+		if (strlen(names->list[i]) > MFT_SET_NAME - 2)
 			return mfs_fail(err, -EINVAL,
 					"--validation-set-names: expected %d bytes at most, found "
 					"'%.*s...'",
-					MFS_SET_NAME - 2, MFS_SET_NAME, names->list[i]);
+					MFT_SET_NAME - 2, MFT_SET_NAME, names->list[i]);
 	return 0;
 }
 
-int mfs_trainer_open_data(struct mfs_trainer *t, enum mfs_split split, struct mfs_error *err)
+int mft_trainer_open_data(struct mft_trainer *t, enum mfs_split split, struct mfs_error *err)
 {
-	struct mfs_sets *sets = &t->data[split];
+	struct mft_sets *sets = &t->data[split];
 	uint32_t count;
-	int rc = mfs_loader_sets(t->config, split, &count, err);
+	int rc = mft_loader_sets(t->config, split, &count, err);
 
 	if (!rc && split == MFS_VALID)
 		rc = check_names(t, count, err);
 	if (rc)
 		return rc;
-	sets->list = calloc(count, sizeof(struct mfs_loader *));
+	sets->list = calloc(count, sizeof(struct mft_loader *));
 	if (!sets->list)
 		return mfs_fail_nomem(err);
 	while (!rc && sets->count < count) {
@@ -75,28 +75,28 @@ int mfs_trainer_open_data(struct mfs_trainer *t, enum mfs_split split, struct mf
 	return -EINVAL;
 }
 
-void mfs_trainer_close_data(struct mfs_trainer *t)
+void mft_trainer_close_data(struct mft_trainer *t)
 {
 	for (int i = 0; i < MFS_SPLITS; i++) {
 		for (uint32_t k = 0; k < t->data[i].count; k++)
-			mfs_loader_free(t->data[i].list[k]);
+			mft_loader_free(t->data[i].list[k]);
 		free(t->data[i].list);
 	}
 }
 
-uint64_t mfs_trainer_microbatches(const struct mfs_trainer *t, uint64_t batch)
+uint64_t mft_trainer_microbatches(const struct mft_trainer *t, uint64_t batch)
 {
 	return batch / (uint64_t)t->config->micro_batch_size /
-	       t->parallel.group[MFS_GROUP_DATA].size;
+	       t->parallel.group[MFT_GROUP_DATA].size;
 }
 
-int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct mfs_error *err)
+int mft_trainer_losses(struct mft_trainer *t, struct mft_net_losses *ret, struct mfs_error *err)
 {
 	/* Those that share a sequence have parts of its losses. */
-	const double size = t->parallel.group[MFS_GROUP_DATA].size;
-	double sums[2 + MFS_AUX_LOSSES + MFS_MTP_MOST], *mtp = sums + 2 + MFS_AUX_LOSSES;
+	const double size = t->parallel.group[MFT_GROUP_DATA].size;
+	double sums[2 + MFT_AUX_LOSSES + MFT_MTP_MOST], *mtp = sums + 2 + MFT_AUX_LOSSES;
 	const unsigned count = sizeof(sums) / sizeof(sums[0]);
-	int rc = mfs_net_losses(t->net, t->ctx, ret, err);
+	int rc = mft_net_losses(t->net, t->ctx, ret, err);
 
 	if (rc)
 		return rc;
@@ -104,22 +104,22 @@ int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct
 	sums[1] = ret->z_loss;
 	memcpy(sums + 2, ret->aux, sizeof(ret->aux));
 	memcpy(mtp, ret->mtp, sizeof(ret->mtp));
-	rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_GRADS, sums, count, err);
+	rc = mft_parallel_sum(&t->parallel, MFT_GROUP_GRADS, sums, count, err);
 	if (!rc)
-		rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_PIPELINE, sums, count, err);
+		rc = mft_parallel_sum(&t->parallel, MFT_GROUP_PIPELINE, sums, count, err);
 	ret->lm_loss_sum = sums[0];
 	ret->z_loss = sums[1] / size;
 	/* Of all samples' loss each process has a part. */
-	for (int i = 0; i < MFS_AUX_LOSSES; i++)
-		ret->aux[i] = sums[2 + i] / (i == MFS_GLOBAL_AUX_LOSS ? 1 : size);
-	for (int i = 0; i < MFS_MTP_MOST; i++)
+	for (int i = 0; i < MFT_AUX_LOSSES; i++)
+		ret->aux[i] = sums[2 + i] / (i == MFT_GLOBAL_AUX_LOSS ? 1 : size);
+	for (int i = 0; i < MFT_MTP_MOST; i++)
 		ret->mtp[i] = mtp[i] / size;
 	return rc;
 }
 
 /* ---- in flight ---- */
 
-static int wait_for(struct mfs_trainer *t, struct mfk_event *done, struct mfs_error *err)
+static int wait_for(struct mft_trainer *t, struct mfk_event *done, struct mfs_error *err)
 {
 	char why[MFK_WHY];
 	const int rc = t->backend->device->event_sync(done, why);
@@ -127,29 +127,29 @@ static int wait_for(struct mfs_trainer *t, struct mfk_event *done, struct mfs_er
 	return rc ? mfs_fail(err, rc, "%s: %s", t->backend->name, why) : 0;
 }
 
-static void give_back(struct mfs_batch_in_flight *b)
+static void give_back(struct mft_batch_in_flight *b)
 {
 	if (b->batch)
-		mfs_loader_give_back(b->of, b->batch);
+		mft_loader_give_back(b->of, b->batch);
 	b->batch = NULL;
 }
 
-static void look_at(struct mfs_trainer *t, struct mfs_loss_in_flight *l)
+static void look_at(struct mft_trainer *t, struct mft_loss_in_flight *l)
 {
 	if (!l->microbatch)
 		return;
-	mfs_check_loss(&t->check, t->progress.iteration + 1, l->microbatch,
+	mft_check_loss(&t->check, t->progress.iteration + 1, l->microbatch,
 		       *l->losses - t->loss_before);
 	t->loss_before = *l->losses;
 	l->microbatch = 0;
 }
 
-void mfs_trainer_batches_done(struct mfs_trainer *t)
+void mft_trainer_batches_done(struct mft_trainer *t)
 {
 	/* In their order: the next place is that of the oldest. */
-	for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++) {
-		give_back(&t->in_flight[(t->next_in_flight + i) % MFS_BATCHES_IN_FLIGHT]);
-		look_at(t, &t->losses[(t->next_loss + i) % MFS_BATCHES_IN_FLIGHT]);
+	for (unsigned i = 0; i < MFT_BATCHES_IN_FLIGHT; i++) {
+		give_back(&t->in_flight[(t->next_in_flight + i) % MFT_BATCHES_IN_FLIGHT]);
+		look_at(t, &t->losses[(t->next_loss + i) % MFT_BATCHES_IN_FLIGHT]);
 	}
 }
 
@@ -158,22 +158,22 @@ void mfs_trainer_batches_done(struct mfs_trainer *t)
 /* The loss of a microbatch is the mean over its counted tokens (schedules.py:
  * forward_step_calc_loss), and a step's is the mean of its microbatches; with per-token loss it is
  * one sum. */
-static double grad_scale(const struct mfs_microbatches *m, uint64_t counted)
+static double grad_scale(const struct mft_microbatches *m, uint64_t counted)
 {
 	return m->per_token ? m->scale : m->scale / (double)(counted ? counted : 1);
 }
 
 /* Brings the next microbatch to the device. */
-static int take(struct mfs_trainer *t, const struct mfs_microbatches *m,
-		const struct mfs_pipeline_step *step, double *counted, struct mfs_error *err)
+static int take(struct mft_trainer *t, const struct mft_microbatches *m,
+		const struct mft_pipeline_step *step, double *counted, struct mfs_error *err)
 {
-	struct mfs_batch_in_flight *b = &t->in_flight[t->next_in_flight];
-	const struct mfs_group_place *data_parallel = &t->parallel.group[MFS_GROUP_DATA];
-	struct mfs_net_pass pass;
+	struct mft_batch_in_flight *b = &t->in_flight[t->next_in_flight];
+	const struct mft_group_place *data_parallel = &t->parallel.group[MFT_GROUP_DATA];
+	struct mft_net_pass pass;
 	int64_t from;
 	int rc = 0;
 
-	mfs_watch_begin(t->parallel.watch, "a microbatch", NULL);
+	mft_watch_begin(t->parallel.watch, "a microbatch", NULL);
 	/* The one before the last is done: the device has one to work on while this one is
 	 * submitted. */
 	if (b->batch)
@@ -183,12 +183,12 @@ static int take(struct mfs_trainer *t, const struct mfs_microbatches *m,
 	give_back(b);
 	b->of = m->from;
 	from = mfs_now_ns();
-	rc = mfs_loader_next(b->of, &b->batch, err);
-	mfs_straggler_waited(t, mfs_now_ns() - from);
+	rc = mft_loader_next(b->of, &b->batch, err);
+	mft_straggler_waited(t, mfs_now_ns() - from);
 	if (rc)
 		return rc;
 	*counted += (double)b->batch->counted;
-	pass = (struct mfs_net_pass){
+	pass = (struct mft_net_pass){
 		.batch = b->batch,
 		.grad_scale = (float)grad_scale(m, b->batch->counted),
 		.backward = m->backward,
@@ -198,52 +198,52 @@ static int take(struct mfs_trainer *t, const struct mfs_microbatches *m,
 		/* As one process would number them. */
 		.microbatch = step->microbatch * data_parallel->size + data_parallel->rank,
 	};
-	return mfs_net_take(t->net, t->ctx, step->batch, &pass, err);
+	return mft_net_take(t->net, t->ctx, step->batch, &pass, err);
 }
 
-static void taken(struct mfs_trainer *t)
+static void taken(struct mft_trainer *t)
 {
 	t->backend->device->event_record(t->ctx, t->in_flight[t->next_in_flight].done);
-	t->next_in_flight = (t->next_in_flight + 1) % MFS_BATCHES_IN_FLIGHT;
+	t->next_in_flight = (t->next_in_flight + 1) % MFT_BATCHES_IN_FLIGHT;
 }
 
 /* The loss of a microbatch that trains is looked at by itself. */
-static int keep_loss(struct mfs_trainer *t, uint64_t microbatch, struct mfs_error *err)
+static int keep_loss(struct mft_trainer *t, uint64_t microbatch, struct mfs_error *err)
 {
-	struct mfs_loss_in_flight *l = &t->losses[t->next_loss];
+	struct mft_loss_in_flight *l = &t->losses[t->next_loss];
 	const int rc = l->microbatch ? wait_for(t, l->done, err) : 0;
 
 	if (rc)
 		return rc;
 	look_at(t, l);
-	mfs_net_copy_loss(t->net, t->ctx, l->losses);
+	mft_net_copy_loss(t->net, t->ctx, l->losses);
 	t->backend->device->event_record(t->ctx, l->done);
 	l->microbatch = microbatch + 1;
-	t->next_loss = (t->next_loss + 1) % MFS_BATCHES_IN_FLIGHT;
+	t->next_loss = (t->next_loss + 1) % MFT_BATCHES_IN_FLIGHT;
 	return 0;
 }
 
-static bool is_same(const struct mfs_pipeline_shape *a, const struct mfs_pipeline_shape *b)
+static bool is_same(const struct mft_pipeline_shape *a, const struct mft_pipeline_shape *b)
 {
 	return a->stages == b->stages && a->chunks == b->chunks && a->group == b->group &&
 	       a->microbatches == b->microbatches && a->backward == b->backward;
 }
 
-static int use_pipeline(struct mfs_trainer *t, const struct mfs_microbatches *m,
+static int use_pipeline(struct mft_trainer *t, const struct mft_microbatches *m,
 			struct mfs_error *err)
 {
-	struct mfs_pipeline_shape shape;
+	struct mft_pipeline_shape shape;
 	int rc;
 
-	mfs_net_pipeline(t->net, m->count, m->backward, &shape);
+	mft_net_pipeline(t->net, m->count, m->backward, &shape);
 	if (is_same(&shape, &t->pipeline_shape))
 		return 0;
-	mfs_pipeline_release(&t->pipeline);
-	t->pipeline_shape = (struct mfs_pipeline_shape){0};
-	rc = mfs_pipeline_new(&shape, t->parallel.place.pp, &t->pipeline, err);
+	mft_pipeline_release(&t->pipeline);
+	t->pipeline_shape = (struct mft_pipeline_shape){0};
+	rc = mft_pipeline_new(&shape, t->parallel.place.pp, &t->pipeline, err);
 	if (rc)
 		return rc;
-	if (!mfs_net_has_room(t->net, &t->pipeline))
+	if (!mft_net_has_room(t->net, &t->pipeline))
 		return mfs_fail(err, -EINVAL,
 				"%llu microbatches keep more activations than those of the run's "
 				"largest batch",
@@ -252,25 +252,25 @@ static int use_pipeline(struct mfs_trainer *t, const struct mfs_microbatches *m,
 	return 0;
 }
 
-int mfs_trainer_run(struct mfs_trainer *t, const struct mfs_microbatches *m, double *counted,
+int mft_trainer_run(struct mft_trainer *t, const struct mft_microbatches *m, double *counted,
 		    struct mfs_error *err)
 {
 	int rc = use_pipeline(t, m, err);
 
 	for (uint64_t i = 0; !rc && i < t->pipeline.count; i++) {
-		const struct mfs_pipeline_step *step = &t->pipeline.steps[i];
+		const struct mft_pipeline_step *step = &t->pipeline.steps[i];
 
 		if (step->first)
 			rc = take(t, m, step, counted, err);
 		if (rc)
 			break;
-		mfs_net_step(t->net, t->ctx, step);
+		mft_net_step(t->net, t->ctx, step);
 		if (step->first)
 			taken(t);
-		if (m->backward && mfs_net_gives_loss(t->net, step))
+		if (m->backward && mft_net_gives_loss(t->net, step))
 			rc = keep_loss(t, step->microbatch, err);
 	}
 	if (!rc)
-		mfs_net_end(t->net, t->ctx);
+		mft_net_end(t->net, t->ctx);
 	return rc;
 }

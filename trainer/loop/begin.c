@@ -15,8 +15,8 @@
 
 /* ---- in order ---- */
 
-/* Sizes that mfs_train_config_settle() has checked. */
-static struct mfs_parallel_sizes sizes_of(const struct mfs_train_config *c)
+/* Sizes that mft_train_config_settle() has checked. */
+static struct mft_parallel_sizes sizes_of(const struct mft_train_config *c)
 {
 	const struct mfs_megatron_args *a = &c->model;
 	const uint32_t tp = (uint32_t)a->tensor_model_parallel_size;
@@ -25,7 +25,7 @@ static struct mfs_parallel_sizes sizes_of(const struct mfs_train_config *c)
 	const uint32_t etp = (uint32_t)a->expert_tensor_parallel_size;
 	const uint32_t ep = (uint32_t)a->expert_model_parallel_size;
 
-	return (struct mfs_parallel_sizes){
+	return (struct mft_parallel_sizes){
 		.tp = tp,
 		.cp = cp,
 		.dp = dp,
@@ -37,7 +37,7 @@ static struct mfs_parallel_sizes sizes_of(const struct mfs_train_config *c)
 		.instances = (uint32_t)c->num_distributed_optimizer_instances};
 }
 
-static int open_recorder(struct mfs_trainer *t, const struct mfk_backend *recorder,
+static int open_recorder(struct mft_trainer *t, const struct mfk_backend *recorder,
 			 struct mfs_error *err)
 {
 	char why[MFK_WHY];
@@ -47,19 +47,19 @@ static int open_recorder(struct mfs_trainer *t, const struct mfk_backend *record
 	return rc ? mfs_fail(err, rc, "%s", why) : 0;
 }
 
-static int open_device(struct mfs_trainer *t, const struct mfs_launch *launch,
+static int open_device(struct mft_trainer *t, const struct mft_launch *launch,
 		       const struct mfk_backend *recorder, struct mfs_error *err)
 {
 	char why[MFK_WHY];
 	int rc = recorder ? open_recorder(t, recorder, err)
-			  : mfs_device_choose(t->config, launch, &t->backend, &t->device, err);
+			  : mft_device_choose(t->config, launch, &t->backend, &t->device, err);
 
 	if (rc)
 		return rc;
 	rc = t->backend->device->ctx_new(t->device, false, &t->ctx, why);
 	if (rc)
 		return mfs_fail(err, rc, "%s: %s", t->backend->name, why);
-	for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++) {
+	for (unsigned i = 0; i < MFT_BATCHES_IN_FLIGHT; i++) {
 		rc = t->backend->device->event_new(t->device, &t->in_flight[i].done);
 		if (!rc)
 			rc = t->backend->device->event_new(t->device, &t->losses[i].done);
@@ -74,70 +74,70 @@ static int open_device(struct mfs_trainer *t, const struct mfs_launch *launch,
 }
 
 /* Everything that needs memory says how much. */
-static int plan(struct mfs_trainer *t, struct mfs_error *err)
+static int plan(struct mft_trainer *t, struct mfs_error *err)
 {
-	struct mfs_train_config *c = t->config;
-	struct mfs_net_watch watch;
-	int rc = mfs_params_new(c, &t->parallel, &t->params, err);
+	struct mft_train_config *c = t->config;
+	struct mft_net_watch watch;
+	int rc = mft_params_new(c, &t->parallel, &t->params, err);
 
 	if (rc)
 		return rc;
-	mfs_params_plan(t->params, &t->memory, &t->places);
-	rc = mfs_net_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel, &t->net,
+	mft_params_plan(t->params, &t->memory, &t->places);
+	rc = mft_net_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel, &t->net,
 			 err);
 	if (!rc)
-		rc = mfs_sync_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel,
+		rc = mft_sync_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel,
 				  &t->sync, err);
 	if (rc)
 		return rc;
-	watch = mfs_sync_watch(t->sync);
-	mfs_net_set_watch(t->net, &watch);
-	return mfs_update_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel,
+	watch = mft_sync_watch(t->sync);
+	mft_net_set_watch(t->net, &watch);
+	return mft_update_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel,
 			      &t->update, err);
 }
 
-static int fill(struct mfs_trainer *t, struct mfs_load *load, struct mfs_error *err)
+static int fill(struct mft_trainer *t, struct mft_load *load, struct mfs_error *err)
 {
 	int64_t began;
 	int rc;
 
-	mfs_check_init(&t->check, t->config, t->parallel.launch.rank);
-	mfs_loss_scaler_init(t->config, &t->progress.scaler);
-	rc = mfs_schedule_init(t->config, &t->progress.schedule, err);
+	mft_check_init(&t->check, t->config, t->parallel.launch.rank);
+	mft_loss_scaler_init(t->config, &t->progress.scaler);
+	rc = mft_schedule_init(t->config, &t->progress.schedule, err);
 	if (rc)
 		return rc;
 	if (!load) {
-		mfs_params_draw(t->params, (uint64_t)t->config->seed, t->backend, t->ctx);
-		mfs_sync_gather(t->sync, t->ctx); /* as after an update */
+		mft_params_draw(t->params, (uint64_t)t->config->seed, t->backend, t->ctx);
+		mft_sync_gather(t->sync, t->ctx); /* as after an update */
 		return 0;
 	}
-	mfs_watch_rest(t->parallel.watch, true);
+	mft_watch_rest(t->parallel.watch, true);
 	began = mfs_now_ns();
-	rc = mfs_load_state(load, t->config, t->params, t->backend, t->device, t->ctx, &t->progress,
+	rc = mft_load_state(load, t->config, t->params, t->backend, t->device, t->ctx, &t->progress,
 			    &t->loaded_optimizer, err);
 	t->load_seconds = (double)(mfs_now_ns() - began) / 1e9;
-	mfs_watch_rest(t->parallel.watch, false);
+	mft_watch_rest(t->parallel.watch, false);
 	return rc;
 }
 
 /* An index of samples may have to be built first. */
-static int open_data(struct mfs_trainer *t, struct mfs_error *err)
+static int open_data(struct mft_trainer *t, struct mfs_error *err)
 {
 	const bool validates = t->config->eval_iters > 0 || t->config->full_validation;
 	int rc = 0;
 
-	mfs_watch_rest(t->parallel.watch, true);
+	mft_watch_rest(t->parallel.watch, true);
 	/* A run that is started again after its last iteration has consumed all samples. */
 	if (!t->config->skip_train && t->progress.iteration < t->iterations)
-		rc = mfs_trainer_open_data(t, MFS_TRAIN, err);
+		rc = mft_trainer_open_data(t, MFS_TRAIN, err);
 	/* A split without data is not validated on, and that is no error (training.py:
 	 * build_train_valid_test_data_iterators). */
 	for (int split = MFS_VALID; !rc && validates && split <= MFS_TEST; split++) {
-		rc = mfs_trainer_open_data(t, (enum mfs_split)split, err);
+		rc = mft_trainer_open_data(t, (enum mfs_split)split, err);
 		if (rc == -ENODATA)
 			rc = 0;
 	}
-	mfs_watch_rest(t->parallel.watch, false);
+	mft_watch_rest(t->parallel.watch, false);
 	return rc;
 }
 
@@ -150,7 +150,7 @@ static bool is_directory(const char *path)
 
 /* The directory whose tokenizer goes along with checkpoints: that of --tokenizer-model, or what the
  * checkpoint has that the run began with. text: room for a path. NULL: there is none. */
-static const char *tokenizer_of(const struct mfs_train_config *config, const struct mfs_load *load,
+static const char *tokenizer_of(const struct mft_train_config *config, const struct mft_load *load,
 				char text[PATH_MAX])
 {
 	const char *model = config->tokenizer_model;
@@ -161,18 +161,18 @@ static const char *tokenizer_of(const struct mfs_train_config *config, const str
 		return model;
 	if (!load)
 		return NULL;
-	snprintf(text, PATH_MAX, "%s/tokenizer", mfs_load_dir(load));
+	snprintf(text, PATH_MAX, "%s/tokenizer", mft_load_dir(load));
 	return is_directory(text) ? text : NULL;
 }
 
 /* Only for the process that logs it: other processes' passes are not measured. */
-static int open_exposure(struct mfs_trainer *t, struct mfs_error *err)
+static int open_exposure(struct mft_trainer *t, struct mfs_error *err)
 {
 	int rc;
 
 	if (!t->config->log_communication || !t->speaks || t->parallel.launch.size == 1)
 		return 0;
-	rc = mfs_exposure_new(t->backend, t->device, t->ctx, &t->exposure, err);
+	rc = mft_exposure_new(t->backend, t->device, t->ctx, &t->exposure, err);
 	t->parallel.exposure = t->exposure;
 	return rc;
 }
@@ -180,80 +180,80 @@ static int open_exposure(struct mfs_trainer *t, struct mfs_error *err)
 /* A run of several processes is watched from here on, until it is closed: its processes wait for
  * each other. What each does for itself may take as long as it takes, such as a load; who waits for
  * it meanwhile is watched. */
-static int open_processes(struct mfs_trainer *t, const struct mfs_launch *launch,
+static int open_processes(struct mft_trainer *t, const struct mft_launch *launch,
 			  const struct mfk_backend *recorder, struct mfs_error *err)
 {
-	const struct mfs_parallel_sizes sizes = sizes_of(t->config);
+	const struct mft_parallel_sizes sizes = sizes_of(t->config);
 	const unsigned seconds = 60 * (unsigned)t->config->distributed_timeout_minutes;
 	int rc = 0;
 
-	mfs_parallel_places(launch, &sizes, &t->parallel);
+	mft_parallel_places(launch, &sizes, &t->parallel);
 	t->parallel.traffic = t->traffic;
 	if (t->config->dry_run && !recorder)
 		return 0;
 	if (launch->size > 1 && !recorder)
-		rc = mfs_watch_new(launch, seconds, MFS_TRAIN_FAILED, &t->parallel.watch, err);
+		rc = mft_watch_new(launch, seconds, MFT_TRAIN_FAILED, &t->parallel.watch, err);
 	if (!rc)
 		rc = open_device(t, launch, recorder, err);
 	if (!rc && !recorder)
 		rc = open_exposure(t, err);
 	if (!rc)
-		rc = mfs_parallel_open(&t->parallel, t->backend, t->device, seconds, err);
+		rc = mft_parallel_open(&t->parallel, t->backend, t->device, seconds, err);
 	return rc;
 }
 
-int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *launch,
-		     const struct mfk_backend *recorder, struct mfs_trainer *t,
+int mft_trainer_open(struct mft_train_config *config, const struct mft_launch *launch,
+		     const struct mfk_backend *recorder, struct mft_trainer *t,
 		     struct mfs_error *err)
 {
 	const bool plans = config->dry_run && !recorder;
-	struct mfs_load *load = NULL;
+	struct mft_load *load = NULL;
 	char tokenizer[PATH_MAX];
 	int rc;
 
-	*t = (struct mfs_trainer){.config = config, .speaks = !launch->rank};
-	mfs_parallel_one(&t->parallel);
-	rc = recorder ? mfs_load_open(config, &load, err)
-		      : mfs_load_await(config, launch, &load, err);
+	*t = (struct mft_trainer){.config = config, .speaks = !launch->rank};
+	mft_parallel_one(&t->parallel);
+	rc = recorder ? mft_load_open(config, &load, err)
+		      : mft_load_await(config, launch, &load, err);
 	if (!rc)
-		rc = load ? mfs_load_args(load, config, err) : mfs_train_config_settle(config, err);
+		rc = load ? mft_load_args(load, config, err) : mft_train_config_settle(config, err);
 	if (!rc)
 		rc = open_processes(t, launch, recorder, err);
 	if (!rc && !config->dry_run && !recorder)
-		rc = mfs_load_agree(&load, config, &t->parallel, err);
+		rc = mft_load_agree(&load, config, &t->parallel, err);
 	/* While the device has room. */
 	if (!rc && !config->dry_run && config->log_throughput)
-		rc = mfs_peak_measure(t->backend, t->device, t->ctx,
-				      mfs_mfk_dtype(config->params_dtype), &t->peak, err);
+		rc = mft_peak_measure(t->backend, t->device, t->ctx,
+				      mft_mfk_dtype(config->params_dtype), &t->peak, err);
 	if (!rc)
 		rc = plan(t, err);
 	if (rc || plans)
 		goto out;
-	rc = mfs_memory_place(&t->memory, t->backend, t->device, err);
+	rc = mft_memory_place(&t->memory, t->backend, t->device, err);
 	if (rc)
 		goto out;
-	mfs_params_place(t->params, &t->places, &t->memory);
+	mft_params_place(t->params, &t->places, &t->memory);
 	/* What lies between parameters stays zero for the whole run. */
 	t->backend->device->zero(t->ctx, t->memory.base, t->memory.total);
-	t->iterations = mfs_schedule_iterations(config);
-	rc = mfs_net_begin(t->net, t->ctx, err);
+	t->iterations = mft_schedule_iterations(config);
+	rc = mft_net_begin(t->net, t->ctx, err);
 	if (!rc)
 		rc = fill(t, recorder ? NULL : load, err);
 	if (!rc)
 		rc = open_data(t, err);
 	if (!rc && config->save && !recorder)
-		rc = mfs_saver_new(config, t->params, &t->parallel, t->backend, t->device,
+		rc = mft_saver_new(config, t->params, &t->parallel, t->backend, t->device,
 				   tokenizer_of(config, load, tokenizer), &t->saver, err);
 	if (load)
-		snprintf(t->loaded, sizeof(t->loaded), "%s", mfs_load_what(load));
+		snprintf(t->loaded, sizeof(t->loaded), "%s", mft_load_what(load));
 out:
-	mfs_load_free(load);
+	mft_load_free(load);
 	return rc;
 }
 
-static void close_in_flight(struct mfs_trainer *t, unsigned i)
+static void close_in_flight(struct mft_trainer *t, unsigned i)
 {
-	struct mfs_loss_in_flight *l = &t->losses[i];
+	struct mft_loss_in_flight *l = &t->losses[i];
 
 	if (t->in_flight[i].done)
 		t->backend->device->event_free(t->in_flight[i].done);
@@ -263,35 +263,35 @@ static void close_in_flight(struct mfs_trainer *t, unsigned i)
 		t->backend->device->host_free(t->device, l->losses, sizeof(*l->losses));
 }
 
-int mfs_trainer_close(struct mfs_trainer *t, struct mfs_error *err)
+int mft_trainer_close(struct mft_trainer *t, struct mfs_error *err)
 {
 	char why[MFK_WHY];
 	int rc = 0;
 
-	mfs_watch_phase(t->parallel.watch, "the end");
+	mft_watch_phase(t->parallel.watch, "the end");
 	if (t->ctx)
 		t->backend->device->sync(t->ctx, why);
-	mfs_trainer_batches_done(t);
-	mfs_saver_free(t->saver);
-	mfs_trainer_close_data(t);
-	mfs_pipeline_release(&t->pipeline);
-	mfs_events_close(t->events);
-	mfs_offline_close(t->offline);
-	mfs_straggler_free(t->straggler);
-	mfs_update_free(t->update);
-	mfs_sync_free(t->sync);
-	mfs_net_free(t->net);
-	mfs_params_free(t->params);
+	mft_trainer_batches_done(t);
+	mft_saver_free(t->saver);
+	mft_trainer_close_data(t);
+	mft_pipeline_release(&t->pipeline);
+	mft_events_close(t->events);
+	mft_offline_close(t->offline);
+	mft_straggler_free(t->straggler);
+	mft_update_free(t->update);
+	mft_sync_free(t->sync);
+	mft_net_free(t->net);
+	mft_params_free(t->params);
 	if (t->backend) {
-		mfs_memory_release(&t->memory, t->backend, t->device);
-		for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++)
+		mft_memory_release(&t->memory, t->backend, t->device);
+		for (unsigned i = 0; i < MFT_BATCHES_IN_FLIGHT; i++)
 			close_in_flight(t, i);
-		rc = mfs_parallel_close(&t->parallel, err);
-		mfs_exposure_free(t->exposure);
+		rc = mft_parallel_close(&t->parallel, err);
+		mft_exposure_free(t->exposure);
 		if (t->ctx)
 			t->backend->device->ctx_free(t->ctx);
 		t->backend->device->close(t->device);
 	}
-	mfs_watch_free(t->parallel.watch);
+	mft_watch_free(t->parallel.watch);
 	return rc;
 }

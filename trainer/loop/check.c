@@ -5,9 +5,9 @@
 
 #define BACKWARD " for bucket #0 in backward pass before data-parallel communication collective"
 
-void mfs_check_init(struct mfs_check *c, const struct mfs_train_config *config, uint32_t rank)
+void mft_check_init(struct mft_check *c, const struct mft_train_config *config, uint32_t rank)
 {
-	*c = (struct mfs_check){
+	*c = (struct mft_check){
 		.finite = config->check_for_nan_in_loss_and_grad,
 		.spiky = config->check_for_spiky_loss,
 		.large = config->check_for_large_grads,
@@ -15,26 +15,26 @@ void mfs_check_init(struct mfs_check *c, const struct mfs_train_config *config, 
 	};
 }
 
-void mfs_check_begin(struct mfs_check *c)
+void mft_check_begin(struct mft_check *c)
 {
-	c->verdict = MFS_TAKEN;
+	c->verdict = MFT_TAKEN;
 	c->why[0] = 0;
 }
 
 /* What is not finite is another check's. */
-static bool is_unexpectedly_large(struct mfs_largest *l, double value)
+static bool is_unexpectedly_large(struct mft_largest *l, double value)
 {
 	if (!isfinite(value))
 		return false;
 	value = fabs(value);
-	if (l->count == MFS_CHECK_SAMPLES)
-		return value >= l->value * MFS_CHECK_FACTOR;
+	if (l->count == MFT_CHECK_SAMPLES)
+		return value >= l->value * MFT_CHECK_FACTOR;
 	l->count++;
 	l->value = fmax(l->value, value);
 	return false;
 }
 
-static void say(struct mfs_check *c, enum mfs_verdict verdict, uint64_t iteration,
+static void say(struct mft_check *c, enum mft_verdict verdict, uint64_t iteration,
 		uint64_t microbatch, double value, const char *message)
 {
 	char number[32];
@@ -51,26 +51,26 @@ static void say(struct mfs_check *c, enum mfs_verdict verdict, uint64_t iteratio
 		 message);
 }
 
-void mfs_check_loss(struct mfs_check *c, uint64_t iteration, uint64_t microbatch, double loss)
+void mft_check_loss(struct mft_check *c, uint64_t iteration, uint64_t microbatch, double loss)
 {
 	if (c->finite && !isfinite(loss))
-		say(c, MFS_REJECTED, iteration, microbatch, loss,
+		say(c, MFT_REJECTED, iteration, microbatch, loss,
 		    isnan(loss) ? "found NaN in local forward loss calculation"
 				: "found Inf in local forward loss calculation");
 	if (c->spiky && is_unexpectedly_large(&c->loss, loss))
-		say(c, MFS_SUSPECT, iteration, microbatch, loss, "Spiky loss");
+		say(c, MFT_SUSPECT, iteration, microbatch, loss, "Spiky loss");
 }
 
-void mfs_check_grads(struct mfs_check *c, uint64_t iteration, double norm)
+void mft_check_grads(struct mft_check *c, uint64_t iteration, double norm)
 {
-	const enum mfs_verdict before = c->verdict;
+	const enum mft_verdict before = c->verdict;
 
 	if (c->finite && !isfinite(norm))
-		say(c, MFS_REJECTED, iteration, 1, norm,
+		say(c, MFT_REJECTED, iteration, 1, norm,
 		    isnan(norm) ? "found NaN in local grad norm" BACKWARD
 				: "found Inf in local grad norm" BACKWARD);
 	if (c->large && is_unexpectedly_large(&c->grads, norm))
-		say(c, MFS_SUSPECT, iteration, 1, norm,
+		say(c, MFT_SUSPECT, iteration, 1, norm,
 		    "found unexpected large grads in bucket #0 in backward pass before "
 		    "data-parallel communication collective");
 	/* All processes find the same. */
@@ -78,9 +78,9 @@ void mfs_check_grads(struct mfs_check *c, uint64_t iteration, double norm)
 		c->why[0] = 0;
 }
 
-void mfs_check_reject(struct mfs_check *c, uint32_t by)
+void mft_check_reject(struct mft_check *c, uint32_t by)
 {
 	if (by != c->rank)
 		c->why[0] = 0;
-	c->verdict = MFS_REJECTED;
+	c->verdict = MFT_REJECTED;
 }

@@ -9,41 +9,41 @@
  * core/rerun_state_machine.py: validate_result, is_unexpectedly_large. Megatron runs a rejected
  * step a second time, to find faulty hardware; here nothing is run again.
  */
-#ifndef MFS_TRAINER_LOOP_CHECK_H
-#define MFS_TRAINER_LOOP_CHECK_H
+#ifndef MFT_TRAINER_LOOP_CHECK_H
+#define MFT_TRAINER_LOOP_CHECK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "trainer/config/config.h"
 
-#define MFS_CHECK_SAMPLES 100 /* values that the largest is of */
-#define MFS_CHECK_FACTOR  10
+#define MFT_CHECK_SAMPLES 100 /* values that the largest is of */
+#define MFT_CHECK_FACTOR  10
 
-struct mfs_largest {
+struct mft_largest {
 	unsigned count;
 	double value;
 };
 
-enum mfs_verdict { MFS_TAKEN, MFS_SUSPECT, MFS_REJECTED };
+enum mft_verdict { MFT_TAKEN, MFT_SUSPECT, MFT_REJECTED };
 
-struct mfs_check {
+struct mft_check {
 	bool finite, spiky, large; /* what is checked */
 	uint32_t rank;		   /* of the process */
-	struct mfs_largest loss, grads;
+	struct mft_largest loss, grads;
 	/* of the step: the first of the worst kind */
-	enum mfs_verdict verdict;
+	enum mft_verdict verdict;
 	char why[320]; /* as Megatron says it; empty: another process says it */
 };
 
-void mfs_check_init(struct mfs_check *c, const struct mfs_train_config *config, uint32_t rank);
+void mft_check_init(struct mft_check *c, const struct mft_train_config *config, uint32_t rank);
 /* A step begins: nothing has been found. */
-void mfs_check_begin(struct mfs_check *c);
+void mft_check_begin(struct mft_check *c);
 /* The sum of the losses of microbatch 1, 2, ... of the step that makes the iteration. */
-void mfs_check_loss(struct mfs_check *c, uint64_t iteration, uint64_t microbatch, double loss);
+void mft_check_loss(struct mft_check *c, uint64_t iteration, uint64_t microbatch, double loss);
 /* Process `by` rejects the step, and says why: this one, or another. */
-void mfs_check_reject(struct mfs_check *c, uint32_t by);
+void mft_check_reject(struct mft_check *c, uint32_t by);
 /* The norm of all gradients as they are added up, before they are unscaled and clipped. */
-void mfs_check_grads(struct mfs_check *c, uint64_t iteration, double norm);
+void mft_check_grads(struct mft_check *c, uint64_t iteration, double norm);
 
 #endif

@@ -47,7 +47,7 @@ static bool find_plugin(const char *file, const char *variable, char *ret, size_
 	return false;
 }
 
-static unsigned threads_of(const struct mfs_train_config *config, const struct mfs_launch *launch)
+static unsigned threads_of(const struct mft_train_config *config, const struct mft_launch *launch)
 {
 	const long online = sysconf(_SC_NPROCESSORS_ONLN);
 	const long share = online / (long)(launch->local_size ? launch->local_size : 1);
@@ -62,26 +62,26 @@ static unsigned threads_of(const struct mfs_train_config *config, const struct m
 }
 
 /* Processes of a host have a GPU each. A launcher may have left each of them one alone. */
-static int gpu_of(const struct mfs_train_config *config, const struct mfs_launch *launch)
+static int gpu_of(const struct mft_train_config *config, const struct mft_launch *launch)
 {
 	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 
-	if (mfs_flag_is_given(config->values, "device"))
+	if (mft_flag_is_given(config->values, "device"))
 		return (int)config->device;
 	return visible && *visible && !strchr(visible, ',') ? 0 : (int)launch->local_rank;
 }
 
 /* *found: there are GPUs here, whether this process can have its own or not. */
-static int open_cuda(const struct mfs_train_config *config, const struct mfs_launch *launch,
+static int open_cuda(const struct mft_train_config *config, const struct mft_launch *launch,
 		     const struct mfk_backend **ret, struct mfk_device **ret_device, bool *found,
 		     char *why)
 {
 	char path[PATH_MAX];
 	int rc;
 
-	if (!find_plugin(MFS_CUDA_FILE, "MCOREFS_CUDA", path, sizeof(path))) {
+	if (!find_plugin(MFT_CUDA_FILE, "MCOREFS_CUDA", path, sizeof(path))) {
 		snprintf(why, MFK_WHY, "%s is not beside the program: it was built without CUDA",
-			 MFS_CUDA_FILE);
+			 MFT_CUDA_FILE);
 		return -ENODEV;
 	}
 	rc = mfk_cuda_load(path, ret, why);
@@ -92,15 +92,15 @@ static int open_cuda(const struct mfs_train_config *config, const struct mfs_lau
 }
 
 /* Groups of CPU processes need a plugin, too. */
-static int open_cpu(const struct mfs_train_config *config, const struct mfs_launch *launch,
+static int open_cpu(const struct mft_train_config *config, const struct mft_launch *launch,
 		    struct mfk_device **ret, char *why)
 {
 	char path[PATH_MAX];
 	int rc = 0;
 
-	if (launch->size > 1 && !find_plugin(MFS_MPI_FILE, "MCOREFS_MPI", path, sizeof(path))) {
+	if (launch->size > 1 && !find_plugin(MFT_MPI_FILE, "MCOREFS_MPI", path, sizeof(path))) {
 		snprintf(why, MFK_WHY, "%s is not beside the program: it was built without MPI",
-			 MFS_MPI_FILE);
+			 MFT_MPI_FILE);
 		return -ENODEV;
 	}
 	if (launch->size > 1)
@@ -108,7 +108,7 @@ static int open_cpu(const struct mfs_train_config *config, const struct mfs_laun
 	return rc ? rc : mfk_cpu.device->open(0, threads_of(config, launch), ret, why);
 }
 
-int mfs_device_choose(const struct mfs_train_config *config, const struct mfs_launch *launch,
+int mft_device_choose(const struct mft_train_config *config, const struct mft_launch *launch,
 		      const struct mfk_backend **ret, struct mfk_device **ret_device,
 		      struct mfs_error *err)
 {

@@ -1,6 +1,6 @@
 /* Which device a run uses: --backend, or a GPU if there are any, or the CPU. */
-#ifndef MFS_TRAINER_LOOP_DEVICE_H
-#define MFS_TRAINER_LOOP_DEVICE_H
+#ifndef MFT_TRAINER_LOOP_DEVICE_H
+#define MFT_TRAINER_LOOP_DEVICE_H
 
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
@@ -9,17 +9,17 @@
 
 /* The file name of the CUDA backend. It is looked for in the program's directory, and in
  * lib/mcorefs of the prefix that the program is installed in; MCOREFS_CUDA names another file. */
-#define MFS_CUDA_FILE "libmcorefs-cuda.so"
+#define MFT_CUDA_FILE "libmcorefs-cuda.so"
 
 /* The file name of the plugin through which CPU processes communicate. It is looked for like the
  * CUDA backend. */
-#define MFS_MPI_FILE "libmcorefs-mpi.so"
+#define MFT_MPI_FILE "libmcorefs-mpi.so"
 
 /* Processors are divided among a host's processes. The GPU is --device, or the only one that
  * CUDA_VISIBLE_DEVICES leaves, or the one that has the process's number on its host. -ENODEV:
  * --backend cuda, and it cannot be used here; the message says why. Without --backend the CPU is
  * used then, unless others of several processes may have a GPU. */
-int mfs_device_choose(const struct mfs_train_config *config, const struct mfs_launch *launch,
+int mft_device_choose(const struct mft_train_config *config, const struct mft_launch *launch,
 		      const struct mfk_backend **ret, struct mfk_device **ret_device,
 		      struct mfs_error *err);
 

@@ -9,36 +9,36 @@
 
 #define GIB ((double)(UINT64_C(1) << 30))
 
-static int fail(const struct mfs_train_config *config, const struct mfs_error *err)
+static int fail(const struct mft_train_config *config, const struct mfs_error *err)
 {
 	fprintf(stderr, "mcorefs-train: %s\n", err->msg);
-	return config->refused ? MFS_TRAIN_USAGE : MFS_TRAIN_FAILED;
+	return config->refused ? MFT_TRAIN_USAGE : MFT_TRAIN_FAILED;
 }
 
 /* ---- the machine ---- */
 
-int mfs_dry_run_machine(const struct mfs_train_config *config, struct mfs_machine *ret,
+int mft_dry_run_machine(const struct mft_train_config *config, struct mft_machine *ret,
 			struct mfs_error *err)
 {
 	const char *path = config->machine;
 	char *bytes = NULL;
 	size_t len = 0;
-	int rc = mfs_yaml_slurp(path, &bytes, &len, err);
+	int rc = mft_yaml_slurp(path, &bytes, &len, err);
 
 	if (!rc)
-		rc = mfs_machine_parse(path, bytes, len, ret, err);
+		rc = mft_machine_parse(path, bytes, len, ret, err);
 	free(bytes);
 	return rc;
 }
 
 /* ---- what is printed ---- */
 
-static void say_traffic(const struct mfs_plan *p)
+static void say_traffic(const struct mft_plan *p)
 {
 	for (uint32_t i = 0; i < p->stage_count; i++) {
 		if (p->stage_count > 1)
 			printf("stage %u of %u: ", i, p->stage_count);
-		mfs_log_traffic(p->stages[i].traffic);
+		mft_log_traffic(p->stages[i].traffic);
 	}
 }
 
@@ -48,9 +48,9 @@ static void say_part(const char *name, double seconds, double step)
 		printf(", %s %.1f %%", name, 100 * seconds / step);
 }
 
-static void say_time(const struct mfs_plan *p, const struct mfs_machine *m)
+static void say_time(const struct mft_plan *p, const struct mft_machine *m)
 {
-	const struct mfs_timeline *t = &p->time;
+	const struct mft_timeline *t = &p->time;
 
 	printf("a step on %u of %s: %.1f ms, %.0f tokens/s, %.1f TFLOP/s of each\n", p->processes,
 	       m->name, 1e3 * t->step, p->tokens / t->step,
@@ -61,16 +61,16 @@ static void say_time(const struct mfs_plan *p, const struct mfs_machine *m)
 	say_part("memory", t->memory, t->step);
 	say_part("copies", t->host, t->step);
 	putchar('\n');
-	for (int g = 0; g < MFS_GROUP_COUNT; g++)
+	for (int g = 0; g < MFT_GROUP_COUNT; g++)
 		if (t->groups[g] > 0)
 			printf("  %s: %.1f ms, of which %.1f ms are exposed\n",
-			       mfs_group_name((enum mfs_group)g), 1e3 * t->groups[g],
+			       mft_group_name((enum mft_group)g), 1e3 * t->groups[g],
 			       1e3 * p->exposed[g]);
 }
 
-static const struct mfs_plan_stage *neediest(const struct mfs_plan *p)
+static const struct mft_plan_stage *neediest(const struct mft_plan *p)
 {
-	const struct mfs_plan_stage *most = p->stages;
+	const struct mft_plan_stage *most = p->stages;
 
 	for (uint32_t i = 1; i < p->stage_count; i++)
 		if (p->stages[i].bytes > most->bytes)
@@ -78,7 +78,7 @@ static const struct mfs_plan_stage *neediest(const struct mfs_plan *p)
 	return most;
 }
 
-static void say_memory(const struct mfs_plan *p)
+static void say_memory(const struct mft_plan *p)
 {
 	if (p->stage_count > 1)
 		printf("stage %u needs the most, of %u processes: %.3f GiB each\n",
@@ -86,7 +86,7 @@ static void say_memory(const struct mfs_plan *p)
 }
 
 /* Where no machine says whether it fits. */
-static void say_experts(const struct mfs_plan *p)
+static void say_experts(const struct mft_plan *p)
 {
 	if (neediest(p)->of_experts)
 		printf("rows of experts are the largest part: %s needs less\n",
@@ -94,7 +94,7 @@ static void say_experts(const struct mfs_plan *p)
 }
 
 /* Of the processes of a host each has state of the optimizer there. */
-static void say_host_fit(const struct mfs_plan *p, const struct mfs_machine *m)
+static void say_host_fit(const struct mft_plan *p, const struct mft_machine *m)
 {
 	const unsigned sharers = p->processes < m->gpus_per_host ? p->processes : m->gpus_per_host;
 	uint64_t most = 0;
@@ -107,7 +107,7 @@ static void say_host_fit(const struct mfs_plan *p, const struct mfs_machine *m)
 		       m->name, m->host_memory / GIB, sharers, (double)most * sharers / GIB);
 }
 
-static void say_fit(const struct mfs_plan *p, const struct mfs_machine *m)
+static void say_fit(const struct mft_plan *p, const struct mft_machine *m)
 {
 	if ((double)p->most > m->memory)
 		printf("WARNING: %s has %.0f GiB; %s needs less\n", m->name, m->memory / GIB,
@@ -116,11 +116,11 @@ static void say_fit(const struct mfs_plan *p, const struct mfs_machine *m)
 
 /* ---- all of it ---- */
 
-static int plan(struct mfs_train_config *config, const struct mfs_launch *launch,
-		const struct mfs_machine *machine, struct mfs_error *err)
+static int plan(struct mft_train_config *config, const struct mft_launch *launch,
+		const struct mft_machine *machine, struct mfs_error *err)
 {
-	struct mfs_plan p;
-	const int rc = mfs_plan_run(config, launch, machine, true, &p, err);
+	struct mft_plan p;
+	const int rc = mft_plan_run(config, launch, machine, true, &p, err);
 
 	if (!rc) {
 		say_memory(&p);
@@ -133,22 +133,22 @@ static int plan(struct mfs_train_config *config, const struct mfs_launch *launch
 			say_experts(&p);
 		}
 	}
-	mfs_plan_release(&p);
+	mft_plan_release(&p);
 	return rc;
 }
 
-int mfs_dry_run(struct mfs_train_config *config, const struct mfs_launch *launch)
+int mft_dry_run(struct mft_train_config *config, const struct mft_launch *launch)
 {
-	struct mfs_machine machine;
+	struct mft_machine machine;
 	struct mfs_error err = {0};
 	int rc = 0;
 
 	/* All would say the same. */
 	if (launch->rank)
-		return MFS_TRAIN_OK;
+		return MFT_TRAIN_OK;
 	if (config->machine)
-		rc = mfs_dry_run_machine(config, &machine, &err);
+		rc = mft_dry_run_machine(config, &machine, &err);
 	if (!rc)
 		rc = plan(config, launch, config->machine ? &machine : NULL, &err);
-	return rc ? fail(config, &err) : MFS_TRAIN_OK;
+	return rc ? fail(config, &err) : MFT_TRAIN_OK;
 }

@@ -1,24 +1,24 @@
 #include "trainer/loop/trainer_i.h"
 
 /* Validation counts its own samples, which checkpoints keep (training.py: evaluate). */
-int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, uint32_t set,
+int mft_trainer_evaluate(struct mft_trainer *t, enum mfs_split split, uint32_t set,
 			 double *ret_loss, struct mfs_error *err)
 {
-	const struct mfs_train_config *c = t->config;
+	const struct mft_train_config *c = t->config;
 	const uint64_t batch = (uint64_t)c->eval_global_batch_size;
 	const bool full = split == MFS_VALID && c->full_validation;
 	/* All of the split, and a batch at a time all the same. */
-	const uint64_t each = mfs_trainer_microbatches(t, batch);
-	struct mfs_microbatches m = {.from = t->data[split].list[set]};
-	uint64_t left = full ? mfs_loader_microbatches(m.from) : each * (uint64_t)c->eval_iters;
-	struct mfs_net_losses losses;
+	const uint64_t each = mft_trainer_microbatches(t, batch);
+	struct mft_microbatches m = {.from = t->data[split].list[set]};
+	uint64_t left = full ? mft_loader_microbatches(m.from) : each * (uint64_t)c->eval_iters;
+	struct mft_net_losses losses;
 	double counted = 0;
 	int rc = 0;
 
-	mfs_net_clear_losses(t->net, t->ctx);
+	mft_net_clear_losses(t->net, t->ctx);
 	for (; left && !rc; left -= m.count) {
 		m.count = left < each ? left : each;
-		rc = mfs_trainer_run(t, &m, &counted, err);
+		rc = mft_trainer_run(t, &m, &counted, err);
 	}
 	if (rc)
 		return rc;
@@ -26,12 +26,12 @@ int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, uint32_t s
 	 * which goes on without --full-validation finds samples. */
 	if (split == MFS_VALID && !set)
 		t->progress.consumed_valid_samples += batch * (full ? 1 : (uint64_t)c->eval_iters);
-	rc = mfs_trainer_losses(t, &losses, err);
+	rc = mft_trainer_losses(t, &losses, err);
 	if (!rc)
-		rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_DATA, &counted, 1, err);
+		rc = mft_parallel_sum(&t->parallel, MFT_GROUP_DATA, &counted, 1, err);
 	if (rc)
 		return rc;
-	mfs_trainer_batches_done(t);
+	mft_trainer_batches_done(t);
 	*ret_loss = losses.lm_loss_sum / (counted ? counted : 1);
 	return 0;
 }

@@ -69,9 +69,9 @@ struct layout {
 };
 
 struct search {
-	struct mfs_train_config *config;
-	const struct mfs_launch *launch;
-	struct mfs_machine machine;
+	struct mft_train_config *config;
+	const struct mft_launch *launch;
+	struct mft_machine machine;
 	struct layout *list; /* the processes that plan them share it */
 	size_t count, most;
 };
@@ -79,12 +79,12 @@ struct search {
 /* Long sequences alone are divided, and experts where there are some. */
 static bool is_tried(const struct search *s, enum knob k, int64_t value)
 {
-	const struct mfs_flag_values *v = s->config->values;
+	const struct mft_flag_values *v = s->config->values;
 
 	if (k == CP)
-		return value == 1 || mfs_flag_number(v, "seq_length", 0) / value >= 8192;
+		return value == 1 || mft_flag_number(v, "seq_length", 0) / value >= 8192;
 	if (k == EP)
-		return value == 1 || !mfs_flag_is_none(v, "num_experts");
+		return value == 1 || !mft_flag_is_none(v, "num_experts");
 	if (k == TP)
 		return value <= s->machine.gpus_per_host;
 	return true;
@@ -94,7 +94,7 @@ static int values_of(const struct search *s, enum knob k, int64_t ret[MOST])
 {
 	int count = 0;
 
-	if (mfs_flag_is_given(s->config->values, knobs[k].dest)) {
+	if (mft_flag_is_given(s->config->values, knobs[k].dest)) {
 		ret[0] = MFS_UNSET;
 		return 1;
 	}
@@ -127,56 +127,56 @@ static size_t combine(const struct search *s, struct layout *list)
 
 /* ---- one layout, in a process of its own ---- */
 
-static int run_again(struct mfs_train_config *c, int64_t what, struct mfs_error *err)
+static int run_again(struct mft_train_config *c, int64_t what, struct mfs_error *err)
 {
-	struct mfs_flag_values *v = c->values;
+	struct mft_flag_values *v = c->values;
 	const char *modules = "moe";
 
 	if (what == LAYERS_AGAIN) {
-		mfs_flag_set_text(v, "recompute_granularity", "full");
-		mfs_flag_set_text(v, "recompute_method", "uniform");
-		mfs_flag_set_number(v, "recompute_num_layers", 1);
+		mft_flag_set_text(v, "recompute_granularity", "full");
+		mft_flag_set_text(v, "recompute_method", "uniform");
+		mft_flag_set_number(v, "recompute_num_layers", 1);
 	}
 	if (what != EXPERTS_AGAIN)
 		return 0;
-	mfs_flag_set_text(v, "recompute_granularity", "selective");
-	return mfs_flag_value_parse(mfs_flag_at(mfs_flag_of_dest("recompute_modules")),
+	mft_flag_set_text(v, "recompute_granularity", "selective");
+	return mft_flag_value_parse(mft_flag_at(mft_flag_of_dest("recompute_modules")),
 				    "--recompute-modules", &modules, 1, &c->arena,
-				    mfs_flag_slot(v, "recompute_modules"), err);
+				    mft_flag_slot(v, "recompute_modules"), err);
 }
 
-static void apply(struct mfs_flag_values *v, const struct layout *l)
+static void apply(struct mft_flag_values *v, const struct layout *l)
 {
 	for (int k = 0; k < AGAIN; k++)
 		if (l->at[k] > 0 && (k != CHUNKS || l->at[k] > 1))
-			mfs_flag_set_number(v, knobs[k].dest, l->at[k]);
+			mft_flag_set_number(v, knobs[k].dest, l->at[k]);
 	if (l->at[TP] > 1)
-		mfs_flag_set_truth(v, "sequence_parallel", true);
+		mft_flag_set_truth(v, "sequence_parallel", true);
 }
 
 /* Its memory; and its time, if it fits. */
 static int plan(const struct search *s, struct layout *l, struct mfs_error *err)
 {
 	const bool waits = s->config->load || s->config->pretrained_checkpoint;
-	struct mfs_plan p = {0};
+	struct mft_plan p = {0};
 	int rc;
 
 	apply(s->config->values, l);
 	rc = run_again(s->config, l->at[AGAIN], err);
 	if (!rc && !waits)
-		rc = mfs_train_config_settle(s->config, err);
+		rc = mft_train_config_settle(s->config, err);
 	if (!rc)
-		rc = mfs_plan_run(s->config, s->launch, NULL, false, &p, err);
+		rc = mft_plan_run(s->config, s->launch, NULL, false, &p, err);
 	if (rc)
 		return rc;
 	l->possible = true;
 	l->bytes = (double)p.most;
 	for (uint32_t i = 0; i < p.stage_count; i++)
 		l->of_experts |= p.stages[i].of_experts;
-	mfs_plan_release(&p);
+	mft_plan_release(&p);
 	if (l->bytes > s->machine.memory)
 		return 0;
-	rc = mfs_plan_run(s->config, s->launch, &s->machine, false, &p, err);
+	rc = mft_plan_run(s->config, s->launch, &s->machine, false, &p, err);
 	if (rc)
 		return rc;
 	l->step = p.time.step;
@@ -221,10 +221,10 @@ static void add_again(struct search *s, const struct layout *l, int64_t what)
  * less time, where what these keep is the most. */
 static void plan_again(struct search *s)
 {
-	const struct mfs_flag_values *v = s->config->values;
+	const struct mft_flag_values *v = s->config->values;
 	const size_t tried = s->count;
 
-	if (mfs_flag_is_given(v, knobs[AGAIN].dest))
+	if (mft_flag_is_given(v, knobs[AGAIN].dest))
 		return;
 	for (size_t i = 0; i < tried; i++) {
 		const struct layout *l = &s->list[i];
@@ -232,7 +232,7 @@ static void plan_again(struct search *s)
 		if (!l->possible || l->fits)
 			continue;
 		add_again(s, l, LAYERS_AGAIN);
-		if (l->of_experts && !mfs_flag_is_given(v, "recompute_modules"))
+		if (l->of_experts && !mft_flag_is_given(v, "recompute_modules"))
 			add_again(s, l, EXPERTS_AGAIN);
 	}
 	plan_all(s, tried);
@@ -271,7 +271,7 @@ static int say(const struct search *s)
 	if (!possible) {
 		fprintf(stderr, "mcorefs-train: no layout is possible; the first: %s\n",
 			s->list[0].why);
-		return MFS_TRAIN_FAILED;
+		return MFT_TRAIN_FAILED;
 	}
 	qsort(s->list, s->count, sizeof(*s->list), compare);
 	printf("%zu layouts are possible on %lld of %s, and %zu fit%s\n", possible,
@@ -281,15 +281,15 @@ static int say(const struct search *s)
 		   : "");
 	for (size_t i = 0; i < fit && i < SHOWN; i++)
 		say_layout(&s->list[i]);
-	return fit ? MFS_TRAIN_OK : MFS_TRAIN_FAILED;
+	return fit ? MFT_TRAIN_OK : MFT_TRAIN_FAILED;
 }
 
 /* ---- all of it ---- */
 
 static int prepare(struct search *s, struct mfs_error *err)
 {
-	struct mfs_flag_values *v = s->config->values;
-	int rc = mfs_dry_run_machine(s->config, &s->machine, err);
+	struct mft_flag_values *v = s->config->values;
+	int rc = mft_dry_run_machine(s->config, &s->machine, err);
 
 	if (rc)
 		return rc;
@@ -301,13 +301,13 @@ static int prepare(struct search *s, struct mfs_error *err)
 		return mfs_fail_nomem(err);
 	combine(s, s->list);
 	/* What a layout would be tried with and without is always better with. */
-	mfs_flag_set_truth(v, "use_distributed_optimizer", true);
-	mfs_flag_set_truth(v, "overlap_grad_reduce", true);
-	mfs_flag_set_truth(v, "overlap_param_gather", true);
+	mft_flag_set_truth(v, "use_distributed_optimizer", true);
+	mft_flag_set_truth(v, "overlap_grad_reduce", true);
+	mft_flag_set_truth(v, "overlap_param_gather", true);
 	return 0;
 }
 
-int mfs_suggest_layout(struct mfs_train_config *config, const struct mfs_launch *launch)
+int mft_suggest_layout(struct mft_train_config *config, const struct mft_launch *launch)
 {
 	struct search s = {.config = config, .launch = launch};
 	struct mfs_error err = {0};
@@ -315,7 +315,7 @@ int mfs_suggest_layout(struct mfs_train_config *config, const struct mfs_launch 
 
 	if (prepare(&s, &err)) {
 		fprintf(stderr, "mcorefs-train: %s\n", err.msg);
-		return MFS_TRAIN_FAILED;
+		return MFT_TRAIN_FAILED;
 	}
 	fflush(stdout);
 	plan_all(&s, 0);

@@ -1,6 +1,6 @@
 /* --dry-run --suggest-layout: which layouts a model can have on so many machines, and how fast. */
-#ifndef MFS_TRAINER_LOOP_LAYOUTS_H
-#define MFS_TRAINER_LOOP_LAYOUTS_H
+#ifndef MFT_TRAINER_LOOP_LAYOUTS_H
+#define MFT_TRAINER_LOOP_LAYOUTS_H
 
 #include "trainer/config/config.h"
 #include "trainer/parallel/launch.h"
@@ -8,6 +8,6 @@
 /* Plans each layout in a process of its own, as many at once as there are processors, and prints
  * the fastest that fit. What the command line says of a layout stays. config is parsed and not
  * settled. Returns an exit code. */
-int mfs_suggest_layout(struct mfs_train_config *config, const struct mfs_launch *launch);
+int mft_suggest_layout(struct mft_train_config *config, const struct mft_launch *launch);
 
 #endif

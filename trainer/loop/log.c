@@ -11,34 +11,34 @@
 #include "trainer/report/flops.h"
 #include "trainer/report/lines.h"
 
-#define MFS_LOG_LOSSES (2 + MFS_AUX_LOSSES + MFS_MTP_MOST) /* kinds */
+#define MFT_LOG_LOSSES (2 + MFT_AUX_LOSSES + MFT_MTP_MOST) /* kinds */
 #define GIB	       ((double)(UINT64_C(1) << 30))
 
-void mfs_log_memory(const struct mfs_trainer *t)
+void mft_log_memory(const struct mft_trainer *t)
 {
 	printf("memory: %.3f GiB for %.3f million parameters:", (double)t->memory.total / GIB,
 	       (double)t->params->parameters / 1e6);
-	for (int i = 0; i < MFS_MEMORY_HOST; i++)
+	for (int i = 0; i < MFT_MEMORY_HOST; i++)
 		if (t->memory.bytes[i])
 			printf("%s %s %.3f", i ? "," : "",
-			       mfs_memory_kind_name((enum mfs_memory_kind)i),
+			       mft_memory_kind_name((enum mft_memory_kind)i),
 			       (double)t->memory.bytes[i] / GIB);
-	if (t->memory.bytes[MFS_MEMORY_HOST])
-		printf("; of the %s %.3f", mfs_memory_kind_name(MFS_MEMORY_HOST),
-		       (double)t->memory.bytes[MFS_MEMORY_HOST] / GIB);
+	if (t->memory.bytes[MFT_MEMORY_HOST])
+		printf("; of the %s %.3f", mft_memory_kind_name(MFT_MEMORY_HOST),
+		       (double)t->memory.bytes[MFT_MEMORY_HOST] / GIB);
 	putchar('\n');
 }
 
-void mfs_log_traffic(const struct mfs_traffic traffic[MFS_GROUP_COUNT])
+void mft_log_traffic(const struct mft_traffic traffic[MFT_GROUP_COUNT])
 {
 	bool any = false;
 
 	printf("communication of a step:");
-	for (int g = 0; g < MFS_GROUP_COUNT; g++) {
+	for (int g = 0; g < MFT_GROUP_COUNT; g++) {
 		if (!traffic[g].operations)
 			continue;
 		printf("%s %s %llu bytes in %llu operations", any ? "," : "",
-		       mfs_group_name((enum mfs_group)g), (unsigned long long)traffic[g].bytes,
+		       mft_group_name((enum mft_group)g), (unsigned long long)traffic[g].bytes,
 		       (unsigned long long)traffic[g].operations);
 		any = true;
 	}
@@ -46,19 +46,19 @@ void mfs_log_traffic(const struct mfs_traffic traffic[MFS_GROUP_COUNT])
 }
 
 /* What is measured is not worth a run's failure. */
-static void log_exposure(const struct mfs_trainer *t)
+static void log_exposure(const struct mft_trainer *t)
 {
-	struct mfs_exposed exposed;
+	struct mft_exposed exposed;
 	struct mfs_error err;
 	bool any = false;
 
-	if (mfs_exposure_sum(t->exposure, &exposed, &err))
+	if (mft_exposure_sum(t->exposure, &exposed, &err))
 		return;
 	printf("exposed communication of a step:");
-	for (int g = 0; g < MFS_GROUP_COUNT; g++) {
+	for (int g = 0; g < MFT_GROUP_COUNT; g++) {
 		if (!t->step_traffic[g].operations)
 			continue;
-		printf("%s %s %.1f ms", any ? "," : "", mfs_group_name((enum mfs_group)g),
+		printf("%s %s %.1f ms", any ? "," : "", mft_group_name((enum mft_group)g),
 		       1e3 * exposed.seconds[g]);
 		any = true;
 	}
@@ -67,26 +67,26 @@ static void log_exposure(const struct mfs_trainer *t)
 	puts(any ? "" : " none");
 }
 
-double mfs_step_flops(const struct mfs_trainer *t, uint64_t batch)
+double mft_step_flops(const struct mft_trainer *t, uint64_t batch)
 {
-	return mfs_flops(&t->config->model, (uint64_t)t->config->seq_length,
+	return mft_flops(&t->config->model, (uint64_t)t->config->seq_length,
 			 t->params->padded_vocab, batch);
 }
 
-void mfs_log_arguments(const struct mfs_train_config *c)
+void mft_log_arguments(const struct mft_train_config *c)
 {
 	struct mfs_buf out = {0};
 
-	mfs_help_notes(c, &out);
+	mft_help_notes(c, &out);
 	if (c->log_args)
-		mfs_help_arguments(c, &out);
+		mft_help_arguments(c, &out);
 	if (out.len && !out.failed)
 		fwrite(out.data, 1, out.len, stdout);
 	mfs_buf_release(&out);
 }
 
 /* What wandb.init() is given (global_vars.py: _set_wandb_writer). */
-static void describe_run(const struct mfs_train_config *c, struct mfs_buf *out)
+static void describe_run(const struct mft_train_config *c, struct mfs_buf *out)
 {
 	const struct {
 		const char *name, *value;
@@ -104,23 +104,23 @@ static void describe_run(const struct mfs_train_config *c, struct mfs_buf *out)
 		mfs_buf_adds(out, ", ");
 	}
 	mfs_buf_adds(out, "\"config\": ");
-	mfs_arguments_json(c->values, out);
+	mft_arguments_json(c->values, out);
 	mfs_buf_adds(out, "}");
 }
 
 /* Without a directory of its own or one to save to, where wandb itself would write. */
-static int start_offline(struct mfs_trainer *t, const struct mfs_buf *init, struct mfs_error *err)
+static int start_offline(struct mft_trainer *t, const struct mfs_buf *init, struct mfs_error *err)
 {
-	const struct mfs_train_config *c = t->config;
+	const struct mft_train_config *c = t->config;
 	const bool own = c->wandb_save_dir && *c->wandb_save_dir;
 
-	return mfs_offline_open(own	  ? c->wandb_save_dir
+	return mft_offline_open(own	  ? c->wandb_save_dir
 				: c->save ? c->save
 					  : ".",
 				own ? NULL : "wandb", init, &t->offline, err);
 }
 
-static void open_offline(struct mfs_trainer *t)
+static void open_offline(struct mft_trainer *t)
 {
 	struct mfs_buf init = {0};
 	struct mfs_error err = {0};
@@ -128,7 +128,7 @@ static void open_offline(struct mfs_trainer *t)
 	describe_run(t->config, &init);
 	if (!start_offline(t, &init, &err))
 		printf("Weights & Biases: nothing is sent; what it would be told is in %s\n",
-		       mfs_offline_path(t->offline));
+		       mft_offline_path(t->offline));
 	else
 		fprintf(stderr, "mcorefs-train: %s; nothing is kept for Weights & Biases\n",
 			err.msg);
@@ -136,17 +136,17 @@ static void open_offline(struct mfs_trainer *t)
 }
 
 /* An empty project is none (global_vars.py: _set_wandb_writer). */
-static bool keeps_offline(const struct mfs_train_config *c)
+static bool keeps_offline(const struct mft_train_config *c)
 {
 	return c->wandb_project && *c->wandb_project;
 }
 
-static void open_events(struct mfs_trainer *t)
+static void open_events(struct mft_trainer *t)
 {
-	const struct mfs_train_config *c = t->config;
+	const struct mft_train_config *c = t->config;
 	struct mfs_error err;
 
-	if (c->tensorboard_dir && mfs_events_open(c->tensorboard_dir, &t->events, &err))
+	if (c->tensorboard_dir && mft_events_open(c->tensorboard_dir, &t->events, &err))
 		fprintf(stderr, "mcorefs-train: %s; TensorBoard is told nothing\n", err.msg);
 	if (keeps_offline(c))
 		open_offline(t);
@@ -154,7 +154,7 @@ static void open_events(struct mfs_trainer *t)
 }
 
 /* As Megatron does, a run begins anew where there is nothing to load; that must be seen. */
-static void print_loaded(const struct mfs_trainer *t)
+static void print_loaded(const struct mft_trainer *t)
 {
 	const char *load = t->config->load;
 
@@ -173,15 +173,15 @@ static void print_loaded(const struct mfs_trainer *t)
 		       t->config->train_samples > 0 ? "--train-samples" : "--train-iters");
 }
 
-void mfs_log_begin(struct mfs_trainer *t)
+void mft_log_begin(struct mft_trainer *t)
 {
 	struct mfk_device_info info;
-	struct mfs_loader_stats data;
+	struct mft_loader_stats data;
 
-	t->window = (struct mfs_log_window){.began_ns = mfs_now_ns()};
+	t->window = (struct mft_log_window){.began_ns = mfs_now_ns()};
 	if (!t->speaks)
 		return;
-	mfs_log_arguments(t->config);
+	mft_log_arguments(t->config);
 	t->backend->device->info(t->device, &info);
 	printf("device: %s, %s, %.1f GiB\n", t->backend->name, info.name,
 	       (double)info.memory / GIB);
@@ -191,7 +191,7 @@ void mfs_log_begin(struct mfs_trainer *t)
 	if (t->peak.flops > 0)
 		printf("peak: %.3f TFLOP/s, measured with a product of squares of %lld\n",
 		       t->peak.flops / 1e12, (long long)t->peak.size);
-	mfs_log_memory(t);
+	mft_log_memory(t);
 	print_loaded(t);
 	if (t->config->rampup_samples)
 		printf("batch size: %llu to %lld over %llu samples (--rampup-batch-size, which "
@@ -200,30 +200,30 @@ void mfs_log_begin(struct mfs_trainer *t)
 		       (long long)t->config->global_batch_size,
 		       (unsigned long long)t->config->rampup_samples);
 	if (t->data[MFS_TRAIN].count) {
-		mfs_loader_stats(t->data[MFS_TRAIN].list[0], &data);
+		mft_loader_stats(t->data[MFS_TRAIN].list[0], &data);
 		printf("data: read by %s%s%s\n", data.engine, data.why ? ": " : "",
 		       data.why ? data.why : "");
 	}
 	fflush(stdout);
-	if (t->saver && !mfs_saver_is_locked(t->saver))
+	if (t->saver && !mft_saver_is_locked(t->saver))
 		fprintf(stderr,
 			"mcorefs-train: --save: the file system of '%s' has no locks; nothing "
 			"keeps another run from saving there\n",
 			t->config->save);
 	open_events(t);
-	mfs_terminal_begin(&t->terminal, stderr, t->progress.iteration);
+	mft_terminal_begin(&t->terminal, stderr, t->progress.iteration);
 }
 
-static void print(struct mfs_trainer *t, struct mfs_buf *b)
+static void print(struct mft_trainer *t, struct mfs_buf *b)
 {
-	mfs_terminal_clear(&t->terminal);
+	mft_terminal_clear(&t->terminal);
 	if (t->speaks && !b->failed)
 		fwrite(b->data, 1, b->len, stdout);
 	fflush(stdout);
 	mfs_buf_release(b);
 }
 
-void mfs_log_text(struct mfs_trainer *t, struct mfs_buf *lines)
+void mft_log_text(struct mft_trainer *t, struct mfs_buf *lines)
 {
 	print(t, lines);
 }
@@ -231,101 +231,101 @@ void mfs_log_text(struct mfs_trainer *t, struct mfs_buf *lines)
 /* ---- losses ---- */
 
 /* The names that a line has for them, in its order (training.py: training_log). */
-static unsigned name_losses(const struct mfs_train_config *c, const struct mfs_log_losses *l,
-			    double steps, struct mfs_report_loss ret[MFS_LOG_LOSSES])
+static unsigned name_losses(const struct mft_train_config *c, const struct mft_log_losses *l,
+			    double steps, struct mft_report_loss ret[MFT_LOG_LOSSES])
 {
-	static const char *const names[MFS_AUX_LOSSES] = {
+	static const char *const names[MFT_AUX_LOSSES] = {
 		"load_balancing_loss", "seq_load_balancing_loss", "global_load_balancing_loss"};
-	static const char *const mtp[MFS_MTP_MOST] = {"mtp_1 loss", "mtp_2 loss", "mtp_3 loss",
+	static const char *const mtp[MFT_MTP_MOST] = {"mtp_1 loss", "mtp_2 loss", "mtp_3 loss",
 						      "mtp_4 loss", "mtp_5 loss", "mtp_6 loss",
 						      "mtp_7 loss", "mtp_8 loss"};
 	const bool experts = c->model.num_experts != MFS_UNSET;
 	unsigned n = 0;
 
-	ret[n++] = (struct mfs_report_loss){"lm loss", l->lm / steps};
-	for (int i = 0; experts && i < MFS_AUX_LOSSES; i++)
+	ret[n++] = (struct mft_report_loss){"lm loss", l->lm / steps};
+	for (int i = 0; experts && i < MFT_AUX_LOSSES; i++)
 		if (c->moe_logs_aux_loss[i])
-			ret[n++] = (struct mfs_report_loss){names[i], l->aux[i] / steps};
+			ret[n++] = (struct mft_report_loss){names[i], l->aux[i] / steps};
 	if (experts && c->moe_z_loss_coeff > 0)
-		ret[n++] = (struct mfs_report_loss){"z_loss", l->z / steps};
-	for (int i = 0; i < c->model.mtp_num_layers && i < MFS_MTP_MOST; i++)
-		ret[n++] = (struct mfs_report_loss){mtp[i], l->mtp[i] / steps};
+		ret[n++] = (struct mft_report_loss){"z_loss", l->z / steps};
+	for (int i = 0; i < c->model.mtp_num_layers && i < MFT_MTP_MOST; i++)
+		ret[n++] = (struct mft_report_loss){mtp[i], l->mtp[i] / steps};
 	return n;
 }
 
-static struct mfs_log_losses losses_of(const struct mfs_step *step)
+static struct mft_log_losses losses_of(const struct mft_step *step)
 {
 	const double n = step->microbatches ? (double)step->microbatches : 1;
 
-	struct mfs_log_losses ret = {.lm = step->loss, .z = step->losses.z_loss / n};
+	struct mft_log_losses ret = {.lm = step->loss, .z = step->losses.z_loss / n};
 
-	for (int i = 0; i < MFS_AUX_LOSSES; i++)
+	for (int i = 0; i < MFT_AUX_LOSSES; i++)
 		ret.aux[i] = step->losses.aux[i] / n;
-	for (int i = 0; i < MFS_MTP_MOST; i++)
+	for (int i = 0; i < MFT_MTP_MOST; i++)
 		ret.mtp[i] = step->losses.mtp[i] / n;
 	return ret;
 }
 
-static void add_losses(struct mfs_log_losses *to, const struct mfs_log_losses *l, bool skipped)
+static void add_losses(struct mft_log_losses *to, const struct mft_log_losses *l, bool skipped)
 {
 	to->lm += skipped ? 0 : l->lm;
-	for (int i = 0; i < MFS_AUX_LOSSES; i++)
+	for (int i = 0; i < MFT_AUX_LOSSES; i++)
 		to->aux[i] += l->aux[i];
-	for (int i = 0; i < MFS_MTP_MOST; i++)
+	for (int i = 0; i < MFT_MTP_MOST; i++)
 		to->mtp[i] += l->mtp[i];
 	to->z += l->z;
 }
 
-static bool is_due(const struct mfs_trainer *t, int64_t interval)
+static bool is_due(const struct mft_trainer *t, int64_t interval)
 {
 	return interval > 0 && t->progress.iteration % (uint64_t)interval == 0;
 }
 
 /* ---- TensorBoard, Weights & Biases ---- */
 
-static bool is_told(const struct mfs_trainer *t)
+static bool is_told(const struct mft_trainer *t)
 {
 	return t->events || t->offline;
 }
 
-static void tell(struct mfs_trainer *t, const char *tag, double value)
+static void tell(struct mft_trainer *t, const char *tag, double value)
 {
 	if (t->events)
-		mfs_events_scalar(t->events, tag, value, t->progress.iteration);
+		mft_events_scalar(t->events, tag, value, t->progress.iteration);
 	if (t->offline)
-		mfs_offline_value(t->offline, tag, value, t->progress.iteration);
+		mft_offline_value(t->offline, tag, value, t->progress.iteration);
 }
 
 /* By iterations, and for TensorBoard by samples, too. */
-static void tell_both(struct mfs_trainer *t, const char *tag, double value)
+static void tell_both(struct mft_trainer *t, const char *tag, double value)
 {
 	if (t->events)
-		mfs_events_both(t->events, tag, value, t->progress.iteration,
+		mft_events_both(t->events, tag, value, t->progress.iteration,
 				t->progress.consumed_train_samples);
 	if (t->offline)
-		mfs_offline_value(t->offline, tag, value, t->progress.iteration);
+		mft_offline_value(t->offline, tag, value, t->progress.iteration);
 }
 
 /* One who cannot be told is not told again; training goes on. */
-static void flush_told(struct mfs_trainer *t)
+static void flush_told(struct mft_trainer *t)
 {
 	struct mfs_error err;
 
-	if (t->events && mfs_events_flush(t->events, &err)) {
+	if (t->events && mft_events_flush(t->events, &err)) {
 		fprintf(stderr, "mcorefs-train: %s; TensorBoard is told nothing more\n", err.msg);
-		mfs_events_close(t->events);
+		mft_events_close(t->events);
 		t->events = NULL;
 	}
-	if (t->offline && mfs_offline_flush(t->offline, &err)) {
+	if (t->offline && mft_offline_flush(t->offline, &err)) {
 		fprintf(stderr, "mcorefs-train: %s; no more is kept for Weights & Biases\n",
 			err.msg);
-		mfs_offline_close(t->offline);
+		mft_offline_close(t->offline);
 		t->offline = NULL;
 	}
 }
 
 /* What is planned is there from the beginning to the end, as one block. */
-static void tell_memory(struct mfs_trainer *t)
+static void tell_memory(struct mft_trainer *t)
 {
 	static const char *const tags[] = {"mem-reserved-bytes", "mem-allocated-bytes",
 					   "mem-max-allocated-bytes"};
@@ -336,21 +336,21 @@ static void tell_memory(struct mfs_trainer *t)
 }
 
 /* training.py: training_log. Losses of skipped iterations are told, too. */
-static void tell_step(struct mfs_trainer *t, const struct mfs_step *step)
+static void tell_step(struct mft_trainer *t, const struct mft_step *step)
 {
-	const struct mfs_train_config *c = t->config;
-	const struct mfs_progress *p = &t->progress;
-	const struct mfs_log_losses l = losses_of(step);
-	struct mfs_report_loss losses[MFS_LOG_LOSSES];
+	const struct mft_train_config *c = t->config;
+	const struct mft_progress *p = &t->progress;
+	const struct mft_log_losses l = losses_of(step);
+	struct mft_report_loss losses[MFT_LOG_LOSSES];
 	unsigned count;
 
 	if (!is_told(t) || !is_due(t, c->tensorboard_log_interval))
 		return;
 	count = name_losses(c, &l, 1, losses);
 	if (t->offline)
-		mfs_offline_value(t->offline, "samples vs steps", (double)p->consumed_train_samples,
+		mft_offline_value(t->offline, "samples vs steps", (double)p->consumed_train_samples,
 				  p->iteration);
-	tell_both(t, "learning-rate", mfs_schedule_lr(&p->schedule));
+	tell_both(t, "learning-rate", mft_schedule_lr(&p->schedule));
 	if (p->skipped_train_samples)
 		tell(t, "skipped-train-samples", (double)p->skipped_train_samples);
 	tell_both(t, "batch-size", (double)step->batch);
@@ -358,12 +358,12 @@ static void tell_step(struct mfs_trainer *t, const struct mfs_step *step)
 	if (c->log_loss_scale_to_tensorboard)
 		tell_both(t, "loss-scale", p->scaler.scale);
 	if (c->log_world_size_to_tensorboard)
-		tell_both(t, "world-size", t->parallel.group[MFS_GROUP_WORLD].size);
+		tell_both(t, "world-size", t->parallel.group[MFT_GROUP_WORLD].size);
 	if (!step->update.skipped)
 		tell_both(t, "grad-norm", step->update.grad_norm);
-	if (step->zeros != MFS_NOT_SAID)
+	if (step->zeros != MFT_NOT_SAID)
 		tell_both(t, "num-zeros", step->zeros);
-	if (step->params_norm != MFS_NOT_SAID)
+	if (step->params_norm != MFT_NOT_SAID)
 		tell_both(t, "params-norm", step->params_norm);
 	if (c->log_memory_to_tensorboard)
 		tell_memory(t);
@@ -373,13 +373,13 @@ static void tell_step(struct mfs_trainer *t, const struct mfs_step *step)
 }
 
 /* The first iteration's time is that of a beginning, and not told. */
-static void tell_times(struct mfs_trainer *t, const struct mfs_report_iteration *line)
+static void tell_times(struct mft_trainer *t, const struct mft_report_iteration *line)
 {
 	if (!is_told(t) || !t->config->log_timers_to_tensorboard)
 		return;
 	if (t->said_first)
 		tell(t, "iteration-time", line->seconds);
-	if (line->throughput != MFS_NOT_SAID)
+	if (line->throughput != MFT_NOT_SAID)
 		tell(t, "throughput", line->throughput);
 	flush_told(t);
 }
@@ -387,29 +387,29 @@ static void tell_times(struct mfs_trainer *t, const struct mfs_report_iteration 
 /* ---- iterations ---- */
 
 /* The learning rate is that of the next update, in fp32 as the optimizer has it. */
-static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
+static void print_window(struct mft_trainer *t, const struct mft_step *step)
 {
-	const struct mfs_train_config *c = t->config;
-	const struct mfs_log_window *w = &t->window;
-	const struct mfs_progress *p = &t->progress;
+	const struct mft_train_config *c = t->config;
+	const struct mft_log_window *w = &t->window;
+	const struct mft_progress *p = &t->progress;
 	const uint64_t all = w->steps + w->skipped;
 	/* of each process */
 	const double flops =
-		mfs_step_flops(t, step->batch) / (double)t->parallel.group[MFS_GROUP_WORLD].size;
-	struct mfs_report_loss losses[MFS_LOG_LOSSES];
-	struct mfs_report_iteration line = {
+		mft_step_flops(t, step->batch) / (double)t->parallel.group[MFT_GROUP_WORLD].size;
+	struct mft_report_loss losses[MFT_LOG_LOSSES];
+	struct mft_report_iteration line = {
 		.iteration = p->iteration,
 		.iterations = t->iterations,
 		.consumed_samples = p->consumed_train_samples,
 		.skipped_samples = p->skipped_train_samples,
 		.seconds = (double)(mfs_now_ns() - w->began_ns) / 1e9 / (double)(all ? all : 1),
-		.throughput = MFS_NOT_SAID,
-		.sol = MFS_NOT_SAID,
-		.learning_rate = (double)(float)mfs_schedule_lr(&p->schedule),
+		.throughput = MFT_NOT_SAID,
+		.sol = MFT_NOT_SAID,
+		.learning_rate = (double)(float)mft_schedule_lr(&p->schedule),
 		.batch = step->batch,
 		.losses = losses,
 		.loss_scale = p->scaler.scale,
-		.grad_norm = step->update.skipped ? MFS_NOT_SAID : step->update.grad_norm,
+		.grad_norm = step->update.skipped ? MFT_NOT_SAID : step->update.grad_norm,
 		.zeros = step->zeros,
 		.params_norm = step->params_norm,
 		.skipped = w->skipped,
@@ -421,32 +421,32 @@ static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
 	/* After the first loss of a process, Megatron reports that skipped steps have a loss of
 	 * 0. */
 	if (!t->has_loss)
-		losses[0].value = MFS_NOT_SAID;
+		losses[0].value = MFT_NOT_SAID;
 	if (c->log_throughput)
 		line.throughput = flops / line.seconds / 1e12;
 	if (t->peak.flops > 0)
-		line.sol = mfs_flops_share(flops, line.seconds, t->peak.flops);
+		line.sol = mft_flops_share(flops, line.seconds, t->peak.flops);
 	gettimeofday(&line.now, NULL);
-	mfs_report_iteration(&b, &line);
+	mft_report_iteration(&b, &line);
 	print(t, &b);
 	tell_times(t, &line);
 }
 
-bool mfs_log_reports(const struct mfs_trainer *t)
+bool mft_log_reports(const struct mft_trainer *t)
 {
-	const struct mfs_train_config *c = t->config;
+	const struct mft_train_config *c = t->config;
 
 	return is_due(t, c->log_interval) || (c->log_interval > 0 && !t->said_first) ||
 	       ((c->tensorboard_dir || keeps_offline(c)) && is_due(t, c->tensorboard_log_interval));
 }
 
 /* Megatron says the first iteration of a process, too, whatever the interval is. */
-void mfs_log_step(struct mfs_trainer *t, const struct mfs_step *step)
+void mft_log_step(struct mft_trainer *t, const struct mft_step *step)
 {
 	const int64_t interval = t->config->log_interval;
 	const bool due = is_due(t, interval);
-	const struct mfs_log_losses l = losses_of(step);
-	struct mfs_log_window *w = &t->window;
+	const struct mft_log_losses l = losses_of(step);
+	struct mft_log_window *w = &t->window;
 
 	add_losses(&w->losses, &l, step->update.skipped);
 	if (step->update.skipped) {
@@ -461,31 +461,31 @@ void mfs_log_step(struct mfs_trainer *t, const struct mfs_step *step)
 		print_window(t, step);
 	t->said_first = true;
 	if (due)
-		*w = (struct mfs_log_window){.began_ns = mfs_now_ns()};
-	mfs_terminal_show(&t->terminal, t->progress.iteration, t->iterations,
+		*w = (struct mft_log_window){.began_ns = mfs_now_ns()};
+	mft_terminal_show(&t->terminal, t->progress.iteration, t->iterations,
 			  step->batch * (uint64_t)t->config->seq_length);
 }
 
 /* training.py: evaluate_and_print_results. */
-const char *mfs_log_set(const struct mfs_trainer *t, enum mfs_split split, uint32_t set,
-			char text[MFS_SET_NAME])
+const char *mft_log_set(const struct mft_trainer *t, enum mfs_split split, uint32_t set,
+			char text[MFT_SET_NAME])
 {
-	const struct mfs_words *names = &t->config->validation_set_names;
+	const struct mfs_arg_words *names = &t->config->validation_set_names;
 
 	text[0] = '\0';
 	if (split != MFS_VALID || !t->config->multiple_validation_sets)
 		return text;
 	if (names->count)
-		snprintf(text, MFS_SET_NAME, "-%s", names->list[set]);
+		snprintf(text, MFT_SET_NAME, "-%s", names->list[set]);
 	else
-		snprintf(text, MFS_SET_NAME, "-%u", set);
+		snprintf(text, MFT_SET_NAME, "-%u", set);
 	return text;
 }
 
 /* The caller's next line is for " vs samples". */
-static void tell_evaluation(struct mfs_trainer *t, const char *set, double loss)
+static void tell_evaluation(struct mft_trainer *t, const char *set, double loss)
 {
-	char tag[MFS_SET_NAME + 32];
+	char tag[MFT_SET_NAME + 32];
 
 	if (!is_told(t) || t->config->skip_train)
 		return;
@@ -493,43 +493,43 @@ static void tell_evaluation(struct mfs_trainer *t, const char *set, double loss)
 	tell_both(t, tag, loss);
 	snprintf(tag, sizeof(tag), "lm loss validation%s ppl", set);
 	if (t->config->log_validation_ppl_to_tensorboard)
-		tell_both(t, tag, mfs_report_perplexity(loss));
+		tell_both(t, tag, mft_report_perplexity(loss));
 	flush_told(t);
 }
 
-void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, uint32_t set, bool last,
+void mft_log_evaluation(struct mft_trainer *t, enum mfs_split split, uint32_t set, bool last,
 			double loss)
 {
-	const struct mfs_report_loss losses[] = {{"lm loss", loss}};
+	const struct mft_report_loss losses[] = {{"lm loss", loss}};
 	const uint64_t iteration = t->progress.iteration;
 	struct mfs_buf b = {0};
-	char at[80], name[MFS_SET_NAME];
+	char at[80], name[MFT_SET_NAME];
 
 	snprintf(at, sizeof(at), "iteration %llu%s", (unsigned long long)iteration,
 		 split == MFS_TEST ? " on test set"
 		 : last		   ? " on validation set"
 				   : "");
-	mfs_report_evaluation(&b, mfs_log_set(t, split, set, name), at, losses, 1);
+	mft_report_evaluation(&b, mft_log_set(t, split, set, name), at, losses, 1);
 	print(t, &b);
 	tell_evaluation(t, name, loss);
 }
 
-void mfs_log_suspect(struct mfs_trainer *t)
+void mft_log_suspect(struct mft_trainer *t)
 {
 	if (!t->check.why[0])
 		return;
-	mfs_terminal_clear(&t->terminal);
+	mft_terminal_clear(&t->terminal);
 	fprintf(stderr, "mcorefs-train: %s; training goes on\n", t->check.why);
 }
 
-void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s)
+void mft_log_save(struct mft_trainer *t, const struct mft_save_result *s)
 {
 	const double seconds = (double)s->persist_ns / 1e9;
 	struct mfs_buf b = {0};
 	struct timeval now;
 
 	if (s->failed) {
-		mfs_terminal_clear(&t->terminal);
+		mft_terminal_clear(&t->terminal);
 		fprintf(stderr,
 			"mcorefs-train: the checkpoint of iteration %llu was not saved: %s; "
 			"training goes on\n",
@@ -537,7 +537,7 @@ void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s)
 		return;
 	}
 	gettimeofday(&now, NULL);
-	mfs_report_saved(&b, &(struct mfs_report_save){.now = now,
+	mft_report_saved(&b, &(struct mft_report_save){.now = now,
 						       .iteration = s->iteration,
 						       .dir = s->dir,
 						       .tp = t->parallel.size.tp,
@@ -549,18 +549,18 @@ void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s)
 	fflush(stdout);
 }
 
-void mfs_log_save_waited(struct mfs_trainer *t, double seconds)
+void mft_log_save_waited(struct mft_trainer *t, double seconds)
 {
-	mfs_terminal_clear(&t->terminal);
+	mft_terminal_clear(&t->terminal);
 	printf("  training waited %.3f s for that save, as the next one is due\n", seconds);
 	fflush(stdout);
 }
 
-void mfs_log_lost(struct mfs_trainer *t)
+void mft_log_lost(struct mft_trainer *t)
 {
-	const struct mfs_saves *s = &t->saves;
+	const struct mft_saves *s = &t->saves;
 
-	mfs_terminal_clear(&t->terminal);
+	mft_terminal_clear(&t->terminal);
 	fprintf(stderr, "mcorefs-train: not saved: iteration");
 	for (uint64_t i = 0; i < s->lost_count; i++)
 		fprintf(stderr, "%s %llu", i ? "," : "", (unsigned long long)s->lost[i]);
@@ -573,37 +573,37 @@ void mfs_log_lost(struct mfs_trainer *t)
 		fprintf(stderr, "; this run has saved none\n");
 }
 
-static void tell_end(const struct mfs_trainer *t, enum mfs_report_stop stop, uint64_t began_ns)
+static void tell_end(const struct mft_trainer *t, enum mft_report_stop stop, uint64_t began_ns)
 {
-	struct mfs_report_end end = {.why = stop,
+	struct mft_report_end end = {.why = stop,
 				     .iteration = t->progress.iteration,
 				     .minutes = (double)(mfs_now_ns() - began_ns) / 60e9};
 	struct mfs_buf b = {0};
 
 	gettimeofday(&end.now, NULL);
-	mfs_report_end(&b, &end);
+	mft_report_end(&b, &end);
 	if (!b.failed)
 		fputs(b.data, stdout);
 	mfs_buf_release(&b);
 }
 
-void mfs_log_end(struct mfs_trainer *t, enum mfs_report_stop stop, uint64_t began_ns)
+void mft_log_end(struct mft_trainer *t, enum mft_report_stop stop, uint64_t began_ns)
 {
-	struct mfs_loader_stats data;
+	struct mft_loader_stats data;
 
 	if (!t->speaks)
 		return;
-	mfs_terminal_clear(&t->terminal);
+	mft_terminal_clear(&t->terminal);
 	if (t->data[MFS_TRAIN].count) {
-		mfs_loader_stats(t->data[MFS_TRAIN].list[0], &data);
+		mft_loader_stats(t->data[MFS_TRAIN].list[0], &data);
 		printf("data: %llu microbatches, waited for %.3f ms each at the 99th percentile\n",
 		       (unsigned long long)data.batches, (double)data.stall_p99_ns / 1e6);
 	}
 	if (t->config->log_communication)
-		mfs_log_traffic(t->step_traffic);
+		mft_log_traffic(t->step_traffic);
 	if (t->exposure)
 		log_exposure(t);
-	if (stop != MFS_STOP_NOT)
+	if (stop != MFT_STOP_NOT)
 		tell_end(t, stop, began_ns);
 	fflush(stdout);
 }

@@ -61,15 +61,15 @@ static int best_time(const struct bench *b, int64_t n, unsigned char *x, uint64_
 	return rc;
 }
 
-int mfs_peak_measure(const struct mfk_backend *backend, struct mfk_device *device,
-		     struct mfk_ctx *ctx, enum mfk_dtype type, struct mfs_peak *ret,
+int mft_peak_measure(const struct mfk_backend *backend, struct mfk_device *device,
+		     struct mfk_ctx *ctx, enum mfk_dtype type, struct mft_peak *ret,
 		     struct mfs_error *err)
 {
 	const struct bench b = {backend, ctx, type};
 	uint64_t ns = 0;
 	int rc = 0;
 
-	*ret = (struct mfs_peak){0};
+	*ret = (struct mft_peak){0};
 	for (int64_t n = SMALLEST; !rc && n <= LARGEST && ns < LONG_NS; n *= 2) {
 		const double flops = 2.0 * (double)n * (double)n * (double)n;
 		void *x =
@@ -80,7 +80,7 @@ int mfs_peak_measure(const struct mfk_backend *backend, struct mfk_device *devic
 		rc = best_time(&b, n, x, &ns, err);
 		backend->device->free(device, x);
 		if (!rc && flops / (double)ns * 1e9 > ret->flops)
-			*ret = (struct mfs_peak){flops / (double)ns * 1e9, n};
+			*ret = (struct mft_peak){flops / (double)ns * 1e9, n};
 	}
 	return rc;
 }

@@ -15,25 +15,25 @@
 
 /* ---- a stage's record ---- */
 
-static bool spans_stages(enum mfs_group g)
+static bool spans_stages(enum mft_group g)
 {
-	return g == MFS_GROUP_WORLD || g == MFS_GROUP_PIPELINE || g == MFS_GROUP_MODEL ||
-	       g == MFS_GROUP_EMBEDDING || g == MFS_GROUP_EXPERT_MODEL || g == MFS_GROUP_INSTANCE;
+	return g == MFT_GROUP_WORLD || g == MFT_GROUP_PIPELINE || g == MFT_GROUP_MODEL ||
+	       g == MFT_GROUP_EMBEDDING || g == MFT_GROUP_EXPERT_MODEL || g == MFT_GROUP_INSTANCE;
 }
 
-static void describe_groups(const struct mfs_trainer *t, const struct mfs_machine *machine,
-			    struct mfs_plan_stage *s)
+static void describe_groups(const struct mft_trainer *t, const struct mft_machine *machine,
+			    struct mft_plan_stage *s)
 {
-	for (int g = 0; g < MFS_GROUP_COUNT; g++) {
-		const struct mfs_group_place *place = &t->parallel.group[g];
+	for (int g = 0; g < MFT_GROUP_COUNT; g++) {
+		const struct mft_group_place *place = &t->parallel.group[g];
 
-		s->groups[g] = (struct mfs_timeline_group){
+		s->groups[g] = (struct mft_timeline_group){
 			.comm = place->comm,
 			.machine = {.size = place->size,
-				    .on_host = mfs_parallel_on_host(&t->parallel, (enum mfs_group)g,
+				    .on_host = mft_parallel_on_host(&t->parallel, (enum mft_group)g,
 								    machine->gpus_per_host)},
-			.stages = t->parallel.size.pp > 1 && spans_stages((enum mfs_group)g),
-			.ends_only = g == MFS_GROUP_EMBEDDING,
+			.stages = t->parallel.size.pp > 1 && spans_stages((enum mft_group)g),
+			.ends_only = g == MFT_GROUP_EMBEDDING,
 		};
 		if (place->comm)
 			mfk_record_group(place->comm, place->rank, place->size);
@@ -41,16 +41,16 @@ static void describe_groups(const struct mfs_trainer *t, const struct mfs_machin
 }
 
 /* The second step is like all others. */
-static int record_steps(struct mfs_trainer *t, struct mfs_plan_stage *s, struct mfs_error *err)
+static int record_steps(struct mft_trainer *t, struct mft_plan_stage *s, struct mfs_error *err)
 {
-	struct mfs_step step;
+	struct mft_step step;
 	int rc = 0;
 
 	for (int i = 0; i < 2 && !rc; i++) {
 		mfk_record_release(&s->record);
 		mfk_record_take(t->device, &s->record); /* of what came before */
 		mfk_record_release(&s->record);
-		rc = mfs_trainer_step(t, &step, err);
+		rc = mft_trainer_step(t, &step, err);
 		mfk_record_take(t->device, &s->record);
 	}
 	memcpy(s->traffic, t->step_traffic, sizeof(s->traffic));
@@ -58,22 +58,22 @@ static int record_steps(struct mfs_trainer *t, struct mfs_plan_stage *s, struct 
 }
 
 /* The batch of the run's first step, which is the one that is planned. */
-static int64_t first_batch(const struct mfs_train_config *c)
+static int64_t first_batch(const struct mft_train_config *c)
 {
-	return (int64_t)mfs_schedule_batch(c, 0);
+	return (int64_t)mft_schedule_batch(c, 0);
 }
 
 /* Data are made up, of the run's own sizes, and what a plan need not say. */
-static void make_up(struct mfs_train_config *c)
+static void make_up(struct mft_train_config *c)
 {
 	c->mock_data = true;
-	c->data_path = (struct mfs_words){0};
+	c->data_path = (struct mfs_arg_words){0};
 	for (int i = 0; i < 3; i++)
-		c->split_data_path[i] = (struct mfs_words){0};
+		c->split_data_path[i] = (struct mfs_arg_words){0};
 	c->data_args_path = c->per_split_data_args_path = NULL;
 	c->eval_iters = 0;
 	c->full_validation = c->multiple_validation_sets = c->skip_train = false;
-	c->validation_set_names = (struct mfs_words){0};
+	c->validation_set_names = (struct mfs_arg_words){0};
 	c->global_batch_size = first_batch(c);
 	c->batch_step_count = 0;
 	c->rampup_samples = 0;
@@ -85,44 +85,44 @@ static void make_up(struct mfs_train_config *c)
 		c->lr = 1;
 }
 
-static int record_stage(struct mfs_train_config *config, const struct mfs_launch *launch,
-			const struct mfs_machine *machine, struct mfs_plan_stage *s,
+static int record_stage(struct mft_train_config *config, const struct mft_launch *launch,
+			const struct mft_machine *machine, struct mft_plan_stage *s,
 			struct mfs_error *err)
 {
-	struct mfs_train_config c = *config; /* with other data */
+	struct mft_train_config c = *config; /* with other data */
 	struct mfs_error none;
-	struct mfs_trainer t;
+	struct mft_trainer t;
 	int rc;
 
 	make_up(&c);
-	rc = mfs_trainer_open(&c, launch, &mfk_recorder, &t, err);
+	rc = mft_trainer_open(&c, launch, &mfk_recorder, &t, err);
 	if (!rc) {
 		describe_groups(&t, machine, s);
 		rc = record_steps(&t, s, err);
 	}
-	mfs_trainer_close(&t, &none); /* there is nobody to wait for */
+	mft_trainer_close(&t, &none); /* there is nobody to wait for */
 	return rc;
 }
 
 /* ---- all stages ---- */
 
-static int plan_stage(struct mfs_train_config *config, const struct mfs_launch *launch, bool says,
-		      struct mfs_plan *p, uint32_t stage, struct mfs_error *err)
+static int plan_stage(struct mft_train_config *config, const struct mft_launch *launch, bool says,
+		      struct mft_plan *p, uint32_t stage, struct mfs_error *err)
 {
-	struct mfs_trainer t;
-	const int rc = mfs_trainer_open(config, launch, NULL, &t, err);
-	struct mfs_plan_stage *more;
+	struct mft_trainer t;
+	const int rc = mft_trainer_open(config, launch, NULL, &t, err);
+	struct mft_plan_stage *more;
 	struct mfs_error none;
 
 	if (!rc && says) {
 		if (!stage)
-			mfs_log_arguments(config);
+			mft_log_arguments(config);
 		if (t.parallel.size.pp > 1)
 			printf("stage %u of %u: ", t.parallel.place.pp, t.parallel.size.pp);
-		mfs_log_memory(&t);
+		mft_log_memory(&t);
 	}
 	if (!rc && !stage) {
-		p->flops = mfs_step_flops(&t, (uint64_t)first_batch(config));
+		p->flops = mft_step_flops(&t, (uint64_t)first_batch(config));
 		p->tokens = (double)first_batch(config) * (double)config->seq_length;
 		p->stage_count = t.parallel.size.pp;
 		more = calloc(p->stage_count, sizeof(*more));
@@ -130,32 +130,32 @@ static int plan_stage(struct mfs_train_config *config, const struct mfs_launch *
 	}
 	if (!rc && p->stages) {
 		p->stages[stage].bytes = t.memory.total;
-		p->stages[stage].remedies = mfs_memory_remedies(&t.memory);
-		p->stages[stage].of_experts = mfs_memory_is_of_experts(&t.memory);
-		p->stages[stage].host_bytes = t.memory.bytes[MFS_MEMORY_HOST];
+		p->stages[stage].remedies = mft_memory_remedies(&t.memory);
+		p->stages[stage].of_experts = mft_memory_is_of_experts(&t.memory);
+		p->stages[stage].host_bytes = t.memory.bytes[MFT_MEMORY_HOST];
 		p->most = t.memory.total > p->most ? t.memory.total : p->most;
 	}
-	mfs_trainer_close(&t, &none);
+	mft_trainer_close(&t, &none);
 	return !rc && !p->stages ? mfs_fail_nomem(err) : rc;
 }
 
-static int play(const struct mfs_machine *m, struct mfs_plan *p, struct mfs_error *err)
+static int play(const struct mft_machine *m, struct mft_plan *p, struct mfs_error *err)
 {
-	struct mfs_timeline_stage *of = calloc(p->stage_count, sizeof(*of));
-	struct mfs_timeline without;
+	struct mft_timeline_stage *of = calloc(p->stage_count, sizeof(*of));
+	struct mft_timeline without;
 	int rc = of ? 0 : mfs_fail_nomem(err);
 
 	for (uint32_t i = 0; i < p->stage_count && !rc; i++) {
 		of[i].record = &p->stages[i].record;
-		for (int g = 0; g < MFS_GROUP_COUNT; g++)
+		for (int g = 0; g < MFT_GROUP_COUNT; g++)
 			of[i].groups[g] = p->stages[i].groups[g];
 	}
 	if (!rc)
-		rc = mfs_timeline_run(m, of, p->stage_count, MFS_TIMELINE_GROUPS, &p->time, err);
-	for (unsigned g = 0; g < MFS_GROUP_COUNT && !rc; g++) {
+		rc = mft_timeline_run(m, of, p->stage_count, MFT_TIMELINE_GROUPS, &p->time, err);
+	for (unsigned g = 0; g < MFT_GROUP_COUNT && !rc; g++) {
 		if (p->time.groups[g] <= 0)
 			continue;
-		rc = mfs_timeline_run(m, of, p->stage_count, g, &without, err);
+		rc = mft_timeline_run(m, of, p->stage_count, g, &without, err);
 		p->exposed[g] = p->time.step - without.step;
 	}
 	free(of);
@@ -163,7 +163,7 @@ static int play(const struct mfs_machine *m, struct mfs_plan *p, struct mfs_erro
 }
 
 /* It may take a minute, and nothing else is printed before its end. */
-static void say_simulated(const struct mfs_plan *p, uint32_t stage, uint32_t processes)
+static void say_simulated(const struct mft_plan *p, uint32_t stage, uint32_t processes)
 {
 	printf("simulating a step of %u processes", processes);
 	if (p->stage_count > 1)
@@ -172,14 +172,14 @@ static void say_simulated(const struct mfs_plan *p, uint32_t stage, uint32_t pro
 	fflush(stdout);
 }
 
-int mfs_plan_run(struct mfs_train_config *config, const struct mfs_launch *launch,
-		 const struct mfs_machine *machine, bool says, struct mfs_plan *ret,
+int mft_plan_run(struct mft_train_config *config, const struct mft_launch *launch,
+		 const struct mft_machine *machine, bool says, struct mft_plan *ret,
 		 struct mfs_error *err)
 {
-	struct mfs_launch of = *launch;
+	struct mft_launch of = *launch;
 	int rc = 0;
 
-	*ret = (struct mfs_plan){.stage_count = 1};
+	*ret = (struct mft_plan){.stage_count = 1};
 	/* The stages of a pipeline differ, and each other dimension gives equal parts: so a process
 	 * of each stage is planned, the first of its ranks. How many there are is known after the
 	 * first, which opens the checkpoint. */
@@ -202,10 +202,10 @@ int mfs_plan_run(struct mfs_train_config *config, const struct mfs_launch *launc
 	return rc || !machine ? rc : play(machine, ret, err);
 }
 
-void mfs_plan_release(struct mfs_plan *p)
+void mft_plan_release(struct mft_plan *p)
 {
 	for (uint32_t i = 0; i < p->stage_count && p->stages; i++)
 		mfk_record_release(&p->stages[i].record);
 	free(p->stages);
-	*p = (struct mfs_plan){0};
+	*p = (struct mft_plan){0};
 }

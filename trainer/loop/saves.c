@@ -6,7 +6,7 @@
 /* A wait that a person would notice. */
 #define LONG_NS INT64_C(10000000)
 
-static void forget(struct mfs_saves *s, uint64_t iteration)
+static void forget(struct mft_saves *s, uint64_t iteration)
 {
 	uint64_t kept = 0;
 
@@ -17,64 +17,64 @@ static void forget(struct mfs_saves *s, uint64_t iteration)
 }
 
 /* An iteration that is lost for good, or that is there now. */
-static void note(struct mfs_trainer *t, const struct mfs_save_result *r)
+static void note(struct mft_trainer *t, const struct mft_save_result *r)
 {
-	struct mfs_saves *s = &t->saves;
+	struct mft_saves *s = &t->saves;
 
 	if (t->speaks)
-		mfs_log_save(t, r);
+		mft_log_save(t, r);
 	s->failed = r->failed;
 	forget(s, r->iteration);
 	if (!r->failed)
 		s->durable = r->iteration;
-	else if (s->lost_count < MFS_LOST_SAVES)
+	else if (s->lost_count < MFT_LOST_SAVES)
 		s->lost[s->lost_count++] = r->iteration;
 	else
 		s->more_lost++;
 }
 
-void mfs_saves_look(struct mfs_trainer *t, bool wait)
+void mft_saves_look(struct mft_trainer *t, bool wait)
 {
-	struct mfs_save_result r;
+	struct mft_save_result r;
 
-	if (t->saver && mfs_saver_ended(t->saver, wait, &r))
+	if (t->saver && mft_saver_ended(t->saver, wait, &r))
 		note(t, &r);
 }
 
 /* Two saves at once would need twice the memory, and a save that is left out would be missed: a
  * checkpoint has the number that is looked for. So it waits, which is no time of an iteration. */
-static void await_last(struct mfs_trainer *t)
+static void await_last(struct mft_trainer *t)
 {
 	const int64_t from = mfs_now_ns();
 	int64_t waited;
 
-	mfs_saves_look(t, true);
+	mft_saves_look(t, true);
 	waited = mfs_now_ns() - from;
 	t->window.began_ns += waited;
 	if (waited >= LONG_NS && t->speaks)
-		mfs_log_save_waited(t, (double)waited / 1e9);
+		mft_log_save_waited(t, (double)waited / 1e9);
 }
 
-void mfs_saves_begin(struct mfs_trainer *t, enum mfs_save_kind kind)
+void mft_saves_begin(struct mft_trainer *t, enum mft_save_kind kind)
 {
 	struct mfs_error err = {0};
 
 	await_last(t);
-	if (kind == MFS_SAVE_PERSISTENT)
+	if (kind == MFT_SAVE_PERSISTENT)
 		t->saves.last = t->progress.iteration;
-	mfs_sync_await(t->sync, t->ctx);
-	if (mfs_saver_start(t->saver, t->ctx, kind, &t->progress, &err)) {
-		struct mfs_save_result r = {.iteration = t->progress.iteration, .failed = true};
+	mft_sync_await(t->sync, t->ctx);
+	if (mft_saver_start(t->saver, t->ctx, kind, &t->progress, &err)) {
+		struct mft_save_result r = {.iteration = t->progress.iteration, .failed = true};
 
 		snprintf(r.why, sizeof(r.why), "%s", err.msg);
 		note(t, &r);
 	}
 }
 
-bool mfs_saves_end(struct mfs_trainer *t)
+bool mft_saves_end(struct mft_trainer *t)
 {
-	mfs_saves_look(t, true);
+	mft_saves_look(t, true);
 	if (t->saves.lost_count && t->speaks)
-		mfs_log_lost(t);
+		mft_log_lost(t);
 	return !t->saves.failed;
 }

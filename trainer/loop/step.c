@@ -5,27 +5,27 @@
 #include "trainer/base/dtype.h"
 
 /* What a step's gradients are multiplied by in excess of the loss's. */
-static double divisor(const struct mfs_trainer *t, double counted)
+static double divisor(const struct mft_trainer *t, double counted)
 {
 	return t->progress.scaler.scale * (t->config->calculate_per_token_loss ? counted : 1);
 }
 
 static void before_update(void *arg, struct mfk_ctx *ctx, uint64_t first, uint64_t count)
 {
-	struct mfs_trainer *t = arg;
+	struct mft_trainer *t = arg;
 
 	if (t->saver)
-		mfs_saver_fence(t->saver, ctx, first, count);
+		mft_saver_fence(t->saver, ctx, first, count);
 }
 
-static struct mfs_update_step update_of(struct mfs_trainer *t, double counted)
+static struct mft_update_step update_of(struct mft_trainer *t, double counted)
 {
-	return (struct mfs_update_step){
+	return (struct mft_update_step){
 		.number = t->progress.optimizer_step + 1,
-		.lr = mfs_schedule_lr(&t->progress.schedule),
-		.decoupled_lr = mfs_schedule_decoupled_lr(&t->progress.schedule),
-		.mup_lr = mfs_schedule_mup_lr(&t->progress.schedule),
-		.weight_decay = mfs_schedule_weight_decay(&t->progress.schedule),
+		.lr = mft_schedule_lr(&t->progress.schedule),
+		.decoupled_lr = mft_schedule_decoupled_lr(&t->progress.schedule),
+		.mup_lr = mft_schedule_mup_lr(&t->progress.schedule),
+		.weight_decay = mft_schedule_weight_decay(&t->progress.schedule),
 		.grad_divisor = divisor(t, counted),
 		.fence = before_update,
 		.fence_arg = t,
@@ -34,50 +34,50 @@ static struct mfs_update_step update_of(struct mfs_trainer *t, double counted)
 
 /* A step that changed nothing does not count for the schedule and for Adam, but its samples are
  * consumed (training.py: train_step). */
-static void advance(struct mfs_trainer *t, const struct mfs_step *step)
+static void advance(struct mft_trainer *t, const struct mft_step *step)
 {
-	struct mfs_progress *p = &t->progress;
+	struct mft_progress *p = &t->progress;
 
 	if (t->config->params_dtype == MFS_F16)
-		mfs_loss_scaler_update(&p->scaler, step->update.not_finite);
+		mft_loss_scaler_update(&p->scaler, step->update.not_finite);
 	if (!step->update.skipped) {
-		mfs_schedule_step(&p->schedule, step->batch);
+		mft_schedule_step(&p->schedule, step->batch);
 		p->optimizer_step++;
 	}
 	p->iteration++;
 	p->skipped_train_samples +=
-		mfs_schedule_global_batch(t->config, p->consumed_train_samples) - step->batch;
+		mft_schedule_global_batch(t->config, p->consumed_train_samples) - step->batch;
 	p->consumed_train_samples += step->batch;
-	p->floating_point_operations += mfs_step_flops(t, step->batch);
+	p->floating_point_operations += mft_step_flops(t, step->batch);
 }
 
 /* What is asked of parameters and gradients in a step that is reported. Megatron counts no zeros
  * where nothing was updated. */
-static int measure(struct mfs_trainer *t, struct mfs_step *step, struct mfs_error *err)
+static int measure(struct mft_trainer *t, struct mft_step *step, struct mfs_error *err)
 {
-	const struct mfs_train_config *c = t->config;
+	const struct mft_train_config *c = t->config;
 	int rc = 0;
 
-	step->params_norm = step->zeros = MFS_NOT_SAID;
-	if (!mfs_log_reports(t))
+	step->params_norm = step->zeros = MFT_NOT_SAID;
+	if (!mft_log_reports(t))
 		return 0;
 	if (c->log_params_norm)
-		rc = mfs_update_params_norm(t->update, t->ctx, &step->params_norm, err);
+		rc = mft_update_params_norm(t->update, t->ctx, &step->params_norm, err);
 	if (!rc && c->log_num_zeros_in_grad && !step->update.skipped)
-		rc = mfs_update_zeros(t->update, t->ctx, &step->zeros, err);
+		rc = mft_update_zeros(t->update, t->ctx, &step->zeros, err);
 	return rc;
 }
 
 /* Forward and backward of this process's microbatches. *ret_counted: tokens whose loss counts, of
  * all processes; those that share a sequence count all of it. */
-static int run_microbatches(struct mfs_trainer *t, uint64_t count, double *ret_counted,
+static int run_microbatches(struct mft_trainer *t, uint64_t count, double *ret_counted,
 			    struct mfs_error *err)
 {
 	const bool per_token = t->config->calculate_per_token_loss;
 	/* Divided before they are added up, so that sums in fp16 are no larger than one process's
 	 * (distributed_data_parallel.py: gradient_scaling_factor). */
-	const double parts = (double)count * t->parallel.group[MFS_GROUP_DATA].size;
-	const struct mfs_microbatches m = {
+	const double parts = (double)count * t->parallel.group[MFT_GROUP_DATA].size;
+	const struct mft_microbatches m = {
 		.from = t->data[MFS_TRAIN].list[0],
 		.count = count,
 		.backward = true,
@@ -87,88 +87,88 @@ static int run_microbatches(struct mfs_trainer *t, uint64_t count, double *ret_c
 	double counted = 0;
 	int rc;
 
-	mfs_net_clear_grads(t->net, t->ctx);
-	mfs_net_clear_losses(t->net, t->ctx);
-	mfs_sync_begin(t->sync);
-	mfs_check_begin(&t->check);
+	mft_net_clear_grads(t->net, t->ctx);
+	mft_net_clear_losses(t->net, t->ctx);
+	mft_sync_begin(t->sync);
+	mft_check_begin(&t->check);
 	t->loss_before = 0;
-	mfs_straggler_begin(t);
-	rc = mfs_trainer_run(t, &m, &counted, err);
+	mft_straggler_begin(t);
+	rc = mft_trainer_run(t, &m, &counted, err);
 	if (!rc)
-		rc = mfs_straggler_end(t, err);
+		rc = mft_straggler_end(t, err);
 	if (rc)
 		return rc;
-	rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_DATA, &counted, 1, err);
+	rc = mft_parallel_sum(&t->parallel, MFT_GROUP_DATA, &counted, 1, err);
 	*ret_counted = counted > 0 ? counted : 1;
 	return rc;
 }
 
 /* A save in flight still reads what the others' weights overwrite. */
-static void gather(struct mfs_trainer *t, const struct mfs_step *step)
+static void gather(struct mft_trainer *t, const struct mft_step *step)
 {
-	const struct mfs_params *p = t->params;
+	const struct mft_params *p = t->params;
 
 	if (step->update.skipped)
 		return;
-	if (p->owned_elements < mfs_params_weight_elements(p))
+	if (p->owned_elements < mft_params_weight_elements(p))
 		before_update(t, t->ctx, 0, p->elements);
-	mfs_sync_gather(t->sync, t->ctx);
+	mft_sync_gather(t->sync, t->ctx);
 }
 
 /* What one process rejects, all do, and the first that does says why. A process looks at its own
  * losses; gradients are the same in all. */
-static int check(struct mfs_trainer *t, double norm, struct mfs_error *err)
+static int check(struct mft_trainer *t, double norm, struct mfs_error *err)
 {
 	uint32_t first;
-	const int rc = mfs_parallel_first(&t->parallel, MFS_GROUP_WORLD,
-					  t->check.verdict == MFS_REJECTED, &first, err);
+	const int rc = mft_parallel_first(&t->parallel, MFT_GROUP_WORLD,
+					  t->check.verdict == MFT_REJECTED, &first, err);
 
-	if (!rc && first != MFS_NO_RANK)
-		mfs_check_reject(&t->check, first);
+	if (!rc && first != MFT_NO_RANK)
+		mft_check_reject(&t->check, first);
 	else if (!rc)
-		mfs_check_grads(&t->check, t->progress.iteration + 1, norm);
+		mft_check_grads(&t->check, t->progress.iteration + 1, norm);
 	return rc;
 }
 
-int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_error *err)
+int mft_trainer_step(struct mft_trainer *t, struct mft_step *ret, struct mfs_error *err)
 {
-	struct mfs_step step = {
-		.batch = mfs_schedule_batch(t->config, t->progress.consumed_train_samples),
+	struct mft_step step = {
+		.batch = mft_schedule_batch(t->config, t->progress.consumed_train_samples),
 	};
-	struct mfs_update_step update;
+	struct mft_update_step update;
 	double counted;
 	int rc;
 
 	memset(t->traffic, 0, sizeof(t->traffic));
-	mfs_exposure_begin(t->exposure);
-	mfs_watch_iteration(t->parallel.watch, t->progress.iteration + 1);
-	step.microbatches = mfs_trainer_microbatches(t, step.batch);
+	mft_exposure_begin(t->exposure);
+	mft_watch_iteration(t->parallel.watch, t->progress.iteration + 1);
+	step.microbatches = mft_trainer_microbatches(t, step.batch);
 	rc = run_microbatches(t, step.microbatches, &counted, err);
 	if (rc)
 		return rc;
-	mfs_sync_reduce(t->sync, t->ctx);
-	mfs_net_sum_gradients(t->net, t->ctx);
+	mft_sync_reduce(t->sync, t->ctx);
+	mft_net_sum_gradients(t->net, t->ctx);
 	update = update_of(t, counted);
-	rc = mfs_update_norm(t->update, t->ctx, &update, &step.update, err);
+	rc = mft_update_norm(t->update, t->ctx, &update, &step.update, err);
 	if (!rc)
-		rc = mfs_trainer_losses(t, &step.losses, err);
+		rc = mft_trainer_losses(t, &step.losses, err);
 	if (rc)
 		return rc;
-	mfs_trainer_batches_done(t);
+	mft_trainer_batches_done(t);
 	step.loss = step.losses.lm_loss_sum / counted;
 	rc = check(t, step.update.grad_norm * update.grad_divisor, err);
 	if (rc)
 		return rc;
-	if (t->check.verdict != MFS_REJECTED) {
-		rc = mfs_net_update_expert_bias(t->net, t->ctx, err);
+	if (t->check.verdict != MFT_REJECTED) {
+		rc = mft_net_update_expert_bias(t->net, t->ctx, err);
 		if (!rc)
-			rc = mfs_update_apply(t->update, t->ctx, &update, &step.update, err);
+			rc = mft_update_apply(t->update, t->ctx, &update, &step.update, err);
 		if (rc)
 			return rc;
 		gather(t, &step);
 		advance(t, &step);
 		memcpy(t->step_traffic, t->traffic, sizeof(t->traffic));
-		mfs_exposure_keep(t->exposure);
+		mft_exposure_keep(t->exposure);
 		rc = measure(t, &step, err);
 	}
 	*ret = step;
@@ -176,19 +176,19 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 }
 
 /* training.py: train(), dummy_train_step(). */
-int mfs_trainer_skip(struct mfs_trainer *t, struct mfs_error *err)
+int mft_trainer_skip(struct mft_trainer *t, struct mfs_error *err)
 {
-	struct mfs_progress *p = &t->progress;
-	const uint64_t batch = mfs_schedule_batch(t->config, p->consumed_train_samples);
-	const uint64_t microbatches = mfs_trainer_microbatches(t, batch);
+	struct mft_progress *p = &t->progress;
+	const uint64_t batch = mft_schedule_batch(t->config, p->consumed_train_samples);
+	const uint64_t microbatches = mft_trainer_microbatches(t, batch);
 
 	for (uint64_t i = 0; i < microbatches; i++) {
-		const struct mfs_batch *b;
-		const int rc = mfs_loader_next(t->data[MFS_TRAIN].list[0], &b, err);
+		const struct mft_batch *b;
+		const int rc = mft_loader_next(t->data[MFS_TRAIN].list[0], &b, err);
 
 		if (rc)
 			return rc;
-		mfs_loader_give_back(t->data[MFS_TRAIN].list[0], b);
+		mft_loader_give_back(t->data[MFS_TRAIN].list[0], b);
 	}
 	p->iteration++;
 	p->consumed_train_samples += batch;

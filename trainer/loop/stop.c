@@ -10,7 +10,7 @@ static void note(int signal)
 	came = signal;
 }
 
-void mfs_stop_on(int signal)
+void mft_stop_on(int signal)
 {
 	/* A second signal ends the process at once. */
 	struct sigaction action = {.sa_handler = note, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
@@ -19,7 +19,7 @@ void mfs_stop_on(int signal)
 	sigaction(signal, &action, NULL);
 }
 
-int mfs_stop_signal(void)
+int mft_stop_signal(void)
 {
 	return came;
 }

@@ -25,7 +25,7 @@
 
 #define LOGGER "INFO:megatron.core.utils:"
 
-struct mfs_straggler {
+struct mft_straggler {
 	bool on;
 	int64_t began_ns; /* of the step's microbatches */
 	/* since the last report */
@@ -40,7 +40,7 @@ struct mfs_straggler {
 
 /* ---- switching ---- */
 
-static void answer(struct mfs_straggler *s, int client)
+static void answer(struct mft_straggler *s, int client)
 {
 	const struct timeval patience = {.tv_sec = 5};
 	char request[1024], message[96], text[256];
@@ -65,7 +65,7 @@ static void answer(struct mfs_straggler *s, int client)
 /* Until the socket is shut down. */
 static void *listen_to(void *arg)
 {
-	struct mfs_straggler *s = arg;
+	struct mft_straggler *s = arg;
 	int client;
 
 	while ((client = accept(s->port, NULL, NULL)) >= 0 || errno == EINTR ||
@@ -78,7 +78,7 @@ static void *listen_to(void *arg)
 	return NULL;
 }
 
-static int open_port(struct mfs_straggler *s, int64_t number)
+static int open_port(struct mft_straggler *s, int64_t number)
 {
 	const struct sockaddr_in at = {.sin_family = AF_INET,
 				       .sin_port = htons((uint16_t)number),
@@ -103,10 +103,10 @@ static int open_port(struct mfs_straggler *s, int64_t number)
 
 /* ---- life ---- */
 
-int mfs_straggler_new(struct mfs_trainer *t, struct mfs_error *err)
+int mft_straggler_new(struct mft_trainer *t, struct mfs_error *err)
 {
-	const struct mfs_train_config *c = t->config;
-	struct mfs_straggler *s;
+	const struct mft_train_config *c = t->config;
+	struct mft_straggler *s;
 	int rc;
 
 	if (!c->log_straggler)
@@ -132,7 +132,7 @@ int mfs_straggler_new(struct mfs_trainer *t, struct mfs_error *err)
 	return 0;
 }
 
-void mfs_straggler_free(struct mfs_straggler *s)
+void mft_straggler_free(struct mft_straggler *s)
 {
 	if (s && s->port >= 0) {
 		shutdown(s->port, SHUT_RDWR);
@@ -144,21 +144,21 @@ void mfs_straggler_free(struct mfs_straggler *s)
 
 /* ---- measuring ---- */
 
-void mfs_straggler_begin(struct mfs_trainer *t)
+void mft_straggler_begin(struct mft_trainer *t)
 {
 	if (t->straggler)
 		t->straggler->began_ns = mfs_now_ns();
 }
 
-void mfs_straggler_waited(struct mfs_trainer *t, int64_t ns)
+void mft_straggler_waited(struct mft_trainer *t, int64_t ns)
 {
 	if (t->straggler && ns > t->straggler->data_ns)
 		t->straggler->data_ns = ns;
 }
 
-int mfs_straggler_end(struct mfs_trainer *t, struct mfs_error *err)
+int mft_straggler_end(struct mft_trainer *t, struct mfs_error *err)
 {
-	struct mfs_straggler *s = t->straggler;
+	struct mft_straggler *s = t->straggler;
 	char why[MFK_WHY];
 	int rc;
 
@@ -173,57 +173,57 @@ int mfs_straggler_end(struct mfs_trainer *t, struct mfs_error *err)
 
 /* ---- reporting ---- */
 
-static int gather(struct mfs_trainer *t, const struct mfs_straggler_rank *own,
+static int gather(struct mft_trainer *t, const struct mft_straggler_rank *own,
 		  struct mfs_error *err)
 {
-	const uint32_t count = t->parallel.group[MFS_GROUP_WORLD].size;
-	struct mfs_straggler_rank *all = calloc(count, sizeof(*all));
+	const uint32_t count = t->parallel.group[MFT_GROUP_WORLD].size;
+	struct mft_straggler_rank *all = calloc(count, sizeof(*all));
 	struct mfs_buf b = {0};
 	int rc;
 
 	if (!all)
 		return mfs_fail_nomem(err);
-	rc = mfs_parallel_gather(&t->parallel, MFS_GROUP_WORLD, all, own, sizeof(*own), err);
+	rc = mft_parallel_gather(&t->parallel, MFT_GROUP_WORLD, all, own, sizeof(*own), err);
 	if (!rc && t->speaks &&
-	    mfs_report_straggler(&b, time(NULL), all, count, t->config->straggler_minmax_count))
-		mfs_log_text(t, &b);
+	    mft_report_straggler(&b, time(NULL), all, count, t->config->straggler_minmax_count))
+		mft_log_text(t, &b);
 	free(all);
 	return rc;
 }
 
 /* All switch at once, when the first has been asked to. */
-static int agree(struct mfs_trainer *t, struct mfs_error *err)
+static int agree(struct mft_trainer *t, struct mfs_error *err)
 {
-	struct mfs_straggler *s = t->straggler;
+	struct mft_straggler *s = t->straggler;
 	struct mfs_buf b = {0};
 	uint32_t first;
 	const bool wanted = atomic_exchange(&s->wanted, false);
-	const int rc = mfs_parallel_first(&t->parallel, MFS_GROUP_WORLD, wanted, &first, err);
+	const int rc = mft_parallel_first(&t->parallel, MFT_GROUP_WORLD, wanted, &first, err);
 
-	if (rc || first == MFS_NO_RANK)
+	if (rc || first == MFT_NO_RANK)
 		return rc;
 	s->on = !s->on;
 	s->told_on = s->on;
 	mfs_buf_printf(&b, LOGGER "Toggling StragglerDetector State %s\n", s->on ? "ON" : "OFF");
-	mfs_log_text(t, &b);
+	mft_log_text(t, &b);
 	return 0;
 }
 
-int mfs_straggler_step(struct mfs_trainer *t, const struct mfs_step *step, struct mfs_error *err)
+int mft_straggler_step(struct mft_trainer *t, const struct mft_step *step, struct mfs_error *err)
 {
 	const int64_t interval = t->config->log_interval;
-	struct mfs_straggler *s = t->straggler;
+	struct mft_straggler *s = t->straggler;
 	int rc = 0;
 
 	if (!s)
 		return 0;
-	s->flops += mfs_step_flops(t, step->batch);
+	s->flops += mft_step_flops(t, step->batch);
 	if (interval <= 0 || t->progress.iteration % (uint64_t)interval)
 		return 0;
 	if (s->on && s->ran_ns > 0) {
 		const double ms = (double)s->ran_ns / 1e6 / (double)interval;
-		const double world = t->parallel.group[MFS_GROUP_WORLD].size;
-		const struct mfs_straggler_rank own = {.rtt_ms = ms,
+		const double world = t->parallel.group[MFT_GROUP_WORLD].size;
+		const struct mft_straggler_rank own = {.rtt_ms = ms,
 						       .data_ms = (double)s->data_ns / 1e6,
 						       .tflops = s->flops / (double)interval /
 								 (ms * 1e9 * world)};

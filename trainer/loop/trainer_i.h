@@ -1,6 +1,6 @@
 /* Private to trainer/loop: a run that is open. */
-#ifndef MFS_TRAINER_LOOP_TRAINER_I_H
-#define MFS_TRAINER_LOOP_TRAINER_I_H
+#ifndef MFT_TRAINER_LOOP_TRAINER_I_H
+#define MFT_TRAINER_LOOP_TRAINER_I_H
 
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
@@ -25,43 +25,43 @@
 #include "trainer/parallel/parallel.h"
 
 /* Microbatches whose first pass may still be under way, and losses that may. */
-#define MFS_BATCHES_IN_FLIGHT 2
+#define MFT_BATCHES_IN_FLIGHT 2
 
-#define MFS_LOST_SAVES 8 /* whose numbers are logged at the end */
+#define MFT_LOST_SAVES 8 /* whose numbers are logged at the end */
 
 /* What became of a run's saves. */
-struct mfs_saves {
+struct mft_saves {
 	uint64_t last;	  /* iteration of the last persistent one, or that the run began with */
 	uint64_t durable; /* of the last one that is on disk; 0: none is */
 	bool failed;	  /* the last one */
 	/* iterations that were not saved, and how many more */
-	uint64_t lost[MFS_LOST_SAVES], lost_count, more_lost;
+	uint64_t lost[MFT_LOST_SAVES], lost_count, more_lost;
 };
 
-struct mfs_trainer {
-	struct mfs_train_config *config;
+struct mft_trainer {
+	struct mft_train_config *config;
 	const struct mfk_backend *backend; /* NULL: --dry-run without a device */
 	struct mfk_device *device;
 	struct mfk_ctx *ctx;
-	struct mfs_peak peak; /* of the device, with --log-throughput */
-	struct mfs_parallel parallel;
+	struct mft_peak peak; /* of the device, with --log-throughput */
+	struct mft_parallel parallel;
 	/* up to now, and of the last step */
-	struct mfs_traffic traffic[MFS_GROUP_COUNT], step_traffic[MFS_GROUP_COUNT];
+	struct mft_traffic traffic[MFT_GROUP_COUNT], step_traffic[MFT_GROUP_COUNT];
 	/* NULL: no --log-communication, or another process logs it */
-	struct mfs_exposure *exposure;
-	struct mfs_memory memory;
-	struct mfs_flat_places places;
-	struct mfs_params *params;
-	struct mfs_net *net;
-	struct mfs_sync *sync;
-	struct mfs_update *update;
-	struct mfs_sets {
-		struct mfs_loader **list; /* one, or validation sets that are kept apart */
+	struct mft_exposure *exposure;
+	struct mft_memory memory;
+	struct mft_flat_places places;
+	struct mft_params *params;
+	struct mft_net *net;
+	struct mft_sync *sync;
+	struct mft_update *update;
+	struct mft_sets {
+		struct mft_loader **list; /* one, or validation sets that are kept apart */
 		uint32_t count;		  /* 0: there is no data */
 	} data[MFS_SPLITS];
-	struct mfs_saver *saver; /* NULL: no --save */
-	struct mfs_saves saves;
-	struct mfs_progress progress;
+	struct mft_saver *saver; /* NULL: no --save */
+	struct mft_saves saves;
+	struct mft_progress progress;
 	bool speaks;	     /* to the log, for all processes */
 	uint64_t iterations; /* of the whole run */
 	char loaded[640];    /* what the run began with; empty: drawn weights */
@@ -69,40 +69,40 @@ struct mfs_trainer {
 	double load_seconds; /* that this process took for its part */
 
 	/* what the log has not shown yet: sums over steps */
-	struct mfs_log_window {
-		struct mfs_log_losses {
-			double lm, aux[MFS_AUX_LOSSES], z, mtp[MFS_MTP_MOST];
+	struct mft_log_window {
+		struct mft_log_losses {
+			double lm, aux[MFT_AUX_LOSSES], z, mtp[MFT_MTP_MOST];
 		} losses;
 		uint64_t steps, skipped, not_finite; /* steps: with a loss */
 		int64_t began_ns;
 	} window;
 	bool said_first;
 	bool has_loss;		     /* a step of this process was not skipped */
-	struct mfs_events *events;   /* NULL: no --tensorboard-dir */
-	struct mfs_offline *offline; /* NULL: no --wandb-project */
-	struct mfs_terminal terminal;
+	struct mft_events *events;   /* NULL: no --tensorboard-dir */
+	struct mft_offline *offline; /* NULL: no --wandb-project */
+	struct mft_terminal terminal;
 
 	/* what the stage does in a step of so many microbatches */
-	struct mfs_pipeline pipeline;
-	struct mfs_pipeline_shape pipeline_shape;
+	struct mft_pipeline pipeline;
+	struct mft_pipeline_shape pipeline_shape;
 
 	/* batches that the device may still be reading */
-	struct mfs_batch_in_flight {
-		struct mfs_loader *of;
-		const struct mfs_batch *batch; /* NULL: none */
+	struct mft_batch_in_flight {
+		struct mft_loader *of;
+		const struct mft_batch *batch; /* NULL: none */
 		struct mfk_event *done;
-	} in_flight[MFS_BATCHES_IN_FLIGHT];
+	} in_flight[MFT_BATCHES_IN_FLIGHT];
 	unsigned next_in_flight;
 	/* losses that are on their way to the host */
-	struct mfs_loss_in_flight {
+	struct mft_loss_in_flight {
 		uint64_t microbatch; /* 1, 2, ... of a step; 0: none */
 		double *losses;	     /* pinned: the step's losses up to this one */
 		struct mfk_event *done;
-	} losses[MFS_BATCHES_IN_FLIGHT];
+	} losses[MFT_BATCHES_IN_FLIGHT];
 	unsigned next_loss;
-	struct mfs_straggler *straggler; /* NULL: no --log-straggler */
+	struct mft_straggler *straggler; /* NULL: no --log-straggler */
 	double loss_before; /* losses of the step's microbatches that have been looked at */
-	struct mfs_check check;
+	struct mft_check check;
 };
 
 /* begin.c */
@@ -110,15 +110,15 @@ struct mfs_trainer {
  * device is needed, unless there is a recorder (kernels/record): then it goes on with that, drawn
  * parameters and generated data. On failure everything that was opened is in *ret and must be
  * closed. */
-int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *launch,
-		     const struct mfk_backend *recorder, struct mfs_trainer *ret,
+int mft_trainer_open(struct mft_train_config *config, const struct mft_launch *launch,
+		     const struct mfk_backend *recorder, struct mft_trainer *ret,
 		     struct mfs_error *err);
-/* -ETIMEDOUT: all is closed, and others do not end (mfs_parallel_close). */
-int mfs_trainer_close(struct mfs_trainer *t, struct mfs_error *err);
+/* -ETIMEDOUT: all is closed, and others do not end (mft_parallel_close). */
+int mft_trainer_close(struct mft_trainer *t, struct mfs_error *err);
 
 /* batches.c */
-struct mfs_microbatches {
-	struct mfs_loader *from;
+struct mft_microbatches {
+	struct mft_loader *from;
 	uint64_t count;
 	bool backward;
 	bool per_token; /* the gradient is not divided by the microbatch's tokens */
@@ -126,88 +126,88 @@ struct mfs_microbatches {
 };
 /* Submits this process's next microbatches, in the order of its stage. Adds tokens whose
  * loss counts to *counted: those of its samples, whichever stage it is. */
-int mfs_trainer_run(struct mfs_trainer *t, const struct mfs_microbatches *m, double *counted,
+int mft_trainer_run(struct mft_trainer *t, const struct mft_microbatches *m, double *counted,
 		    struct mfs_error *err);
 /* Microbatches of each process in a batch of so many samples. */
-uint64_t mfs_trainer_microbatches(const struct mfs_trainer *t, uint64_t batch);
+uint64_t mft_trainer_microbatches(const struct mft_trainer *t, uint64_t batch);
 /* Losses of all processes: sums over stages; over those that share the samples, the loss of tokens
  * is the sum and the others are means. */
-int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct mfs_error *err);
+int mft_trainer_losses(struct mft_trainer *t, struct mft_net_losses *ret, struct mfs_error *err);
 /* Looks at the losses of the batches in flight, and gives them back. The context must have been
  * waited for. */
-void mfs_trainer_batches_done(struct mfs_trainer *t);
+void mft_trainer_batches_done(struct mft_trainer *t);
 /* Opens the data of a split, from the samples that were consumed. -ENODATA: it has none. */
-int mfs_trainer_open_data(struct mfs_trainer *t, enum mfs_split split, struct mfs_error *err);
-void mfs_trainer_close_data(struct mfs_trainer *t);
+int mft_trainer_open_data(struct mft_trainer *t, enum mfs_split split, struct mfs_error *err);
+void mft_trainer_close_data(struct mft_trainer *t);
 
 /* step.c */
-struct mfs_step {
+struct mft_step {
 	uint64_t batch; /* samples */
 	double loss;	/* mean over counted tokens */
-	struct mfs_net_losses losses;
-	struct mfs_update_result update;
+	struct mft_net_losses losses;
+	struct mft_update_result update;
 	uint64_t microbatches;
-	double params_norm, zeros; /* of steps that are reported, if asked for; else MFS_NOT_SAID */
+	double params_norm, zeros; /* of steps that are reported, if asked for; else MFT_NOT_SAID */
 };
 /* What t->check rejects changes nothing: neither weights nor progress. */
-int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_error *err);
+int mft_trainer_step(struct mft_trainer *t, struct mft_step *ret, struct mfs_error *err);
 /* --iterations-to-skip: an iteration that draws its samples and trains with none. */
-int mfs_trainer_skip(struct mfs_trainer *t, struct mfs_error *err);
+int mft_trainer_skip(struct mft_trainer *t, struct mfs_error *err);
 
 /* evaluate.c */
 /* The mean loss of eval_iters batches of a split's set, or of all of it with full_validation. */
-int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, uint32_t set,
+int mft_trainer_evaluate(struct mft_trainer *t, enum mfs_split split, uint32_t set,
 			 double *ret_loss, struct mfs_error *err);
 
 /* saves.c */
 /* Begins a save of the state as it is, when the one in flight has ended. */
-void mfs_saves_begin(struct mfs_trainer *t, enum mfs_save_kind kind);
+void mft_saves_begin(struct mft_trainer *t, enum mft_save_kind kind);
 /* Says what became of a save that has ended. wait: of the one in flight. */
-void mfs_saves_look(struct mfs_trainer *t, bool wait);
+void mft_saves_look(struct mft_trainer *t, bool wait);
 /* Waits for the last one, and says which iterations are lost. False: the last one failed. */
-bool mfs_saves_end(struct mfs_trainer *t);
+bool mft_saves_end(struct mft_trainer *t);
 
 /* log.c: what a run says, on standard output */
 /* What was accepted without effect, or as something else; with --log-args, all arguments. */
-void mfs_log_arguments(const struct mfs_train_config *c);
-void mfs_log_memory(const struct mfs_trainer *t);
+void mft_log_arguments(const struct mft_train_config *c);
+void mft_log_memory(const struct mft_trainer *t);
 /* What a process says to each group in a step. */
-void mfs_log_traffic(const struct mfs_traffic traffic[MFS_GROUP_COUNT]);
-void mfs_log_begin(struct mfs_trainer *t);
-void mfs_log_step(struct mfs_trainer *t, const struct mfs_step *step);
-/* True if mfs_log_step() is going to report the iteration that is done. */
-bool mfs_log_reports(const struct mfs_trainer *t);
-#define MFS_SET_NAME 80
+void mft_log_traffic(const struct mft_traffic traffic[MFT_GROUP_COUNT]);
+void mft_log_begin(struct mft_trainer *t);
+void mft_log_step(struct mft_trainer *t, const struct mft_step *step);
+/* True if mft_log_step() is going to report the iteration that is done. */
+bool mft_log_reports(const struct mft_trainer *t);
+#define MFT_SET_NAME 80
 /* "-0", "-NAME", or "" where sets of the split are not kept apart. */
-const char *mfs_log_set(const struct mfs_trainer *t, enum mfs_split split, uint32_t set,
-			char text[MFS_SET_NAME]);
+const char *mft_log_set(const struct mft_trainer *t, enum mfs_split split, uint32_t set,
+			char text[MFT_SET_NAME]);
 /* last: after the last iteration. */
-void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, uint32_t set, bool last,
+void mft_log_evaluation(struct mft_trainer *t, enum mfs_split split, uint32_t set, bool last,
 			double loss);
-void mfs_log_suspect(struct mfs_trainer *t);
+void mft_log_suspect(struct mft_trainer *t);
 /* Lines of another's, which are released. */
-void mfs_log_text(struct mfs_trainer *t, struct mfs_buf *lines);
-void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s);
+void mft_log_text(struct mft_trainer *t, struct mfs_buf *lines);
+void mft_log_save(struct mft_trainer *t, const struct mft_save_result *s);
 /* Logs that a save has waited for the one before it. */
-void mfs_log_save_waited(struct mfs_trainer *t, double seconds);
+void mft_log_save_waited(struct mft_trainer *t, double seconds);
 /* The iterations that no save of theirs has got to the disk. */
-void mfs_log_lost(struct mfs_trainer *t);
-void mfs_log_end(struct mfs_trainer *t, enum mfs_report_stop stop, uint64_t began_ns);
+void mft_log_lost(struct mft_trainer *t);
+void mft_log_end(struct mft_trainer *t, enum mft_report_stop stop, uint64_t began_ns);
 /* Floating-point operations of a batch (trainer/report/flops.h). */
-double mfs_step_flops(const struct mfs_trainer *t, uint64_t batch);
+double mft_step_flops(const struct mft_trainer *t, uint64_t batch);
 
 /* straggler.c: --log-straggler; without it these do nothing. */
-int mfs_straggler_new(struct mfs_trainer *t, struct mfs_error *err);
-void mfs_straggler_free(struct mfs_straggler *s);
+int mft_straggler_new(struct mft_trainer *t, struct mfs_error *err);
+void mft_straggler_free(struct mft_straggler *s);
 /* A step's microbatches begin; one has waited so long for its data; they end. */
-void mfs_straggler_begin(struct mfs_trainer *t);
-void mfs_straggler_waited(struct mfs_trainer *t, int64_t ns);
-int mfs_straggler_end(struct mfs_trainer *t, struct mfs_error *err);
+void mft_straggler_begin(struct mft_trainer *t);
+void mft_straggler_waited(struct mft_trainer *t, int64_t ns);
+int mft_straggler_end(struct mft_trainer *t, struct mfs_error *err);
 /* A step is done: reports at each --log-interval. All ranks call it. */
-int mfs_straggler_step(struct mfs_trainer *t, const struct mfs_step *step, struct mfs_error *err);
+int mft_straggler_step(struct mft_trainer *t, const struct mft_step *step, struct mfs_error *err);
 
 /* stop.c: a signal that ends the run after the step in flight, with a save. */
-void mfs_stop_on(int signal);
-int mfs_stop_signal(void); /* the signal that came; 0: none */
+void mft_stop_on(int signal);
+int mft_stop_signal(void); /* the signal that came; 0: none */
 
 #endif

@@ -8,52 +8,52 @@
 #include "formats/base/bytes.h"
 #include "trainer/model/net_i.h"
 
-static bool has_window(const struct mfs_net *net)
+static bool has_window(const struct mft_net *net)
 {
 	return net->args->window_size != MFS_UNSET && net->args->window_size < net->context.whole;
 }
 
-static size_t keys_bytes(const struct mfs_net *net)
+static size_t keys_bytes(const struct mft_net *net)
 {
 	return (size_t)net->tokens * sizeof(int32_t);
 }
 
 /* The loader gives them to all stages. */
-static uint64_t ahead_count(const struct mfs_net *net)
+static uint64_t ahead_count(const struct mft_net *net)
 {
 	return net->args->mtp_num_layers > 0 ? (uint64_t)net->args->mtp_num_layers : 0;
 }
 
-int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err)
+int mft_batch_plan(struct mft_net *net, struct mfs_error *err)
 {
-	struct mfs_batch_place *place = &net->chain->on_device;
+	struct mft_batch_place *place = &net->chain->on_device;
 
 	if (net->tokens > INT32_MAX)
 		return mfs_fail(err, -EINVAL, "a microbatch has %lld tokens: expected at most %d",
 				(long long)net->tokens, INT32_MAX);
 	/* The loader may begin each array at a multiple of the alignment. */
 	place->bytes =
-		mfs_round_up((MFS_BATCH_ARRAY_COUNT + MFS_BATCH_AHEAD_COUNT * ahead_count(net)) *
-				     (keys_bytes(net) + MFS_MEMORY_ALIGN),
-			     MFS_MEMORY_ALIGN);
-	place->key_bytes = has_window(net) ? mfs_round_up(keys_bytes(net), MFS_MEMORY_ALIGN) : 0;
+		mfs_round_up((MFT_BATCH_ARRAY_COUNT + MFT_BATCH_AHEAD_COUNT * ahead_count(net)) *
+				     (keys_bytes(net) + MFT_MEMORY_ALIGN),
+			     MFT_MEMORY_ALIGN);
+	place->key_bytes = has_window(net) ? mfs_round_up(keys_bytes(net), MFT_MEMORY_ALIGN) : 0;
 	place->block =
-		mfs_memory_add(net->memory, MFS_MEMORY_BATCH, net->batch_count * place->bytes);
+		mft_memory_add(net->memory, MFT_MEMORY_BATCH, net->batch_count * place->bytes);
 	place->first_key =
-		mfs_memory_add(net->memory, MFS_MEMORY_BATCH, net->batch_count * place->key_bytes);
+		mft_memory_add(net->memory, MFT_MEMORY_BATCH, net->batch_count * place->key_bytes);
 	net->chain->taken =
 		mfs_arena_array(&net->arena, net->batch_count, sizeof(*net->chain->taken));
 	return net->chain->taken ? 0 : mfs_fail_nomem(err);
 }
 
-int mfs_batch_begin(struct mfs_net *net, struct mfs_error *err)
+int mft_batch_begin(struct mft_net *net, struct mfs_error *err)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
 
 	if (!has_window(net) || net->chain->on_device.stage[0].keys)
 		return 0;
 	for (int i = 0; i < 2; i++) {
-		struct mfs_key_stage *stage = &net->chain->on_device.stage[i];
+		struct mft_key_stage *stage = &net->chain->on_device.stage[i];
 
 		stage->keys = dev->host_alloc(net->device, keys_bytes(net));
 		if (!stage->keys || dev->event_new(net->device, &stage->copied))
@@ -62,10 +62,10 @@ int mfs_batch_begin(struct mfs_net *net, struct mfs_error *err)
 	return 0;
 }
 
-void mfs_batch_release(struct mfs_net *net)
+void mft_batch_release(struct mft_net *net)
 {
 	for (int i = 0; i < 2; i++) {
-		struct mfs_key_stage *stage = &net->chain->on_device.stage[i];
+		struct mft_key_stage *stage = &net->chain->on_device.stage[i];
 
 		if (stage->copied)
 			net->backend->device->event_free(stage->copied);
@@ -75,13 +75,13 @@ void mfs_batch_release(struct mfs_net *net)
 }
 
 /* The buffer was copied two microbatches ago; that the event waits for it costs nothing then. */
-static int copy_window_keys(struct mfs_net *net, struct mfs_pass *run, uint32_t place,
+static int copy_window_keys(struct mft_net *net, struct mft_pass *run, uint32_t place,
 			    struct mfs_error *err)
 {
-	void *keys = mfs_net_at(net, net->chain->on_device.first_key +
+	void *keys = mft_net_at(net, net->chain->on_device.first_key +
 					     place * net->chain->on_device.key_bytes);
 	const struct mfk_device_ops *dev = net->backend->device;
-	struct mfs_key_stage *stage =
+	struct mft_key_stage *stage =
 		&net->chain->on_device.stage[net->chain->on_device.turn++ % 2];
 	const int32_t *first = run->pass->batch->first_key;
 	char why[MFK_WHY] = "";
@@ -90,7 +90,7 @@ static int copy_window_keys(struct mfs_net *net, struct mfs_pass *run, uint32_t 
 	if (r)
 		return mfs_fail(err, r, "%s", why);
 	for (int64_t t = 0; t < net->tokens; t++) {
-		const int64_t position = mfs_context_position(net->context.size, net->context.rank,
+		const int64_t position = mft_context_position(net->context.size, net->context.rank,
 							      net->context.whole, t % net->seq);
 		const int64_t start = position - (net->args->window_size - 1);
 
@@ -106,28 +106,28 @@ static int copy_window_keys(struct mfs_net *net, struct mfs_pass *run, uint32_t 
 #define ON_DEVICE(type, name, way)                                                                 \
 	to->name = (type *)(block + ((char *)from->name - (char *)b->block));
 
-static void find_arrays(const struct mfs_batch *b, char *block, struct mfs_pass *to)
+static void find_arrays(const struct mft_batch *b, char *block, struct mft_pass *to)
 {
-	const struct mfs_batch *from = b;
+	const struct mft_batch *from = b;
 
-	MFS_BATCH_ARRAYS(ON_DEVICE)
+	MFT_BATCH_ARRAYS(ON_DEVICE)
 	if (!b->documents)
 		to->first_key = NULL;
 	to->counted = b->counted;
 }
 
-static void find_ahead(const struct mfs_batch *b, const struct mfs_batch_ahead *from, char *block,
-		       struct mfs_batch_ahead *to)
+static void find_ahead(const struct mft_batch *b, const struct mft_batch_ahead *from, char *block,
+		       struct mft_batch_ahead *to)
 {
-	MFS_BATCH_ARRAYS_AHEAD(ON_DEVICE)
+	MFT_BATCH_ARRAYS_AHEAD(ON_DEVICE)
 	to->counted = from->counted;
 }
 
-int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, uint32_t place, struct mfs_error *err)
+int mft_batch_copy(struct mft_net *net, struct mft_pass *run, uint32_t place, struct mfs_error *err)
 {
-	const struct mfs_batch *b = run->pass->batch;
+	const struct mft_batch *b = run->pass->batch;
 	char *block =
-		mfs_net_at(net, net->chain->on_device.block + place * net->chain->on_device.bytes);
+		mft_net_at(net, net->chain->on_device.block + place * net->chain->on_device.bytes);
 	int r;
 
 	if (b->bytes > net->chain->on_device.bytes)
@@ -141,6 +141,6 @@ int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, uint32_t place, st
 		find_ahead(b, &b->ahead[k], block, &run->ahead[k]);
 	r = has_window(net) ? copy_window_keys(net, run, place, err) : 0;
 	if (!r)
-		mfs_context_gather_keys(net, run, place);
+		mft_context_gather_keys(net, run, place);
 	return r;
 }

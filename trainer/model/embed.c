@@ -2,10 +2,10 @@
 #include "trainer/model/net_i.h"
 
 /* Rows of the vocabulary are divided; the positions are one process's term. */
-static struct mfk_embedding embedding(const struct mfs_net *net, const struct mfs_pass *run)
+static struct mfk_embedding embedding(const struct mft_net *net, const struct mft_pass *run)
 {
-	const struct mfs_param *positions = net->chain->position_embeddings;
-	const int64_t vocab = mfs_param_size(net->chain->word_embeddings, 0);
+	const struct mft_param *positions = net->chain->position_embeddings;
+	const int64_t vocab = mft_param_size(net->chain->word_embeddings, 0);
 
 	return (struct mfk_embedding){
 		.dtype = net->io,
@@ -15,18 +15,18 @@ static struct mfk_embedding embedding(const struct mfs_net *net, const struct mf
 		.vocab = vocab,
 		.first = vocab * net->parallel->place.tp,
 		.all = vocab * net->parallel->size.tp,
-		.positions_max = positions ? mfs_param_size(positions, 0) : 0,
+		.positions_max = positions ? mft_param_size(positions, 0) : 0,
 		.ids = run->tokens,
 		.positions = run->positions,
-		.wte = mfs_weight(net, net->chain->word_embeddings),
-		.wpe = net->parallel->place.tp ? NULL : mfs_weight(net, positions),
+		.wte = mft_weight(net, net->chain->word_embeddings),
+		.wpe = net->parallel->place.tp ? NULL : mft_weight(net, positions),
 		.order = run->order,
 		.position_order = run->position_order,
 	};
 }
 
 /* muP's multiplier of what goes in, and of its gradient. */
-static void multiply(const struct mfs_net *net, const struct mfs_pass *run, void *x, int64_t rows)
+static void multiply(const struct mft_net *net, const struct mft_pass *run, void *x, int64_t rows)
 {
 	const double by = net->args->mup.embedding;
 
@@ -34,32 +34,32 @@ static void multiply(const struct mfs_net *net, const struct mfs_pass *run, void
 		net->backend->ops->scale(run->ctx, net->io, x, (float)by, rows * net->hidden);
 }
 
-void mfs_embed(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer, void *x)
+void mft_embed(const struct mft_net *net, const struct mft_pass *run, uint32_t layer, void *x)
 {
 	struct mfk_embedding e = embedding(net, run);
-	struct mfk_dropout d = mfs_dropout_at(net, run, layer, MFS_DROPOUT_EMBEDDING);
-	void *y = mfs_drops(net, run) ? mfs_branch_now(net) : x;
+	struct mfk_dropout d = mft_dropout_at(net, run, layer, MFT_DROPOUT_EMBEDDING);
+	void *y = mft_drops(net, run) ? mft_branch_now(net) : x;
 
-	e.y = mfs_stream_term(net, y);
+	e.y = mft_stream_term(net, y);
 	net->backend->ops->embedding(run->ctx, &e);
-	mfs_stream_sum(net, run, e.y, y);
+	mft_stream_sum(net, run, e.y, y);
 	multiply(net, run, y, net->rows);
-	if (!mfs_drops(net, run))
+	if (!mft_drops(net, run))
 		return;
 	d.x = y;
 	d.y = x;
-	mfs_drop(net, run, net->backend->ops->dropout, &d);
+	mft_drop(net, run, net->backend->ops->dropout, &d);
 }
 
 /* Every process has the whole gradient of all tokens' positions. */
-void mfs_embed_backward(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer)
+void mft_embed_backward(const struct mft_net *net, const struct mft_pass *run, uint32_t layer)
 {
 	struct mfk_embedding e = embedding(net, run);
 
-	e.dy = mfs_stream_gather(net, run, MFS_GATHERED_DY,
-				 mfs_before_dropout(net, run, layer, MFS_DROPOUT_EMBEDDING));
+	e.dy = mft_stream_gather(net, run, MFT_GATHERED_DY,
+				 mft_before_dropout(net, run, layer, MFT_DROPOUT_EMBEDDING));
 	multiply(net, run, (void *)(uintptr_t)e.dy, net->tokens);
-	e.dwte = mfs_grad(net, net->chain->word_embeddings);
-	e.dwpe = mfs_grad(net, net->chain->position_embeddings);
+	e.dwte = mft_grad(net, net->chain->word_embeddings);
+	e.dwpe = mft_grad(net, net->chain->position_embeddings);
 	net->backend->ops->embedding_backward(run->ctx, &e);
 }

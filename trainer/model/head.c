@@ -17,9 +17,9 @@
 #define ROW_ELEMENTS 64
 
 /* Equal chunks, each at most CHUNK_BYTES of logits. */
-static int64_t chunk_rows(const struct mfs_net *net)
+static int64_t chunk_rows(const struct mft_net *net)
 {
-	const uint64_t row = mfs_matrix_bytes(net->io, 1, net->chain->head.linear.ld);
+	const uint64_t row = mft_matrix_bytes(net->io, 1, net->chain->head.linear.ld);
 	int64_t most = (int64_t)(CHUNK_BYTES / row) / CHUNK_ROWS * CHUNK_ROWS, chunks, rows;
 
 	if (most < CHUNK_ROWS)
@@ -31,59 +31,59 @@ static int64_t chunk_rows(const struct mfs_net *net)
 	return (rows + CHUNK_ROWS - 1) / CHUNK_ROWS * CHUNK_ROWS;
 }
 
-static int find(struct mfs_net *net, struct mfs_error *err)
+static int find(struct mft_net *net, struct mfs_error *err)
 {
-	struct mfs_head *h = &net->chain->head;
-	int r = mfs_norm_find(net, "decoder.final_layernorm", -1, &h->in.norm, err);
+	struct mft_head *h = &net->chain->head;
+	int r = mft_norm_find(net, "decoder.final_layernorm", -1, &h->in.norm, err);
 
 	if (r)
 		return r;
-	return mfs_linear_find(net, net->args->tied ? "embedding.word_embeddings" : "output_layer",
+	return mft_linear_find(net, net->args->tied ? "embedding.word_embeddings" : "output_layer",
 			       -1, -1, &h->linear, err);
 }
 
-int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_error *err)
+int mft_head_plan(struct mft_net *net, struct mft_part_plan *plan, struct mfs_error *err)
 {
-	struct mfs_head *h = &net->chain->head;
-	const uint64_t per_token = mfs_matrix_bytes(MFK_F32, net->tokens, 1);
+	struct mft_head *h = &net->chain->head;
+	const uint64_t per_token = mft_matrix_bytes(MFK_F32, net->tokens, 1);
 	const int r = find(net, err);
 
 	if (r)
 		return r;
-	mfs_linear_replaces(net, &h->linear);
+	mft_linear_replaces(net, &h->linear);
 	h->linear.ends_dx = true;
 	if (net->rows < net->tokens) {
-		mfs_net_gradient_is_term(net, h->in.norm.weight);
-		mfs_net_gradient_is_term(net, h->in.norm.bias);
+		mft_net_gradient_is_term(net, h->in.norm.weight);
+		mft_net_gradient_is_term(net, h->in.norm.bias);
 	}
 	net->chain->vocab = h->linear.out;
 	h->linear.ld = (net->chain->vocab + ROW_ELEMENTS - 1) / ROW_ELEMENTS * ROW_ELEMENTS;
 	h->chunk = chunk_rows(net);
-	mfs_part_plan_scratch_anew(plan);
-	h->scale = mfs_part_plan_scratch(plan, per_token);
-	h->loss = mfs_part_plan_scratch(plan, per_token);
-	h->logits = mfs_part_plan_scratch(plan, mfs_matrix_bytes(net->io, h->chunk, h->linear.ld));
-	if (mfs_is_divided(net))
-		h->stats = mfs_part_plan_scratch(
+	mft_part_plan_scratch_anew(plan);
+	h->scale = mft_part_plan_scratch(plan, per_token);
+	h->loss = mft_part_plan_scratch(plan, per_token);
+	h->logits = mft_part_plan_scratch(plan, mft_matrix_bytes(net->io, h->chunk, h->linear.ld));
+	if (mft_is_divided(net))
+		h->stats = mft_part_plan_scratch(
 			plan,
-			mfs_matrix_bytes(MFK_F32, h->chunk, 3 * (int64_t)net->parallel->size.tp));
+			mft_matrix_bytes(MFK_F32, h->chunk, 3 * (int64_t)net->parallel->size.tp));
 	return 0;
 }
 
 /* A row of x or of its gradient. */
-static void *row_at(const struct mfs_net *net, const void *x, int64_t row)
+static void *row_at(const struct mft_net *net, const void *x, int64_t row)
 {
 	return (char *)(uintptr_t)x + (size_t)(row * net->hidden) * mfk_dtype_size(net->io);
 }
 
-static int64_t rows_from(const struct mfs_net *net, int64_t row)
+static int64_t rows_from(const struct mft_net *net, int64_t row)
 {
 	return net->tokens - row < net->chain->head.chunk ? net->tokens - row
 							  : net->chain->head.chunk;
 }
 
 /* muP's multiplier of logits, and of their gradient. */
-static void multiply(const struct mfs_net *net, const struct mfs_pass *run, void *logits,
+static void multiply(const struct mft_net *net, const struct mft_pass *run, void *logits,
 		     int64_t rows)
 {
 	const double by = net->args->mup.output;
@@ -94,9 +94,9 @@ static void multiply(const struct mfs_net *net, const struct mfs_pass *run, void
 }
 
 /* What a token's loss counts: its mask times a number. */
-static const float *scale_of_tokens(const struct mfs_net *net, const struct mfs_pass *run, float by)
+static const float *scale_of_tokens(const struct mft_net *net, const struct mft_pass *run, float by)
 {
-	float *scale = mfs_net_scratch(net, net->chain->head.scale);
+	float *scale = mft_net_scratch(net, net->chain->head.scale);
 
 	net->backend->device->copy(run->ctx, scale, run->loss_mask,
 				   (size_t)net->tokens * sizeof(float));
@@ -105,29 +105,29 @@ static const float *scale_of_tokens(const struct mfs_net *net, const struct mfs_
 }
 
 /* The columns of the vocabulary are divided: all processes say what each row needs. */
-static void divided_entropy(const struct mfs_net *net, const struct mfs_pass *run,
+static void divided_entropy(const struct mft_net *net, const struct mft_pass *run,
 			    struct mfk_cross_entropy *e)
 {
-	const struct mfs_parallel *p = net->parallel;
+	const struct mft_parallel *p = net->parallel;
 	const uint64_t each = 3 * (uint64_t)e->rows;
 
 	e->part = p->place.tp;
 	e->parts = p->size.tp;
 	e->first = e->vocab * e->part;
 	e->all = e->vocab * e->parts;
-	e->stats = mfs_net_scratch(net, net->chain->head.stats);
+	e->stats = mft_net_scratch(net, net->chain->head.stats);
 	net->backend->ops->cross_entropy_part(run->ctx, e);
-	mfs_tensor_gather(net, run->ctx, MFK_F32, e->stats, e->stats + each * p->place.tp, each);
+	mft_tensor_gather(net, run->ctx, MFK_F32, e->stats, e->stats + each * p->place.tp, each);
 	net->backend->ops->cross_entropy_join(run->ctx, e);
 }
 
-static void chunk(const struct mfs_net *net, const struct mfs_pass *run, int64_t row,
+static void chunk(const struct mft_net *net, const struct mft_pass *run, int64_t row,
 		  const float *scale, const void *x, void *dx)
 {
-	const struct mfs_head *h = &net->chain->head;
+	const struct mft_head *h = &net->chain->head;
 	const int64_t rows = rows_from(net, row);
-	void *logits = mfs_net_scratch(net, h->logits);
-	float *loss = mfs_net_scratch(net, h->loss);
+	void *logits = mft_net_scratch(net, h->logits);
+	float *loss = mft_net_scratch(net, h->loss);
 	struct mfk_cross_entropy entropy = {
 		.dtype = net->io,
 		.rows = rows,
@@ -140,29 +140,29 @@ static void chunk(const struct mfs_net *net, const struct mfs_pass *run, int64_t
 		.dlogits = run->train ? logits : NULL,
 	};
 
-	mfs_linear_forward(net, run, &h->linear, rows, row_at(net, x, row), logits);
+	mft_linear_forward(net, run, &h->linear, rows, row_at(net, x, row), logits);
 	multiply(net, run, logits, rows);
-	if (mfs_is_divided(net))
+	if (mft_is_divided(net))
 		divided_entropy(net, run, &entropy);
 	else
 		net->backend->ops->cross_entropy(run->ctx, &entropy);
 	if (run->train)
 		multiply(net, run, logits, rows);
 	if (run->train)
-		mfs_linear_backward(net, run, &h->linear, rows, row_at(net, x, row), logits,
+		mft_linear_backward(net, run, &h->linear, rows, row_at(net, x, row), logits,
 				    row_at(net, dx, row));
 }
 
 /* Losses of x[T, hidden], all processes' rows, and in training the gradient of it: a term of a sum.
  */
-static void run_head(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_head_loss *loss, const void *x, void *dnormed)
+static void run_head(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_head_loss *loss, const void *x, void *dnormed)
 {
 	const float *scale = scale_of_tokens(net, run, loss->grad_scale);
 	const float *weight = run->loss_mask;
 
 	for (int64_t row = 0; row < net->tokens; row += net->chain->head.chunk) {
-		struct mfs_pass of_chunk = *run;
+		struct mft_pass of_chunk = *run;
 
 		of_chunk.adds = loss->adds || row > 0;
 		if (row + net->chain->head.chunk < net->tokens) /* dx has more rows */
@@ -171,35 +171,35 @@ static void run_head(const struct mfs_net *net, const struct mfs_pass *run,
 	}
 	if (loss->is_mean)
 		weight = scale_of_tokens(net, run, (float)(1 / loss->mean_of));
-	net->backend->ops->weighted_sum(run->ctx, mfs_net_scratch(net, net->chain->head.loss),
+	net->backend->ops->weighted_sum(run->ctx, mft_net_scratch(net, net->chain->head.loss),
 					weight, net->tokens, loss->sum);
 }
 
-struct mfs_head_loss mfs_head_loss(const struct mfs_net *net, const struct mfs_pass *run)
+struct mft_head_loss mft_head_loss(const struct mft_net *net, const struct mft_pass *run)
 {
-	return (struct mfs_head_loss){
+	return (struct mft_head_loss){
 		.grad_scale = run->pass->grad_scale,
-		.sum = mfs_net_sum(net, MFS_SUM_LM_LOSS),
+		.sum = mft_net_sum(net, MFT_SUM_LM_LOSS),
 		.adds = run->train && net->chain->mtp.count > 0,
 	};
 }
 
-void mfs_head_forward(const struct mfs_net *net, const struct mfs_pass *run,
-		      const struct mfs_head_loss *loss, const void *normed)
+void mft_head_forward(const struct mft_net *net, const struct mft_pass *run,
+		      const struct mft_head_loss *loss, const void *normed)
 {
-	run_head(net, run, loss, mfs_stream_gather(net, run, MFS_GATHERED_X, normed), NULL);
+	run_head(net, run, loss, mft_stream_gather(net, run, MFT_GATHERED_X, normed), NULL);
 }
 
-void mfs_head_backward(const struct mfs_net *net, const struct mfs_pass *run,
-		       const struct mfs_head_loss *loss, const void *normed)
+void mft_head_backward(const struct mft_net *net, const struct mft_pass *run,
+		       const struct mft_head_loss *loss, const void *normed)
 {
-	struct mfs_dx_sum sum = mfs_dx_sum_new(net, mfs_branch_now(net));
-	struct mfs_pass of_head = *run;
+	struct mft_dx_sum sum = mft_dx_sum_new(net, mft_branch_now(net));
+	struct mft_pass of_head = *run;
 
 	of_head.dx_sum = &sum;
-	run_head(net, &of_head, loss, mfs_stream_gather(net, run, MFS_GATHERED_X, normed),
+	run_head(net, &of_head, loss, mft_stream_gather(net, run, MFT_GATHERED_X, normed),
 		 sum.term);
-	mfs_dx_sum_end(net, &of_head);
+	mft_dx_sum_end(net, &of_head);
 }
 
 /* ---- logits for people ---- */
@@ -211,13 +211,13 @@ static float widen(enum mfk_dtype type, uint16_t v)
 
 /* Rows of logits, without what lies between them. 16-bit ones arrive in the back half of their
  * place, and are widened from the front. */
-static int fetch(const struct mfs_net *net, const struct mfs_pass *run, int64_t rows, float *ret,
+static int fetch(const struct mft_net *net, const struct mft_pass *run, int64_t rows, float *ret,
 		 struct mfs_error *err)
 {
-	const struct mfs_head *h = &net->chain->head;
+	const struct mft_head *h = &net->chain->head;
 	const size_t size = mfk_dtype_size(net->io), count = (size_t)(rows * net->chain->vocab);
 	const size_t row = (size_t)net->chain->vocab * size, step = (size_t)h->linear.ld * size;
-	const char *logits = mfs_net_scratch(net, h->logits);
+	const char *logits = mft_net_scratch(net, h->logits);
 	char *to = (char *)ret + count * (sizeof(float) - size);
 	char why[MFK_WHY] = "";
 	int r;
@@ -237,18 +237,18 @@ static int fetch(const struct mfs_net *net, const struct mfs_pass *run, int64_t 
 	return 0;
 }
 
-int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, const void *x,
+int mft_head_logits(const struct mft_net *net, const struct mft_pass *run, const void *x,
 		    float *ret, struct mfs_error *err)
 {
-	const struct mfs_head *h = &net->chain->head;
+	const struct mft_head *h = &net->chain->head;
 
 	for (int64_t row = 0; row < net->tokens; row += h->chunk) {
 		const int64_t rows = rows_from(net, row);
 		int r;
 
-		mfs_linear_forward(net, run, &h->linear, rows, row_at(net, x, row),
-				   mfs_net_scratch(net, h->logits));
-		multiply(net, run, mfs_net_scratch(net, h->logits), rows);
+		mft_linear_forward(net, run, &h->linear, rows, row_at(net, x, row),
+				   mft_net_scratch(net, h->logits));
+		multiply(net, run, mft_net_scratch(net, h->logits), rows);
 		r = fetch(net, run, rows, ret + row * net->chain->vocab, err);
 		if (r)
 			return r;

@@ -4,13 +4,13 @@
 #include "trainer/model/mlp/mlp.h"
 #include "trainer/model/net_i.h"
 
-void mfs_part_kinds(const struct mfs_megatron_args *args, uint32_t layer,
-		    const struct mfs_part_kind **ret_attention,
-		    const struct mfs_part_kind **ret_mlp)
+void mft_part_kinds(const struct mfs_megatron_args *args, uint32_t layer,
+		    const struct mft_part_kind **ret_attention,
+		    const struct mft_part_kind **ret_mlp)
 {
 	const uint32_t last = args->num_layers > 0 ? (uint32_t)args->num_layers - 1 : 0;
 
-	*ret_attention = args->multi_latent_attention ? &mfs_part_mla : &mfs_part_attention;
+	*ret_attention = args->multi_latent_attention ? &mft_part_mla : &mft_part_attention;
 	*ret_mlp =
-		mfs_args_is_moe(args, layer < last ? layer : last) ? &mfs_part_moe : &mfs_part_mlp;
+		mfs_args_is_moe(args, layer < last ? layer : last) ? &mft_part_moe : &mft_part_mlp;
 }

@@ -26,13 +26,13 @@
 
 /* ---- what there is ---- */
 
-static int check(const struct mfs_net *net, struct mfs_error *err)
+static int check(const struct mft_net *net, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = net->args;
 
-	if (a->mtp_num_layers > MFS_MTP_MOST)
+	if (a->mtp_num_layers > MFT_MTP_MOST)
 		return mfs_fail(err, -ENOTSUP, "--mtp-num-layers: expected at most %d, found %lld",
-				MFS_MTP_MOST, (long long)a->mtp_num_layers);
+				MFT_MTP_MOST, (long long)a->mtp_num_layers);
 	/* The last stage has no copy of position embeddings. */
 	if (net->parallel->size.pp > 1 &&
 	    mfs_str_is(a->position_embedding_type, "learned_absolute"))
@@ -45,9 +45,9 @@ static int check(const struct mfs_net *net, struct mfs_error *err)
 
 /* Columns [i * hidden, i * hidden + hidden) of eh_proj, and the columns of its output that the
  * process computes. */
-static struct mfs_linear half_of(const struct mfs_net *net, const struct mfs_linear *whole, int i)
+static struct mft_linear half_of(const struct mft_net *net, const struct mft_linear *whole, int i)
 {
-	struct mfs_linear half = *whole;
+	struct mft_linear half = *whole;
 
 	half.in = net->hidden;
 	half.row = 2 * net->hidden;
@@ -58,43 +58,43 @@ static struct mfs_linear half_of(const struct mfs_net *net, const struct mfs_lin
 	return half;
 }
 
-static int find_projection(struct mfs_net *net, struct mfs_mtp_layer *m, int32_t depth,
+static int find_projection(struct mft_net *net, struct mft_mtp_layer *m, int32_t depth,
 			   struct mfs_error *err)
 {
-	struct mfs_linear whole;
-	const int r = mfs_linear_find(net, "mtp.layers.eh_proj", depth, -1, &whole, err);
+	struct mft_linear whole;
+	const int r = mft_linear_find(net, "mtp.layers.eh_proj", depth, -1, &whole, err);
 
 	if (r)
 		return r;
-	mfs_linear_replaces(net, &whole);
+	mft_linear_replaces(net, &whole);
 	for (int i = 0; i < 2; i++)
 		m->halves[i] = half_of(net, &whole, i);
 	return 0;
 }
 
-static int find(struct mfs_net *net, struct mfs_mtp_layer *m, int32_t depth, struct mfs_error *err)
+static int find(struct mft_net *net, struct mft_mtp_layer *m, int32_t depth, struct mfs_error *err)
 {
-	int r = mfs_stream_norm_find(net, "mtp.layers.enorm", depth, &m->embedding.norm, err);
+	int r = mft_stream_norm_find(net, "mtp.layers.enorm", depth, &m->embedding.norm, err);
 
 	if (!r)
-		r = mfs_stream_norm_find(net, "mtp.layers.hnorm", depth, &m->hidden.norm, err);
+		r = mft_stream_norm_find(net, "mtp.layers.hnorm", depth, &m->hidden.norm, err);
 	if (!r)
-		r = mfs_stream_norm_find(net, "mtp.layers.final_layernorm", depth, &m->out.norm,
+		r = mft_stream_norm_find(net, "mtp.layers.final_layernorm", depth, &m->out.norm,
 					 err);
 	return r ? r : find_projection(net, m, depth, err);
 }
 
-int mfs_mtp_plan(struct mfs_net *net, struct mfs_part_plan *scratch, struct mfs_error *err)
+int mft_mtp_plan(struct mft_net *net, struct mft_part_plan *scratch, struct mfs_error *err)
 {
-	struct mfs_mtp *mtp = &net->chain->mtp;
+	struct mft_mtp *mtp = &net->chain->mtp;
 	int r = mtp->count ? check(net, err) : 0;
 
 	for (uint32_t k = 0; !r && k < mtp->count; k++) {
-		struct mfs_mtp_layer *m = &mtp->layers[k];
+		struct mft_mtp_layer *m = &mtp->layers[k];
 
 		r = find(net, m, (int32_t)k, err);
 		if (!r)
-			r = mfs_layer_plan(net, m->layer, (uint32_t)net->args->num_layers + k,
+			r = mft_layer_plan(net, m->layer, (uint32_t)net->args->num_layers + k,
 					   scratch, err);
 	}
 	return r;
@@ -102,38 +102,38 @@ int mfs_mtp_plan(struct mfs_net *net, struct mfs_part_plan *scratch, struct mfs_
 
 /* ---- where it lies ---- */
 
-static void place_joint(struct mfs_net *net, struct mfs_joint *at)
+static void place_joint(struct mft_net *net, struct mft_joint *at)
 {
-	at->x = mfs_memory_for_all(net, mfs_stream_bytes(net));
-	at->normed = mfs_memory_for_all(net, mfs_stream_bytes(net));
-	at->stats = mfs_memory_for_all(net, mfs_norm_stats_bytes(net->rows));
+	at->x = mft_memory_for_all(net, mft_stream_bytes(net));
+	at->normed = mft_memory_for_all(net, mft_stream_bytes(net));
+	at->stats = mft_memory_for_all(net, mft_norm_stats_bytes(net->rows));
 }
 
 /* Backward follows at once: nothing is recomputed but what a part does by itself. */
-static void place_sublayer(struct mfs_net *net, struct mfs_sublayer *s)
+static void place_sublayer(struct mft_net *net, struct mft_sublayer *s)
 {
 	s->norm_again = s->part_again = false;
 	place_joint(net, &s->in);
-	s->part.kept = mfs_memory_for_all(net, s->part.bytes);
+	s->part.kept = mft_memory_for_all(net, s->part.bytes);
 }
 
-void mfs_mtp_place(struct mfs_net *net)
+void mft_mtp_place(struct mft_net *net)
 {
-	struct mfs_mtp *mtp = &net->chain->mtp;
+	struct mft_mtp *mtp = &net->chain->mtp;
 
 	for (uint32_t k = 0; k < mtp->count; k++) {
-		struct mfs_mtp_layer *m = &mtp->layers[k];
+		struct mft_mtp_layer *m = &mtp->layers[k];
 
 		place_joint(net, &m->embedding);
 		m->hidden.x = k ? mtp->layers[k - 1].out.normed : net->chain->head.in.normed;
-		m->hidden.normed = mfs_memory_for_all(net, mfs_stream_bytes(net));
-		m->hidden.stats = mfs_memory_for_all(net, mfs_norm_stats_bytes(net->rows));
+		m->hidden.normed = mft_memory_for_all(net, mft_stream_bytes(net));
+		m->hidden.stats = mft_memory_for_all(net, mft_norm_stats_bytes(net->rows));
 		place_sublayer(net, &m->layer->attention);
 		place_sublayer(net, &m->layer->mlp);
 		place_joint(net, &m->out);
 	}
 	if (mtp->count)
-		mtp->dhidden = mfs_memory_for_all(net, mfs_stream_bytes(net));
+		mtp->dhidden = mft_memory_for_all(net, mft_stream_bytes(net));
 }
 
 /* ---- a pass of a depth ---- */
@@ -141,162 +141,162 @@ void mfs_mtp_place(struct mfs_net *net)
 #define TAKE(type, name, way) of.name = ahead->name;
 
 /* A microbatch as the layer sees it: embedding and head take tokens further on. */
-static struct mfs_pass pass_of(const struct mfs_pass *run, uint32_t depth)
+static struct mft_pass pass_of(const struct mft_pass *run, uint32_t depth)
 {
-	const struct mfs_batch_ahead *ahead = &run->ahead[depth];
-	struct mfs_pass of = *run;
+	const struct mft_batch_ahead *ahead = &run->ahead[depth];
+	struct mft_pass of = *run;
 
-	MFS_BATCH_ARRAYS_AHEAD(TAKE)
+	MFT_BATCH_ARRAYS_AHEAD(TAKE)
 	of.counted = ahead->counted;
 	return of;
 }
 
-static struct mfs_net_visit visit(const struct mfs_net *net, uint32_t depth, bool writes)
+static struct mft_net_visit visit(const struct mft_net *net, uint32_t depth, bool writes)
 {
-	return (struct mfs_net_visit){.unit = mfs_layer_unit(net->chain->mtp.layers[depth].layer),
-				      .next = MFS_UNIT_NONE,
+	return (struct mft_net_visit){.unit = mft_layer_unit(net->chain->mtp.layers[depth].layer),
+				      .next = MFT_UNIT_NONE,
 				      .reads = true,
 				      .writes = writes};
 }
 
 /* Of eh_proj's output, or its gradient: the columns that the process computes. */
-static void *own_columns(const struct mfs_net *net, const struct mfs_mtp_layer *m, const void *x)
+static void *own_columns(const struct mft_net *net, const struct mft_mtp_layer *m, const void *x)
 {
 	const int64_t first = net->parallel->place.tp * m->halves[0].out;
 
 	return (char *)(uintptr_t)x + (size_t)first * mfk_dtype_size(net->io);
 }
 
-static const struct mfs_joint *half_input(const struct mfs_mtp_layer *m, int i)
+static const struct mft_joint *half_input(const struct mft_mtp_layer *m, int i)
 {
 	return i ? &m->hidden : &m->embedding;
 }
 
 /* Each process's term has its own columns, and zeros. */
-static void project(const struct mfs_net *net, const struct mfs_pass *run,
-		    const struct mfs_mtp_layer *m)
+static void project(const struct mft_net *net, const struct mft_pass *run,
+		    const struct mft_mtp_layer *m)
 {
-	void *y = mfs_pass_at(net, m->layer->attention.in.x), *term = mfs_stream_term(net, y);
+	void *y = mft_pass_at(net, m->layer->attention.in.x), *term = mft_stream_term(net, y);
 
-	if (mfs_is_divided(net))
+	if (mft_is_divided(net))
 		net->backend->device->zero(run->ctx, term,
-					   mfs_matrix_bytes(net->io, net->tokens, net->hidden));
+					   mft_matrix_bytes(net->io, net->tokens, net->hidden));
 	for (int i = 0; i < 2; i++) {
-		const void *x = mfs_pass_at(net, half_input(m, i)->normed);
+		const void *x = mft_pass_at(net, half_input(m, i)->normed);
 
-		x = mfs_stream_gather(net, run, MFS_GATHERED_X, x);
-		mfs_linear_forward(net, run, &m->halves[i], net->tokens, x,
+		x = mft_stream_gather(net, run, MFT_GATHERED_X, x);
+		mft_linear_forward(net, run, &m->halves[i], net->tokens, x,
 				   own_columns(net, m, term));
 	}
-	mfs_stream_sum(net, run, term, y);
+	mft_stream_sum(net, run, term, y);
 }
 
-static void layer_forward(const struct mfs_net *net, const struct mfs_pass *run,
-			  const struct mfs_mtp_layer *m)
+static void layer_forward(const struct mft_net *net, const struct mft_pass *run,
+			  const struct mft_mtp_layer *m)
 {
-	void *output = mfs_branch_now(net);
+	void *output = mft_branch_now(net);
 
-	mfs_embed(net, run, m->layer->attention.part.layer, mfs_pass_at(net, m->embedding.x));
-	mfs_join(net, run, NULL, &m->embedding);
-	mfs_join(net, run, NULL, &m->hidden);
+	mft_embed(net, run, m->layer->attention.part.layer, mft_pass_at(net, m->embedding.x));
+	mft_join(net, run, NULL, &m->embedding);
+	mft_join(net, run, NULL, &m->hidden);
 	project(net, run, m);
-	mfs_sublayer_forward(net, run, NULL, &m->layer->attention, output);
-	mfs_sublayer_forward(net, run, &m->layer->attention, &m->layer->mlp, output);
-	mfs_join(net, run, &m->layer->mlp, &m->out);
+	mft_sublayer_forward(net, run, NULL, &m->layer->attention, output);
+	mft_sublayer_forward(net, run, &m->layer->attention, &m->layer->mlp, output);
+	mft_join(net, run, &m->layer->mlp, &m->out);
 }
 
-void mfs_mtp_forward(const struct mfs_net *net, const struct mfs_pass *run)
+void mft_mtp_forward(const struct mft_net *net, const struct mft_pass *run)
 {
 	for (uint32_t k = 0; k < net->chain->mtp.count; k++) {
-		const struct mfs_pass of = pass_of(run, k);
-		const struct mfs_net_visit v = visit(net, k, false);
+		const struct mft_pass of = pass_of(run, k);
+		const struct mft_net_visit v = visit(net, k, false);
 
-		mfs_visit_begins(net, run, v);
+		mft_visit_begins(net, run, v);
 		layer_forward(net, &of, &net->chain->mtp.layers[k]);
-		mfs_visit_ends(net, run, v);
+		mft_visit_ends(net, run, v);
 	}
 }
 
 /* ---- backward ---- */
 
-static struct mfs_head_loss loss_of(const struct mfs_net *net, const struct mfs_pass *run,
-				    const struct mfs_pass *of, uint32_t depth)
+static struct mft_head_loss loss_of(const struct mft_net *net, const struct mft_pass *run,
+				    const struct mft_pass *of, uint32_t depth)
 {
 	const double counted = of->counted ? (double)of->counted : 1;
 	const double weight = net->config->mtp_loss_scaling_factor / (double)net->chain->mtp.count;
 
-	return (struct mfs_head_loss){
+	return (struct mft_head_loss){
 		.grad_scale =
 			(float)(weight * run->pass->grad_scale * (double)run->counted / counted),
 		.is_mean = true,
 		.mean_of = counted,
-		.sum = mfs_net_sum(net, MFS_SUM_MTP_LOSS + depth),
+		.sum = mft_net_sum(net, MFT_SUM_MTP_LOSS + depth),
 		/* The deepest one is the head's first. */
 		.adds = depth + 1 < net->chain->mtp.count,
 	};
 }
 
-/* The gradient of the input of half i is in mfs_branch_now(). */
-static void project_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			     const struct mfs_mtp_layer *m, const void *dy, int i)
+/* The gradient of the input of half i is in mft_branch_now(). */
+static void project_backward(const struct mft_net *net, const struct mft_pass *run,
+			     const struct mft_mtp_layer *m, const void *dy, int i)
 {
-	const void *x = mfs_pass_at(net, half_input(m, i)->normed);
-	struct mfs_dx_sum sum = mfs_dx_sum_new(net, mfs_branch_now(net));
-	struct mfs_pass of_half = *run;
+	const void *x = mft_pass_at(net, half_input(m, i)->normed);
+	struct mft_dx_sum sum = mft_dx_sum_new(net, mft_branch_now(net));
+	struct mft_pass of_half = *run;
 
 	of_half.dx_sum = &sum;
-	x = mfs_stream_gather(net, run, MFS_GATHERED_X, x);
-	mfs_linear_backward(net, &of_half, &m->halves[i], net->tokens, x, own_columns(net, m, dy),
+	x = mft_stream_gather(net, run, MFT_GATHERED_X, x);
+	mft_linear_backward(net, &of_half, &m->halves[i], net->tokens, x, own_columns(net, m, dy),
 			    sum.term);
-	mfs_dx_sum_end(net, &of_half);
+	mft_dx_sum_end(net, &of_half);
 }
 
-static void joint_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			   const struct mfs_joint *at, void *dx)
+static void joint_backward(const struct mft_net *net, const struct mft_pass *run,
+			   const struct mft_joint *at, void *dx)
 {
-	mfs_norm_backward(net, run, &at->norm, net->rows, mfs_pass_at(net, at->x),
-			  mfs_pass_at(net, at->stats), mfs_branch_now(net), NULL, dx);
+	mft_norm_backward(net, run, &at->norm, net->rows, mft_pass_at(net, at->x),
+			  mft_pass_at(net, at->stats), mft_branch_now(net), NULL, dx);
 }
 
-/* Of the gradient of out.normed, which is in mfs_branch_now(). */
-static void layer_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			   const struct mfs_mtp_layer *m)
+/* Of the gradient of out.normed, which is in mft_branch_now(). */
+static void layer_backward(const struct mft_net *net, const struct mft_pass *run,
+			   const struct mft_mtp_layer *m)
 {
-	void *dx = mfs_dx_now(net);
+	void *dx = mft_dx_now(net);
 	const void *dy;
 
 	joint_backward(net, run, &m->out, dx);
-	mfs_sublayer_backward(net, run, &m->layer->mlp);
-	mfs_sublayer_backward(net, run, &m->layer->attention);
-	dy = mfs_stream_gather(net, run, MFS_GATHERED_DY, dx);
+	mft_sublayer_backward(net, run, &m->layer->mlp);
+	mft_sublayer_backward(net, run, &m->layer->attention);
+	dy = mft_stream_gather(net, run, MFT_GATHERED_DY, dx);
 	project_backward(net, run, m, dy, 1);
-	joint_backward(net, run, &m->hidden, mfs_pass_at(net, net->chain->mtp.dhidden));
+	joint_backward(net, run, &m->hidden, mft_pass_at(net, net->chain->mtp.dhidden));
 	project_backward(net, run, m, dy, 0);
 	joint_backward(net, run, &m->embedding, dx);
-	mfs_embed_backward(net, run, m->layer->attention.part.layer);
+	mft_embed_backward(net, run, m->layer->attention.part.layer);
 }
 
-void mfs_mtp_add_dhidden(const struct mfs_net *net, const struct mfs_pass *run)
+void mft_mtp_add_dhidden(const struct mft_net *net, const struct mft_pass *run)
 {
-	void *dnormed = mfs_branch_now(net);
+	void *dnormed = mft_branch_now(net);
 
 	net->backend->ops->add(run->ctx, net->io, dnormed, dnormed,
-			       mfs_pass_at(net, net->chain->mtp.dhidden), net->rows * net->hidden);
+			       mft_pass_at(net, net->chain->mtp.dhidden), net->rows * net->hidden);
 }
 
-void mfs_mtp_backward(const struct mfs_net *net, const struct mfs_pass *run)
+void mft_mtp_backward(const struct mft_net *net, const struct mft_pass *run)
 {
 	for (uint32_t k = net->chain->mtp.count; k-- > 0;) {
-		const struct mfs_pass of = pass_of(run, k);
-		const struct mfs_net_visit v = visit(net, k, true);
-		const struct mfs_head_loss loss = loss_of(net, run, &of, k);
+		const struct mft_pass of = pass_of(run, k);
+		const struct mft_net_visit v = visit(net, k, true);
+		const struct mft_head_loss loss = loss_of(net, run, &of, k);
 
-		mfs_visit_begins(net, run, v);
-		mfs_head_backward(net, &of, &loss,
-				  mfs_pass_at(net, net->chain->mtp.layers[k].out.normed));
+		mft_visit_begins(net, run, v);
+		mft_head_backward(net, &of, &loss,
+				  mft_pass_at(net, net->chain->mtp.layers[k].out.normed));
 		if (k + 1 < net->chain->mtp.count)
-			mfs_mtp_add_dhidden(net, run);
+			mft_mtp_add_dhidden(net, run);
 		layer_backward(net, &of, &net->chain->mtp.layers[k]);
-		mfs_visit_ends(net, run, v);
+		mft_visit_ends(net, run, v);
 	}
 }

@@ -11,7 +11,7 @@
 
 /* ---- life ---- */
 
-static int check_supported(const struct mfs_net *net, struct mfs_error *err)
+static int check_supported(const struct mft_net *net, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = net->args;
 	const char *positions = a->position_embedding_type;
@@ -47,30 +47,30 @@ static int check_supported(const struct mfs_net *net, struct mfs_error *err)
 	return 0;
 }
 
-static int find_embeddings(struct mfs_net *net, struct mfs_error *err)
+static int find_embeddings(struct mft_net *net, struct mfs_error *err)
 {
-	struct mfs_chain *chain = net->chain;
+	struct mft_chain *chain = net->chain;
 	if (!chain->chunks[0].embeds && !chain->mtp.count)
 		return 0;
 	chain->word_embeddings =
-		mfs_params_find(net->params, "embedding.word_embeddings.weight", -1, -1);
+		mft_params_find(net->params, "embedding.word_embeddings.weight", -1, -1);
 	chain->position_embeddings =
-		mfs_params_find(net->params, "embedding.position_embeddings.weight", -1, -1);
+		mft_params_find(net->params, "embedding.position_embeddings.weight", -1, -1);
 	if (!chain->word_embeddings)
 		return mfs_fail(err, -ENODATA, "the model has no embedding.word_embeddings.weight");
 	if (chain->position_embeddings &&
-	    mfs_param_size(chain->position_embeddings, 0) < net->context.whole)
+	    mft_param_size(chain->position_embeddings, 0) < net->context.whole)
 		return mfs_fail(err, -EINVAL,
 				"--max-position-embeddings: expected at least --seq-length %lld, "
 				"found %lld",
 				(long long)net->context.whole,
-				(long long)mfs_param_size(chain->position_embeddings, 0));
+				(long long)mft_param_size(chain->position_embeddings, 0));
 	return 0;
 }
 
-static int make_chunks(struct mfs_net *net, struct mfs_error *err)
+static int make_chunks(struct mft_net *net, struct mfs_error *err)
 {
-	struct mfs_chain *chain = net->chain;
+	struct mft_chain *chain = net->chain;
 	const struct mfs_layout *layout = &net->params->layout;
 	const uint32_t stage = net->parallel->place.pp;
 	uint32_t first;
@@ -83,8 +83,8 @@ static int make_chunks(struct mfs_net *net, struct mfs_error *err)
 		chain->chunks[c].count = mfs_layout_layers(layout, net->args, c, stage, &first);
 		chain->layer_count += chain->chunks[c].count;
 	}
-	chain->chunks[0].embeds = mfs_is_first_stage(net->parallel);
-	chain->chunks[chain->chunk_count - 1].ends = mfs_is_last_stage(net->parallel);
+	chain->chunks[0].embeds = mft_is_first_stage(net->parallel);
+	chain->chunks[chain->chunk_count - 1].ends = mft_is_last_stage(net->parallel);
 	if (chain->chunks[chain->chunk_count - 1].ends && net->args->mtp_num_layers > 0)
 		chain->mtp.count = (uint32_t)net->args->mtp_num_layers;
 	chain->layer_count += chain->mtp.count;
@@ -101,7 +101,7 @@ static int make_chunks(struct mfs_net *net, struct mfs_error *err)
 	return 0;
 }
 
-static int fill(struct mfs_net *net, struct mfs_error *err)
+static int fill(struct mft_net *net, struct mfs_error *err)
 {
 	int r = check_supported(net, err);
 
@@ -115,22 +115,22 @@ static int fill(struct mfs_net *net, struct mfs_error *err)
 	net->term = mfs_arena_array(&net->arena, net->params->count, sizeof(*net->term));
 	if (!net->replaced || !net->term)
 		return mfs_fail_nomem(err);
-	r = mfs_stream_divide(net, err);
-	return r ? r : mfs_net_plan(net, err);
+	r = mft_stream_divide(net, err);
+	return r ? r : mft_net_plan(net, err);
 }
 
 struct whole {
-	struct mfs_net net; /* the first member: a caller that frees it frees both */
-	struct mfs_chain chain;
+	struct mft_net net; /* the first member: a caller that frees it frees both */
+	struct mft_chain chain;
 };
 
-int mfs_net_new(const struct mfs_train_config *config, struct mfs_params *params,
-		struct mfs_memory *memory, const struct mfk_backend *backend,
-		struct mfk_device *device, const struct mfs_parallel *parallel,
-		struct mfs_net **ret, struct mfs_error *err)
+int mft_net_new(const struct mft_train_config *config, struct mft_params *params,
+		struct mft_memory *memory, const struct mfk_backend *backend,
+		struct mfk_device *device, const struct mft_parallel *parallel,
+		struct mft_net **ret, struct mfs_error *err)
 {
 	struct whole *whole = calloc(1, sizeof(*whole));
-	struct mfs_net *net;
+	struct mft_net *net;
 	int r;
 
 	if (!whole)
@@ -144,135 +144,135 @@ int mfs_net_new(const struct mfs_train_config *config, struct mfs_params *params
 	net->backend = backend;
 	net->device = device;
 	net->parallel = parallel;
-	net->io = mfs_mfk_dtype(params->weight_type);
-	net->grad = mfs_mfk_dtype(params->grad_type);
+	net->io = mft_mfk_dtype(params->weight_type);
+	net->grad = mft_mfk_dtype(params->grad_type);
 	net->batch = config->micro_batch_size;
-	mfs_context_find(parallel, config->seq_length, &net->context);
+	mft_context_find(parallel, config->seq_length, &net->context);
 	net->seq = config->seq_length / net->context.size;
 	net->tokens = net->batch * net->seq;
 	net->hidden = config->model.hidden_size;
 	r = fill(net, err);
 	if (r) {
-		mfs_net_free(net);
+		mft_net_free(net);
 		return r;
 	}
 	*ret = net;
 	return 0;
 }
 
-void mfs_net_free(struct mfs_net *net)
+void mft_net_free(struct mft_net *net)
 {
 	if (!net)
 		return;
-	mfs_batch_release(net);
-	mfs_stages_release(net);
-	mfs_beside_release(net, &net->experts_beside);
-	mfs_beside_release(net, &net->tensor_beside);
-	mfs_beside_release(net, &net->context_beside);
+	mft_batch_release(net);
+	mft_stages_release(net);
+	mft_beside_release(net, &net->experts_beside);
+	mft_beside_release(net, &net->tensor_beside);
+	mft_beside_release(net, &net->context_beside);
 	if (net->chain->host_sums)
 		net->backend->device->host_free(net->device, net->chain->host_sums,
-						MFS_SUM_COUNT * sizeof(double));
+						MFT_SUM_COUNT * sizeof(double));
 	mfs_arena_release(&net->arena);
 	free(net);
 }
 
-static int begin_part(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
+static int begin_part(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_part *part,
 		      struct mfs_error *err)
 {
 	return part->kind->begin ? part->kind->begin(net, ctx, part, err) : 0;
 }
 
-int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
+int mft_net_begin(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
 {
-	int r = mfs_batch_begin(net, err);
+	int r = mft_batch_begin(net, err);
 
 	if (!r)
-		r = mfs_stages_begin(net, err);
+		r = mft_stages_begin(net, err);
 	if (!r)
-		r = mfs_experts_beside_begin(net, err);
+		r = mft_experts_beside_begin(net, err);
 	if (!r)
-		r = mfs_tensor_beside_begin(net, err);
+		r = mft_tensor_beside_begin(net, err);
 	if (!r)
-		r = mfs_context_beside_begin(net, err);
+		r = mft_context_beside_begin(net, err);
 	if (!r && !net->chain->host_sums) {
 		net->chain->host_sums = net->backend->device->host_alloc(
-			net->device, MFS_SUM_COUNT * sizeof(double));
+			net->device, MFT_SUM_COUNT * sizeof(double));
 		r = net->chain->host_sums ? 0 : mfs_fail_nomem(err);
 	}
 	if (!r)
-		r = mfs_rope_fill(net, ctx, err);
+		r = mft_rope_fill(net, ctx, err);
 	if (!r)
-		r = mfs_context_fill(net, ctx, err);
+		r = mft_context_fill(net, ctx, err);
 	if (!r)
-		r = mfs_shared_groups_fill(net, ctx, err);
+		r = mft_shared_groups_fill(net, ctx, err);
 	for (uint32_t i = 0; !r && i < net->chain->layer_count; i++) {
 		r = begin_part(net, ctx, &net->chain->layers[i].attention.part, err);
 		if (!r)
 			r = begin_part(net, ctx, &net->chain->layers[i].mlp.part, err);
 	}
 	if (!r)
-		mfs_net_clear_losses(net, ctx);
+		mft_net_clear_losses(net, ctx);
 	return r;
 }
 
-void mfs_net_set_watch(struct mfs_net *net, const struct mfs_net_watch *watch)
+void mft_net_set_watch(struct mft_net *net, const struct mft_net_watch *watch)
 {
 	net->chain->watch = *watch;
 }
 
-void mfs_net_sum_gradients(struct mfs_net *net, struct mfk_ctx *ctx)
+void mft_net_sum_gradients(struct mft_net *net, struct mfk_ctx *ctx)
 {
-	mfs_tensor_sum_gradients(net, ctx);
+	mft_tensor_sum_gradients(net, ctx);
 }
 
 /* ---- losses ---- */
 
-void mfs_net_clear_losses(struct mfs_net *net, struct mfk_ctx *ctx)
+void mft_net_clear_losses(struct mft_net *net, struct mfk_ctx *ctx)
 {
-	net->backend->device->zero(ctx, mfs_net_at(net, net->sums), MFS_SUM_COUNT * sizeof(double));
+	net->backend->device->zero(ctx, mft_net_at(net, net->sums), MFT_SUM_COUNT * sizeof(double));
 	for (uint32_t i = 0; i < net->chain->layer_count; i++) {
-		const struct mfs_part *part = &net->chain->layers[i].mlp.part;
+		const struct mft_part *part = &net->chain->layers[i].mlp.part;
 
 		if (part->kind->begin_step)
 			part->kind->begin_step(net, ctx, part);
 	}
 }
 
-void mfs_net_copy_loss(struct mfs_net *net, struct mfk_ctx *ctx, double *ret)
+void mft_net_copy_loss(struct mft_net *net, struct mfk_ctx *ctx, double *ret)
 {
-	const double *sums = mfs_net_at(net, net->sums);
+	const double *sums = mft_net_at(net, net->sums);
 
-	net->backend->device->copy_out(ctx, ret, sums + MFS_SUM_LM_LOSS, sizeof(*ret));
+	net->backend->device->copy_out(ctx, ret, sums + MFT_SUM_LM_LOSS, sizeof(*ret));
 }
 
-int mfs_net_losses(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_net_losses *ret,
+int mft_net_losses(struct mft_net *net, struct mfk_ctx *ctx, struct mft_net_losses *ret,
 		   struct mfs_error *err)
 {
 	char why[MFK_WHY] = "";
 	int r;
 
-	net->backend->device->copy_out(ctx, net->chain->host_sums, mfs_net_at(net, net->sums),
-				       MFS_SUM_COUNT * sizeof(double));
+	net->backend->device->copy_out(ctx, net->chain->host_sums, mft_net_at(net, net->sums),
+				       MFT_SUM_COUNT * sizeof(double));
 	r = net->backend->device->sync(ctx, why);
 	if (r)
 		return mfs_fail(err, r, "%s", why);
-	*ret = (struct mfs_net_losses){
-		.lm_loss_sum = net->chain->host_sums[MFS_SUM_LM_LOSS],
-		.z_loss = net->chain->host_sums[MFS_SUM_Z_LOSS],
+	*ret = (struct mft_net_losses){
+		.lm_loss_sum = net->chain->host_sums[MFT_SUM_LM_LOSS],
+		.z_loss = net->chain->host_sums[MFT_SUM_Z_LOSS],
 	};
-	for (int i = 0; i < MFS_AUX_LOSSES; i++)
-		ret->aux[i] = net->chain->host_sums[MFS_SUM_AUX_LOSS + i];
-	for (int i = 0; i < MFS_MTP_MOST; i++)
-		ret->mtp[i] = net->chain->host_sums[MFS_SUM_MTP_LOSS + i];
+	for (int i = 0; i < MFT_AUX_LOSSES; i++)
+		ret->aux[i] = net->chain->host_sums[MFT_SUM_AUX_LOSS + i];
+	for (int i = 0; i < MFT_MTP_MOST; i++)
+		ret->mtp[i] = net->chain->host_sums[MFT_SUM_MTP_LOSS + i];
 	return 0;
 }
 
-int mfs_net_update_expert_bias(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
+int mft_net_update_expert_bias(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
 {
 	int rc = 0;
 
 	for (uint32_t i = 0; i < net->chain->layer_count && !rc; i++) {
-		const struct mfs_part *part = &net->chain->layers[i].mlp.part;
+		const struct mft_part *part = &net->chain->layers[i].mlp.part;
 
 		if (part->kind->end_step)
 			rc = part->kind->end_step(net, ctx, part, err);

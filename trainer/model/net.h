@@ -6,8 +6,8 @@
  * experts); there are no models by name. Activations lie in memory that was planned
  * (trainer/base/memory.h). docs/TRAINING.md walks through a step.
  */
-#ifndef MFS_TRAINER_MODEL_NET_H
-#define MFS_TRAINER_MODEL_NET_H
+#ifndef MFT_TRAINER_MODEL_NET_H
+#define MFT_TRAINER_MODEL_NET_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,94 +22,94 @@
 #include "trainer/parallel/parallel.h"
 #include "trainer/parallel/pipeline.h"
 
-struct mfs_net;
+struct mft_net;
 
 /* Plans activations of micro_batch_size sequences of seq_length tokens, in memory: as often as the
  * largest batch of the run has passes between forward and backward here. Borrows config,
  * params and memory. backend and device may be NULL for a plan alone (--dry-run). -ENOTSUP: an
  * argument that has no computation here, by name. */
-int mfs_net_new(const struct mfs_train_config *config, struct mfs_params *params,
-		struct mfs_memory *memory, const struct mfk_backend *backend,
-		struct mfk_device *device, const struct mfs_parallel *parallel,
-		struct mfs_net **ret, struct mfs_error *err);
-void mfs_net_free(struct mfs_net *net);
+int mft_net_new(const struct mft_train_config *config, struct mft_params *params,
+		struct mft_memory *memory, const struct mfk_backend *backend,
+		struct mfk_device *device, const struct mft_parallel *parallel,
+		struct mft_net **ret, struct mfs_error *err);
+void mft_net_free(struct mft_net *net);
 
-/* After mfs_memory_place(): fills tables of sines and cosines. */
-int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
+/* After mft_memory_place(): fills tables of sines and cosines. */
+int mft_net_begin(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
 
 /* Something that runs in parallel with the passes, and is told of the units that they use
  * (trainer/params/params.h). A function that is NULL is not called. */
-#define MFS_UNIT_NONE (-2)
+#define MFT_UNIT_NONE (-2)
 
-struct mfs_net_visit {
+struct mft_net_visit {
 	int32_t unit;
-	int32_t next;	   /* the unit that the pass visits after this one; MFS_UNIT_NONE */
+	int32_t next;	   /* the unit that the pass visits after this one; MFT_UNIT_NONE */
 	bool reads;	   /* its weights */
 	bool writes;	   /* its gradients */
 	bool again, later; /* the pass has written to them before, and will once more */
 	bool last;	   /* it is of the step's last microbatch */
 };
 
-struct mfs_net_watch {
+struct mft_net_watch {
 	/* Called before operations of ctx that use the unit, and after them. */
-	void (*begins)(void *arg, struct mfk_ctx *ctx, const struct mfs_net_visit *v);
-	void (*ends)(void *arg, struct mfk_ctx *ctx, const struct mfs_net_visit *v);
+	void (*begins)(void *arg, struct mfk_ctx *ctx, const struct mft_net_visit *v);
+	void (*ends)(void *arg, struct mfk_ctx *ctx, const struct mft_net_visit *v);
 	void *arg;
 };
-void mfs_net_set_watch(struct mfs_net *net, const struct mfs_net_watch *watch);
+void mft_net_set_watch(struct mft_net *net, const struct mft_net_watch *watch);
 
 /* Before a step's first microbatch: zeroes gradients, but for those of weights that the first pass
  * writes whole. */
-void mfs_net_clear_grads(struct mfs_net *net, struct mfk_ctx *ctx);
+void mft_net_clear_grads(struct mft_net *net, struct mfk_ctx *ctx);
 
-/* What a step of so many microbatches is made of, for mfs_pipeline_new(). */
-void mfs_net_pipeline(const struct mfs_net *net, uint64_t microbatches, bool backward,
-		      struct mfs_pipeline_shape *ret);
+/* What a step of so many microbatches is made of, for mft_pipeline_new(). */
+void mft_net_pipeline(const struct mft_net *net, uint64_t microbatches, bool backward,
+		      struct mft_pipeline_shape *ret);
 /* True if there is memory for all that a pipeline has at once. */
-bool mfs_net_has_room(const struct mfs_net *net, const struct mfs_pipeline *p);
-/* Brings a microbatch to its place on the device (struct mfs_pipeline_step: batch), by operations
+bool mft_net_has_room(const struct mft_net *net, const struct mft_pipeline *p);
+/* Brings a microbatch to its place on the device (struct mft_pipeline_step: batch), by operations
  * of the context. */
-int mfs_net_take(struct mfs_net *net, struct mfk_ctx *ctx, uint32_t place,
-		 const struct mfs_net_pass *pass, struct mfs_error *err);
+int mft_net_take(struct mft_net *net, struct mfk_ctx *ctx, uint32_t place,
+		 const struct mft_net_pass *pass, struct mfs_error *err);
 /* A forward pass, a backward one or an exchange, of microbatches that have been taken. Adds to the
- * flat gradients, and to the sums of losses (mfs_net_losses). Nothing is waited for. */
-void mfs_net_step(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pipeline_step *step);
+ * flat gradients, and to the sums of losses (mft_net_losses). Nothing is waited for. */
+void mft_net_step(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_pipeline_step *step);
 /* Call it after a pipeline's last step: ctx waits for what is still exchanged. */
-void mfs_net_end(struct mfs_net *net, struct mfk_ctx *ctx);
+void mft_net_end(struct mft_net *net, struct mfk_ctx *ctx);
 /* Whether a step adds to the loss of tokens. Its microbatch has been taken. */
-bool mfs_net_gives_loss(const struct mfs_net *net, const struct mfs_pipeline_step *step);
+bool mft_net_gives_loss(const struct mft_net *net, const struct mft_pipeline_step *step);
 
 /* All of a microbatch, in a process that has the whole model. For tests. */
-int mfs_net_run(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_net_pass *pass,
+int mft_net_run(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_net_pass *pass,
 		struct mfs_error *err);
 
 /* Call it after a step's passes. Sums, over the tensor parallel processes, the gradients of which
  * each process has a term. Of gradients that are divided it sums what this process owns, which was
  * summed over other groups before. Source: megatron/core/distributed/finalize_model_grads.py:
  * _allreduce_non_tensor_model_parallel_grads. */
-void mfs_net_sum_gradients(struct mfs_net *net, struct mfk_ctx *ctx);
+void mft_net_sum_gradients(struct mft_net *net, struct mfk_ctx *ctx);
 
-/* Sums since the last mfs_net_clear_losses(); waits for the context. */
-struct mfs_net_losses {
+/* Sums since the last mft_net_clear_losses(); waits for the context. */
+struct mft_net_losses {
 	double lm_loss_sum; /* over counted tokens */
-	/* means over layers, summed over microbatches; of MFS_GLOBAL_AUX_LOSS the process's part */
-	double aux[MFS_AUX_LOSSES], z_loss;
-	double mtp[MFS_MTP_MOST]; /* means over counted tokens, summed over microbatches */
+	/* means over layers, summed over microbatches; of MFT_GLOBAL_AUX_LOSS the process's part */
+	double aux[MFT_AUX_LOSSES], z_loss;
+	double mtp[MFT_MTP_MOST]; /* means over counted tokens, summed over microbatches */
 };
-int mfs_net_losses(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_net_losses *ret,
+int mft_net_losses(struct mft_net *net, struct mfk_ctx *ctx, struct mft_net_losses *ret,
 		   struct mfs_error *err);
 /* Sums are 0, and a step's microbatches are counted anew. */
-void mfs_net_clear_losses(struct mfs_net *net, struct mfk_ctx *ctx);
+void mft_net_clear_losses(struct mft_net *net, struct mfk_ctx *ctx);
 /* Submits a copy of lm_loss_sum, as it is after the passes so far, to pinned memory. */
-void mfs_net_copy_loss(struct mfs_net *net, struct mfk_ctx *ctx, double *ret);
+void mft_net_copy_loss(struct mft_net *net, struct mfk_ctx *ctx, double *ret);
 
 /* After the last microbatch of a step and before the update: router.expert_bias by the tokens that
  * each expert got (core/transformer/moe/moe_utils.py: get_updated_expert_bias). */
-int mfs_net_update_expert_bias(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
+int mft_net_update_expert_bias(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
 
 /* Logits in fp32 of a batch, host memory [T, columns of the padded vocabulary that the process
  * has]. For tests. */
-int mfs_net_logits(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_batch *batch,
+int mft_net_logits(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_batch *batch,
 		   float *ret, struct mfs_error *err);
 
 #endif

@@ -21,8 +21,8 @@
  * (kinds.c): attention/attention.c or mla.c, mlp/mlp.c or moe.c. All else is shared. Source:
  * megatron/core/transformer/transformer_layer.py.
  */
-#ifndef MFS_TRAINER_MODEL_NET_I_H
-#define MFS_TRAINER_MODEL_NET_I_H
+#ifndef MFT_TRAINER_MODEL_NET_I_H
+#define MFT_TRAINER_MODEL_NET_I_H
 
 #include "trainer/model/base/dropout.h"
 #include "trainer/model/base/linear.h"
@@ -32,194 +32,194 @@
 #include "trainer/model/net.h"
 
 /* The kinds of a layer's two parts. */
-void mfs_part_kinds(const struct mfs_megatron_args *args, uint32_t layer,
-		    const struct mfs_part_kind **ret_attention,
-		    const struct mfs_part_kind **ret_mlp);
+void mft_part_kinds(const struct mfs_megatron_args *args, uint32_t layer,
+		    const struct mft_part_kind **ret_attention,
+		    const struct mft_part_kind **ret_mlp);
 
 /* ---- the chain ---- */
 
-struct mfs_joint;
-struct mfs_sublayer;
-struct mfs_layer;
+struct mft_joint;
+struct mft_sublayer;
+struct mft_layer;
 
 /* Of the pass that is being submitted: where a part's output lies, and the gradient of its input;
  * and the gradient of the residual stream. */
-void *mfs_branch_now(const struct mfs_net *net);
-void *mfs_dx_now(const struct mfs_net *net);
+void *mft_branch_now(const struct mft_net *net);
+void *mft_dx_now(const struct mft_net *net);
 
 /* x = x of before + dropout(its output), and the norm of that. before NULL: x is there. */
-void mfs_join(const struct mfs_net *net, const struct mfs_pass *run,
-	      const struct mfs_sublayer *before, const struct mfs_joint *at);
+void mft_join(const struct mft_net *net, const struct mft_pass *run,
+	      const struct mft_sublayer *before, const struct mft_joint *at);
 /* The stream's gradient = gradient of dnormed through the norm, + dstream (NULL: the stream ends
  * here). */
-void mfs_join_backward(const struct mfs_net *net, const struct mfs_pass *run,
-		       const struct mfs_joint *at, const void *dnormed, const void *dstream);
+void mft_join_backward(const struct mft_net *net, const struct mft_pass *run,
+		       const struct mft_joint *at, const void *dnormed, const void *dstream);
 /* output NULL: it is not wanted, only what is kept is. */
-void mfs_sublayer_forward(const struct mfs_net *net, const struct mfs_pass *run,
-			  const struct mfs_sublayer *before, const struct mfs_sublayer *s,
+void mft_sublayer_forward(const struct mft_net *net, const struct mft_pass *run,
+			  const struct mft_sublayer *before, const struct mft_sublayer *s,
 			  void *output);
-void mfs_sublayer_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			   const struct mfs_sublayer *s);
+void mft_sublayer_backward(const struct mft_net *net, const struct mft_pass *run,
+			   const struct mft_sublayer *s);
 /* What selective recomputation did not keep. */
-void mfs_make_again(const struct mfs_net *net, const struct mfs_pass *run,
-		    const struct mfs_sublayer *s);
-/* The stream's gradient before a dropout; mfs_dx_now() if there is none. */
-const void *mfs_before_dropout(const struct mfs_net *net, const struct mfs_pass *run,
-			       uint32_t layer, enum mfs_dropout_site site);
+void mft_make_again(const struct mft_net *net, const struct mft_pass *run,
+		    const struct mft_sublayer *s);
+/* The stream's gradient before a dropout; mft_dx_now() if there is none. */
+const void *mft_before_dropout(const struct mft_net *net, const struct mft_pass *run,
+			       uint32_t layer, enum mft_dropout_site site);
 
-/* The stream of the pass's tokens, and the embedding's gradient of mfs_dx_now(). layer: of the
+/* The stream of the pass's tokens, and the embedding's gradient of mft_dx_now(). layer: of the
  * dropout's random numbers. */
-void mfs_embed(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer, void *x);
-void mfs_embed_backward(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer);
+void mft_embed(const struct mft_net *net, const struct mft_pass *run, uint32_t layer, void *x);
+void mft_embed_backward(const struct mft_net *net, const struct mft_pass *run, uint32_t layer);
 
 /* The norm of the stream: its gradient is of the rows that the process has. */
-int mfs_stream_norm_find(struct mfs_net *net, const char *prefix, int32_t layer,
-			 struct mfs_norm *ret, struct mfs_error *err);
+int mft_stream_norm_find(struct mft_net *net, const char *prefix, int32_t layer,
+			 struct mft_norm *ret, struct mfs_error *err);
 /* i: its number in the whole model; those of MTP are numbered after the decoder's. */
-int mfs_layer_plan(struct mfs_net *net, struct mfs_layer *l, uint32_t i,
-		   struct mfs_part_plan *scratch, struct mfs_error *err);
+int mft_layer_plan(struct mft_net *net, struct mft_layer *l, uint32_t i,
+		   struct mft_part_plan *scratch, struct mfs_error *err);
 /* Adds memory to the plan that exists once, for all passes. */
-struct mfs_at mfs_memory_for_all(struct mfs_net *net, uint64_t bytes);
+struct mft_at mft_memory_for_all(struct mft_net *net, uint64_t bytes);
 
 /* Where the residual stream meets a norm. */
-struct mfs_joint {
-	struct mfs_norm norm;
-	struct mfs_at x, normed, stats; /* [rows, hidden] twice, fp32 [2, rows] */
+struct mft_joint {
+	struct mft_norm norm;
+	struct mft_at x, normed, stats; /* [rows, hidden] twice, fp32 [2, rows] */
 };
 
-struct mfs_sublayer {
-	struct mfs_joint in;
-	struct mfs_part part;
-	enum mfs_dropout_site site;  /* of the part's output */
+struct mft_sublayer {
+	struct mft_joint in;
+	struct mft_part part;
+	enum mft_dropout_site site;  /* of the part's output */
 	bool norm_again, part_again; /* selective recomputation */
 };
 
-struct mfs_layer {
-	struct mfs_sublayer attention, mlp;
+struct mft_layer {
+	struct mft_sublayer attention, mlp;
 };
 
 /* A model chunk: the layers that follow one another in this process. */
-struct mfs_net_chunk {
-	struct mfs_layer *layers;
+struct mft_net_chunk {
+	struct mft_layer *layers;
 	uint32_t count;
 	bool embeds; /* it is the model's first: its first x is of the embedding */
 	bool ends;   /* it is the model's last: the last norm and the head follow it */
 };
 
 /* MTP layers; mtp.c. */
-struct mfs_mtp_layer {
+struct mft_mtp_layer {
 	/* enorm of the embedding; hnorm, whose x is the hidden state of the layer before; the last
 	 * norm */
-	struct mfs_joint embedding, hidden, out;
-	struct mfs_linear halves[2]; /* of eh_proj: for embedding, for hidden */
-	struct mfs_layer *layer;     /* its number follows the decoder's last */
+	struct mft_joint embedding, hidden, out;
+	struct mft_linear halves[2]; /* of eh_proj: for embedding, for hidden */
+	struct mft_layer *layer;     /* its number follows the decoder's last */
 };
-struct mfs_mtp {
-	struct mfs_mtp_layer *layers;
+struct mft_mtp {
+	struct mft_mtp_layer *layers;
 	uint32_t count; /* 0: none, or the stage does not end the model */
-	struct mfs_at dhidden;
+	struct mft_at dhidden;
 };
 /* -ENOTSUP: an argument that MTP layers have no computation for here. */
-int mfs_mtp_plan(struct mfs_net *net, struct mfs_part_plan *scratch, struct mfs_error *err);
-void mfs_mtp_place(struct mfs_net *net); /* after the head's place */
-/* Between mfs_head_begins() and mfs_head_ends(), of a pass backward: forward, when the last norm is
+int mft_mtp_plan(struct mft_net *net, struct mft_part_plan *scratch, struct mfs_error *err);
+void mft_mtp_place(struct mft_net *net); /* after the head's place */
+/* Between mft_head_begins() and mft_head_ends(), of a pass backward: forward, when the last norm is
  * done; backward, with losses. */
-void mfs_mtp_forward(const struct mfs_net *net, const struct mfs_pass *run);
-void mfs_mtp_backward(const struct mfs_net *net, const struct mfs_pass *run);
-/* Adds the gradient of the first layer's hidden state to mfs_branch_now(). */
-void mfs_mtp_add_dhidden(const struct mfs_net *net, const struct mfs_pass *run);
+void mft_mtp_forward(const struct mft_net *net, const struct mft_pass *run);
+void mft_mtp_backward(const struct mft_net *net, const struct mft_pass *run);
+/* Adds the gradient of the first layer's hidden state to mft_branch_now(). */
+void mft_mtp_add_dhidden(const struct mft_net *net, const struct mft_pass *run);
 
 /* The last norm and the head; head.c. */
-struct mfs_head {
-	struct mfs_joint in;
-	struct mfs_linear linear;     /* of the embedding, if it is tied */
+struct mft_head {
+	struct mft_joint in;
+	struct mft_linear linear;     /* of the embedding, if it is tied */
 	int64_t chunk;		      /* rows of logits at a time; linear.ld elements each */
 	uint64_t logits, scale, loss; /* offsets in scratch */
 	uint64_t stats;		      /* of a vocabulary that is divided: mfk_cross_entropy */
 };
 /* Finds it, and plans its scratch. */
-int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_error *err);
+int mft_head_plan(struct mft_net *net, struct mft_part_plan *plan, struct mfs_error *err);
 /* What the head's losses are added to, and what they count in the gradient. */
-struct mfs_head_loss {
+struct mft_head_loss {
 	float grad_scale; /* of a counted token's loss */
 	double *sum;
 	bool is_mean; /* what is added is a mean of so many tokens, not a sum */
 	double mean_of;
 	bool adds; /* the pass has written the head's gradients before */
 };
-struct mfs_head_loss mfs_head_loss(const struct mfs_net *net, const struct mfs_pass *run);
+struct mft_head_loss mft_head_loss(const struct mft_net *net, const struct mft_pass *run);
 /* Losses of normed rows of the stream, without a backward pass. */
-void mfs_head_forward(const struct mfs_net *net, const struct mfs_pass *run,
-		      const struct mfs_head_loss *loss, const void *normed);
-/* Losses, and the gradient of normed in mfs_branch_now(). */
-void mfs_head_backward(const struct mfs_net *net, const struct mfs_pass *run,
-		       const struct mfs_head_loss *loss, const void *normed);
+void mft_head_forward(const struct mft_net *net, const struct mft_pass *run,
+		      const struct mft_head_loss *loss, const void *normed);
+/* Losses, and the gradient of normed in mft_branch_now(). */
+void mft_head_backward(const struct mft_net *net, const struct mft_pass *run,
+		       const struct mft_head_loss *loss, const void *normed);
 /* x[T, hidden]: all processes' rows. */
-int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, const void *x,
+int mft_head_logits(const struct mft_net *net, const struct mft_pass *run, const void *x,
 		    float *ret, struct mfs_error *err);
 
 /* Microbatches on the device; batch.c. */
-struct mfs_batch_place {
+struct mft_batch_place {
 	/* offsets in memory of the first one's; the others' follow */
 	uint64_t block, first_key;
 	uint64_t bytes, key_bytes; /* of each */
-	struct mfs_key_stage {
+	struct mft_key_stage {
 		int32_t *keys; /* host, [T] */
 		struct mfk_event *copied;
 	} stage[2]; /* first keys that a window narrows */
 	unsigned turn;
 };
-int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err);
-int mfs_batch_begin(struct mfs_net *net, struct mfs_error *err);
+int mft_batch_plan(struct mft_net *net, struct mfs_error *err);
+int mft_batch_begin(struct mft_net *net, struct mfs_error *err);
 /* Copies run->pass->batch to a place, and sets addresses in run. */
-int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, uint32_t place,
+int mft_batch_copy(struct mft_net *net, struct mft_pass *run, uint32_t place,
 		   struct mfs_error *err);
-void mfs_batch_release(struct mfs_net *net);
+void mft_batch_release(struct mft_net *net);
 
 /* A microbatch that is on the device. */
-struct mfs_taken {
-	struct mfs_net_pass pass;
-	struct mfs_pass run; /* its pass is the one above */
+struct mft_taken {
+	struct mft_net_pass pass;
+	struct mft_pass run; /* its pass is the one above */
 };
 
 /* ---- what runs in parallel with the passes is told; visit.c ---- */
 
 /* Called before operations of a pass that use a unit, and after them. visit.last is set here. */
-void mfs_visit_begins(const struct mfs_net *net, const struct mfs_pass *run,
-		      struct mfs_net_visit visit);
-void mfs_visit_ends(const struct mfs_net *net, const struct mfs_pass *run,
-		    struct mfs_net_visit visit);
-int32_t mfs_layer_unit(const struct mfs_layer *l);
-/* The unit that a pass through the chunk visits first after the embedding; MFS_UNIT_NONE: the chunk
+void mft_visit_begins(const struct mft_net *net, const struct mft_pass *run,
+		      struct mft_net_visit visit);
+void mft_visit_ends(const struct mft_net *net, const struct mft_pass *run,
+		    struct mft_net_visit visit);
+int32_t mft_layer_unit(const struct mft_layer *l);
+/* The unit that a pass through the chunk visits first after the embedding; MFT_UNIT_NONE: the chunk
  * has no layers. */
-int32_t mfs_first_unit(const struct mfs_net_chunk *chunk);
+int32_t mft_first_unit(const struct mft_net_chunk *chunk);
 /* The units that the head uses. */
-void mfs_head_begins(const struct mfs_net *net, const struct mfs_pass *run, bool backward);
-void mfs_head_ends(const struct mfs_net *net, const struct mfs_pass *run, bool backward);
+void mft_head_begins(const struct mft_net *net, const struct mft_pass *run, bool backward);
+void mft_head_ends(const struct mft_net *net, const struct mft_pass *run, bool backward);
 
 /* Finds what the net is made of, and plans its memory; plan.c. */
-int mfs_net_plan(struct mfs_net *net, struct mfs_error *err);
+int mft_net_plan(struct mft_net *net, struct mfs_error *err);
 /* True if they exchange in parallel with the passes. */
-bool mfs_stages_overlap(const struct mfs_net *net);
-/* After mfs_memory_place(). */
-int mfs_stages_begin(struct mfs_net *net, struct mfs_error *err);
-void mfs_stages_release(struct mfs_net *net);
-/* step: of kind MFS_PIPELINE_EXCHANGE. */
-void mfs_stages_exchange(struct mfs_net *net, struct mfk_ctx *ctx,
-			 const struct mfs_pipeline_step *step);
+bool mft_stages_overlap(const struct mft_net *net);
+/* After mft_memory_place(). */
+int mft_stages_begin(struct mft_net *net, struct mfs_error *err);
+void mft_stages_release(struct mft_net *net);
+/* step: of kind MFT_PIPELINE_EXCHANGE. */
+void mft_stages_exchange(struct mft_net *net, struct mfk_ctx *ctx,
+			 const struct mft_pipeline_step *step);
 /* ctx waits for so many exchanges of the step, the first ones. */
-void mfs_stages_await(const struct mfs_net *net, struct mfk_ctx *ctx, uint64_t exchanges);
+void mft_stages_await(const struct mft_net *net, struct mfk_ctx *ctx, uint64_t exchanges);
 /* Buffers of a number: the first x of a slot, where a chunk's stream begins and is received; an
  * output of passes; a gradient of the stream. */
-void *mfs_net_first_x(const struct mfs_net *net, uint32_t slot);
-void *mfs_net_branch(const struct mfs_net *net, uint32_t number);
-void *mfs_net_dx(const struct mfs_net *net, uint32_t number);
+void *mft_net_first_x(const struct mft_net *net, uint32_t slot);
+void *mft_net_branch(const struct mft_net *net, uint32_t number);
+void *mft_net_dx(const struct mft_net *net, uint32_t number);
 
 /* Bytes of the residual stream. */
-uint64_t mfs_stream_bytes(const struct mfs_net *net);
+uint64_t mft_stream_bytes(const struct mft_net *net);
 
 /* Exchanges with other stages; stages.c. */
-struct mfs_stages {
+struct mft_stages {
 	struct mfk_ctx *beside; /* NULL: they are submitted to the passes' context */
 	struct mfk_event *passes;
 	struct mfk_event **done; /* of exchange number i: [i % count] */
@@ -229,20 +229,20 @@ struct mfs_stages {
 
 /* What the net is made of, and what its passes write in addition to what parts keep. Parts know
  * nothing of it. */
-struct mfs_chain {
-	struct mfs_net_watch watch;
+struct mft_chain {
+	struct mft_net_watch watch;
 
 	/* NULL: none, or the stage does not embed */
-	const struct mfs_param *word_embeddings, *position_embeddings;
-	struct mfs_layer *layers; /* of all chunks, and those of MTP */
+	const struct mft_param *word_embeddings, *position_embeddings;
+	struct mft_layer *layers; /* of all chunks, and those of MTP */
 	uint32_t layer_count;
-	struct mfs_net_chunk *chunks;
+	struct mft_net_chunk *chunks;
 	uint32_t chunk_count;
-	struct mfs_head head; /* of the chunk that ends the model */
+	struct mft_head head; /* of the chunk that ends the model */
 	int64_t vocab;	      /* padded; of it the columns of logits that the process has */
-	struct mfs_mtp mtp;
-	struct mfs_batch_place on_device;
-	struct mfs_taken *taken; /* [net->batch_count] */
+	struct mft_mtp mtp;
+	struct mft_batch_place on_device;
+	struct mft_taken *taken; /* [net->batch_count] */
 
 	/* Layers [k n, k n + n) of a model chunk are run again as one, where n is again_layers;
 	 * layers from again_end on are not. again_layers 0: none are. */
@@ -254,7 +254,7 @@ struct mfs_chain {
 	struct {
 		uint32_t dx, output; /* numbers, of the pass that is being submitted */
 	} now;
-	struct mfs_stages stages;
+	struct mft_stages stages;
 
 	/* [rows, hidden]: a part's output; backward: the gradient of its input. A second one while
 	 * the first is sent to the next stage. */

@@ -22,24 +22,24 @@
 
 /* Runs layers [first, end) of a chunk; the unit `behind` is visited after them. When they are run
  * again, the last one's output is not wanted. */
-static void layers_forward(const struct mfs_net *net, const struct mfs_pass *run,
-			   const struct mfs_net_chunk *chunk, uint32_t first, uint32_t end,
+static void layers_forward(const struct mft_net *net, const struct mft_pass *run,
+			   const struct mft_net_chunk *chunk, uint32_t first, uint32_t end,
 			   int32_t behind)
 {
-	const struct mfs_sublayer *before = NULL;
+	const struct mft_sublayer *before = NULL;
 
 	for (uint32_t i = first; i < end; i++) {
-		const struct mfs_layer *l = &chunk->layers[i];
-		const struct mfs_net_visit v = {.unit = mfs_layer_unit(l),
-						.next = i + 1 < end ? mfs_layer_unit(l + 1)
+		const struct mft_layer *l = &chunk->layers[i];
+		const struct mft_net_visit v = {.unit = mft_layer_unit(l),
+						.next = i + 1 < end ? mft_layer_unit(l + 1)
 								    : behind,
 						.reads = true};
 
-		mfs_visit_begins(net, run, v);
-		mfs_sublayer_forward(net, run, before, &l->attention, mfs_branch_now(net));
-		mfs_sublayer_forward(net, run, &l->attention, &l->mlp,
-				     i + 1 < end || !run->again ? mfs_branch_now(net) : NULL);
-		mfs_visit_ends(net, run, v);
+		mft_visit_begins(net, run, v);
+		mft_sublayer_forward(net, run, before, &l->attention, mft_branch_now(net));
+		mft_sublayer_forward(net, run, &l->attention, &l->mlp,
+				     i + 1 < end || !run->again ? mft_branch_now(net) : NULL);
+		mft_visit_ends(net, run, v);
 		before = &l->mlp;
 	}
 }
@@ -47,72 +47,72 @@ static void layers_forward(const struct mfs_net *net, const struct mfs_pass *run
 /* Writes the residual stream after the chunk's last layer, in place of that layer's output: the
  * next chunk begins with it. Without dropout the sum is one with p = 0, which keeps every element
  * as it is. last NULL: a chunk without layers, whose stream ends as it began. */
-static void output(const struct mfs_net *net, const struct mfs_pass *run,
-		   const struct mfs_sublayer *last)
+static void output(const struct mft_net *net, const struct mft_pass *run,
+		   const struct mft_sublayer *last)
 {
 	struct mfk_dropout d = {.dtype = net->io};
 
-	if (last && mfs_drops(net, run))
-		d = mfs_dropout_at(net, run, last->part.layer, last->site);
-	d.x = last ? mfs_branch_now(net) : mfs_net_first_x(net, net->slot);
-	d.y = mfs_branch_now(net);
-	d.residual = last ? mfs_pass_at(net, last->in.x) : NULL;
-	mfs_drop(net, run, net->backend->ops->dropout, &d);
+	if (last && mft_drops(net, run))
+		d = mft_dropout_at(net, run, last->part.layer, last->site);
+	d.x = last ? mft_branch_now(net) : mft_net_first_x(net, net->slot);
+	d.y = mft_branch_now(net);
+	d.residual = last ? mft_pass_at(net, last->in.x) : NULL;
+	mft_drop(net, run, net->backend->ops->dropout, &d);
 }
 
-static void chunk_forward(const struct mfs_net *net, const struct mfs_pass *run,
-			  const struct mfs_net_chunk *chunk)
+static void chunk_forward(const struct mft_net *net, const struct mft_pass *run,
+			  const struct mft_net_chunk *chunk)
 {
-	const struct mfs_sublayer *last =
+	const struct mft_sublayer *last =
 		chunk->count ? &chunk->layers[chunk->count - 1].mlp : NULL;
-	const struct mfs_net_visit embedding = {
-		.unit = MFS_UNIT_EMBEDDING, .next = mfs_first_unit(chunk), .reads = true};
-	const struct mfs_net_visit norm = {
-		.unit = MFS_UNIT_HEAD, .next = MFS_UNIT_NONE, .reads = true};
+	const struct mft_net_visit embedding = {
+		.unit = MFT_UNIT_EMBEDDING, .next = mft_first_unit(chunk), .reads = true};
+	const struct mft_net_visit norm = {
+		.unit = MFT_UNIT_HEAD, .next = MFT_UNIT_NONE, .reads = true};
 
 	if (chunk->embeds) {
-		mfs_visit_begins(net, run, embedding);
-		mfs_embed(net, run, 0, mfs_net_first_x(net, net->slot));
-		mfs_visit_ends(net, run, embedding);
+		mft_visit_begins(net, run, embedding);
+		mft_embed(net, run, 0, mft_net_first_x(net, net->slot));
+		mft_visit_ends(net, run, embedding);
 	}
 	layers_forward(net, run, chunk, 0, chunk->count,
-		       chunk->ends ? MFS_UNIT_HEAD : MFS_UNIT_NONE);
+		       chunk->ends ? MFT_UNIT_HEAD : MFT_UNIT_NONE);
 	if (!chunk->ends) {
 		output(net, run, last);
 		return;
 	}
-	mfs_visit_begins(net, run, norm);
-	mfs_join(net, run, last, &net->chain->head.in);
-	mfs_visit_ends(net, run, norm);
+	mft_visit_begins(net, run, norm);
+	mft_join(net, run, last, &net->chain->head.in);
+	mft_visit_ends(net, run, norm);
 }
 
 /* ---- the head ---- */
 
 /* Losses without a backward pass. */
-static void head_forward(const struct mfs_net *net, const struct mfs_pass *run)
+static void head_forward(const struct mft_net *net, const struct mft_pass *run)
 {
-	const struct mfs_head_loss loss = mfs_head_loss(net, run);
+	const struct mft_head_loss loss = mft_head_loss(net, run);
 
-	mfs_head_begins(net, run, false);
-	mfs_head_forward(net, run, &loss, mfs_pass_at(net, net->chain->head.in.normed));
-	mfs_head_ends(net, run, false);
+	mft_head_begins(net, run, false);
+	mft_head_forward(net, run, &loss, mft_pass_at(net, net->chain->head.in.normed));
+	mft_head_ends(net, run, false);
 }
 
 /* ---- backward ---- */
 
 /* Before the last one of some layers goes backward: all of them are run again from the first x. */
-static void run_layers_again(const struct mfs_net *net, const struct mfs_pass *run,
-			     const struct mfs_net_chunk *chunk, uint32_t last)
+static void run_layers_again(const struct mft_net *net, const struct mft_pass *run,
+			     const struct mft_net_chunk *chunk, uint32_t last)
 {
-	struct mfs_pass again = *run;
+	struct mft_pass again = *run;
 
 	again.again = true;
 	layers_forward(net, &again, chunk,
 		       last / net->chain->again_layers * net->chain->again_layers, last + 1,
-		       MFS_UNIT_NONE);
+		       MFT_UNIT_NONE);
 }
 
-static bool ends_layers(const struct mfs_net *net, const struct mfs_net_chunk *chunk, uint32_t i)
+static bool ends_layers(const struct mft_net *net, const struct mft_net_chunk *chunk, uint32_t i)
 {
 	return i < net->chain->again_end &&
 	       (i + 1 == net->chain->again_end || i + 1 == chunk->count ||
@@ -120,69 +120,69 @@ static bool ends_layers(const struct mfs_net *net, const struct mfs_net_chunk *c
 }
 
 /* The unit that is visited after layer i. */
-static int32_t before_layer(const struct mfs_net *net, const struct mfs_net_chunk *chunk,
+static int32_t before_layer(const struct mft_net *net, const struct mft_net_chunk *chunk,
 			    uint32_t i)
 {
 	if (!i)
-		return MFS_UNIT_NONE;
+		return MFT_UNIT_NONE;
 	if (ends_layers(net, chunk, i - 1))
 		i = (i - 1) / net->chain->again_layers * net->chain->again_layers + 1;
-	return mfs_layer_unit(&chunk->layers[i - 1]);
+	return mft_layer_unit(&chunk->layers[i - 1]);
 }
 
-static void layers_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			    const struct mfs_net_chunk *chunk)
+static void layers_backward(const struct mft_net *net, const struct mft_pass *run,
+			    const struct mft_net_chunk *chunk)
 {
 	for (uint32_t i = chunk->count; i-- > 0;) {
-		const struct mfs_layer *l = &chunk->layers[i];
-		const struct mfs_net_visit v = {.unit = mfs_layer_unit(l),
+		const struct mft_layer *l = &chunk->layers[i];
+		const struct mft_net_visit v = {.unit = mft_layer_unit(l),
 						.next = before_layer(net, chunk, i),
 						.reads = true,
 						.writes = true};
 
 		if (ends_layers(net, chunk, i))
 			run_layers_again(net, run, chunk, i);
-		mfs_visit_begins(net, run, v);
+		mft_visit_begins(net, run, v);
 		if (i >= net->chain->again_end)
-			mfs_make_again(net, run, &l->mlp);
-		mfs_sublayer_backward(net, run, &l->mlp);
+			mft_make_again(net, run, &l->mlp);
+		mft_sublayer_backward(net, run, &l->mlp);
 		if (i >= net->chain->again_end)
-			mfs_make_again(net, run, &l->attention);
-		mfs_sublayer_backward(net, run, &l->attention);
-		mfs_visit_ends(net, run, v);
+			mft_make_again(net, run, &l->attention);
+		mft_sublayer_backward(net, run, &l->attention);
+		mft_visit_ends(net, run, v);
 	}
 }
 
-static void head_backward(const struct mfs_net *net, const struct mfs_pass *run)
+static void head_backward(const struct mft_net *net, const struct mft_pass *run)
 {
-	const struct mfs_head_loss loss = mfs_head_loss(net, run);
+	const struct mft_head_loss loss = mft_head_loss(net, run);
 
-	mfs_head_begins(net, run, true);
-	mfs_mtp_forward(net, run);
-	mfs_mtp_backward(net, run);
-	mfs_head_backward(net, run, &loss, mfs_pass_at(net, net->chain->head.in.normed));
+	mft_head_begins(net, run, true);
+	mft_mtp_forward(net, run);
+	mft_mtp_backward(net, run);
+	mft_head_backward(net, run, &loss, mft_pass_at(net, net->chain->head.in.normed));
 	if (net->chain->mtp.count)
-		mfs_mtp_add_dhidden(net, run);
-	mfs_join_backward(net, run, &net->chain->head.in, mfs_branch_now(net), NULL);
-	mfs_head_ends(net, run, true);
+		mft_mtp_add_dhidden(net, run);
+	mft_join_backward(net, run, &net->chain->head.in, mft_branch_now(net), NULL);
+	mft_head_ends(net, run, true);
 }
 
-static void embed_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			   const struct mfs_net_chunk *chunk)
+static void embed_backward(const struct mft_net *net, const struct mft_pass *run,
+			   const struct mft_net_chunk *chunk)
 {
-	const struct mfs_net_visit v = {.unit = MFS_UNIT_EMBEDDING,
-					.next = MFS_UNIT_NONE,
+	const struct mft_net_visit v = {.unit = MFT_UNIT_EMBEDDING,
+					.next = MFT_UNIT_NONE,
 					.writes = true,
 					.again = (net->args->tied || net->chain->mtp.count) &&
 						 chunk->ends};
 
-	mfs_visit_begins(net, run, v);
-	mfs_embed_backward(net, run, 0);
-	mfs_visit_ends(net, run, v);
+	mft_visit_begins(net, run, v);
+	mft_embed_backward(net, run, 0);
+	mft_visit_ends(net, run, v);
 }
 
-static void chunk_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			   const struct mfs_net_chunk *chunk)
+static void chunk_backward(const struct mft_net *net, const struct mft_pass *run,
+			   const struct mft_net_chunk *chunk)
 {
 	if (chunk->ends)
 		head_backward(net, run);
@@ -193,85 +193,85 @@ static void chunk_backward(const struct mfs_net *net, const struct mfs_pass *run
 
 /* ---- all of it ---- */
 
-int mfs_net_take(struct mfs_net *net, struct mfk_ctx *ctx, uint32_t place,
-		 const struct mfs_net_pass *pass, struct mfs_error *err)
+int mft_net_take(struct mft_net *net, struct mfk_ctx *ctx, uint32_t place,
+		 const struct mft_net_pass *pass, struct mfs_error *err)
 {
-	struct mfs_taken *taken = &net->chain->taken[place];
+	struct mft_taken *taken = &net->chain->taken[place];
 	int rc;
 
 	taken->pass = *pass;
-	taken->run = (struct mfs_pass){.ctx = ctx, .pass = &taken->pass, .train = pass->backward};
-	rc = mfs_batch_copy(net, &taken->run, place, err);
+	taken->run = (struct mft_pass){.ctx = ctx, .pass = &taken->pass, .train = pass->backward};
+	rc = mft_batch_copy(net, &taken->run, place, err);
 	taken->pass.batch = NULL;
 	return rc;
 }
 
-void mfs_net_step(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pipeline_step *step)
+void mft_net_step(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_pipeline_step *step)
 {
-	static const char *const words[] = {[MFS_PIPELINE_FORWARD] = "forward",
-					    [MFS_PIPELINE_BACKWARD] = "backward",
-					    [MFS_PIPELINE_EXCHANGE] = "exchange"};
-	const struct mfs_pass *run = &net->chain->taken[step->batch].run;
-	const struct mfs_net_chunk *chunk = &net->chain->chunks[step->chunk];
+	static const char *const words[] = {[MFT_PIPELINE_FORWARD] = "forward",
+					    [MFT_PIPELINE_BACKWARD] = "backward",
+					    [MFT_PIPELINE_EXCHANGE] = "exchange"};
+	const struct mft_pass *run = &net->chain->taken[step->batch].run;
+	const struct mft_net_chunk *chunk = &net->chain->chunks[step->chunk];
 
 	MFS_TRACE(PASS, "%s of microbatch %llu, chunk %u, slot %u", words[step->kind],
 		  (unsigned long long)step->microbatch, step->chunk, step->slot);
 	net->slot = step->slot;
 	net->chain->now.dx = step->grad;
 	net->chain->now.output = step->output;
-	mfs_stages_await(net, ctx, step->after);
+	mft_stages_await(net, ctx, step->after);
 	switch (step->kind) {
-	case MFS_PIPELINE_FORWARD:
+	case MFT_PIPELINE_FORWARD:
 		chunk_forward(net, run, chunk);
 		if (chunk->ends && !run->train)
 			head_forward(net, run);
 		break;
-	case MFS_PIPELINE_BACKWARD:
+	case MFT_PIPELINE_BACKWARD:
 		chunk_backward(net, run, chunk);
 		break;
-	case MFS_PIPELINE_EXCHANGE:
-		mfs_stages_exchange(net, ctx, step);
+	case MFT_PIPELINE_EXCHANGE:
+		mft_stages_exchange(net, ctx, step);
 		break;
 	}
 }
 
-bool mfs_net_gives_loss(const struct mfs_net *net, const struct mfs_pipeline_step *step)
+bool mft_net_gives_loss(const struct mft_net *net, const struct mft_pipeline_step *step)
 {
 	const bool train = net->chain->taken[step->batch].run.train;
 
 	return net->chain->chunks[step->chunk].ends &&
-	       step->kind == (train ? MFS_PIPELINE_BACKWARD : MFS_PIPELINE_FORWARD);
+	       step->kind == (train ? MFT_PIPELINE_BACKWARD : MFT_PIPELINE_FORWARD);
 }
 
-int mfs_net_run(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_net_pass *pass,
+int mft_net_run(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_net_pass *pass,
 		struct mfs_error *err)
 {
-	const int rc = mfs_net_take(net, ctx, 0, pass, err);
+	const int rc = mft_net_take(net, ctx, 0, pass, err);
 
 	if (rc)
 		return rc;
-	mfs_net_step(net, ctx, &(struct mfs_pipeline_step){.kind = MFS_PIPELINE_FORWARD});
+	mft_net_step(net, ctx, &(struct mft_pipeline_step){.kind = MFT_PIPELINE_FORWARD});
 	if (pass->backward)
-		mfs_net_step(net, ctx, &(struct mfs_pipeline_step){.kind = MFS_PIPELINE_BACKWARD});
+		mft_net_step(net, ctx, &(struct mft_pipeline_step){.kind = MFT_PIPELINE_BACKWARD});
 	return 0;
 }
 
-int mfs_net_logits(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_batch *batch,
+int mft_net_logits(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_batch *batch,
 		   float *ret, struct mfs_error *err)
 {
-	const struct mfs_net_pass pass = {.batch = batch};
-	const struct mfs_pass *run = &net->chain->taken[0].run;
-	int rc = mfs_net_take(net, ctx, 0, &pass, err);
+	const struct mft_net_pass pass = {.batch = batch};
+	const struct mft_pass *run = &net->chain->taken[0].run;
+	int rc = mft_net_take(net, ctx, 0, &pass, err);
 
 	if (rc)
 		return rc;
 	net->slot = net->chain->now.output = 0;
 	chunk_forward(net, run, &net->chain->chunks[0]);
-	mfs_head_begins(net, run, false);
-	rc = mfs_head_logits(net, run,
-			     mfs_stream_gather(net, run, MFS_GATHERED_X,
-					       mfs_pass_at(net, net->chain->head.in.normed)),
+	mft_head_begins(net, run, false);
+	rc = mft_head_logits(net, run,
+			     mft_stream_gather(net, run, MFT_GATHERED_X,
+					       mft_pass_at(net, net->chain->head.in.normed)),
 			     ret, err);
-	mfs_head_ends(net, run, false);
+	mft_head_ends(net, run, false);
 	return rc;
 }

@@ -23,11 +23,11 @@
 /* ---- what there is ---- */
 
 /* The part's plan. Its scratch lies where every other's does. */
-static int plan_part(struct mfs_net *net, struct mfs_sublayer *s, uint32_t layer,
-		     const struct mfs_part_kind *kind, struct mfs_part_plan *scratch,
+static int plan_part(struct mft_net *net, struct mft_sublayer *s, uint32_t layer,
+		     const struct mft_part_kind *kind, struct mft_part_plan *scratch,
 		     struct mfs_error *err)
 {
-	struct mfs_part_plan plan = {.scratch_most = scratch->scratch_most};
+	struct mft_part_plan plan = {.scratch_most = scratch->scratch_most};
 	int r;
 
 	s->part.kind = kind;
@@ -37,35 +37,35 @@ static int plan_part(struct mfs_net *net, struct mfs_sublayer *s, uint32_t layer
 		return r;
 	s->part.bytes = plan.kept;
 	scratch->scratch_most = plan.scratch_most;
-	s->norm_again = mfs_recomputes(net, "layernorm");
-	s->part_again = mfs_recomputes(net, kind->module);
+	s->norm_again = mft_recomputes(net, "layernorm");
+	s->part_again = mft_recomputes(net, kind->module);
 	return 0;
 }
 
-int mfs_stream_norm_find(struct mfs_net *net, const char *prefix, int32_t layer,
-			 struct mfs_norm *ret, struct mfs_error *err)
+int mft_stream_norm_find(struct mft_net *net, const char *prefix, int32_t layer,
+			 struct mft_norm *ret, struct mfs_error *err)
 {
-	const int r = mfs_norm_find(net, prefix, layer, ret, err);
+	const int r = mft_norm_find(net, prefix, layer, ret, err);
 
 	if (!r && net->rows < net->tokens) {
-		mfs_net_gradient_is_term(net, ret->weight);
-		mfs_net_gradient_is_term(net, ret->bias);
+		mft_net_gradient_is_term(net, ret->weight);
+		mft_net_gradient_is_term(net, ret->bias);
 	}
 	return r;
 }
 
-int mfs_layer_plan(struct mfs_net *net, struct mfs_layer *l, uint32_t i,
-		   struct mfs_part_plan *scratch, struct mfs_error *err)
+int mft_layer_plan(struct mft_net *net, struct mft_layer *l, uint32_t i,
+		   struct mft_part_plan *scratch, struct mfs_error *err)
 {
-	const struct mfs_part_kind *attention, *mlp;
-	int r = mfs_stream_norm_find(net, "decoder.layers.input_layernorm", (int32_t)i,
+	const struct mft_part_kind *attention, *mlp;
+	int r = mft_stream_norm_find(net, "decoder.layers.input_layernorm", (int32_t)i,
 				     &l->attention.in.norm, err);
 
-	mfs_part_kinds(net->args, i, &attention, &mlp);
-	l->attention.site = MFS_DROPOUT_ATTENTION;
-	l->mlp.site = MFS_DROPOUT_MLP;
+	mft_part_kinds(net->args, i, &attention, &mlp);
+	l->attention.site = MFT_DROPOUT_ATTENTION;
+	l->mlp.site = MFT_DROPOUT_MLP;
 	if (!r)
-		r = mfs_stream_norm_find(net, "decoder.layers.pre_mlp_layernorm", (int32_t)i,
+		r = mft_stream_norm_find(net, "decoder.layers.pre_mlp_layernorm", (int32_t)i,
 					 &l->mlp.in.norm, err);
 	if (!r)
 		r = plan_part(net, &l->attention, i, attention, scratch, err);
@@ -76,9 +76,9 @@ int mfs_layer_plan(struct mfs_net *net, struct mfs_layer *l, uint32_t i,
 
 /* ---- where it lies ---- */
 
-uint64_t mfs_stream_bytes(const struct mfs_net *net)
+uint64_t mft_stream_bytes(const struct mft_net *net)
 {
-	return mfs_matrix_bytes(net->io, net->rows, net->hidden);
+	return mft_matrix_bytes(net->io, net->rows, net->hidden);
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -86,28 +86,28 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-static struct mfs_at in_slot(uint64_t *used, uint64_t bytes)
+static struct mft_at in_slot(uint64_t *used, uint64_t bytes)
 {
-	return (struct mfs_at){mfs_memory_behind(used, bytes), true};
+	return (struct mft_at){mft_memory_behind(used, bytes), true};
 }
 
-struct mfs_at mfs_memory_for_all(struct mfs_net *net, uint64_t bytes)
+struct mft_at mft_memory_for_all(struct mft_net *net, uint64_t bytes)
 {
-	return (struct mfs_at){mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes), false};
+	return (struct mft_at){mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, bytes), false};
 }
 
 /* What a kind of sublayer keeps at most, of those that are place k of what is run again. */
-static uint64_t kept_at(const struct mfs_net *net, uint32_t k, bool mlp)
+static uint64_t kept_at(const struct mft_net *net, uint32_t k, bool mlp)
 {
-	const struct mfs_chain *chain = net->chain;
+	const struct mft_chain *chain = net->chain;
 	uint64_t kept = 0;
 
 	for (uint32_t c = 0; c < chain->chunk_count; c++) {
-		const struct mfs_net_chunk *chunk = &chain->chunks[c];
+		const struct mft_net_chunk *chunk = &chain->chunks[c];
 
 		for (uint32_t i = k; i < chunk->count && i < chain->again_end;
 		     i += chain->again_layers) {
-			const struct mfs_layer *l = &chunk->layers[i];
+			const struct mft_layer *l = &chunk->layers[i];
 
 			kept = larger(kept, mlp ? l->mlp.part.bytes : l->attention.part.bytes);
 		}
@@ -117,20 +117,20 @@ static uint64_t kept_at(const struct mfs_net *net, uint32_t k, bool mlp)
 
 /* Where a sublayer's activations lie. */
 struct place {
-	struct mfs_at x, normed, stats, kept;
+	struct mft_at x, normed, stats, kept;
 };
 
-static struct place place_new(struct mfs_net *net, uint64_t kept)
+static struct place place_new(struct mft_net *net, uint64_t kept)
 {
 	return (struct place){
-		.x = mfs_memory_for_all(net, mfs_stream_bytes(net)),
-		.normed = mfs_memory_for_all(net, mfs_stream_bytes(net)),
-		.stats = mfs_memory_for_all(net, mfs_norm_stats_bytes(net->rows)),
-		.kept = mfs_memory_for_all(net, kept),
+		.x = mft_memory_for_all(net, mft_stream_bytes(net)),
+		.normed = mft_memory_for_all(net, mft_stream_bytes(net)),
+		.stats = mft_memory_for_all(net, mft_norm_stats_bytes(net->rows)),
+		.kept = mft_memory_for_all(net, kept),
 	};
 }
 
-static void place_at(struct mfs_sublayer *s, const struct place *p)
+static void place_at(struct mft_sublayer *s, const struct place *p)
 {
 	s->in.x = p->x;
 	s->in.normed = p->normed;
@@ -139,14 +139,14 @@ static void place_at(struct mfs_sublayer *s, const struct place *p)
 }
 
 /* Layers that are run again: place k of every chunk of them is one place. */
-static void place_again(struct mfs_net *net, uint32_t k)
+static void place_again(struct mft_net *net, uint32_t k)
 {
-	const struct mfs_chain *chain = net->chain;
+	const struct mft_chain *chain = net->chain;
 	const struct place attention = place_new(net, kept_at(net, k, false));
 	const struct place mlp = place_new(net, kept_at(net, k, true));
 
 	for (uint32_t c = 0; c < chain->chunk_count; c++) {
-		const struct mfs_net_chunk *chunk = &chain->chunks[c];
+		const struct mft_net_chunk *chunk = &chain->chunks[c];
 
 		for (uint32_t i = k; i < chunk->count && i < chain->again_end;
 		     i += chain->again_layers) {
@@ -158,47 +158,47 @@ static void place_again(struct mfs_net *net, uint32_t k)
 
 /* What selective recomputation makes anew in every layer. */
 struct shared {
-	struct mfs_at normed, kept;
+	struct mft_at normed, kept;
 };
 
-static struct shared plan_shared(struct mfs_net *net)
+static struct shared plan_shared(struct mft_net *net)
 {
 	struct shared shared = {0};
 	uint64_t kept = 0;
 
 	for (uint32_t i = 0; i < net->chain->layer_count - net->chain->mtp.count; i++) {
-		const struct mfs_sublayer *of[] = {&net->chain->layers[i].attention,
+		const struct mft_sublayer *of[] = {&net->chain->layers[i].attention,
 						   &net->chain->layers[i].mlp};
 
 		for (int k = 0; k < 2; k++)
 			if (of[k]->part_again)
 				kept = larger(kept, of[k]->part.bytes);
 	}
-	if (mfs_recomputes(net, "layernorm"))
-		shared.normed = mfs_memory_for_all(net, mfs_stream_bytes(net));
-	shared.kept = mfs_memory_for_all(net, kept);
+	if (mft_recomputes(net, "layernorm"))
+		shared.normed = mft_memory_for_all(net, mft_stream_bytes(net));
+	shared.kept = mft_memory_for_all(net, kept);
 	return shared;
 }
 
-static void place_own(struct mfs_net *net, struct mfs_sublayer *s, const struct shared *shared,
+static void place_own(struct mft_net *net, struct mft_sublayer *s, const struct shared *shared,
 		      uint64_t *used)
 {
-	s->in.x = in_slot(used, mfs_stream_bytes(net));
-	s->in.stats = in_slot(used, mfs_norm_stats_bytes(net->rows));
-	s->in.normed = s->norm_again ? shared->normed : in_slot(used, mfs_stream_bytes(net));
+	s->in.x = in_slot(used, mft_stream_bytes(net));
+	s->in.stats = in_slot(used, mft_norm_stats_bytes(net->rows));
+	s->in.normed = s->norm_again ? shared->normed : in_slot(used, mft_stream_bytes(net));
 	s->part.kept = s->part_again ? shared->kept : in_slot(used, s->part.bytes);
 }
 
 /* What a model chunk has in a slot; its first x is the first of it. Returns its bytes. */
-static uint64_t place_chunk(struct mfs_net *net, const struct mfs_net_chunk *chunk,
+static uint64_t place_chunk(struct mft_net *net, const struct mft_net_chunk *chunk,
 			    const struct shared *shared)
 {
-	struct mfs_chain *chain = net->chain;
-	struct mfs_joint *last = &chain->head.in;
+	struct mft_chain *chain = net->chain;
+	struct mft_joint *last = &chain->head.in;
 	uint64_t used = 0;
 
 	for (uint32_t i = 0; i < chunk->count; i++) {
-		struct mfs_layer *l = &chunk->layers[i];
+		struct mft_layer *l = &chunk->layers[i];
 
 		l->attention.part.again = i < chain->again_end || l->attention.part_again;
 		l->mlp.part.again = i < chain->again_end || l->mlp.part_again;
@@ -206,26 +206,26 @@ static uint64_t place_chunk(struct mfs_net *net, const struct mfs_net_chunk *chu
 			place_own(net, &l->attention, shared, &used);
 			place_own(net, &l->mlp, shared, &used);
 		} else if (i % chain->again_layers == 0) { /* what a chunk is run again from */
-			l->attention.in.x = in_slot(&used, mfs_stream_bytes(net));
+			l->attention.in.x = in_slot(&used, mft_stream_bytes(net));
 		}
 	}
 	if (!chunk->count && !chunk->ends) /* the stream passes through */
-		in_slot(&used, mfs_stream_bytes(net));
+		in_slot(&used, mft_stream_bytes(net));
 	if (chunk->ends) {
-		last->x = in_slot(&used, mfs_stream_bytes(net));
-		last->normed = in_slot(&used, mfs_stream_bytes(net));
-		last->stats = in_slot(&used, mfs_norm_stats_bytes(net->rows));
+		last->x = in_slot(&used, mft_stream_bytes(net));
+		last->normed = in_slot(&used, mft_stream_bytes(net));
+		last->stats = in_slot(&used, mft_norm_stats_bytes(net->rows));
 	}
 	return used;
 }
 
 /* What routed experts keep in a slot of a model chunk, in the layers that do not run again. */
-static uint64_t kept_by_experts(const struct mfs_net *net, const struct mfs_net_chunk *chunk)
+static uint64_t kept_by_experts(const struct mft_net *net, const struct mft_net_chunk *chunk)
 {
 	uint64_t bytes = 0;
 
 	for (uint32_t i = net->chain->again_end; i < chunk->count; i++) {
-		const struct mfs_sublayer *mlp = &chunk->layers[i].mlp;
+		const struct mft_sublayer *mlp = &chunk->layers[i].mlp;
 
 		if (mfs_str_is(mlp->part.kind->module, "moe") && !mlp->part_again)
 			bytes += mlp->part.bytes;
@@ -233,7 +233,7 @@ static uint64_t kept_by_experts(const struct mfs_net *net, const struct mfs_net_
 	return bytes;
 }
 
-static void place_layers(struct mfs_net *net)
+static void place_layers(struct mft_net *net)
 {
 	const struct shared shared = plan_shared(net);
 	uint64_t experts = 0;
@@ -246,22 +246,22 @@ static void place_layers(struct mfs_net *net)
 		experts = larger(experts, kept_by_experts(net, &net->chain->chunks[c]));
 	}
 	net->memory->experts = experts * net->slot_count;
-	net->slots = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, net->slot_bytes);
+	net->slots = mft_memory_add(net->memory, MFT_MEMORY_ACTIVATIONS, net->slot_bytes);
 	for (uint32_t i = 1; i < net->slot_count; i++)
-		mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, net->slot_bytes);
+		mft_memory_add(net->memory, MFT_MEMORY_ACTIVATIONS, net->slot_bytes);
 }
 
 /* ---- what is run again ---- */
 
 /* Layers are counted from the beginning of each model chunk (transformer_block.py:
  * _checkpointed_forward). */
-static int choose_layers(struct mfs_net *net, struct mfs_error *err)
+static int choose_layers(struct mft_net *net, struct mfs_error *err)
 {
-	const struct mfs_train_config *c = net->config;
+	const struct mft_train_config *c = net->config;
 	const bool uniform = mfs_str_is(c->recompute_method, "uniform");
 	uint32_t most = 0;
 
-	if (c->recompute_granularity != MFS_RECOMPUTE_FULL)
+	if (c->recompute_granularity != MFT_RECOMPUTE_FULL)
 		return 0;
 	if (!uniform && !mfs_str_is(c->recompute_method, "block"))
 		return mfs_fail(err, -EINVAL,
@@ -281,11 +281,11 @@ static int choose_layers(struct mfs_net *net, struct mfs_error *err)
 	return 0;
 }
 
-static int check_modules(const struct mfs_net *net, struct mfs_error *err)
+static int check_modules(const struct mft_net *net, struct mfs_error *err)
 {
 	static const char *const known[] = {"core_attn", "moe_act", "layernorm",     "mla_up_proj",
 					    "mlp",	 "moe",	    "shared_experts"};
-	const struct mfs_words *modules = &net->config->recompute_modules;
+	const struct mfs_arg_words *modules = &net->config->recompute_modules;
 
 	for (size_t i = 0; i < modules->count; i++) {
 		bool found = false;
@@ -304,12 +304,12 @@ static int check_modules(const struct mfs_net *net, struct mfs_error *err)
 
 /* ---- the pipeline ---- */
 
-void mfs_net_pipeline(const struct mfs_net *net, uint64_t microbatches, bool backward,
-		      struct mfs_pipeline_shape *ret)
+void mft_net_pipeline(const struct mft_net *net, uint64_t microbatches, bool backward,
+		      struct mft_pipeline_shape *ret)
 {
 	const int64_t group = net->config->microbatch_group_size;
 
-	*ret = (struct mfs_pipeline_shape){
+	*ret = (struct mft_pipeline_shape){
 		.stages = net->parallel->size.pp,
 		.chunks = net->chain->chunk_count,
 		.group = group > 0 ? (uint32_t)group : net->parallel->size.pp,
@@ -318,38 +318,38 @@ void mfs_net_pipeline(const struct mfs_net *net, uint64_t microbatches, bool bac
 	};
 }
 
-bool mfs_net_has_room(const struct mfs_net *net, const struct mfs_pipeline *p)
+bool mft_net_has_room(const struct mft_net *net, const struct mft_pipeline *p)
 {
 	return p->slots <= net->slot_count && p->batches <= net->batch_count &&
 	       p->grads <= net->chain->dx_count && p->exchanges <= net->chain->stages.count;
 }
 
 /* As many of everything as so many microbatches have at once. */
-static int count_places(struct mfs_net *net, uint64_t microbatches, bool backward,
+static int count_places(struct mft_net *net, uint64_t microbatches, bool backward,
 			struct mfs_error *err)
 {
-	struct mfs_chain *chain = net->chain;
-	struct mfs_pipeline_shape shape;
-	struct mfs_pipeline p;
+	struct mft_chain *chain = net->chain;
+	struct mft_pipeline_shape shape;
+	struct mft_pipeline p;
 	int rc;
 
-	mfs_net_pipeline(net, larger(microbatches, 1), backward, &shape);
-	rc = mfs_pipeline_new(&shape, net->parallel->place.pp, &p, err);
+	mft_net_pipeline(net, larger(microbatches, 1), backward, &shape);
+	rc = mft_pipeline_new(&shape, net->parallel->place.pp, &p, err);
 	if (rc)
 		return rc;
 	net->slot_count = (uint32_t)larger(net->slot_count, p.slots);
 	net->batch_count = (uint32_t)larger(net->batch_count, p.batches);
 	chain->dx_count = (uint32_t)larger(chain->dx_count, larger(p.grads, 1));
 	chain->stages.count = (uint32_t)larger(chain->stages.count, p.exchanges);
-	mfs_pipeline_release(&p);
+	mft_pipeline_release(&p);
 	return 0;
 }
 
 /* Each of a schedule's batches: of several model chunks a smaller one may need more room, as below.
  * Neighbours of a ramp are few enough microbatches apart to be the same often. */
-static int count_steps(struct mfs_net *net, uint64_t each, struct mfs_error *err)
+static int count_steps(struct mft_net *net, uint64_t each, struct mfs_error *err)
 {
-	const struct mfs_train_config *c = net->config;
+	const struct mft_train_config *c = net->config;
 	uint64_t n, before = 0;
 	int rc = 0;
 
@@ -364,9 +364,9 @@ static int count_steps(struct mfs_net *net, uint64_t each, struct mfs_error *err
 	return rc;
 }
 
-static int plan_pipeline(struct mfs_net *net, struct mfs_error *err)
+static int plan_pipeline(struct mft_net *net, struct mfs_error *err)
 {
-	const struct mfs_train_config *c = net->config;
+	const struct mft_train_config *c = net->config;
 	const uint64_t each = (uint64_t)net->batch * net->parallel->size.dp;
 	const uint64_t of_eval = (uint64_t)c->eval_global_batch_size / each;
 	/* The last batch of a whole split has fewer microbatches. With several model chunks these
@@ -381,44 +381,44 @@ static int plan_pipeline(struct mfs_net *net, struct mfs_error *err)
 
 /* ---- all of it ---- */
 
-static void plan_streams(struct mfs_net *net)
+static void plan_streams(struct mft_net *net)
 {
-	struct mfs_chain *chain = net->chain;
-	const uint64_t bytes = mfs_stream_bytes(net);
+	struct mft_chain *chain = net->chain;
+	const uint64_t bytes = mft_stream_bytes(net);
 
-	mfs_memory_behind(&chain->branch_bytes, bytes);
-	chain->branch_count = mfs_stages_overlap(net) ? MFS_PIPELINE_OUTPUTS : 1;
-	chain->branch = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH,
+	mft_memory_behind(&chain->branch_bytes, bytes);
+	chain->branch_count = mft_stages_overlap(net) ? MFT_PIPELINE_OUTPUTS : 1;
+	chain->branch = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH,
 				       chain->branch_count * chain->branch_bytes);
-	mfs_memory_behind(&chain->dx_bytes, bytes);
-	chain->dx = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, chain->dx_bytes);
+	mft_memory_behind(&chain->dx_bytes, bytes);
+	chain->dx = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, chain->dx_bytes);
 	for (uint32_t i = 1; i < chain->dx_count; i++)
-		mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, chain->dx_bytes);
+		mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, chain->dx_bytes);
 	if (net->config->hidden_dropout > 0)
-		chain->dropped = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes);
-	net->sums = mfs_memory_add(net->memory, MFS_MEMORY_BATCH, MFS_SUM_COUNT * sizeof(double));
+		chain->dropped = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, bytes);
+	net->sums = mft_memory_add(net->memory, MFT_MEMORY_BATCH, MFT_SUM_COUNT * sizeof(double));
 }
 
 /* Megatron's vp and pp of a model chunk say which layers it has. */
-static int plan_layers(struct mfs_net *net, struct mfs_part_plan *scratch, struct mfs_error *err)
+static int plan_layers(struct mft_net *net, struct mft_part_plan *scratch, struct mfs_error *err)
 {
 	const struct mfs_layout *layout = &net->params->layout;
 	int r = 0;
 
 	for (uint32_t c = 0; !r && c < net->chain->chunk_count; c++) {
-		const struct mfs_net_chunk *chunk = &net->chain->chunks[c];
+		const struct mft_net_chunk *chunk = &net->chain->chunks[c];
 		uint32_t first;
 
 		mfs_layout_layers(layout, net->args, c, net->parallel->place.pp, &first);
 		for (uint32_t i = 0; !r && i < chunk->count; i++)
-			r = mfs_layer_plan(net, &chunk->layers[i], first + i, scratch, err);
+			r = mft_layer_plan(net, &chunk->layers[i], first + i, scratch, err);
 	}
 	return r;
 }
 
-int mfs_net_plan(struct mfs_net *net, struct mfs_error *err)
+int mft_net_plan(struct mft_net *net, struct mfs_error *err)
 {
-	struct mfs_part_plan scratch = {0};
+	struct mft_part_plan scratch = {0};
 	int r = choose_layers(net, err);
 
 	if (!r)
@@ -426,25 +426,25 @@ int mfs_net_plan(struct mfs_net *net, struct mfs_error *err)
 	if (!r)
 		r = plan_pipeline(net, err);
 	if (!r)
-		r = mfs_batch_plan(net, err);
+		r = mft_batch_plan(net, err);
 	if (!r)
-		r = mfs_rope_plan(net, err);
+		r = mft_rope_plan(net, err);
 	if (!r)
-		r = mfs_context_plan(net, err);
+		r = mft_context_plan(net, err);
 	if (!r)
-		r = mfs_shared_groups_plan(net, err);
+		r = mft_shared_groups_plan(net, err);
 	if (!r)
 		r = plan_layers(net, &scratch, err);
 	if (!r && net->chain->chunks[net->chain->chunk_count - 1].ends)
-		r = mfs_head_plan(net, &scratch, err);
+		r = mft_head_plan(net, &scratch, err);
 	if (!r)
-		r = mfs_mtp_plan(net, &scratch, err);
+		r = mft_mtp_plan(net, &scratch, err);
 	if (r)
 		return r;
 	place_layers(net);
-	mfs_mtp_place(net);
+	mft_mtp_place(net);
 	plan_streams(net);
-	mfs_stream_plan(net);
-	net->scratch = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, scratch.scratch_most);
+	mft_stream_plan(net);
+	net->scratch = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, scratch.scratch_most);
 	return 0;
 }

@@ -11,45 +11,45 @@
 
 /* ---- memory ---- */
 
-void *mfs_net_branch(const struct mfs_net *net, uint32_t number)
+void *mft_net_branch(const struct mft_net *net, uint32_t number)
 {
-	return mfs_net_at(net, net->chain->branch + number % net->chain->branch_count *
+	return mft_net_at(net, net->chain->branch + number % net->chain->branch_count *
 							    net->chain->branch_bytes);
 }
 
-void *mfs_net_dx(const struct mfs_net *net, uint32_t number)
+void *mft_net_dx(const struct mft_net *net, uint32_t number)
 {
-	return mfs_net_at(net, net->chain->dx + number * net->chain->dx_bytes);
+	return mft_net_at(net, net->chain->dx + number * net->chain->dx_bytes);
 }
 
 /* Each slot begins with it. */
-void *mfs_net_first_x(const struct mfs_net *net, uint32_t slot)
+void *mft_net_first_x(const struct mft_net *net, uint32_t slot)
 {
-	return mfs_net_at(net, net->slots + slot * net->slot_bytes);
+	return mft_net_at(net, net->slots + slot * net->slot_bytes);
 }
 
-static void *address_of(const struct mfs_net *net, const struct mfs_pipeline_message *m)
+static void *address_of(const struct mft_net *net, const struct mft_pipeline_message *m)
 {
 	if (m->gradient)
-		return mfs_net_dx(net, m->at);
-	return m->receive ? mfs_net_first_x(net, m->at) : mfs_net_branch(net, m->at);
+		return mft_net_dx(net, m->at);
+	return m->receive ? mft_net_first_x(net, m->at) : mft_net_branch(net, m->at);
 }
 
 /* ---- life ---- */
 
-bool mfs_stages_overlap(const struct mfs_net *net)
+bool mft_stages_overlap(const struct mft_net *net)
 {
 	return net->parallel->size.pp > 1 && net->config->overlap_p2p_comm;
 }
 
-int mfs_stages_begin(struct mfs_net *net, struct mfs_error *err)
+int mft_stages_begin(struct mft_net *net, struct mfs_error *err)
 {
 	const struct mfk_device_ops *device = net->backend->device;
-	struct mfs_stages *s = &net->chain->stages;
+	struct mft_stages *s = &net->chain->stages;
 	char why[MFK_WHY] = "";
 	int rc;
 
-	if (!mfs_stages_overlap(net) || s->beside)
+	if (!mft_stages_overlap(net) || s->beside)
 		return 0;
 	s->done = mfs_arena_array(&net->arena, s->count, sizeof(struct mfk_event *));
 	if (!s->done)
@@ -63,9 +63,9 @@ int mfs_stages_begin(struct mfs_net *net, struct mfs_error *err)
 	return rc ? mfs_fail(err, rc, "%s: no event could be made", net->backend->name) : 0;
 }
 
-void mfs_stages_release(struct mfs_net *net)
+void mft_stages_release(struct mft_net *net)
 {
-	struct mfs_stages *s = &net->chain->stages;
+	struct mft_stages *s = &net->chain->stages;
 	char why[MFK_WHY];
 
 	if (!s->beside)
@@ -82,27 +82,27 @@ void mfs_stages_release(struct mfs_net *net)
 
 /* ---- exchanges ---- */
 
-static void say(const struct mfs_net *net, struct mfk_ctx *ctx,
-		const struct mfs_pipeline_step *step)
+static void say(const struct mft_net *net, struct mfk_ctx *ctx,
+		const struct mft_pipeline_step *step)
 {
 	struct mfk_message list[sizeof(step->message) / sizeof(step->message[0])];
 
 	for (uint32_t i = 0; i < step->message_count; i++) {
-		const struct mfs_pipeline_message *m = &step->message[i];
+		const struct mft_pipeline_message *m = &step->message[i];
 
 		list[i] = (struct mfk_message){.receive = m->receive,
 					       .peer = m->stage,
 					       .data = address_of(net, m),
-					       .bytes = mfs_stream_bytes(net)};
+					       .bytes = mft_stream_bytes(net)};
 	}
-	mfs_parallel_exchange(net->parallel, MFS_GROUP_PIPELINE, ctx, list, step->message_count);
+	mft_parallel_exchange(net->parallel, MFT_GROUP_PIPELINE, ctx, list, step->message_count);
 }
 
-void mfs_stages_exchange(struct mfs_net *net, struct mfk_ctx *ctx,
-			 const struct mfs_pipeline_step *step)
+void mft_stages_exchange(struct mft_net *net, struct mfk_ctx *ctx,
+			 const struct mft_pipeline_step *step)
 {
 	const struct mfk_device_ops *device = net->backend->device;
-	struct mfs_stages *s = &net->chain->stages;
+	struct mft_stages *s = &net->chain->stages;
 
 	if (!s->beside) {
 		say(net, ctx, step);
@@ -115,17 +115,17 @@ void mfs_stages_exchange(struct mfs_net *net, struct mfk_ctx *ctx,
 	s->said = step->number + 1;
 }
 
-void mfs_stages_await(const struct mfs_net *net, struct mfk_ctx *ctx, uint64_t exchanges)
+void mft_stages_await(const struct mft_net *net, struct mfk_ctx *ctx, uint64_t exchanges)
 {
-	const struct mfs_stages *s = &net->chain->stages;
+	const struct mft_stages *s = &net->chain->stages;
 
 	if (s->beside && exchanges)
-		mfs_parallel_wait(net->parallel, MFS_GROUP_PIPELINE, net->backend->device, ctx,
+		mft_parallel_wait(net->parallel, MFT_GROUP_PIPELINE, net->backend->device, ctx,
 				  s->done[(exchanges - 1) % s->count]);
 }
 
-void mfs_net_end(struct mfs_net *net, struct mfk_ctx *ctx)
+void mft_net_end(struct mft_net *net, struct mfk_ctx *ctx)
 {
-	mfs_stages_await(net, ctx, net->chain->stages.said);
+	mft_stages_await(net, ctx, net->chain->stages.said);
 	net->chain->stages.said = 0;
 }

@@ -4,7 +4,7 @@
 
 /* ---- gradients ---- */
 
-static void zero(const struct mfs_net *net, struct mfk_ctx *ctx, char *grads, uint64_t first,
+static void zero(const struct mft_net *net, struct mfk_ctx *ctx, char *grads, uint64_t first,
 		 uint64_t end)
 {
 	const size_t size = mfk_dtype_size(net->grad);
@@ -14,11 +14,11 @@ static void zero(const struct mfs_net *net, struct mfk_ctx *ctx, char *grads, ui
 }
 
 /* What is not replaced, and what lies between parameters. grads: where the bucket's lie. */
-static void clear_bucket(const struct mfs_net *net, struct mfk_ctx *ctx, uint32_t number,
+static void clear_bucket(const struct mft_net *net, struct mfk_ctx *ctx, uint32_t number,
 			 char *grads)
 {
-	const struct mfs_params *p = net->params;
-	const struct mfs_bucket *b = &p->buckets[number];
+	const struct mft_params *p = net->params;
+	const struct mft_bucket *b = &p->buckets[number];
 	uint64_t at = 0;
 
 	for (uint32_t i = b->first_param; i < b->first_param + b->params; i++) {
@@ -32,27 +32,27 @@ static void clear_bucket(const struct mfs_net *net, struct mfk_ctx *ctx, uint32_
 	zero(net, ctx, grads, at, b->count);
 }
 
-void mfs_net_clear_grads(struct mfs_net *net, struct mfk_ctx *ctx)
+void mft_net_clear_grads(struct mft_net *net, struct mfk_ctx *ctx)
 {
-	const struct mfs_params *p = net->params;
+	const struct mft_params *p = net->params;
 
 	for (uint32_t i = 0; i < p->bucket_count; i++)
-		if (!mfs_bucket_grads_part(p, &p->buckets[i]))
-			clear_bucket(net, ctx, i, mfs_params_grads_at(p, p->buckets[i].first));
+		if (!mft_bucket_grads_part(p, &p->buckets[i]))
+			clear_bucket(net, ctx, i, mft_params_grads_at(p, p->buckets[i].first));
 }
 
-static void clear_unit(const struct mfs_net *net, struct mfk_ctx *ctx, int32_t unit)
+static void clear_unit(const struct mft_net *net, struct mfk_ctx *ctx, int32_t unit)
 {
-	const struct mfs_params *p = net->params;
+	const struct mft_params *p = net->params;
 
 	for (uint32_t i = 0; i < p->bucket_count; i++)
-		if (p->buckets[i].unit == unit && mfs_bucket_grads_part(p, &p->buckets[i]))
+		if (p->buckets[i].unit == unit && mft_bucket_grads_part(p, &p->buckets[i]))
 			clear_bucket(net, ctx, i, p->buckets[i].grads);
 }
 
 /* ---- visits ---- */
 
-void mfs_visit_begins(const struct mfs_net *net, const struct mfs_pass *run, struct mfs_net_visit v)
+void mft_visit_begins(const struct mft_net *net, const struct mft_pass *run, struct mft_net_visit v)
 {
 	v.last = run->pass->last;
 	if (net->chain->watch.begins)
@@ -61,26 +61,26 @@ void mfs_visit_begins(const struct mfs_net *net, const struct mfs_pass *run, str
 		clear_unit(net, run->ctx, v.unit);
 }
 
-void mfs_visit_ends(const struct mfs_net *net, const struct mfs_pass *run, struct mfs_net_visit v)
+void mft_visit_ends(const struct mft_net *net, const struct mft_pass *run, struct mft_net_visit v)
 {
 	v.last = run->pass->last;
 	if (net->chain->watch.ends)
 		net->chain->watch.ends(net->chain->watch.arg, run->ctx, &v);
 }
 
-int32_t mfs_layer_unit(const struct mfs_layer *l)
+int32_t mft_layer_unit(const struct mft_layer *l)
 {
 	return (int32_t)l->attention.part.layer;
 }
 
-int32_t mfs_first_unit(const struct mfs_net_chunk *chunk)
+int32_t mft_first_unit(const struct mft_net_chunk *chunk)
 {
-	return chunk->count ? mfs_layer_unit(chunk->layers) : MFS_UNIT_NONE;
+	return chunk->count ? mft_layer_unit(chunk->layers) : MFT_UNIT_NONE;
 }
 
-static int32_t last_unit(const struct mfs_net_chunk *chunk)
+static int32_t last_unit(const struct mft_net_chunk *chunk)
 {
-	return chunk->count ? mfs_layer_unit(&chunk->layers[chunk->count - 1]) : MFS_UNIT_NONE;
+	return chunk->count ? mft_layer_unit(&chunk->layers[chunk->count - 1]) : MFT_UNIT_NONE;
 }
 
 /* ---- the head ---- */
@@ -88,34 +88,34 @@ static int32_t last_unit(const struct mfs_net_chunk *chunk)
 /* The units that the head uses. A tied head is the embedding, which MTP layers use as well. Where
  * the chunk embeds, embed_backward() adds to the embedding's gradient. Returns how many units there
  * are. */
-static unsigned head_visits(const struct mfs_net *net, bool backward, struct mfs_net_visit ret[2])
+static unsigned head_visits(const struct mft_net *net, bool backward, struct mft_net_visit ret[2])
 {
-	const struct mfs_net_chunk *chunk = &net->chain->chunks[net->chain->chunk_count - 1];
-	const struct mfs_net_visit v = {.unit = MFS_UNIT_HEAD,
-					.next = backward ? last_unit(chunk) : MFS_UNIT_NONE,
+	const struct mft_net_chunk *chunk = &net->chain->chunks[net->chain->chunk_count - 1];
+	const struct mft_net_visit v = {.unit = MFT_UNIT_HEAD,
+					.next = backward ? last_unit(chunk) : MFT_UNIT_NONE,
 					.reads = true,
 					.writes = backward};
 
 	ret[0] = ret[1] = v;
-	ret[1].unit = MFS_UNIT_EMBEDDING;
+	ret[1].unit = MFT_UNIT_EMBEDDING;
 	ret[1].later = backward && chunk->embeds;
 	return net->args->tied || (backward && net->chain->mtp.count) ? 2 : 1;
 }
 
-void mfs_head_begins(const struct mfs_net *net, const struct mfs_pass *run, bool backward)
+void mft_head_begins(const struct mft_net *net, const struct mft_pass *run, bool backward)
 {
-	struct mfs_net_visit v[2];
+	struct mft_net_visit v[2];
 	const unsigned count = head_visits(net, backward, v);
 
 	for (unsigned i = 0; i < count; i++)
-		mfs_visit_begins(net, run, v[i]);
+		mft_visit_begins(net, run, v[i]);
 }
 
-void mfs_head_ends(const struct mfs_net *net, const struct mfs_pass *run, bool backward)
+void mft_head_ends(const struct mft_net *net, const struct mft_pass *run, bool backward)
 {
-	struct mfs_net_visit v[2];
+	struct mft_net_visit v[2];
 	const unsigned count = head_visits(net, backward, v);
 
 	for (unsigned i = 0; i < count; i++)
-		mfs_visit_ends(net, run, v[i]);
+		mft_visit_ends(net, run, v[i]);
 }

@@ -12,14 +12,14 @@
 struct slot {
 	void *grads, *weights;
 	struct mfk_event *down, *up; /* gradients are here; weights are on the device */
-	struct mfs_update_piece piece;
+	struct mft_update_piece piece;
 	uint64_t first;
 	bool waits; /* for its update */
 };
 
-struct mfs_offload {
-	const struct mfs_train_config *config;
-	struct mfs_params *params;
+struct mft_offload {
+	const struct mft_train_config *config;
+	struct mft_params *params;
 	const struct mfk_backend *backend;
 	struct mfk_device *device;
 	struct mfk_ctx *down, *up;
@@ -39,21 +39,21 @@ static size_t bytes_of(enum mfs_dtype type, uint64_t elements)
 	return type == MFS_DTYPE_NONE ? 0 : elements * mfs_dtype_size(type);
 }
 
-static uint64_t state_bytes(const struct mfs_params *p)
+static uint64_t state_bytes(const struct mft_params *p)
 {
 	uint64_t bytes = 0;
 
-	for (unsigned i = 0; i < MFS_SLOTS; i++)
+	for (unsigned i = 0; i < MFT_SLOTS; i++)
 		bytes += bytes_of(p->slot[i].type, p->offloaded_owned);
 	return bytes;
 }
 
-static uint64_t slot_bytes(const struct mfs_params *p, uint64_t piece)
+static uint64_t slot_bytes(const struct mft_params *p, uint64_t piece)
 {
 	return bytes_of(p->grad_type, piece) + bytes_of(p->weight_type, piece);
 }
 
-static int too_large(const struct mfs_offload *o, struct mfs_error *err)
+static int too_large(const struct mft_offload *o, struct mfs_error *err)
 {
 	struct mfk_device_info info;
 
@@ -66,7 +66,7 @@ static int too_large(const struct mfs_offload *o, struct mfs_error *err)
 }
 
 /* False: the host has less. Sizes beyond its memory are refused before they are touched. */
-static bool has_room(const struct mfs_offload *o)
+static bool has_room(const struct mft_offload *o)
 {
 	struct mfk_device_info info;
 
@@ -74,7 +74,7 @@ static bool has_room(const struct mfs_offload *o)
 	return !info.memory || state_bytes(o->params) <= info.memory;
 }
 
-static bool make_buffer(struct mfs_offload *o, struct mfs_slot *s)
+static bool make_buffer(struct mft_offload *o, struct mft_slot *s)
 {
 	const size_t bytes = bytes_of(s->type, o->params->offloaded_owned);
 
@@ -86,17 +86,17 @@ static bool make_buffer(struct mfs_offload *o, struct mfs_slot *s)
 	return s->host;
 }
 
-static int make_state(struct mfs_offload *o, struct mfs_error *err)
+static int make_state(struct mft_offload *o, struct mfs_error *err)
 {
 	if (!has_room(o))
 		return too_large(o, err);
-	for (unsigned i = 0; i < MFS_SLOTS; i++)
+	for (unsigned i = 0; i < MFT_SLOTS; i++)
 		if (!make_buffer(o, &o->params->slot[i]))
 			return too_large(o, err);
 	return 0;
 }
 
-static int make_slot(struct mfs_offload *o, struct slot *s, struct mfs_error *err)
+static int make_slot(struct mft_offload *o, struct slot *s, struct mfs_error *err)
 {
 	const struct mfk_device_ops *device = o->backend->device;
 
@@ -110,7 +110,7 @@ static int make_slot(struct mfs_offload *o, struct slot *s, struct mfs_error *er
 
 /* ---- the whole ---- */
 
-static int open_host(struct mfs_offload *o, struct mfs_error *err)
+static int open_host(struct mft_offload *o, struct mfs_error *err)
 {
 	const struct mfk_device_ops *device = o->backend->device;
 	char why[MFK_WHY] = "";
@@ -125,25 +125,25 @@ static int open_host(struct mfs_offload *o, struct mfs_error *err)
 	return rc ? mfs_fail(err, rc, "--optimizer-cpu-offload: %s", why) : 0;
 }
 
-int mfs_offload_new(const struct mfs_train_config *config, struct mfs_params *params,
-		    struct mfs_memory *memory, const struct mfk_backend *backend,
-		    struct mfk_device *device, struct mfs_offload **ret, struct mfs_error *err)
+int mft_offload_new(const struct mft_train_config *config, struct mft_params *params,
+		    struct mft_memory *memory, const struct mfk_backend *backend,
+		    struct mfk_device *device, struct mft_offload **ret, struct mfs_error *err)
 {
-	const uint64_t piece = mfs_min_u64(params->offloaded_owned, MFS_OFFLOAD_PIECE);
-	struct mfs_offload *o = calloc(1, sizeof(*o));
+	const uint64_t piece = mfs_min_u64(params->offloaded_owned, MFT_OFFLOAD_PIECE);
+	struct mft_offload *o = calloc(1, sizeof(*o));
 	int rc = 0;
 
 	if (!o)
 		return mfs_fail_nomem(err);
-	*o = (struct mfs_offload){.config = config,
+	*o = (struct mft_offload){.config = config,
 				  .params = params,
 				  .backend = backend,
 				  .host_backend =
 					  backend == &mfk_recorder ? &mfk_recorder : &mfk_cpu,
 				  .device = device,
 				  .piece = piece};
-	mfs_memory_add(memory, MFS_MEMORY_HOST, state_bytes(params));
-	mfs_memory_add(memory, MFS_MEMORY_HOST, 2 * slot_bytes(params, piece));
+	mft_memory_add(memory, MFT_MEMORY_HOST, state_bytes(params));
+	mft_memory_add(memory, MFT_MEMORY_HOST, 2 * slot_bytes(params, piece));
 	if (backend)
 		rc = open_host(o, err);
 	if (!rc && backend)
@@ -151,13 +151,13 @@ int mfs_offload_new(const struct mfs_train_config *config, struct mfs_params *pa
 	for (int i = 0; !rc && backend && i < 2; i++)
 		rc = make_slot(o, &o->slots[i], err);
 	if (rc)
-		mfs_offload_free(o);
+		mft_offload_free(o);
 	else
 		*ret = o;
 	return rc;
 }
 
-static void free_slot(struct mfs_offload *o, struct slot *s)
+static void free_slot(struct mft_offload *o, struct slot *s)
 {
 	const struct mfk_device_ops *device = o->backend->device;
 
@@ -172,10 +172,10 @@ static void free_slot(struct mfs_offload *o, struct slot *s)
 		device->event_free(s->up);
 }
 
-static void free_state(struct mfs_offload *o)
+static void free_state(struct mft_offload *o)
 {
-	for (unsigned i = 0; i < MFS_SLOTS; i++) {
-		struct mfs_slot *s = &o->params->slot[i];
+	for (unsigned i = 0; i < MFT_SLOTS; i++) {
+		struct mft_slot *s = &o->params->slot[i];
 
 		if (s->host)
 			o->host_backend->device->free(o->host, s->host);
@@ -183,7 +183,7 @@ static void free_state(struct mfs_offload *o)
 	}
 }
 
-void mfs_offload_free(struct mfs_offload *o)
+void mft_offload_free(struct mft_offload *o)
 {
 	if (!o)
 		return;
@@ -203,12 +203,12 @@ void mfs_offload_free(struct mfs_offload *o)
 
 /* ---- an update ---- */
 
-struct mfk_ctx *mfs_offload_ctx(struct mfs_offload *o)
+struct mfk_ctx *mft_offload_ctx(struct mft_offload *o)
 {
 	return o->down;
 }
 
-static int await(const struct mfs_offload *o, struct mfk_event *e, struct mfs_error *err)
+static int await(const struct mft_offload *o, struct mfk_event *e, struct mfs_error *err)
 {
 	char why[MFK_WHY] = "";
 	const int rc = o->backend->device->event_sync(e, why);
@@ -226,27 +226,27 @@ static int await_all(const struct mfk_backend *backend, struct mfk_ctx *ctx, str
 
 /* Without main parameters the weights are the state, and are copied down with the gradients. The
  * slot's weights of two pieces ago must have left it. */
-static void begin(struct mfs_offload *o, struct slot *s)
+static void begin(struct mft_offload *o, struct slot *s)
 {
 	const struct mfk_device_ops *device = o->backend->device;
-	const struct mfs_params *p = o->params;
+	const struct mft_params *p = o->params;
 	const uint64_t count = (uint64_t)s->piece.count;
-	const struct mfs_flat weights = mfs_params_flat(p, MFS_STATE_MODEL, s->first);
+	const struct mft_flat weights = mft_params_flat(p, MFS_STATE_MODEL, s->first);
 	const size_t grad_size = mfs_dtype_size(p->grad_type);
 
 	device->event_wait(o->down, s->up);
-	device->copy_out(o->down, s->grads, mfs_params_grads_at(p, s->first), count * grad_size);
-	if (!p->slot[MFS_SLOT_MAIN].host)
+	device->copy_out(o->down, s->grads, mft_params_grads_at(p, s->first), count * grad_size);
+	if (!p->slot[MFT_SLOT_MAIN].host)
 		device->copy_out(o->down, s->weights, weights.at, bytes_of(weights.type, count));
 	device->event_record(o->down, s->down);
 	s->waits = true;
 }
 
-static int compute(struct mfs_offload *o, struct slot *s, struct mfs_error *err)
+static int compute(struct mft_offload *o, struct slot *s, struct mfs_error *err)
 {
 	const struct mfk_device_ops *device = o->backend->device;
-	const struct mfs_params *p = o->params;
-	const struct mfs_flat weights = mfs_params_flat(p, MFS_STATE_MODEL, s->first);
+	const struct mft_params *p = o->params;
+	const struct mft_flat weights = mft_params_flat(p, MFS_STATE_MODEL, s->first);
 	int rc = await(o, s->down, err);
 
 	s->waits = false;
@@ -254,8 +254,8 @@ static int compute(struct mfs_offload *o, struct slot *s, struct mfs_error *err)
 		return rc;
 	s->piece.weight = s->weights;
 	s->piece.grad = s->grads;
-	for (unsigned i = 0; i < MFS_SLOTS; i++)
-		s->piece.slot[i] = mfs_params_slot(p, i, s->first).at;
+	for (unsigned i = 0; i < MFT_SLOTS; i++)
+		s->piece.slot[i] = mft_params_slot(p, i, s->first).at;
 	p->optimizer->step(o->host_backend->ops, o->cpu, o->config, &s->piece);
 	device->copy_in(o->up, weights.at, s->weights,
 			bytes_of(weights.type, (uint64_t)s->piece.count));
@@ -263,7 +263,7 @@ static int compute(struct mfs_offload *o, struct slot *s, struct mfs_error *err)
 	return 0;
 }
 
-int mfs_offload_add(struct mfs_offload *o, const struct mfs_update_piece *piece, uint64_t first,
+int mft_offload_add(struct mft_offload *o, const struct mft_update_piece *piece, uint64_t first,
 		    struct mfs_error *err)
 {
 	struct slot *s = &o->slots[o->turn], *before = &o->slots[o->turn ^ 1];
@@ -275,7 +275,7 @@ int mfs_offload_add(struct mfs_offload *o, const struct mfs_update_piece *piece,
 	return before->waits ? compute(o, before, err) : 0;
 }
 
-int mfs_offload_finish(struct mfs_offload *o, struct mfs_error *err)
+int mft_offload_finish(struct mft_offload *o, struct mfs_error *err)
 {
 	struct slot *last = &o->slots[o->turn ^ 1];
 	int rc = last->waits ? compute(o, last, err) : 0;
@@ -289,12 +289,12 @@ int mfs_offload_finish(struct mfs_offload *o, struct mfs_error *err)
 
 /* ---- what the log may say ---- */
 
-int mfs_offload_sum_squares(struct mfs_offload *o, uint64_t first, uint64_t count, double sums[2],
+int mft_offload_sum_squares(struct mft_offload *o, uint64_t first, uint64_t count, double sums[2],
 			    struct mfs_error *err)
 {
-	const struct mfs_flat main = mfs_params_flat(o->params, MFS_STATE_MAIN, first);
+	const struct mft_flat main = mft_params_flat(o->params, MFS_STATE_MAIN, first);
 
-	o->host_backend->ops->sum_squares(o->cpu, mfs_mfk_dtype(main.type), main.at, (int64_t)count,
+	o->host_backend->ops->sum_squares(o->cpu, mft_mfk_dtype(main.type), main.at, (int64_t)count,
 					  sums);
 	return await_all(o->host_backend, o->cpu, err);
 }

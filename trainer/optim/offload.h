@@ -10,8 +10,8 @@
  * --overlap-cpu-optimizer-d2h-h2d. Megatron's state on the host is fp32; here it has the types that
  * --use-precision-aware-optimizer gives it.
  */
-#ifndef MFS_TRAINER_OPTIM_OFFLOAD_H
-#define MFS_TRAINER_OPTIM_OFFLOAD_H
+#ifndef MFT_TRAINER_OPTIM_OFFLOAD_H
+#define MFT_TRAINER_OPTIM_OFFLOAD_H
 
 #include <stdint.h>
 
@@ -21,31 +21,31 @@
 #include "trainer/config/config.h"
 #include "trainer/params/params.h"
 
-struct mfs_offload;
+struct mft_offload;
 
 /* Adds the host's memory to the plan. With a backend it is allocated, zeroed, and put into
  * params->host. Borrows everything. */
-int mfs_offload_new(const struct mfs_train_config *config, struct mfs_params *params,
-		    struct mfs_memory *memory, const struct mfk_backend *backend,
-		    struct mfk_device *device, struct mfs_offload **ret, struct mfs_error *err);
-void mfs_offload_free(struct mfs_offload *o);
+int mft_offload_new(const struct mft_train_config *config, struct mft_params *params,
+		    struct mft_memory *memory, const struct mfk_backend *backend,
+		    struct mfk_device *device, struct mft_offload **ret, struct mfs_error *err);
+void mft_offload_free(struct mft_offload *o);
 
 /* No more elements are added in one go. */
-#define MFS_OFFLOAD_PIECE (UINT64_C(4) << 20)
+#define MFT_OFFLOAD_PIECE (UINT64_C(4) << 20)
 
 /* The context that gradients come down in: a fence before an update is its operation. */
-struct mfk_ctx *mfs_offload_ctx(struct mfs_offload *o);
+struct mfk_ctx *mft_offload_ctx(struct mft_offload *o);
 /*
  * Updates elements from first on, all of them offloaded. piece has no pointers. The gradients are
  * complete, and the weights used by no one. Returns when the piece before is computed.
  */
-int mfs_offload_add(struct mfs_offload *o, const struct mfs_update_piece *piece, uint64_t first,
+int mft_offload_add(struct mft_offload *o, const struct mft_update_piece *piece, uint64_t first,
 		    struct mfs_error *err);
 /* Waits for all pieces, weights on the device included. */
-int mfs_offload_finish(struct mfs_offload *o, struct mfs_error *err);
+int mft_offload_finish(struct mft_offload *o, struct mfs_error *err);
 
 /* Adds mfk_ops.sum_squares() of main parameters that are owned neighbours on the host. */
-int mfs_offload_sum_squares(struct mfs_offload *o, uint64_t first, uint64_t count, double sums[2],
+int mft_offload_sum_squares(struct mft_offload *o, uint64_t first, uint64_t count, double sums[2],
 			    struct mfs_error *err);
 
 #endif

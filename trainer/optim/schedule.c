@@ -12,7 +12,7 @@ struct lengths {
 	double unit;			   /* samples of each */
 };
 
-static struct lengths lengths_of(const struct mfs_train_config *c)
+static struct lengths lengths_of(const struct mft_train_config *c)
 {
 	if (c->train_samples != MFS_UNSET && c->train_samples > 0)
 		return (struct lengths){c->train_samples, c->lr_decay_samples,
@@ -21,7 +21,7 @@ static struct lengths lengths_of(const struct mfs_train_config *c)
 				c->lr_warmup_iters, (double)c->global_batch_size};
 }
 
-static int check(const struct mfs_schedule *s, struct mfs_error *err)
+static int check(const struct mft_schedule *s, struct mfs_error *err)
 {
 	if (s->decay_steps <= 0)
 		return mfs_fail(err, -EINVAL,
@@ -33,7 +33,7 @@ static int check(const struct mfs_schedule *s, struct mfs_error *err)
 				"the learning rate warms up for %g samples, which is not less than "
 				"the %g that it decays over",
 				s->warmup_steps, s->decay_steps);
-	if (s->style == MFS_LR_WSD && s->wsd_decay_steps <= 0)
+	if (s->style == MFT_LR_WSD && s->wsd_decay_steps <= 0)
 		return mfs_fail(err, -EINVAL,
 				"--lr-decay-style WSD needs --lr-wsd-decay-iters (or -samples)");
 	if (s->min_lr < 0 || s->max_lr < s->min_lr || s->init_lr > s->max_lr)
@@ -50,12 +50,12 @@ static int check(const struct mfs_schedule *s, struct mfs_error *err)
 	return 0;
 }
 
-int mfs_schedule_init(const struct mfs_train_config *c, struct mfs_schedule *ret,
+int mft_schedule_init(const struct mft_train_config *c, struct mft_schedule *ret,
 		      struct mfs_error *err)
 {
 	const struct lengths l = lengths_of(c);
 	const double whole = (double)l.whole * l.unit;
-	struct mfs_schedule s = {
+	struct mft_schedule s = {
 		.max_lr = c->lr,
 		.min_lr = c->min_lr,
 		.init_lr = c->lr_warmup_init,
@@ -63,7 +63,7 @@ int mfs_schedule_init(const struct mfs_train_config *c, struct mfs_schedule *ret
 		.end_wd = c->end_weight_decay,
 		.decoupled_lr = c->decoupled_lr,
 		.decoupled_min_lr = c->decoupled_min_lr,
-		.mup_mult = mfs_optimizer_mup(c),
+		.mup_mult = mft_optimizer_mup(c),
 		.decay_steps = l.decay == MFS_UNSET ? whole : (double)l.decay * l.unit,
 		.wsd_decay_steps = l.wsd == MFS_UNSET ? 0 : (double)l.wsd * l.unit,
 		.wd_incr_steps = whole,
@@ -83,7 +83,7 @@ int mfs_schedule_init(const struct mfs_train_config *c, struct mfs_schedule *ret
 
 /* ---- learning rate ---- */
 
-static double wsd(const struct mfs_schedule *s, double n)
+static double wsd(const struct mft_schedule *s, double n)
 {
 	const double start = s->decay_steps - s->wsd_decay_steps;
 	const double r = (n - start) / s->wsd_decay_steps;
@@ -91,20 +91,20 @@ static double wsd(const struct mfs_schedule *s, double n)
 	if (n <= start)
 		return 1;
 	switch (s->wsd_style) {
-	case MFS_WSD_LINEAR:
+	case MFT_WSD_LINEAR:
 		return 1 - r;
-	case MFS_WSD_COSINE:
+	case MFT_WSD_COSINE:
 		return 0.5 * (cos(M_PI * r) + 1);
-	case MFS_WSD_EXPONENTIAL:
+	case MFT_WSD_EXPONENTIAL:
 		return 2 * pow(0.5, r) - 1;
-	case MFS_WSD_MINUS_SQRT:
+	case MFT_WSD_MINUS_SQRT:
 		return 1 - sqrt(r);
 	}
 	return 1;
 }
 
 /* OptimizerParamScheduler.get_lr */
-static double lr(const struct mfs_schedule *s, double max, double min)
+static double lr(const struct mft_schedule *s, double max, double min)
 {
 	const double n = (double)s->num_steps, warmup = s->warmup_steps;
 	const double r = (n - warmup) / (s->decay_steps - warmup);
@@ -112,69 +112,69 @@ static double lr(const struct mfs_schedule *s, double max, double min)
 
 	if (warmup > 0 && n <= warmup)
 		return s->init_lr + (max - s->init_lr) * n / warmup;
-	if (s->style == MFS_LR_CONSTANT)
+	if (s->style == MFT_LR_CONSTANT)
 		return max;
 	if (n > s->decay_steps)
 		return min;
 	switch (s->style) {
-	case MFS_LR_INVERSE_SQUARE_ROOT:
+	case MFT_LR_INVERSE_SQUARE_ROOT:
 		return fmax(min, max * sqrt(fmax(warmup, 1)) / sqrt(fmax(n, 1)));
-	case MFS_LR_LINEAR:
+	case MFT_LR_LINEAR:
 		share = 1 - r;
 		break;
-	case MFS_LR_COSINE:
+	case MFT_LR_COSINE:
 		share = 0.5 * (cos(M_PI * r) + 1);
 		break;
-	case MFS_LR_WSD:
+	case MFT_LR_WSD:
 		share = wsd(s, n);
 		break;
-	case MFS_LR_CONSTANT:
+	case MFT_LR_CONSTANT:
 		break;
 	}
 	return min + share * (max - min);
 }
 
-double mfs_schedule_lr(const struct mfs_schedule *s)
+double mft_schedule_lr(const struct mft_schedule *s)
 {
 	return lr(s, s->max_lr, s->min_lr);
 }
 
-double mfs_schedule_decoupled_lr(const struct mfs_schedule *s)
+double mft_schedule_decoupled_lr(const struct mft_schedule *s)
 {
 	if (s->decoupled_lr < 0)
-		return mfs_schedule_lr(s);
+		return mft_schedule_lr(s);
 	return lr(s, s->decoupled_lr, s->decoupled_min_lr < 0 ? s->min_lr : s->decoupled_min_lr);
 }
 
-double mfs_schedule_mup_lr(const struct mfs_schedule *s)
+double mft_schedule_mup_lr(const struct mft_schedule *s)
 {
 	return lr(s, s->max_lr * s->mup_mult, s->min_lr * s->mup_mult);
 }
 
 /* OptimizerParamScheduler.get_wd */
-double mfs_schedule_weight_decay(const struct mfs_schedule *s)
+double mft_schedule_weight_decay(const struct mft_schedule *s)
 {
 	const double r = (double)s->num_steps / s->wd_incr_steps;
 	double share = 1;
 
-	if ((double)s->num_steps > s->wd_incr_steps || s->wd_style == MFS_WD_CONSTANT)
+	if ((double)s->num_steps > s->wd_incr_steps || s->wd_style == MFT_WD_CONSTANT)
 		return s->end_wd;
-	share = s->wd_style == MFS_WD_LINEAR ? r : 0.5 * (cos(M_PI * (1 - r)) + 1);
+	share = s->wd_style == MFT_WD_LINEAR ? r : 0.5 * (cos(M_PI * (1 - r)) + 1);
 	return s->start_wd + share * (s->end_wd - s->start_wd);
 }
 
-void mfs_schedule_step(struct mfs_schedule *s, uint64_t samples)
+void mft_schedule_step(struct mft_schedule *s, uint64_t samples)
 {
 	s->num_steps += samples;
 }
 
 /* ---- loss scale ---- */
 
-void mfs_loss_scaler_init(const struct mfs_train_config *c, struct mfs_loss_scaler *ret)
+void mft_loss_scaler_init(const struct mft_train_config *c, struct mft_loss_scaler *ret)
 {
 	const bool dynamic = c->params_dtype == MFS_F16 && c->loss_scale == 0;
 
-	*ret = (struct mfs_loss_scaler){
+	*ret = (struct mft_loss_scaler){
 		.dynamic = dynamic,
 		.scale = dynamic	 ? c->initial_loss_scale
 			 : c->loss_scale ? c->loss_scale
@@ -188,7 +188,7 @@ void mfs_loss_scaler_init(const struct mfs_train_config *c, struct mfs_loss_scal
 	};
 }
 
-void mfs_loss_scaler_update(struct mfs_loss_scaler *s, bool found_inf)
+void mft_loss_scaler_update(struct mft_loss_scaler *s, bool found_inf)
 {
 	if (!s->dynamic)
 		return;

@@ -6,8 +6,8 @@
  * begins with step(0): with warm-up the first update has lr_warmup_init. A skipped step does not
  * advance it.
  */
-#ifndef MFS_TRAINER_OPTIM_SCHEDULE_H
-#define MFS_TRAINER_OPTIM_SCHEDULE_H
+#ifndef MFT_TRAINER_OPTIM_SCHEDULE_H
+#define MFT_TRAINER_OPTIM_SCHEDULE_H
 
 #include <stdint.h>
 
@@ -16,35 +16,35 @@
 #include "trainer/config/config.h"
 
 /* In samples, as OptimizerParamScheduler has them and checkpoints keep them. */
-struct mfs_schedule {
+struct mft_schedule {
 	double max_lr, min_lr, init_lr, start_wd, end_wd;
 	double decoupled_lr, decoupled_min_lr; /* < 0: none */
 	double mup_mult; /* of the rates of parameters that --use-mup singles out */
 	double warmup_steps, decay_steps, wsd_decay_steps, wd_incr_steps; /* samples */
-	enum mfs_lr_decay style;
-	enum mfs_wsd_decay wsd_style;
-	enum mfs_wd_incr wd_style;
+	enum mft_lr_decay style;
+	enum mft_wsd_decay wsd_style;
+	enum mft_wd_incr wd_style;
 	uint64_t num_steps; /* consumed samples, skipped steps not counted */
 };
 
 /* -EINVAL: what Megatron's assertions refuse, with its argument's name. */
-int mfs_schedule_init(const struct mfs_train_config *config, struct mfs_schedule *ret,
+int mft_schedule_init(const struct mft_train_config *config, struct mft_schedule *ret,
 		      struct mfs_error *err);
-double mfs_schedule_lr(const struct mfs_schedule *s);
-double mfs_schedule_decoupled_lr(const struct mfs_schedule *s);
+double mft_schedule_lr(const struct mft_schedule *s);
+double mft_schedule_decoupled_lr(const struct mft_schedule *s);
 /* Of parameters that --use-mup gives a rate of their own (params.h). */
-double mfs_schedule_mup_lr(const struct mfs_schedule *s);
-double mfs_schedule_weight_decay(const struct mfs_schedule *s);
-void mfs_schedule_step(struct mfs_schedule *s, uint64_t samples);
+double mft_schedule_mup_lr(const struct mft_schedule *s);
+double mft_schedule_weight_decay(const struct mft_schedule *s);
+void mft_schedule_step(struct mft_schedule *s, uint64_t samples);
 
 /* DynamicGradScaler, or a constant one. */
-struct mfs_loss_scaler {
+struct mft_loss_scaler {
 	bool dynamic;
 	double scale, min_scale, growth_factor, backoff_factor;
 	int64_t growth_interval, hysteresis;
 	int64_t growth_tracker, hysteresis_tracker;
 };
-void mfs_loss_scaler_init(const struct mfs_train_config *config, struct mfs_loss_scaler *ret);
-void mfs_loss_scaler_update(struct mfs_loss_scaler *s, bool found_inf);
+void mft_loss_scaler_init(const struct mft_train_config *config, struct mft_loss_scaler *ret);
+void mft_loss_scaler_update(struct mft_loss_scaler *s, bool found_inf);
 
 #endif

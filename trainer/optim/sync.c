@@ -13,19 +13,19 @@ struct bucket {
 	bool gathering;			/* and not waited for */
 };
 
-struct mfs_sync {
-	const struct mfs_train_config *config;
-	const struct mfs_params *params;
+struct mft_sync {
+	const struct mft_train_config *config;
+	const struct mft_params *params;
 	const struct mfk_backend *backend;
-	const struct mfs_parallel *parallel;
+	const struct mft_parallel *parallel;
 	struct mfk_ctx *beside; /* NULL: nothing overlaps, and all is the run's context's */
 	struct bucket *buckets; /* [params->bucket_count] */
-	struct mfs_windows *windows;
+	struct mft_windows *windows;
 };
 
 /* ---- life ---- */
 
-static int open_beside(struct mfs_sync *s, struct mfk_device *device, struct mfs_error *err)
+static int open_beside(struct mft_sync *s, struct mfk_device *device, struct mfs_error *err)
 {
 	const struct mfk_device_ops *ops = s->backend->device;
 	char why[MFK_WHY] = "";
@@ -41,17 +41,17 @@ static int open_beside(struct mfs_sync *s, struct mfk_device *device, struct mfs
 	return rc ? mfs_fail(err, rc, "%s: no event could be made", s->backend->name) : 0;
 }
 
-int mfs_sync_new(const struct mfs_train_config *config, struct mfs_params *params,
-		 struct mfs_memory *memory, const struct mfk_backend *backend,
-		 struct mfk_device *device, const struct mfs_parallel *parallel,
-		 struct mfs_sync **ret, struct mfs_error *err)
+int mft_sync_new(const struct mft_train_config *config, struct mft_params *params,
+		 struct mft_memory *memory, const struct mfk_backend *backend,
+		 struct mfk_device *device, const struct mft_parallel *parallel,
+		 struct mft_sync **ret, struct mfs_error *err)
 {
-	struct mfs_sync *s = calloc(1, sizeof(*s));
+	struct mft_sync *s = calloc(1, sizeof(*s));
 	int rc = 0;
 
 	if (!s)
 		return mfs_fail_nomem(err);
-	*s = (struct mfs_sync){
+	*s = (struct mft_sync){
 		.config = config,
 		.params = params,
 		.backend = backend,
@@ -63,16 +63,16 @@ int mfs_sync_new(const struct mfs_train_config *config, struct mfs_params *param
 	if (!rc && backend && config->overlap_grad_reduce)
 		rc = open_beside(s, device, err);
 	if (!rc)
-		rc = mfs_windows_new(config, params, memory, backend, device, parallel, s->beside,
+		rc = mft_windows_new(config, params, memory, backend, device, parallel, s->beside,
 				     &s->windows, err);
 	if (rc)
-		mfs_sync_free(s);
+		mft_sync_free(s);
 	else
 		*ret = s;
 	return rc;
 }
 
-void mfs_sync_free(struct mfs_sync *s)
+void mft_sync_free(struct mft_sync *s)
 {
 	char why[MFK_WHY];
 
@@ -86,7 +86,7 @@ void mfs_sync_free(struct mfs_sync *s)
 		if (s->buckets[i].done)
 			s->backend->device->event_free(s->buckets[i].done);
 	}
-	mfs_windows_free(s->windows);
+	mft_windows_free(s->windows);
 	if (s->beside)
 		s->backend->device->ctx_free(s->beside);
 	free(s->buckets);
@@ -95,13 +95,13 @@ void mfs_sync_free(struct mfs_sync *s)
 
 /* ---- a bucket ---- */
 
-static char *bucket_at(const struct mfs_bucket *b, enum mfs_dtype type, void *flat)
+static char *bucket_at(const struct mft_bucket *b, enum mfs_dtype type, void *flat)
 {
 	return (char *)flat + b->first * mfs_dtype_size(type);
 }
 
 /* The process's slice of a bucket of a flat buffer. */
-static char *slice_of(const struct mfs_sync *s, const struct mfs_bucket *b, enum mfs_dtype type,
+static char *slice_of(const struct mft_sync *s, const struct mft_bucket *b, enum mfs_dtype type,
 		      void *flat)
 {
 	const uint64_t own = s->parallel->group[b->group].rank;
@@ -110,7 +110,7 @@ static char *slice_of(const struct mfs_sync *s, const struct mfs_bucket *b, enum
 }
 
 /* The context of communication, after what ctx has so far. */
-static struct mfk_ctx *begin(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
+static struct mfk_ctx *begin(struct mft_sync *s, uint32_t i, struct mfk_ctx *ctx)
 {
 	if (!s->beside)
 		return ctx;
@@ -119,61 +119,61 @@ static struct mfk_ctx *begin(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx
 	return s->beside;
 }
 
-static void end(struct mfs_sync *s, uint32_t i)
+static void end(struct mft_sync *s, uint32_t i)
 {
 	if (s->beside)
 		s->backend->device->event_record(s->beside, s->buckets[i].done);
 }
 
 /* group: that spoke last of the bucket. */
-static void await(struct mfs_sync *s, uint32_t i, enum mfs_group group, struct mfk_ctx *ctx)
+static void await(struct mft_sync *s, uint32_t i, enum mft_group group, struct mfk_ctx *ctx)
 {
 	if (s->beside)
-		mfs_parallel_wait(s->parallel, group, s->backend->device, ctx, s->buckets[i].done);
+		mft_parallel_wait(s->parallel, group, s->backend->device, ctx, s->buckets[i].done);
 }
 
-static void await_grads(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
+static void await_grads(struct mft_sync *s, uint32_t i, struct mfk_ctx *ctx)
 {
-	const bool across = s->parallel->group[MFS_GROUP_ACROSS_INSTANCES].size > 1;
+	const bool across = s->parallel->group[MFT_GROUP_ACROSS_INSTANCES].size > 1;
 
-	await(s, i, across ? MFS_GROUP_ACROSS_INSTANCES : s->params->buckets[i].group, ctx);
+	await(s, i, across ? MFT_GROUP_ACROSS_INSTANCES : s->params->buckets[i].group, ctx);
 }
 
-static void await_weights(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
+static void await_weights(struct mft_sync *s, uint32_t i, struct mfk_ctx *ctx)
 {
 	await(s, i, s->params->buckets[i].group, ctx);
 }
 
 /* Gradients of experts have those of other processes' tokens already. Theirs are divided as dense
  * ones are (distributed_data_parallel.py: expert_gradient_scaling_factor). */
-static void reduce(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
+static void reduce(struct mft_sync *s, uint32_t i, struct mfk_ctx *ctx)
 {
-	const struct mfs_bucket *b = &s->params->buckets[i];
+	const struct mft_bucket *b = &s->params->buckets[i];
 	const enum mfs_dtype type = s->params->grad_type;
-	char *grads = mfs_params_grads_at(s->params, b->first);
+	char *grads = mft_params_grads_at(s->params, b->first);
 	char *own = b->parts > 1 ? slice_of(s, b, type, s->params->grads) : grads;
 
 	ctx = begin(s, i, ctx);
 	if (b->parts > 1)
-		mfs_parallel_reduce_scatter(s->parallel, b->group, ctx, mfs_mfk_dtype(type), own,
+		mft_parallel_reduce_scatter(s->parallel, b->group, ctx, mft_mfk_dtype(type), own,
 					    grads, b->count / b->parts);
 	else
-		mfs_parallel_all_reduce(s->parallel, b->group, ctx, MFK_SUM, mfs_mfk_dtype(type),
+		mft_parallel_all_reduce(s->parallel, b->group, ctx, MFK_SUM, mft_mfk_dtype(type),
 					grads, b->count);
-	mfs_parallel_all_reduce(s->parallel, MFS_GROUP_ACROSS_INSTANCES, ctx, MFK_SUM,
-				mfs_mfk_dtype(type), own, b->count / b->parts);
+	mft_parallel_all_reduce(s->parallel, MFT_GROUP_ACROSS_INSTANCES, ctx, MFK_SUM,
+				mft_mfk_dtype(type), own, b->count / b->parts);
 	end(s, i);
 	s->buckets[i].reduced = true;
 }
 
-static void gather(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
+static void gather(struct mft_sync *s, uint32_t i, struct mfk_ctx *ctx)
 {
-	const struct mfs_bucket *b = &s->params->buckets[i];
+	const struct mft_bucket *b = &s->params->buckets[i];
 	const enum mfs_dtype type = s->params->weight_type;
 
-	if (b->parts == 1 || mfs_bucket_weights_part(s->params, b))
+	if (b->parts == 1 || mft_bucket_weights_part(s->params, b))
 		return;
-	mfs_parallel_all_gather(s->parallel, b->group, begin(s, i, ctx), mfs_mfk_dtype(type),
+	mft_parallel_all_gather(s->parallel, b->group, begin(s, i, ctx), mft_mfk_dtype(type),
 				bucket_at(b, type, s->params->weights),
 				slice_of(s, b, type, s->params->weights), b->count / b->parts);
 	end(s, i);
@@ -184,22 +184,22 @@ static void gather(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
 
 /* The last gradients of a unit's parameters: buckets that wait for no other are reduced. All
  * processes come to them in one order. */
-static void wrote(struct mfs_sync *s, struct mfk_ctx *ctx, int32_t unit)
+static void wrote(struct mft_sync *s, struct mfk_ctx *ctx, int32_t unit)
 {
 	for (uint32_t i = s->params->count; i-- > 0;) {
-		const struct mfs_param *p = &s->params->list[i];
-		const struct mfs_bucket *b = &s->params->buckets[p->bucket];
+		const struct mft_param *p = &s->params->list[i];
+		const struct mft_bucket *b = &s->params->buckets[p->bucket];
 
-		if (p->unit == unit && !mfs_bucket_grads_part(s->params, b) &&
+		if (p->unit == unit && !mft_bucket_grads_part(s->params, b) &&
 		    !--s->buckets[p->bucket].missing)
 			reduce(s, p->bucket, ctx);
 	}
 }
 
-static void reads(struct mfs_sync *s, struct mfk_ctx *ctx, int32_t unit)
+static void reads(struct mft_sync *s, struct mfk_ctx *ctx, int32_t unit)
 {
 	for (uint32_t i = 0; i < s->params->count; i++) {
-		const struct mfs_param *p = &s->params->list[i];
+		const struct mft_param *p = &s->params->list[i];
 		struct bucket *b = &s->buckets[p->bucket];
 
 		if (p->unit != unit || !b->gathering)
@@ -209,83 +209,83 @@ static void reads(struct mfs_sync *s, struct mfk_ctx *ctx, int32_t unit)
 	}
 }
 
-static void begins(void *arg, struct mfk_ctx *ctx, const struct mfs_net_visit *v)
+static void begins(void *arg, struct mfk_ctx *ctx, const struct mft_net_visit *v)
 {
-	struct mfs_sync *s = arg;
+	struct mft_sync *s = arg;
 
 	if (s->beside && v->reads)
 		reads(s, ctx, v->unit);
-	mfs_windows_begins(s->windows, ctx, v);
+	mft_windows_begins(s->windows, ctx, v);
 }
 
-static void ends(void *arg, struct mfk_ctx *ctx, const struct mfs_net_visit *v)
+static void ends(void *arg, struct mfk_ctx *ctx, const struct mft_net_visit *v)
 {
-	struct mfs_sync *s = arg;
+	struct mft_sync *s = arg;
 
-	mfs_windows_ends(s->windows, ctx, v);
+	mft_windows_ends(s->windows, ctx, v);
 	if (s->beside && v->writes && v->last && !v->later)
 		wrote(s, ctx, v->unit);
 }
 
-struct mfs_net_watch mfs_sync_watch(struct mfs_sync *s)
+struct mft_net_watch mft_sync_watch(struct mft_sync *s)
 {
-	return (struct mfs_net_watch){.begins = begins, .ends = ends, .arg = s};
+	return (struct mft_net_watch){.begins = begins, .ends = ends, .arg = s};
 }
 
 /* ---- a step ---- */
 
-void mfs_sync_begin(struct mfs_sync *s)
+void mft_sync_begin(struct mft_sync *s)
 {
 	for (uint32_t i = 0; i < s->params->bucket_count; i++) {
-		const struct mfs_bucket *b = &s->params->buckets[i];
+		const struct mft_bucket *b = &s->params->buckets[i];
 
 		s->buckets[i].missing = b->params;
-		s->buckets[i].reduced = mfs_bucket_grads_part(s->params, b); /* by its window */
+		s->buckets[i].reduced = mft_bucket_grads_part(s->params, b); /* by its window */
 	}
-	mfs_windows_begin_step(s->windows);
+	mft_windows_begin_step(s->windows);
 }
 
 /* The first and the last stage have the embedding of a tied head, each with gradients of its own
  * (finalize_model_grads.py: _allreduce_word_embedding_grads). It is alone in its bucket where
  * buckets are divided: both stages' processes own the same of it. */
-static void add_shared(const struct mfs_sync *s, struct mfk_ctx *ctx)
+static void add_shared(const struct mft_sync *s, struct mfk_ctx *ctx)
 {
-	const struct mfs_params *p = s->params;
+	const struct mft_params *p = s->params;
 
 	for (uint32_t i = 0; i < p->count; i++) {
-		const struct mfs_param *q = &p->list[i];
+		const struct mft_param *q = &p->list[i];
 		const uint64_t end = q->start + q->elements;
 
 		if (!q->part.is_shared)
 			continue;
-		for (uint64_t at = q->start, n; (n = mfs_params_owned(p, &at, end)); at += n)
-			mfs_parallel_all_reduce(s->parallel, MFS_GROUP_EMBEDDING, ctx, MFK_SUM,
-						mfs_mfk_dtype(p->grad_type),
-						mfs_params_grads_at(p, at), n);
+		for (uint64_t at = q->start, n; (n = mft_params_owned(p, &at, end)); at += n)
+			mft_parallel_all_reduce(s->parallel, MFT_GROUP_EMBEDDING, ctx, MFK_SUM,
+						mft_mfk_dtype(p->grad_type),
+						mft_params_grads_at(p, at), n);
 	}
 }
 
-void mfs_sync_reduce(struct mfs_sync *s, struct mfk_ctx *ctx)
+void mft_sync_reduce(struct mft_sync *s, struct mfk_ctx *ctx)
 {
 	for (uint32_t i = s->params->bucket_count; i-- > 0;)
 		if (!s->buckets[i].reduced)
 			reduce(s, i, ctx);
 	for (uint32_t i = 0; i < s->params->bucket_count; i++)
 		await_grads(s, i, ctx);
-	mfs_windows_end_step(s->windows, ctx);
+	mft_windows_end_step(s->windows, ctx);
 	add_shared(s, ctx);
 }
 
-void mfs_sync_gather(struct mfs_sync *s, struct mfk_ctx *ctx)
+void mft_sync_gather(struct mft_sync *s, struct mfk_ctx *ctx)
 {
 	for (uint32_t i = 0; i < s->params->bucket_count; i++)
 		gather(s, i, ctx);
-	mfs_windows_updated(s->windows, ctx);
+	mft_windows_updated(s->windows, ctx);
 	if (!s->config->overlap_param_gather)
-		mfs_sync_await(s, ctx);
+		mft_sync_await(s, ctx);
 }
 
-void mfs_sync_await(struct mfs_sync *s, struct mfk_ctx *ctx)
+void mft_sync_await(struct mft_sync *s, struct mfk_ctx *ctx)
 {
 	for (uint32_t i = 0; i < s->params->bucket_count; i++) {
 		if (s->buckets[i].gathering)

@@ -17,8 +17,8 @@
  * core/distributed/distributed_data_parallel.py: _make_backward_post_hook, _make_forward_pre_hook;
  * core/distributed/finalize_model_grads.py.
  */
-#ifndef MFS_TRAINER_OPTIM_SYNC_H
-#define MFS_TRAINER_OPTIM_SYNC_H
+#ifndef MFT_TRAINER_OPTIM_SYNC_H
+#define MFT_TRAINER_OPTIM_SYNC_H
 
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
@@ -28,28 +28,28 @@
 #include "trainer/params/params.h"
 #include "trainer/parallel/parallel.h"
 
-struct mfs_sync;
+struct mft_sync;
 
 /* Plans what FSDP needs (trainer/optim/windows.h). Borrows everything. */
-int mfs_sync_new(const struct mfs_train_config *config, struct mfs_params *params,
-		 struct mfs_memory *memory, const struct mfk_backend *backend,
-		 struct mfk_device *device, const struct mfs_parallel *parallel,
-		 struct mfs_sync **ret, struct mfs_error *err);
+int mft_sync_new(const struct mft_train_config *config, struct mft_params *params,
+		 struct mft_memory *memory, const struct mfk_backend *backend,
+		 struct mfk_device *device, const struct mft_parallel *parallel,
+		 struct mft_sync **ret, struct mfs_error *err);
 /* NULL is fine. */
-void mfs_sync_free(struct mfs_sync *s);
+void mft_sync_free(struct mft_sync *s);
 
 /* What a net tells it: a net needs it where weights or gradients are divided. */
-struct mfs_net_watch mfs_sync_watch(struct mfs_sync *s);
+struct mft_net_watch mft_sync_watch(struct mft_sync *s);
 
 /* Before a step's first microbatch. */
-void mfs_sync_begin(struct mfs_sync *s);
+void mft_sync_begin(struct mft_sync *s);
 /* Call it after a step's last microbatch. What is owned of the gradients is their sum then, for
  * what follows in ctx; the others may hold parts of sums, but what lies between parameters stays
  * zero. */
-void mfs_sync_reduce(struct mfs_sync *s, struct mfk_ctx *ctx);
+void mft_sync_reduce(struct mft_sync *s, struct mfk_ctx *ctx);
 /* Call it after an update, in ctx, of what is owned: it gathers the others' weights. */
-void mfs_sync_gather(struct mfs_sync *s, struct mfk_ctx *ctx);
+void mft_sync_gather(struct mft_sync *s, struct mfk_ctx *ctx);
 /* What follows in ctx may read all weights. */
-void mfs_sync_await(struct mfs_sync *s, struct mfk_ctx *ctx);
+void mft_sync_await(struct mft_sync *s, struct mfk_ctx *ctx);
 
 #endif

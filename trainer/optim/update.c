@@ -13,8 +13,8 @@
 struct update_range {
 	uint64_t first, count;
 	bool decays, decoupled, mup;
-	const struct mfs_optimizer_kind *kind;
-	const struct mfs_param *matrix; /* updated as a whole; NULL: elements */
+	const struct mft_optimizer_kind *kind;
+	const struct mft_param *matrix; /* updated as a whole; NULL: elements */
 };
 
 /* No more elements are updated in one go, so that a save in flight holds back little at a time. */
@@ -30,13 +30,13 @@ struct counted {
 	int kind;
 };
 
-struct mfs_update {
-	const struct mfs_train_config *config;
-	const struct mfs_params *params;
-	const struct mfs_memory *memory;
+struct mft_update {
+	const struct mft_train_config *config;
+	const struct mft_params *params;
+	const struct mft_memory *memory;
 	const struct mfk_backend *backend;
 	struct mfk_device *device;
-	const struct mfs_parallel *parallel;
+	const struct mft_parallel *parallel;
 	uint64_t sums; /* offset of double [SUMS] */
 	double *host;  /* where they are copied to */
 	struct update_range *ranges;
@@ -44,17 +44,17 @@ struct mfs_update {
 	struct counted *counted;
 	uint32_t counted_count;
 	uint64_t gaps[KINDS];	     /* elements of counted between parameters: zeros */
-	struct mfs_offload *offload; /* NULL: nothing is offloaded */
+	struct mft_offload *offload; /* NULL: nothing is offloaded */
 	uint64_t scratch;	     /* offset of what updates of matrices work in */
 };
 
 /* The end of the stretch of a parameter, with the alignment after it. */
-static uint64_t end_of(const struct mfs_params *p, uint32_t i)
+static uint64_t end_of(const struct mft_params *p, uint32_t i)
 {
 	return i + 1 < p->count ? p->list[i + 1].start : p->elements;
 }
 
-static void add_range(struct mfs_update *u, const struct mfs_param *p, uint64_t first,
+static void add_range(struct mft_update *u, const struct mft_param *p, uint64_t first,
 		      uint64_t count)
 {
 	struct update_range *last = u->range_count ? &u->ranges[u->range_count - 1] : NULL;
@@ -77,7 +77,7 @@ static void add_range(struct mfs_update *u, const struct mfs_param *p, uint64_t 
 }
 
 /* A matrix that is updated as a whole. */
-static void add_matrix(struct mfs_update *u, const struct mfs_param *p)
+static void add_matrix(struct mft_update *u, const struct mft_param *p)
 {
 	u->ranges[u->range_count++] = (struct update_range){
 		.first = p->start,
@@ -90,11 +90,11 @@ static void add_matrix(struct mfs_update *u, const struct mfs_param *p)
 	};
 }
 
-static void add_counted(struct mfs_update *u, const struct mfs_param *p, uint64_t first,
+static void add_counted(struct mft_update *u, const struct mft_param *p, uint64_t first,
 			uint64_t count)
 {
 	const uint64_t behind = p->start + p->elements, end = first + count;
-	const int kind = mfs_experts_are_apart(u->parallel) && p->is_expert ? EXPERTS : DENSE;
+	const int kind = mft_experts_are_apart(u->parallel) && p->is_expert ? EXPERTS : DENSE;
 	struct counted *last = u->counted_count ? &u->counted[u->counted_count - 1] : NULL;
 
 	if (end > behind)
@@ -105,14 +105,14 @@ static void add_counted(struct mfs_update *u, const struct mfs_param *p, uint64_
 		u->counted[u->counted_count++] = (struct counted){first, count, kind};
 }
 
-static void add_param(struct mfs_update *u, uint32_t i)
+static void add_param(struct mft_update *u, uint32_t i)
 {
-	const struct mfs_params *p = u->params;
+	const struct mft_params *p = u->params;
 	const uint64_t end = end_of(p, i);
 
 	if (p->list[i].optimizer->step_matrix)
 		add_matrix(u, &p->list[i]);
-	for (uint64_t at = p->list[i].start, n; (n = mfs_params_owned(p, &at, end)); at += n) {
+	for (uint64_t at = p->list[i].start, n; (n = mft_params_owned(p, &at, end)); at += n) {
 		if (!p->list[i].optimizer->step_matrix)
 			add_range(u, &p->list[i], at, n);
 		if (p->list[i].counts)
@@ -120,14 +120,14 @@ static void add_param(struct mfs_update *u, uint32_t i)
 	}
 }
 
-static struct mfs_matrix matrix_of(const struct mfs_param *p)
+static struct mft_matrix matrix_of(const struct mft_param *p)
 {
 	const bool divided = p->part.split != MFS_TP_NONE;
 
-	return (struct mfs_matrix){
-		.rows = mfs_param_size(p, 0),
-		.cols = mfs_param_size(p, 1),
-		.among = p->is_expert ? MFS_GROUP_EXPERT_TENSOR : MFS_GROUP_TENSOR,
+	return (struct mft_matrix){
+		.rows = mft_param_size(p, 0),
+		.cols = mft_param_size(p, 1),
+		.among = p->is_expert ? MFT_GROUP_EXPERT_TENSOR : MFT_GROUP_TENSOR,
 		.axis = !divided		       ? -1
 			: p->part.split == MFS_TP_COLS ? 1
 						       : 0,
@@ -136,74 +136,74 @@ static struct mfs_matrix matrix_of(const struct mfs_param *p)
 }
 
 /* Each matrix is updated in the same memory. */
-static uint64_t plan_scratch(struct mfs_update *u, struct mfs_memory *memory)
+static uint64_t plan_scratch(struct mft_update *u, struct mft_memory *memory)
 {
 	uint64_t most = 0;
 
 	for (uint32_t i = 0; i < u->range_count; i++) {
 		const struct update_range *r = &u->ranges[i];
-		struct mfs_matrix m;
+		struct mft_matrix m;
 
 		if (!r->matrix)
 			continue;
 		m = matrix_of(r->matrix);
 		most = mfs_max_u64(most, r->kind->scratch(u->config, u->parallel, &m));
 	}
-	return most ? mfs_memory_add(memory, MFS_MEMORY_SCRATCH, most) : 0;
+	return most ? mft_memory_add(memory, MFT_MEMORY_SCRATCH, most) : 0;
 }
 
-int mfs_update_new(const struct mfs_train_config *config, struct mfs_params *params,
-		   struct mfs_memory *memory, const struct mfk_backend *backend,
-		   struct mfk_device *device, const struct mfs_parallel *parallel,
-		   struct mfs_update **ret, struct mfs_error *err)
+int mft_update_new(const struct mft_train_config *config, struct mft_params *params,
+		   struct mft_memory *memory, const struct mfk_backend *backend,
+		   struct mfk_device *device, const struct mft_parallel *parallel,
+		   struct mft_update **ret, struct mfs_error *err)
 {
-	struct mfs_update *u = calloc(1, sizeof(*u));
+	struct mft_update *u = calloc(1, sizeof(*u));
 	int rc = 0;
 
 	if (!u)
 		return mfs_fail_nomem(err);
-	*u = (struct mfs_update){
+	*u = (struct mft_update){
 		.config = config,
 		.params = params,
 		.memory = memory,
 		.backend = backend,
 		.device = device,
 		.parallel = parallel,
-		.sums = mfs_memory_add(memory, MFS_MEMORY_SCRATCH, SUMS * sizeof(double)),
+		.sums = mft_memory_add(memory, MFT_MEMORY_SCRATCH, SUMS * sizeof(double)),
 		.ranges = calloc(params->count + params->owned_count, sizeof(*u->ranges)),
 		.counted = calloc(params->count + params->owned_count, sizeof(*u->counted)),
 	};
 	if (backend)
 		u->host = backend->device->host_alloc(device, SUMS * sizeof(double));
 	if (!u->ranges || !u->counted || (backend && !u->host)) {
-		mfs_update_free(u);
+		mft_update_free(u);
 		return mfs_fail_nomem(err);
 	}
 	for (uint32_t i = 0; i < params->count; i++)
 		add_param(u, i);
 	u->scratch = plan_scratch(u, memory);
 	if (params->offloaded_owned)
-		rc = mfs_offload_new(config, params, memory, backend, device, &u->offload, err);
+		rc = mft_offload_new(config, params, memory, backend, device, &u->offload, err);
 	if (rc)
-		mfs_update_free(u);
+		mft_update_free(u);
 	else
 		*ret = u;
 	return rc;
 }
 
-void mfs_update_free(struct mfs_update *u)
+void mft_update_free(struct mft_update *u)
 {
 	if (!u)
 		return;
 	if (u->host)
 		u->backend->device->host_free(u->device, u->host, SUMS * sizeof(double));
-	mfs_offload_free(u->offload);
+	mft_offload_free(u->offload);
 	free(u->counted);
 	free(u->ranges);
 	free(u);
 }
 
-static int wait(struct mfs_update *u, struct mfk_ctx *ctx, struct mfs_error *err)
+static int wait(struct mft_update *u, struct mfk_ctx *ctx, struct mfs_error *err)
 {
 	char why[MFK_WHY] = "";
 	const int rc = u->backend->device->sync(ctx, why);
@@ -211,18 +211,18 @@ static int wait(struct mfs_update *u, struct mfk_ctx *ctx, struct mfs_error *err
 	return rc ? mfs_fail(err, rc, "%s: %s", u->backend->name, why) : 0;
 }
 
-static double *sums_of(const struct mfs_update *u, int kind)
+static double *sums_of(const struct mft_update *u, int kind)
 {
-	return (double *)mfs_memory_at(u->memory, u->sums) + 2 * kind;
+	return (double *)mft_memory_at(u->memory, u->sums) + 2 * kind;
 }
 
-static void clear_sums(const struct mfs_update *u, struct mfk_ctx *ctx)
+static void clear_sums(const struct mft_update *u, struct mfk_ctx *ctx)
 {
 	u->backend->device->zero(ctx, sums_of(u, 0), SUMS * sizeof(double));
 }
 
 /* Into u->host. */
-static int read_sums(struct mfs_update *u, struct mfk_ctx *ctx, struct mfs_error *err)
+static int read_sums(struct mft_update *u, struct mfk_ctx *ctx, struct mfs_error *err)
 {
 	u->backend->device->copy_out(ctx, u->host, sums_of(u, 0), SUMS * sizeof(double));
 	return wait(u, ctx, err);
@@ -230,15 +230,15 @@ static int read_sums(struct mfs_update *u, struct mfk_ctx *ctx, struct mfs_error
 
 /* u->host's two sums of what counts here become those of the whole model, in its first two. What
  * is divided counts in one process of an instance. */
-static int sum_ranks(struct mfs_update *u, struct mfs_error *err)
+static int sum_ranks(struct mft_update *u, struct mfs_error *err)
 {
-	const bool divided = u->params->sharding != MFS_SHARD_NOTHING;
-	const enum mfs_group among = mfs_parallel_in_instance(u->parallel, MFS_GROUP_WORLD);
+	const bool divided = u->params->sharding != MFT_SHARD_NOTHING;
+	const enum mft_group among = mft_parallel_in_instance(u->parallel, MFT_GROUP_WORLD);
 	double *dense = u->host, *experts = u->host + 2;
-	int rc = mfs_parallel_sum(u->parallel, divided ? among : MFS_GROUP_MODEL, dense, 2, err);
+	int rc = mft_parallel_sum(u->parallel, divided ? among : MFT_GROUP_MODEL, dense, 2, err);
 
 	if (!rc)
-		rc = mfs_parallel_sum(u->parallel, divided ? among : MFS_GROUP_EXPERT_MODEL,
+		rc = mft_parallel_sum(u->parallel, divided ? among : MFT_GROUP_EXPERT_MODEL,
 				      experts, 2, err);
 	dense[0] += experts[0];
 	dense[1] += experts[1];
@@ -246,21 +246,21 @@ static int sum_ranks(struct mfs_update *u, struct mfs_error *err)
 }
 
 /* optimizer/__init__.py: who has a grad_scaler. */
-static bool has_loss_scale(const struct mfs_train_config *c)
+static bool has_loss_scale(const struct mft_train_config *c)
 {
 	return c->params_dtype == MFS_F16 || (c->params_dtype == MFS_BF16 && c->loss_scale > 0);
 }
 
-int mfs_update_norm(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
-		    struct mfs_update_result *ret, struct mfs_error *err)
+int mft_update_norm(struct mft_update *u, struct mfk_ctx *ctx, const struct mft_update_step *step,
+		    struct mft_update_result *ret, struct mfs_error *err)
 {
-	const struct mfs_params *p = u->params;
+	const struct mft_params *p = u->params;
 	int rc;
 
 	clear_sums(u, ctx);
 	for (uint32_t i = 0; i < u->counted_count; i++)
-		u->backend->ops->sum_squares(ctx, mfs_mfk_dtype(p->grad_type),
-					     mfs_params_grads_at(p, u->counted[i].first),
+		u->backend->ops->sum_squares(ctx, mft_mfk_dtype(p->grad_type),
+					     mft_params_grads_at(p, u->counted[i].first),
 					     (int64_t)u->counted[i].count,
 					     sums_of(u, u->counted[i].kind));
 	rc = read_sums(u, ctx, err);
@@ -268,7 +268,7 @@ int mfs_update_norm(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_
 		rc = sum_ranks(u, err);
 	if (rc)
 		return rc;
-	*ret = (struct mfs_update_result){
+	*ret = (struct mft_update_result){
 		.grad_norm = sqrt(u->host[0]) / step->grad_divisor,
 		.not_finite = u->host[1] != 0,
 		.skipped = u->host[1] != 0 && has_loss_scale(u->config),
@@ -276,20 +276,20 @@ int mfs_update_norm(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_
 	return 0;
 }
 
-static float lr_of(const struct update_range *r, const struct mfs_update_step *step)
+static float lr_of(const struct update_range *r, const struct mft_update_step *step)
 {
 	return (float)(r->decoupled ? step->decoupled_lr : r->mup ? step->mup_lr : step->lr);
 }
 
 /* A range without pointers. */
-static struct mfs_update_piece piece_of(const struct mfs_update *u, const struct update_range *r,
-					const struct mfs_update_step *step, double grad_scale)
+static struct mft_update_piece piece_of(const struct mft_update *u, const struct update_range *r,
+					const struct mft_update_step *step, double grad_scale)
 {
-	const struct mfs_params *p = u->params;
-	struct mfs_update_piece piece = {
+	const struct mft_params *p = u->params;
+	struct mft_update_piece piece = {
 		.count = (int64_t)r->count,
-		.weight_type = mfs_mfk_dtype(p->weight_type),
-		.grad_type = mfs_mfk_dtype(p->grad_type),
+		.weight_type = mft_mfk_dtype(p->weight_type),
+		.grad_type = mft_mfk_dtype(p->grad_type),
 		.number = step->number,
 		.lr = lr_of(r, step),
 		.wd = r->decays ? (float)step->weight_decay : 0,
@@ -297,66 +297,66 @@ static struct mfs_update_piece piece_of(const struct mfs_update *u, const struct
 		.mup = r->mup,
 	};
 
-	for (unsigned i = 0; i < MFS_SLOTS; i++)
-		piece.slot_type[i] = mfs_mfk_dtype(p->slot[i].type);
+	for (unsigned i = 0; i < MFT_SLOTS; i++)
+		piece.slot_type[i] = mft_mfk_dtype(p->slot[i].type);
 	return piece;
 }
 
-static void update_matrix(struct mfs_update *u, struct mfk_ctx *ctx, const struct update_range *r,
-			  const struct mfs_update_piece *piece)
+static void update_matrix(struct mft_update *u, struct mfk_ctx *ctx, const struct update_range *r,
+			  const struct mft_update_piece *piece)
 {
-	const struct mfs_matrix m = matrix_of(r->matrix);
-	const struct mfs_matrix_place at = {
+	const struct mft_matrix m = matrix_of(r->matrix);
+	const struct mft_matrix_place at = {
 		.backend = u->backend,
 		.ctx = ctx,
 		.config = u->config,
 		.parallel = u->parallel,
-		.scratch = mfs_memory_at(u->memory, u->scratch),
+		.scratch = mft_memory_at(u->memory, u->scratch),
 	};
 
 	r->kind->step_matrix(&at, piece, &m);
 }
 
-static void update_on_device(struct mfs_update *u, struct mfk_ctx *ctx,
-			     const struct update_range *r, struct mfs_update_piece *piece)
+static void update_on_device(struct mft_update *u, struct mfk_ctx *ctx,
+			     const struct update_range *r, struct mft_update_piece *piece)
 {
-	const struct mfs_params *p = u->params;
+	const struct mft_params *p = u->params;
 	const uint64_t first = r->first;
 
-	piece->weight = mfs_params_flat(p, MFS_STATE_MODEL, first).at;
-	piece->grad = mfs_params_grads_at(p, first);
-	for (unsigned i = 0; i < MFS_SLOTS; i++)
-		piece->slot[i] = mfs_params_slot(p, i, first).at;
+	piece->weight = mft_params_flat(p, MFS_STATE_MODEL, first).at;
+	piece->grad = mft_params_grads_at(p, first);
+	for (unsigned i = 0; i < MFT_SLOTS; i++)
+		piece->slot[i] = mft_params_slot(p, i, first).at;
 	if (r->matrix)
 		update_matrix(u, ctx, r, piece);
 	else
 		r->kind->step(u->backend->ops, ctx, u->config, piece);
 }
 
-static int update_piece(struct mfs_update *u, struct mfk_ctx *ctx, const struct update_range *r,
-			const struct mfs_update_step *step, double grad_scale,
+static int update_piece(struct mft_update *u, struct mfk_ctx *ctx, const struct update_range *r,
+			const struct mft_update_step *step, double grad_scale,
 			struct mfs_error *err)
 {
 	const bool offloaded = r->first < u->params->offloaded;
-	struct mfs_update_piece piece = piece_of(u, r, step, grad_scale);
+	struct mft_update_piece piece = piece_of(u, r, step, grad_scale);
 
 	if (step->fence)
-		step->fence(step->fence_arg, offloaded ? mfs_offload_ctx(u->offload) : ctx,
+		step->fence(step->fence_arg, offloaded ? mft_offload_ctx(u->offload) : ctx,
 			    r->first, r->count);
 	if (offloaded)
-		return mfs_offload_add(u->offload, &piece, r->first, err);
+		return mft_offload_add(u->offload, &piece, r->first, err);
 	update_on_device(u, ctx, r, &piece);
 	return 0;
 }
 
 /* One large parameter is a range of its own, and several pieces. */
-static int update_range(struct mfs_update *u, struct mfk_ctx *ctx, struct update_range r,
-			const struct mfs_update_step *step, double grad_scale,
+static int update_range(struct mft_update *u, struct mfk_ctx *ctx, struct update_range r,
+			const struct mft_update_step *step, double grad_scale,
 			struct mfs_error *err)
 {
 	const uint64_t end = r.first + r.count;
 	const uint64_t most = r.matrix			       ? r.count
-			      : r.first < u->params->offloaded ? MFS_OFFLOAD_PIECE
+			      : r.first < u->params->offloaded ? MFT_OFFLOAD_PIECE
 							       : RANGE_MAX;
 	int rc = 0;
 
@@ -368,7 +368,7 @@ static int update_range(struct mfs_update *u, struct mfk_ctx *ctx, struct update
 }
 
 /* What is offloaded comes last: the device updates its part meanwhile. */
-static int update_all(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
+static int update_all(struct mft_update *u, struct mfk_ctx *ctx, const struct mft_update_step *step,
 		      double grad_scale, struct mfs_error *err)
 {
 	uint32_t offloaded = 0;
@@ -380,11 +380,11 @@ static int update_all(struct mfs_update *u, struct mfk_ctx *ctx, const struct mf
 		rc = update_range(u, ctx, u->ranges[i], step, grad_scale, err);
 	for (uint32_t i = 0; i < offloaded && !rc; i++)
 		rc = update_range(u, ctx, u->ranges[i], step, grad_scale, err);
-	return rc || !offloaded ? rc : mfs_offload_finish(u->offload, err);
+	return rc || !offloaded ? rc : mft_offload_finish(u->offload, err);
 }
 
-int mfs_update_apply(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
-		     const struct mfs_update_result *result, struct mfs_error *err)
+int mft_update_apply(struct mft_update *u, struct mfk_ctx *ctx, const struct mft_update_step *step,
+		     const struct mft_update_result *result, struct mfs_error *err)
 {
 	const double most = u->config->clip_grad;
 	double scale = 1 / step->grad_divisor;
@@ -399,18 +399,18 @@ int mfs_update_apply(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs
 
 /* ---- what the log may say ---- */
 
-static void sum_params(struct mfs_update *u, struct mfk_ctx *ctx, const struct counted *c)
+static void sum_params(struct mft_update *u, struct mfk_ctx *ctx, const struct counted *c)
 {
-	const struct mfs_params *p = u->params;
+	const struct mft_params *p = u->params;
 	const enum mfs_state state = p->weight_type == MFS_F32 ? MFS_STATE_MODEL : MFS_STATE_MAIN;
-	const struct mfs_flat flat = mfs_params_flat(p, state, c->first);
+	const struct mft_flat flat = mft_params_flat(p, state, c->first);
 
-	u->backend->ops->sum_squares(ctx, mfs_mfk_dtype(flat.type), flat.at, (int64_t)c->count,
+	u->backend->ops->sum_squares(ctx, mft_mfk_dtype(flat.type), flat.at, (int64_t)c->count,
 				     sums_of(u, c->kind));
 }
 
 /* Main parameters on the host, into u->host. */
-static int sum_offloaded(struct mfs_update *u, struct mfs_error *err)
+static int sum_offloaded(struct mft_update *u, struct mfs_error *err)
 {
 	const uint64_t end = u->params->offloaded;
 	int rc = 0;
@@ -419,7 +419,7 @@ static int sum_offloaded(struct mfs_update *u, struct mfs_error *err)
 		const struct counted *c = &u->counted[i];
 
 		if (c->first < end)
-			rc = mfs_offload_sum_squares(u->offload, c->first,
+			rc = mft_offload_sum_squares(u->offload, c->first,
 						     c->first + c->count < end ? c->count
 									       : end - c->first,
 						     u->host + 2 * c->kind, err);
@@ -427,7 +427,7 @@ static int sum_offloaded(struct mfs_update *u, struct mfs_error *err)
 	return rc;
 }
 
-int mfs_update_params_norm(struct mfs_update *u, struct mfk_ctx *ctx, double *ret,
+int mft_update_params_norm(struct mft_update *u, struct mfk_ctx *ctx, double *ret,
 			   struct mfs_error *err)
 {
 	/* In fp32 weights are the main parameters, which are on the device. */
@@ -455,15 +455,15 @@ int mfs_update_params_norm(struct mfs_update *u, struct mfk_ctx *ctx, double *re
 	return rc;
 }
 
-int mfs_update_zeros(struct mfs_update *u, struct mfk_ctx *ctx, double *ret, struct mfs_error *err)
+int mft_update_zeros(struct mft_update *u, struct mfk_ctx *ctx, double *ret, struct mfs_error *err)
 {
-	const struct mfs_params *p = u->params;
+	const struct mft_params *p = u->params;
 	int rc;
 
 	clear_sums(u, ctx);
 	for (uint32_t i = 0; i < u->counted_count; i++)
-		u->backend->ops->count_zeros(ctx, mfs_mfk_dtype(p->grad_type),
-					     mfs_params_grads_at(p, u->counted[i].first),
+		u->backend->ops->count_zeros(ctx, mft_mfk_dtype(p->grad_type),
+					     mft_params_grads_at(p, u->counted[i].first),
 					     (int64_t)u->counted[i].count,
 					     sums_of(u, u->counted[i].kind));
 	rc = read_sums(u, ctx, err);

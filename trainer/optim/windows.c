@@ -10,10 +10,10 @@ enum { LAYERS, OUTER, HEAD, LANES };
 
 struct window {
 	uint64_t at;			/* offset in memory */
-	int32_t unit;			/* that it has; MFS_UNIT_NONE */
+	int32_t unit;			/* that it has; MFT_UNIT_NONE */
 	bool busy;			/* a pass uses it */
 	bool waits;			/* for done */
-	enum mfs_group group;		/* that spoke last of it */
+	enum mft_group group;		/* that spoke last of it */
 	uint64_t used;			/* when, by the order of visits */
 	struct mfk_event *ready, *done; /* in the passes' context, and in `beside`; NULL: none is */
 };
@@ -25,11 +25,11 @@ struct pool {
 	struct window windows[MOST_WINDOWS];
 };
 
-struct mfs_windows {
-	struct mfs_params *params;
-	const struct mfs_memory *memory;
+struct mft_windows {
+	struct mft_params *params;
+	const struct mft_memory *memory;
 	const struct mfk_backend *backend;
-	const struct mfs_parallel *parallel;
+	const struct mft_parallel *parallel;
 	/* The context of all communication, as a group uses one context alone. NULL: the
 	 * passes'. */
 	struct mfk_ctx *beside;
@@ -46,20 +46,20 @@ struct mfs_windows {
 
 /* ---- where units lie ---- */
 
-static int lane_of(const struct mfs_windows *w, int32_t unit)
+static int lane_of(const struct mft_windows *w, int32_t unit)
 {
-	if (unit == MFS_UNIT_HEAD && w->both)
+	if (unit == MFT_UNIT_HEAD && w->both)
 		return HEAD;
-	return unit == MFS_UNIT_HEAD || unit == MFS_UNIT_EMBEDDING ? OUTER : LAYERS;
+	return unit == MFT_UNIT_HEAD || unit == MFT_UNIT_EMBEDDING ? OUTER : LAYERS;
 }
 
-typedef bool is_part(const struct mfs_params *p, const struct mfs_bucket *b);
+typedef bool is_part(const struct mft_params *p, const struct mft_bucket *b);
 
 /* Elements of a unit's buckets that are gathered. Where weights and gradients both are, they are
  * the same buckets. */
-static uint64_t unit_elements(struct mfs_windows *w, int32_t unit, is_part *part)
+static uint64_t unit_elements(struct mft_windows *w, int32_t unit, is_part *part)
 {
-	const struct mfs_params *p = w->params;
+	const struct mft_params *p = w->params;
 	uint64_t elements = 0;
 
 	for (uint32_t i = 0; i < p->bucket_count; i++) {
@@ -71,7 +71,7 @@ static uint64_t unit_elements(struct mfs_windows *w, int32_t unit, is_part *part
 	return elements;
 }
 
-static void size_pools(struct mfs_windows *w, struct pool *pools, is_part *part)
+static void size_pools(struct mft_windows *w, struct pool *pools, is_part *part)
 {
 	for (uint32_t i = 0; i < w->params->bucket_count; i++) {
 		const int32_t unit = w->params->buckets[i].unit;
@@ -83,7 +83,7 @@ static void size_pools(struct mfs_windows *w, struct pool *pools, is_part *part)
 	}
 }
 
-static int open_window(struct mfs_windows *w, struct mfk_device *device, struct window *window,
+static int open_window(struct mft_windows *w, struct mfk_device *device, struct window *window,
 		       struct mfs_error *err)
 {
 	int rc = w->backend->device->event_new(device, &window->ready);
@@ -94,8 +94,8 @@ static int open_window(struct mfs_windows *w, struct mfk_device *device, struct 
 }
 
 /* overlaps: one window is used while another is filled or emptied. */
-static int plan_pools(struct mfs_windows *w, struct pool *pools, enum mfs_dtype type, bool overlaps,
-		      struct mfs_memory *memory, struct mfk_device *device, struct mfs_error *err)
+static int plan_pools(struct mft_windows *w, struct pool *pools, enum mfs_dtype type, bool overlaps,
+		      struct mft_memory *memory, struct mfk_device *device, struct mfs_error *err)
 {
 	int rc = 0;
 
@@ -106,9 +106,9 @@ static int plan_pools(struct mfs_windows *w, struct pool *pools, enum mfs_dtype 
 		for (uint32_t i = 0; i < pool->count && !rc; i++) {
 			struct window *window = &pool->windows[i];
 
-			window->unit = MFS_UNIT_NONE;
-			window->group = MFS_GROUP_GRADS;
-			window->at = mfs_memory_add(memory, MFS_MEMORY_UNITS,
+			window->unit = MFT_UNIT_NONE;
+			window->group = MFT_GROUP_GRADS;
+			window->at = mft_memory_add(memory, MFT_MEMORY_UNITS,
 						    pool->elements * mfs_dtype_size(type));
 			if (w->beside)
 				rc = open_window(w, device, window, err);
@@ -119,29 +119,29 @@ static int plan_pools(struct mfs_windows *w, struct pool *pools, enum mfs_dtype 
 
 /* ---- life ---- */
 
-static int32_t first_unit(const struct mfs_params *p, const struct mfs_parallel *parallel)
+static int32_t first_unit(const struct mft_params *p, const struct mft_parallel *parallel)
 {
-	int32_t unit = MFS_UNIT_HEAD;
+	int32_t unit = MFT_UNIT_HEAD;
 
-	if (mfs_is_first_stage(parallel))
-		return MFS_UNIT_EMBEDDING;
+	if (mft_is_first_stage(parallel))
+		return MFT_UNIT_EMBEDDING;
 	for (uint32_t i = 0; i < p->count; i++)
 		if (p->list[i].unit >= 0 && p->list[i].unit < unit)
 			unit = p->list[i].unit;
 	return unit;
 }
 
-int mfs_windows_new(const struct mfs_train_config *config, struct mfs_params *params,
-		    struct mfs_memory *memory, const struct mfk_backend *backend,
-		    struct mfk_device *device, const struct mfs_parallel *parallel,
-		    struct mfk_ctx *beside, struct mfs_windows **ret, struct mfs_error *err)
+int mft_windows_new(const struct mft_train_config *config, struct mft_params *params,
+		    struct mft_memory *memory, const struct mfk_backend *backend,
+		    struct mfk_device *device, const struct mft_parallel *parallel,
+		    struct mfk_ctx *beside, struct mft_windows **ret, struct mfs_error *err)
 {
-	struct mfs_windows *w = calloc(1, sizeof(*w));
+	struct mft_windows *w = calloc(1, sizeof(*w));
 	int rc = 0;
 
 	if (!w)
 		return mfs_fail_nomem(err);
-	*w = (struct mfs_windows){
+	*w = (struct mft_windows){
 		.params = params,
 		.memory = memory,
 		.backend = backend,
@@ -156,20 +156,20 @@ int mfs_windows_new(const struct mfs_train_config *config, struct mfs_params *pa
 	if (!w->places)
 		rc = mfs_fail_nomem(err);
 	if (!rc) {
-		size_pools(w, w->weights, mfs_bucket_weights_part);
-		size_pools(w, w->grads, mfs_bucket_grads_part);
+		size_pools(w, w->weights, mft_bucket_weights_part);
+		size_pools(w, w->grads, mft_bucket_grads_part);
 		rc = plan_pools(w, w->weights, params->weight_type, w->ahead, memory, device, err);
 	}
 	if (!rc)
 		rc = plan_pools(w, w->grads, params->grad_type, w->behind, memory, device, err);
 	if (rc)
-		mfs_windows_free(w);
+		mft_windows_free(w);
 	else
 		*ret = w;
 	return rc;
 }
 
-static void close_pool(struct mfs_windows *w, struct pool *pool)
+static void close_pool(struct mft_windows *w, struct pool *pool)
 {
 	for (uint32_t i = 0; i < pool->count; i++) {
 		if (pool->windows[i].ready)
@@ -179,7 +179,7 @@ static void close_pool(struct mfs_windows *w, struct pool *pool)
 	}
 }
 
-void mfs_windows_free(struct mfs_windows *w)
+void mft_windows_free(struct mft_windows *w)
 {
 	if (!w)
 		return;
@@ -216,35 +216,35 @@ static struct window *free_window(struct pool *pool)
 }
 
 /* Where a bucket lies in a window; window NULL: nowhere. */
-static void *bucket_at(const struct mfs_windows *w, const struct window *window, uint32_t bucket,
+static void *bucket_at(const struct mft_windows *w, const struct window *window, uint32_t bucket,
 		       enum mfs_dtype type)
 {
 	if (!window)
 		return NULL;
-	return (char *)mfs_memory_at(w->memory, window->at) +
+	return (char *)mft_memory_at(w->memory, window->at) +
 	       w->places[bucket].at * mfs_dtype_size(type);
 }
 
-static void set_weights(struct mfs_windows *w, int32_t unit, const struct window *window)
+static void set_weights(struct mft_windows *w, int32_t unit, const struct window *window)
 {
-	struct mfs_params *p = w->params;
+	struct mft_params *p = w->params;
 
 	for (uint32_t i = 0; i < p->bucket_count; i++)
-		if (p->buckets[i].unit == unit && mfs_bucket_weights_part(p, &p->buckets[i]))
+		if (p->buckets[i].unit == unit && mft_bucket_weights_part(p, &p->buckets[i]))
 			p->buckets[i].weights = bucket_at(w, window, i, p->weight_type);
 }
 
-static void set_grads(struct mfs_windows *w, int32_t unit, const struct window *window)
+static void set_grads(struct mft_windows *w, int32_t unit, const struct window *window)
 {
-	struct mfs_params *p = w->params;
+	struct mft_params *p = w->params;
 
 	for (uint32_t i = 0; i < p->bucket_count; i++)
-		if (p->buckets[i].unit == unit && mfs_bucket_grads_part(p, &p->buckets[i]))
+		if (p->buckets[i].unit == unit && mft_bucket_grads_part(p, &p->buckets[i]))
 			p->buckets[i].grads = bucket_at(w, window, i, p->grad_type);
 }
 
 /* The context of communication, after what ctx has so far. */
-static struct mfk_ctx *begin(struct mfs_windows *w, struct window *window, struct mfk_ctx *ctx)
+static struct mfk_ctx *begin(struct mft_windows *w, struct window *window, struct mfk_ctx *ctx)
 {
 	if (!w->beside)
 		return ctx;
@@ -253,7 +253,7 @@ static struct mfk_ctx *begin(struct mfs_windows *w, struct window *window, struc
 	return w->beside;
 }
 
-static void end(struct mfs_windows *w, struct window *window)
+static void end(struct mft_windows *w, struct window *window)
 {
 	if (!w->beside)
 		return;
@@ -261,45 +261,45 @@ static void end(struct mfs_windows *w, struct window *window)
 	window->waits = true;
 }
 
-static void await(struct mfs_windows *w, struct window *window, struct mfk_ctx *ctx)
+static void await(struct mft_windows *w, struct window *window, struct mfk_ctx *ctx)
 {
 	if (window->waits)
-		mfs_parallel_wait(w->parallel, window->group, w->backend->device, ctx,
+		mft_parallel_wait(w->parallel, window->group, w->backend->device, ctx,
 				  window->done);
 	window->waits = false;
 }
 
 /* Communication has one order: a wait for a window counts for the group that came last. */
-static void spoke(const struct mfs_windows *w, struct window *window, const struct mfs_bucket *b)
+static void spoke(const struct mft_windows *w, struct window *window, const struct mft_bucket *b)
 {
 	if (w->parallel->group[b->group].size > 1)
 		window->group = b->group;
 }
 
 /* The first element that the process owns of a bucket. */
-static uint64_t owned_first(const struct mfs_windows *w, const struct mfs_bucket *b)
+static uint64_t owned_first(const struct mft_windows *w, const struct mft_bucket *b)
 {
 	return b->first + w->parallel->group[b->group].rank * (b->count / b->parts);
 }
 
 /* ---- weights ---- */
 
-static void gather(struct mfs_windows *w, struct window *window, int32_t unit, struct mfk_ctx *ctx)
+static void gather(struct mft_windows *w, struct window *window, int32_t unit, struct mfk_ctx *ctx)
 {
-	const struct mfs_params *p = w->params;
+	const struct mft_params *p = w->params;
 
 	set_weights(w, window->unit, NULL);
 	window->unit = unit;
 	set_weights(w, unit, window);
 	ctx = begin(w, window, ctx);
 	for (uint32_t i = 0; i < p->bucket_count; i++) {
-		const struct mfs_bucket *b = &p->buckets[i];
+		const struct mft_bucket *b = &p->buckets[i];
 
-		if (b->unit != unit || !mfs_bucket_weights_part(p, b))
+		if (b->unit != unit || !mft_bucket_weights_part(p, b))
 			continue;
-		mfs_parallel_all_gather(w->parallel, b->group, ctx, mfs_mfk_dtype(p->weight_type),
+		mft_parallel_all_gather(w->parallel, b->group, ctx, mft_mfk_dtype(p->weight_type),
 					b->weights,
-					mfs_params_flat(p, MFS_STATE_MODEL, owned_first(w, b)).at,
+					mft_params_flat(p, MFS_STATE_MODEL, owned_first(w, b)).at,
 					b->count / b->parts);
 		spoke(w, window, b);
 	}
@@ -308,12 +308,12 @@ static void gather(struct mfs_windows *w, struct window *window, int32_t unit, s
 
 /* Gets the unit's weights into a window, or on the way there. NULL: they are in no window, or a
  * pass uses all of the room. */
-static struct window *fetch(struct mfs_windows *w, int32_t unit, struct mfk_ctx *ctx)
+static struct window *fetch(struct mft_windows *w, int32_t unit, struct mfk_ctx *ctx)
 {
 	struct pool *pool = &w->weights[lane_of(w, unit)];
 	struct window *window = window_of(pool, unit);
 
-	if (window || unit == MFS_UNIT_NONE)
+	if (window || unit == MFT_UNIT_NONE)
 		return window;
 	window = free_window(pool);
 	if (window)
@@ -321,7 +321,7 @@ static struct window *fetch(struct mfs_windows *w, int32_t unit, struct mfk_ctx 
 	return window;
 }
 
-static void begin_reading(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v)
+static void begin_reading(struct mft_windows *w, struct mfk_ctx *ctx, const struct mft_net_visit *v)
 {
 	struct window *window = fetch(w, v->unit, ctx);
 
@@ -330,11 +330,11 @@ static void begin_reading(struct mfs_windows *w, struct mfk_ctx *ctx, const stru
 		window->busy = true;
 		window->used = ++w->now;
 	}
-	if (w->ahead && v->next != MFS_UNIT_NONE)
+	if (w->ahead && v->next != MFT_UNIT_NONE)
 		fetch(w, v->next, ctx);
 }
 
-static void end_reading(struct mfs_windows *w, const struct mfs_net_visit *v)
+static void end_reading(struct mft_windows *w, const struct mft_net_visit *v)
 {
 	struct window *window = window_of(&w->weights[lane_of(w, v->unit)], v->unit);
 
@@ -342,14 +342,14 @@ static void end_reading(struct mfs_windows *w, const struct mfs_net_visit *v)
 		window->busy = false;
 }
 
-void mfs_windows_updated(struct mfs_windows *w, struct mfk_ctx *ctx)
+void mft_windows_updated(struct mft_windows *w, struct mfk_ctx *ctx)
 {
 	for (int lane = 0; lane < LANES; lane++) {
 		struct pool *pool = &w->weights[lane];
 
 		for (uint32_t i = 0; i < pool->count; i++) {
 			set_weights(w, pool->windows[i].unit, NULL);
-			pool->windows[i].unit = MFS_UNIT_NONE;
+			pool->windows[i].unit = MFT_UNIT_NONE;
 		}
 	}
 	if (w->ahead)
@@ -358,7 +358,7 @@ void mfs_windows_updated(struct mfs_windows *w, struct mfk_ctx *ctx)
 
 /* ---- gradients ---- */
 
-static void begin_writing(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v)
+static void begin_writing(struct mft_windows *w, struct mfk_ctx *ctx, const struct mft_net_visit *v)
 {
 	struct window *window = v->again ? NULL : free_window(&w->grads[lane_of(w, v->unit)]);
 
@@ -373,43 +373,43 @@ static void begin_writing(struct mfs_windows *w, struct mfk_ctx *ctx, const stru
 
 /* The sum over the processes of a bucket's gradients, added to what the step has of it: by the
  * process that owns it, before they are added up. */
-static void reduce(struct mfs_windows *w, uint32_t i, struct mfk_ctx *ctx)
+static void reduce(struct mft_windows *w, uint32_t i, struct mfk_ctx *ctx)
 {
-	const struct mfs_params *p = w->params;
-	const struct mfs_bucket *b = &p->buckets[i];
-	const enum mfk_dtype type = mfs_mfk_dtype(p->grad_type);
+	const struct mft_params *p = w->params;
+	const struct mft_bucket *b = &p->buckets[i];
+	const enum mfk_dtype type = mft_mfk_dtype(p->grad_type);
 	const uint64_t first = owned_first(w, b), count = b->count / b->parts;
 	char *own = (char *)b->grads + (first - b->first) * mfk_dtype_size(type);
-	void *sum = mfs_params_grads_at(p, first);
+	void *sum = mft_params_grads_at(p, first);
 
 	if (w->places[i].summed)
 		w->backend->ops->add(ctx, type, own, own, sum, (int64_t)count);
-	mfs_parallel_reduce_scatter(w->parallel, b->group, ctx, type, sum, b->grads, count);
+	mft_parallel_reduce_scatter(w->parallel, b->group, ctx, type, sum, b->grads, count);
 	w->places[i].summed = true;
 }
 
-static void end_writing(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v)
+static void end_writing(struct mft_windows *w, struct mfk_ctx *ctx, const struct mft_net_visit *v)
 {
 	struct window *window = window_of(&w->grads[lane_of(w, v->unit)], v->unit);
-	const struct mfs_params *p = w->params;
+	const struct mft_params *p = w->params;
 
 	if (!window || v->later)
 		return;
 	ctx = begin(w, window, ctx);
 	for (uint32_t i = 0; i < p->bucket_count; i++)
-		if (p->buckets[i].unit == v->unit && mfs_bucket_grads_part(p, &p->buckets[i])) {
+		if (p->buckets[i].unit == v->unit && mft_bucket_grads_part(p, &p->buckets[i])) {
 			reduce(w, i, ctx);
 			spoke(w, window, &p->buckets[i]);
 		}
 	end(w, window);
 	set_grads(w, v->unit, NULL);
-	window->unit = MFS_UNIT_NONE;
+	window->unit = MFT_UNIT_NONE;
 	window->busy = false;
 }
 
 /* ---- what the net tells ---- */
 
-void mfs_windows_begins(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v)
+void mft_windows_begins(struct mft_windows *w, struct mfk_ctx *ctx, const struct mft_net_visit *v)
 {
 	if (v->reads)
 		begin_reading(w, ctx, v);
@@ -417,7 +417,7 @@ void mfs_windows_begins(struct mfs_windows *w, struct mfk_ctx *ctx, const struct
 		begin_writing(w, ctx, v);
 }
 
-void mfs_windows_ends(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v)
+void mft_windows_ends(struct mft_windows *w, struct mfk_ctx *ctx, const struct mft_net_visit *v)
 {
 	if (v->reads)
 		end_reading(w, v);
@@ -425,19 +425,19 @@ void mfs_windows_ends(struct mfs_windows *w, struct mfk_ctx *ctx, const struct m
 		end_writing(w, ctx, v);
 }
 
-void mfs_windows_begin_step(struct mfs_windows *w)
+void mft_windows_begin_step(struct mft_windows *w)
 {
 	for (uint32_t i = 0; i < w->params->bucket_count; i++)
 		w->places[i].summed = false;
 }
 
-static void await_pool(struct mfs_windows *w, struct pool *pool, struct mfk_ctx *ctx)
+static void await_pool(struct mft_windows *w, struct pool *pool, struct mfk_ctx *ctx)
 {
 	for (uint32_t i = 0; i < pool->count; i++)
 		await(w, &pool->windows[i], ctx);
 }
 
-void mfs_windows_end_step(struct mfs_windows *w, struct mfk_ctx *ctx)
+void mft_windows_end_step(struct mft_windows *w, struct mfk_ctx *ctx)
 {
 	for (int lane = 0; lane < LANES; lane++) {
 		await_pool(w, &w->weights[lane], ctx);

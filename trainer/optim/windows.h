@@ -14,8 +14,8 @@
  * Sources: megatron/core/distributed/fsdp/src/megatron_fsdp/megatron_fsdp.py: _register_fsdp_hooks;
  * param_and_grad_buffer.py: AllGatherPipeline, GradReducePipeline.
  */
-#ifndef MFS_TRAINER_OPTIM_WINDOWS_H
-#define MFS_TRAINER_OPTIM_WINDOWS_H
+#ifndef MFT_TRAINER_OPTIM_WINDOWS_H
+#define MFT_TRAINER_OPTIM_WINDOWS_H
 
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
@@ -25,28 +25,28 @@
 #include "trainer/params/params.h"
 #include "trainer/parallel/parallel.h"
 
-struct mfs_windows;
+struct mft_windows;
 
 /* Plans them. Without FSDP there are none, and the functions below do nothing. beside: the context
  * that communication is submitted to; NULL: the passes' context. Borrows everything. */
-int mfs_windows_new(const struct mfs_train_config *config, struct mfs_params *params,
-		    struct mfs_memory *memory, const struct mfk_backend *backend,
-		    struct mfk_device *device, const struct mfs_parallel *parallel,
-		    struct mfk_ctx *beside, struct mfs_windows **ret, struct mfs_error *err);
+int mft_windows_new(const struct mft_train_config *config, struct mft_params *params,
+		    struct mft_memory *memory, const struct mfk_backend *backend,
+		    struct mfk_device *device, const struct mft_parallel *parallel,
+		    struct mfk_ctx *beside, struct mft_windows **ret, struct mfs_error *err);
 /* Call it when the context `beside` is done. w may be NULL. */
-void mfs_windows_free(struct mfs_windows *w);
+void mft_windows_free(struct mft_windows *w);
 
-/* The functions of struct mfs_net_watch. Between the two calls the unit's weights and gradients are
+/* The functions of struct mft_net_watch. Between the two calls the unit's weights and gradients are
  * where the net looks for them. */
-void mfs_windows_begins(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v);
-void mfs_windows_ends(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v);
+void mft_windows_begins(struct mft_windows *w, struct mfk_ctx *ctx, const struct mft_net_visit *v);
+void mft_windows_ends(struct mft_windows *w, struct mfk_ctx *ctx, const struct mft_net_visit *v);
 
 /* Before a step's first microbatch: gradients are anew. */
-void mfs_windows_begin_step(struct mfs_windows *w);
+void mft_windows_begin_step(struct mft_windows *w);
 /* After a step's last unit: what follows in ctx may read the sums, and change weights. */
-void mfs_windows_end_step(struct mfs_windows *w, struct mfk_ctx *ctx);
+void mft_windows_end_step(struct mft_windows *w, struct mfk_ctx *ctx);
 /* After an update that ctx has: gathered weights are no longer the model's. The first ones of the
  * next pass are gathered. */
-void mfs_windows_updated(struct mfs_windows *w, struct mfk_ctx *ctx);
+void mft_windows_updated(struct mft_windows *w, struct mfk_ctx *ctx);
 
 #endif

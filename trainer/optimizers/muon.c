@@ -88,11 +88,11 @@ static const float *coefficients_at(const struct coefficients *c, int64_t step)
 	return c->step[step % c->count];
 }
 
-static int check(const struct mfs_flag_values *v, struct mfs_error *err)
+static int check(const struct mft_flag_values *v, struct mfs_error *err)
 {
-	const double momentum = mfs_flag_real(v, "muon_momentum", 0);
-	const int64_t steps = mfs_flag_number(v, "muon_num_ns_steps", 0);
-	const char *type = mfs_flag_text(v, "muon_coefficient_type");
+	const double momentum = mft_flag_real(v, "muon_momentum", 0);
+	const int64_t steps = mft_flag_number(v, "muon_num_ns_steps", 0);
+	const char *type = mft_flag_text(v, "muon_coefficient_type");
 
 	if (!(momentum >= 0 && momentum <= 1))
 		return mfs_fail(err, -EINVAL, "--muon-momentum: expected 0 to 1, found %g",
@@ -105,7 +105,7 @@ static int check(const struct mfs_flag_values *v, struct mfs_error *err)
 				"--muon-coefficient-type %.40s is not supported; use simple, "
 				"quintic, polar_express or cans",
 				type);
-	if (mfs_str_is(mfs_flag_text(v, "ckpt_format"), "torch"))
+	if (mfs_str_is(mft_flag_text(v, "ckpt_format"), "torch"))
 		return mfs_fail(err, -ENOTSUP,
 				"--ckpt-format torch: expected torch_dist beside --optimizer muon");
 	return 0;
@@ -113,18 +113,18 @@ static int check(const struct mfs_flag_values *v, struct mfs_error *err)
 
 /* arguments.py: validate_args: with the distributed optimizer it is the layer-wise one. Here each
  * process of data keeps all of the state, and computes it, which gives the same numbers. */
-static int settle(struct mfs_flag_values *v, struct mfs_error *err)
+static int settle(struct mft_flag_values *v, struct mfs_error *err)
 {
 	static const char *const divided[] = {"use_distributed_optimizer", "overlap_param_gather"};
 
-	if (mfs_flag_truth(v, divided[0]))
-		mfs_flag_set_text(v, "optimizer", "dist_muon");
+	if (mft_flag_truth(v, divided[0]))
+		mft_flag_set_text(v, "optimizer", "dist_muon");
 	for (size_t i = 0; i < sizeof(divided) / sizeof(divided[0]); i++)
-		mfs_flag_set_truth(v, divided[i], false);
+		mft_flag_set_truth(v, divided[i], false);
 	return check(v, err);
 }
 
-static enum mfs_dtype momentum_type(const struct mfs_train_config *c)
+static enum mfs_dtype momentum_type(const struct mft_train_config *c)
 {
 	(void)c;
 	return MFS_F32;
@@ -134,8 +134,8 @@ static enum mfs_dtype momentum_type(const struct mfs_train_config *c)
 
 /* The matrix while it is updated. */
 struct muon {
-	const struct mfs_matrix_place *at;
-	const struct mfs_matrix *m;
+	const struct mft_matrix_place *at;
+	const struct mft_matrix *m;
 	enum mfk_dtype type; /* of products */
 	uint32_t rank, size; /* of those who have the others' parts */
 	int64_t part;	     /* elements of what each has */
@@ -160,8 +160,8 @@ struct part {
 	int64_t x_run_step, x_block_step; /* in the matrix */
 };
 
-static uint32_t processes(const struct mfs_train_config *c, const struct mfs_parallel *parallel,
-			  const struct mfs_matrix *m)
+static uint32_t processes(const struct mft_train_config *c, const struct mft_parallel *parallel,
+			  const struct mft_matrix *m)
 {
 	return m->axis < 0 || mfs_str_is(c->muon.tp_mode, "blockwise")
 		       ? 1
@@ -225,14 +225,14 @@ static unsigned parts_of(const struct muon *u, struct part parts[PARTS])
 
 /* ---- an update ---- */
 
-static void momentum(const struct muon *u, const struct mfs_update_piece *p)
+static void momentum(const struct muon *u, const struct mft_update_piece *p)
 {
-	const struct mfs_train_config *c = u->at->config;
+	const struct mft_train_config *c = u->at->config;
 	const struct mfk_momentum a = {
 		.grad_type = p->grad_type,
 		.count = p->count,
 		.grad = p->grad,
-		.m = p->slot[MFS_SLOT_KEPT],
+		.m = p->slot[MFT_SLOT_KEPT],
 		.update = u->update + u->rank * u->part,
 		.momentum = (float)c->muon.momentum,
 		.rest = (float)(1 - c->muon.momentum),
@@ -281,7 +281,7 @@ static void normalize(const struct muon *u, const struct part *p, double *square
 }
 
 /* muon.py: get_muon_scale_factor. */
-static double scale_of(const struct mfs_train_config *c, const struct part *p)
+static double scale_of(const struct mft_train_config *c, const struct part *p)
 {
 	const double rows = (double)p->rows, cols = (double)p->cols;
 	const char *mode = c->muon.scale_mode;
@@ -372,7 +372,7 @@ static void iterate(struct muon *u, const struct part *p, const float by[3])
 
 static void orthogonalize(struct muon *u, const struct part *p, double *squares)
 {
-	const struct mfs_train_config *c = u->at->config;
+	const struct mft_train_config *c = u->at->config;
 	const struct coefficients *all = coefficients_of(c->muon.coefficient_type);
 
 	normalize(u, p, squares);
@@ -382,15 +382,15 @@ static void orthogonalize(struct muon *u, const struct part *p, double *squares)
 }
 
 /* Decay that is decoupled, and the update: what SGD without momentum does. */
-static void apply(const struct muon *u, const struct mfs_update_piece *p)
+static void apply(const struct muon *u, const struct mft_update_piece *p)
 {
 	const struct mfk_sgd a = {
 		.weight_type = p->weight_type,
 		.grad_type = MFK_F32,
-		.main_type = p->slot_type[MFS_SLOT_MAIN],
+		.main_type = p->slot_type[MFT_SLOT_MAIN],
 		.count = p->count,
 		.weight = p->weight,
-		.main = p->slot[MFS_SLOT_MAIN],
+		.main = p->slot[MFT_SLOT_MAIN],
 		.grad = u->update + u->rank * u->part,
 		.lr = p->lr,
 		.wd = p->wd,
@@ -414,8 +414,8 @@ static uint64_t aligned(uint64_t bytes)
 	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static struct sizes sizes_of(const struct mfs_train_config *c, const struct mfs_parallel *parallel,
-			     const struct mfs_matrix *m)
+static struct sizes sizes_of(const struct mft_train_config *c, const struct mft_parallel *parallel,
+			     const struct mft_matrix *m)
 {
 	const uint64_t size = processes(c, parallel, m);
 	const uint64_t rows = (uint64_t)m->rows * (m->axis == 1 ? 1 : size);
@@ -430,8 +430,8 @@ static struct sizes sizes_of(const struct mfs_train_config *c, const struct mfs_
 	return s;
 }
 
-static uint64_t scratch(const struct mfs_train_config *c, const struct mfs_parallel *parallel,
-			const struct mfs_matrix *m)
+static uint64_t scratch(const struct mft_train_config *c, const struct mft_parallel *parallel,
+			const struct mft_matrix *m)
 {
 	const struct sizes s = sizes_of(c, parallel, m);
 
@@ -452,8 +452,8 @@ static void place(struct muon *u)
 	u->b = at + s.side;
 }
 
-static void step_matrix(const struct mfs_matrix_place *at, const struct mfs_update_piece *p,
-			const struct mfs_matrix *m)
+static void step_matrix(const struct mft_matrix_place *at, const struct mft_update_piece *p,
+			const struct mft_matrix *m)
 {
 	struct muon u = {.at = at, .m = m, .size = processes(at->config, at->parallel, m)};
 	struct part parts[PARTS];
@@ -466,7 +466,7 @@ static void step_matrix(const struct mfs_matrix_place *at, const struct mfs_upda
 	at->backend->device->zero(at->ctx, u.squares, 2 * PARTS * sizeof(*u.squares));
 	momentum(&u, p);
 	if (u.size > 1)
-		mfs_parallel_all_gather(at->parallel, m->among, at->ctx, MFK_F32, u.update,
+		mft_parallel_all_gather(at->parallel, m->among, at->ctx, MFK_F32, u.update,
 					u.update + u.rank * u.part, (uint64_t)u.part);
 	for (unsigned i = 0; i < count; i++)
 		orthogonalize(&u, &parts[i], u.squares + 2 * i);
@@ -474,20 +474,20 @@ static void step_matrix(const struct mfs_matrix_place *at, const struct mfs_upda
 }
 
 /* emerging_optimizers' groups of 0.1, and of 0.2 and later. */
-static void save_group(struct mfs_pickle_writer *w, const struct mfs_train_config *c, bool mup)
+static void save_group(struct mfs_pickle_writer *w, const struct mft_train_config *c, bool mup)
 {
 	(void)mup;
-	mfs_group_real(w, "momentum", c->muon.momentum);
-	mfs_group_real(w, "momentum_beta", c->muon.momentum);
+	mft_group_real(w, "momentum", c->muon.momentum);
+	mft_group_real(w, "momentum_beta", c->muon.momentum);
 }
 
-const struct mfs_optimizer_kind mfs_muon = {
+const struct mft_optimizer_kind mft_muon = {
 	.name = "muon",
 	.kept = {{MFS_STATE_MOMENTUM, momentum_type}},
 	.refuses = refuses,
 	.settle = settle,
 	.takes = mfs_optim_muon_takes,
-	.others = &mfs_adam,
+	.others = &mft_adam,
 	.scratch = scratch,
 	.step_matrix = step_matrix,
 	.save_group = save_group,

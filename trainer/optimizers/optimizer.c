@@ -7,14 +7,14 @@
 
 #define DIST "dist_"
 
-static const struct mfs_optimizer_kind *const kinds[] = {&mfs_adam, &mfs_sgd, &mfs_muon};
+static const struct mft_optimizer_kind *const kinds[] = {&mft_adam, &mft_sgd, &mft_muon};
 
 static bool is_dist(const char *name)
 {
 	return name && !strncmp(name, DIST, strlen(DIST));
 }
 
-const struct mfs_optimizer_kind *mfs_optimizer_kind(const char *name)
+const struct mft_optimizer_kind *mft_optimizer_kind(const char *name)
 {
 	const size_t count = sizeof(kinds) / sizeof(kinds[0]);
 	size_t i = 0;
@@ -26,53 +26,53 @@ const struct mfs_optimizer_kind *mfs_optimizer_kind(const char *name)
 	return kinds[i];
 }
 
-bool mfs_optimizer_is_layer_wise(const struct mfs_train_config *c)
+bool mft_optimizer_is_layer_wise(const struct mft_train_config *c)
 {
 	return is_dist(c->optimizer);
 }
 
-const struct mfs_optimizer_kind *mfs_optimizer_of(const struct mfs_optimizer_kind *kind,
+const struct mft_optimizer_kind *mft_optimizer_of(const struct mft_optimizer_kind *kind,
 						  const char *name, unsigned ndim)
 {
 	return !kind->takes || kind->takes(name, ndim) ? kind : kind->others;
 }
 
-bool mfs_optimizer_keeps(const struct mfs_optimizer_kind *kind, unsigned slot)
+bool mft_optimizer_keeps(const struct mft_optimizer_kind *kind, unsigned slot)
 {
-	return slot == MFS_SLOT_MAIN || kind->kept[slot - MFS_SLOT_KEPT].type;
+	return slot == MFT_SLOT_MAIN || kind->kept[slot - MFT_SLOT_KEPT].type;
 }
 
-enum mfs_dtype mfs_optimizer_type(const struct mfs_optimizer_kind *kind,
-				  const struct mfs_train_config *c, unsigned slot)
+enum mfs_dtype mft_optimizer_type(const struct mft_optimizer_kind *kind,
+				  const struct mft_train_config *c, unsigned slot)
 {
 	for (; kind; kind = kind->others)
-		if (mfs_optimizer_keeps(kind, slot))
-			return kind->kept[slot - MFS_SLOT_KEPT].type(c);
+		if (mft_optimizer_keeps(kind, slot))
+			return kind->kept[slot - MFT_SLOT_KEPT].type(c);
 	return MFS_DTYPE_NONE;
 }
 
-bool mfs_optimizer_counts(const struct mfs_optimizer_kind *kind)
+bool mft_optimizer_counts(const struct mft_optimizer_kind *kind)
 {
 	while (kind && !kind->counts_updates)
 		kind = kind->others;
 	return kind;
 }
 
-unsigned mfs_optimizer_slot(const struct mfs_optimizer_kind *kind, enum mfs_state state)
+unsigned mft_optimizer_slot(const struct mft_optimizer_kind *kind, enum mfs_state state)
 {
 	if (state == MFS_STATE_MAIN)
-		return MFS_SLOT_MAIN;
+		return MFT_SLOT_MAIN;
 	for (; kind; kind = kind->others)
-		for (unsigned slot = MFS_SLOT_KEPT; slot < MFS_SLOTS; slot++)
-			if (mfs_optimizer_keeps(kind, slot) &&
-			    kind->kept[slot - MFS_SLOT_KEPT].state == state)
+		for (unsigned slot = MFT_SLOT_KEPT; slot < MFT_SLOTS; slot++)
+			if (mft_optimizer_keeps(kind, slot) &&
+			    kind->kept[slot - MFT_SLOT_KEPT].state == state)
 				return slot;
-	return MFS_SLOTS;
+	return MFT_SLOTS;
 }
 
-double mfs_optimizer_mup(const struct mfs_train_config *c)
+double mft_optimizer_mup(const struct mft_train_config *c)
 {
 	const double width = c->model.mup.on ? c->model.mup.width : 1;
 
-	return mfs_optimizer_kind(c->optimizer)->mup_of_vectors ? width : 1 / width;
+	return mft_optimizer_kind(c->optimizer)->mup_of_vectors ? width : 1 / width;
 }

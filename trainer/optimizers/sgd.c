@@ -3,7 +3,7 @@
 
 #include "trainer/optimizers/optimizer_i.h"
 
-static enum mfs_dtype momentum_type(const struct mfs_train_config *c)
+static enum mfs_dtype momentum_type(const struct mft_train_config *c)
 {
 	return c->sgd_momentum != 0 ? MFS_F32 : MFS_DTYPE_NONE;
 }
@@ -14,9 +14,9 @@ static const char *const refuses[] = {"use_distributed_optimizer", "use_megatron
 				      NULL};
 
 /* torch/optim/sgd.py */
-static int settle(struct mfs_flag_values *v, struct mfs_error *err)
+static int settle(struct mft_flag_values *v, struct mfs_error *err)
 {
-	const double momentum = mfs_flag_real(v, "sgd_momentum", 0);
+	const double momentum = mft_flag_real(v, "sgd_momentum", 0);
 
 	if (!(momentum >= 0))
 		return mfs_fail(err, -EINVAL, "--sgd-momentum: expected 0 or more, found %g",
@@ -24,18 +24,18 @@ static int settle(struct mfs_flag_values *v, struct mfs_error *err)
 	return 0;
 }
 
-static void step(const struct mfk_ops *ops, struct mfk_ctx *ctx, const struct mfs_train_config *c,
-		 const struct mfs_update_piece *p)
+static void step(const struct mfk_ops *ops, struct mfk_ctx *ctx, const struct mft_train_config *c,
+		 const struct mft_update_piece *p)
 {
 	const struct mfk_sgd a = {
 		.weight_type = p->weight_type,
 		.grad_type = p->grad_type,
-		.main_type = p->slot_type[MFS_SLOT_MAIN],
-		.m_type = p->slot_type[MFS_SLOT_KEPT],
+		.main_type = p->slot_type[MFT_SLOT_MAIN],
+		.m_type = p->slot_type[MFT_SLOT_KEPT],
 		.count = p->count,
 		.weight = p->weight,
-		.main = p->slot[MFS_SLOT_MAIN],
-		.m = p->slot[MFS_SLOT_KEPT],
+		.main = p->slot[MFT_SLOT_MAIN],
+		.m = p->slot[MFT_SLOT_KEPT],
 		.grad = p->grad,
 		.lr = p->lr,
 		.momentum = (float)c->sgd_momentum,
@@ -47,19 +47,19 @@ static void step(const struct mfk_ops *ops, struct mfk_ctx *ctx, const struct mf
 }
 
 /* Of torch's SGD, whose pairs Transformer Engine's and Apex' have, too. */
-static void save_group(struct mfs_pickle_writer *w, const struct mfs_train_config *c, bool mup)
+static void save_group(struct mfs_pickle_writer *w, const struct mft_train_config *c, bool mup)
 {
 	(void)mup;
-	mfs_group_real(w, "momentum", c->sgd_momentum);
-	mfs_group_real(w, "dampening", 0);
-	mfs_group_flag(w, "nesterov", false);
-	mfs_group_flag(w, "maximize", false);
-	mfs_group_none(w, "foreach");
-	mfs_group_flag(w, "differentiable", false);
-	mfs_group_none(w, "fused");
+	mft_group_real(w, "momentum", c->sgd_momentum);
+	mft_group_real(w, "dampening", 0);
+	mft_group_flag(w, "nesterov", false);
+	mft_group_flag(w, "maximize", false);
+	mft_group_none(w, "foreach");
+	mft_group_flag(w, "differentiable", false);
+	mft_group_none(w, "fused");
 }
 
-const struct mfs_optimizer_kind mfs_sgd = {
+const struct mft_optimizer_kind mft_sgd = {
 	.name = "sgd",
 	.kept = {{MFS_STATE_MOMENTUM, momentum_type}},
 	.mup_of_vectors = true,

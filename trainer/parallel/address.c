@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Of a bracket the first number: what stands before ',', '-' or ']'. */
-int mfs_first_host(const char *list, char *ret, size_t size, struct mfs_error *err)
+int mft_first_host(const char *list, char *ret, size_t size, struct mfs_error *err)
 {
 	const char *s = list;
 	size_t len = 0;
@@ -37,7 +37,7 @@ int mfs_first_host(const char *list, char *ret, size_t size, struct mfs_error *e
 	return 0;
 }
 
-static int find_host(const struct mfs_launch *launch, struct mfs_address *ret,
+static int find_host(const struct mft_launch *launch, struct mft_address *ret,
 		     struct mfs_error *err)
 {
 	const char *said = getenv("MASTER_ADDR"), *list = getenv("SLURM_STEP_NODELIST");
@@ -51,7 +51,7 @@ static int find_host(const struct mfs_launch *launch, struct mfs_address *ret,
 				said);
 	}
 	if (!strcmp(launch->by, "srun") && list) {
-		if (mfs_first_host(list, ret->host, sizeof(ret->host), err))
+		if (mft_first_host(list, ret->host, sizeof(ret->host), err))
 			return mfs_fail_in(err, "the step's list of nodes");
 		return 0;
 	}
@@ -99,7 +99,7 @@ static uint64_t job_of(void)
 	return job;
 }
 
-int mfs_address_find(const struct mfs_launch *launch, struct mfs_address *ret,
+int mft_address_find(const struct mft_launch *launch, struct mft_address *ret,
 		     struct mfs_error *err)
 {
 	int rc = find_host(launch, ret, err);

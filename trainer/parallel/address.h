@@ -1,6 +1,6 @@
 /* Where the process of rank 0 is to be found, by what the launcher put into the environment. */
-#ifndef MFS_TRAINER_PARALLEL_ADDRESS_H
-#define MFS_TRAINER_PARALLEL_ADDRESS_H
+#ifndef MFT_TRAINER_PARALLEL_ADDRESS_H
+#define MFT_TRAINER_PARALLEL_ADDRESS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -8,7 +8,7 @@
 #include "formats/base/error.h"
 #include "trainer/parallel/launch.h"
 
-struct mfs_address {
+struct mft_address {
 	char host[256]; /* a name, or numbers */
 	uint16_t port;
 	uint64_t job; /* the same in the processes of one run, and another in other runs */
@@ -24,11 +24,11 @@ struct mfs_address {
  *
  * -EINVAL: nothing says the host, or a number is none.
  */
-int mfs_address_find(const struct mfs_launch *launch, struct mfs_address *ret,
+int mft_address_find(const struct mft_launch *launch, struct mft_address *ret,
 		     struct mfs_error *err);
 
 /* The first host of a list as Slurm writes it: "gpu[07-12,15],login", "a1,a2", "rack[1-2]n[0-3]".
  * -EINVAL: it is none. */
-int mfs_first_host(const char *list, char *ret, size_t size, struct mfs_error *err);
+int mft_first_host(const char *list, char *ret, size_t size, struct mfs_error *err);
 
 #endif

@@ -8,13 +8,13 @@
 /* A step's stamps. The context may still be writing those of one step when the next one begins, so
  * there are two of them. */
 struct step {
-	int64_t (*at)[2];  /* [MFS_EXPOSURE_PAIRS], pinned: ns */
-	unsigned char *of; /* [MFS_EXPOSURE_PAIRS]: enum mfs_group */
+	int64_t (*at)[2];  /* [MFT_EXPOSURE_PAIRS], pinned: ns */
+	unsigned char *of; /* [MFT_EXPOSURE_PAIRS]: enum mft_group */
 	uint32_t count;	   /* pairs */
 	uint64_t left_out;
 };
 
-struct mfs_exposure {
+struct mft_exposure {
 	const struct mfk_backend *backend;
 	struct mfk_device *device;
 	struct mfk_ctx *ctx;
@@ -23,12 +23,12 @@ struct mfs_exposure {
 	unsigned open;	    /* pairs that have begun */
 };
 
-#define STAMPS_BYTES (MFS_EXPOSURE_PAIRS * sizeof(int64_t[2]))
+#define STAMPS_BYTES (MFT_EXPOSURE_PAIRS * sizeof(int64_t[2]))
 
-int mfs_exposure_new(const struct mfk_backend *backend, struct mfk_device *device,
-		     struct mfk_ctx *ctx, struct mfs_exposure **ret, struct mfs_error *err)
+int mft_exposure_new(const struct mfk_backend *backend, struct mfk_device *device,
+		     struct mfk_ctx *ctx, struct mft_exposure **ret, struct mfs_error *err)
 {
-	struct mfs_exposure *e = calloc(1, sizeof(*e));
+	struct mft_exposure *e = calloc(1, sizeof(*e));
 	bool room = e;
 
 	if (!e)
@@ -39,18 +39,18 @@ int mfs_exposure_new(const struct mfk_backend *backend, struct mfk_device *devic
 	e->now = e->kept = NONE;
 	for (int i = 0; i < 2; i++) {
 		e->steps[i].at = backend->device->host_alloc(device, STAMPS_BYTES);
-		e->steps[i].of = malloc(MFS_EXPOSURE_PAIRS);
+		e->steps[i].of = malloc(MFT_EXPOSURE_PAIRS);
 		room &= e->steps[i].at && e->steps[i].of;
 	}
 	if (room) {
 		*ret = e;
 		return 0;
 	}
-	mfs_exposure_free(e);
+	mft_exposure_free(e);
 	return mfs_fail_nomem(err);
 }
 
-void mfs_exposure_free(struct mfs_exposure *e)
+void mft_exposure_free(struct mft_exposure *e)
 {
 	if (!e)
 		return;
@@ -64,7 +64,7 @@ void mfs_exposure_free(struct mfs_exposure *e)
 
 /* ---- a step ---- */
 
-void mfs_exposure_begin(struct mfs_exposure *e)
+void mft_exposure_begin(struct mft_exposure *e)
 {
 	if (!e)
 		return;
@@ -74,7 +74,7 @@ void mfs_exposure_begin(struct mfs_exposure *e)
 	e->open = 0;
 }
 
-void mfs_exposure_keep(struct mfs_exposure *e)
+void mft_exposure_keep(struct mft_exposure *e)
 {
 	if (!e)
 		return;
@@ -85,20 +85,20 @@ void mfs_exposure_keep(struct mfs_exposure *e)
 /* ---- stamps ---- */
 
 /* The step that is under way, if the passes stand still for what the context does. */
-static struct step *step_of(struct mfs_exposure *e, const struct mfk_ctx *c)
+static struct step *step_of(struct mft_exposure *e, const struct mfk_ctx *c)
 {
 	if (!e || e->now == NONE || (c != e->ctx && !e->backend->device->at_once))
 		return NULL;
 	return &e->steps[e->now];
 }
 
-void mfs_exposure_stops(struct mfs_exposure *e, const struct mfk_ctx *c, enum mfs_group g)
+void mft_exposure_stops(struct mft_exposure *e, const struct mfk_ctx *c, enum mft_group g)
 {
 	struct step *s = step_of(e, c);
 
 	if (!s || e->open++)
 		return;
-	if (s->count == MFS_EXPOSURE_PAIRS) {
+	if (s->count == MFT_EXPOSURE_PAIRS) {
 		s->left_out++;
 		return;
 	}
@@ -106,23 +106,23 @@ void mfs_exposure_stops(struct mfs_exposure *e, const struct mfk_ctx *c, enum mf
 	e->backend->device->stamp(e->ctx, &s->at[s->count][0]);
 }
 
-void mfs_exposure_goes_on(struct mfs_exposure *e, const struct mfk_ctx *c)
+void mft_exposure_goes_on(struct mft_exposure *e, const struct mfk_ctx *c)
 {
 	struct step *s = step_of(e, c);
 
-	if (!s || --e->open || s->count == MFS_EXPOSURE_PAIRS)
+	if (!s || --e->open || s->count == MFT_EXPOSURE_PAIRS)
 		return;
 	e->backend->device->stamp(e->ctx, &s->at[s->count][1]);
 	s->count++;
 }
 
-int mfs_exposure_sum(struct mfs_exposure *e, struct mfs_exposed *ret, struct mfs_error *err)
+int mft_exposure_sum(struct mft_exposure *e, struct mft_exposed *ret, struct mfs_error *err)
 {
 	const struct step *s = e->kept == NONE ? NULL : &e->steps[e->kept];
 	char why[MFK_WHY];
 	int rc = e->backend->device->sync(e->ctx, why);
 
-	*ret = (struct mfs_exposed){.left_out = s ? s->left_out : 0};
+	*ret = (struct mft_exposed){.left_out = s ? s->left_out : 0};
 	if (rc)
 		return mfs_fail(err, rc, "%s: %s", e->backend->name, why);
 	for (uint32_t i = 0; s && i < s->count; i++)

@@ -9,8 +9,8 @@
  *
  * The functions that are for each step and each operation do nothing with e NULL.
  */
-#ifndef MFS_TRAINER_PARALLEL_EXPOSURE_H
-#define MFS_TRAINER_PARALLEL_EXPOSURE_H
+#ifndef MFT_TRAINER_PARALLEL_EXPOSURE_H
+#define MFT_TRAINER_PARALLEL_EXPOSURE_H
 
 #include <stdint.h>
 
@@ -19,31 +19,31 @@
 #include "trainer/parallel/parallel.h"
 
 /* Pairs of stamps of a step: a step of 64 microbatches of 100 layers that say ten things each. */
-#define MFS_EXPOSURE_PAIRS 65536
+#define MFT_EXPOSURE_PAIRS 65536
 
-struct mfs_exposure;
+struct mft_exposure;
 
 /* ctx is the passes', and all that is measured is submitted by its thread. */
-int mfs_exposure_new(const struct mfk_backend *backend, struct mfk_device *device,
-		     struct mfk_ctx *ctx, struct mfs_exposure **ret, struct mfs_error *err);
-void mfs_exposure_free(struct mfs_exposure *e);
+int mft_exposure_new(const struct mfk_backend *backend, struct mfk_device *device,
+		     struct mfk_ctx *ctx, struct mft_exposure **ret, struct mfs_error *err);
+void mft_exposure_free(struct mft_exposure *e);
 
 /* Call it when a step begins. Outside of steps nothing is measured. */
-void mfs_exposure_begin(struct mfs_exposure *e);
-/* Call it when the step has ended. mfs_exposure_sum() sums this step until another one is kept. */
-void mfs_exposure_keep(struct mfs_exposure *e);
+void mft_exposure_begin(struct mft_exposure *e);
+/* Call it when the step has ended. mft_exposure_sum() sums this step until another one is kept. */
+void mft_exposure_keep(struct mft_exposure *e);
 
 /* Call them before the context stands still for a group, and when it goes on. If pairs of calls are
  * nested, the outer pair counts. */
-void mfs_exposure_stops(struct mfs_exposure *e, const struct mfk_ctx *c, enum mfs_group g);
-void mfs_exposure_goes_on(struct mfs_exposure *e, const struct mfk_ctx *c);
+void mft_exposure_stops(struct mft_exposure *e, const struct mfk_ctx *c, enum mft_group g);
+void mft_exposure_goes_on(struct mft_exposure *e, const struct mfk_ctx *c);
 
-struct mfs_exposed {
-	double seconds[MFS_GROUP_COUNT];
+struct mft_exposed {
+	double seconds[MFT_GROUP_COUNT];
 	uint64_t left_out; /* pairs for which there was no room */
 };
 
 /* Sums the step that was kept; without one all is 0. Waits for the context. */
-int mfs_exposure_sum(struct mfs_exposure *e, struct mfs_exposed *ret, struct mfs_error *err);
+int mft_exposure_sum(struct mft_exposure *e, struct mft_exposed *ret, struct mfs_error *err);
 
 #endif

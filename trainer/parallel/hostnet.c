@@ -16,14 +16,14 @@
 #include "formats/base/clock.h"
 #include "trainer/parallel/hostnet_i.h"
 
-struct mfs_hostnet {
+struct mft_hostnet {
 	struct mfk_host_net table; /* the first: who has it has this */
 	int fd;
 	uint32_t rank, size;
 	char host[256];	      /* of rank 0 */
 	pthread_mutex_t lock; /* the connection's, and: */
 	char why[MFK_WHY];    /* the world has come to its end; "": it has not */
-	struct mfs_hostnet_server *server;
+	struct mft_hostnet_server *server;
 };
 
 /* ---- the connection ---- */
@@ -79,7 +79,7 @@ static bool receive_all(int fd, void *data, size_t bytes)
 /* ---- a frame from rank 0 ---- */
 
 /* Rank 0 has gone without a word. */
-static int lost(struct mfs_hostnet *n)
+static int lost(struct mft_hostnet *n)
 {
 	if (!n->why[0])
 		snprintf(n->why, sizeof(n->why), "rank 0 on %.100s has ended: %s", n->host,
@@ -88,7 +88,7 @@ static int lost(struct mfs_hostnet *n)
 }
 
 /* A sentence of so many bytes. */
-static int read_why(struct mfs_hostnet *n, uint64_t bytes)
+static int read_why(struct mft_hostnet *n, uint64_t bytes)
 {
 	char text[MFK_WHY] = "";
 
@@ -100,13 +100,13 @@ static int read_why(struct mfs_hostnet *n, uint64_t bytes)
 
 /* A frame of this kind, with so many bytes. -ECANCELED: rank 0 says that the world has come to its
  * end; -EIO: it has gone. */
-static int read_frame(struct mfs_hostnet *n, uint32_t what, void *to, uint64_t bytes)
+static int read_frame(struct mft_hostnet *n, uint32_t what, void *to, uint64_t bytes)
 {
-	struct mfs_hostnet_frame f;
+	struct mft_hostnet_frame f;
 
 	if (!receive_all(n->fd, &f, sizeof(f)))
 		return lost(n);
-	if (f.what == MFS_HOSTNET_FAILED)
+	if (f.what == MFT_HOSTNET_FAILED)
 		return read_why(n, f.bytes);
 	if (f.what != what || f.bytes != bytes) {
 		snprintf(n->why, sizeof(n->why), "rank 0 on %.100s says what nobody has asked",
@@ -118,10 +118,10 @@ static int read_frame(struct mfs_hostnet *n, uint32_t what, void *to, uint64_t b
 
 /* ---- what the table has ---- */
 
-static int bring(struct mfs_hostnet *n, uint32_t what, const struct mfk_host_group *g, void *to,
+static int bring(struct mft_hostnet *n, uint32_t what, const struct mfk_host_group *g, void *to,
 		 const void *from, uint64_t bytes, char *why)
 {
-	const struct mfs_hostnet_frame f = {
+	const struct mft_hostnet_frame f = {
 		.what = what, .rank = g->rank, .size = g->size, .group = g->id, .bytes = bytes};
 	int rc = -EIO;
 
@@ -130,7 +130,7 @@ static int bring(struct mfs_hostnet *n, uint32_t what, const struct mfk_host_gro
 		/* If it cannot be sent, there may be a last word. */
 		if (send_all(n->fd, &f, sizeof(f)))
 			send_all(n->fd, from, bytes);
-		rc = read_frame(n, what, to, what == MFS_HOSTNET_GATHER ? bytes * g->size : bytes);
+		rc = read_frame(n, what, to, what == MFT_HOSTNET_GATHER ? bytes * g->size : bytes);
 	}
 	if (rc)
 		snprintf(why, MFK_WHY, "%s", n->why);
@@ -141,27 +141,27 @@ static int bring(struct mfs_hostnet *n, uint32_t what, const struct mfk_host_gro
 static int net_sum(struct mfk_host_net *net, const struct mfk_host_group *g, double *values,
 		   unsigned count, char *why)
 {
-	return bring((struct mfs_hostnet *)net, MFS_HOSTNET_SUM, g, values, values,
+	return bring((struct mft_hostnet *)net, MFT_HOSTNET_SUM, g, values, values,
 		     count * sizeof(*values), why);
 }
 
 static int net_gather(struct mfk_host_net *net, const struct mfk_host_group *g, void *to,
 		      const void *from, size_t bytes, char *why)
 {
-	return bring((struct mfs_hostnet *)net, MFS_HOSTNET_GATHER, g, to, from, bytes, why);
+	return bring((struct mft_hostnet *)net, MFT_HOSTNET_GATHER, g, to, from, bytes, why);
 }
 
 /* While another thread waits for values, it hears what there is to hear. */
 static int net_look(struct mfk_host_net *net, char *why)
 {
-	struct mfs_hostnet *n = (struct mfs_hostnet *)net;
+	struct mft_hostnet *n = (struct mft_hostnet *)net;
 	struct pollfd p = {.fd = n->fd, .events = POLLIN};
 	int rc = 0;
 
 	if (pthread_mutex_trylock(&n->lock))
 		return 0;
 	if (!n->why[0] && poll(&p, 1, 0) > 0)
-		read_frame(n, MFS_HOSTNET_FAILED, NULL, 0);
+		read_frame(n, MFT_HOSTNET_FAILED, NULL, 0);
 	if (n->why[0]) {
 		snprintf(why, MFK_WHY, "%s", n->why);
 		rc = -EIO;
@@ -174,8 +174,8 @@ static int net_look(struct mfk_host_net *net, char *why)
  * and hear of it in place of this one. */
 static void net_end_all(struct mfk_host_net *net, int code)
 {
-	struct mfs_hostnet *n = (struct mfs_hostnet *)net;
-	const struct mfs_hostnet_frame end = {.what = MFS_HOSTNET_END, .code = code};
+	struct mft_hostnet *n = (struct mft_hostnet *)net;
+	const struct mft_hostnet_frame end = {.what = MFT_HOSTNET_END, .code = code};
 	const struct timespec pause = {.tv_nsec = 500000000};
 	const bool is_mine = !pthread_mutex_trylock(&n->lock);
 	char word[sizeof(end) + MFK_WHY];
@@ -188,7 +188,7 @@ static void net_end_all(struct mfk_host_net *net, int code)
 	_exit(code);
 }
 
-struct mfk_host_net *mfs_hostnet_table(struct mfs_hostnet *n)
+struct mfk_host_net *mft_hostnet_table(struct mft_hostnet *n)
 {
 	return &n->table;
 }
@@ -266,24 +266,24 @@ static int connect_once(const char *host, uint16_t port, int64_t until_ns, const
 }
 
 /* Says hello, and waits until all are there. *again: the connection was closed without a word. */
-static int greet(struct mfs_hostnet *n, const struct mfs_address *at, int64_t until_ns, bool *again)
+static int greet(struct mft_hostnet *n, const struct mft_address *at, int64_t until_ns, bool *again)
 {
-	struct mfs_hostnet_hello hello = {
-		.magic = MFS_HOSTNET_MAGIC, .job = at->job, .rank = n->rank, .size = n->size};
+	struct mft_hostnet_hello hello = {
+		.magic = MFT_HOSTNET_MAGIC, .job = at->job, .rank = n->rank, .size = n->size};
 	const int64_t left = until_ns - mfs_now_ns();
 	int rc;
 
 	gethostname(hello.host, sizeof(hello.host) - 1);
 	/* Rank 0 knows who is missing: its word comes first. */
 	limit_time(n->fd, (left > 0 ? left : 0) + INT64_C(10000000000));
-	rc = send_all(n->fd, &hello, sizeof(hello)) ? read_frame(n, MFS_HOSTNET_WELCOME, NULL, 0)
+	rc = send_all(n->fd, &hello, sizeof(hello)) ? read_frame(n, MFT_HOSTNET_WELCOME, NULL, 0)
 						    : lost(n);
 	limit_time(n->fd, 0);
 	*again = rc == -EIO;
 	return rc;
 }
 
-static int join(struct mfs_hostnet *n, const struct mfs_address *at, unsigned seconds,
+static int join(struct mft_hostnet *n, const struct mft_address *at, unsigned seconds,
 		struct mfs_error *err)
 {
 	const int64_t until_ns = mfs_now_ns() + (int64_t)seconds * 1000000000;
@@ -314,23 +314,23 @@ static int join(struct mfs_hostnet *n, const struct mfs_address *at, unsigned se
 	return mfs_fail(err, -EPROTO, "%s", n->why);
 }
 
-static int hostnet_free(struct mfs_hostnet *n, struct mfs_error *err)
+static int hostnet_free(struct mft_hostnet *n, struct mfs_error *err)
 {
 	int rc = 0;
 
 	if (n->fd >= 0)
 		close(n->fd);
 	if (n->server)
-		rc = mfs_hostnet_server_join(n->server, err);
+		rc = mft_hostnet_server_join(n->server, err);
 	pthread_mutex_destroy(&n->lock);
 	free(n);
 	return rc;
 }
 
-int mfs_hostnet_open(const struct mfs_address *at, const struct mfs_launch *launch,
-		     unsigned seconds, struct mfs_hostnet **ret, struct mfs_error *err)
+int mft_hostnet_open(const struct mft_address *at, const struct mft_launch *launch,
+		     unsigned seconds, struct mft_hostnet **ret, struct mfs_error *err)
 {
-	struct mfs_hostnet *n = calloc(1, sizeof(*n));
+	struct mft_hostnet *n = calloc(1, sizeof(*n));
 	struct mfs_error ignored;
 	int listening = -1, rc = 0;
 
@@ -346,7 +346,7 @@ int mfs_hostnet_open(const struct mfs_address *at, const struct mfs_launch *laun
 	if (!n->rank)
 		rc = listen_at(at->port, &listening, err);
 	if (!rc && !n->rank)
-		rc = mfs_hostnet_serve(listening, n->size, at->job, seconds, &n->server, err);
+		rc = mft_hostnet_serve(listening, n->size, at->job, seconds, &n->server, err);
 	if (!rc)
 		rc = join(n, at, seconds, err);
 	if (rc)
@@ -356,9 +356,9 @@ int mfs_hostnet_open(const struct mfs_address *at, const struct mfs_launch *laun
 	return rc;
 }
 
-int mfs_hostnet_close(struct mfs_hostnet *n, struct mfs_error *err)
+int mft_hostnet_close(struct mft_hostnet *n, struct mfs_error *err)
 {
-	const struct mfs_hostnet_frame bye = {.what = MFS_HOSTNET_BYE};
+	const struct mft_hostnet_frame bye = {.what = MFT_HOSTNET_BYE};
 
 	if (!n)
 		return 0;

@@ -8,8 +8,8 @@
  *
  * One thread of a process brings values; any may look.
  */
-#ifndef MFS_TRAINER_PARALLEL_HOSTNET_H
-#define MFS_TRAINER_PARALLEL_HOSTNET_H
+#ifndef MFT_TRAINER_PARALLEL_HOSTNET_H
+#define MFT_TRAINER_PARALLEL_HOSTNET_H
 
 #include <stdint.h>
 
@@ -18,17 +18,17 @@
 #include "trainer/parallel/address.h"
 #include "trainer/parallel/launch.h"
 
-struct mfs_hostnet;
+struct mft_hostnet;
 
 /* Waits until all processes of the launch have come. -ETIMEDOUT: some have not within so many
  * seconds, and the message names their ranks; -EPROTO: rank 0 has refused this one, and says why.
  */
-int mfs_hostnet_open(const struct mfs_address *at, const struct mfs_launch *launch,
-		     unsigned seconds, struct mfs_hostnet **ret, struct mfs_error *err);
+int mft_hostnet_open(const struct mft_address *at, const struct mft_launch *launch,
+		     unsigned seconds, struct mft_hostnet **ret, struct mfs_error *err);
 /* What has been agreed on is not needed any more. Rank 0 waits for all others to say so, as long as
  * it did in the beginning. -ETIMEDOUT: some have not, and the message names their ranks. */
-int mfs_hostnet_close(struct mfs_hostnet *n, struct mfs_error *err);
+int mft_hostnet_close(struct mft_hostnet *n, struct mfs_error *err);
 
-struct mfk_host_net *mfs_hostnet_table(struct mfs_hostnet *n);
+struct mfk_host_net *mft_hostnet_table(struct mft_hostnet *n);
 
 #endif

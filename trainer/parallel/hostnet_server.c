@@ -32,10 +32,10 @@ struct peer {
 	bool has_left;	/* it has sent BYE */
 	bool is_gone;	/* it is to be closed */
 	uint32_t rank;
-	char host[MFS_HOSTNET_NAME];
+	char host[MFT_HOSTNET_NAME];
 	union {
-		struct mfs_hostnet_hello hello;
-		struct mfs_hostnet_frame frame;
+		struct mft_hostnet_hello hello;
+		struct mft_hostnet_frame frame;
 	} head;
 	size_t head_len;
 	char *body; /* of the frame */
@@ -53,7 +53,7 @@ struct round {
 	struct round *next;
 };
 
-struct mfs_hostnet_server {
+struct mft_hostnet_server {
 	pthread_t thread;
 	int listening;
 	uint32_t size;
@@ -95,7 +95,7 @@ static void flush_peer(struct peer *p)
 
 static void send_to(struct peer *p, uint32_t what, const void *data, uint64_t bytes)
 {
-	const struct mfs_hostnet_frame frame = {.what = what, .bytes = bytes};
+	const struct mft_hostnet_frame frame = {.what = what, .bytes = bytes};
 
 	if (p->is_gone)
 		return;
@@ -106,7 +106,7 @@ static void send_to(struct peer *p, uint32_t what, const void *data, uint64_t by
 	flush_peer(p);
 }
 
-static struct peer *member(const struct mfs_hostnet_server *s, uint32_t rank)
+static struct peer *member(const struct mft_hostnet_server *s, uint32_t rank)
 {
 	for (uint32_t i = 0; i < s->count; i++)
 		if (s->peers[i]->is_member && s->peers[i]->rank == rank && !s->peers[i]->is_gone)
@@ -115,7 +115,7 @@ static struct peer *member(const struct mfs_hostnet_server *s, uint32_t rank)
 }
 
 /* The first reason stays. Rank 0 hears it last, as its process may end then. */
-__attribute__((format(printf, 2, 3))) static void fail_world(struct mfs_hostnet_server *s,
+__attribute__((format(printf, 2, 3))) static void fail_world(struct mft_hostnet_server *s,
 							     const char *fmt, ...)
 {
 	va_list args;
@@ -130,7 +130,7 @@ __attribute__((format(printf, 2, 3))) static void fail_world(struct mfs_hostnet_
 		struct peer *p = member(s, rank);
 
 		if (p)
-			send_to(p, MFS_HOSTNET_FAILED, s->why, strlen(s->why));
+			send_to(p, MFT_HOSTNET_FAILED, s->why, strlen(s->why));
 	}
 }
 
@@ -144,25 +144,25 @@ __attribute__((format(printf, 2, 3))) static void refuse(struct peer *p, const c
 	va_start(args, fmt);
 	vsnprintf(why, sizeof(why), fmt, args);
 	va_end(args);
-	send_to(p, MFS_HOSTNET_FAILED, why, strlen(why));
+	send_to(p, MFT_HOSTNET_FAILED, why, strlen(why));
 	p->is_gone = true;
 }
 
-static void welcome(struct mfs_hostnet_server *s)
+static void welcome(struct mft_hostnet_server *s)
 {
 	s->is_complete = true;
 	for (uint32_t i = 0; i < s->count; i++)
 		if (s->peers[i]->is_member)
-			send_to(s->peers[i], MFS_HOSTNET_WELCOME, NULL, 0);
+			send_to(s->peers[i], MFT_HOSTNET_WELCOME, NULL, 0);
 }
 
-static void greet(struct mfs_hostnet_server *s, struct peer *p)
+static void greet(struct mft_hostnet_server *s, struct peer *p)
 {
-	const struct mfs_hostnet_hello *h = &p->head.hello;
+	const struct mft_hostnet_hello *h = &p->head.hello;
 	const struct peer *same;
 
 	p->head_len = 0;
-	if (h->magic != MFS_HOSTNET_MAGIC) {
+	if (h->magic != MFT_HOSTNET_MAGIC) {
 		p->is_gone = true;
 		return;
 	}
@@ -195,7 +195,7 @@ static void greet(struct mfs_hostnet_server *s, struct peer *p)
 
 /* A peer that cannot be had room for is not there. One that there is no descriptor for stays in the
  * queue, where poll() would find it again at once. */
-static void take_new(struct mfs_hostnet_server *s)
+static void take_new(struct mft_hostnet_server *s)
 {
 	const int fd = accept4(s->listening, NULL, NULL, SOCK_CLOEXEC);
 	struct peer *p = fd >= 0 && s->count < s->most ? calloc(1, sizeof(*p)) : NULL;
@@ -214,7 +214,7 @@ static void take_new(struct mfs_hostnet_server *s)
 
 /* ---- rounds ---- */
 
-static void round_free(struct mfs_hostnet_server *s, struct round *r)
+static void round_free(struct mft_hostnet_server *s, struct round *r)
 {
 	for (struct round **at = &s->rounds; *at; at = &(*at)->next)
 		if (*at == r) {
@@ -226,7 +226,7 @@ static void round_free(struct mfs_hostnet_server *s, struct round *r)
 	free(r);
 }
 
-static struct round *round_of(struct mfs_hostnet_server *s, const struct mfs_hostnet_frame *f)
+static struct round *round_of(struct mft_hostnet_server *s, const struct mft_hostnet_frame *f)
 {
 	struct round *r = s->rounds;
 
@@ -251,15 +251,15 @@ static struct round *round_of(struct mfs_hostnet_server *s, const struct mfs_hos
 	return NULL;
 }
 
-static void finish(struct mfs_hostnet_server *s, struct round *r)
+static void finish(struct mft_hostnet_server *s, struct round *r)
 {
 	const uint64_t count = r->bytes / sizeof(double);
 	uint64_t bytes = r->bytes;
 	double *sum = (double *)r->data;
 
-	if (r->what == MFS_HOSTNET_GATHER)
+	if (r->what == MFT_HOSTNET_GATHER)
 		bytes *= r->size;
-	for (uint32_t rank = 1; rank < r->size && r->what == MFS_HOSTNET_SUM; rank++)
+	for (uint32_t rank = 1; rank < r->size && r->what == MFT_HOSTNET_SUM; rank++)
 		for (uint64_t i = 0; i < count; i++)
 			sum[i] += sum[rank * count + i];
 	for (uint32_t rank = 0; rank < r->size; rank++)
@@ -267,7 +267,7 @@ static void finish(struct mfs_hostnet_server *s, struct round *r)
 	round_free(s, r);
 }
 
-static void bring(struct mfs_hostnet_server *s, struct peer *p, const struct mfs_hostnet_frame *f)
+static void bring(struct mft_hostnet_server *s, struct peer *p, const struct mft_hostnet_frame *f)
 {
 	struct round *r = round_of(s, f);
 
@@ -288,7 +288,7 @@ static void bring(struct mfs_hostnet_server *s, struct peer *p, const struct mfs
 
 /* ---- what is received ---- */
 
-static bool is_in_a_round(const struct mfs_hostnet_server *s, const struct peer *p)
+static bool is_in_a_round(const struct mft_hostnet_server *s, const struct peer *p)
 {
 	for (const struct round *r = s->rounds; r; r = r->next)
 		for (uint32_t rank = 0; rank < r->size; rank++)
@@ -298,7 +298,7 @@ static bool is_in_a_round(const struct mfs_hostnet_server *s, const struct peer 
 }
 
 /* Others may still have something to do, as long as they might have had in the beginning. */
-static void leave(struct mfs_hostnet_server *s, struct peer *p)
+static void leave(struct mft_hostnet_server *s, struct peer *p)
 {
 	p->has_left = true;
 	if (p->rank)
@@ -307,13 +307,13 @@ static void leave(struct mfs_hostnet_server *s, struct peer *p)
 	s->until_ns = mfs_now_ns() + s->wait_ns;
 }
 
-static void hear(struct mfs_hostnet_server *s, struct peer *p)
+static void hear(struct mft_hostnet_server *s, struct peer *p)
 {
-	const struct mfs_hostnet_frame f = p->head.frame;
+	const struct mft_hostnet_frame f = p->head.frame;
 
-	if (f.what == MFS_HOSTNET_BYE)
+	if (f.what == MFT_HOSTNET_BYE)
 		leave(s, p);
-	else if (f.what == MFS_HOSTNET_END)
+	else if (f.what == MFT_HOSTNET_END)
 		fail_world(s, "rank %u on %s has failed, and ends the run with status %d", p->rank,
 			   p->host, f.code);
 	else if (!s->why[0])
@@ -326,24 +326,24 @@ static void hear(struct mfs_hostnet_server *s, struct peer *p)
 
 /* A member waits for the end of a round, so it says one thing at a time; but another of its threads
  * may end the run. */
-static bool is_sense(const struct mfs_hostnet_server *s, const struct peer *p)
+static bool is_sense(const struct mft_hostnet_server *s, const struct peer *p)
 {
-	const struct mfs_hostnet_frame *f = &p->head.frame;
+	const struct mft_hostnet_frame *f = &p->head.frame;
 
-	if (f->what == MFS_HOSTNET_END)
+	if (f->what == MFT_HOSTNET_END)
 		return !f->bytes;
 	if (p->has_left || is_in_a_round(s, p))
 		return false;
-	if (f->what == MFS_HOSTNET_BYE)
+	if (f->what == MFT_HOSTNET_BYE)
 		return !f->bytes;
-	return s->is_complete && (f->what == MFS_HOSTNET_SUM || f->what == MFS_HOSTNET_GATHER) &&
+	return s->is_complete && (f->what == MFT_HOSTNET_SUM || f->what == MFT_HOSTNET_GATHER) &&
 	       f->size && f->size <= s->size && f->rank < f->size &&
-	       f->bytes <= MFS_HOSTNET_MOST / f->size &&
-	       (f->what == MFS_HOSTNET_GATHER || f->bytes % sizeof(double) == 0);
+	       f->bytes <= MFT_HOSTNET_MOST / f->size &&
+	       (f->what == MFT_HOSTNET_GATHER || f->bytes % sizeof(double) == 0);
 }
 
 /* The head is whole. */
-static void begin_body(struct mfs_hostnet_server *s, struct peer *p)
+static void begin_body(struct mft_hostnet_server *s, struct peer *p)
 {
 	if (!p->is_member) {
 		greet(s, p);
@@ -371,7 +371,7 @@ static size_t take(struct peer *p, void *at, size_t want)
 	return 0;
 }
 
-static void receive(struct mfs_hostnet_server *s, struct peer *p)
+static void receive(struct mft_hostnet_server *s, struct peer *p)
 {
 	const size_t head = p->is_member ? sizeof(p->head.frame) : sizeof(p->head.hello);
 
@@ -391,7 +391,7 @@ static void receive(struct mfs_hostnet_server *s, struct peer *p)
 /* ---- who goes ---- */
 
 /* Who waits for a round does so at its end alone: a round never outlives a failure. */
-static void drop_rounds(struct mfs_hostnet_server *s)
+static void drop_rounds(struct mft_hostnet_server *s)
 {
 	while (s->rounds)
 		round_free(s, s->rounds);
@@ -406,7 +406,7 @@ static void peer_free(struct peer *p)
 }
 
 /* Says first that they are gone, and frees them then. */
-static void drop_gone(struct mfs_hostnet_server *s)
+static void drop_gone(struct mft_hostnet_server *s)
 {
 	uint32_t left = 0;
 
@@ -435,7 +435,7 @@ static void drop_gone(struct mfs_hostnet_server *s)
 
 /* Ranks whose process is there, or is not, as many as there is room for. */
 #define RANKS 96
-static const char *list_ranks(const struct mfs_hostnet_server *s, bool there, char text[RANKS])
+static const char *list_ranks(const struct mft_hostnet_server *s, bool there, char text[RANKS])
 {
 	size_t len = 0;
 
@@ -451,7 +451,7 @@ static const char *list_ranks(const struct mfs_hostnet_server *s, bool there, ch
 	return text;
 }
 
-static void fail_missing(struct mfs_hostnet_server *s)
+static void fail_missing(struct mft_hostnet_server *s)
 {
 	char ranks[RANKS] = "";
 
@@ -461,7 +461,7 @@ static void fail_missing(struct mfs_hostnet_server *s)
 
 /* Processes that are still there do not end. Rank 0 ends, and a launcher ends the others after
  * it. */
-static void give_up_stragglers(struct mfs_hostnet_server *s)
+static void give_up_stragglers(struct mft_hostnet_server *s)
 {
 	char ranks[RANKS] = "";
 
@@ -472,7 +472,7 @@ static void give_up_stragglers(struct mfs_hostnet_server *s)
 		s->peers[i]->is_gone = true;
 }
 
-static void look_at_clock(struct mfs_hostnet_server *s)
+static void look_at_clock(struct mft_hostnet_server *s)
 {
 	const int64_t now = mfs_now_ns();
 
@@ -490,12 +490,12 @@ static void look_at_clock(struct mfs_hostnet_server *s)
 	}
 }
 
-static bool is_done(const struct mfs_hostnet_server *s)
+static bool is_done(const struct mft_hostnet_server *s)
 {
 	return (s->is_complete || s->why[0]) && !s->members;
 }
 
-static void turn(struct mfs_hostnet_server *s)
+static void turn(struct mft_hostnet_server *s)
 {
 	const uint32_t count = s->count;
 
@@ -524,7 +524,7 @@ static void turn(struct mfs_hostnet_server *s)
 
 /* ---- life ---- */
 
-static void server_free(struct mfs_hostnet_server *s)
+static void server_free(struct mft_hostnet_server *s)
 {
 	for (uint32_t i = 0; i < s->count; i++)
 		peer_free(s->peers[i]);
@@ -537,17 +537,17 @@ static void server_free(struct mfs_hostnet_server *s)
 
 static void *serve(void *arg)
 {
-	struct mfs_hostnet_server *s = arg;
+	struct mft_hostnet_server *s = arg;
 
 	while (!is_done(s))
 		turn(s);
 	return NULL;
 }
 
-int mfs_hostnet_serve(int listening, uint32_t size, uint64_t job, unsigned seconds,
-		      struct mfs_hostnet_server **ret, struct mfs_error *err)
+int mft_hostnet_serve(int listening, uint32_t size, uint64_t job, unsigned seconds,
+		      struct mft_hostnet_server **ret, struct mfs_error *err)
 {
-	struct mfs_hostnet_server *s = calloc(1, sizeof(*s));
+	struct mft_hostnet_server *s = calloc(1, sizeof(*s));
 	int rc;
 
 	if (!s) {
@@ -572,7 +572,7 @@ int mfs_hostnet_serve(int listening, uint32_t size, uint64_t job, unsigned secon
 	return 0;
 }
 
-int mfs_hostnet_server_join(struct mfs_hostnet_server *s, struct mfs_error *err)
+int mft_hostnet_server_join(struct mft_hostnet_server *s, struct mfs_error *err)
 {
 	int rc;
 

@@ -36,7 +36,7 @@ static int take(const char *name, uint32_t missing, uint32_t *ret, struct mfs_er
 	return 0;
 }
 
-static int read_launcher(const struct launcher *l, struct mfs_launch *ret, struct mfs_error *err)
+static int read_launcher(const struct launcher *l, struct mft_launch *ret, struct mfs_error *err)
 {
 	int rc = take(l->rank, 0, &ret->rank, err);
 
@@ -55,9 +55,9 @@ static int read_launcher(const struct launcher *l, struct mfs_launch *ret, struc
 	return 0;
 }
 
-int mfs_launch_find(struct mfs_launch *ret, struct mfs_error *err)
+int mft_launch_find(struct mft_launch *ret, struct mfs_error *err)
 {
-	*ret = (struct mfs_launch){.size = 1, .local_size = 1};
+	*ret = (struct mft_launch){.size = 1, .local_size = 1};
 	/* A name that is too long is cut. */
 	gethostname(ret->host, sizeof(ret->host) - 1);
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
@@ -69,10 +69,10 @@ int mfs_launch_find(struct mfs_launch *ret, struct mfs_error *err)
 	return 0;
 }
 
-const char *mfs_launch_who(const struct mfs_launch *launch, char text[MFS_LAUNCH_WHO])
+const char *mft_launch_who(const struct mft_launch *launch, char text[MFT_LAUNCH_WHO])
 {
 	text[0] = '\0';
 	if (launch->size > 1)
-		snprintf(text, MFS_LAUNCH_WHO, "rank %u on %s: ", launch->rank, launch->host);
+		snprintf(text, MFT_LAUNCH_WHO, "rank %u on %s: ", launch->rank, launch->host);
 	return text;
 }

@@ -1,12 +1,12 @@
 /* Which of how many processes this one is, by what its launcher put into the environment. */
-#ifndef MFS_TRAINER_PARALLEL_LAUNCH_H
-#define MFS_TRAINER_PARALLEL_LAUNCH_H
+#ifndef MFT_TRAINER_PARALLEL_LAUNCH_H
+#define MFT_TRAINER_PARALLEL_LAUNCH_H
 
 #include <stdint.h>
 
 #include "formats/base/error.h"
 
-struct mfs_launch {
+struct mft_launch {
 	uint32_t rank, size;
 	/* of the processes on this host; where nothing says it, all are */
 	uint32_t local_rank, local_size;
@@ -21,11 +21,11 @@ struct mfs_launch {
  *
  * The first that is there counts. -EINVAL: a value that is no number, or a rank that is none.
  */
-int mfs_launch_find(struct mfs_launch *ret, struct mfs_error *err);
+int mft_launch_find(struct mft_launch *ret, struct mfs_error *err);
 
 /* How a process of several begins what it says of itself: "rank 3 on node7: "; of one: "". Returns
  * text. */
-#define MFS_LAUNCH_WHO 96
-const char *mfs_launch_who(const struct mfs_launch *launch, char text[MFS_LAUNCH_WHO]);
+#define MFT_LAUNCH_WHO 96
+const char *mft_launch_who(const struct mft_launch *launch, char text[MFT_LAUNCH_WHO]);
 
 #endif

@@ -23,29 +23,29 @@ enum dim { TP, CP_HEADS, CP_RING, DP, IN, ETP, EP, EDP, EXPERT_IN, INSTANCE, PP,
 /* The dimensions in which a group's processes differ, of those that number a process. */
 static const struct {
 	unsigned of, differ;
-} groups[MFS_GROUP_COUNT] = {
-	[MFS_GROUP_WORLD] = {DENSE, DENSE},
-	[MFS_GROUP_TENSOR] = {DENSE, 1u << TP},
-	[MFS_GROUP_CONTEXT] = {DENSE, CONTEXT},
-	[MFS_GROUP_CONTEXT_HEADS] = {DENSE, 1u << CP_HEADS},
-	[MFS_GROUP_CONTEXT_RING] = {DENSE, 1u << CP_RING},
-	[MFS_GROUP_DATA] = {DENSE, 1u << DP},
-	[MFS_GROUP_GRADS] = {DENSE, CONTEXT | 1u << DP},
-	[MFS_GROUP_PIPELINE] = {DENSE, 1u << PP},
-	[MFS_GROUP_MODEL] = {DENSE, 1u << TP | 1u << PP},
-	[MFS_GROUP_EMBEDDING] = {DENSE, 1u << PP},
-	[MFS_GROUP_EXPERT] = {EXPERT, 1u << EP},
-	[MFS_GROUP_EXPERT_TENSOR] = {EXPERT, 1u << ETP},
-	[MFS_GROUP_EXPERT_TOKENS] = {EXPERT, 1u << ETP | 1u << EP},
-	[MFS_GROUP_EXPERT_GRADS] = {EXPERT, 1u << EDP},
-	[MFS_GROUP_EXPERT_MODEL] = {EXPERT, 1u << ETP | 1u << EP | 1u << PP},
-	[MFS_GROUP_INSTANCE] = {DENSE_BY_INSTANCE, 1u << TP | 1u << IN | 1u << PP},
-	[MFS_GROUP_INSTANCE_GRADS] = {DENSE_BY_INSTANCE, 1u << IN},
-	[MFS_GROUP_INSTANCE_EXPERT_GRADS] = {EXPERT_BY_INSTANCE, 1u << EXPERT_IN},
-	[MFS_GROUP_ACROSS_INSTANCES] = {DENSE_BY_INSTANCE, 1u << INSTANCE},
+} groups[MFT_GROUP_COUNT] = {
+	[MFT_GROUP_WORLD] = {DENSE, DENSE},
+	[MFT_GROUP_TENSOR] = {DENSE, 1u << TP},
+	[MFT_GROUP_CONTEXT] = {DENSE, CONTEXT},
+	[MFT_GROUP_CONTEXT_HEADS] = {DENSE, 1u << CP_HEADS},
+	[MFT_GROUP_CONTEXT_RING] = {DENSE, 1u << CP_RING},
+	[MFT_GROUP_DATA] = {DENSE, 1u << DP},
+	[MFT_GROUP_GRADS] = {DENSE, CONTEXT | 1u << DP},
+	[MFT_GROUP_PIPELINE] = {DENSE, 1u << PP},
+	[MFT_GROUP_MODEL] = {DENSE, 1u << TP | 1u << PP},
+	[MFT_GROUP_EMBEDDING] = {DENSE, 1u << PP},
+	[MFT_GROUP_EXPERT] = {EXPERT, 1u << EP},
+	[MFT_GROUP_EXPERT_TENSOR] = {EXPERT, 1u << ETP},
+	[MFT_GROUP_EXPERT_TOKENS] = {EXPERT, 1u << ETP | 1u << EP},
+	[MFT_GROUP_EXPERT_GRADS] = {EXPERT, 1u << EDP},
+	[MFT_GROUP_EXPERT_MODEL] = {EXPERT, 1u << ETP | 1u << EP | 1u << PP},
+	[MFT_GROUP_INSTANCE] = {DENSE_BY_INSTANCE, 1u << TP | 1u << IN | 1u << PP},
+	[MFT_GROUP_INSTANCE_GRADS] = {DENSE_BY_INSTANCE, 1u << IN},
+	[MFT_GROUP_INSTANCE_EXPERT_GRADS] = {EXPERT_BY_INSTANCE, 1u << EXPERT_IN},
+	[MFT_GROUP_ACROSS_INSTANCES] = {DENSE_BY_INSTANCE, 1u << INSTANCE},
 };
 
-static void sizes_of(const struct mfs_parallel_sizes *s, uint32_t ret[DIMS])
+static void sizes_of(const struct mft_parallel_sizes *s, uint32_t ret[DIMS])
 {
 	const uint32_t neighbours = s->neighbours ? s->neighbours : 1;
 	const uint32_t instances = s->instances ? s->instances : 1;
@@ -89,50 +89,50 @@ static uint32_t number_of(const uint32_t place[DIMS], unsigned set, const uint32
 	return number;
 }
 
-void mfs_parallel_places(const struct mfs_launch *launch, const struct mfs_parallel_sizes *sizes,
-			 struct mfs_parallel *ret)
+void mft_parallel_places(const struct mft_launch *launch, const struct mft_parallel_sizes *sizes,
+			 struct mft_parallel *ret)
 {
 	uint32_t size[DIMS], place[DIMS], cp;
 
-	*ret = (struct mfs_parallel){.launch = *launch, .size = *sizes};
+	*ret = (struct mft_parallel){.launch = *launch, .size = *sizes};
 	sizes_of(sizes, size);
 	places_of(launch->rank, DENSE, size, place);
 	places_of(launch->rank, EXPERT, size, place);
 	places_of(launch->rank, DENSE_BY_INSTANCE, size, place);
 	places_of(launch->rank, EXPERT_BY_INSTANCE, size, place);
-	ret->place = (struct mfs_parallel_sizes){.tp = place[TP],
+	ret->place = (struct mft_parallel_sizes){.tp = place[TP],
 						 .cp = number_of(place, CONTEXT, size, &cp),
 						 .dp = place[DP],
 						 .pp = place[PP],
 						 .etp = place[ETP],
 						 .ep = place[EP],
 						 .edp = place[EDP]};
-	for (int g = 0; g < MFS_GROUP_COUNT; g++)
+	for (int g = 0; g < MFT_GROUP_COUNT; g++)
 		ret->group[g].rank = number_of(place, groups[g].differ, size, &ret->group[g].size);
 	if (sizes->pp > 1)
-		ret->group[MFS_GROUP_EMBEDDING] = (struct mfs_group_place){
-			.rank = mfs_is_last_stage(ret),
-			.size = mfs_is_first_stage(ret) || mfs_is_last_stage(ret) ? 2 : 1};
+		ret->group[MFT_GROUP_EMBEDDING] = (struct mft_group_place){
+			.rank = mft_is_last_stage(ret),
+			.size = mft_is_first_stage(ret) || mft_is_last_stage(ret) ? 2 : 1};
 }
 
-void mfs_parallel_one(struct mfs_parallel *ret)
+void mft_parallel_one(struct mft_parallel *ret)
 {
-	static const struct mfs_launch alone = {.size = 1, .local_size = 1};
-	static const struct mfs_parallel_sizes sizes = {1, 1, 1, 1, 1, 1, 1, 0, 0};
+	static const struct mft_launch alone = {.size = 1, .local_size = 1};
+	static const struct mft_parallel_sizes sizes = {1, 1, 1, 1, 1, 1, 1, 0, 0};
 
-	mfs_parallel_places(&alone, &sizes, ret);
+	mft_parallel_places(&alone, &sizes, ret);
 }
 
-enum mfs_group mfs_parallel_in_instance(const struct mfs_parallel *p, enum mfs_group g)
+enum mft_group mft_parallel_in_instance(const struct mft_parallel *p, enum mft_group g)
 {
 	if (p->size.instances <= 1)
 		return g;
-	if (g == MFS_GROUP_WORLD)
-		return MFS_GROUP_INSTANCE;
-	return g == MFS_GROUP_GRADS ? MFS_GROUP_INSTANCE_GRADS : MFS_GROUP_INSTANCE_EXPERT_GRADS;
+	if (g == MFT_GROUP_WORLD)
+		return MFT_GROUP_INSTANCE;
+	return g == MFT_GROUP_GRADS ? MFT_GROUP_INSTANCE_GRADS : MFT_GROUP_INSTANCE_EXPERT_GRADS;
 }
 
-uint32_t mfs_parallel_on_host(const struct mfs_parallel *p, enum mfs_group g, uint32_t each)
+uint32_t mft_parallel_on_host(const struct mft_parallel *p, enum mft_group g, uint32_t each)
 {
 	const unsigned agree = groups[g].of & ~groups[g].differ;
 	const uint32_t first = p->launch.rank / each * each;
@@ -149,24 +149,24 @@ uint32_t mfs_parallel_on_host(const struct mfs_parallel *p, enum mfs_group g, ui
 
 /* ---- life ---- */
 
-static int check(int rc, const char *why, const struct mfs_parallel *p, struct mfs_error *err)
+static int check(int rc, const char *why, const struct mft_parallel *p, struct mfs_error *err)
 {
 	return rc ? mfs_fail(err, rc, "%s: %s", p->ops->name, why) : 0;
 }
 
-static bool is_wanted(const struct mfs_parallel *p, enum mfs_group g)
+static bool is_wanted(const struct mft_parallel *p, enum mft_group g)
 {
-	if (g == MFS_GROUP_CONTEXT_HEADS || g == MFS_GROUP_CONTEXT_RING)
+	if (g == MFT_GROUP_CONTEXT_HEADS || g == MFT_GROUP_CONTEXT_RING)
 		return p->size.neighbours;
-	return g < MFS_GROUP_INSTANCE || p->size.instances > 1;
+	return g < MFT_GROUP_INSTANCE || p->size.instances > 1;
 }
 
 /* Processes of one color are a group: those that agree in the other dimensions. All processes take
  * part; between the first and the last stage each is a group of its own. */
-static int open_group(struct mfs_parallel *p, enum mfs_group g, struct mfs_error *err)
+static int open_group(struct mft_parallel *p, enum mft_group g, struct mfs_error *err)
 {
 	const unsigned agree = groups[g].of & ~groups[g].differ;
-	struct mfs_group_place *place = &p->group[g];
+	struct mft_group_place *place = &p->group[g];
 	uint32_t size[DIMS], at[DIMS], colors, color;
 	char why[MFK_WHY];
 
@@ -175,28 +175,28 @@ static int open_group(struct mfs_parallel *p, enum mfs_group g, struct mfs_error
 	color = number_of(at, agree, size, &colors);
 	if (colors == p->launch.size || !is_wanted(p, g))
 		return 0;
-	if (g == MFS_GROUP_EMBEDDING && p->size.pp > 1 && place->size == 1)
+	if (g == MFT_GROUP_EMBEDDING && p->size.pp > 1 && place->size == 1)
 		color = colors + p->launch.rank;
-	return check(p->ops->split(p->group[MFS_GROUP_WORLD].comm, color, place->rank, &place->comm,
+	return check(p->ops->split(p->group[MFT_GROUP_WORLD].comm, color, place->rank, &place->comm,
 				   why),
 		     why, p, err);
 }
 
 /* It says itself who has not come. */
-static int open_net(struct mfs_parallel *p, unsigned seconds, struct mfs_error *err)
+static int open_net(struct mft_parallel *p, unsigned seconds, struct mfs_error *err)
 {
-	struct mfs_address at;
-	int rc = mfs_address_find(&p->launch, &at, err);
+	struct mft_address at;
+	int rc = mft_address_find(&p->launch, &at, err);
 
 	if (rc)
 		return rc;
-	mfs_watch_rest(p->watch, true);
-	rc = mfs_hostnet_open(&at, &p->launch, seconds, &p->net, err);
-	mfs_watch_rest(p->watch, false);
+	mft_watch_rest(p->watch, true);
+	rc = mft_hostnet_open(&at, &p->launch, seconds, &p->net, err);
+	mft_watch_rest(p->watch, false);
 	return rc;
 }
 
-int mfs_parallel_open(struct mfs_parallel *p, const struct mfk_backend *backend,
+int mft_parallel_open(struct mft_parallel *p, const struct mfk_backend *backend,
 		      struct mfk_device *device, unsigned seconds, struct mfs_error *err)
 {
 	struct mfk_world world = {.rank = p->launch.rank, .size = p->launch.size};
@@ -210,108 +210,108 @@ int mfs_parallel_open(struct mfs_parallel *p, const struct mfk_backend *backend,
 		rc = open_net(p, seconds, err);
 	if (rc)
 		return rc;
-	mfs_watch_begin(p->watch, "the start of the groups", NULL);
-	world.net = p->net ? mfs_hostnet_table(p->net) : NULL;
-	rc = check(p->ops->world(device, &world, &p->group[MFS_GROUP_WORLD].comm, why), why, p,
+	mft_watch_begin(p->watch, "the start of the groups", NULL);
+	world.net = p->net ? mft_hostnet_table(p->net) : NULL;
+	rc = check(p->ops->world(device, &world, &p->group[MFT_GROUP_WORLD].comm, why), why, p,
 		   err);
-	for (int g = MFS_GROUP_WORLD + 1; g < MFS_GROUP_COUNT && !rc; g++)
-		rc = open_group(p, (enum mfs_group)g, err);
-	mfs_watch_end(p->watch);
+	for (int g = MFT_GROUP_WORLD + 1; g < MFT_GROUP_COUNT && !rc; g++)
+		rc = open_group(p, (enum mft_group)g, err);
+	mft_watch_end(p->watch);
 	return rc;
 }
 
-int mfs_parallel_close(struct mfs_parallel *p, struct mfs_error *err)
+int mft_parallel_close(struct mft_parallel *p, struct mfs_error *err)
 {
 	int rc;
 
-	mfs_watch_begin(p->watch, "the end of the groups", NULL);
-	for (int g = MFS_GROUP_COUNT; g-- > 0;) {
+	mft_watch_begin(p->watch, "the end of the groups", NULL);
+	for (int g = MFT_GROUP_COUNT; g-- > 0;) {
 		if (p->group[g].comm)
 			p->ops->free(p->group[g].comm);
 		p->group[g].comm = NULL;
 	}
-	mfs_watch_end(p->watch);
-	mfs_watch_rest(p->watch, true);
-	rc = mfs_hostnet_close(p->net, err);
-	mfs_watch_rest(p->watch, false);
+	mft_watch_end(p->watch);
+	mft_watch_rest(p->watch, true);
+	rc = mft_hostnet_close(p->net, err);
+	mft_watch_rest(p->watch, false);
 	p->net = NULL;
 	return rc;
 }
 
-void mfs_parallel_end_all(const struct mfs_parallel *p, int code)
+void mft_parallel_end_all(const struct mft_parallel *p, int code)
 {
-	if (p->group[MFS_GROUP_WORLD].comm)
+	if (p->group[MFT_GROUP_WORLD].comm)
 		p->ops->end_all(code);
 	else if (p->net)
-		mfs_hostnet_table(p->net)->end_all(mfs_hostnet_table(p->net), code);
+		mft_hostnet_table(p->net)->end_all(mft_hostnet_table(p->net), code);
 }
 
 /* ---- what is sent ---- */
 
-static const char *const names[MFS_GROUP_COUNT] = {
-	[MFS_GROUP_WORLD] = "world",
-	[MFS_GROUP_TENSOR] = "tp",
-	[MFS_GROUP_CONTEXT] = "cp",
-	[MFS_GROUP_CONTEXT_HEADS] = "hcp-a2a",
-	[MFS_GROUP_CONTEXT_RING] = "hcp-p2p",
-	[MFS_GROUP_DATA] = "dp",
-	[MFS_GROUP_GRADS] = "dp-cp",
-	[MFS_GROUP_PIPELINE] = "pp",
-	[MFS_GROUP_MODEL] = "tp-pp",
-	[MFS_GROUP_EMBEDDING] = "embd",
-	[MFS_GROUP_EXPERT] = "ep",
-	[MFS_GROUP_EXPERT_TENSOR] = "expt_tp",
-	[MFS_GROUP_EXPERT_TOKENS] = "expt_tp-ep",
-	[MFS_GROUP_EXPERT_GRADS] = "expt_dp",
-	[MFS_GROUP_EXPERT_MODEL] = "expt_tp-ep-pp",
-	[MFS_GROUP_INSTANCE] = "intra_dist_opt",
-	[MFS_GROUP_INSTANCE_GRADS] = "intra_dp_cp",
-	[MFS_GROUP_INSTANCE_EXPERT_GRADS] = "intra_expt_dp",
-	[MFS_GROUP_ACROSS_INSTANCES] = "inter_dist_opt",
+static const char *const names[MFT_GROUP_COUNT] = {
+	[MFT_GROUP_WORLD] = "world",
+	[MFT_GROUP_TENSOR] = "tp",
+	[MFT_GROUP_CONTEXT] = "cp",
+	[MFT_GROUP_CONTEXT_HEADS] = "hcp-a2a",
+	[MFT_GROUP_CONTEXT_RING] = "hcp-p2p",
+	[MFT_GROUP_DATA] = "dp",
+	[MFT_GROUP_GRADS] = "dp-cp",
+	[MFT_GROUP_PIPELINE] = "pp",
+	[MFT_GROUP_MODEL] = "tp-pp",
+	[MFT_GROUP_EMBEDDING] = "embd",
+	[MFT_GROUP_EXPERT] = "ep",
+	[MFT_GROUP_EXPERT_TENSOR] = "expt_tp",
+	[MFT_GROUP_EXPERT_TOKENS] = "expt_tp-ep",
+	[MFT_GROUP_EXPERT_GRADS] = "expt_dp",
+	[MFT_GROUP_EXPERT_MODEL] = "expt_tp-ep-pp",
+	[MFT_GROUP_INSTANCE] = "intra_dist_opt",
+	[MFT_GROUP_INSTANCE_GRADS] = "intra_dp_cp",
+	[MFT_GROUP_INSTANCE_EXPERT_GRADS] = "intra_expt_dp",
+	[MFT_GROUP_ACROSS_INSTANCES] = "inter_dist_opt",
 };
 
-const char *mfs_group_name(enum mfs_group g)
+const char *mft_group_name(enum mft_group g)
 {
 	return names[g];
 }
 
-static bool speaks(const struct mfs_parallel *p, enum mfs_group g)
+static bool speaks(const struct mft_parallel *p, enum mft_group g)
 {
 	return p->group[g].size > 1 && p->group[g].comm;
 }
 
 /* False: a group of one, in which there is nothing to send. */
-static bool begins(const struct mfs_parallel *p, enum mfs_group g, const char *what)
+static bool begins(const struct mft_parallel *p, enum mft_group g, const char *what)
 {
 	if (!speaks(p, g))
 		return false;
-	mfs_watch_begin(p->watch, what, names[g]);
+	mft_watch_begin(p->watch, what, names[g]);
 	return true;
 }
 
-static void ends(const struct mfs_parallel *p)
+static void ends(const struct mft_parallel *p)
 {
-	mfs_watch_end(p->watch);
+	mft_watch_end(p->watch);
 }
 
 /* An operation of so many bytes is about to be submitted, and it is. */
-static void submits(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+static void submits(const struct mft_parallel *p, enum mft_group g, struct mfk_ctx *c,
 		    uint64_t bytes)
 {
 	if (p->traffic) {
 		p->traffic[g].operations++;
 		p->traffic[g].bytes += bytes;
 	}
-	mfs_exposure_stops(p->exposure, c, g);
+	mft_exposure_stops(p->exposure, c, g);
 }
 
-static void submitted(const struct mfs_parallel *p, struct mfk_ctx *c)
+static void submitted(const struct mft_parallel *p, struct mfk_ctx *c)
 {
-	mfs_exposure_goes_on(p->exposure, c);
+	mft_exposure_goes_on(p->exposure, c);
 	ends(p);
 }
 
-void mfs_parallel_all_reduce(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+void mft_parallel_all_reduce(const struct mft_parallel *p, enum mft_group g, struct mfk_ctx *c,
 			     enum mfk_reduce op, enum mfk_dtype dtype, void *data,
 			     uint64_t elements)
 {
@@ -322,7 +322,7 @@ void mfs_parallel_all_reduce(const struct mfs_parallel *p, enum mfs_group g, str
 	submitted(p, c);
 }
 
-void mfs_parallel_all_gather(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+void mft_parallel_all_gather(const struct mft_parallel *p, enum mft_group g, struct mfk_ctx *c,
 			     enum mfk_dtype dtype, void *to, const void *from, uint64_t elements)
 {
 	if (!begins(p, g, "an all-gather"))
@@ -332,7 +332,7 @@ void mfs_parallel_all_gather(const struct mfs_parallel *p, enum mfs_group g, str
 	submitted(p, c);
 }
 
-void mfs_parallel_reduce_scatter(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+void mft_parallel_reduce_scatter(const struct mft_parallel *p, enum mft_group g, struct mfk_ctx *c,
 				 enum mfk_dtype dtype, void *to, void *from, uint64_t elements)
 {
 	if (!begins(p, g, "a reduce-scatter"))
@@ -342,7 +342,7 @@ void mfs_parallel_reduce_scatter(const struct mfs_parallel *p, enum mfs_group g,
 	submitted(p, c);
 }
 
-void mfs_parallel_exchange(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+void mft_parallel_exchange(const struct mft_parallel *p, enum mft_group g, struct mfk_ctx *c,
 			   const struct mfk_message *list, unsigned messages)
 {
 	uint64_t sent = 0;
@@ -357,18 +357,18 @@ void mfs_parallel_exchange(const struct mfs_parallel *p, enum mfs_group g, struc
 	submitted(p, c);
 }
 
-void mfs_parallel_wait(const struct mfs_parallel *p, enum mfs_group g,
+void mft_parallel_wait(const struct mft_parallel *p, enum mft_group g,
 		       const struct mfk_device_ops *device, struct mfk_ctx *c,
 		       struct mfk_event *event)
 {
 	if (speaks(p, g))
-		mfs_exposure_stops(p->exposure, c, g);
+		mft_exposure_stops(p->exposure, c, g);
 	device->event_wait(c, event);
 	if (speaks(p, g))
-		mfs_exposure_goes_on(p->exposure, c);
+		mft_exposure_goes_on(p->exposure, c);
 }
 
-int mfs_parallel_sum(const struct mfs_parallel *p, enum mfs_group g, double *values, unsigned count,
+int mft_parallel_sum(const struct mft_parallel *p, enum mft_group g, double *values, unsigned count,
 		     struct mfs_error *err)
 {
 	char why[MFK_WHY];
@@ -381,7 +381,7 @@ int mfs_parallel_sum(const struct mfs_parallel *p, enum mfs_group g, double *val
 	return check(rc, why, p, err);
 }
 
-int mfs_parallel_gather(const struct mfs_parallel *p, enum mfs_group g, void *to, const void *from,
+int mft_parallel_gather(const struct mft_parallel *p, enum mft_group g, void *to, const void *from,
 			size_t bytes, struct mfs_error *err)
 {
 	char why[MFK_WHY];
@@ -396,7 +396,7 @@ int mfs_parallel_gather(const struct mfs_parallel *p, enum mfs_group g, void *to
 	return check(rc, why, p, err);
 }
 
-int mfs_parallel_first(const struct mfs_parallel *p, enum mfs_group g, bool mine, uint32_t *ret,
+int mft_parallel_first(const struct mft_parallel *p, enum mft_group g, bool mine, uint32_t *ret,
 		       struct mfs_error *err)
 {
 	const uint32_t size = p->group[g].size;
@@ -405,8 +405,8 @@ int mfs_parallel_first(const struct mfs_parallel *p, enum mfs_group g, bool mine
 
 	if (!all)
 		return mfs_fail_nomem(err);
-	rc = mfs_parallel_gather(p, g, all, &own, 1, err);
-	*ret = MFS_NO_RANK;
+	rc = mft_parallel_gather(p, g, all, &own, 1, err);
+	*ret = MFT_NO_RANK;
 	for (uint32_t i = size; i-- > 0 && !rc;)
 		if (all[i])
 			*ret = i;
@@ -414,7 +414,7 @@ int mfs_parallel_first(const struct mfs_parallel *p, enum mfs_group g, bool mine
 	return rc;
 }
 
-static int sum_on_host(const struct mfs_parallel *p, enum mfs_group g,
+static int sum_on_host(const struct mft_parallel *p, enum mft_group g,
 		       const struct mfk_device_ops *device, struct mfk_ctx *c, int32_t *counts,
 		       uint32_t count, int32_t *host, double *sums, struct mfs_error *err)
 {
@@ -426,7 +426,7 @@ static int sum_on_host(const struct mfs_parallel *p, enum mfs_group g,
 	for (uint32_t i = 0; i < count && !rc; i++)
 		sums[i] = host[i];
 	if (!rc)
-		rc = mfs_parallel_sum(p, g, sums, count, err);
+		rc = mft_parallel_sum(p, g, sums, count, err);
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < count; i++)
@@ -435,7 +435,7 @@ static int sum_on_host(const struct mfs_parallel *p, enum mfs_group g,
 	return check(device->sync(c, why), why, p, err); /* host memory is about to go */
 }
 
-int mfs_parallel_sum_counts(const struct mfs_parallel *p, enum mfs_group g,
+int mft_parallel_sum_counts(const struct mft_parallel *p, enum mft_group g,
 			    const struct mfk_device_ops *device, struct mfk_ctx *c, int32_t *counts,
 			    uint32_t count, struct mfs_error *err)
 {

@@ -18,8 +18,8 @@
  * of which has all of the optimizer's state. In a stage an instance is as many neighbours as the
  * others, so that it is the same for dense parameters and for experts.
  */
-#ifndef MFS_TRAINER_PARALLEL_PARALLEL_H
-#define MFS_TRAINER_PARALLEL_PARALLEL_H
+#ifndef MFT_TRAINER_PARALLEL_PARALLEL_H
+#define MFT_TRAINER_PARALLEL_PARALLEL_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,122 +30,122 @@
 #include "trainer/parallel/watch.h"
 
 /* Sizes of the dimensions; cp, dp, edp: of data, the others of the model. */
-struct mfs_parallel_sizes {
+struct mft_parallel_sizes {
 	uint32_t tp, cp, dp, pp;
 	uint32_t etp, ep, edp;
 	uint32_t neighbours; /* of cp, a divisor of it; 0: cp is not divided once more */
 	uint32_t instances;  /* a divisor of cp dp and of edp; 0: they are not divided once more */
 };
 
-enum mfs_group {
-	MFS_GROUP_WORLD,
-	MFS_GROUP_TENSOR,	  /* tp */
-	MFS_GROUP_CONTEXT,	  /* cp: shares a sequence */
-	MFS_GROUP_CONTEXT_HEADS,  /* neighbours of those, which exchange tokens for heads */
-	MFS_GROUP_CONTEXT_RING,	  /* of all neighbours those with one place among them */
-	MFS_GROUP_DATA,		  /* dp: shares the samples */
-	MFS_GROUP_GRADS,	  /* cp, dp: has the same dense parameters, and adds up gradients */
-	MFS_GROUP_PIPELINE,	  /* pp */
-	MFS_GROUP_MODEL,	  /* tp, pp: a whole model's dense parameters, in parts */
-	MFS_GROUP_EMBEDDING,	  /* the first and the last stage, of one place in the others */
-	MFS_GROUP_EXPERT,	  /* ep: shares the experts */
-	MFS_GROUP_EXPERT_TENSOR,  /* etp: shares each expert */
-	MFS_GROUP_EXPERT_TOKENS,  /* etp, ep: whose tokens meet in an expert's layer */
-	MFS_GROUP_EXPERT_GRADS,	  /* edp: has the same experts, and adds up gradients */
-	MFS_GROUP_EXPERT_MODEL,	  /* etp, ep, pp: all routed experts, in parts */
-	MFS_GROUP_INSTANCE,	  /* of an instance: all of the optimizer's state, in parts */
-	MFS_GROUP_INSTANCE_GRADS, /* of GRADS those of one instance */
-	MFS_GROUP_INSTANCE_EXPERT_GRADS, /* of EXPERT_GRADS those of one instance */
-	MFS_GROUP_ACROSS_INSTANCES,	 /* of each instance one: has the same part of the state */
-	MFS_GROUP_COUNT,
+enum mft_group {
+	MFT_GROUP_WORLD,
+	MFT_GROUP_TENSOR,	  /* tp */
+	MFT_GROUP_CONTEXT,	  /* cp: shares a sequence */
+	MFT_GROUP_CONTEXT_HEADS,  /* neighbours of those, which exchange tokens for heads */
+	MFT_GROUP_CONTEXT_RING,	  /* of all neighbours those with one place among them */
+	MFT_GROUP_DATA,		  /* dp: shares the samples */
+	MFT_GROUP_GRADS,	  /* cp, dp: has the same dense parameters, and adds up gradients */
+	MFT_GROUP_PIPELINE,	  /* pp */
+	MFT_GROUP_MODEL,	  /* tp, pp: a whole model's dense parameters, in parts */
+	MFT_GROUP_EMBEDDING,	  /* the first and the last stage, of one place in the others */
+	MFT_GROUP_EXPERT,	  /* ep: shares the experts */
+	MFT_GROUP_EXPERT_TENSOR,  /* etp: shares each expert */
+	MFT_GROUP_EXPERT_TOKENS,  /* etp, ep: whose tokens meet in an expert's layer */
+	MFT_GROUP_EXPERT_GRADS,	  /* edp: has the same experts, and adds up gradients */
+	MFT_GROUP_EXPERT_MODEL,	  /* etp, ep, pp: all routed experts, in parts */
+	MFT_GROUP_INSTANCE,	  /* of an instance: all of the optimizer's state, in parts */
+	MFT_GROUP_INSTANCE_GRADS, /* of GRADS those of one instance */
+	MFT_GROUP_INSTANCE_EXPERT_GRADS, /* of EXPERT_GRADS those of one instance */
+	MFT_GROUP_ACROSS_INSTANCES,	 /* of each instance one: has the same part of the state */
+	MFT_GROUP_COUNT,
 };
 
-struct mfs_exposure;
-struct mfs_hostnet;
+struct mft_exposure;
+struct mft_hostnet;
 
 /* Device memory that a process's operations went through: of the larger of both buffers, all parts
  * of it; of exchanges what was sent to others. */
-struct mfs_traffic {
+struct mft_traffic {
 	uint64_t operations, bytes;
 };
 
-struct mfs_parallel {
-	struct mfs_launch launch;
-	struct mfs_parallel_sizes size, place;
+struct mft_parallel {
+	struct mft_launch launch;
+	struct mft_parallel_sizes size, place;
 	const struct mfk_comm_ops *ops; /* NULL: one process, or a plan alone */
-	struct mfs_watch *watch;	/* whom operations beat; NULL: nobody watches */
-	struct mfs_traffic *traffic;	/* [MFS_GROUP_COUNT]; NULL: nobody counts */
-	struct mfs_exposure *exposure;	/* NULL: nobody measures */
-	struct mfs_hostnet *net;	/* NULL: the backend wants none */
-	struct mfs_group_place {
+	struct mft_watch *watch;	/* whom operations beat; NULL: nobody watches */
+	struct mft_traffic *traffic;	/* [MFT_GROUP_COUNT]; NULL: nobody counts */
+	struct mft_exposure *exposure;	/* NULL: nobody measures */
+	struct mft_hostnet *net;	/* NULL: the backend wants none */
+	struct mft_group_place {
 		uint32_t rank, size;
 		struct mfk_comm *comm; /* NULL: size is 1; of EMBEDDING: in neither stage, too */
-	} group[MFS_GROUP_COUNT];
+	} group[MFT_GROUP_COUNT];
 };
 
 /* One process for itself. */
-void mfs_parallel_one(struct mfs_parallel *ret);
+void mft_parallel_one(struct mft_parallel *ret);
 
 /* Places of a process, and of its groups, without what they talk through. sizes fit the launch. */
-void mfs_parallel_places(const struct mfs_launch *launch, const struct mfs_parallel_sizes *sizes,
-			 struct mfs_parallel *ret);
+void mft_parallel_places(const struct mft_launch *launch, const struct mft_parallel_sizes *sizes,
+			 struct mft_parallel *ret);
 /* ret has its places. Processes wait so many seconds for each other where the host net is wanted;
  * what else waits is for the watch to see. */
-int mfs_parallel_open(struct mfs_parallel *ret, const struct mfk_backend *backend,
+int mft_parallel_open(struct mft_parallel *ret, const struct mfk_backend *backend,
 		      struct mfk_device *device, unsigned seconds, struct mfs_error *err);
 /* -ETIMEDOUT: others have not ended within those seconds, which rank 0 finds. */
-int mfs_parallel_close(struct mfs_parallel *p, struct mfs_error *err);
+int mft_parallel_close(struct mft_parallel *p, struct mfs_error *err);
 
 /* The rest of the world must not wait for a process that has failed: ends them all. */
-void mfs_parallel_end_all(const struct mfs_parallel *p, int code);
+void mft_parallel_end_all(const struct mft_parallel *p, int code);
 
 /* For messages; they are Megatron's names. */
-const char *mfs_group_name(enum mfs_group g);
+const char *mft_group_name(enum mft_group g);
 
 /* What an instance has of WORLD, GRADS or EXPERT_GRADS: the group itself where there is one. */
-enum mfs_group mfs_parallel_in_instance(const struct mfs_parallel *p, enum mfs_group g);
+enum mft_group mft_parallel_in_instance(const struct mft_parallel *p, enum mft_group g);
 
 /* How many of a group's processes are on this one's host, if each has so many, in the order of
  * ranks. */
-uint32_t mfs_parallel_on_host(const struct mfs_parallel *p, enum mfs_group g, uint32_t each);
+uint32_t mft_parallel_on_host(const struct mft_parallel *p, enum mft_group g, uint32_t each);
 
-static inline bool mfs_is_first_stage(const struct mfs_parallel *p)
+static inline bool mft_is_first_stage(const struct mft_parallel *p)
 {
 	return p->place.pp == 0;
 }
 
-static inline bool mfs_is_last_stage(const struct mfs_parallel *p)
+static inline bool mft_is_last_stage(const struct mft_parallel *p)
 {
 	return p->place.pp + 1 == p->size.pp;
 }
 
 /* Operations of the context, as struct mfk_comm_ops says. In a group of one nothing is done: what
  * is to be gathered or scattered is at its place when to is from. */
-void mfs_parallel_all_reduce(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+void mft_parallel_all_reduce(const struct mft_parallel *p, enum mft_group g, struct mfk_ctx *c,
 			     enum mfk_reduce op, enum mfk_dtype dtype, void *data,
 			     uint64_t elements);
-void mfs_parallel_all_gather(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+void mft_parallel_all_gather(const struct mft_parallel *p, enum mft_group g, struct mfk_ctx *c,
 			     enum mfk_dtype dtype, void *to, const void *from, uint64_t elements);
-void mfs_parallel_reduce_scatter(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+void mft_parallel_reduce_scatter(const struct mft_parallel *p, enum mft_group g, struct mfk_ctx *c,
 				 enum mfk_dtype dtype, void *to, void *from, uint64_t elements);
-void mfs_parallel_exchange(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+void mft_parallel_exchange(const struct mft_parallel *p, enum mft_group g, struct mfk_ctx *c,
 			   const struct mfk_message *list, unsigned messages);
 /* c waits for an event of another context, in which the group communicates. */
-void mfs_parallel_wait(const struct mfs_parallel *p, enum mfs_group g,
+void mft_parallel_wait(const struct mft_parallel *p, enum mft_group g,
 		       const struct mfk_device_ops *device, struct mfk_ctx *c,
 		       struct mfk_event *event);
 /* Host memory: sums of doubles over a group. Waits. */
-int mfs_parallel_sum(const struct mfs_parallel *p, enum mfs_group g, double *values, unsigned count,
+int mft_parallel_sum(const struct mft_parallel *p, enum mft_group g, double *values, unsigned count,
 		     struct mfs_error *err);
 /* Host memory: to [size][bytes] of all processes' from [bytes]. Waits. */
-int mfs_parallel_gather(const struct mfs_parallel *p, enum mfs_group g, void *to, const void *from,
+int mft_parallel_gather(const struct mft_parallel *p, enum mft_group g, void *to, const void *from,
 			size_t bytes, struct mfs_error *err);
-/* The first of the group's ranks that says true; MFS_NO_RANK: none does. Waits. */
-#define MFS_NO_RANK UINT32_MAX
-int mfs_parallel_first(const struct mfs_parallel *p, enum mfs_group g, bool mine, uint32_t *ret,
+/* The first of the group's ranks that says true; MFT_NO_RANK: none does. Waits. */
+#define MFT_NO_RANK UINT32_MAX
+int mft_parallel_first(const struct mft_parallel *p, enum mft_group g, bool mine, uint32_t *ret,
 		       struct mfs_error *err);
 /* Device memory: sums of counts over a group. Waits for the context, if there is a group. */
-int mfs_parallel_sum_counts(const struct mfs_parallel *p, enum mfs_group g,
+int mft_parallel_sum_counts(const struct mft_parallel *p, enum mft_group g,
 			    const struct mfk_device_ops *device, struct mfk_ctx *c, int32_t *counts,
 			    uint32_t count, struct mfs_error *err);
 

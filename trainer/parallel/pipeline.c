@@ -17,14 +17,14 @@ struct pass {
 /* A message of the stage that is asked for. */
 struct message {
 	uint64_t tick;
-	struct mfs_pipeline_message is;
+	struct mft_pipeline_message is;
 	uint32_t chunk; /* of the pass here that gives or takes it */
 	uint64_t microbatch;
 };
 
 /* All stages. */
 struct plan {
-	struct mfs_pipeline_shape shape;
+	struct mft_pipeline_shape shape;
 	uint32_t all_chunks;	  /* of all stages */
 	uint64_t passes;	  /* of each stage */
 	struct pass *pass;	  /* [stages][passes] */
@@ -37,7 +37,7 @@ struct plan {
 /* ---- the order of passes ---- */
 
 /* Pass number k of its kind (get_schedule_table). */
-static struct pass nth(const struct mfs_pipeline_shape *s, uint64_t k, bool backward)
+static struct pass nth(const struct mft_pipeline_shape *s, uint64_t k, bool backward)
 {
 	const uint64_t first = k / ((uint64_t)s->group * s->chunks) * s->group;
 	const uint64_t left = s->microbatches - first;
@@ -51,7 +51,7 @@ static struct pass nth(const struct mfs_pipeline_shape *s, uint64_t k, bool back
 }
 
 /* Forward passes before the first backward one (get_pp_rank_microbatches). */
-static uint64_t warm_up(const struct mfs_pipeline_shape *s, uint32_t stage)
+static uint64_t warm_up(const struct mft_pipeline_shape *s, uint32_t stage)
 {
 	const uint64_t all = s->microbatches * s->chunks, behind = s->stages - stage - 1;
 	const uint64_t count =
@@ -62,7 +62,7 @@ static uint64_t warm_up(const struct mfs_pipeline_shape *s, uint32_t stage)
 
 static void order(struct plan *p, uint32_t stage)
 {
-	const struct mfs_pipeline_shape *s = &p->shape;
+	const struct mft_pipeline_shape *s = &p->shape;
 	const uint64_t all = s->microbatches * s->chunks, warm = warm_up(s, stage);
 	struct pass *list = p->pass + stage * p->passes;
 	uint64_t count = 0;
@@ -219,10 +219,10 @@ struct writing {
 	 * what the next pass of a microbatch needs, what an output or a gradient is sent by. */
 	uint64_t exchanges, waited;
 	uint64_t *came; /* [chunks][microbatches] */
-	uint64_t output_sent[MFS_PIPELINE_OUTPUTS];
+	uint64_t output_sent[MFT_PIPELINE_OUTPUTS];
 	uint64_t *grad_sent; /* [buffers] */
 	uint32_t output;     /* of the next pass */
-	struct mfs_pipeline *ret;
+	struct mft_pipeline *ret;
 };
 
 static uint64_t place_of(const struct writing *w, uint32_t chunk, uint64_t microbatch)
@@ -270,13 +270,13 @@ static uint64_t waits(struct writing *w, uint64_t at, bool receives, bool own)
 
 static void write_pass(struct writing *w, const struct pass *pass)
 {
-	const struct mfs_pipeline_shape *s = &w->p->shape;
+	const struct mft_pipeline_shape *s = &w->p->shape;
 	const uint64_t at = place_of(w, pass->chunk, pass->microbatch);
 	const uint32_t whole = s->chunks * (s->backward ? 2 : 1);
 	const bool alone = s->stages == 1, first = w->left[pass->microbatch] == whole;
 	const bool receives = !alone && beside(w->p, w->stage, pass, true);
 	const bool sends = !alone && beside(w->p, w->stage, pass, false);
-	struct mfs_pipeline_step *step = &w->ret->steps[w->ret->count++];
+	struct mft_pipeline_step *step = &w->ret->steps[w->ret->count++];
 
 	if (first)
 		w->batch[pass->microbatch] = take(&w->batches);
@@ -284,8 +284,8 @@ static void write_pass(struct writing *w, const struct pass *pass)
 		w->slot[at] = take(&w->slots);
 	if (!receives && pass->backward)
 		w->grad[at] = take_grad(w);
-	*step = (struct mfs_pipeline_step){
-		.kind = pass->backward ? MFS_PIPELINE_BACKWARD : MFS_PIPELINE_FORWARD,
+	*step = (struct mft_pipeline_step){
+		.kind = pass->backward ? MFT_PIPELINE_BACKWARD : MFT_PIPELINE_FORWARD,
 		.chunk = pass->chunk,
 		.microbatch = pass->microbatch,
 		.slot = w->slot[at],
@@ -320,7 +320,7 @@ static uint32_t send_from(struct writing *w, bool gradient, uint64_t at)
 		w->grads.taken[from] = false;
 	} else {
 		w->output_sent[from] = w->exchanges;
-		w->output = (from + 1) % MFS_PIPELINE_OUTPUTS;
+		w->output = (from + 1) % MFT_PIPELINE_OUTPUTS;
 	}
 	return from;
 }
@@ -328,14 +328,14 @@ static uint32_t send_from(struct writing *w, bool gradient, uint64_t at)
 /* All messages of a tick, from the first on. Returns how many. */
 static uint64_t write_exchange(struct writing *w, const struct message *first, uint64_t most)
 {
-	struct mfs_pipeline_step *step = &w->ret->steps[w->ret->count++];
+	struct mft_pipeline_step *step = &w->ret->steps[w->ret->count++];
 	uint64_t n = 0;
 
-	*step = (struct mfs_pipeline_step){.kind = MFS_PIPELINE_EXCHANGE, .number = w->exchanges++};
+	*step = (struct mft_pipeline_step){.kind = MFT_PIPELINE_EXCHANGE, .number = w->exchanges++};
 	for (; n < most && first[n].tick == first->tick; n++) {
 		const struct message *m = &first[n];
 		const uint64_t at = place_of(w, m->chunk, m->microbatch);
-		struct mfs_pipeline_message *to = &step->message[step->message_count++];
+		struct mft_pipeline_message *to = &step->message[step->message_count++];
 
 		*to = m->is;
 		if (m->is.receive)
@@ -366,7 +366,7 @@ static void write_steps(struct writing *w)
 	w->ret->grads = w->grads.count;
 }
 
-static int write_stage(const struct plan *p, uint32_t stage, struct mfs_pipeline *ret,
+static int write_stage(const struct plan *p, uint32_t stage, struct mft_pipeline *ret,
 		       struct mfs_error *err)
 {
 	const uint64_t microbatches = p->shape.microbatches;
@@ -409,9 +409,9 @@ static int write_stage(const struct plan *p, uint32_t stage, struct mfs_pipeline
 
 /* ---- all of it ---- */
 
-static int make(struct plan *p, uint32_t stage, struct mfs_pipeline *ret, struct mfs_error *err)
+static int make(struct plan *p, uint32_t stage, struct mft_pipeline *ret, struct mfs_error *err)
 {
-	const struct mfs_pipeline_shape *s = &p->shape;
+	const struct mft_pipeline_shape *s = &p->shape;
 	const uint64_t indices = p->all_chunks * s->microbatches + 1;
 	int rc;
 
@@ -431,8 +431,8 @@ static int make(struct plan *p, uint32_t stage, struct mfs_pipeline *ret, struct
 	return write_stage(p, stage, ret, err);
 }
 
-int mfs_pipeline_new(const struct mfs_pipeline_shape *shape, uint32_t stage,
-		     struct mfs_pipeline *ret, struct mfs_error *err)
+int mft_pipeline_new(const struct mft_pipeline_shape *shape, uint32_t stage,
+		     struct mft_pipeline *ret, struct mfs_error *err)
 {
 	struct plan p = {
 		.shape = *shape,
@@ -441,7 +441,7 @@ int mfs_pipeline_new(const struct mfs_pipeline_shape *shape, uint32_t stage,
 	};
 	int rc;
 
-	*ret = (struct mfs_pipeline){0};
+	*ret = (struct mft_pipeline){0};
 	rc = make(&p, stage, ret, err);
 	free(p.pass);
 	free(p.next);
@@ -449,12 +449,12 @@ int mfs_pipeline_new(const struct mfs_pipeline_shape *shape, uint32_t stage,
 	free(p.index[1]);
 	free(p.messages);
 	if (rc)
-		mfs_pipeline_release(ret);
+		mft_pipeline_release(ret);
 	return rc;
 }
 
-void mfs_pipeline_release(struct mfs_pipeline *p)
+void mft_pipeline_release(struct mft_pipeline *p)
 {
 	free(p->steps);
-	*p = (struct mfs_pipeline){0};
+	*p = (struct mft_pipeline){0};
 }

@@ -23,25 +23,25 @@
  * get_schedule_table, forward_backward_pipelining_with_interleaving,
  * forward_backward_pipelining_without_interleaving.
  */
-#ifndef MFS_TRAINER_PARALLEL_PIPELINE_H
-#define MFS_TRAINER_PARALLEL_PIPELINE_H
+#ifndef MFT_TRAINER_PARALLEL_PIPELINE_H
+#define MFT_TRAINER_PARALLEL_PIPELINE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "formats/base/error.h"
 
-struct mfs_pipeline_shape {
+struct mft_pipeline_shape {
 	uint32_t stages, chunks; /* chunks of each stage */
 	uint32_t group;		 /* microbatches through a chunk before the next one's turn */
 	uint64_t microbatches;
 	bool backward; /* false: forward passes alone */
 };
 
-enum mfs_pipeline_kind { MFS_PIPELINE_FORWARD, MFS_PIPELINE_BACKWARD, MFS_PIPELINE_EXCHANGE };
+enum mft_pipeline_kind { MFT_PIPELINE_FORWARD, MFT_PIPELINE_BACKWARD, MFT_PIPELINE_EXCHANGE };
 
 /* The residual stream that goes to the next chunk, or its gradient that comes back. */
-struct mfs_pipeline_message {
+struct mft_pipeline_message {
 	bool receive, gradient;
 	uint32_t stage; /* the other one */
 	/* Where it lies: a gradient in that buffer. A stream that is received, in the slot; one
@@ -50,10 +50,10 @@ struct mfs_pipeline_message {
 };
 
 /* A pass writes to one of these, while the one before it is sent. */
-#define MFS_PIPELINE_OUTPUTS 2
+#define MFT_PIPELINE_OUTPUTS 2
 
-struct mfs_pipeline_step {
-	enum mfs_pipeline_kind kind;
+struct mft_pipeline_step {
+	enum mft_pipeline_kind kind;
 	/* of a pass */
 	uint32_t chunk;
 	uint64_t microbatch;
@@ -67,20 +67,20 @@ struct mfs_pipeline_step {
 	/* of an exchange */
 	uint64_t number;
 	uint32_t message_count;
-	struct mfs_pipeline_message message[3];
+	struct mft_pipeline_message message[3];
 };
 
 /* What a stage does, in its order. */
-struct mfs_pipeline {
-	struct mfs_pipeline_step *steps;
+struct mft_pipeline {
+	struct mft_pipeline_step *steps;
 	uint64_t count;
 	/* That are in use at once. Exchanges: those that are not waited for. */
 	uint32_t slots, batches, grads, exchanges;
 };
 
 /* -EINVAL: a group of so many microbatches cannot be. */
-int mfs_pipeline_new(const struct mfs_pipeline_shape *shape, uint32_t stage,
-		     struct mfs_pipeline *ret, struct mfs_error *err);
-void mfs_pipeline_release(struct mfs_pipeline *p);
+int mft_pipeline_new(const struct mft_pipeline_shape *shape, uint32_t stage,
+		     struct mft_pipeline *ret, struct mfs_error *err);
+void mft_pipeline_release(struct mft_pipeline *p);
 
 #endif

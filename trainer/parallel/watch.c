@@ -16,8 +16,8 @@
 /* Others that wait for the same process have so long to say it, too, before they are ended. */
 #define LAST_WORDS_S 1
 
-struct mfs_watch {
-	struct mfs_launch launch;
+struct mft_watch {
+	struct mft_launch launch;
 	int status;
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -35,24 +35,24 @@ struct mfs_watch {
 
 /* ---- the watch's thread ---- */
 
-static void say(struct mfs_watch *w)
+static void say(struct mft_watch *w)
 {
 	const char *what = w->what, *group = w->group, *phase = w->phase;
-	char who[MFS_LAUNCH_WHO], iteration[40];
+	char who[MFT_LAUNCH_WHO], iteration[40];
 
 	snprintf(iteration, sizeof(iteration), "iteration %llu", (unsigned long long)w->iteration);
 	fprintf(stderr,
 		"mcorefs-train: %s%s: no progress for %.0f s %s %s%s%s%s; it ends, and "
 		"all others with it. The rank that says nothing, or another thing, is the one that "
 		"hangs (--distributed-timeout-minutes)\n",
-		mfs_launch_who(&w->launch, who), phase ? phase : iteration,
+		mft_launch_who(&w->launch, who), phase ? phase : iteration,
 		(double)w->limit_ns / 1e9, w->inside ? "in" : "behind",
 		what ? what : "what was before", group ? " of the group '" : "", group ? group : "",
 		group ? "'" : "");
 }
 
 /* Waits for the next look. True: nobody is to look any more. */
-static bool sleep_until_look(struct mfs_watch *w)
+static bool sleep_until_look(struct mft_watch *w)
 {
 	const int64_t at = mfs_now_ns() + LOOK_NS;
 	const struct timespec until = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
@@ -69,7 +69,7 @@ static bool sleep_until_look(struct mfs_watch *w)
 /* MPI is the run's thread's: it is not called here, and a launcher sees the exit. */
 static void *look(void *arg)
 {
-	struct mfs_watch *w = arg;
+	struct mft_watch *w = arg;
 	uint64_t seen = w->beats;
 	int64_t since = mfs_now_ns(), looked = since;
 
@@ -94,7 +94,7 @@ static void *look(void *arg)
 
 /* ---- life ---- */
 
-static int start(struct mfs_watch *w)
+static int start(struct mft_watch *w)
 {
 	pthread_condattr_t attr;
 	int rc;
@@ -112,10 +112,10 @@ static int start(struct mfs_watch *w)
 	return rc;
 }
 
-int mfs_watch_new(const struct mfs_launch *launch, double seconds, int status,
-		  struct mfs_watch **ret, struct mfs_error *err)
+int mft_watch_new(const struct mft_launch *launch, double seconds, int status,
+		  struct mft_watch **ret, struct mfs_error *err)
 {
-	struct mfs_watch *w = calloc(1, sizeof(*w));
+	struct mft_watch *w = calloc(1, sizeof(*w));
 	int rc;
 
 	if (!w)
@@ -123,7 +123,7 @@ int mfs_watch_new(const struct mfs_launch *launch, double seconds, int status,
 	w->launch = *launch;
 	w->status = status;
 	w->phase = "the start";
-	mfs_watch_limit(w, seconds);
+	mft_watch_limit(w, seconds);
 	rc = start(w);
 	if (rc) {
 		free(w);
@@ -133,7 +133,7 @@ int mfs_watch_new(const struct mfs_launch *launch, double seconds, int status,
 	return 0;
 }
 
-void mfs_watch_free(struct mfs_watch *w)
+void mft_watch_free(struct mft_watch *w)
 {
 	if (!w)
 		return;
@@ -149,13 +149,13 @@ void mfs_watch_free(struct mfs_watch *w)
 
 /* ---- the run's thread ---- */
 
-void mfs_watch_limit(struct mfs_watch *w, double seconds)
+void mft_watch_limit(struct mft_watch *w, double seconds)
 {
 	if (w)
 		w->limit_ns = (int64_t)(seconds * 1e9);
 }
 
-void mfs_watch_iteration(struct mfs_watch *w, uint64_t iteration)
+void mft_watch_iteration(struct mft_watch *w, uint64_t iteration)
 {
 	if (!w)
 		return;
@@ -163,13 +163,13 @@ void mfs_watch_iteration(struct mfs_watch *w, uint64_t iteration)
 	w->phase = NULL;
 }
 
-void mfs_watch_phase(struct mfs_watch *w, const char *phase)
+void mft_watch_phase(struct mft_watch *w, const char *phase)
 {
 	if (w)
 		w->phase = phase;
 }
 
-void mfs_watch_begin(struct mfs_watch *w, const char *what, const char *group)
+void mft_watch_begin(struct mft_watch *w, const char *what, const char *group)
 {
 	if (!w)
 		return;
@@ -179,7 +179,7 @@ void mfs_watch_begin(struct mfs_watch *w, const char *what, const char *group)
 	w->beats++;
 }
 
-void mfs_watch_end(struct mfs_watch *w)
+void mft_watch_end(struct mft_watch *w)
 {
 	if (!w)
 		return;
@@ -187,7 +187,7 @@ void mfs_watch_end(struct mfs_watch *w)
 	w->beats++;
 }
 
-void mfs_watch_rest(struct mfs_watch *w, bool begins)
+void mft_watch_rest(struct mft_watch *w, bool begins)
 {
 	if (!w)
 		return;

@@ -10,8 +10,8 @@
  * Source: --distributed-timeout-minutes (megatron/training/initialize.py: the timeout of
  * init_process_group), --distributed-timeout-seconds-after-init (training.py: train).
  */
-#ifndef MFS_TRAINER_PARALLEL_WATCH_H
-#define MFS_TRAINER_PARALLEL_WATCH_H
+#ifndef MFT_TRAINER_PARALLEL_WATCH_H
+#define MFT_TRAINER_PARALLEL_WATCH_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,27 +19,27 @@
 #include "formats/base/error.h"
 #include "trainer/parallel/launch.h"
 
-struct mfs_watch;
+struct mft_watch;
 
 /* Begins to watch. Without a beat for so many seconds, the process says it on standard error and
  * exits with the status. */
-int mfs_watch_new(const struct mfs_launch *launch, double seconds, int status,
-		  struct mfs_watch **ret, struct mfs_error *err);
-void mfs_watch_free(struct mfs_watch *w);
+int mft_watch_new(const struct mft_launch *launch, double seconds, int status,
+		  struct mft_watch **ret, struct mfs_error *err);
+void mft_watch_free(struct mft_watch *w);
 
 /* For the run's thread; with w NULL they do nothing. */
 
 /* Other seconds from now on. */
-void mfs_watch_limit(struct mfs_watch *w, double seconds);
+void mft_watch_limit(struct mft_watch *w, double seconds);
 /* The iteration that begins, or what else: "the end". For the message; until then it is the start.
  * The text lives as long as the watch. */
-void mfs_watch_iteration(struct mfs_watch *w, uint64_t iteration);
-void mfs_watch_phase(struct mfs_watch *w, const char *phase);
+void mft_watch_iteration(struct mft_watch *w, uint64_t iteration);
+void mft_watch_phase(struct mft_watch *w, const char *phase);
 /* What begins, "an all-reduce", and whose, "dp"; NULL: nobody else has a part. Both live as long as
  * the watch. */
-void mfs_watch_begin(struct mfs_watch *w, const char *what, const char *group);
-void mfs_watch_end(struct mfs_watch *w);
+void mft_watch_begin(struct mft_watch *w, const char *what, const char *group);
+void mft_watch_end(struct mft_watch *w);
 /* What may take as long as it takes, such as a save, begins or ends: nobody looks meanwhile. */
-void mfs_watch_rest(struct mfs_watch *w, bool begins);
+void mft_watch_rest(struct mft_watch *w, bool begins);
 
 #endif

@@ -4,7 +4,7 @@
 
 /* Who draws, and where. */
 struct drawer {
-	const struct mfs_params *params;
+	const struct mft_params *params;
 	uint64_t seed;
 	const struct mfk_backend *backend;
 	struct mfk_ctx *ctx;
@@ -12,13 +12,13 @@ struct drawer {
 
 struct drawing {
 	const struct drawer *by;
-	const struct mfs_param *param;
+	const struct mft_param *param;
 	uint64_t at; /* the element that `to` is */
 	enum mfk_dtype type;
 	char *to;
 };
 
-static int draw_run(void *arg, const struct mfs_param_run *run)
+static int draw_run(void *arg, const struct mft_param_run *run)
 {
 	const struct drawing *d = arg;
 
@@ -31,7 +31,7 @@ static int draw_run(void *arg, const struct mfs_param_run *run)
 
 /* Numbers of a parameter, from element at on. They depend on the seed and on their place in the
  * whole model alone. */
-static void draw_numbers(const struct drawer *by, const struct mfs_param *q, uint64_t at,
+static void draw_numbers(const struct drawer *by, const struct mft_param *q, uint64_t at,
 			 uint64_t count, enum mfk_dtype type, void *to)
 {
 	struct drawing d = {by, q, at, type, to};
@@ -39,38 +39,38 @@ static void draw_numbers(const struct drawer *by, const struct mfs_param *q, uin
 	if (q->init_std < 0)
 		by->backend->ops->fill(by->ctx, type, to, (int64_t)count, q->init_value);
 	else
-		mfs_param_runs(q, at, count, draw_run, &d);
+		mft_param_runs(q, at, count, draw_run, &d);
 }
 
 /* Elements of a parameter that are drawn: first is that of the flat buffers. */
 struct stretch {
-	const struct mfs_param *param;
+	const struct mft_param *param;
 	uint64_t first, count;
 };
 
 /* Main parameters that are offloaded are drawn in the memory of gradients, which are zeroed again
  * afterwards. Main parameters have two times the bytes of gradients at most, and of these there are
- * MFS_PARAM_ALIGN: so there is room for a piece. */
-#define DRAWN_AT_ONCE (MFS_PARAM_ALIGN / 2)
+ * MFT_PARAM_ALIGN: so there is room for a piece. */
+#define DRAWN_AT_ONCE (MFT_PARAM_ALIGN / 2)
 
 static void draw_offloaded(const struct drawer *by, const struct stretch *s)
 {
-	const struct mfs_params *p = by->params;
+	const struct mft_params *p = by->params;
 	const struct mfk_device_ops *device = by->backend->device;
-	const size_t main_size = mfs_dtype_size(p->slot[MFS_SLOT_MAIN].type);
-	const uint64_t bytes = mfs_params_grad_elements(p) * mfs_dtype_size(p->grad_type);
+	const size_t main_size = mfs_dtype_size(p->slot[MFT_SLOT_MAIN].type);
+	const uint64_t bytes = mft_params_grad_elements(p) * mfs_dtype_size(p->grad_type);
 	const uint64_t most = bytes / main_size / DRAWN_AT_ONCE * DRAWN_AT_ONCE;
 	const uint64_t end = s->first + s->count;
 
 	for (uint64_t at = s->first, n; at < end; at += n) {
-		const struct mfs_flat weight = mfs_params_flat(p, MFS_STATE_MODEL, at);
-		const struct mfs_flat main = mfs_params_flat(p, MFS_STATE_MAIN, at);
+		const struct mft_flat weight = mft_params_flat(p, MFS_STATE_MODEL, at);
+		const struct mft_flat main = mft_params_flat(p, MFS_STATE_MAIN, at);
 
 		n = end - at < most ? end - at : most;
-		draw_numbers(by, s->param, at - s->param->start, n, mfs_mfk_dtype(main.type),
+		draw_numbers(by, s->param, at - s->param->start, n, mft_mfk_dtype(main.type),
 			     p->grads);
-		by->backend->ops->cast(by->ctx, mfs_mfk_dtype(weight.type), weight.at,
-				       mfs_mfk_dtype(main.type), p->grads, (int64_t)n);
+		by->backend->ops->cast(by->ctx, mft_mfk_dtype(weight.type), weight.at,
+				       mft_mfk_dtype(main.type), p->grads, (int64_t)n);
 		device->copy_out(by->ctx, main.at, p->grads, n * main_size);
 		device->zero(by->ctx, p->grads, n * main_size);
 	}
@@ -79,9 +79,9 @@ static void draw_offloaded(const struct drawer *by, const struct stretch *s)
 /* Draws in the main parameters' type, and rounds to the weights. */
 static void draw(const struct drawer *by, const struct stretch *s)
 {
-	const struct mfs_flat weight = mfs_params_flat(by->params, MFS_STATE_MODEL, s->first);
-	const struct mfs_flat main = mfs_params_flat(by->params, MFS_STATE_MAIN, s->first);
-	const enum mfk_dtype type = mfs_mfk_dtype(weight.type);
+	const struct mft_flat weight = mft_params_flat(by->params, MFS_STATE_MODEL, s->first);
+	const struct mft_flat main = mft_params_flat(by->params, MFS_STATE_MAIN, s->first);
+	const enum mfk_dtype type = mft_mfk_dtype(weight.type);
 	const uint64_t at = s->first - s->param->start;
 
 	if (!main.at) {
@@ -89,13 +89,13 @@ static void draw(const struct drawer *by, const struct stretch *s)
 	} else if (main.on_host) {
 		draw_offloaded(by, s);
 	} else {
-		draw_numbers(by, s->param, at, s->count, mfs_mfk_dtype(main.type), main.at);
-		by->backend->ops->cast(by->ctx, type, weight.at, mfs_mfk_dtype(main.type), main.at,
+		draw_numbers(by, s->param, at, s->count, mft_mfk_dtype(main.type), main.at);
+		by->backend->ops->cast(by->ctx, type, weight.at, mft_mfk_dtype(main.type), main.at,
 				       (int64_t)s->count);
 	}
 }
 
-void mfs_params_draw(const struct mfs_params *params, uint64_t seed,
+void mft_params_draw(const struct mft_params *params, uint64_t seed,
 		     const struct mfk_backend *backend, struct mfk_ctx *ctx)
 {
 	const struct drawer by = {params, seed, backend, ctx};
@@ -104,7 +104,7 @@ void mfs_params_draw(const struct mfs_params *params, uint64_t seed,
 		struct stretch s = {.param = &params->list[i], .first = params->list[i].start};
 		const uint64_t end = s.first + params->list[i].elements;
 
-		for (; (s.count = mfs_params_owned(params, &s.first, end)); s.first += s.count)
+		for (; (s.count = mft_params_owned(params, &s.first, end)); s.first += s.count)
 			draw(&by, &s);
 	}
 }

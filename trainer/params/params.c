@@ -46,7 +46,7 @@ static int find_vocab(const struct mfs_megatron_args *a, uint32_t tp, uint64_t *
 }
 
 /* A Megatron of today: docs/formats/optimizer.md. */
-static struct mfs_optim_rules rules_of(const struct mfs_train_config *config)
+static struct mfs_optim_rules rules_of(const struct mft_train_config *config)
 {
 	return (struct mfs_optim_rules){.sorted_groups = true,
 					.expert_tensor_groups = true,
@@ -64,7 +64,7 @@ static bool is_norm(const char *name)
 /* How a parameter begins: core/transformer/transformer_config.py: init_method,
  * output_layer_init_method, embedding_init_method; core/utils.py: scaled_init_method_normal;
  * core/transformer/moe/router.py: Router.reset_parameters, which draws the bias, too. */
-static void set_init(const struct mfs_train_config *config, struct mfs_param *p)
+static void set_init(const struct mft_train_config *config, struct mft_param *p)
 {
 	const char *name = p->tensor->name;
 	const struct mfs_megatron_args *a = &config->model;
@@ -89,13 +89,13 @@ static void set_init(const struct mfs_train_config *config, struct mfs_param *p)
 
 /* optimizer/__init__.py: get_mup_config_overrides: the rate of matrices, with SGD that of all
  * else. */
-static bool has_mup_rate(const struct mfs_train_config *config, const char *name, unsigned ndim)
+static bool has_mup_rate(const struct mft_train_config *config, const char *name, unsigned ndim)
 {
 	const bool vector = ndim <= 1 || !strncmp(name, "embedding.", 10) ||
 			    !strcmp(name, "output_layer.weight");
 
 	return config->model.mup.on && config->model.mup.width != 1 &&
-	       vector == mfs_optimizer_kind(config->optimizer)->mup_of_vectors;
+	       vector == mft_optimizer_kind(config->optimizer)->mup_of_vectors;
 }
 
 /* ---- the list ---- */
@@ -109,21 +109,21 @@ static int place(const struct mfs_rank_tensor *t, uint64_t *end, uint64_t *ret_s
 
 	*ret_start = *end;
 	*ret_elements = elements;
-	if (mfs_add_overflows(*end, mfs_round_up(elements, MFS_PARAM_ALIGN), end) ||
+	if (mfs_add_overflows(*end, mfs_round_up(elements, MFT_PARAM_ALIGN), end) ||
 	    *end > UINT64_MAX / 16)
 		return mfs_fail(err, -EINVAL, "the model is too large: '%s' does not fit",
 				mfs_global_tensor_name(t->src, name, sizeof(name)));
 	return 0;
 }
 
-static uint32_t index_of(const struct mfs_params *p, const struct mfs_global_tensor *t)
+static uint32_t index_of(const struct mft_params *p, const struct mfs_global_tensor *t)
 {
 	return (uint32_t)(t - mfs_ckpt_at(p->ckpt, 0));
 }
 
 /* Whole tensors are drawn one after the other, as one process would have them: numbers do not
  * depend on who has which part. */
-static int number_draws(struct mfs_params *p, uint64_t **ret, struct mfs_error *err)
+static int number_draws(struct mft_params *p, uint64_t **ret, struct mfs_error *err)
 {
 	struct mfs_rank_list *list;
 	uint64_t *from = calloc(mfs_ckpt_count(p->ckpt) + 1u, sizeof(*from)), end = 0;
@@ -141,14 +141,14 @@ static int number_draws(struct mfs_params *p, uint64_t **ret, struct mfs_error *
 		if (!t->base.kind || !t->is_parameter)
 			continue;
 		from[index_of(p, t->src)] = end;
-		end += mfs_round_up(t->base.bytes / mfs_dtype_size(t->base.dtype), MFS_PARAM_ALIGN);
+		end += mfs_round_up(t->base.bytes / mfs_dtype_size(t->base.dtype), MFT_PARAM_ALIGN);
 	}
 	mfs_rank_list_free(list);
 	*ret = from;
 	return 0;
 }
 
-static bool counts_here(const struct mfs_parallel *parallel, const struct mfs_rank_tensor *t)
+static bool counts_here(const struct mft_parallel *parallel, const struct mfs_rank_tensor *t)
 {
 	if (t->is_copy)
 		return false;
@@ -165,19 +165,19 @@ static int32_t unit_of(const struct mfs_megatron_args *args, const struct mfs_gl
 {
 	if (t->layer >= 0)
 		return t->layer + (is_mtp(t) ? (int32_t)args->num_layers : 0);
-	return strncmp(t->name, "embedding.", 10) ? MFS_UNIT_HEAD : MFS_UNIT_EMBEDDING;
+	return strncmp(t->name, "embedding.", 10) ? MFT_UNIT_HEAD : MFT_UNIT_EMBEDDING;
 }
 
-static int add_param(struct mfs_params *p, const struct mfs_train_config *config,
-		     const struct mfs_parallel *parallel, const struct mfs_optim_rules *rules,
+static int add_param(struct mft_params *p, const struct mft_train_config *config,
+		     const struct mft_parallel *parallel, const struct mfs_optim_rules *rules,
 		     const struct mfs_rank_tensor *t, struct mfs_error *err)
 {
-	struct mfs_param *param = &p->list[p->count++];
+	struct mft_param *param = &p->list[p->count++];
 	char name[MFS_CKPT_NAME_SIZE];
 	int rc;
 
 	mfs_rank_tensor_name(t, name, sizeof(name));
-	*param = (struct mfs_param){
+	*param = (struct mft_param){
 		.tensor = t->src,
 		.part = *t,
 		.decays = mfs_optim_decays(rules, name, t->base.ndim),
@@ -186,7 +186,7 @@ static int add_param(struct mfs_params *p, const struct mfs_train_config *config
 		       !mfs_optim_decoupled(rules, name),
 		.unit = unit_of(&config->model, t->src),
 		.is_expert = t->is_expert,
-		.optimizer = mfs_optimizer_of(p->optimizer, t->src->name, t->src->ndim),
+		.optimizer = mft_optimizer_of(p->optimizer, t->src->name, t->src->ndim),
 		.counts = counts_here(parallel, t)};
 	set_init(config, param);
 	rc = place(t, &p->elements, &param->start, &param->elements, err); /* until it is cut */
@@ -194,17 +194,17 @@ static int add_param(struct mfs_params *p, const struct mfs_train_config *config
 	return rc;
 }
 
-static int add_buffer(struct mfs_params *p, const struct mfs_rank_tensor *t, struct mfs_error *err)
+static int add_buffer(struct mft_params *p, const struct mfs_rank_tensor *t, struct mfs_error *err)
 {
-	struct mfs_model_buffer *b = &p->buffer_list[p->buffer_count++];
+	struct mft_model_buffer *b = &p->buffer_list[p->buffer_count++];
 
 	b->tensor = t->src;
 	b->part = *t;
 	return place(t, &p->buffer_elements, &b->start, &b->elements, err);
 }
 
-static int add_all(struct mfs_params *p, const struct mfs_train_config *config,
-		   const struct mfs_parallel *parallel, struct mfs_error *err)
+static int add_all(struct mft_params *p, const struct mft_train_config *config,
+		   const struct mft_parallel *parallel, struct mfs_error *err)
 {
 	const struct mfs_optim_rules rules = rules_of(config);
 	const struct mfs_rank_list *list = p->parts;
@@ -225,7 +225,7 @@ static int add_all(struct mfs_params *p, const struct mfs_train_config *config,
 	return rc;
 }
 
-static int set_draws(struct mfs_params *p, struct mfs_error *err)
+static int set_draws(struct mft_params *p, struct mfs_error *err)
 {
 	uint64_t *drawn_from;
 	int rc = number_draws(p, &drawn_from, err);
@@ -240,12 +240,12 @@ static int set_draws(struct mfs_params *p, struct mfs_error *err)
 
 /* Of two copies of the embedding on one stage, it is the one that is used
  * (formats/megatron/rank.c). */
-static bool is_shared(const struct mfs_params *p, uint32_t number)
+static bool is_shared(const struct mft_params *p, uint32_t number)
 {
 	return number < p->count && p->list[number].part.is_shared;
 }
 
-static int number_all(struct mfs_params *p, struct mfs_error *err)
+static int number_all(struct mft_params *p, struct mfs_error *err)
 {
 	const uint32_t tensors = mfs_ckpt_count(p->ckpt);
 
@@ -265,12 +265,12 @@ static int number_all(struct mfs_params *p, struct mfs_error *err)
 /* ---- how it is divided ---- */
 
 /* training/training.py: resolve_ddp_bucket_size. */
-static uint64_t bucket_size(const struct mfs_train_config *config, const struct mfs_params *p,
+static uint64_t bucket_size(const struct mft_train_config *config, const struct mft_params *p,
 			    uint32_t processes)
 {
 	const uint64_t least = 40000000, of_each = (uint64_t)processes * 1000000;
 
-	if (!config->overlap_grad_reduce || config->sharding >= MFS_SHARD_GRADS)
+	if (!config->overlap_grad_reduce || config->sharding >= MFT_SHARD_GRADS)
 		return UINT64_MAX;
 	if (config->ddp_num_buckets > 0)
 		return p->parameters / (uint64_t)config->ddp_num_buckets;
@@ -279,66 +279,66 @@ static uint64_t bucket_size(const struct mfs_train_config *config, const struct 
 	return of_each > least ? of_each : least;
 }
 
-static struct mfs_bucket_parts bucket_parts(const struct mfs_train_config *config,
-					    const struct mfs_parallel *parallel, enum mfs_group g)
+static struct mft_bucket_parts bucket_parts(const struct mft_train_config *config,
+					    const struct mft_parallel *parallel, enum mft_group g)
 {
-	const struct mfs_group_place *place;
+	const struct mft_group_place *place;
 
-	if (config->sharding == MFS_SHARD_NOTHING)
-		return (struct mfs_bucket_parts){.group = g, .count = 1};
-	g = mfs_parallel_in_instance(parallel, g);
+	if (config->sharding == MFT_SHARD_NOTHING)
+		return (struct mft_bucket_parts){.group = g, .count = 1};
+	g = mft_parallel_in_instance(parallel, g);
 	place = &parallel->group[g];
-	return (struct mfs_bucket_parts){.group = g, .count = place->size, .own = place->rank};
+	return (struct mft_bucket_parts){.group = g, .count = place->size, .own = place->rank};
 }
 
-static int divide(struct mfs_params *p, const struct mfs_train_config *config,
-		  const struct mfs_parallel *parallel, struct mfs_error *err)
+static int divide(struct mft_params *p, const struct mft_train_config *config,
+		  const struct mft_parallel *parallel, struct mfs_error *err)
 {
-	struct mfs_parallel one;
-	struct mfs_bucket_rule rule;
+	struct mft_parallel one;
+	struct mft_bucket_rule rule;
 
-	mfs_parallel_one(&one);
+	mft_parallel_one(&one);
 	if (!parallel)
 		parallel = &one;
-	rule = (struct mfs_bucket_rule){
-		.size = bucket_size(config, p, parallel->group[MFS_GROUP_GRADS].size),
-		.dense = bucket_parts(config, parallel, MFS_GROUP_GRADS),
-		.experts = bucket_parts(config, parallel, MFS_GROUP_EXPERT_GRADS),
-		.apart = mfs_experts_are_apart(parallel),
-		.shared_alone = config->sharding != MFS_SHARD_NOTHING && parallel->size.pp > 1,
-		.units = config->sharding >= MFS_SHARD_GRADS,
+	rule = (struct mft_bucket_rule){
+		.size = bucket_size(config, p, parallel->group[MFT_GROUP_GRADS].size),
+		.dense = bucket_parts(config, parallel, MFT_GROUP_GRADS),
+		.experts = bucket_parts(config, parallel, MFT_GROUP_EXPERT_GRADS),
+		.apart = mft_experts_are_apart(parallel),
+		.shared_alone = config->sharding != MFT_SHARD_NOTHING && parallel->size.pp > 1,
+		.units = config->sharding >= MFT_SHARD_GRADS,
 	};
-	return mfs_buckets_lay_out(p, &rule, err);
+	return mft_buckets_lay_out(p, &rule, err);
 }
 
-static uint64_t owned_of(const struct mfs_params *p, const struct mfs_param *q)
+static uint64_t owned_of(const struct mft_params *p, const struct mft_param *q)
 {
-	return mfs_params_owned_before(p, q->start + q->elements) -
-	       mfs_params_owned_before(p, q->start);
+	return mft_params_owned_before(p, q->start + q->elements) -
+	       mft_params_owned_before(p, q->start);
 }
 
 /* Where each parameter lies in the slots: those of one optimizer may be a few of all. */
-static void fill_slots(struct mfs_params *p)
+static void fill_slots(struct mft_params *p)
 {
-	uint64_t skipped[MFS_SLOTS] = {0};
+	uint64_t skipped[MFT_SLOTS] = {0};
 
 	for (uint32_t i = 0; i < p->count; i++) {
-		struct mfs_param *q = &p->list[i];
+		struct mft_param *q = &p->list[i];
 		const uint64_t end = i + 1 < p->count ? p->list[i + 1].start : p->elements;
 
 		memcpy(q->skipped, skipped, sizeof(skipped));
-		for (unsigned slot = 0; slot < MFS_SLOTS; slot++)
-			if (!mfs_optimizer_keeps(q->optimizer, slot))
-				skipped[slot] += mfs_params_owned_before(p, end) -
-						 mfs_params_owned_before(p, q->start);
+		for (unsigned slot = 0; slot < MFT_SLOTS; slot++)
+			if (!mft_optimizer_keeps(q->optimizer, slot))
+				skipped[slot] += mft_params_owned_before(p, end) -
+						 mft_params_owned_before(p, q->start);
 	}
-	for (unsigned slot = 0; slot < MFS_SLOTS; slot++)
+	for (unsigned slot = 0; slot < MFT_SLOTS; slot++)
 		p->slot[slot].elements = p->owned_elements - skipped[slot];
 }
 
 /* What the host has: parameters from the first on, until what is owned of them is the fraction.
  * core/optimizer/cpu_offloading/hybrid_optimizer.py: _get_sub_optimizer_param_groups. */
-static void offload(struct mfs_params *p, double fraction)
+static void offload(struct mft_params *p, double fraction)
 {
 	uint64_t all = 0, elements = 0;
 	uint32_t i = 0;
@@ -348,20 +348,20 @@ static void offload(struct mfs_params *p, double fraction)
 	while (i < p->count && (double)elements < fraction * (double)all)
 		elements += owned_of(p, &p->list[i++]);
 	p->offloaded = i < p->count ? p->list[i].start : p->elements;
-	p->offloaded_owned = mfs_params_owned_before(p, p->offloaded);
+	p->offloaded_owned = mft_params_owned_before(p, p->offloaded);
 }
 
 /* ---- the whole ---- */
 
-static void set_types(struct mfs_params *p, const struct mfs_train_config *config)
+static void set_types(struct mft_params *p, const struct mft_train_config *config)
 {
 	p->weight_type = config->params_dtype;
 	p->grad_type = config->main_grads_dtype;
-	p->optimizer = mfs_optimizer_kind(config->optimizer);
-	p->slot[MFS_SLOT_MAIN].type =
+	p->optimizer = mft_optimizer_kind(config->optimizer);
+	p->slot[MFT_SLOT_MAIN].type =
 		p->weight_type == MFS_F32 ? MFS_DTYPE_NONE : config->main_params_dtype;
-	for (unsigned i = MFS_SLOT_KEPT; i < MFS_SLOTS; i++)
-		p->slot[i].type = mfs_optimizer_type(p->optimizer, config, i);
+	for (unsigned i = MFT_SLOT_KEPT; i < MFT_SLOTS; i++)
+		p->slot[i].type = mft_optimizer_type(p->optimizer, config, i);
 }
 
 static uint32_t count_or(int64_t count, uint32_t none)
@@ -369,11 +369,11 @@ static uint32_t count_or(int64_t count, uint32_t none)
 	return count > 0 ? (uint32_t)count : none;
 }
 
-static struct mfs_layout layout_of(const struct mfs_train_config *config,
-				   const struct mfs_parallel *parallel)
+static struct mfs_layout layout_of(const struct mft_train_config *config,
+				   const struct mft_parallel *parallel)
 {
 	const struct mfs_megatron_args *a = &config->model;
-	const struct mfs_parallel_sizes *s;
+	const struct mft_parallel_sizes *s;
 	struct mfs_layout layout;
 
 	if (!parallel)
@@ -395,14 +395,14 @@ static struct mfs_layout layout_of(const struct mfs_train_config *config,
 /* Whether a parameter has a state. arg: the run's kind of optimizer. */
 static bool has_state(void *arg, const char *name, unsigned ndim, enum mfs_state state)
 {
-	const struct mfs_optimizer_kind *kind = mfs_optimizer_of(arg, name, ndim);
-	const unsigned slot = mfs_optimizer_slot(kind, state);
+	const struct mft_optimizer_kind *kind = mft_optimizer_of(arg, name, ndim);
+	const unsigned slot = mft_optimizer_slot(kind, state);
 
-	return slot < MFS_SLOTS && mfs_optimizer_keeps(kind, slot) &&
-	       (slot == MFS_SLOT_MAIN || kind->kept[slot - MFS_SLOT_KEPT].state == state);
+	return slot < MFT_SLOTS && mft_optimizer_keeps(kind, slot) &&
+	       (slot == MFT_SLOT_MAIN || kind->kept[slot - MFT_SLOT_KEPT].state == state);
 }
 
-static int make_ckpt(struct mfs_params *p, const struct mfs_train_config *config,
+static int make_ckpt(struct mft_params *p, const struct mft_train_config *config,
 		     struct mfs_error *err)
 {
 	struct mfs_blank_options options = {.vocab = p->padded_vocab,
@@ -411,18 +411,18 @@ static int make_ckpt(struct mfs_params *p, const struct mfs_train_config *config
 					    .arg = (void *)(uintptr_t)p->optimizer};
 
 	for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_COUNT; s++) {
-		const unsigned slot = mfs_optimizer_slot(p->optimizer, s);
+		const unsigned slot = mft_optimizer_slot(p->optimizer, s);
 
-		options.dtype[s] = slot < MFS_SLOTS ? p->slot[slot].type : MFS_DTYPE_NONE;
+		options.dtype[s] = slot < MFT_SLOTS ? p->slot[slot].type : MFS_DTYPE_NONE;
 	}
 	return mfs_blank_ckpt(&config->model, &options, &p->ckpt, err);
 }
 
-static int build(struct mfs_params *p, const struct mfs_train_config *config,
-		 const struct mfs_parallel *parallel, struct mfs_error *err)
+static int build(struct mft_params *p, const struct mft_train_config *config,
+		 const struct mft_parallel *parallel, struct mfs_error *err)
 {
-	const struct mfs_parallel_sizes here =
-		parallel ? parallel->place : (struct mfs_parallel_sizes){0};
+	const struct mft_parallel_sizes here =
+		parallel ? parallel->place : (struct mft_parallel_sizes){0};
 	const struct mfs_rank rank = {here.tp, here.pp, here.ep, here.etp};
 	int rc;
 
@@ -454,10 +454,10 @@ static int build(struct mfs_params *p, const struct mfs_train_config *config,
 }
 
 /* ckpt: that of another process; NULL: it gets one of its own. */
-static int make(const struct mfs_train_config *config, const struct mfs_parallel *parallel,
-		struct mfs_ckpt *ckpt, struct mfs_params **ret, struct mfs_error *err)
+static int make(const struct mft_train_config *config, const struct mft_parallel *parallel,
+		struct mfs_ckpt *ckpt, struct mft_params **ret, struct mfs_error *err)
 {
-	struct mfs_params *p;
+	struct mft_params *p;
 	int rc;
 
 	if (config->model.untrainable)
@@ -470,26 +470,26 @@ static int make(const struct mfs_train_config *config, const struct mfs_parallel
 	p->is_other = ckpt != NULL;
 	rc = build(p, config, parallel, err);
 	if (rc)
-		mfs_params_free(p);
+		mft_params_free(p);
 	else
 		*ret = p;
 	return rc;
 }
 
-int mfs_params_new(const struct mfs_train_config *config, const struct mfs_parallel *parallel,
-		   struct mfs_params **ret, struct mfs_error *err)
+int mft_params_new(const struct mft_train_config *config, const struct mft_parallel *parallel,
+		   struct mft_params **ret, struct mfs_error *err)
 {
 	return make(config, parallel, NULL, ret, err);
 }
 
-int mfs_params_of_other(const struct mfs_params *own, const struct mfs_train_config *config,
-			const struct mfs_parallel *other, struct mfs_params **ret,
+int mft_params_of_other(const struct mft_params *own, const struct mft_train_config *config,
+			const struct mft_parallel *other, struct mft_params **ret,
 			struct mfs_error *err)
 {
 	return make(config, other, own->ckpt, ret, err);
 }
 
-void mfs_params_free(struct mfs_params *p)
+void mft_params_free(struct mft_params *p)
 {
 	if (!p)
 		return;
@@ -506,7 +506,7 @@ void mfs_params_free(struct mfs_params *p)
 
 /* ---- by name ---- */
 
-uint32_t mfs_params_number(const struct mfs_params *p, const char *name, int32_t layer,
+uint32_t mft_params_number(const struct mft_params *p, const char *name, int32_t layer,
 			   int32_t expert)
 {
 	const int32_t layers = (int32_t)mfs_ckpt_args(p->ckpt)->num_layers;
@@ -523,24 +523,24 @@ uint32_t mfs_params_number(const struct mfs_params *p, const char *name, int32_t
 	return t ? p->number[index_of(p, t)] : UINT32_MAX;
 }
 
-const struct mfs_param *mfs_params_find(const struct mfs_params *p, const char *name, int32_t layer,
+const struct mft_param *mft_params_find(const struct mft_params *p, const char *name, int32_t layer,
 					int32_t expert)
 {
-	const uint32_t number = mfs_params_number(p, name, layer, expert);
+	const uint32_t number = mft_params_number(p, name, layer, expert);
 
 	return number < p->count ? &p->list[number] : NULL;
 }
 
-const struct mfs_model_buffer *mfs_params_find_buffer(const struct mfs_params *p, const char *name,
+const struct mft_model_buffer *mft_params_find_buffer(const struct mft_params *p, const char *name,
 						      int32_t layer)
 {
-	const uint32_t number = mfs_params_number(p, name, layer, -1);
+	const uint32_t number = mft_params_number(p, name, layer, -1);
 
 	return number >= p->count && number != UINT32_MAX ? &p->buffer_list[number - p->count]
 							  : NULL;
 }
 
-bool mfs_experts_are_apart(const struct mfs_parallel *parallel)
+bool mft_experts_are_apart(const struct mft_parallel *parallel)
 {
 	return parallel->size.ep > 1 || parallel->size.etp != parallel->size.tp;
 }

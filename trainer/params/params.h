@@ -7,7 +7,7 @@
  * mount.
  *
  * Each buffer holds all parameters one after the other, in the order in which Megatron's modules
- * register them, each at a multiple of MFS_PARAM_ALIGN elements; routed experts lie after the
+ * register them, each at a multiple of MFT_PARAM_ALIGN elements; routed experts lie after the
  * others, where other processes add up their gradients (buckets.h). The same element of every
  * buffer belongs to the same weight: an optimizer step is a walk over ranges. What lies between
  * parameters is zero and stays zero.
@@ -16,8 +16,8 @@
  * moments have its elements alone, without gaps; weights and gradients have all. With FSDP
  * gradients, or weights and gradients, have its elements alone, too.
  */
-#ifndef MFS_TRAINER_PARAMS_PARAMS_H
-#define MFS_TRAINER_PARAMS_PARAMS_H
+#ifndef MFT_TRAINER_PARAMS_PARAMS_H
+#define MFT_TRAINER_PARAMS_PARAMS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,13 +31,13 @@
 #include "trainer/params/buckets.h"
 #include "trainer/parallel/parallel.h"
 
-#define MFS_PARAM_ALIGN 128 /* elements */
+#define MFT_PARAM_ALIGN 128 /* elements */
 
 /* Parameters that a pass uses together: those of a layer, which has a number, or of no layer. */
-#define MFS_UNIT_EMBEDDING (-1)	     /* word embeddings, tied ones too, and positions */
-#define MFS_UNIT_HEAD	   INT32_MAX /* the last norm and the head */
+#define MFT_UNIT_EMBEDDING (-1)	     /* word embeddings, tied ones too, and positions */
+#define MFT_UNIT_HEAD	   INT32_MAX /* the last norm and the head */
 
-struct mfs_param {
+struct mft_param {
 	const struct mfs_global_tensor *tensor; /* name, layer, expert, shape of the whole */
 	struct mfs_rank_tensor part; /* what of it this process has: shape, boxes, whose copy */
 	uint64_t start, elements;    /* in the flat buffers, elements */
@@ -47,9 +47,9 @@ struct mfs_param {
 	bool decays, decoupled; /* weight decay; --decoupled-lr (embedding, head) */
 	bool mup;		/* --use-mup gives it a rate of its own, and Adam's eps */
 	bool is_expert;
-	const struct mfs_optimizer_kind *optimizer; /* that updates it */
+	const struct mft_optimizer_kind *optimizer; /* that updates it */
 	/* owned elements before it, of parameters whose optimizer keeps nothing in a slot */
-	uint64_t skipped[MFS_SLOTS];
+	uint64_t skipped[MFT_SLOTS];
 	/* In sums over the whole model: of the processes that have the same, this one counts it
 	 * (core/transformer/module.py: param_is_not_shared; core/tensor_parallel/layers.py:
 	 * param_is_not_tensor_parallel_duplicate). */
@@ -59,14 +59,14 @@ struct mfs_param {
 };
 
 /* A buffer of the model: not trained by gradients, fp32 (router.expert_bias). */
-struct mfs_model_buffer {
+struct mft_model_buffer {
 	const struct mfs_global_tensor *tensor;
 	struct mfs_rank_tensor part;
 	uint64_t start, elements; /* in params.buffers */
 };
 
 /* What is kept of each owned element: main parameters, or a state of the optimizer. */
-struct mfs_slot {
+struct mft_slot {
 	enum mfs_dtype type; /* MFS_DTYPE_NONE: nothing */
 	uint64_t elements;   /* of this process, the host's included */
 	void *device;	     /* from the run's arena; NULL until it is placed */
@@ -75,123 +75,123 @@ struct mfs_slot {
 	void *host;
 };
 
-struct mfs_params {
+struct mft_params {
 	struct mfs_ckpt *ckpt; /* owned, unless is_other: the whole model */
-	bool is_other;	       /* mfs_params_of_other() */
+	bool is_other;	       /* mft_params_of_other() */
 	struct mfs_layout layout;
 	struct mfs_rank_list *parts; /* owned: what of it this process has */
-	struct mfs_param *list;	     /* in the order of the flat buffers */
+	struct mft_param *list;	     /* in the order of the flat buffers */
 	uint32_t count;
-	enum mfs_sharding sharding;
+	enum mft_sharding sharding;
 	uint64_t elements;	    /* of a flat buffer that has all, alignment included */
 	uint64_t parameters;	    /* elements of all parameters */
-	struct mfs_bucket *buckets; /* all elements, in their order */
+	struct mft_bucket *buckets; /* all elements, in their order */
 	uint32_t bucket_count;
-	struct mfs_owned *owned; /* what the process updates, in their order */
+	struct mft_owned *owned; /* what the process updates, in their order */
 	uint32_t owned_count;
 	uint64_t owned_elements;
-	struct mfs_model_buffer *buffer_list;
+	struct mft_model_buffer *buffer_list;
 	uint32_t buffer_count;
 	uint64_t buffer_elements;
-	uint32_t *number; /* by number of ckpt's tensor: see mfs_params_number() */
+	uint32_t *number; /* by number of ckpt's tensor: see mft_params_number() */
 	uint64_t padded_vocab;
 
 	/* Device memory, from the run's arena; NULL until it is placed. */
-	void *weights; /* io type; mfs_params_weight_elements() */
-	void *grads;   /* main_grads_dtype; mfs_params_grad_elements() */
+	void *weights; /* io type; mft_params_weight_elements() */
+	void *grads;   /* main_grads_dtype; mft_params_grad_elements() */
 	float *buffers;
 	enum mfs_dtype weight_type, grad_type;
 	/* Of owned elements. An fp32 run has no main parameters: its weights are that. */
-	struct mfs_slot slot[MFS_SLOTS];
+	struct mft_slot slot[MFT_SLOTS];
 	/* what the host has of the slots: all elements before this one, that of a parameter */
 	uint64_t offloaded, offloaded_owned; /* owned: elements before it */
-	const struct mfs_optimizer_kind *optimizer;
+	const struct mft_optimizer_kind *optimizer;
 };
 
 /* The parameters that a process has of a model of these arguments, without memory. parallel NULL:
  * it has all. -ENOTSUP names an argument whose model cannot be trained here; -EINVAL: sizes that
  * cannot be, or cannot be divided. */
-int mfs_params_new(const struct mfs_train_config *config, const struct mfs_parallel *parallel,
-		   struct mfs_params **ret, struct mfs_error *err);
+int mft_params_new(const struct mft_train_config *config, const struct mft_parallel *parallel,
+		   struct mft_params **ret, struct mfs_error *err);
 /* Those of another process of the run, at its places: what it has where. They share own's ckpt, are
  * freed before own, and nothing is drawn by them. */
-int mfs_params_of_other(const struct mfs_params *own, const struct mfs_train_config *config,
-			const struct mfs_parallel *other, struct mfs_params **ret,
+int mft_params_of_other(const struct mft_params *own, const struct mft_train_config *config,
+			const struct mft_parallel *other, struct mft_params **ret,
 			struct mfs_error *err);
-void mfs_params_free(struct mfs_params *p);
+void mft_params_free(struct mft_params *p);
 
 /* Where each flat buffer lies in a plan of memory. */
-struct mfs_flat_places {
-	uint64_t weights, grads, slot[MFS_SLOTS], buffers;
+struct mft_flat_places {
+	uint64_t weights, grads, slot[MFT_SLOTS], buffers;
 };
 /* Adds what the device has of them to the plan. */
-void mfs_params_plan(const struct mfs_params *p, struct mfs_memory *memory,
-		     struct mfs_flat_places *ret);
+void mft_params_plan(const struct mft_params *p, struct mft_memory *memory,
+		     struct mft_flat_places *ret);
 /* The plan has memory now, which the caller fills with zeros. */
-void mfs_params_place(struct mfs_params *p, const struct mfs_flat_places *places,
-		      const struct mfs_memory *memory);
+void mft_params_place(struct mft_params *p, const struct mft_flat_places *places,
+		      const struct mft_memory *memory);
 
 /* The number of a tensor in list; from count on, its number in buffer_list plus count. UINT32_MAX:
  * there is none. layer, expert: -1 where the name has none. Layers of "decoder.layers." after the
  * last one are the inner layers of MTP, and so are units. */
-uint32_t mfs_params_number(const struct mfs_params *p, const char *name, int32_t layer,
+uint32_t mft_params_number(const struct mft_params *p, const char *name, int32_t layer,
 			   int32_t expert);
 /* NULL: there is none. */
-const struct mfs_param *mfs_params_find(const struct mfs_params *p, const char *name, int32_t layer,
+const struct mft_param *mft_params_find(const struct mft_params *p, const char *name, int32_t layer,
 					int32_t expert);
-const struct mfs_model_buffer *mfs_params_find_buffer(const struct mfs_params *p, const char *name,
+const struct mft_model_buffer *mft_params_find_buffer(const struct mft_params *p, const char *name,
 						      int32_t layer);
 
 /* Size of an axis of what the process has; 1 after the last axis. */
-static inline int64_t mfs_param_size(const struct mfs_param *p, unsigned axis)
+static inline int64_t mft_param_size(const struct mft_param *p, unsigned axis)
 {
 	return axis < p->part.base.ndim ? (int64_t)p->part.base.shape[axis] : 1;
 }
 
 /* True if experts are divided over other processes than dense parameters are: their gradients and
  * their norms are added up in other groups. */
-bool mfs_experts_are_apart(const struct mfs_parallel *parallel);
+bool mft_experts_are_apart(const struct mft_parallel *parallel);
 
 /* Neighbours of a parameter that are neighbours in the whole tensor, too. */
-struct mfs_param_run {
+struct mft_param_run {
 	uint64_t first;	      /* element of what the process has */
 	uint64_t whole_first; /* of the whole tensor */
 	uint64_t count;
 };
 /* Calls emit for runs that together are elements [first, first + count) of a parameter, in their
  * order. Stops when emit returns non-zero, and returns that. */
-int mfs_param_runs(const struct mfs_param *p, uint64_t first, uint64_t count,
-		   int (*emit)(void *arg, const struct mfs_param_run *run), void *arg);
+int mft_param_runs(const struct mft_param *p, uint64_t first, uint64_t count,
+		   int (*emit)(void *arg, const struct mft_param_run *run), void *arg);
 
 /* Owned elements in [*at, end): sets *at to the first one, and returns how many follow each other
  * from there on. 0: there is none. */
-uint64_t mfs_params_owned(const struct mfs_params *p, uint64_t *at, uint64_t end);
+uint64_t mft_params_owned(const struct mft_params *p, uint64_t *at, uint64_t end);
 /* How many owned elements there are before this one. */
-uint64_t mfs_params_owned_before(const struct mfs_params *p, uint64_t element);
+uint64_t mft_params_owned_before(const struct mft_params *p, uint64_t element);
 
 /* Elements of the flat buffers that have owned ones alone, or all. */
-uint64_t mfs_params_weight_elements(const struct mfs_params *p);
-uint64_t mfs_params_grad_elements(const struct mfs_params *p);
+uint64_t mft_params_weight_elements(const struct mft_params *p);
+uint64_t mft_params_grad_elements(const struct mft_params *p);
 
 /* Where the elements of a parameter's state lie, from first on; at NULL: there is no such state. In
  * a buffer of owned elements first is owned, and the owned elements after it follow. */
-struct mfs_flat {
+struct mft_flat {
 	void *at;
 	enum mfs_dtype type;
 	bool on_host;
 };
-struct mfs_flat mfs_params_flat(const struct mfs_params *p, enum mfs_state state, uint64_t first);
+struct mft_flat mft_params_flat(const struct mft_params *p, enum mfs_state state, uint64_t first);
 /* The same of what a slot keeps of them. */
-struct mfs_flat mfs_params_slot(const struct mfs_params *p, unsigned slot, uint64_t first);
-void *mfs_params_grads_at(const struct mfs_params *p, uint64_t first);
+struct mft_flat mft_params_slot(const struct mft_params *p, unsigned slot, uint64_t first);
+void *mft_params_grads_at(const struct mft_params *p, uint64_t first);
 
 /* True if FSDP divides a bucket's weights, or gradients, so that they are whole only for a
  * while. */
-bool mfs_bucket_weights_part(const struct mfs_params *p, const struct mfs_bucket *b);
-bool mfs_bucket_grads_part(const struct mfs_params *p, const struct mfs_bucket *b);
+bool mft_bucket_weights_part(const struct mft_params *p, const struct mft_bucket *b);
+bool mft_bucket_grads_part(const struct mft_params *p, const struct mft_bucket *b);
 /* Where a parameter's weights, or gradients, lie for a pass: whole. NULL: nobody has gathered
  * them. */
-void *mfs_param_weights(const struct mfs_params *p, const struct mfs_param *q);
-void *mfs_param_grads(const struct mfs_params *p, const struct mfs_param *q);
+void *mft_param_weights(const struct mft_params *p, const struct mft_param *q);
+void *mft_param_grads(const struct mft_params *p, const struct mft_param *q);
 
 #endif

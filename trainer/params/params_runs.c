@@ -3,9 +3,9 @@
 #include "trainer/params/params.h"
 
 struct runs {
-	const struct mfs_param *param;
+	const struct mft_param *param;
 	uint64_t first, end; /* elements that are wanted */
-	int (*emit)(void *arg, const struct mfs_param_run *run);
+	int (*emit)(void *arg, const struct mft_param_run *run);
 	void *arg;
 };
 
@@ -28,7 +28,7 @@ static int emit_run(const struct runs *r, uint64_t first, uint64_t whole_first, 
 	if (from >= end)
 		return 0;
 	return r->emit(r->arg,
-		       &(struct mfs_param_run){from, whole_first + (from - first), end - from});
+		       &(struct mft_param_run){from, whole_first + (from - first), end - from});
 }
 
 /* Walks over the axes before the last one that is cut. That axis makes a run, together with those
@@ -64,8 +64,8 @@ static int take_box(const struct mfs_box_map *m, void *arg)
 	return walk(r, m, 0, cut ? cut - 1 : 0, 0, 0);
 }
 
-int mfs_param_runs(const struct mfs_param *p, uint64_t first, uint64_t count,
-		   int (*emit)(void *arg, const struct mfs_param_run *run), void *arg)
+int mft_param_runs(const struct mft_param *p, uint64_t first, uint64_t count,
+		   int (*emit)(void *arg, const struct mft_param_run *run), void *arg)
 {
 	struct runs r = {p, first, first + count, emit, arg};
 

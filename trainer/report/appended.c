@@ -13,7 +13,7 @@
 #include "formats/base/path.h"
 #include "formats/io/beneath.h"
 
-static int write_all(struct mfs_appended *a, struct mfs_error *err)
+static int write_all(struct mft_appended *a, struct mfs_error *err)
 {
 	for (size_t done = 0; done < a->records.len;) {
 		const ssize_t n = pwrite(a->fd, a->records.data + done, a->records.len - done,
@@ -30,7 +30,7 @@ static int write_all(struct mfs_appended *a, struct mfs_error *err)
 	return 0;
 }
 
-int mfs_appended_flush(struct mfs_appended *a, struct mfs_error *err)
+int mft_appended_flush(struct mft_appended *a, struct mfs_error *err)
 {
 	int rc = a->records.failed ? mfs_fail_nomem(err) : write_all(a, err);
 
@@ -42,7 +42,7 @@ int mfs_appended_flush(struct mfs_appended *a, struct mfs_error *err)
 	return rc;
 }
 
-static int create(struct mfs_appended *a, int dirfd, const char *dir, const char *prefix,
+static int create(struct mft_appended *a, int dirfd, const char *dir, const char *prefix,
 		  const char *suffix, struct mfs_error *err)
 {
 	char host[256] = "host";
@@ -79,13 +79,13 @@ static int open_dir(const char *dir, const char *below)
 	return inner;
 }
 
-int mfs_appended_open(struct mfs_appended *a, const char *dir, const char *below,
+int mft_appended_open(struct mft_appended *a, const char *dir, const char *below,
 		      const char *prefix, const char *suffix, struct mfs_error *err)
 {
 	char path[PATH_MAX];
 	int fd, rc;
 
-	*a = (struct mfs_appended){.fd = -1};
+	*a = (struct mft_appended){.fd = -1};
 	snprintf(path, sizeof(path), "%s%s%s", dir, below ? "/" : "", below ? below : "");
 	fd = open_dir(dir, below);
 	if (fd < 0)
@@ -95,10 +95,10 @@ int mfs_appended_open(struct mfs_appended *a, const char *dir, const char *below
 	return rc;
 }
 
-void mfs_appended_close(struct mfs_appended *a)
+void mft_appended_close(struct mft_appended *a)
 {
 	if (a->fd >= 0) {
-		mfs_appended_flush(a, NULL);
+		mft_appended_flush(a, NULL);
 		close(a->fd);
 	}
 	mfs_buf_release(&a->records);

@@ -9,8 +9,8 @@
 #include "formats/base/crc32c.h"
 #include "trainer/report/appended.h"
 
-struct mfs_events {
-	struct mfs_appended file;
+struct mft_events {
+	struct mft_appended file;
 };
 
 /* ---- messages ---- */
@@ -91,7 +91,7 @@ static void begin_event(struct mfs_buf *event)
 	add_double(event, 1, (double)now.tv_sec + (double)now.tv_usec / 1e6); /* wall_time */
 }
 
-static void add_version(struct mfs_events *e)
+static void add_version(struct mft_events *e)
 {
 	static const char version[] = "brain.Event:2";
 	struct mfs_buf event = {0};
@@ -102,7 +102,7 @@ static void add_version(struct mfs_events *e)
 	mfs_buf_release(&event);
 }
 
-void mfs_events_scalar(struct mfs_events *e, const char *tag, double value, uint64_t step)
+void mft_events_scalar(struct mft_events *e, const char *tag, double value, uint64_t step)
 {
 	struct mfs_buf event = {0}, summary = {0}, scalar = {0};
 
@@ -120,52 +120,52 @@ void mfs_events_scalar(struct mfs_events *e, const char *tag, double value, uint
 	mfs_buf_release(&event);
 }
 
-void mfs_events_both(struct mfs_events *e, const char *tag, double value, uint64_t iteration,
+void mft_events_both(struct mft_events *e, const char *tag, double value, uint64_t iteration,
 		     uint64_t samples)
 {
 	char by_samples[128];
 
 	snprintf(by_samples, sizeof(by_samples), "%s vs samples", tag);
-	mfs_events_scalar(e, tag, value, iteration);
-	mfs_events_scalar(e, by_samples, value, samples);
+	mft_events_scalar(e, tag, value, iteration);
+	mft_events_scalar(e, by_samples, value, samples);
 }
 
 /* ---- the file ---- */
 
-int mfs_events_flush(struct mfs_events *e, struct mfs_error *err)
+int mft_events_flush(struct mft_events *e, struct mfs_error *err)
 {
-	return mfs_appended_flush(&e->file, err);
+	return mft_appended_flush(&e->file, err);
 }
 
-int mfs_events_open(const char *dir, struct mfs_events **ret, struct mfs_error *err)
+int mft_events_open(const char *dir, struct mft_events **ret, struct mfs_error *err)
 {
-	struct mfs_events *e = calloc(1, sizeof(*e));
+	struct mft_events *e = calloc(1, sizeof(*e));
 	int rc;
 
 	if (!e)
 		return mfs_fail_nomem(err);
-	rc = mfs_appended_open(&e->file, dir, NULL, "events.out.tfevents", "", err);
+	rc = mft_appended_open(&e->file, dir, NULL, "events.out.tfevents", "", err);
 	if (!rc) {
 		add_version(e);
-		rc = mfs_events_flush(e, err);
+		rc = mft_events_flush(e, err);
 	}
 	if (rc) {
-		mfs_events_close(e);
+		mft_events_close(e);
 		return rc;
 	}
 	*ret = e;
 	return 0;
 }
 
-void mfs_events_close(struct mfs_events *e)
+void mft_events_close(struct mft_events *e)
 {
 	if (!e)
 		return;
-	mfs_appended_close(&e->file);
+	mft_appended_close(&e->file);
 	free(e);
 }
 
-const char *mfs_events_path(const struct mfs_events *e)
+const char *mft_events_path(const struct mft_events *e)
 {
 	return e->file.path;
 }

@@ -67,7 +67,7 @@ static double mlps(const struct mfs_megatron_args *m)
 	return matrices * (ffn * dense + (routed + shared) * moe);
 }
 
-double mfs_flops(const struct mfs_megatron_args *model, uint64_t seq_length, uint64_t padded_vocab,
+double mft_flops(const struct mfs_megatron_args *model, uint64_t seq_length, uint64_t padded_vocab,
 		 uint64_t batch)
 {
 	const double h = (double)model->hidden_size;
@@ -81,7 +81,7 @@ double mfs_flops(const struct mfs_megatron_args *model, uint64_t seq_length, uin
 	return PASSES * FMA * (tokens * token + tokens * (double)seq_length * layers * a.core);
 }
 
-double mfs_flops_share(double flops, double seconds, double peak)
+double mft_flops_share(double flops, double seconds, double peak)
 {
 	return peak > 0 && seconds > 0 ? flops / peak / seconds : 0;
 }

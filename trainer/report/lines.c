@@ -29,10 +29,10 @@ static double plain(double value)
 
 static bool said(double value)
 {
-	return value != MFS_NOT_SAID;
+	return value != MFT_NOT_SAID;
 }
 
-void mfs_report_iteration(struct mfs_buf *b, const struct mfs_report_iteration *r)
+void mft_report_iteration(struct mfs_buf *b, const struct mft_report_iteration *r)
 {
 	add_time(b, r->now);
 	mfs_buf_printf(b, " iteration %8llu/%8llu | consumed samples: %12llu |",
@@ -63,7 +63,7 @@ void mfs_report_iteration(struct mfs_buf *b, const struct mfs_report_iteration *
 		       (unsigned long long)r->skipped, (unsigned long long)r->not_finite);
 }
 
-double mfs_report_perplexity(double loss)
+double mft_report_perplexity(double loss)
 {
 	return exp(fmin(20, loss));
 }
@@ -75,8 +75,8 @@ static void add_dashes(struct mfs_buf *b, size_t count)
 	mfs_buf_add(b, "\n", 1);
 }
 
-void mfs_report_evaluation(struct mfs_buf *b, const char *set, const char *at,
-			   const struct mfs_report_loss *losses, unsigned count)
+void mft_report_evaluation(struct mfs_buf *b, const char *set, const char *at,
+			   const struct mft_report_loss *losses, unsigned count)
 {
 	struct mfs_buf line = {0};
 
@@ -84,7 +84,7 @@ void mfs_report_evaluation(struct mfs_buf *b, const char *set, const char *at,
 	for (unsigned i = 0; i < count; i++)
 		mfs_buf_printf(&line, "%s value: %.6E | %s PPL: %.6E | ", losses[i].name,
 			       plain(losses[i].value), losses[i].name,
-			       plain(mfs_report_perplexity(losses[i].value)));
+			       plain(mft_report_perplexity(losses[i].value)));
 	add_dashes(b, line.len + 1);
 	mfs_buf_add(b, line.data, line.len);
 	mfs_buf_add(b, "\n", 1);
@@ -93,7 +93,7 @@ void mfs_report_evaluation(struct mfs_buf *b, const char *set, const char *at,
 	mfs_buf_release(&line);
 }
 
-void mfs_report_saved(struct mfs_buf *b, const struct mfs_report_save *s)
+void mft_report_saved(struct mfs_buf *b, const struct mft_report_save *s)
 {
 	mfs_buf_adds(b, " ");
 	add_time(b, s->now);
@@ -103,7 +103,7 @@ void mfs_report_saved(struct mfs_buf *b, const struct mfs_report_save *s)
 		       (unsigned long long)s->iteration, s->dir, s->tp, s->pp);
 }
 
-void mfs_report_end(struct mfs_buf *b, const struct mfs_report_end *e)
+void mft_report_end(struct mfs_buf *b, const struct mft_report_end *e)
 {
 	static const char *const reasons[] = {NULL, "a signal asked for it",
 					      "--exit-duration-in-mins is over",
@@ -111,9 +111,9 @@ void mfs_report_end(struct mfs_buf *b, const struct mfs_report_end *e)
 	const unsigned long long iteration = e->iteration;
 
 	mfs_buf_adds(b, "[exiting program ");
-	if (e->why == MFS_STOP_SIGNAL)
+	if (e->why == MFT_STOP_SIGNAL)
 		mfs_buf_adds(b, "after receiving SIGTERM.");
-	else if (e->why == MFS_STOP_MINUTES)
+	else if (e->why == MFT_STOP_MINUTES)
 		mfs_buf_printf(b, "after %g minutes", e->minutes);
 	else
 		mfs_buf_printf(b, "at iteration %llu", iteration);

@@ -5,70 +5,70 @@
  * save_checkpoint). Each ends with
  * a line break.
  */
-#ifndef MFS_TRAINER_REPORT_LINES_H
-#define MFS_TRAINER_REPORT_LINES_H
+#ifndef MFT_TRAINER_REPORT_LINES_H
+#define MFT_TRAINER_REPORT_LINES_H
 
 #include <stdint.h>
 #include <sys/time.h>
 
 #include "formats/base/buf.h"
 
-#define MFS_NOT_SAID (-1.0) /* a number that the line leaves out */
+#define MFT_NOT_SAID (-1.0) /* a number that the line leaves out */
 
 /* A loss: "lm loss", "load_balancing_loss". Below 0 or NaN: it is left out. */
-struct mfs_report_loss {
+struct mft_report_loss {
 	const char *name;
 	double value;
 };
 
 /* Of the iterations since the last line. */
-struct mfs_report_iteration {
+struct mft_report_iteration {
 	struct timeval now;
 	uint64_t iteration, iterations, consumed_samples, skipped_samples;
 	double seconds;	   /* per iteration */
-	double throughput; /* TFLOP/s of a GPU, or MFS_NOT_SAID */
+	double throughput; /* TFLOP/s of a GPU, or MFT_NOT_SAID */
 	/* Ours: the share of the time that the operations need at the device's peak ("sol", speed
-	 * of light); or MFS_NOT_SAID. */
+	 * of light); or MFT_NOT_SAID. */
 	double sol;
 	double learning_rate;
 	uint64_t batch;
-	const struct mfs_report_loss *losses; /* means */
+	const struct mft_report_loss *losses; /* means */
 	unsigned loss_count;
 	double loss_scale;
-	double grad_norm, zeros, params_norm; /* or MFS_NOT_SAID */
+	double grad_norm, zeros, params_norm; /* or MFT_NOT_SAID */
 	uint64_t skipped, not_finite;
 };
-void mfs_report_iteration(struct mfs_buf *b, const struct mfs_report_iteration *r);
+void mft_report_iteration(struct mfs_buf *b, const struct mft_report_iteration *r);
 
 /* set: "", or "-0", "-books" of one of several; at: "iteration 20", "iteration 40 on validation
  * set". Three lines, the loss between dashes. */
-void mfs_report_evaluation(struct mfs_buf *b, const char *set, const char *at,
-			   const struct mfs_report_loss *losses, unsigned count);
+void mft_report_evaluation(struct mfs_buf *b, const char *set, const char *at,
+			   const struct mft_report_loss *losses, unsigned count);
 /* exp(min(20, loss)) */
-double mfs_report_perplexity(double loss);
+double mft_report_perplexity(double loss);
 
-struct mfs_report_save {
+struct mft_report_save {
 	struct timeval now;
 	uint64_t iteration;
 	const char *dir;
 	uint32_t tp, pp; /* sizes: the first rank says it */
 };
-void mfs_report_saved(struct mfs_buf *b, const struct mfs_report_save *s);
+void mft_report_saved(struct mfs_buf *b, const struct mft_report_save *s);
 
 /* Why a run ends before its last iteration. */
-enum mfs_report_stop {
-	MFS_STOP_NOT,
-	MFS_STOP_SIGNAL,
-	MFS_STOP_MINUTES,  /* --exit-duration-in-mins */
-	MFS_STOP_INTERVAL, /* --exit-interval */
+enum mft_report_stop {
+	MFT_STOP_NOT,
+	MFT_STOP_SIGNAL,
+	MFT_STOP_MINUTES,  /* --exit-duration-in-mins */
+	MFT_STOP_INTERVAL, /* --exit-interval */
 };
-struct mfs_report_end {
+struct mft_report_end {
 	struct timeval now;
-	enum mfs_report_stop why; /* not MFS_STOP_NOT */
+	enum mft_report_stop why; /* not MFT_STOP_NOT */
 	uint64_t iteration;
 	double minutes; /* since the run began */
 };
 /* Two lines: Megatron's, which says the iteration for an interval alone, and ours with both. */
-void mfs_report_end(struct mfs_buf *b, const struct mfs_report_end *e);
+void mft_report_end(struct mfs_buf *b, const struct mft_report_end *e);
 
 #endif

@@ -8,29 +8,29 @@
  * What is not finite is a text, "NaN" or "Infinity", as JSON has no numbers for it.
  * Source of the words: wandb/sdk/wandb_init.py, wandb_run.py.
  */
-#ifndef MFS_TRAINER_REPORT_OFFLINE_H
-#define MFS_TRAINER_REPORT_OFFLINE_H
+#ifndef MFT_TRAINER_REPORT_OFFLINE_H
+#define MFT_TRAINER_REPORT_OFFLINE_H
 
 #include <stdint.h>
 
 #include "formats/base/buf.h"
 #include "formats/base/error.h"
 
-struct mfs_offline;
+struct mft_offline;
 
 /* Opens a new file in dir, or in dir's directory `below` (appended.h). init: the first line's
  * object. -errno. */
-int mfs_offline_open(const char *dir, const char *below, const struct mfs_buf *init,
-		     struct mfs_offline **ret, struct mfs_error *err);
-void mfs_offline_close(struct mfs_offline *o);
-const char *mfs_offline_path(const struct mfs_offline *o);
+int mft_offline_open(const char *dir, const char *below, const struct mfs_buf *init,
+		     struct mft_offline **ret, struct mfs_error *err);
+void mft_offline_close(struct mft_offline *o);
+const char *mft_offline_path(const struct mft_offline *o);
 
 /* Kept in memory until the next flush; values of one step make one line. */
-void mfs_offline_value(struct mfs_offline *o, const char *tag, double value, uint64_t step);
+void mft_offline_value(struct mft_offline *o, const char *tag, double value, uint64_t step);
 /* -errno: what was kept is lost, and the file ends with whole lines. */
-int mfs_offline_flush(struct mfs_offline *o, struct mfs_error *err);
+int mft_offline_flush(struct mft_offline *o, struct mfs_error *err);
 
 /* Appends a number as JSON has it, or the text that stands for one that is not finite. */
-void mfs_offline_number(struct mfs_buf *out, double value);
+void mft_offline_number(struct mfs_buf *out, double value);
 
 #endif

@@ -10,21 +10,21 @@ static const struct {
 	const char *name, *unit;
 	size_t at;
 } values[] = {
-	{"Rtt", "ms", offsetof(struct mfs_straggler_rank, rtt_ms)},
-	{"Pwr", "W", offsetof(struct mfs_straggler_rank, watts)},
-	{"Tmp", "C", offsetof(struct mfs_straggler_rank, celsius)},
-	{"Utl", "%", offsetof(struct mfs_straggler_rank, utilization)},
-	{"Clk", "MHz", offsetof(struct mfs_straggler_rank, mhz)},
-	{"DRtt", "ms", offsetof(struct mfs_straggler_rank, data_ms)},
+	{"Rtt", "ms", offsetof(struct mft_straggler_rank, rtt_ms)},
+	{"Pwr", "W", offsetof(struct mft_straggler_rank, watts)},
+	{"Tmp", "C", offsetof(struct mft_straggler_rank, celsius)},
+	{"Utl", "%", offsetof(struct mft_straggler_rank, utilization)},
+	{"Clk", "MHz", offsetof(struct mft_straggler_rank, mhz)},
+	{"DRtt", "ms", offsetof(struct mft_straggler_rank, data_ms)},
 };
 
-static double value_of(const struct mfs_straggler_rank *r, size_t at)
+static double value_of(const struct mft_straggler_rank *r, size_t at)
 {
 	return *(const double *)((const char *)r + at);
 }
 
 /* Of equal ones the first rank, as min() and max() of Python. */
-static uint32_t find(const struct mfs_straggler_rank *all, uint32_t count, size_t at, int sign)
+static uint32_t find(const struct mft_straggler_rank *all, uint32_t count, size_t at, int sign)
 {
 	uint32_t found = 0;
 
@@ -34,7 +34,7 @@ static uint32_t find(const struct mfs_straggler_rank *all, uint32_t count, size_
 	return found;
 }
 
-static void add_value(struct mfs_buf *b, const struct mfs_straggler_rank *all, uint32_t count,
+static void add_value(struct mfs_buf *b, const struct mft_straggler_rank *all, uint32_t count,
 		      size_t i, int sign)
 {
 	const uint32_t rank = find(all, count, values[i].at, sign);
@@ -65,7 +65,7 @@ static void add_some(struct mfs_buf *b, const char *which, const struct sorted *
 	mfs_buf_adds(b, "\n");
 }
 
-bool mfs_report_straggler(struct mfs_buf *b, time_t now, const struct mfs_straggler_rank *all,
+bool mft_report_straggler(struct mfs_buf *b, time_t now, const struct mft_straggler_rank *all,
 			  uint32_t count, int64_t minmax)
 {
 	struct sorted *list = calloc(count, sizeof(*list));

@@ -2,8 +2,8 @@
  * --log-straggler: which rank is the slowest and which the fastest, as Megatron prints it
  * (megatron/core/README_STRAGGLER.md; megatron/core/utils.py: StragglerDetector.report).
  */
-#ifndef MFS_TRAINER_REPORT_STRAGGLER_H
-#define MFS_TRAINER_REPORT_STRAGGLER_H
+#ifndef MFT_TRAINER_REPORT_STRAGGLER_H
+#define MFT_TRAINER_REPORT_STRAGGLER_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 
 /* What a rank has measured, per iteration. What nobody measures is 0, as torch says it of a device
  * without sensors. */
-struct mfs_straggler_rank {
+struct mft_straggler_rank {
 	double rtt_ms, data_ms; /* the rank's own microbatches; the longest wait for data */
 	double watts, celsius, utilization, mhz;
 	double tflops; /* per second */
@@ -21,7 +21,7 @@ struct mfs_straggler_rank {
 
 /* The line; with minmax > 1 and less than count, two more with so many ranks of the least and the
  * most throughput. all: by rank, count of them. False: there is no memory. */
-bool mfs_report_straggler(struct mfs_buf *b, time_t now, const struct mfs_straggler_rank *all,
+bool mft_report_straggler(struct mfs_buf *b, time_t now, const struct mft_straggler_rank *all,
 			  uint32_t count, int64_t minmax);
 
 #endif

@@ -4,12 +4,12 @@
 
 #include "formats/base/clock.h"
 
-void mfs_terminal_begin(struct mfs_terminal *t, FILE *to, uint64_t iteration)
+void mft_terminal_begin(struct mft_terminal *t, FILE *to, uint64_t iteration)
 {
-	*t = (struct mfs_terminal){.to = isatty(fileno(to)) ? to : NULL, .first = iteration};
+	*t = (struct mft_terminal){.to = isatty(fileno(to)) ? to : NULL, .first = iteration};
 }
 
-void mfs_terminal_rate(char *text, size_t size, double seconds_each, uint64_t left, uint64_t tokens)
+void mft_terminal_rate(char *text, size_t size, double seconds_each, uint64_t left, uint64_t tokens)
 {
 	const double rate = seconds_each > 0 ? (double)tokens / seconds_each : 0;
 	const unsigned long long seconds = (unsigned long long)(seconds_each * (double)left + 0.5);
@@ -18,7 +18,7 @@ void mfs_terminal_rate(char *text, size_t size, double seconds_each, uint64_t le
 		 seconds / 3600, seconds / 60 % 60, seconds % 60);
 }
 
-void mfs_terminal_show(struct mfs_terminal *t, uint64_t iteration, uint64_t iterations,
+void mft_terminal_show(struct mft_terminal *t, uint64_t iteration, uint64_t iterations,
 		       uint64_t tokens)
 {
 	const int64_t now = mfs_now_ns();
@@ -32,7 +32,7 @@ void mfs_terminal_show(struct mfs_terminal *t, uint64_t iteration, uint64_t iter
 		t->first = iteration;
 	}
 	if (iteration > t->first)
-		mfs_terminal_rate(rate, sizeof(rate),
+		mft_terminal_rate(rate, sizeof(rate),
 				  (double)(now - t->began_ns) / 1e9 /
 					  (double)(iteration - t->first),
 				  iterations > iteration ? iterations - iteration : 0, tokens);
@@ -42,7 +42,7 @@ void mfs_terminal_show(struct mfs_terminal *t, uint64_t iteration, uint64_t iter
 	t->shown = true;
 }
 
-void mfs_terminal_clear(struct mfs_terminal *t)
+void mft_terminal_clear(struct mft_terminal *t)
 {
 	if (!t->shown)
 		return;

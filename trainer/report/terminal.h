@@ -1,12 +1,12 @@
 /* A line on a terminal that is written over while a run goes on. Elsewhere nothing is written. */
-#ifndef MFS_TRAINER_REPORT_TERMINAL_H
-#define MFS_TRAINER_REPORT_TERMINAL_H
+#ifndef MFT_TRAINER_REPORT_TERMINAL_H
+#define MFT_TRAINER_REPORT_TERMINAL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
-struct mfs_terminal {
+struct mft_terminal {
 	FILE *to; /* NULL: there is no terminal */
 	bool shown;
 	uint64_t first;	  /* iteration at which this process began */
@@ -14,15 +14,15 @@ struct mfs_terminal {
 };
 
 /* to: used if it is a terminal. */
-void mfs_terminal_begin(struct mfs_terminal *t, FILE *to, uint64_t iteration);
+void mft_terminal_begin(struct mft_terminal *t, FILE *to, uint64_t iteration);
 /* tokens: of an iteration. */
-void mfs_terminal_show(struct mfs_terminal *t, uint64_t iteration, uint64_t iterations,
+void mft_terminal_show(struct mft_terminal *t, uint64_t iteration, uint64_t iterations,
 		       uint64_t tokens);
 /* Before anything else is written. */
-void mfs_terminal_clear(struct mfs_terminal *t);
+void mft_terminal_clear(struct mft_terminal *t);
 
 /* "12.3 k tokens/s, 1:02:03 left"; text has room for size bytes. */
-void mfs_terminal_rate(char *text, size_t size, double seconds_each, uint64_t left,
+void mft_terminal_rate(char *text, size_t size, double seconds_each, uint64_t left,
 		       uint64_t tokens);
 
 #endif

@@ -10,7 +10,7 @@
 #define TILE_M 128
 #define TILE_N 256
 
-static double share_of(const struct mfs_machine *m, const char *name)
+static double share_of(const struct mft_machine *m, const char *name)
 {
 	for (unsigned i = 0; i < m->share_count; i++)
 		if (!strcmp(m->shares[i].name, name))
@@ -19,7 +19,7 @@ static double share_of(const struct mfs_machine *m, const char *name)
 }
 
 /* The part of the multiprocessors' time that tiles fill. Few tiles are divided along k. */
-static double filled(const struct mfs_machine *m, const struct mfk_work *w)
+static double filled(const struct mft_machine *m, const struct mfk_work *w)
 {
 	const double units = w->groups > 1 ? 2 : 1, width = units * TILE_N;
 	const double tiles =
@@ -33,7 +33,7 @@ static double filled(const struct mfs_machine *m, const struct mfk_work *w)
 /* The matrix that a tile is added to is read and written after the tile's last operation, when the
  * multiprocessor has nothing to multiply. What is only written, or read ahead, goes on at the same
  * time as other operations. */
-static double product_time(const struct mfs_machine *m, const struct mfk_work *w)
+static double product_time(const struct mft_machine *m, const struct mfk_work *w)
 {
 	const double groups = w->groups > 1 ? m->groups_of_products : 1;
 	const double speed = m->products[w->dtype] * groups * filled(m, w);
@@ -42,9 +42,9 @@ static double product_time(const struct mfs_machine *m, const struct mfk_work *w
 	return w->m && w->n ? fmax(w->flops / speed, beside) + (double)w->added / m->bandwidth : 0;
 }
 
-static double attention_time(const struct mfs_machine *m, const struct mfk_work *w)
+static double attention_time(const struct mft_machine *m, const struct mfk_work *w)
 {
-	const struct mfs_machine_heads *best = &m->heads[0];
+	const struct mft_machine_heads *best = &m->heads[0];
 	double least = INFINITY;
 
 	for (unsigned i = 0; i < m->head_count; i++) {
@@ -61,32 +61,32 @@ static double attention_time(const struct mfs_machine *m, const struct mfk_work 
 
 /* ---- in groups ---- */
 
-static bool in_one_host(const struct mfs_machine_group *g)
+static bool in_one_host(const struct mft_machine_group *g)
 {
 	return g->on_host >= g->size;
 }
 
 /* Of a ring: a host's GPUs share the way out. */
-static double ring_bandwidth(const struct mfs_machine *m, const struct mfs_machine_group *g)
+static double ring_bandwidth(const struct mft_machine *m, const struct mft_machine_group *g)
 {
 	return in_one_host(g) ? m->link : fmin(m->link, m->network * g->on_host);
 }
 
-static double latency(const struct mfs_machine *m, const struct mfs_machine_group *g)
+static double latency(const struct mft_machine *m, const struct mft_machine_group *g)
 {
 	return in_one_host(g) ? m->link_latency : m->network_latency;
 }
 
-static double ring_time(const struct mfs_machine *m, const struct mfk_work *w,
-			const struct mfs_machine_group *g)
+static double ring_time(const struct mft_machine *m, const struct mfk_work *w,
+			const struct mft_machine_group *g)
 {
 	const double way = (double)(g->size - 1) / g->size;
 
 	return (double)w->bytes * way / ring_bandwidth(m, g) + latency(m, g) * log2(g->size);
 }
 
-static double exchange_time(const struct mfs_machine *m, const struct mfk_work *w,
-			    const struct mfs_machine_group *g)
+static double exchange_time(const struct mft_machine *m, const struct mfk_work *w,
+			    const struct mft_machine_group *g)
 {
 	/* Of what goes to all evenly, the part that leaves the host. */
 	const double away = g->size > 1 ? (double)(g->size - g->on_host) / (g->size - 1) : 0;
@@ -95,8 +95,8 @@ static double exchange_time(const struct mfs_machine *m, const struct mfk_work *
 	return fmax(bytes * (1 - away) / m->link, bytes * away / m->network) + latency(m, g);
 }
 
-double mfs_machine_time(const struct mfs_machine *m, const struct mfk_work *w,
-			const struct mfs_machine_group *g)
+double mft_machine_time(const struct mft_machine *m, const struct mfk_work *w,
+			const struct mft_machine_group *g)
 {
 	switch (w->kind) {
 	case MFK_WORK_GEMM:

@@ -15,33 +15,33 @@
  * Between hosts a ring goes through the network links of all GPUs that the group has on a host.
  * Source of the two forms: NCCL's tests, doc/PERFORMANCE.md.
  */
-#ifndef MFS_TRAINER_SIMULATE_MACHINE_H
-#define MFS_TRAINER_SIMULATE_MACHINE_H
+#ifndef MFT_TRAINER_SIMULATE_MACHINE_H
+#define MFT_TRAINER_SIMULATE_MACHINE_H
 
 #include <stdint.h>
 
 #include "formats/base/error.h"
 #include "kernels/record/record.h"
 
-#define MFS_MACHINE_SHARES 32
-#define MFS_MACHINE_HEADS  8
+#define MFT_MACHINE_SHARES 32
+#define MFT_MACHINE_HEADS  8
 
-struct mfs_machine {
+struct mft_machine {
 	char name[64];
 	double memory;	    /* bytes of a GPU */
 	double host_memory; /* bytes of a host; 0: nobody knows */
 	double units;	    /* multiprocessors */
 	double products[3]; /* FLOP/s, by enum mfk_dtype */
 	double groups_of_products;
-	struct mfs_machine_heads {
+	struct mft_machine_heads {
 		double qk_dim, v_dim, forward, backward; /* FLOP/s */
-	} heads[MFS_MACHINE_HEADS];
+	} heads[MFT_MACHINE_HEADS];
 	unsigned head_count;
 	double bandwidth, host_bandwidth; /* bytes/s */
-	struct mfs_machine_share {
+	struct mft_machine_share {
 		char name[32];
 		double share;
-	} shares[MFS_MACHINE_SHARES];
+	} shares[MFT_MACHINE_SHARES];
 	unsigned share_count;
 	double other_share, launch;
 	unsigned gpus_per_host;
@@ -53,17 +53,17 @@ struct mfs_machine {
 /* bytes: a YAML mapping of the keys of configs/machines/h200.yaml, all of them but host_memory_gib,
  * which may be missing. -EINVAL: it is not,
  * and the message has name and line. */
-int mfs_machine_parse(const char *name, const void *bytes, size_t len, struct mfs_machine *ret,
+int mft_machine_parse(const char *name, const void *bytes, size_t len, struct mft_machine *ret,
 		      struct mfs_error *err);
 
 /* Who takes part in a group's work. */
-struct mfs_machine_group {
+struct mft_machine_group {
 	uint32_t size;
 	uint32_t on_host; /* how many of them this process's host has */
 };
 
 /* group: of the kinds that have one. 0 for those that only wait. */
-double mfs_machine_time(const struct mfs_machine *m, const struct mfk_work *w,
-			const struct mfs_machine_group *group);
+double mft_machine_time(const struct mft_machine *m, const struct mfk_work *w,
+			const struct mft_machine_group *group);
 
 #endif

@@ -11,7 +11,7 @@
 
 struct reader {
 	const char *name;
-	struct mfs_machine *m;
+	struct mft_machine *m;
 	struct mfs_error *err;
 };
 
@@ -57,12 +57,12 @@ static int read_heads(const struct reader *r, const struct mfs_yaml_node *n)
 		"expected a list of one to eight lists: two sizes of a head, forward, backward";
 
 	for (const struct mfs_yaml_node *i = n->first; i; i = i->next) {
-		struct mfs_machine_heads *h = &r->m->heads[r->m->head_count];
+		struct mft_machine_heads *h = &r->m->heads[r->m->head_count];
 		double *const to[] = {&h->qk_dim, &h->v_dim, &h->forward, &h->backward};
 		const struct mfs_yaml_node *value = i->first;
 
 		if (n->kind != MFS_YAML_SEQUENCE || i->kind != MFS_YAML_SEQUENCE ||
-		    r->m->head_count == MFS_MACHINE_HEADS)
+		    r->m->head_count == MFT_MACHINE_HEADS)
 			return fail(r, i, expected);
 		for (unsigned k = 0; k < 4; k++, value = value->next)
 			if (!value || read_number(r, value, to[k]))
@@ -78,17 +78,17 @@ static int read_heads(const struct reader *r, const struct mfs_yaml_node *n)
 
 static int read_shares(const struct reader *r, const struct mfs_yaml_node *n)
 {
-	struct mfs_machine *m = r->m;
+	struct mft_machine *m = r->m;
 	int rc = 0;
 
 	if (n->kind != MFS_YAML_MAPPING)
 		return fail(r, n, "expected shares of operations, and of other");
 	for (const struct mfs_yaml_node *k = n->first; k && !rc; k = k->next->next) {
-		struct mfs_machine_share *s = &m->shares[m->share_count];
+		struct mft_machine_share *s = &m->shares[m->share_count];
 		const bool other = !strcmp(k->text, "other");
 
 		if (!other &&
-		    (m->share_count == MFS_MACHINE_SHARES || strlen(k->text) >= sizeof(s->name)))
+		    (m->share_count == MFT_MACHINE_SHARES || strlen(k->text) >= sizeof(s->name)))
 			return fail(r, k, "too many operations, or too long a name");
 		rc = read_number(r, k->next, other ? &m->other_share : &s->share);
 		if (!other && !rc) {
@@ -128,7 +128,7 @@ static int read_busy_link(const struct reader *r, const struct mfs_yaml_node *n)
 /* ---- keys ---- */
 
 #define GIB	  ((double)(UINT64_C(1) << 30))
-#define AT(field) offsetof(struct mfs_machine, field)
+#define AT(field) offsetof(struct mft_machine, field)
 
 static const struct key {
 	const char *name;
@@ -176,7 +176,7 @@ static int read_key(const struct reader *r, const struct mfs_yaml_node *n, uint3
 			r->name, n->line, n->text);
 }
 
-int mfs_machine_parse(const char *name, const void *bytes, size_t len, struct mfs_machine *ret,
+int mft_machine_parse(const char *name, const void *bytes, size_t len, struct mft_machine *ret,
 		      struct mfs_error *err)
 {
 	struct mfs_arena arena = {0};
@@ -185,7 +185,7 @@ int mfs_machine_parse(const char *name, const void *bytes, size_t len, struct mf
 	uint32_t seen = 0;
 	int rc = mfs_yaml_tree(name, bytes, len, MFS_YAML_PLAIN, &arena, &root, err);
 
-	*ret = (struct mfs_machine){0};
+	*ret = (struct mft_machine){0};
 	if (!rc && (!root || root->kind != MFS_YAML_MAPPING))
 		rc = mfs_fail(err, -EINVAL, "%s: expected a mapping of what a machine has", name);
 	for (const struct mfs_yaml_node *n = root ? root->first : NULL; n && !rc; n = n->next->next)

@@ -14,7 +14,7 @@ struct starts {
 };
 
 struct stage {
-	const struct mfs_timeline_stage *of;
+	const struct mft_timeline_stage *of;
 	uint64_t next; /* in the record */
 	double *streams, *events;
 	double host;
@@ -24,12 +24,12 @@ struct stage {
 	double start;	 /* that */
 
 	uint64_t *taken; /* [2][stages]: messages that are done, to and from each */
-	uint64_t met[MFS_TIMELINE_GROUPS]; /* operations of the group that are done */
-	struct mfs_timeline time;
+	uint64_t met[MFT_TIMELINE_GROUPS]; /* operations of the group that are done */
+	struct mft_timeline time;
 };
 
 struct run {
-	const struct mfs_machine *m;
+	const struct mft_machine *m;
 	struct stage *stages;
 	uint32_t count;
 	unsigned free;
@@ -44,7 +44,7 @@ static unsigned group_of(const struct stage *s, const struct mfk_work *w)
 {
 	unsigned g = 0;
 
-	while (g < MFS_TIMELINE_GROUPS && (!w->comm || s->of->groups[g].comm != w->comm))
+	while (g < MFT_TIMELINE_GROUPS && (!w->comm || s->of->groups[g].comm != w->comm))
 		g++;
 	return g;
 }
@@ -58,7 +58,7 @@ static int push(struct starts *s, double start, struct mfs_error *err)
 }
 
 /* The stages that meet in a group. */
-static bool takes_part(const struct run *r, const struct mfs_timeline_group *g, uint32_t stage)
+static bool takes_part(const struct run *r, const struct mft_timeline_group *g, uint32_t stage)
 {
 	return !g->ends_only || stage == 0 || stage + 1 == r->count;
 }
@@ -68,14 +68,14 @@ static bool takes_part(const struct run *r, const struct mfs_timeline_group *g, 
 static double duration(const struct run *r, const struct stage *s, const struct mfk_work *w,
 		       unsigned group)
 {
-	if (group == MFS_TIMELINE_GROUPS)
-		return mfs_machine_time(r->m, w, NULL);
-	return group == r->free ? 0 : mfs_machine_time(r->m, w, &s->of->groups[group].machine);
+	if (group == MFT_TIMELINE_GROUPS)
+		return mft_machine_time(r->m, w, NULL);
+	return group == r->free ? 0 : mft_machine_time(r->m, w, &s->of->groups[group].machine);
 }
 
 static void count_time(struct stage *s, const struct mfk_work *w, unsigned group, double seconds)
 {
-	if (group < MFS_TIMELINE_GROUPS)
+	if (group < MFT_TIMELINE_GROUPS)
 		s->time.groups[group] += seconds;
 	else if (w->kind == MFK_WORK_GEMM)
 		s->time.products += seconds;
@@ -89,7 +89,7 @@ static void count_time(struct stage *s, const struct mfk_work *w, unsigned group
 
 static bool is_of_passes(const struct stage *s, const struct mfk_work *w, unsigned group)
 {
-	return group == MFS_TIMELINE_GROUPS && w->kind != MFK_WORK_HOST && w->stream == s->passes;
+	return group == MFT_TIMELINE_GROUPS && w->kind != MFK_WORK_HOST && w->stream == s->passes;
 }
 
 /* What an operation of the passes takes longer. While there is communication, busy_link of a second
@@ -219,7 +219,7 @@ static double all_begin(const struct run *r, const struct stage *s, unsigned gro
 	double latest = 0;
 
 	for (uint32_t i = 0; i < r->count; i++) {
-		const struct starts *of = &r->meetings[i * MFS_TIMELINE_GROUPS + group];
+		const struct starts *of = &r->meetings[i * MFT_TIMELINE_GROUPS + group];
 
 		if (!takes_part(r, &s->of->groups[group], i))
 			continue;
@@ -242,7 +242,7 @@ static int across(struct run *r, uint32_t me, const struct mfk_work *w, unsigned
 		s->start = can_begin(s, w);
 		s->began = true;
 		rc = exchanges ? begin_exchange(r, me, w)
-			       : push(&r->meetings[me * MFS_TIMELINE_GROUPS + group], s->start,
+			       : push(&r->meetings[me * MFT_TIMELINE_GROUPS + group], s->start,
 				      r->err);
 	}
 	if (rc)
@@ -276,13 +276,13 @@ static int go_on(struct run *r, uint32_t me, bool *moved)
 
 		if (orders(r, s, w))
 			continue;
-		if (group < MFS_TIMELINE_GROUPS && s->of->groups[group].stages) {
+		if (group < MFT_TIMELINE_GROUPS && s->of->groups[group].stages) {
 			rc = across(r, me, w, group, &goes);
 		} else {
 			double seconds = duration(r, s, w, group);
 
 			count_time(s, w, group, seconds);
-			if (group < MFS_TIMELINE_GROUPS)
+			if (group < MFT_TIMELINE_GROUPS)
 				communicates(r, s, w, seconds);
 			else if (is_of_passes(s, w, group))
 				seconds += slower(r, s, seconds);
@@ -345,13 +345,13 @@ static unsigned passes_of(const struct mfk_record *record)
 static int check_streams(const struct run *r, const struct stage *s)
 {
 	const struct mfk_record *record = s->of->record;
-	const struct mfk_work *first[MFS_TIMELINE_GROUPS] = {NULL};
+	const struct mfk_work *first[MFT_TIMELINE_GROUPS] = {NULL};
 
 	for (uint64_t i = 0; i < record->count; i++) {
 		const struct mfk_work *w = &record->list[i];
 		const unsigned group = group_of(s, w);
 
-		if (group == MFS_TIMELINE_GROUPS || w->kind == MFK_WORK_MEETING)
+		if (group == MFT_TIMELINE_GROUPS || w->kind == MFK_WORK_MEETING)
 			continue;
 		if (first[group] && first[group]->stream != w->stream)
 			return mfs_fail(r->err, -EINVAL,
@@ -364,7 +364,7 @@ static int check_streams(const struct run *r, const struct stage *s)
 	return 0;
 }
 
-static int stage_init(struct run *r, struct stage *s, const struct mfs_timeline_stage *of)
+static int stage_init(struct run *r, struct stage *s, const struct mft_timeline_stage *of)
 {
 	s->of = of;
 	s->passes = passes_of(of->record);
@@ -385,12 +385,12 @@ static double stage_end(const struct stage *s)
 	return last;
 }
 
-static void result(const struct run *r, struct mfs_timeline *ret)
+static void result(const struct run *r, struct mft_timeline *ret)
 {
 	double most = -1, step = 0;
 
 	for (uint32_t i = 0; i < r->count; i++) {
-		const struct mfs_timeline *t = &r->stages[i].time;
+		const struct mft_timeline *t = &r->stages[i].time;
 		const double busy = t->products + t->attention + t->memory;
 
 		step = fmax(step, stage_end(&r->stages[i]));
@@ -415,7 +415,7 @@ static void release(struct run *r)
 		free(r->sent[i].list);
 		free(r->received[i].list);
 	}
-	for (size_t i = 0; i < (size_t)r->count * MFS_TIMELINE_GROUPS && r->meetings; i++)
+	for (size_t i = 0; i < (size_t)r->count * MFT_TIMELINE_GROUPS && r->meetings; i++)
 		free(r->meetings[i].list);
 	free(r->stages);
 	free(r->sent);
@@ -423,8 +423,8 @@ static void release(struct run *r)
 	free(r->meetings);
 }
 
-int mfs_timeline_run(const struct mfs_machine *m, const struct mfs_timeline_stage *stages,
-		     uint32_t count, unsigned free, struct mfs_timeline *ret, struct mfs_error *err)
+int mft_timeline_run(const struct mft_machine *m, const struct mft_timeline_stage *stages,
+		     uint32_t count, unsigned free, struct mft_timeline *ret, struct mfs_error *err)
 {
 	const size_t ways = (size_t)count * count;
 	struct run r = {.m = m,
@@ -434,7 +434,7 @@ int mfs_timeline_run(const struct mfs_machine *m, const struct mfs_timeline_stag
 			.sent = calloc(ways, sizeof(*r.sent)),
 			.received = calloc(ways, sizeof(*r.received)),
 			.meetings =
-				calloc((size_t)count * MFS_TIMELINE_GROUPS, sizeof(*r.meetings)),
+				calloc((size_t)count * MFT_TIMELINE_GROUPS, sizeof(*r.meetings)),
 			.err = err};
 	int rc = r.stages && r.sent && r.received && r.meetings ? 0 : mfs_fail_nomem(err);
 

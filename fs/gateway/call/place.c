@@ -3,12 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-bool mfs_place_find(const struct mfs_url *url, unsigned first, struct mfs_place *ret)
+bool mfs_place_find(const struct mfs_url *url, unsigned first, struct mfs_call_place *ret)
 {
 	const bool data = url->count > first && !strcmp(url->parts[first], "datasets");
 	const unsigned at = first + data;
 
-	*ret = (struct mfs_place){.kind = data ? MFS_REPO_DATASET : MFS_REPO_MODEL, .file = ""};
+	*ret = (struct mfs_call_place){.kind = data ? MFS_REPO_DATASET : MFS_REPO_MODEL,
+				       .file = ""};
 	if (url->count < at + 2 ||
 	    (size_t)snprintf(ret->name, sizeof(ret->name), "%s/%s", url->parts[at],
 			     url->parts[at + 1]) >= sizeof(ret->name))

@@ -5,7 +5,7 @@
 #include "fs/gateway/repos/repos.h"
 #include "fs/http/url.h"
 
-struct mfs_place {
+struct mfs_call_place {
 	enum mfs_repo_kind kind;
 	char name[MFS_REPO_NAME];
 	const char *revision; /* NULL: the path ends before it */
@@ -14,6 +14,6 @@ struct mfs_place {
 
 /* Reads the path from its part number first on. False: there is no ORG/NAME. Texts are in the
  * URL. */
-bool mfs_place_find(const struct mfs_url *url, unsigned first, struct mfs_place *ret);
+bool mfs_place_find(const struct mfs_url *url, unsigned first, struct mfs_call_place *ret);
 
 #endif

@@ -223,7 +223,7 @@ static void absent(struct mfs_call *c)
 		mfs_s3_error(c, 404, "NoSuchKey", "there is no such key");
 }
 
-static void send_object(struct mfs_call *c, const struct mfs_place *place)
+static void send_object(struct mfs_call *c, const struct mfs_call_place *place)
 {
 	struct mfs_revision r;
 	enum mfs_absent what;
@@ -251,7 +251,7 @@ static void send_object(struct mfs_call *c, const struct mfs_place *place)
 
 static void answer_object(struct mfs_call *c)
 {
-	struct mfs_place place;
+	struct mfs_call_place place;
 
 	if (!mfs_place_find(&c->request->url, 0, &place) || !place.revision ||
 	    !mfs_call_allows(c, place.kind, place.name))

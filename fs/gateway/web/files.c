@@ -280,7 +280,7 @@ static void refuse(struct mfs_call *c, const char *name)
 
 static void answer(struct mfs_call *c)
 {
-	struct mfs_place place;
+	struct mfs_call_place place;
 
 	if (c->request->method == MFS_METHOD_POST) {
 		mfs_reply_error(c->reply, 405, "files are read by GET and HEAD");

@@ -34,12 +34,12 @@ static bool read_number(const char **at, char end, uint64_t *ret)
 
 static int by_threshold(const void *a, const void *b)
 {
-	const struct mfs_batch_step *x = a, *y = b;
+	const struct mft_batch_step *x = a, *y = b;
 
 	return (x->threshold > y->threshold) - (x->threshold < y->threshold);
 }
 
-static int check(const struct mfs_batch_step *steps, uint32_t count, const char *text,
+static int check(const struct mft_batch_step *steps, uint32_t count, const char *text,
 		 struct mfs_error *err)
 {
 	if (!count || steps[0].threshold)
@@ -56,11 +56,11 @@ static int check(const struct mfs_batch_step *steps, uint32_t count, const char 
 	return 0;
 }
 
-int mfs_batch_steps_parse(const char *text, int64_t seq_length, struct mfs_arena *arena,
-			  const struct mfs_batch_step **ret, uint32_t *ret_count,
+int mft_batch_steps_parse(const char *text, int64_t seq_length, struct mfs_arena *arena,
+			  const struct mft_batch_step **ret, uint32_t *ret_count,
 			  struct mfs_error *err)
 {
-	struct mfs_batch_step *steps;
+	struct mft_batch_step *steps;
 	uint32_t count = 0;
 	int r;
 
@@ -94,7 +94,7 @@ int mfs_batch_steps_parse(const char *text, int64_t seq_length, struct mfs_arena
 
 /* ---- --rampup-batch-size ---- */
 
-static int check_ramp(const struct mfs_batch_ramp *r, struct mfs_error *err)
+static int check_ramp(const struct mft_batch_ramp *r, struct mfs_error *err)
 {
 	if (r->start < 1 || r->increment < 1 || r->samples < 1)
 		return mfs_fail(err, -EINVAL,
@@ -115,7 +115,7 @@ static int check_ramp(const struct mfs_batch_ramp *r, struct mfs_error *err)
 
 /* The first sample of increment k, as Python's int(consumed / each) counts them. After the ramp
  * there is nothing to count. */
-static uint64_t begin_of(const struct mfs_batch_ramp *r, uint64_t k, double each)
+static uint64_t begin_of(const struct mft_batch_ramp *r, uint64_t k, double each)
 {
 	uint64_t at = (uint64_t)((double)k * each);
 
@@ -126,11 +126,11 @@ static uint64_t begin_of(const struct mfs_batch_ramp *r, uint64_t k, double each
 	return at;
 }
 
-int mfs_batch_ramp_steps(const struct mfs_batch_ramp *ramp, struct mfs_arena *arena,
-			 const struct mfs_batch_step **ret, uint32_t *ret_count,
+int mft_batch_ramp_steps(const struct mft_batch_ramp *ramp, struct mfs_arena *arena,
+			 const struct mft_batch_step **ret, uint32_t *ret_count,
 			 struct mfs_error *err)
 {
-	struct mfs_batch_step *steps;
+	struct mft_batch_step *steps;
 	uint64_t count;
 	double each;
 	int r = check_ramp(ramp, err);
@@ -143,7 +143,7 @@ int mfs_batch_ramp_steps(const struct mfs_batch_ramp *ramp, struct mfs_arena *ar
 	if (!steps)
 		return mfs_fail_nomem(err);
 	for (uint64_t k = 0; k <= count; k++)
-		steps[k] = (struct mfs_batch_step){
+		steps[k] = (struct mft_batch_step){
 			.threshold = k ? begin_of(ramp, k, each) : 0,
 			.batch = (uint64_t)ramp->start + k * (uint64_t)ramp->increment,
 		};

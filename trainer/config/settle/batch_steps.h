@@ -2,8 +2,8 @@
  * --step-batch-size-schedule "0:768 250B:1536": from so many tokens on, this global batch size; and
  * --rampup-batch-size 32 32 65000000, which is such a schedule, too.
  */
-#ifndef MFS_TRAINER_CONFIG_BATCH_STEPS_H
-#define MFS_TRAINER_CONFIG_BATCH_STEPS_H
+#ifndef MFT_TRAINER_CONFIG_BATCH_STEPS_H
+#define MFT_TRAINER_CONFIG_BATCH_STEPS_H
 
 #include <stdint.h>
 
@@ -18,8 +18,8 @@
  * threshold twice. Source: core/num_microbatches_calculator.py:
  * StepBatchsizeNumMicroBatchesCalculator.
  */
-int mfs_batch_steps_parse(const char *text, int64_t seq_length, struct mfs_arena *arena,
-			  const struct mfs_batch_step **ret, uint32_t *ret_count,
+int mft_batch_steps_parse(const char *text, int64_t seq_length, struct mfs_arena *arena,
+			  const struct mft_batch_step **ret, uint32_t *ret_count,
 			  struct mfs_error *err);
 
 /*
@@ -27,11 +27,11 @@ int mfs_batch_steps_parse(const char *text, int64_t seq_length, struct mfs_arena
  * branch takes the flag and ignores it. -EINVAL: what RampupBatchsizeNumMicroBatchesCalculator of
  * core 0.12 refuses, or more than 2^13 increments.
  */
-struct mfs_batch_ramp {
+struct mft_batch_ramp {
 	int64_t start, increment, samples, end;
 };
-int mfs_batch_ramp_steps(const struct mfs_batch_ramp *ramp, struct mfs_arena *arena,
-			 const struct mfs_batch_step **ret, uint32_t *ret_count,
+int mft_batch_ramp_steps(const struct mft_batch_ramp *ramp, struct mfs_arena *arena,
+			 const struct mft_batch_step **ret, uint32_t *ret_count,
 			 struct mfs_error *err);
 
 #endif

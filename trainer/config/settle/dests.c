@@ -2,7 +2,7 @@
 
 #include <stddef.h>
 
-const char *mfs_settle_name(enum dest dest)
+const char *mft_settle_name(enum dest dest)
 {
 	static const char *const names[] = {
 		NULL,

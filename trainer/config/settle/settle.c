@@ -18,13 +18,13 @@ static const struct needed {
 	      {MAX_POSITION_EMBEDDINGS, NO_DEST, true}, {MICRO_BATCH_SIZE, NO_DEST, false},
 	      {TRAIN_ITERS, TRAIN_SAMPLES, false},	{LR, NO_DEST, false}};
 
-static bool is_missing(const struct mfs_flag_values *v, const struct needed *n)
+static bool is_missing(const struct mft_flag_values *v, const struct needed *n)
 {
-	return mfs_flag_is_none(v, name_of(n->dest)) &&
-	       (n->other == NO_DEST || mfs_flag_is_none(v, name_of(n->other)));
+	return mft_flag_is_none(v, name_of(n->dest)) &&
+	       (n->other == NO_DEST || mft_flag_is_none(v, name_of(n->other)));
 }
 
-bool mfs_train_config_lacks_model(const struct mfs_train_config *config)
+bool mft_train_config_lacks_model(const struct mft_train_config *config)
 {
 	for (size_t i = 0; config->values && i < sizeof(needed) / sizeof(needed[0]); i++)
 		if (needed[i].model && is_missing(config->values, &needed[i]))
@@ -36,7 +36,7 @@ bool mfs_train_config_lacks_model(const struct mfs_train_config *config)
 static int check_missing(struct settle *s)
 {
 	const bool plans = s->c->dry_run || is(s, SKIP_TRAIN);
-	char text[512] = "", spelling[MFS_FLAG_SPELLING];
+	char text[512] = "", spelling[MFT_FLAG_SPELLING];
 	size_t len = 0;
 	unsigned count = 0, of_model = 0;
 
@@ -61,17 +61,17 @@ static int check_missing(struct settle *s)
 static int settle_aliases(struct settle *s)
 {
 	if (has(s, NO_WEIGHT_DECAY_COND_TYPE)) {
-		mfs_flag_set_truth(s->v, name_of(APPLY_WD_TO_QK_LAYERNORM), true);
-		mfs_flag_set_none(s->v, name_of(NO_WEIGHT_DECAY_COND_TYPE));
+		mft_flag_set_truth(s->v, name_of(APPLY_WD_TO_QK_LAYERNORM), true);
+		mft_flag_set_none(s->v, name_of(NO_WEIGHT_DECAY_COND_TYPE));
 	}
 	if (is(s, RECOMPUTE_ACTIVATIONS))
-		mfs_flag_set_text(s->v, name_of(RECOMPUTE_GRANULARITY), "selective");
+		mft_flag_set_text(s->v, name_of(RECOMPUTE_GRANULARITY), "selective");
 	if (is(s, USE_ROTARY_POSITION_EMBEDDINGS))
-		mfs_flag_set_text(s->v, name_of(POSITION_EMBEDDING_TYPE), "rope");
+		mft_flag_set_text(s->v, name_of(POSITION_EMBEDDING_TYPE), "rope");
 	if (!text(s, TOKENIZER_TYPE))
-		mfs_flag_set_text(s->v, name_of(TOKENIZER_TYPE), "GPT2BPETokenizer");
+		mft_flag_set_text(s->v, name_of(TOKENIZER_TYPE), "GPT2BPETokenizer");
 	if (!text(s, DATALOADER_TYPE))
-		mfs_flag_set_text(s->v, name_of(DATALOADER_TYPE), "single");
+		mft_flag_set_text(s->v, name_of(DATALOADER_TYPE), "single");
 	return 0;
 }
 
@@ -100,7 +100,7 @@ static int settle_data(struct settle *s)
 				"the pieces again, and there is no tokenizer here; leave it out. "
 				"--dry-run plans such a run");
 	if (has(s, DATA_PATH) && !has(s, SPLIT))
-		mfs_flag_set_text(s->v, name_of(SPLIT), "969, 30, 1");
+		mft_flag_set_text(s->v, name_of(SPLIT), "969, 30, 1");
 	return 0;
 }
 
@@ -125,7 +125,7 @@ static int settle_saves(struct settle *s)
 			     "found %lld",
 			     (long long)every, (long long)kept);
 	if (!is(s, ASYNC_SAVE))
-		mfs_flag_set_text(s->v, name_of(ASYNC_STRATEGY), "mcore");
+		mft_flag_set_text(s->v, name_of(ASYNC_STRATEGY), "mcore");
 	return r;
 }
 
@@ -133,10 +133,10 @@ static int settle_saves(struct settle *s)
 
 static int fill_skipped(struct settle *s)
 {
-	const struct mfs_flag_value *v = mfs_flag_get(s->v, name_of(ITERATIONS_TO_SKIP));
+	const struct mft_flag_value *v = mft_flag_get(s->v, name_of(ITERATIONS_TO_SKIP));
 	int64_t *list;
 
-	if (v->type != MFS_IS_LIST || !v->count)
+	if (v->type != MFT_IS_LIST || !v->count)
 		return 0;
 	list = mfs_arena_array(&s->c->arena, v->count, sizeof(*list));
 	if (!list)
@@ -152,7 +152,7 @@ static int fill_skipped(struct settle *s)
 static int fill_signal(struct settle *s)
 {
 	static const int never[] = {SIGKILL, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
-	const struct mfs_flag_value *v = mfs_flag_get(s->v, name_of(EXIT_SIGNAL));
+	const struct mft_flag_value *v = mft_flag_get(s->v, name_of(EXIT_SIGNAL));
 
 	for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++)
 		if (v->number == never[i])
@@ -170,16 +170,16 @@ static void fill_format(struct settle *s)
 {
 	s->c->saves_torch = mfs_str_is(s->c->ckpt_format, "torch");
 	if (!s->c->saves_torch)
-		mfs_flag_set_text(s->v, name_of(CKPT_FORMAT), "torch_dist");
-	mfs_flag_set_truth(s->v, name_of(USE_DIST_CKPT), !s->c->saves_torch);
+		mft_flag_set_text(s->v, name_of(CKPT_FORMAT), "torch_dist");
+	mft_flag_set_truth(s->v, name_of(USE_DIST_CKPT), !s->c->saves_torch);
 }
 
 static int fill_rest(struct settle *s)
 {
 	const char *granularity = text(s, RECOMPUTE_GRANULARITY);
-	struct mfs_train_config *c = s->c;
+	struct mft_train_config *c = s->c;
 	const int64_t eod = c->eod, pad = c->pad;
-	int r = mfs_train_config_fill(c, s->err);
+	int r = mft_train_config_fill(c, s->err);
 
 	if (r)
 		return r;
@@ -193,37 +193,37 @@ static int fill_rest(struct settle *s)
 	c->context_parallel_rank = number(s, RANK) / number(s, TENSOR_MODEL_PARALLEL_SIZE) %
 				   number(s, CONTEXT_PARALLEL_SIZE);
 	c->decoupled_weight_decay = true;
-	c->params_dtype = mfs_flag_get(s->v, name_of(PARAMS_DTYPE))->dtype;
+	c->params_dtype = mft_flag_get(s->v, name_of(PARAMS_DTYPE))->dtype;
 	/* ddp_config.grad_reduce_in_fp32: without it gradients have the parameters' type. With fp16
 	 * it is where most of the steps are skipped: a sum over tokens is the first to overflow. */
 	if (!c->accumulate_allreduce_grads_in_fp32)
 		c->main_grads_dtype = c->params_dtype;
-	c->recompute_granularity = mfs_str_is(granularity, "full")	  ? MFS_RECOMPUTE_FULL
-				   : mfs_str_is(granularity, "selective") ? MFS_RECOMPUTE_SELECTIVE
-									  : MFS_RECOMPUTE_NONE;
-	r = mfs_settle_fill_sharding(s);
+	c->recompute_granularity = mfs_str_is(granularity, "full")	  ? MFT_RECOMPUTE_FULL
+				   : mfs_str_is(granularity, "selective") ? MFT_RECOMPUTE_SELECTIVE
+									  : MFT_RECOMPUTE_NONE;
+	r = mft_settle_fill_sharding(s);
 	if (!r)
-		r = mfs_settle_batch_steps(s);
+		r = mft_settle_batch_steps(s);
 	if (!r)
 		r = fill_skipped(s);
 	return r ? r : fill_signal(s);
 }
 
-int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *err)
+int mft_train_config_settle(struct mft_train_config *config, struct mfs_error *err)
 {
 	static int (*const steps[])(struct settle *) = {
-		check_missing,	     settle_aliases,	   mfs_settle_sizes,   mfs_settle_layers,
-		mfs_settle_experts,  mfs_settle_precision, mfs_settle_fp8,     mfs_settle_optimizer,
-		mfs_settle_parallel, mfs_settle_pipeline,  mfs_settle_batches, mfs_settle_length,
-		mfs_settle_rates,    mfs_settle_decay,	   mfs_settle_memory,  settle_data,
-		settle_saves,	     mfs_settle_sharding,  mfs_settle_process, mfs_settle_vocab,
-		fill_rest,	     mfs_settle_read_model};
+		check_missing,	     settle_aliases,	   mft_settle_sizes,   mft_settle_layers,
+		mft_settle_experts,  mft_settle_precision, mft_settle_fp8,     mft_settle_optimizer,
+		mft_settle_parallel, mft_settle_pipeline,  mft_settle_batches, mft_settle_length,
+		mft_settle_rates,    mft_settle_decay,	   mft_settle_memory,  settle_data,
+		settle_saves,	     mft_settle_sharding,  mft_settle_process, mft_settle_vocab,
+		fill_rest,	     mft_settle_read_model};
 	struct settle s = {config, config->values, err};
 	int r = 0;
 
 	if (config->settled || !config->values)
 		return 0;
-	r = mfs_flags_refuse(config->values, err);
+	r = mft_flags_refuse(config->values, err);
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && !r; i++)
 		r = steps[i](&s);
 	config->settled = !r;

@@ -2,8 +2,8 @@
  * What follows from arguments, and what they may not be: megatron/training/arguments.py:
  * validate_args, and what training.py and the tokenizer's builder put into args later.
  */
-#ifndef MFS_TRAINER_CONFIG_SETTLE_H
-#define MFS_TRAINER_CONFIG_SETTLE_H
+#ifndef MFT_TRAINER_CONFIG_SETTLE_H
+#define MFT_TRAINER_CONFIG_SETTLE_H
 
 #include <stdbool.h>
 
@@ -13,9 +13,9 @@
 /* Fills all fields of config. -EINVAL: arguments are missing or contradict each other; -ENOTSUP:
  * one is not supported, with what is nearest. After parse and adopt; a config that is
  * settled, or was not parsed but filled by hand, stays as it is. */
-int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *err);
+int mft_train_config_settle(struct mft_train_config *config, struct mfs_error *err);
 
 /* Before that: whether a size of the model is missing that a checkpoint says. */
-bool mfs_train_config_lacks_model(const struct mfs_train_config *config);
+bool mft_train_config_lacks_model(const struct mft_train_config *config);
 
 #endif

@@ -4,7 +4,7 @@
 
 static int check_divided(struct settle *s, enum dest dest, enum dest by)
 {
-	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 
 	return number(s, dest) % number(s, by)
 		       ? mfs_fail(s->err, -EINVAL, "%s: expected a multiple of %s %lld, found %lld",
@@ -22,7 +22,7 @@ static int check_batch(const struct settle *s, const char *said, uint64_t batch,
 	const uint64_t least = micro * processes;
 
 	if (decreases ? batch >= least : batch % least == 0)
-		return mfs_settle_microbatches(s, said, batch / least);
+		return mft_settle_microbatches(s, said, batch / least);
 	if (processes > 1)
 		return mfs_fail(s->err, -EINVAL,
 				"%s: expected %s --micro-batch-size %llu times %llu processes, "
@@ -73,7 +73,7 @@ static int settle_evaluation(struct settle *s)
 			   (uint64_t)number(s, EVAL_GLOBAL_BATCH_SIZE), false);
 }
 
-int mfs_settle_batches(struct settle *s)
+int mft_settle_batches(struct settle *s)
 {
 	const bool given = has(s, GLOBAL_BATCH_SIZE);
 	const bool decreases = is(s, DECREASE_BATCH_SIZE_IF_NEEDED);
@@ -89,11 +89,11 @@ int mfs_settle_batches(struct settle *s)
 		r = exclude(s, STEP_BATCH_SIZE_SCHEDULE, DECREASE_BATCH_SIZE_IF_NEEDED);
 	if (r)
 		return r;
-	mfs_flag_set_truth(s->v, name_of(_IS_GLOBAL_BATCH_SIZE_EXPLICITLY_SPECIFIED), given);
+	mft_flag_set_truth(s->v, name_of(_IS_GLOBAL_BATCH_SIZE_EXPLICITLY_SPECIFIED), given);
 	otherwise(s, GLOBAL_BATCH_SIZE,
 		  number(s, MICRO_BATCH_SIZE) * number(s, DATA_PARALLEL_SIZE));
 	/* With a schedule the argument is one microbatch of each process, as it is in Megatron, and
-	 * no step has it: mfs_settle_batch_steps() checks those that steps have. */
+	 * no step has it: mft_settle_batch_steps() checks those that steps have. */
 	if (!has(s, STEP_BATCH_SIZE_SCHEDULE))
 		r = check_batch(s, "--global-batch-size", (uint64_t)number(s, GLOBAL_BATCH_SIZE),
 				decreases);
@@ -104,21 +104,21 @@ int mfs_settle_batches(struct settle *s)
 
 static int expect_zero(struct settle *s, enum dest dest, enum dest with)
 {
-	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 
 	return number(s, dest) > 0 ? mfs_fail(s->err, -EINVAL, "%s and %s exclude each other",
 					      flag(dest, a), flag(with, b))
 				   : 0;
 }
 
-int mfs_settle_length(struct settle *s)
+int mft_settle_length(struct settle *s)
 {
 	const bool by_iterations = number(s, TRAIN_ITERS) > 0;
 	const bool by_samples = number(s, TRAIN_SAMPLES) > 0;
 	int r = 0;
 
 	if (is(s, SKIP_TRAIN))
-		mfs_flag_set_truth(s->v, name_of(NO_LOAD_OPTIM), true);
+		mft_flag_set_truth(s->v, name_of(NO_LOAD_OPTIM), true);
 	if (by_iterations && has(s, RAMPUP_BATCH_SIZE))
 		return exclude(s, TRAIN_ITERS, RAMPUP_BATCH_SIZE);
 	if (by_iterations && by_samples)
@@ -149,7 +149,7 @@ int mfs_settle_length(struct settle *s)
 
 static int check_batch_steps(const struct settle *s, const char *said)
 {
-	const struct mfs_train_config *c = s->c;
+	const struct mft_train_config *c = s->c;
 	int r = 0;
 
 	for (uint32_t i = 0; i < c->batch_step_count && !r; i++)
@@ -159,15 +159,15 @@ static int check_batch_steps(const struct settle *s, const char *said)
 
 static int fill_ramp(struct settle *s)
 {
-	const struct mfs_flag_value *v = mfs_flag_get(s->v, name_of(RAMPUP_BATCH_SIZE));
-	struct mfs_train_config *c = s->c;
+	const struct mft_flag_value *v = mft_flag_get(s->v, name_of(RAMPUP_BATCH_SIZE));
+	struct mft_train_config *c = s->c;
 	int r;
 
-	if (v->type != MFS_IS_LIST)
+	if (v->type != MFT_IS_LIST)
 		return 0;
 	r = exclude(s, RAMPUP_BATCH_SIZE, STEP_BATCH_SIZE_SCHEDULE);
 	if (!r)
-		r = mfs_batch_ramp_steps(&(struct mfs_batch_ramp){.start = v->items[0].number,
+		r = mft_batch_ramp_steps(&(struct mft_batch_ramp){.start = v->items[0].number,
 								  .increment = v->items[1].number,
 								  .samples = v->items[2].number,
 								  .end = c->global_batch_size},
@@ -178,10 +178,10 @@ static int fill_ramp(struct settle *s)
 	return check_batch_steps(s, "--rampup-batch-size");
 }
 
-int mfs_settle_batch_steps(struct settle *s)
+int mft_settle_batch_steps(struct settle *s)
 {
-	struct mfs_train_config *c = s->c;
-	int r = mfs_batch_steps_parse(text(s, STEP_BATCH_SIZE_SCHEDULE), c->seq_length, &c->arena,
+	struct mft_train_config *c = s->c;
+	int r = mft_batch_steps_parse(text(s, STEP_BATCH_SIZE_SCHEDULE), c->seq_length, &c->arena,
 				      &c->batch_steps, &c->batch_step_count, s->err);
 
 	if (!r)

@@ -1,6 +1,6 @@
 /* What the files settle*.c share: questions of the arguments, and their rules. For them alone. */
-#ifndef MFS_TRAINER_CONFIG_SETTLE_I_H
-#define MFS_TRAINER_CONFIG_SETTLE_I_H
+#ifndef MFT_TRAINER_CONFIG_SETTLE_I_H
+#define MFT_TRAINER_CONFIG_SETTLE_I_H
 
 #include <errno.h>
 #include <stdbool.h>
@@ -14,8 +14,8 @@
 #define LARGEST (1ll << 31) /* the limit of any size: a product of two fits into int64_t */
 
 struct settle {
-	struct mfs_train_config *c;
-	struct mfs_flag_values *v;
+	struct mft_train_config *c;
+	struct mft_flag_values *v;
 	struct mfs_error *err;
 };
 
@@ -23,34 +23,34 @@ struct settle {
 
 static inline bool is(const struct settle *s, enum dest dest)
 {
-	return mfs_flag_truth(s->v, name_of(dest));
+	return mft_flag_truth(s->v, name_of(dest));
 }
 
 static inline bool has(const struct settle *s, enum dest dest)
 {
-	return !mfs_flag_is_none(s->v, name_of(dest));
+	return !mft_flag_is_none(s->v, name_of(dest));
 }
 
 static inline int64_t number(const struct settle *s, enum dest dest)
 {
-	return mfs_flag_number(s->v, name_of(dest), MFS_UNSET);
+	return mft_flag_number(s->v, name_of(dest), MFS_UNSET);
 }
 
 static inline const char *text(const struct settle *s, enum dest dest)
 {
-	return mfs_flag_text(s->v, name_of(dest));
+	return mft_flag_text(s->v, name_of(dest));
 }
 
 /* The flag of a dest, for messages. */
-static inline const char *spelt(const char *dest, char spelling[MFS_FLAG_SPELLING])
+static inline const char *spelt(const char *dest, char spelling[MFT_FLAG_SPELLING])
 {
 	bool on;
 
-	mfs_flag_spelling(mfs_flag_at(mfs_flag_of_dest(dest)), 0, spelling, &on);
+	mft_flag_spelling(mft_flag_at(mft_flag_of_dest(dest)), 0, spelling, &on);
 	return spelling;
 }
 
-static inline const char *flag(enum dest dest, char spelling[MFS_FLAG_SPELLING])
+static inline const char *flag(enum dest dest, char spelling[MFT_FLAG_SPELLING])
 {
 	return spelt(name_of(dest), spelling);
 }
@@ -59,12 +59,12 @@ static inline const char *flag(enum dest dest, char spelling[MFS_FLAG_SPELLING])
 static inline void otherwise(struct settle *s, enum dest dest, int64_t value)
 {
 	if (!has(s, dest))
-		mfs_flag_set_number(s->v, name_of(dest), value);
+		mft_flag_set_number(s->v, name_of(dest), value);
 }
 
 static inline int require(struct settle *s, enum dest dest)
 {
-	char spelling[MFS_FLAG_SPELLING];
+	char spelling[MFT_FLAG_SPELLING];
 
 	return has(s, dest) ? 0 : mfs_fail(s->err, -ENODATA, "%s is missing", flag(dest, spelling));
 }
@@ -73,7 +73,7 @@ static inline int require(struct settle *s, enum dest dest)
 static inline int from_to(struct settle *s, enum dest dest, int64_t least, int64_t most)
 {
 	const int64_t found = number(s, dest);
-	char spelling[MFS_FLAG_SPELLING];
+	char spelling[MFT_FLAG_SPELLING];
 
 	if (!has(s, dest) || (found >= least && found <= most))
 		return 0;
@@ -92,7 +92,7 @@ static inline int at_least(struct settle *s, enum dest dest, int64_t least)
 
 static inline int exclude(struct settle *s, enum dest one, enum dest other)
 {
-	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 
 	return has(s, one) && has(s, other)
 		       ? mfs_fail(s->err, -EINVAL, "%s and %s exclude each other", flag(one, a),
@@ -105,48 +105,48 @@ static inline int exclude(struct settle *s, enum dest one, enum dest other)
 /* Each returns 0 or a negative errno value with a sentence in s->err. */
 
 /* settle_model.c */
-int mfs_settle_sizes(struct settle *s);
-int mfs_settle_layers(struct settle *s);
-int mfs_settle_experts(struct settle *s);
+int mft_settle_sizes(struct settle *s);
+int mft_settle_layers(struct settle *s);
+int mft_settle_experts(struct settle *s);
 /* settle_optim.c */
-int mfs_settle_precision(struct settle *s);
-int mfs_settle_fp8(struct settle *s);
-int mfs_settle_optimizer(struct settle *s);
+int mft_settle_precision(struct settle *s);
+int mft_settle_fp8(struct settle *s);
+int mft_settle_optimizer(struct settle *s);
 /* settle_parallel.c */
-int mfs_settle_parallel(struct settle *s);
+int mft_settle_parallel(struct settle *s);
 /* settle_pipeline.c */
-int mfs_settle_pipeline(struct settle *s);
+int mft_settle_pipeline(struct settle *s);
 /* settle_batch.c */
-int mfs_settle_batches(struct settle *s);
-int mfs_settle_length(struct settle *s);
+int mft_settle_batches(struct settle *s);
+int mft_settle_length(struct settle *s);
 /* settle_optim.c */
-int mfs_settle_rates(struct settle *s);
-int mfs_settle_decay(struct settle *s);
-int mfs_settle_memory(struct settle *s);
+int mft_settle_rates(struct settle *s);
+int mft_settle_decay(struct settle *s);
+int mft_settle_memory(struct settle *s);
 /* settle_sharding.c */
-int mfs_settle_sharding(struct settle *s);
+int mft_settle_sharding(struct settle *s);
 /* settle_parallel.c: what follows from how many there are */
-int mfs_settle_process(struct settle *s);
+int mft_settle_process(struct settle *s);
 /* settle_model.c: with the sizes of every dimension known */
-int mfs_settle_vocab(struct settle *s);
+int mft_settle_vocab(struct settle *s);
 /* settle_batch.c: --step-batch-size-schedule and --rampup-batch-size; the fields are filled */
-int mfs_settle_batch_steps(struct settle *s);
+int mft_settle_batch_steps(struct settle *s);
 /* settle_sharding.c: config->sharding and the gradients' type; the fields are filled */
-int mfs_settle_fill_sharding(struct settle *s);
+int mft_settle_fill_sharding(struct settle *s);
 /* settle_model.c: config->model */
-int mfs_settle_read_model(struct settle *s);
+int mft_settle_read_model(struct settle *s);
 
 /* ---- for settle_pipeline.c ---- */
 
 /* settle_stages.c: model chunks that are no equal shares. The layout says how many there are; where
  * the embedding or the loss counts as a layer, that is known. */
-int mfs_settle_layout(struct settle *s);
-int mfs_settle_accounts(struct settle *s);
+int mft_settle_layout(struct settle *s);
+int mft_settle_accounts(struct settle *s);
 
 /* ---- for settle_batch.c ---- */
 
 /* settle_pipeline.c: checks that the stages' model chunks can take turns with so many microbatches
  * of each process. said: the flag that they follow from. */
-int mfs_settle_microbatches(const struct settle *s, const char *said, uint64_t count);
+int mft_settle_microbatches(const struct settle *s, const char *said, uint64_t count);
 
 #endif

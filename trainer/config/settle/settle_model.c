@@ -14,8 +14,8 @@ static int settle_pair(struct settle *s, enum dest dest, enum dest encoder)
 
 	if (r)
 		return r;
-	*mfs_flag_slot(s->v, name_of(has(s, dest) ? encoder : dest)) =
-		*mfs_flag_get(s->v, name_of(has(s, dest) ? dest : encoder));
+	*mft_flag_slot(s->v, name_of(has(s, dest) ? encoder : dest)) =
+		*mft_flag_get(s->v, name_of(has(s, dest) ? dest : encoder));
 	return require(s, dest);
 }
 
@@ -29,7 +29,7 @@ static int settle_heads(struct settle *s)
 					"--hidden-size: expected a multiple of "
 					"--num-attention-heads %lld, or --kv-channels; found %lld",
 					(long long)heads, (long long)hidden);
-		mfs_flag_set_number(s->v, name_of(KV_CHANNELS), hidden / heads);
+		mft_flag_set_number(s->v, name_of(KV_CHANNELS), hidden / heads);
 	}
 	if (is(s, MULTI_LATENT_ATTENTION) && is(s, GROUP_QUERY_ATTENTION))
 		return mfs_fail(s->err, -EINVAL,
@@ -56,14 +56,14 @@ static int64_t usual_mlp(const struct settle *s, int64_t hidden)
 		return (int64_t)(gated / 64) * 64;
 	/* Numbers beyond LARGEST are refused later. */
 	size = (int64_t)fmin((double)(int64_t)gated *
-				     mfs_flag_real(s->v, name_of(FFN_MULTIPLIER), 1),
+				     mft_flag_real(s->v, name_of(FFN_MULTIPLIER), 1),
 			     2.0 * LARGEST);
 	return (size + multiple - 1) / multiple * multiple;
 }
 
 static int check_mlp(struct settle *s)
 {
-	const double factor = mfs_flag_real(s->v, name_of(FFN_MULTIPLIER), 1);
+	const double factor = mft_flag_real(s->v, name_of(FFN_MULTIPLIER), 1);
 
 	if (!(factor > 0))
 		return mfs_fail(s->err, -EINVAL,
@@ -71,7 +71,7 @@ static int check_mlp(struct settle *s)
 	return at_least(s, FFN_MULTIPLE_OF, 1);
 }
 
-int mfs_settle_sizes(struct settle *s)
+int mft_settle_sizes(struct settle *s)
 {
 	static const enum dest sizes[] = {NUM_LAYERS,
 					  HIDDEN_SIZE,
@@ -132,16 +132,16 @@ int mfs_settle_sizes(struct settle *s)
 	return settle_heads(s);
 }
 
-int mfs_settle_layers(struct settle *s)
+int mft_settle_layers(struct settle *s)
 {
 	const bool rope = mfs_str_is(text(s, POSITION_EMBEDDING_TYPE), "rope");
 
 	if (is(s, ADD_BIAS_LINEAR))
-		mfs_flag_set_truth(s->v, name_of(ADD_QKV_BIAS), true);
+		mft_flag_set_truth(s->v, name_of(ADD_QKV_BIAS), true);
 	else
-		mfs_flag_set_truth(s->v, name_of(BIAS_GELU_FUSION), false);
+		mft_flag_set_truth(s->v, name_of(BIAS_GELU_FUSION), false);
 	if (!rope)
-		mfs_flag_set_truth(s->v, name_of(APPLY_ROPE_FUSION), false);
+		mft_flag_set_truth(s->v, name_of(APPLY_ROPE_FUSION), false);
 	if (!rope && !is(s, ADD_POSITION_EMBEDDING))
 		return mfs_fail(s->err, -EINVAL,
 				"--no-position-embedding: expected --position-embedding-type rope "
@@ -151,30 +151,30 @@ int mfs_settle_layers(struct settle *s)
 				"--use-mup with --mtp-num-layers is not supported; leave one of "
 				"them out");
 	if (is(s, APPLY_QUERY_KEY_LAYER_SCALING))
-		mfs_flag_set_truth(s->v, name_of(ATTENTION_SOFTMAX_IN_FP32), true);
+		mft_flag_set_truth(s->v, name_of(ATTENTION_SOFTMAX_IN_FP32), true);
 	return 0;
 }
 
 /* A list of one is its item. */
 static void unlist(struct settle *s, enum dest dest)
 {
-	struct mfs_flag_value *v = mfs_flag_slot(s->v, name_of(dest));
+	struct mft_flag_value *v = mft_flag_slot(s->v, name_of(dest));
 
-	if (v->type == MFS_IS_LIST && v->count == 1)
+	if (v->type == MFT_IS_LIST && v->count == 1)
 		*v = v->items[0];
 }
 
 /* The words of --moe-router-load-balancing-type. */
-static const char *const aux_losses[MFS_AUX_LOSSES] = {"aux_loss", "seq_aux_loss",
+static const char *const aux_losses[MFT_AUX_LOSSES] = {"aux_loss", "seq_aux_loss",
 						       "global_aux_loss"};
 
 /* router.py: get_aux_loss_coeff. A line has the names that training.py: training_log looks for with
  * Python's `in`: words of a list, or parts of a word. */
 static void settle_aux_loss(struct settle *s, const char *kind, double coeff, bool listed)
 {
-	struct mfs_train_config *c = s->c;
+	struct mft_train_config *c = s->c;
 
-	for (int i = 0; i < MFS_AUX_LOSSES; i++) {
+	for (int i = 0; i < MFT_AUX_LOSSES; i++) {
 		const bool same = mfs_str_is(kind, aux_losses[i]);
 
 		if (same && c->moe_aux_loss_coeffs[i] == 0)
@@ -185,56 +185,56 @@ static void settle_aux_loss(struct settle *s, const char *kind, double coeff, bo
 
 /* router.py: TopKRouter.routing, sinkhorn_load_balancing. In a list Megatron looks for losses
  * alone, and would do nothing for this word. */
-static int settle_sinkhorn(struct settle *s, const struct mfs_flag_value *kinds)
+static int settle_sinkhorn(struct settle *s, const struct mft_flag_value *kinds)
 {
-	struct mfs_train_config *c = s->c;
+	struct mft_train_config *c = s->c;
 
-	c->moe_sinkhorn = kinds->type == MFS_IS_TEXT && mfs_str_is(kinds->text, "sinkhorn");
-	for (size_t i = 0; kinds->type == MFS_IS_LIST && i < kinds->count; i++)
+	c->moe_sinkhorn = kinds->type == MFT_IS_TEXT && mfs_str_is(kinds->text, "sinkhorn");
+	for (size_t i = 0; kinds->type == MFT_IS_LIST && i < kinds->count; i++)
 		if (mfs_str_is(kinds->items[i].text, "sinkhorn"))
 			return mfs_fail(
 				s->err, -EINVAL,
 				"--moe-router-load-balancing-type: expected sinkhorn alone, "
 				"found %zu words",
 				kinds->count);
-	if (c->moe_sinkhorn && mfs_flag_real(s->v, name_of(MOE_AUX_LOSS_COEFF), 0) != 0)
+	if (c->moe_sinkhorn && mft_flag_real(s->v, name_of(MOE_AUX_LOSS_COEFF), 0) != 0)
 		return mfs_fail(s->err, -EINVAL,
 				"--moe-aux-loss-coeff: Sinkhorn routing does not support aux loss, "
 				"expected 0 beside --moe-router-load-balancing-type sinkhorn, "
 				"found %g",
-				mfs_flag_real(s->v, name_of(MOE_AUX_LOSS_COEFF), 0));
+				mft_flag_real(s->v, name_of(MOE_AUX_LOSS_COEFF), 0));
 	return 0;
 }
 
 static int settle_aux_losses(struct settle *s)
 {
 	int rc;
-	const struct mfs_flag_value *kinds =
-		mfs_flag_get(s->v, name_of(MOE_ROUTER_LOAD_BALANCING_TYPE));
-	const struct mfs_flag_value *coeffs = mfs_flag_get(s->v, name_of(MOE_AUX_LOSS_COEFF));
-	const size_t count = kinds->type == MFS_IS_LIST ? kinds->count : 1;
+	const struct mft_flag_value *kinds =
+		mft_flag_get(s->v, name_of(MOE_ROUTER_LOAD_BALANCING_TYPE));
+	const struct mft_flag_value *coeffs = mft_flag_get(s->v, name_of(MOE_AUX_LOSS_COEFF));
+	const size_t count = kinds->type == MFT_IS_LIST ? kinds->count : 1;
 
-	if (count != (coeffs->type == MFS_IS_LIST ? coeffs->count : 1))
+	if (count != (coeffs->type == MFT_IS_LIST ? coeffs->count : 1))
 		return mfs_fail(s->err, -EINVAL,
 				"--moe-aux-loss-coeff: expected as many as "
 				"--moe-router-load-balancing-type has words, %zu, found %zu",
-				count, coeffs->type == MFS_IS_LIST ? coeffs->count : 1);
-	if (kinds->type == MFS_IS_TEXT)
-		settle_aux_loss(s, kinds->text, mfs_flag_real(s->v, name_of(MOE_AUX_LOSS_COEFF), 0),
+				count, coeffs->type == MFT_IS_LIST ? coeffs->count : 1);
+	if (kinds->type == MFT_IS_TEXT)
+		settle_aux_loss(s, kinds->text, mft_flag_real(s->v, name_of(MOE_AUX_LOSS_COEFF), 0),
 				false);
 	rc = settle_sinkhorn(s, kinds);
-	for (size_t i = 0; kinds->type == MFS_IS_LIST && i < count; i++)
+	for (size_t i = 0; kinds->type == MFT_IS_LIST && i < count; i++)
 		settle_aux_loss(s, kinds->items[i].text, coeffs->items[i].real, true);
 	return rc;
 }
 
-int mfs_settle_experts(struct settle *s)
+int mft_settle_experts(struct settle *s)
 {
 	int rc;
 	double factor; /* below 0: none, as in transformer_config.py: __post_init__ */
 
 	if (number(s, NUM_EXPERTS) == 0)
-		mfs_flag_set_none(s->v, name_of(NUM_EXPERTS));
+		mft_flag_set_none(s->v, name_of(NUM_EXPERTS));
 	unlist(s, MOE_ROUTER_LOAD_BALANCING_TYPE);
 	unlist(s, MOE_AUX_LOSS_COEFF);
 	if (!has(s, NUM_EXPERTS))
@@ -254,7 +254,7 @@ int mfs_settle_experts(struct settle *s)
 		return mfs_fail(s->err, -EINVAL,
 				"--moe-shared-expert-intermediate-size: bias is not supported in "
 				"the shared experts, expected --disable-bias-linear beside it");
-	factor = mfs_flag_real(s->v, name_of(MOE_EXPERT_CAPACITY_FACTOR), -1);
+	factor = mft_flag_real(s->v, name_of(MOE_EXPERT_CAPACITY_FACTOR), -1);
 	if (factor == 0)
 		return mfs_fail(s->err, -EINVAL,
 				"--moe-expert-capacity-factor: expected a number above 0, or below "
@@ -280,13 +280,13 @@ static int64_t rows_of(const struct settle *s, int64_t tokens, int64_t tp)
 	return (tokens + multiple - 1) / multiple * multiple;
 }
 
-int mfs_settle_vocab(struct settle *s)
+int mft_settle_vocab(struct settle *s)
 {
-	struct mfs_vocab_found found;
+	struct mft_vocab_found found;
 	const int64_t tp = number(s, TENSOR_MODEL_PARALLEL_SIZE);
 	const bool ends =
 		is(s, RESET_POSITION_IDS) || is(s, RESET_ATTENTION_MASK) || is(s, EOD_MASK_LOSS);
-	int r = mfs_vocab_find(s->v, &found, s->err);
+	int r = mft_vocab_find(s->v, &found, s->err);
 
 	if (r)
 		return r;
@@ -294,7 +294,7 @@ int mfs_settle_vocab(struct settle *s)
 	if (r)
 		return r;
 	if (!has(s, PADDED_VOCAB_SIZE))
-		mfs_flag_set_number(s->v, name_of(PADDED_VOCAB_SIZE), rows_of(s, found.size, tp));
+		mft_flag_set_number(s->v, name_of(PADDED_VOCAB_SIZE), rows_of(s, found.size, tp));
 	if (found.size > number(s, PADDED_VOCAB_SIZE))
 		return mfs_fail(s->err, -EINVAL,
 				"--padded-vocab-size: expected at least the %lld tokens of the "
@@ -320,10 +320,10 @@ int mfs_settle_vocab(struct settle *s)
 
 /* A command line has the reader that a checkpoint's arguments have: what is saved reads as what was
  * trained (test_train_args: saved_is_trained). */
-int mfs_settle_read_model(struct settle *s)
+int mft_settle_read_model(struct settle *s)
 {
 	const int64_t vocab_size = s->c->model.vocab_size;
-	const struct mfs_args_source given = mfs_args_of_flags(s->v);
+	const struct mfs_args_source given = mft_args_of_flags(s->v);
 	int r = mfs_args_read(&given, &s->c->arena, &s->c->model, s->err);
 
 	if (r)
@@ -336,8 +336,8 @@ int mfs_settle_read_model(struct settle *s)
 			s->c->adopted.original_max_position_embeddings;
 	}
 	/* A person who gives it means it, as on Megatron's main branch. */
-	if (mfs_flag_is_given(s->v, name_of(ROPE_SCALING_FACTOR)))
+	if (mft_flag_is_given(s->v, name_of(ROPE_SCALING_FACTOR)))
 		s->c->model.rope_scaling_factor =
-			mfs_flag_real(s->v, name_of(ROPE_SCALING_FACTOR), MFS_ROPE_SCALING_FACTOR);
+			mft_flag_real(s->v, name_of(ROPE_SCALING_FACTOR), MFS_ROPE_SCALING_FACTOR);
 	return 0;
 }

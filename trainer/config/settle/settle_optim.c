@@ -12,47 +12,47 @@ static int settle_bf16(struct settle *s, enum mfs_dtype main_grads)
 				"--main-grads-dtype: expected fp32 with "
 				"--accumulate-allreduce-grads-in-fp32");
 	if (is(s, GRAD_REDUCE_IN_BF16))
-		mfs_flag_set_truth(s->v, name_of(ACCUMULATE_ALLREDUCE_GRADS_IN_FP32), false);
+		mft_flag_set_truth(s->v, name_of(ACCUMULATE_ALLREDUCE_GRADS_IN_FP32), false);
 	else if (main_grads == MFS_F32)
-		mfs_flag_set_truth(s->v, name_of(ACCUMULATE_ALLREDUCE_GRADS_IN_FP32), true);
+		mft_flag_set_truth(s->v, name_of(ACCUMULATE_ALLREDUCE_GRADS_IN_FP32), true);
 	return 0;
 }
 
-int mfs_settle_precision(struct settle *s)
+int mft_settle_precision(struct settle *s)
 {
 	static const enum dest states[] = {MAIN_GRADS_DTYPE, MAIN_PARAMS_DTYPE, EXP_AVG_DTYPE,
 					   EXP_AVG_SQ_DTYPE};
 	const bool fp16 = is(s, FP16), bf16 = is(s, BF16);
-	char spelling[MFS_FLAG_SPELLING];
+	char spelling[MFT_FLAG_SPELLING];
 
 	if (fp16 && bf16)
 		return mfs_fail(s->err, -EINVAL, "--fp16 and --bf16 exclude each other");
 	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
-		if (mfs_flag_get(s->v, name_of(states[i]))->dtype != MFS_F32 &&
+		if (mft_flag_get(s->v, name_of(states[i]))->dtype != MFS_F32 &&
 		    !is(s, USE_PRECISION_AWARE_OPTIMIZER))
 			return mfs_fail(s->err, -EINVAL,
 					"%s: expected fp32, or --use-precision-aware-optimizer "
 					"beside it",
 					flag(states[i], spelling));
-	mfs_flag_set_dtype(s->v, name_of(PARAMS_DTYPE), fp16 ? MFS_F16 : bf16 ? MFS_BF16 : MFS_F32);
+	mft_flag_set_dtype(s->v, name_of(PARAMS_DTYPE), fp16 ? MFS_F16 : bf16 ? MFS_BF16 : MFS_F32);
 	/* A dynamic loss scale finds them by itself. */
-	if (fp16 && mfs_flag_real(s->v, name_of(LOSS_SCALE), 0) == 0)
-		mfs_flag_set_truth(s->v, name_of(CHECK_FOR_NAN_IN_LOSS_AND_GRAD), false);
-	return bf16 ? settle_bf16(s, mfs_flag_get(s->v, name_of(MAIN_GRADS_DTYPE))->dtype) : 0;
+	if (fp16 && mft_flag_real(s->v, name_of(LOSS_SCALE), 0) == 0)
+		mft_flag_set_truth(s->v, name_of(CHECK_FOR_NAN_IN_LOSS_AND_GRAD), false);
+	return bf16 ? settle_bf16(s, mft_flag_get(s->v, name_of(MAIN_GRADS_DTYPE))->dtype) : 0;
 }
 
 /* ---- 8-bit floats ---- */
 
 /* What Megatron asks of them holds here, too, so that a line that is taken is one of Megatron's
  * (arguments.py: validate_args; transformer_config.py: __post_init__). */
-int mfs_settle_fp8(struct settle *s)
+int mft_settle_fp8(struct settle *s)
 {
 	const bool fp8 = has(s, FP8);
 	const char *const recipe = text(s, FP8_RECIPE);
 	static const enum dest parts[] = {FP8_PARAM_GATHER, FP8_OUTPUT_PROJ,
 					  MOE_ROUTER_PADDING_FOR_QUANTIZATION,
 					  MOE_ROUTER_PADDING_FOR_FP8};
-	char spelling[MFS_FLAG_SPELLING];
+	char spelling[MFT_FLAG_SPELLING];
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !fp8; i++)
 		if (is(s, parts[i]))
@@ -83,14 +83,14 @@ int mfs_settle_fp8(struct settle *s)
 
 /* ---- which optimizer ---- */
 
-int mfs_settle_optimizer(struct settle *s)
+int mft_settle_optimizer(struct settle *s)
 {
-	const struct mfs_optimizer_kind *kind = mfs_optimizer_kind(text(s, OPTIMIZER));
+	const struct mft_optimizer_kind *kind = mft_optimizer_kind(text(s, OPTIMIZER));
 	const char *const *dest = kind->refuses;
-	char spelling[MFS_FLAG_SPELLING];
+	char spelling[MFT_FLAG_SPELLING];
 
 	for (; dest && *dest; dest++)
-		if (mfs_flag_truth(s->v, *dest))
+		if (mft_flag_truth(s->v, *dest))
 			return mfs_fail(s->err, -ENOTSUP,
 					"%s: expected --optimizer adam beside it, found %s",
 					spelt(*dest, spelling), kind->name);
@@ -99,10 +99,10 @@ int mfs_settle_optimizer(struct settle *s)
 
 /* ---- the optimizer ---- */
 
-int mfs_settle_rates(struct settle *s)
+int mft_settle_rates(struct settle *s)
 {
-	const double lr = mfs_flag_real(s->v, name_of(LR), 0),
-		     least = mfs_flag_real(s->v, name_of(MIN_LR), 0);
+	const double lr = mft_flag_real(s->v, name_of(LR), 0),
+		     least = mft_flag_real(s->v, name_of(MIN_LR), 0);
 
 	if (!has(s, LR) && !is(s, SKIP_TRAIN) && !s->c->dry_run)
 		return require(s, LR);
@@ -117,15 +117,15 @@ int mfs_settle_rates(struct settle *s)
 	return 0;
 }
 
-int mfs_settle_decay(struct settle *s)
+int mft_settle_decay(struct settle *s)
 {
 	const bool constant = mfs_str_is(text(s, WEIGHT_DECAY_INCR_STYLE), "constant");
 	const bool start = has(s, START_WEIGHT_DECAY), end = has(s, END_WEIGHT_DECAY);
-	const double decay = mfs_flag_real(s->v, name_of(WEIGHT_DECAY), 0);
+	const double decay = mft_flag_real(s->v, name_of(WEIGHT_DECAY), 0);
 
 	/* Megatron-Bridge says all three, and means one. */
-	if (constant && (mfs_flag_real(s->v, name_of(START_WEIGHT_DECAY), decay) != decay ||
-			 mfs_flag_real(s->v, name_of(END_WEIGHT_DECAY), decay) != decay))
+	if (constant && (mft_flag_real(s->v, name_of(START_WEIGHT_DECAY), decay) != decay ||
+			 mft_flag_real(s->v, name_of(END_WEIGHT_DECAY), decay) != decay))
 		return mfs_fail(s->err, -EINVAL,
 				"%s: expected --weight-decay-incr-style linear or cosine beside it",
 				start ? "--start-weight-decay" : "--end-weight-decay");
@@ -134,15 +134,15 @@ int mfs_settle_decay(struct settle *s)
 				"%s is missing, which --weight-decay-incr-style needs",
 				start ? "--end-weight-decay" : "--start-weight-decay");
 	if (constant) {
-		*mfs_flag_slot(s->v, name_of(START_WEIGHT_DECAY)) =
-			*mfs_flag_get(s->v, name_of(WEIGHT_DECAY));
-		*mfs_flag_slot(s->v, name_of(END_WEIGHT_DECAY)) =
-			*mfs_flag_get(s->v, name_of(WEIGHT_DECAY));
+		*mft_flag_slot(s->v, name_of(START_WEIGHT_DECAY)) =
+			*mft_flag_get(s->v, name_of(WEIGHT_DECAY));
+		*mft_flag_slot(s->v, name_of(END_WEIGHT_DECAY)) =
+			*mft_flag_get(s->v, name_of(WEIGHT_DECAY));
 	}
 	return 0;
 }
 
-int mfs_settle_memory(struct settle *s)
+int mft_settle_memory(struct settle *s)
 {
 	const char *granularity = text(s, RECOMPUTE_GRANULARITY);
 

@@ -9,7 +9,7 @@ static int check_groups(struct settle *s)
 {
 	const int64_t tp = number(s, TENSOR_MODEL_PARALLEL_SIZE);
 	const int64_t groups = number(s, NUM_QUERY_GROUPS);
-	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 
 	if (is(s, MULTI_LATENT_ATTENTION) || !is(s, GROUP_QUERY_ATTENTION) || groups % tp == 0 ||
 	    tp % groups == 0)
@@ -34,11 +34,11 @@ static int64_t common_multiple(int64_t a, int64_t b)
 	return a / x * b;
 }
 
-static bool is_comm_type(const struct mfs_flag_value *v)
+static bool is_comm_type(const struct mft_flag_value *v)
 {
 	static const char *const types[] = {"p2p", "all_gather", "allgather", "a2a", "a2a+p2p"};
 
-	for (size_t i = 0; v->type == MFS_IS_TEXT && i < sizeof(types) / sizeof(types[0]); i++)
+	for (size_t i = 0; v->type == MFT_IS_TEXT && i < sizeof(types) / sizeof(types[0]); i++)
 		if (mfs_str_is(v->text, types[i]))
 			return true;
 	return false;
@@ -47,7 +47,7 @@ static bool is_comm_type(const struct mfs_flag_value *v)
 /* One for all layers, or one for each (transformer_config.py: cp_comm_type). */
 static int check_comm_types(struct settle *s)
 {
-	const struct mfs_flag_value *v = mfs_flag_get(s->v, name_of(CP_COMM_TYPE));
+	const struct mft_flag_value *v = mft_flag_get(s->v, name_of(CP_COMM_TYPE));
 
 	if (v->count != 1 && (int64_t)v->count != number(s, NUM_LAYERS))
 		return mfs_fail(s->err, -EINVAL,
@@ -59,7 +59,7 @@ static int check_comm_types(struct settle *s)
 			return mfs_fail(s->err, -ENOTSUP,
 					"--cp-comm-type %s is not supported; use p2p, all_gather, "
 					"a2a or a2a+p2p",
-					v->items[i].type == MFS_IS_TEXT ? v->items[i].text : "");
+					v->items[i].type == MFT_IS_TEXT ? v->items[i].text : "");
 	return 0;
 }
 
@@ -67,17 +67,17 @@ static int check_comm_types(struct settle *s)
 
 static bool has_levels(const struct settle *s)
 {
-	const struct mfs_flag_value *types = mfs_flag_get(s->v, name_of(CP_COMM_TYPE));
+	const struct mft_flag_value *types = mft_flag_get(s->v, name_of(CP_COMM_TYPE));
 
 	for (size_t i = 0; i < types->count; i++)
-		if (types->items[i].type == MFS_IS_TEXT &&
+		if (types->items[i].type == MFT_IS_TEXT &&
 		    mfs_str_is(types->items[i].text, "a2a+p2p"))
 			return true;
 	return false;
 }
 
 /* 0: they have another product than cp, which is at most MOST_PROCESSES. */
-static int64_t product_of_levels(const struct mfs_flag_value *sizes, int64_t cp)
+static int64_t product_of_levels(const struct mft_flag_value *sizes, int64_t cp)
 {
 	int64_t product = 1;
 
@@ -93,8 +93,8 @@ static int64_t product_of_levels(const struct mfs_flag_value *sizes, int64_t cp)
  * context_parallel.py: attn_forward_func_with_cp. */
 static int settle_levels(struct settle *s)
 {
-	const struct mfs_flag_value *sizes =
-		mfs_flag_get(s->v, name_of(HIERARCHICAL_CONTEXT_PARALLEL_SIZES));
+	const struct mft_flag_value *sizes =
+		mft_flag_get(s->v, name_of(HIERARCHICAL_CONTEXT_PARALLEL_SIZES));
 	const int64_t cp = number(s, CONTEXT_PARALLEL_SIZE);
 	const bool given = has(s, HIERARCHICAL_CONTEXT_PARALLEL_SIZES);
 
@@ -156,7 +156,7 @@ static int64_t needed(int64_t tp, int64_t cp, int64_t experts, int64_t instances
 }
 
 /* arguments.py: validate_args; parallel_state.py: initialize_model_parallel. */
-int mfs_settle_parallel(struct settle *s)
+int mft_settle_parallel(struct settle *s)
 {
 	static const enum dest sizes[] = {
 		TENSOR_MODEL_PARALLEL_SIZE,  PIPELINE_MODEL_PARALLEL_SIZE,
@@ -200,7 +200,7 @@ int mfs_settle_parallel(struct settle *s)
 		return mfs_fail(s->err, -EINVAL, "--machine is for plans: expected --dry-run, too");
 	/* A plan is of as many processes as it is told, or as the model needs. */
 	if (s->c->dry_run && number(s, WORLD_SIZE) == 1)
-		mfs_flag_set_number(s->v, name_of(WORLD_SIZE),
+		mft_flag_set_number(s->v, name_of(WORLD_SIZE),
 				    s->c->gpus ? s->c->gpus
 					       : pp * needed(tp, cp, etp * ep, instances));
 	world = number(s, WORLD_SIZE);
@@ -218,7 +218,7 @@ int mfs_settle_parallel(struct settle *s)
 				"--expert-model-parallel-size %lld times "
 				"--pipeline-model-parallel-size %lld",
 				(long long)world, (long long)etp, (long long)ep, (long long)pp);
-	mfs_flag_set_number(s->v, name_of(DATA_PARALLEL_SIZE), world / (tp * pp * cp));
+	mft_flag_set_number(s->v, name_of(DATA_PARALLEL_SIZE), world / (tp * pp * cp));
 	return 0;
 }
 
@@ -229,17 +229,17 @@ static void settle_graphs(struct settle *s)
 	const char *graphs = text(s, CUDA_GRAPH_IMPL);
 
 	if (!has(s, INFERENCE_CUDA_GRAPH_SCOPE))
-		mfs_flag_set_member(s->v, name_of(INFERENCE_CUDA_GRAPH_SCOPE),
+		mft_flag_set_member(s->v, name_of(INFERENCE_CUDA_GRAPH_SCOPE),
 				    mfs_str_is(graphs, "local") ? 2 : 1);
 	if (!mfs_str_is(graphs, "none") &&
 	    (mfs_str_is(graphs, "transformer_engine") ||
 	     mfs_str_is(text(s, TRANSFORMER_IMPL), "transformer_engine")))
-		mfs_flag_set_truth(s->v, name_of(TE_RNG_TRACKER), true);
+		mft_flag_set_truth(s->v, name_of(TE_RNG_TRACKER), true);
 }
 
 static int needs(struct settle *s, enum dest dest, enum dest beside)
 {
-	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 
 	return is(s, dest) && !is(s, beside)
 		       ? mfs_fail(s->err, -EINVAL, "%s: expected %s beside it", flag(dest, a),
@@ -271,7 +271,7 @@ static int settle_instances(struct settle *s)
 		dp_cp * number(s, TENSOR_MODEL_PARALLEL_SIZE) /
 		(number(s, EXPERT_TENSOR_PARALLEL_SIZE) * number(s, EXPERT_MODEL_PARALLEL_SIZE));
 	const int64_t instances = number(s, dest);
-	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 
 	if (instances == 1)
 		return 0;
@@ -293,7 +293,7 @@ static int settle_instances(struct settle *s)
 	return 0;
 }
 
-int mfs_settle_process(struct settle *s)
+int mft_settle_process(struct settle *s)
 {
 	int r = settle_buckets(s);
 
@@ -306,9 +306,9 @@ int mfs_settle_process(struct settle *s)
 	settle_graphs(s);
 	/* arguments.py turns them off where there is nothing to overlap or to divide. */
 	if (number(s, TENSOR_MODEL_PARALLEL_SIZE) == 1)
-		mfs_flag_set_truth(s->v, name_of(SEQUENCE_PARALLEL), false);
+		mft_flag_set_truth(s->v, name_of(SEQUENCE_PARALLEL), false);
 	if (number(s, PIPELINE_MODEL_PARALLEL_SIZE) == 1)
-		mfs_flag_set_truth(s->v, name_of(OVERLAP_P2P_COMM), false);
-	mfs_flag_set_truth(s->v, name_of(ALIGN_PARAM_GATHER), false);
+		mft_flag_set_truth(s->v, name_of(OVERLAP_P2P_COMM), false);
+	mft_flag_set_truth(s->v, name_of(ALIGN_PARAM_GATHER), false);
 	return 0;
 }

@@ -22,7 +22,7 @@ static int count_chunks(struct settle *s)
 	const int64_t layers = number(s, NUM_LAYERS) + is(s, accounts[0]) + is(s, accounts[1]);
 	const int64_t each = number(s, chunk_layers);
 	const int64_t stages = number(s, PIPELINE_MODEL_PARALLEL_SIZE);
-	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 
 	for (int i = 0; i < 2; i++)
 		if (has(s, ends[i]))
@@ -35,7 +35,7 @@ static int count_chunks(struct settle *s)
 				"found %lld",
 				flag(chunk_layers, a), (long long)layers, (long long)stages,
 				(long long)each);
-	mfs_flag_set_number(s->v, name_of(chunk_count), layers / stages / each);
+	mft_flag_set_number(s->v, name_of(chunk_count), layers / stages / each);
 	return 0;
 }
 
@@ -50,40 +50,40 @@ static int check_numbers(struct settle *s)
 	return r;
 }
 
-int mfs_settle_pipeline(struct settle *s)
+int mft_settle_pipeline(struct settle *s)
 {
 	enum dest said = has(s, chunk_layers) ? chunk_layers : chunks_of_stage;
-	char a[MFS_FLAG_SPELLING];
+	char a[MFT_FLAG_SPELLING];
 	int r = check_numbers(s);
 
 	if (!r)
-		r = mfs_settle_layout(s);
+		r = mft_settle_layout(s);
 	if (r)
 		return r;
 	if (has(s, layout))
 		said = layout;
 	if (has(s, chunks_of_stage))
-		mfs_flag_set_number(s->v, name_of(chunk_count), number(s, chunks_of_stage));
+		mft_flag_set_number(s->v, name_of(chunk_count), number(s, chunks_of_stage));
 	else if (has(s, chunk_layers))
 		r = count_chunks(s);
 	if (r)
 		return r;
 	if (number(s, chunk_count) == 1)
-		mfs_flag_set_none(s->v, name_of(chunk_count));
+		mft_flag_set_none(s->v, name_of(chunk_count));
 	if (has(s, chunk_count) && number(s, PIPELINE_MODEL_PARALLEL_SIZE) == 1)
 		return mfs_fail(s->err, -EINVAL,
 				"%s: expected --pipeline-model-parallel-size of 2 at least beside "
 				"it, found 1",
 				flag(said, a));
-	return mfs_settle_accounts(s);
+	return mft_settle_accounts(s);
 }
 
-int mfs_settle_microbatches(const struct settle *s, const char *said, uint64_t count)
+int mft_settle_microbatches(const struct settle *s, const char *said, uint64_t count)
 {
 	const uint64_t stages = (uint64_t)number(s, PIPELINE_MODEL_PARALLEL_SIZE);
 	const enum dest dest = MICROBATCH_GROUP_SIZE_PER_VP_STAGE;
 	const uint64_t group = has(s, dest) ? (uint64_t)number(s, dest) : stages;
-	char a[MFS_FLAG_SPELLING];
+	char a[MFT_FLAG_SPELLING];
 
 	if (!has(s, chunk_count))
 		return 0;

@@ -5,7 +5,7 @@
 
 static int refuse_beside(struct settle *s, enum dest dest, enum dest beside)
 {
-	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 
 	return mfs_fail(s->err, -EINVAL, "%s and %s exclude each other", flag(dest, a),
 			flag(beside, b));
@@ -16,7 +16,7 @@ static int refuse_beside(struct settle *s, enum dest dest, enum dest beside)
 static int check_torch_sizes(struct settle *s)
 {
 	static const enum dest sizes[] = {PIPELINE_MODEL_PARALLEL_SIZE, EXPERT_MODEL_PARALLEL_SIZE};
-	char spelling[MFS_FLAG_SPELLING];
+	char spelling[MFT_FLAG_SPELLING];
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		if (number(s, sizes[i]) > 1)
@@ -40,9 +40,9 @@ static int settle_torch(struct settle *s)
 
 static bool is_dtype(struct settle *s, enum dest dest, enum mfs_dtype type)
 {
-	const struct mfs_flag_value *v = mfs_flag_get(s->v, name_of(dest));
+	const struct mft_flag_value *v = mft_flag_get(s->v, name_of(dest));
 
-	return v->type == MFS_IS_DTYPE && v->dtype == type;
+	return v->type == MFT_IS_DTYPE && v->dtype == type;
 }
 
 /* Main parameters are fp32. */
@@ -55,7 +55,7 @@ static int check_types(struct settle *s)
 	return 0;
 }
 
-int mfs_settle_sharding(struct settle *s)
+int mft_settle_sharding(struct settle *s)
 {
 	int r;
 
@@ -68,26 +68,26 @@ int mfs_settle_sharding(struct settle *s)
 	    mfs_str_is(text(s, DATA_PARALLEL_SHARDING_STRATEGY), "optim_grads_params"))
 		r = refuse_beside(s, CHECK_WEIGHT_HASH_ACROSS_DP_REPLICAS_INTERVAL,
 				  USE_MEGATRON_FSDP);
-	mfs_flag_set_truth(s->v, name_of(USE_DISTRIBUTED_OPTIMIZER), true);
+	mft_flag_set_truth(s->v, name_of(USE_DISTRIBUTED_OPTIMIZER), true);
 	return r;
 }
 
 /* Without a flag for it the type of gradients is --main-grads-dtype. */
 static int fill_grads(struct settle *s)
 {
-	const struct mfs_flag_value *said =
-		mfs_flag_get(s->v, name_of(MEGATRON_FSDP_MAIN_GRADS_DTYPE));
-	const struct mfs_flag_value *sent =
-		mfs_flag_get(s->v, name_of(MEGATRON_FSDP_GRAD_COMM_DTYPE));
-	struct mfs_train_config *c = s->c;
+	const struct mft_flag_value *said =
+		mft_flag_get(s->v, name_of(MEGATRON_FSDP_MAIN_GRADS_DTYPE));
+	const struct mft_flag_value *sent =
+		mft_flag_get(s->v, name_of(MEGATRON_FSDP_GRAD_COMM_DTYPE));
+	struct mft_train_config *c = s->c;
 
-	if (said->type == MFS_IS_DTYPE)
+	if (said->type == MFT_IS_DTYPE)
 		c->main_grads_dtype = said->dtype;
 	if (c->main_grads_dtype != MFS_F32 && c->main_grads_dtype != c->params_dtype)
 		return mfs_fail(s->err, -ENOTSUP,
 				"--megatron-fsdp-main-grads-dtype: expected fp32 or the "
 				"parameters' type");
-	if (sent->type == MFS_IS_DTYPE && sent->dtype != c->main_grads_dtype)
+	if (sent->type == MFT_IS_DTYPE && sent->dtype != c->main_grads_dtype)
 		return mfs_fail(s->err, -ENOTSUP,
 				"--megatron-fsdp-grad-comm-dtype: expected auto or the type of the "
 				"main gradients");
@@ -104,9 +104,9 @@ static int check_accumulation(struct settle *s)
 			"(--accumulate-allreduce-grads-in-fp32), whose sums are fp32");
 }
 
-int mfs_settle_fill_sharding(struct settle *s)
+int mft_settle_fill_sharding(struct settle *s)
 {
-	struct mfs_train_config *c = s->c;
+	struct mft_train_config *c = s->c;
 	int r = 0;
 
 	if (is(s, USE_MEGATRON_FSDP)) /* what it divides is filled */
@@ -115,9 +115,9 @@ int mfs_settle_fill_sharding(struct settle *s)
 		r = check_accumulation(s);
 	if (r || is(s, USE_MEGATRON_FSDP))
 		return r;
-	c->sharding = c->use_distributed_optimizer ? MFS_SHARD_STATE : MFS_SHARD_NOTHING;
+	c->sharding = c->use_distributed_optimizer ? MFT_SHARD_STATE : MFT_SHARD_NOTHING;
 	if (is(s, USE_TORCH_FSDP2)) {
-		c->sharding = MFS_SHARD_WEIGHTS;
+		c->sharding = MFT_SHARD_WEIGHTS;
 		/* Nothing says that it does not. */
 		c->overlap_grad_reduce = c->overlap_param_gather = true;
 	}

@@ -199,7 +199,7 @@ static int settle_stages(struct settle *s, const char *items)
 	r = check_stages(s, &st, (uint32_t)pp);
 	if (r)
 		return r;
-	mfs_flag_set_number(s->v, name_of(VIRTUAL_PIPELINE_MODEL_PARALLEL_SIZE), st.count / pp);
+	mft_flag_set_number(s->v, name_of(VIRTUAL_PIPELINE_MODEL_PARALLEL_SIZE), st.count / pp);
 	s->c->chunk_layers = st.layers;
 	return 0;
 }
@@ -207,7 +207,7 @@ static int settle_stages(struct settle *s, const char *items)
 static int read_layout(struct settle *s)
 {
 	struct mfs_buf items = {0};
-	char a[MFS_FLAG_SPELLING];
+	char a[MFT_FLAG_SPELLING];
 	int r = 0;
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]) && !r; i++)
@@ -225,7 +225,7 @@ static int read_layout(struct settle *s)
 	return r;
 }
 
-int mfs_settle_layout(struct settle *s)
+int mft_settle_layout(struct settle *s)
 {
 	s->c->chunk_layers = NULL;
 	return has(s, layout_flag) ? read_layout(s) : 0;
@@ -233,7 +233,7 @@ int mfs_settle_layout(struct settle *s)
 
 /* ---- the embedding and the loss as layers ---- */
 
-int mfs_settle_accounts(struct settle *s)
+int mft_settle_accounts(struct settle *s)
 {
 	const int64_t pp = number(s, PIPELINE_MODEL_PARALLEL_SIZE);
 	const int64_t vpp = has(s, VIRTUAL_PIPELINE_MODEL_PARALLEL_SIZE)
@@ -241,7 +241,7 @@ int mfs_settle_accounts(struct settle *s)
 				    : 1;
 	const int64_t chunks = pp * vpp,
 		      items = number(s, NUM_LAYERS) + is(s, accounts[0]) + is(s, accounts[1]);
-	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 	uint32_t *layers;
 
 	if (pp == 1 || (!is(s, accounts[0]) && !is(s, accounts[1])))

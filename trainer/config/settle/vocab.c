@@ -34,7 +34,7 @@ static bool is_there(const char *path)
 	return path && !stat(path, &st);
 }
 
-static int from_directory(const char *dir, struct mfs_vocab_found *ret, struct mfs_error *err)
+static int from_directory(const char *dir, struct mft_vocab_found *ret, struct mfs_error *err)
 {
 	struct mfs_hf_tokens tokens;
 	uint64_t count;
@@ -79,7 +79,7 @@ static int slurp_json(const char *path, json_t **ret, struct mfs_error *err)
 }
 
 /* {"token": id, ...}. The end of a document is "<|endoftext|>", GPT-2's eos. */
-static int from_vocab_file(const char *path, struct mfs_vocab_found *ret, struct mfs_error *err)
+static int from_vocab_file(const char *path, struct mft_vocab_found *ret, struct mfs_error *err)
 {
 	const json_t *eod;
 	json_t *root;
@@ -99,8 +99,8 @@ static int from_vocab_file(const char *path, struct mfs_vocab_found *ret, struct
 }
 
 /* sentencepiece_tokenizer.py: a legacy one asks for a pad_token, which nothing gives it. */
-static int from_sentencepiece(const struct mfs_flag_values *v, const char *path,
-			      struct mfs_vocab_found *ret, struct mfs_error *err)
+static int from_sentencepiece(const struct mft_flag_values *v, const char *path,
+			      struct mft_vocab_found *ret, struct mfs_error *err)
 {
 	struct mfs_sentencepiece model;
 	char *bytes = NULL;
@@ -114,7 +114,7 @@ static int from_sentencepiece(const struct mfs_flag_values *v, const char *path,
 		return r;
 	ret->size = (int64_t)model.count;
 	ret->eod = model.eos < 0 ? MFS_UNSET : model.eos;
-	if (model.pad >= 0 && !mfs_flag_truth(v, name_of(TOKENIZER_SENTENCEPIECE_LEGACY)))
+	if (model.pad >= 0 && !mft_flag_truth(v, name_of(TOKENIZER_SENTENCEPIECE_LEGACY)))
 		ret->pad = model.pad;
 	ret->pad_unknown = false;
 	return 0;
@@ -122,11 +122,11 @@ static int from_sentencepiece(const struct mfs_flag_values *v, const char *path,
 
 /* tiktoken_tokenizer.py: TikTokenTokenizer. The file has the tokens that follow the special ones,
  * at least as many as are used. */
-static int from_tiktoken(const struct mfs_flag_values *v, const char *path,
-			 struct mfs_vocab_found *ret, struct mfs_error *err)
+static int from_tiktoken(const struct mft_flag_values *v, const char *path,
+			 struct mft_vocab_found *ret, struct mfs_error *err)
 {
-	const int64_t size = mfs_flag_number(v, name_of(VOCAB_SIZE), TIKTOKEN_SIZE);
-	const int64_t special = mfs_flag_number(v, name_of(TIKTOKEN_NUM_SPECIAL_TOKENS), 0);
+	const int64_t size = mft_flag_number(v, name_of(VOCAB_SIZE), TIKTOKEN_SIZE);
+	const int64_t special = mft_flag_number(v, name_of(TIKTOKEN_NUM_SPECIAL_TOKENS), 0);
 	json_t *root;
 	int r = slurp_json(path, &root, err);
 
@@ -146,7 +146,7 @@ static int from_tiktoken(const struct mfs_flag_values *v, const char *path,
 	json_decref(root);
 	if (r)
 		return r;
-	*ret = (struct mfs_vocab_found){.size = size, .eod = TIKTOKEN_EOS, .pad = TIKTOKEN_PAD};
+	*ret = (struct mft_vocab_found){.size = size, .eod = TIKTOKEN_EOS, .pad = TIKTOKEN_PAD};
 	return 0;
 }
 
@@ -156,12 +156,12 @@ static bool is_sentencepiece(const char *type)
 	       mfs_str_is(type, "GPTSentencePieceTokenizer") || mfs_str_is(type, "Llama2Tokenizer");
 }
 
-static int from_files(const struct mfs_flag_values *v, struct mfs_vocab_found *ret,
+static int from_files(const struct mft_flag_values *v, struct mft_vocab_found *ret,
 		      struct mfs_error *err)
 {
-	const char *type = mfs_flag_text(v, name_of(TOKENIZER_TYPE));
-	const char *model = mfs_flag_text(v, name_of(TOKENIZER_MODEL));
-	const char *file = mfs_flag_text(v, name_of(VOCAB_FILE));
+	const char *type = mft_flag_text(v, name_of(TOKENIZER_TYPE));
+	const char *model = mft_flag_text(v, name_of(TOKENIZER_MODEL));
+	const char *file = mft_flag_text(v, name_of(VOCAB_FILE));
 
 	if (mfs_str_is(type, "HuggingFaceTokenizer") && is_directory(model))
 		return from_directory(model, ret, err);
@@ -190,31 +190,31 @@ static const char *files_of(const char *type)
 
 /* What --pad-id or NullTokenizer says; and megatron_dataset.py: a token that is padding and
  * something else is not padding. eod: the tokenizer's own. */
-static void settle_pad(const struct mfs_flag_values *v, int64_t eod, struct mfs_vocab_found *found)
+static void settle_pad(const struct mft_flag_values *v, int64_t eod, struct mft_vocab_found *found)
 {
-	if (mfs_str_is(mfs_flag_text(v, name_of(TOKENIZER_TYPE)), "NullTokenizer")) {
-		found->pad = mfs_flag_number(v, name_of(NULL_TOKENIZER_PAD_ID), MFS_UNSET);
+	if (mfs_str_is(mft_flag_text(v, name_of(TOKENIZER_TYPE)), "NullTokenizer")) {
+		found->pad = mft_flag_number(v, name_of(NULL_TOKENIZER_PAD_ID), MFS_UNSET);
 		found->pad_unknown = false;
 	}
-	if (!mfs_flag_is_none(v, name_of(PAD_ID))) {
-		found->pad = mfs_flag_number(v, name_of(PAD_ID), MFS_UNSET);
+	if (!mft_flag_is_none(v, name_of(PAD_ID))) {
+		found->pad = mft_flag_number(v, name_of(PAD_ID), MFS_UNSET);
 		found->pad_unknown = false;
 	}
 	found->pad_ambiguous = found->pad != MFS_UNSET &&
 			       (found->pad == eod || found->pad == found->eod) &&
-			       !mfs_flag_truth(v, name_of(ALLOW_AMBIGUOUS_PAD_TOKENS));
+			       !mft_flag_truth(v, name_of(ALLOW_AMBIGUOUS_PAD_TOKENS));
 	if (found->pad_ambiguous || found->pad < 0)
 		found->pad = MFS_UNSET;
 }
 
-int mfs_vocab_find(const struct mfs_flag_values *v, struct mfs_vocab_found *ret,
+int mft_vocab_find(const struct mft_flag_values *v, struct mft_vocab_found *ret,
 		   struct mfs_error *err)
 {
-	struct mfs_vocab_found found = {
+	struct mft_vocab_found found = {
 		.size = MFS_UNSET, .eod = MFS_UNSET, .pad = MFS_UNSET, .pad_unknown = true};
 	int64_t eod;
-	const char *type = mfs_flag_text(v, name_of(TOKENIZER_TYPE));
-	const int64_t said = mfs_flag_number(v, name_of(VOCAB_SIZE), MFS_UNSET);
+	const char *type = mft_flag_text(v, name_of(TOKENIZER_TYPE));
+	const int64_t said = mft_flag_number(v, name_of(VOCAB_SIZE), MFS_UNSET);
 	int r = from_files(v, &found, err);
 
 	if (r)
@@ -222,13 +222,13 @@ int mfs_vocab_find(const struct mfs_flag_values *v, struct mfs_vocab_found *ret,
 	if (found.size == MFS_UNSET)
 		found.size = said;
 	if (mfs_str_is(type, "NullTokenizer"))
-		found.eod = mfs_flag_number(v, name_of(NULL_TOKENIZER_EOD_ID),
+		found.eod = mft_flag_number(v, name_of(NULL_TOKENIZER_EOD_ID),
 					    found.size == MFS_UNSET ? MFS_UNSET : found.size - 1);
 	eod = found.eod;
-	if (!mfs_flag_is_none(v, name_of(EOD_ID)))
-		found.eod = mfs_flag_number(v, name_of(EOD_ID), MFS_UNSET);
+	if (!mft_flag_is_none(v, name_of(EOD_ID)))
+		found.eod = mft_flag_number(v, name_of(EOD_ID), MFS_UNSET);
 	settle_pad(v, eod, &found);
-	if (found.size == MFS_UNSET && mfs_flag_is_none(v, name_of(PADDED_VOCAB_SIZE)))
+	if (found.size == MFS_UNSET && mft_flag_is_none(v, name_of(PADDED_VOCAB_SIZE)))
 		return mfs_fail(err, -ENODATA,
 				"the size of the vocabulary is not known: expected --vocab-size, "
 				"--padded-vocab-size, or the files of %s (%s)",

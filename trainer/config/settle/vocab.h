@@ -1,14 +1,14 @@
 /* The size of the vocabulary, the token that ends a document and the one that is padding: by the
  * tokenizer's files, or as arguments say. */
-#ifndef MFS_TRAINER_CONFIG_VOCAB_H
-#define MFS_TRAINER_CONFIG_VOCAB_H
+#ifndef MFT_TRAINER_CONFIG_VOCAB_H
+#define MFT_TRAINER_CONFIG_VOCAB_H
 
 #include <stdbool.h>
 
 #include "formats/base/error.h"
 #include "trainer/config/value.h"
 
-struct mfs_vocab_found {
+struct mft_vocab_found {
 	int64_t size; /* tokens; MFS_UNSET: only the padded size is known */
 	int64_t eod;  /* MFS_UNSET: not known */
 	int64_t pad;  /* MFS_UNSET: none; also one that ends documents, too (pad_ambiguous) */
@@ -31,7 +31,7 @@ struct mfs_vocab_found {
  *
  * -EINVAL: the files are wrong; -ENODATA: nothing says the size.
  */
-int mfs_vocab_find(const struct mfs_flag_values *v, struct mfs_vocab_found *ret,
+int mft_vocab_find(const struct mft_flag_values *v, struct mft_vocab_found *ret,
 		   struct mfs_error *err);
 
 #endif

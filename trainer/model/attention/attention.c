@@ -14,21 +14,21 @@
 #include "trainer/model/base/tensor_parallel.h"
 
 struct attention {
-	struct mfs_linear qkv, proj;
-	struct mfs_norm q_norm, k_norm; /* weight NULL: none */
+	struct mft_linear qkv, proj;
+	struct mft_norm q_norm, k_norm; /* weight NULL: none */
 	int64_t heads, groups, dim;
 	/* kept; qkv and stats with norms of q and k alone, otherwise qkv is scratch */
 	uint64_t packed, stats;
 	struct {
 		uint64_t own, all;
-	} shared[2]; /* scratch of forward, of backward: see mfs_shared_groups_take() */
-	struct mfs_attention_kept kept;
-	struct mfs_core core;
+	} shared[2]; /* scratch of forward, of backward: see mft_shared_groups_take() */
+	struct mft_attention_kept kept;
+	struct mft_core core;
 	/* scratch */
 	uint64_t dout, dq, dk, dv, dpacked;
 };
 
-static struct mfk_attention shape(const struct mfs_net *net, const struct attention *a)
+static struct mfk_attention shape(const struct mft_net *net, const struct attention *a)
 {
 	return (struct mfk_attention){
 		.dtype = net->io,
@@ -45,49 +45,49 @@ static struct mfk_attention shape(const struct mfs_net *net, const struct attent
 	};
 }
 
-static void plan_shared(const struct mfs_net *net, struct attention *a, struct mfs_part_plan *p,
+static void plan_shared(const struct mft_net *net, struct attention *a, struct mft_part_plan *p,
 			bool backward)
 {
-	const uint64_t own = mfs_matrix_bytes(net->io, net->tokens, net->groups->share);
+	const uint64_t own = mft_matrix_bytes(net->io, net->tokens, net->groups->share);
 
 	if (!net->groups->share)
 		return;
-	a->shared[backward].own = mfs_part_plan_scratch(p, own);
-	a->shared[backward].all = mfs_part_plan_scratch(p, own * net->parallel->size.tp);
+	a->shared[backward].own = mft_part_plan_scratch(p, own);
+	a->shared[backward].all = mft_part_plan_scratch(p, own * net->parallel->size.tp);
 }
 
-static void plan_memory(struct mfs_net *net, struct attention *a, struct mfs_part_plan *p)
+static void plan_memory(struct mft_net *net, struct attention *a, struct mft_part_plan *p)
 {
-	const uint64_t q = mfs_matrix_bytes(net->io, net->tokens, a->heads * a->dim);
-	const uint64_t k = mfs_matrix_bytes(net->io, net->tokens, a->groups * a->dim);
+	const uint64_t q = mft_matrix_bytes(net->io, net->tokens, a->heads * a->dim);
+	const uint64_t k = mft_matrix_bytes(net->io, net->tokens, a->groups * a->dim);
 	const uint64_t packed =
-		mfs_matrix_bytes(net->io, net->tokens, (a->heads + 2 * a->groups) * a->dim);
+		mft_matrix_bytes(net->io, net->tokens, (a->heads + 2 * a->groups) * a->dim);
 
-	a->kept.q = mfs_part_plan_keep(p, q);
-	a->kept.k = mfs_part_plan_keep(p, k);
-	a->kept.v = mfs_part_plan_keep(p, k);
-	a->kept.out = mfs_part_plan_keep(p, q);
-	a->kept.lse = mfs_part_plan_keep(p, mfs_matrix_bytes(MFK_F32, net->tokens, a->heads));
+	a->kept.q = mft_part_plan_keep(p, q);
+	a->kept.k = mft_part_plan_keep(p, k);
+	a->kept.v = mft_part_plan_keep(p, k);
+	a->kept.out = mft_part_plan_keep(p, q);
+	a->kept.lse = mft_part_plan_keep(p, mft_matrix_bytes(MFK_F32, net->tokens, a->heads));
 	if (a->q_norm.weight) {
-		a->packed = mfs_part_plan_keep(p, packed);
-		a->stats = mfs_part_plan_keep(
-			p, mfs_matrix_bytes(MFK_F32, net->tokens, 2 * (a->heads + a->groups)));
+		a->packed = mft_part_plan_keep(p, packed);
+		a->stats = mft_part_plan_keep(
+			p, mft_matrix_bytes(MFK_F32, net->tokens, 2 * (a->heads + a->groups)));
 	} else {
-		a->packed = mfs_part_plan_scratch(p, packed);
+		a->packed = mft_part_plan_scratch(p, packed);
 	}
 	plan_shared(net, a, p, false);
-	mfs_core_plan(net, &a->core, p, false);
-	mfs_part_plan_scratch_anew(p);
-	a->dout = mfs_part_plan_scratch(p, q);
-	a->dq = mfs_part_plan_scratch(p, q);
-	a->dk = mfs_part_plan_scratch(p, k);
-	a->dv = mfs_part_plan_scratch(p, k);
-	a->dpacked = mfs_part_plan_scratch(p, packed);
+	mft_core_plan(net, &a->core, p, false);
+	mft_part_plan_scratch_anew(p);
+	a->dout = mft_part_plan_scratch(p, q);
+	a->dq = mft_part_plan_scratch(p, q);
+	a->dk = mft_part_plan_scratch(p, k);
+	a->dv = mft_part_plan_scratch(p, k);
+	a->dpacked = mft_part_plan_scratch(p, packed);
 	plan_shared(net, a, p, true);
-	mfs_core_plan(net, &a->core, p, true);
+	mft_core_plan(net, &a->core, p, true);
 }
 
-static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan *p,
+static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan *p,
 		struct mfs_error *err)
 {
 	const int32_t layer = (int32_t)part->layer;
@@ -101,43 +101,43 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 	a->groups = net->groups->share ? 1 : net->args->num_query_groups / net->parallel->size.tp;
 	a->dim = net->args->kv_channels;
 	whole = shape(net, a);
-	r = mfs_linear_find(net, "decoder.layers.self_attention.linear_qkv", layer, -1, &a->qkv,
+	r = mft_linear_find(net, "decoder.layers.self_attention.linear_qkv", layer, -1, &a->qkv,
 			    err);
 	if (!r)
-		r = mfs_linear_find(net, "decoder.layers.self_attention.linear_proj", layer, -1,
+		r = mft_linear_find(net, "decoder.layers.self_attention.linear_proj", layer, -1,
 				    &a->proj, err);
 	if (!r && net->args->qk_layernorm)
-		r = mfs_norm_find(net, "decoder.layers.self_attention.q_layernorm", layer,
+		r = mft_norm_find(net, "decoder.layers.self_attention.q_layernorm", layer,
 				  &a->q_norm, err);
 	if (!r && net->args->qk_layernorm)
-		r = mfs_norm_find(net, "decoder.layers.self_attention.k_layernorm", layer,
+		r = mft_norm_find(net, "decoder.layers.self_attention.k_layernorm", layer,
 				  &a->k_norm, err);
 	if (!r)
-		r = mfs_core_find(net, part->layer, &whole, &a->core, err);
+		r = mft_core_find(net, part->layer, &whole, &a->core, err);
 	if (r)
 		return r;
-	mfs_linear_replaces(net, &a->qkv);
-	mfs_linear_replaces(net, &a->proj);
+	mft_linear_replaces(net, &a->qkv);
+	mft_linear_replaces(net, &a->proj);
 	a->qkv.ends_dx = true;
 	/* Gradients of the process's heads. */
-	mfs_net_gradient_is_term(net, a->q_norm.weight);
-	mfs_net_gradient_is_term(net, a->q_norm.bias);
-	mfs_net_gradient_is_term(net, a->k_norm.weight);
-	mfs_net_gradient_is_term(net, a->k_norm.bias);
+	mft_net_gradient_is_term(net, a->q_norm.weight);
+	mft_net_gradient_is_term(net, a->q_norm.bias);
+	mft_net_gradient_is_term(net, a->k_norm.weight);
+	mft_net_gradient_is_term(net, a->k_norm.bias);
 	plan_memory(net, a, p);
 	return 0;
 }
 
-static void *packed_of(const struct mfs_net *net, const struct mfs_part *part)
+static void *packed_of(const struct mft_net *net, const struct mft_part *part)
 {
 	const struct attention *a = part->own;
 
-	return a->q_norm.weight ? mfs_part_kept(net, part, a->packed)
-				: mfs_net_scratch(net, a->packed);
+	return a->q_norm.weight ? mft_part_kept(net, part, a->packed)
+				: mft_net_scratch(net, a->packed);
 }
 
 /* What splits, normalises and turns, and its backward. */
-static struct mfk_qkv split(const struct mfs_net *net, const struct mfs_part *part)
+static struct mfk_qkv split(const struct mft_net *net, const struct mft_part *part)
 {
 	const struct attention *a = part->own;
 	struct mfk_qkv s = {
@@ -153,22 +153,22 @@ static struct mfk_qkv split(const struct mfs_net *net, const struct mfs_part *pa
 		.zero_centered = net->args->zero_centered_gamma,
 		.eps = (float)net->args->norm_epsilon,
 		.qkv = packed_of(net, part),
-		.q = mfs_part_kept(net, part, a->kept.q),
-		.k = mfs_part_kept(net, part, a->kept.k),
-		.v = mfs_part_kept(net, part, a->kept.v),
+		.q = mft_part_kept(net, part, a->kept.q),
+		.k = mft_part_kept(net, part, a->kept.k),
+		.v = mft_part_kept(net, part, a->kept.v),
 	};
 
 	if (s.rotary_dim) {
-		s.cos = mfs_net_at(net, net->rope->cos);
-		s.sin = mfs_net_at(net, net->rope->sin);
-		s.positions = mfs_net_at(net, net->rope->positions);
+		s.cos = mft_net_at(net, net->rope->cos);
+		s.sin = mft_net_at(net, net->rope->sin);
+		s.positions = mft_net_at(net, net->rope->positions);
 	}
 	if (a->q_norm.weight) {
-		s.q_norm = mfs_weight(net, a->q_norm.weight);
-		s.k_norm = mfs_weight(net, a->k_norm.weight);
-		s.q_norm_bias = mfs_weight(net, a->q_norm.bias);
-		s.k_norm_bias = mfs_weight(net, a->k_norm.bias);
-		s.q_mean = mfs_part_kept(net, part, a->stats);
+		s.q_norm = mft_weight(net, a->q_norm.weight);
+		s.k_norm = mft_weight(net, a->k_norm.weight);
+		s.q_norm_bias = mft_weight(net, a->q_norm.bias);
+		s.k_norm_bias = mft_weight(net, a->k_norm.bias);
+		s.q_mean = mft_part_kept(net, part, a->stats);
 		s.q_rstd = s.q_mean + net->tokens * a->heads;
 		s.k_mean = s.q_rstd + net->tokens * a->heads;
 		s.k_rstd = s.k_mean + net->tokens * a->groups;
@@ -176,93 +176,93 @@ static struct mfk_qkv split(const struct mfs_net *net, const struct mfs_part *pa
 	return s;
 }
 
-struct mfk_attention mfs_attention_of(const struct mfs_net *net, const struct mfs_pass *run,
-				      const struct mfs_part *part, struct mfk_attention c,
-				      const struct mfs_attention_kept *kept)
+struct mfk_attention mft_attention_of(const struct mft_net *net, const struct mft_pass *run,
+				      const struct mft_part *part, struct mfk_attention c,
+				      const struct mft_attention_kept *kept)
 {
 	c.first_key = run->first_key;
 	if (run->train && net->config->attention_dropout > 0) {
 		c.dropout = (float)net->config->attention_dropout;
-		c.seed = mfs_pass_seed(net, run, part->layer, MFS_DROPOUT_SCORES);
+		c.seed = mft_pass_seed(net, run, part->layer, MFT_DROPOUT_SCORES);
 	}
-	c.q = mfs_part_kept(net, part, kept->q);
-	c.k = mfs_part_kept(net, part, kept->k);
-	c.v = mfs_part_kept(net, part, kept->v);
-	c.out = mfs_part_kept(net, part, kept->out);
-	c.lse = mfs_part_kept(net, part, kept->lse);
+	c.q = mft_part_kept(net, part, kept->q);
+	c.k = mft_part_kept(net, part, kept->k);
+	c.v = mft_part_kept(net, part, kept->v);
+	c.out = mft_part_kept(net, part, kept->out);
+	c.lse = mft_part_kept(net, part, kept->lse);
 	return c;
 }
 
-static void qkv_forward(const struct mfs_net *net, const struct mfs_pass *run,
-			const struct mfs_part *part, const void *x)
+static void qkv_forward(const struct mft_net *net, const struct mft_pass *run,
+			const struct mft_part *part, const void *x)
 {
 	const struct attention *a = part->own;
-	void *packed = packed_of(net, part), *own = mfs_net_scratch(net, a->shared[0].own);
+	void *packed = packed_of(net, part), *own = mft_net_scratch(net, a->shared[0].own);
 
-	mfs_linear_forward(net, run, &a->qkv, net->tokens, x, net->groups->share ? own : packed);
+	mft_linear_forward(net, run, &a->qkv, net->tokens, x, net->groups->share ? own : packed);
 	if (net->groups->share)
-		mfs_shared_groups_take(net, run, own, mfs_net_scratch(net, a->shared[0].all),
+		mft_shared_groups_take(net, run, own, mft_net_scratch(net, a->shared[0].all),
 				       packed);
 }
 
-static void qkv_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			 const struct mfs_part *part, const void *x, void *dpacked, void *dx)
+static void qkv_backward(const struct mft_net *net, const struct mft_pass *run,
+			 const struct mft_part *part, const void *x, void *dpacked, void *dx)
 {
 	const struct attention *a = part->own;
-	void *own = mfs_net_scratch(net, a->shared[1].own);
+	void *own = mft_net_scratch(net, a->shared[1].own);
 
 	if (net->groups->share)
-		mfs_shared_groups_give(net, run, dpacked, mfs_net_scratch(net, a->shared[1].all),
+		mft_shared_groups_give(net, run, dpacked, mft_net_scratch(net, a->shared[1].all),
 				       own);
-	mfs_stream_await(net, run);
-	mfs_linear_backward(net, run, &a->qkv, net->tokens, x, net->groups->share ? own : dpacked,
+	mft_stream_await(net, run);
+	mft_linear_backward(net, run, &a->qkv, net->tokens, x, net->groups->share ? own : dpacked,
 			    dx);
 }
 
-static void forward(const struct mfs_net *net, const struct mfs_pass *run,
-		    const struct mfs_part *part, const void *x, void *y)
+static void forward(const struct mft_net *net, const struct mft_pass *run,
+		    const struct mft_part *part, const void *x, void *y)
 {
 	const struct attention *a = part->own;
 	const struct mfk_qkv s = split(net, part);
-	const struct mfk_attention c = mfs_attention_of(net, run, part, shape(net, a), &a->kept);
+	const struct mfk_attention c = mft_attention_of(net, run, part, shape(net, a), &a->kept);
 
 	qkv_forward(net, run, part, x);
 	net->backend->ops->qkv(run->ctx, &s);
-	mfs_core_forward(net, run, &a->core, &c);
+	mft_core_forward(net, run, &a->core, &c);
 	if (y)
-		mfs_linear_forward(net, run, &a->proj, net->tokens, c.out, y);
+		mft_linear_forward(net, run, &a->proj, net->tokens, c.out, y);
 }
 
-static void backward(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_part *part, const void *x, const void *dy, void *dx)
+static void backward(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_part *part, const void *x, const void *dy, void *dx)
 {
 	const struct attention *a = part->own;
 	struct mfk_qkv s = split(net, part);
-	struct mfk_attention c = mfs_attention_of(net, run, part, shape(net, a), &a->kept);
-	void *dout = mfs_net_scratch(net, a->dout);
+	struct mfk_attention c = mft_attention_of(net, run, part, shape(net, a), &a->kept);
+	void *dout = mft_net_scratch(net, a->dout);
 
-	mfs_linear_backward(net, run, &a->proj, net->tokens, c.out, dy, dout);
+	mft_linear_backward(net, run, &a->proj, net->tokens, c.out, dy, dout);
 
 	c.dout = dout;
-	c.dq = mfs_net_scratch(net, a->dq);
-	c.dk = mfs_net_scratch(net, a->dk);
-	c.dv = mfs_net_scratch(net, a->dv);
-	mfs_core_backward(net, run, &a->core, &c);
+	c.dq = mft_net_scratch(net, a->dq);
+	c.dk = mft_net_scratch(net, a->dk);
+	c.dv = mft_net_scratch(net, a->dv);
+	mft_core_backward(net, run, &a->core, &c);
 
 	s.dq = c.dq;
 	s.dk = c.dk;
 	s.dv = c.dv;
-	s.dqkv = mfs_net_scratch(net, a->dpacked);
-	s.dq_norm = mfs_grad(net, a->q_norm.weight);
-	s.dk_norm = mfs_grad(net, a->k_norm.weight);
-	s.dq_norm_bias = mfs_grad(net, a->q_norm.bias);
-	s.dk_norm_bias = mfs_grad(net, a->k_norm.bias);
+	s.dqkv = mft_net_scratch(net, a->dpacked);
+	s.dq_norm = mft_grad(net, a->q_norm.weight);
+	s.dk_norm = mft_grad(net, a->k_norm.weight);
+	s.dq_norm_bias = mft_grad(net, a->q_norm.bias);
+	s.dk_norm_bias = mft_grad(net, a->k_norm.bias);
 	net->backend->ops->qkv_backward(run->ctx, &s);
 
 	qkv_backward(net, run, part, x, s.dqkv, dx);
 }
 
-const struct mfs_part_kind mfs_part_attention = {
+const struct mft_part_kind mft_part_attention = {
 	.name = "attention",
 	.divided = true,
 	.plan = plan,

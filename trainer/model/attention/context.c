@@ -9,37 +9,37 @@
 
 #include "trainer/model/attention/core.h"
 
-void mfs_context_find(const struct mfs_parallel *p, int64_t whole, struct mfs_context *ret)
+void mft_context_find(const struct mft_parallel *p, int64_t whole, struct mft_context *ret)
 {
 	const uint32_t size = p->size.cp, rank = p->place.cp;
 	const uint32_t neighbours = p->size.neighbours ? p->size.neighbours : 1;
 
-	*ret = (struct mfs_context){.size = size, .rank = rank, .whole = whole};
-	ret->way[MFS_CONTEXT_RING] = (struct mfs_context_way){
-		.ring_group = MFS_GROUP_CONTEXT, .heads = 1, .ring = size, .ring_rank = rank};
-	ret->way[MFS_CONTEXT_HEADS] = (struct mfs_context_way){
-		.heads_group = MFS_GROUP_CONTEXT, .heads = size, .heads_rank = rank, .ring = 1};
-	ret->way[MFS_CONTEXT_BOTH] =
-		(struct mfs_context_way){.heads_group = MFS_GROUP_CONTEXT_HEADS,
-					 .ring_group = MFS_GROUP_CONTEXT_RING,
+	*ret = (struct mft_context){.size = size, .rank = rank, .whole = whole};
+	ret->way[MFT_CONTEXT_RING] = (struct mft_context_way){
+		.ring_group = MFT_GROUP_CONTEXT, .heads = 1, .ring = size, .ring_rank = rank};
+	ret->way[MFT_CONTEXT_HEADS] = (struct mft_context_way){
+		.heads_group = MFT_GROUP_CONTEXT, .heads = size, .heads_rank = rank, .ring = 1};
+	ret->way[MFT_CONTEXT_BOTH] =
+		(struct mft_context_way){.heads_group = MFT_GROUP_CONTEXT_HEADS,
+					 .ring_group = MFT_GROUP_CONTEXT_RING,
 					 .heads = neighbours,
 					 .heads_rank = rank % neighbours,
 					 .ring = size / neighbours,
 					 .ring_rank = rank / neighbours};
 }
 
-static int64_t rows_of(const struct mfs_net *net)
+static int64_t rows_of(const struct mft_net *net)
 {
 	return net->batch * net->context.whole;
 }
 
 /* Rows that neighbours have together. */
-static int64_t joined_rows(const struct mfs_net *net, const struct mfs_context_way *way)
+static int64_t joined_rows(const struct mft_net *net, const struct mft_context_way *way)
 {
 	return net->tokens * way->heads;
 }
 
-static uint64_t keys_bytes(const struct mfs_net *net, const struct mfs_context_way *way)
+static uint64_t keys_bytes(const struct mft_net *net, const struct mft_context_way *way)
 {
 	return (uint64_t)joined_rows(net, way) * sizeof(int32_t);
 }
@@ -55,12 +55,12 @@ static uint64_t next_array(uint64_t *at, int64_t elements)
 }
 
 /* Places arrays one after the other, from at on. Returns where they end. */
-static uint64_t place_arrays(const struct mfs_net *net, struct mfs_context *c, uint64_t at)
+static uint64_t place_arrays(const struct mft_net *net, struct mft_context *c, uint64_t at)
 {
 	c->to_sequence = next_array(&at, rows_of(net));
 	c->from_sequence = next_array(&at, rows_of(net));
-	for (int i = 0; i < MFS_CONTEXT_WAYS; i++) {
-		struct mfs_context_way *way = &c->way[i];
+	for (int i = 0; i < MFT_CONTEXT_WAYS; i++) {
+		struct mft_context_way *way = &c->way[i];
 
 		if (way->used && way->ring > 1)
 			way->positions = next_array(&at, c->whole);
@@ -72,51 +72,51 @@ static uint64_t place_arrays(const struct mfs_net *net, struct mfs_context *c, u
 	return at;
 }
 
-int mfs_context_plan(struct mfs_net *net, struct mfs_error *err)
+int mft_context_plan(struct mft_net *net, struct mfs_error *err)
 {
-	struct mfs_context *c = &net->context;
+	struct mft_context *c = &net->context;
 
 	if (c->size == 1)
 		return 0;
 	if (rows_of(net) > INT32_MAX)
 		return mfs_fail(err, -EINVAL, "a microbatch has %lld tokens: expected at most %d",
 				(long long)rows_of(net), INT32_MAX);
-	for (int i = 0; i < MFS_CONTEXT_WAYS; i++) {
-		struct mfs_context_way *way = &c->way[i];
+	for (int i = 0; i < MFT_CONTEXT_WAYS; i++) {
+		struct mft_context_way *way = &c->way[i];
 
 		/* Code that gathers keys asks for the positions of a ring of all. */
 		way->used =
-			i == MFS_CONTEXT_RING || mfs_core_has_way(net, (enum mfs_context_ways)i);
+			i == MFT_CONTEXT_RING || mft_core_has_way(net, (enum mft_context_ways)i);
 		if (way->used && way->heads > 1)
-			way->first_key = mfs_memory_add(net->memory, MFS_MEMORY_BATCH,
+			way->first_key = mft_memory_add(net->memory, MFT_MEMORY_BATCH,
 							net->batch_count * keys_bytes(net, way));
 	}
 	c->array_bytes = place_arrays(net, c, 0);
-	place_arrays(net, c, mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, c->array_bytes));
+	place_arrays(net, c, mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, c->array_bytes));
 	c->messages = mfs_arena_array(&net->arena, 4 * (size_t)net->batch * c->size,
 				      sizeof(*c->messages));
 	return c->messages ? 0 : mfs_fail_nomem(err);
 }
 
-int mfs_context_beside_begin(struct mfs_net *net, struct mfs_error *err)
+int mft_context_beside_begin(struct mft_net *net, struct mfs_error *err)
 {
 	if (net->context.size == 1 || net->context_beside.ctx)
 		return 0;
-	return mfs_beside_begin(net, &net->context_beside, err);
+	return mft_beside_begin(net, &net->context_beside, err);
 }
 
 /* ---- what the arrays say ---- */
 
 /* Row (process p, token t) of processes' rows is row (sequence, position) of the sequences'. */
-static void fill_sequences(const struct mfs_net *net, int32_t *to_sequence, int32_t *from_sequence)
+static void fill_sequences(const struct mft_net *net, int32_t *to_sequence, int32_t *from_sequence)
 {
-	const struct mfs_context *c = &net->context;
+	const struct mft_context *c = &net->context;
 
 	for (uint32_t p = 0; p < c->size; p++)
 		for (int64_t t = 0; t < net->tokens; t++) {
 			const int64_t row = p * net->tokens + t;
 			const int64_t position =
-				mfs_context_position(c->size, p, c->whole, t % net->seq);
+				mft_context_position(c->size, p, c->whole, t % net->seq);
 			const int64_t at = t / net->seq * c->whole + position;
 
 			from_sequence[row] = (int32_t)at;
@@ -125,7 +125,7 @@ static void fill_sequences(const struct mfs_net *net, int32_t *to_sequence, int3
 }
 
 /* A token's heads for neighbour p are row (t, p) of a process's tokens. */
-static void fill_heads(const struct mfs_net *net, uint32_t neighbours, int32_t *to_heads,
+static void fill_heads(const struct mft_net *net, uint32_t neighbours, int32_t *to_heads,
 		       int32_t *from_heads)
 {
 	for (uint32_t p = 0; p < neighbours; p++)
@@ -137,27 +137,27 @@ static void fill_heads(const struct mfs_net *net, uint32_t neighbours, int32_t *
 		}
 }
 
-static void fill_positions(const struct mfs_context *c, uint32_t ring, int32_t *positions)
+static void fill_positions(const struct mft_context *c, uint32_t ring, int32_t *positions)
 {
 	const int64_t each = c->whole / ring;
 
 	for (int64_t i = 0; i < c->whole; i++)
-		positions[i] = (int32_t)mfs_context_position(ring, (uint32_t)(i / each), c->whole,
+		positions[i] = (int32_t)mft_context_position(ring, (uint32_t)(i / each), c->whole,
 							     i % each);
 }
 
-static int32_t *array(const struct mfs_context *c, char *host, uint64_t at)
+static int32_t *array(const struct mft_context *c, char *host, uint64_t at)
 {
 	return (int32_t *)(void *)(host + (at - c->to_sequence));
 }
 
-static void fill(const struct mfs_net *net, char *host)
+static void fill(const struct mft_net *net, char *host)
 {
-	const struct mfs_context *c = &net->context;
+	const struct mft_context *c = &net->context;
 
 	fill_sequences(net, array(c, host, c->to_sequence), array(c, host, c->from_sequence));
-	for (int i = 0; i < MFS_CONTEXT_WAYS; i++) {
-		const struct mfs_context_way *way = &c->way[i];
+	for (int i = 0; i < MFT_CONTEXT_WAYS; i++) {
+		const struct mft_context_way *way = &c->way[i];
 
 		if (way->used && way->ring > 1)
 			fill_positions(c, way->ring, array(c, host, way->positions));
@@ -168,10 +168,10 @@ static void fill(const struct mfs_net *net, char *host)
 }
 
 /* Waits until it is on the device. */
-int mfs_context_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
+int mft_context_fill(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
-	const struct mfs_context *c = &net->context;
+	const struct mft_context *c = &net->context;
 	char why[MFK_WHY] = "";
 	char *host;
 	int r;
@@ -182,29 +182,29 @@ int mfs_context_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error 
 	if (!host)
 		return mfs_fail_nomem(err);
 	fill(net, host);
-	dev->copy_in(ctx, mfs_net_at(net, c->to_sequence), host, c->array_bytes);
+	dev->copy_in(ctx, mft_net_at(net, c->to_sequence), host, c->array_bytes);
 	r = dev->sync(ctx, why);
 	free(host);
 	return r ? mfs_fail(err, r, "%s", why) : 0;
 }
 
-const int32_t *mfs_context_positions(const struct mfs_net *net, enum mfs_context_ways which,
+const int32_t *mft_context_positions(const struct mft_net *net, enum mft_context_ways which,
 				     uint32_t part)
 {
-	const struct mfs_context_way *way = &net->context.way[which];
+	const struct mft_context_way *way = &net->context.way[which];
 
-	return (const int32_t *)mfs_net_at(net, way->positions) +
+	return (const int32_t *)mft_net_at(net, way->positions) +
 	       part * (net->context.whole / way->ring);
 }
 
 /* ---- messages ---- */
 
-void mfs_context_exchange(const struct mfs_net *net, const struct mfs_pass *run,
-			  enum mfs_context_ways which, void *parts, int64_t step, void *joined,
+void mft_context_exchange(const struct mft_net *net, const struct mft_pass *run,
+			  enum mft_context_ways which, void *parts, int64_t step, void *joined,
 			  size_t row, bool to_joined)
 {
-	const struct mfs_context *c = &net->context;
-	const struct mfs_context_way *way = &c->way[which];
+	const struct mft_context *c = &net->context;
+	const struct mft_context_way *way = &c->way[which];
 	const int64_t piece = net->seq / 2, length = net->seq * way->heads;
 	struct mfk_message *m = c->messages;
 
@@ -215,7 +215,7 @@ void mfs_context_exchange(const struct mfs_net *net, const struct mfs_pass *run,
 			 * Neighbours' pieces lie side by side in the sequence, so they have its
 			 * order when they lie as those of a sequence that they have alone. */
 			const int64_t to = i / 2 * length +
-					   mfs_context_piece(way->heads, p, length, (int)(i % 2));
+					   mft_context_piece(way->heads, p, length, (int)(i % 2));
 			void *in_part = (char *)parts + (size_t)own * row;
 			void *in_joined = (char *)joined + (size_t)to * row;
 			const struct mfk_message pair[] = {
@@ -225,23 +225,23 @@ void mfs_context_exchange(const struct mfs_net *net, const struct mfs_pass *run,
 			*m++ = pair[0];
 			*m++ = pair[1];
 		}
-	mfs_parallel_exchange(net->parallel, way->heads_group,
-			      mfs_beside_say(net, &net->context_beside, run->ctx), c->messages,
+	mft_parallel_exchange(net->parallel, way->heads_group,
+			      mft_beside_say(net, &net->context_beside, run->ctx), c->messages,
 			      (unsigned)(m - c->messages));
-	mfs_beside_await(net, &net->context_beside, way->heads_group, run->ctx);
+	mft_beside_await(net, &net->context_beside, way->heads_group, run->ctx);
 }
 
-void mfs_context_gather_keys(const struct mfs_net *net, struct mfs_pass *run, uint32_t place)
+void mft_context_gather_keys(const struct mft_net *net, struct mft_pass *run, uint32_t place)
 {
-	for (int i = 0; i < MFS_CONTEXT_WAYS; i++) {
-		const struct mfs_context_way *way = &net->context.way[i];
+	for (int i = 0; i < MFT_CONTEXT_WAYS; i++) {
+		const struct mft_context_way *way = &net->context.way[i];
 		int32_t *joined;
 
 		run->heads_first_key[i] = NULL;
 		if (!way->used || way->heads == 1 || !run->first_key)
 			continue;
-		joined = mfs_net_at(net, way->first_key + place * keys_bytes(net, way));
-		mfs_context_exchange(net, run, (enum mfs_context_ways)i, (void *)run->first_key, 0,
+		joined = mft_net_at(net, way->first_key + place * keys_bytes(net, way));
+		mft_context_exchange(net, run, (enum mft_context_ways)i, (void *)run->first_key, 0,
 				     joined, sizeof(int32_t), true);
 		run->heads_first_key[i] = joined;
 	}

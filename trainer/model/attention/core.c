@@ -19,12 +19,12 @@
 
 /* Bytes that the backend's attention works in. A plan without a device counts an fp32 gradient of
  * the queries. */
-uint64_t mfs_core_work_bytes(const struct mfs_net *net, const struct mfk_attention *a,
+uint64_t mft_core_work_bytes(const struct mft_net *net, const struct mfk_attention *a,
 			     bool backward)
 {
 	if (net->device)
 		return net->backend->ops->attention_scratch(net->device, a, backward);
-	return backward ? mfs_matrix_bytes(MFK_F32, a->batch * a->seq, a->heads * (a->qk_dim + 1))
+	return backward ? mft_matrix_bytes(MFK_F32, a->batch * a->seq, a->heads * (a->qk_dim + 1))
 			: 0;
 }
 
@@ -32,32 +32,32 @@ uint64_t mfs_core_work_bytes(const struct mfs_net *net, const struct mfk_attenti
 
 enum { WORK };
 
-static void plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_part_plan *p,
+static void plan(const struct mft_net *net, struct mft_core *core, struct mft_part_plan *p,
 		 bool backward)
 {
 	core->at[backward][WORK] =
-		mfs_part_plan_scratch(p, mfs_core_work_bytes(net, &core->shape, backward));
+		mft_part_plan_scratch(p, mft_core_work_bytes(net, &core->shape, backward));
 }
 
-static void forward(const struct mfs_net *net, const struct mfs_pass *run,
-		    const struct mfs_core *core, const struct mfk_attention *a)
+static void forward(const struct mft_net *net, const struct mft_pass *run,
+		    const struct mft_core *core, const struct mfk_attention *a)
 {
 	struct mfk_attention own = *a;
 
-	own.scratch = mfs_core_scratch(net, core, false, WORK);
+	own.scratch = mft_core_scratch(net, core, false, WORK);
 	net->backend->ops->attention(run->ctx, &own);
 }
 
-static void backward(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_core *core, const struct mfk_attention *a)
+static void backward(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_core *core, const struct mfk_attention *a)
 {
 	struct mfk_attention own = *a;
 
-	own.scratch = mfs_core_scratch(net, core, true, WORK);
+	own.scratch = mft_core_scratch(net, core, true, WORK);
 	net->backend->ops->attention_backward(run->ctx, &own);
 }
 
-static const struct mfs_core_kind alone = {
+static const struct mft_core_kind alone = {
 	.plan = plan,
 	.forward = forward,
 	.backward = backward,
@@ -67,21 +67,21 @@ static const struct mfs_core_kind alone = {
 
 /* The word of a layer; NULL: none was given. Layers of MTP, which are numbered after the others,
  * have the last one's. */
-static const char *word_of(const struct mfs_net *net, uint32_t layer)
+static const char *word_of(const struct mft_net *net, uint32_t layer)
 {
-	const struct mfs_words *types = &net->config->cp_comm_type;
+	const struct mfs_arg_words *types = &net->config->cp_comm_type;
 
 	if (!types->count)
 		return NULL;
 	return types->list[layer < types->count ? layer : types->count - 1];
 }
 
-static enum mfs_context_ways way_of(const char *type)
+static enum mft_context_ways way_of(const char *type)
 {
-	return !type			     ? MFS_CONTEXT_RING
-	       : mfs_str_is(type, "a2a")     ? MFS_CONTEXT_HEADS
-	       : mfs_str_is(type, "a2a+p2p") ? MFS_CONTEXT_BOTH
-					     : MFS_CONTEXT_RING;
+	return !type			     ? MFT_CONTEXT_RING
+	       : mfs_str_is(type, "a2a")     ? MFT_CONTEXT_HEADS
+	       : mfs_str_is(type, "a2a+p2p") ? MFT_CONTEXT_BOTH
+					     : MFT_CONTEXT_RING;
 }
 
 static bool gathers(const char *type)
@@ -89,9 +89,9 @@ static bool gathers(const char *type)
 	return type && (mfs_str_is(type, "all_gather") || mfs_str_is(type, "allgather"));
 }
 
-bool mfs_core_has_way(const struct mfs_net *net, enum mfs_context_ways which)
+bool mft_core_has_way(const struct mft_net *net, enum mft_context_ways which)
 {
-	const struct mfs_words *types = &net->config->cp_comm_type;
+	const struct mfs_arg_words *types = &net->config->cp_comm_type;
 
 	for (size_t i = 0; i < types->count; i++)
 		if (way_of(types->list[i]) == which)
@@ -99,65 +99,65 @@ bool mfs_core_has_way(const struct mfs_net *net, enum mfs_context_ways which)
 	return false;
 }
 
-static bool exchanges_heads(const struct mfs_net *net, const struct mfs_core *core)
+static bool exchanges_heads(const struct mft_net *net, const struct mft_core *core)
 {
 	return net->context.way[core->way].heads > 1;
 }
 
-int mfs_core_find(const struct mfs_net *net, uint32_t layer, const struct mfk_attention *shape,
-		  struct mfs_core *ret, struct mfs_error *err)
+int mft_core_find(const struct mft_net *net, uint32_t layer, const struct mfk_attention *shape,
+		  struct mft_core *ret, struct mfs_error *err)
 {
 	const char *type = word_of(net, layer);
 	int r = 0;
 
-	*ret = (struct mfs_core){.way = way_of(type), .shape = *shape};
+	*ret = (struct mft_core){.way = way_of(type), .shape = *shape};
 	ret->kind = net->context.way[ret->way].ring == 1 ? &alone
-		    : gathers(type)			 ? &mfs_core_gather
-							 : &mfs_core_ring;
+		    : gathers(type)			 ? &mft_core_gather
+							 : &mft_core_ring;
 	if (net->config->attention_dropout > 0)
 		ret->shape.dropout = (float)net->config->attention_dropout;
 	if (exchanges_heads(net, ret)) {
-		r = mfs_core_heads_check(net, ret->way, shape, err);
-		ret->shape = mfs_core_heads_shape(net, ret->way, &ret->shape);
+		r = mft_core_heads_check(net, ret->way, shape, err);
+		ret->shape = mft_core_heads_shape(net, ret->way, &ret->shape);
 	}
 	return r;
 }
 
-void mfs_core_plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_part_plan *p,
+void mft_core_plan(const struct mft_net *net, struct mft_core *core, struct mft_part_plan *p,
 		   bool backward)
 {
 	if (exchanges_heads(net, core))
-		mfs_core_heads_plan(net, core, p, backward);
+		mft_core_heads_plan(net, core, p, backward);
 	core->kind->plan(net, core, p, backward);
 }
 
-void mfs_core_forward(const struct mfs_net *net, const struct mfs_pass *run,
-		      const struct mfs_core *core, const struct mfk_attention *a)
+void mft_core_forward(const struct mft_net *net, const struct mft_pass *run,
+		      const struct mft_core *core, const struct mfk_attention *a)
 {
 	if (exchanges_heads(net, core))
-		mfs_core_heads_forward(net, run, core, a);
+		mft_core_heads_forward(net, run, core, a);
 	else
 		core->kind->forward(net, run, core, a);
 }
 
-void mfs_core_backward(const struct mfs_net *net, const struct mfs_pass *run,
-		       const struct mfs_core *core, const struct mfk_attention *a)
+void mft_core_backward(const struct mft_net *net, const struct mft_pass *run,
+		       const struct mft_core *core, const struct mfk_attention *a)
 {
 	if (exchanges_heads(net, core))
-		mfs_core_heads_backward(net, run, core, a);
+		mft_core_heads_backward(net, run, core, a);
 	else
 		core->kind->backward(net, run, core, a);
 }
 
 /* ---- what they share ---- */
 
-void *mfs_core_scratch(const struct mfs_net *net, const struct mfs_core *core, bool backward,
+void *mft_core_scratch(const struct mft_net *net, const struct mft_core *core, bool backward,
 		       unsigned which)
 {
-	return mfs_net_scratch(net, core->at[backward][which]);
+	return mft_net_scratch(net, core->at[backward][which]);
 }
 
-void mfs_core_rows(const struct mfs_net *net, const struct mfs_pass *run, uint64_t map,
+void mft_core_rows(const struct mft_net *net, const struct mft_pass *run, uint64_t map,
 		   int64_t rows, int64_t cols, const void *x, void *y)
 {
 	const struct mfk_rows gathered = {
@@ -165,7 +165,7 @@ void mfs_core_rows(const struct mfs_net *net, const struct mfs_pass *run, uint64
 		.rows = rows,
 		.cols = cols,
 		.each = 1,
-		.map = mfs_net_at(net, map),
+		.map = mft_net_at(net, map),
 		.x = x,
 		.y = y,
 	};

@@ -13,7 +13,7 @@ enum { KEYS, VALUES, RAW, WORK, OUT, PART, PART_LSE };
 enum { DKEYS = WORK + 1, DVALUES, DQ, WIDE, KEYS_SUM, VALUES_SUM };
 
 /* Own queries, and the keys of whole sequences. */
-static struct mfk_attention widened(const struct mfs_net *net, const struct mfk_attention *a)
+static struct mfk_attention widened(const struct mft_net *net, const struct mfk_attention *a)
 {
 	struct mfk_attention all = *a;
 
@@ -21,7 +21,7 @@ static struct mfk_attention widened(const struct mfs_net *net, const struct mfk_
 	return all;
 }
 
-static void plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_part_plan *p,
+static void plan(const struct mft_net *net, struct mft_core *core, struct mft_part_plan *p,
 		 bool backward)
 {
 	const struct mfk_attention all = widened(net, &core->shape);
@@ -29,97 +29,97 @@ static void plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_pa
 	const int64_t k_cols = all.kv_heads * all.qk_dim, v_cols = all.kv_heads * all.v_dim;
 	const int64_t q_cols = all.heads * all.qk_dim, out_cols = all.heads * all.v_dim;
 	const int64_t widest = q_cols > out_cols ? q_cols : out_cols;
-	const uint64_t k = mfs_matrix_bytes(net->io, rows, k_cols);
-	const uint64_t v = mfs_matrix_bytes(net->io, rows, v_cols);
-	const uint64_t work = mfs_core_work_bytes(net, &all, backward);
-	const uint64_t pieces = mfs_pieces_work_bytes(net, &core->shape, backward);
+	const uint64_t k = mft_matrix_bytes(net->io, rows, k_cols);
+	const uint64_t v = mft_matrix_bytes(net->io, rows, v_cols);
+	const uint64_t work = mft_core_work_bytes(net, &all, backward);
+	const uint64_t pieces = mft_pieces_work_bytes(net, &core->shape, backward);
 	uint64_t *at = core->at[backward];
 
-	at[KEYS] = mfs_part_plan_scratch(p, k);
-	at[VALUES] = mfs_part_plan_scratch(p, v);
-	at[RAW] = mfs_part_plan_scratch(p, k > v ? k : v);
-	at[WORK] = mfs_part_plan_scratch(p, work > pieces ? work : pieces);
+	at[KEYS] = mft_part_plan_scratch(p, k);
+	at[VALUES] = mft_part_plan_scratch(p, v);
+	at[RAW] = mft_part_plan_scratch(p, k > v ? k : v);
+	at[WORK] = mft_part_plan_scratch(p, work > pieces ? work : pieces);
 	if (!backward) {
-		at[OUT] = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, own, out_cols));
+		at[OUT] = mft_part_plan_scratch(p, mft_matrix_bytes(MFK_F32, own, out_cols));
 		at[PART] =
-			mfs_part_plan_scratch(p, mfs_matrix_bytes(net->io, all.seq / 2, out_cols));
+			mft_part_plan_scratch(p, mft_matrix_bytes(net->io, all.seq / 2, out_cols));
 		at[PART_LSE] =
-			mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, all.seq / 2, all.heads));
+			mft_part_plan_scratch(p, mft_matrix_bytes(MFK_F32, all.seq / 2, all.heads));
 		return;
 	}
-	at[DKEYS] = mfs_part_plan_scratch(p, k);
-	at[DVALUES] = mfs_part_plan_scratch(p, v);
-	at[DQ] = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, own, q_cols));
-	at[WIDE] = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, all.seq / 2, widest));
-	at[KEYS_SUM] = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, rows, k_cols));
-	at[VALUES_SUM] = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, rows, v_cols));
+	at[DKEYS] = mft_part_plan_scratch(p, k);
+	at[DVALUES] = mft_part_plan_scratch(p, v);
+	at[DQ] = mft_part_plan_scratch(p, mft_matrix_bytes(MFK_F32, own, q_cols));
+	at[WIDE] = mft_part_plan_scratch(p, mft_matrix_bytes(MFK_F32, all.seq / 2, widest));
+	at[KEYS_SUM] = mft_part_plan_scratch(p, mft_matrix_bytes(MFK_F32, rows, k_cols));
+	at[VALUES_SUM] = mft_part_plan_scratch(p, mft_matrix_bytes(MFK_F32, rows, v_cols));
 }
 
 /* Rows of all processes, in the order of the sequence. */
-static void gather(const struct mfs_net *net, const struct mfs_pass *run,
-		   const struct mfs_core *core, bool backward, int64_t cols, const void *own,
+static void gather(const struct mft_net *net, const struct mft_pass *run,
+		   const struct mft_core *core, bool backward, int64_t cols, const void *own,
 		   void *all)
 {
-	void *raw = mfs_core_scratch(net, core, backward, RAW);
+	void *raw = mft_core_scratch(net, core, backward, RAW);
 
-	mfs_parallel_all_gather(net->parallel, MFS_GROUP_CONTEXT,
-				mfs_beside_say(net, &net->context_beside, run->ctx), net->io, raw,
+	mft_parallel_all_gather(net->parallel, MFT_GROUP_CONTEXT,
+				mft_beside_say(net, &net->context_beside, run->ctx), net->io, raw,
 				own, (uint64_t)(net->tokens * cols));
-	mfs_beside_await(net, &net->context_beside, MFS_GROUP_CONTEXT, run->ctx);
-	mfs_core_rows(net, run, net->context.to_sequence, net->batch * net->context.whole, cols,
+	mft_beside_await(net, &net->context_beside, MFT_GROUP_CONTEXT, run->ctx);
+	mft_core_rows(net, run, net->context.to_sequence, net->batch * net->context.whole, cols,
 		      raw, all);
 }
 
 /* The sum of all processes' rows, of those that are this one's. */
-static void scatter(const struct mfs_net *net, const struct mfs_pass *run,
-		    const struct mfs_core *core, int64_t cols, const void *all, void *own)
+static void scatter(const struct mft_net *net, const struct mft_pass *run,
+		    const struct mft_core *core, int64_t cols, const void *all, void *own)
 {
-	void *raw = mfs_core_scratch(net, core, true, RAW);
+	void *raw = mft_core_scratch(net, core, true, RAW);
 
-	mfs_core_rows(net, run, net->context.from_sequence, net->batch * net->context.whole, cols,
+	mft_core_rows(net, run, net->context.from_sequence, net->batch * net->context.whole, cols,
 		      all, raw);
-	mfs_parallel_reduce_scatter(net->parallel, MFS_GROUP_CONTEXT,
-				    mfs_beside_say(net, &net->context_beside, run->ctx), net->io,
+	mft_parallel_reduce_scatter(net->parallel, MFT_GROUP_CONTEXT,
+				    mft_beside_say(net, &net->context_beside, run->ctx), net->io,
 				    own, raw, (uint64_t)(net->tokens * cols));
-	mfs_beside_await(net, &net->context_beside, MFS_GROUP_CONTEXT, run->ctx);
+	mft_beside_await(net, &net->context_beside, MFT_GROUP_CONTEXT, run->ctx);
 }
 
-static struct mfk_attention gathered(const struct mfs_net *net, const struct mfs_pass *run,
-				     const struct mfs_core *core, const struct mfk_attention *a,
+static struct mfk_attention gathered(const struct mft_net *net, const struct mft_pass *run,
+				     const struct mft_core *core, const struct mfk_attention *a,
 				     bool backward)
 {
 	struct mfk_attention all = widened(net, a);
-	void *k = mfs_core_scratch(net, core, backward, KEYS);
-	void *v = mfs_core_scratch(net, core, backward, VALUES);
+	void *k = mft_core_scratch(net, core, backward, KEYS);
+	void *v = mft_core_scratch(net, core, backward, VALUES);
 
 	gather(net, run, core, backward, a->kv_heads * a->qk_dim, a->k, k);
 	gather(net, run, core, backward, a->kv_heads * a->v_dim, a->v, v);
 	all.k = k;
 	all.v = v;
-	all.query_at = mfs_context_positions(net, core->way, net->context.rank);
-	all.scratch = mfs_core_scratch(net, core, backward, WORK);
+	all.query_at = mft_context_positions(net, core->way, net->context.rank);
+	all.scratch = mft_core_scratch(net, core, backward, WORK);
 	return all;
 }
 
 /* ---- by pieces ---- */
 
 /* Elements before a piece of all keys, or values: heads of dim each. */
-static int64_t before(const struct mfs_net *net, const struct mfk_attention *a, int64_t sequence,
+static int64_t before(const struct mft_net *net, const struct mfk_attention *a, int64_t sequence,
 		      uint32_t piece, int64_t dim)
 {
 	return (sequence * 2 * net->context.size + piece) * (a->seq / 2) * a->kv_heads * dim;
 }
 
-static struct mfs_pair pair_of(const struct mfs_net *net, const struct mfk_attention *all,
+static struct mft_pair pair_of(const struct mft_net *net, const struct mfk_attention *all,
 			       int64_t sequence, int queries, uint32_t piece)
 {
 	const size_t size = mfk_dtype_size(net->io);
 
-	return (struct mfs_pair){
+	return (struct mft_pair){
 		.sequence = sequence,
 		.queries = queries,
 		.causal =
-			piece == mfs_context_number(net->context.size, net->context.rank, queries),
+			piece == mft_context_number(net->context.size, net->context.rank, queries),
 		.first = piece == 0,
 		.k = (const char *)all->k +
 		     (size_t)before(net, all, sequence, piece, all->qk_dim) * size,
@@ -129,24 +129,24 @@ static struct mfs_pair pair_of(const struct mfs_net *net, const struct mfk_atten
 }
 
 /* Pairs of a sequence are numbered by their queries, and by their keys up to the queries' own. */
-static bool next_pair(const struct mfs_net *net, int *queries, uint32_t *piece)
+static bool next_pair(const struct mft_net *net, int *queries, uint32_t *piece)
 {
-	if (++*piece <= mfs_context_number(net->context.size, net->context.rank, *queries))
+	if (++*piece <= mft_context_number(net->context.size, net->context.rank, *queries))
 		return true;
 	*piece = 0;
 	return ++*queries < 2;
 }
 
-static void attend_by_pieces(const struct mfs_net *net, const struct mfs_pass *run,
-			     const struct mfs_core *core, const struct mfk_attention *all)
+static void attend_by_pieces(const struct mft_net *net, const struct mft_pass *run,
+			     const struct mft_core *core, const struct mfk_attention *all)
 {
 	const struct mfk_ops *ops = net->backend->ops;
-	const struct mfs_pieces pieces = {
+	const struct mft_pieces pieces = {
 		.a = all,
 		.work = all->scratch,
-		.out = mfs_core_scratch(net, core, false, OUT),
-		.part = mfs_core_scratch(net, core, false, PART),
-		.part_lse = mfs_core_scratch(net, core, false, PART_LSE),
+		.out = mft_core_scratch(net, core, false, OUT),
+		.part = mft_core_scratch(net, core, false, PART),
+		.part_lse = mft_core_scratch(net, core, false, PART_LSE),
 	};
 	const int64_t rows = all->batch * all->seq * all->heads;
 
@@ -156,30 +156,30 @@ static void attend_by_pieces(const struct mfs_net *net, const struct mfs_pass *r
 		uint32_t piece = 0;
 
 		do {
-			const struct mfs_pair pair = pair_of(net, all, sequence, queries, piece);
+			const struct mft_pair pair = pair_of(net, all, sequence, queries, piece);
 
-			mfs_pieces_forward(net, run, &pieces, &pair);
+			mft_pieces_forward(net, run, &pieces, &pair);
 		} while (next_pair(net, &queries, &piece));
 	}
 	ops->cast(run->ctx, net->io, all->out, MFK_F32, pieces.out, rows * all->v_dim);
 }
 
 /* own: of dk and dv, where each pair's lie for the moment. */
-static void go_back_by_pieces(const struct mfs_net *net, const struct mfs_pass *run,
-			      const struct mfs_core *core, const struct mfk_attention *all,
+static void go_back_by_pieces(const struct mft_net *net, const struct mft_pass *run,
+			      const struct mft_core *core, const struct mfk_attention *all,
 			      const struct mfk_attention *own)
 {
 	const struct mfk_ops *ops = net->backend->ops;
-	const struct mfs_pieces pieces = {
+	const struct mft_pieces pieces = {
 		.a = all,
 		.work = all->scratch,
-		.dq = mfs_core_scratch(net, core, true, DQ),
-		.wide = mfs_core_scratch(net, core, true, WIDE),
+		.dq = mft_core_scratch(net, core, true, DQ),
+		.wide = mft_core_scratch(net, core, true, WIDE),
 	};
 	const int64_t k = all->kv_heads * all->qk_dim, v = all->kv_heads * all->v_dim;
 	const int64_t keys = all->batch * net->context.whole;
-	float *k_sum = mfs_core_scratch(net, core, true, KEYS_SUM);
-	float *v_sum = mfs_core_scratch(net, core, true, VALUES_SUM);
+	float *k_sum = mft_core_scratch(net, core, true, KEYS_SUM);
+	float *v_sum = mft_core_scratch(net, core, true, VALUES_SUM);
 
 	ops->fill(run->ctx, MFK_F32, k_sum, keys * k, 0);
 	ops->fill(run->ctx, MFK_F32, v_sum, keys * v, 0);
@@ -188,13 +188,13 @@ static void go_back_by_pieces(const struct mfs_net *net, const struct mfs_pass *
 		uint32_t piece = 0;
 
 		do {
-			const struct mfs_pair pair = pair_of(net, all, sequence, queries, piece);
+			const struct mft_pair pair = pair_of(net, all, sequence, queries, piece);
 
-			mfs_pieces_backward(net, run, &pieces, &pair, own->dk, own->dv);
-			mfs_core_add(net, run, pieces.wide, false,
+			mft_pieces_backward(net, run, &pieces, &pair, own->dk, own->dv);
+			mft_core_add(net, run, pieces.wide, false,
 				     k_sum + before(net, all, sequence, piece, all->qk_dim),
 				     own->dk, all->seq / 2 * k);
-			mfs_core_add(net, run, pieces.wide, false,
+			mft_core_add(net, run, pieces.wide, false,
 				     v_sum + before(net, all, sequence, piece, all->v_dim), own->dv,
 				     all->seq / 2 * v);
 		} while (next_pair(net, &queries, &piece));
@@ -207,25 +207,25 @@ static void go_back_by_pieces(const struct mfs_net *net, const struct mfs_pass *
 
 /* ---- both ---- */
 
-static void forward(const struct mfs_net *net, const struct mfs_pass *run,
-		    const struct mfs_core *core, const struct mfk_attention *a)
+static void forward(const struct mft_net *net, const struct mft_pass *run,
+		    const struct mft_core *core, const struct mfk_attention *a)
 {
 	const struct mfk_attention all = gathered(net, run, core, a, false);
 
-	if (mfs_pieces_do(a))
+	if (mft_pieces_do(a))
 		attend_by_pieces(net, run, core, &all);
 	else
 		net->backend->ops->attention(run->ctx, &all);
 }
 
-static void backward(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_core *core, const struct mfk_attention *a)
+static void backward(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_core *core, const struct mfk_attention *a)
 {
 	struct mfk_attention all = gathered(net, run, core, a, true);
 
-	all.dk = mfs_core_scratch(net, core, true, DKEYS);
-	all.dv = mfs_core_scratch(net, core, true, DVALUES);
-	if (mfs_pieces_do(a))
+	all.dk = mft_core_scratch(net, core, true, DKEYS);
+	all.dv = mft_core_scratch(net, core, true, DVALUES);
+	if (mft_pieces_do(a))
 		go_back_by_pieces(net, run, core, &all, a);
 	else
 		net->backend->ops->attention_backward(run->ctx, &all);
@@ -233,7 +233,7 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 	scatter(net, run, core, a->kv_heads * a->v_dim, all.dv, a->dv);
 }
 
-const struct mfs_core_kind mfs_core_gather = {
+const struct mft_core_kind mft_core_gather = {
 	.plan = plan,
 	.forward = forward,
 	.backward = backward,

@@ -12,12 +12,12 @@
 
 enum { PACKED, Q, K, V, OUT, DOUT, DQ, DK, DV };
 
-static int refuse(const struct mfs_net *net, enum mfs_context_ways way, const char *what,
+static int refuse(const struct mft_net *net, enum mft_context_ways way, const char *what,
 		  int64_t found, struct mfs_error *err)
 {
 	const long long n = net->context.way[way].heads;
 
-	if (way == MFS_CONTEXT_HEADS)
+	if (way == MFT_CONTEXT_HEADS)
 		return mfs_fail(err, -EINVAL,
 				"--cp-comm-type a2a: expected %s that is a multiple of "
 				"--context-parallel-size %lld, found %lld; use p2p",
@@ -28,7 +28,7 @@ static int refuse(const struct mfs_net *net, enum mfs_context_ways way, const ch
 			what, n, (long long)found);
 }
 
-int mfs_core_heads_check(const struct mfs_net *net, enum mfs_context_ways way,
+int mft_core_heads_check(const struct mft_net *net, enum mft_context_ways way,
 			 const struct mfk_attention *shape, struct mfs_error *err)
 {
 	const int64_t n = net->context.way[way].heads;
@@ -40,7 +40,7 @@ int mfs_core_heads_check(const struct mfs_net *net, enum mfs_context_ways way,
 	return 0;
 }
 
-struct mfk_attention mfs_core_heads_shape(const struct mfs_net *net, enum mfs_context_ways way,
+struct mfk_attention mft_core_heads_shape(const struct mft_net *net, enum mft_context_ways way,
 					  const struct mfk_attention *a)
 {
 	const int64_t n = net->context.way[way].heads;
@@ -52,76 +52,76 @@ struct mfk_attention mfs_core_heads_shape(const struct mfs_net *net, enum mfs_co
 	return all;
 }
 
-void mfs_core_heads_plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_part_plan *p,
+void mft_core_heads_plan(const struct mft_net *net, struct mft_core *core, struct mft_part_plan *p,
 			 bool backward)
 {
 	const struct mfk_attention *all = &core->shape;
 	const int64_t rows = all->batch * all->seq;
 	const int64_t widest = all->qk_dim > all->v_dim ? all->qk_dim : all->v_dim;
-	const uint64_t q = mfs_matrix_bytes(net->io, rows, all->heads * all->qk_dim);
-	const uint64_t k = mfs_matrix_bytes(net->io, rows, all->kv_heads * all->qk_dim);
-	const uint64_t v = mfs_matrix_bytes(net->io, rows, all->kv_heads * all->v_dim);
-	const uint64_t out = mfs_matrix_bytes(net->io, rows, all->heads * all->v_dim);
+	const uint64_t q = mft_matrix_bytes(net->io, rows, all->heads * all->qk_dim);
+	const uint64_t k = mft_matrix_bytes(net->io, rows, all->kv_heads * all->qk_dim);
+	const uint64_t v = mft_matrix_bytes(net->io, rows, all->kv_heads * all->v_dim);
+	const uint64_t out = mft_matrix_bytes(net->io, rows, all->heads * all->v_dim);
 	uint64_t *at = core->heads_at[backward];
 
-	at[PACKED] = mfs_part_plan_scratch(p, mfs_matrix_bytes(net->io, rows, all->heads * widest));
-	at[Q] = mfs_part_plan_scratch(p, q);
-	at[K] = mfs_part_plan_scratch(p, k);
-	at[V] = mfs_part_plan_scratch(p, v);
-	at[OUT] = mfs_part_plan_scratch(p, out);
+	at[PACKED] = mft_part_plan_scratch(p, mft_matrix_bytes(net->io, rows, all->heads * widest));
+	at[Q] = mft_part_plan_scratch(p, q);
+	at[K] = mft_part_plan_scratch(p, k);
+	at[V] = mft_part_plan_scratch(p, v);
+	at[OUT] = mft_part_plan_scratch(p, out);
 	if (!backward)
 		return;
-	at[DOUT] = mfs_part_plan_scratch(p, out);
-	at[DQ] = mfs_part_plan_scratch(p, q);
-	at[DK] = mfs_part_plan_scratch(p, k);
-	at[DV] = mfs_part_plan_scratch(p, v);
+	at[DOUT] = mft_part_plan_scratch(p, out);
+	at[DQ] = mft_part_plan_scratch(p, q);
+	at[DK] = mft_part_plan_scratch(p, k);
+	at[DV] = mft_part_plan_scratch(p, v);
 }
 
 /* ---- the exchange ---- */
 
-static void *buffer(const struct mfs_net *net, const struct mfs_core *core, bool backward,
+static void *buffer(const struct mft_net *net, const struct mft_core *core, bool backward,
 		    unsigned which)
 {
-	return mfs_net_scratch(net, core->heads_at[backward][which]);
+	return mft_net_scratch(net, core->heads_at[backward][which]);
 }
 
-static int64_t joined_rows(const struct mfs_core *core)
+static int64_t joined_rows(const struct mft_core *core)
 {
 	return core->shape.batch * core->shape.seq;
 }
 
 /* own [T, all heads, dim] of this process to joined [T of neighbours, some heads, dim]. */
-static void *to_heads(const struct mfs_net *net, const struct mfs_pass *run,
-		      const struct mfs_core *core, bool backward, unsigned which, int64_t cols,
+static void *to_heads(const struct mft_net *net, const struct mft_pass *run,
+		      const struct mft_core *core, bool backward, unsigned which, int64_t cols,
 		      const void *own)
 {
 	void *joined = buffer(net, core, backward, which);
 	void *packed = buffer(net, core, backward, PACKED);
 
-	mfs_core_rows(net, run, net->context.way[core->way].to_heads, joined_rows(core), cols, own,
+	mft_core_rows(net, run, net->context.way[core->way].to_heads, joined_rows(core), cols, own,
 		      packed);
-	mfs_context_exchange(net, run, core->way, packed, net->tokens, joined,
+	mft_context_exchange(net, run, core->way, packed, net->tokens, joined,
 			     (size_t)cols * mfk_dtype_size(net->io), true);
 	return joined;
 }
 
-static void from_heads(const struct mfs_net *net, const struct mfs_pass *run,
-		       const struct mfs_core *core, bool backward, int64_t cols, void *joined,
+static void from_heads(const struct mft_net *net, const struct mft_pass *run,
+		       const struct mft_core *core, bool backward, int64_t cols, void *joined,
 		       void *own)
 {
 	void *packed = buffer(net, core, backward, PACKED);
 
-	mfs_context_exchange(net, run, core->way, packed, net->tokens, joined,
+	mft_context_exchange(net, run, core->way, packed, net->tokens, joined,
 			     (size_t)cols * mfk_dtype_size(net->io), false);
-	mfs_core_rows(net, run, net->context.way[core->way].from_heads, joined_rows(core), cols,
+	mft_core_rows(net, run, net->context.way[core->way].from_heads, joined_rows(core), cols,
 		      packed, own);
 }
 
-static struct mfk_attention attention_of(const struct mfs_net *net, const struct mfs_pass *run,
-					 const struct mfs_core *core, const struct mfk_attention *a,
+static struct mfk_attention attention_of(const struct mft_net *net, const struct mft_pass *run,
+					 const struct mft_core *core, const struct mfk_attention *a,
 					 bool backward)
 {
-	struct mfk_attention all = mfs_core_heads_shape(net, core->way, a);
+	struct mfk_attention all = mft_core_heads_shape(net, core->way, a);
 	const int64_t qk = all.qk_dim, v = all.v_dim;
 
 	all.q = to_heads(net, run, core, backward, Q, all.heads * qk, a->q);
@@ -136,7 +136,7 @@ static struct mfk_attention attention_of(const struct mfs_net *net, const struct
 
 /* One sequence of a batch. Dropout takes what it would take from all heads: their numbers are those
  * of the sequence's. */
-static struct mfk_attention sequence_of(const struct mfs_net *net, const struct mfs_core *core,
+static struct mfk_attention sequence_of(const struct mft_net *net, const struct mft_core *core,
 					const struct mfk_attention *all, int64_t heads, int64_t i)
 {
 	const size_t size = mfk_dtype_size(all->dtype);
@@ -147,24 +147,24 @@ static struct mfk_attention sequence_of(const struct mfs_net *net, const struct 
 
 	one.batch = 1;
 	one.offset += (uint64_t)head * whole * whole;
-	one.first_key = mfs_core_at(all->first_key, i * all->seq, sizeof(int32_t));
-	one.q = mfs_core_at(all->q, q * all->qk_dim, size);
-	one.k = mfs_core_at(all->k, k * all->qk_dim, size);
-	one.v = mfs_core_at(all->v, k * all->v_dim, size);
-	one.out = mfs_core_at(all->out, q * all->v_dim, size);
-	one.lse = mfs_core_at(all->lse, q, sizeof(float));
-	one.dout = mfs_core_at(all->dout, q * all->v_dim, size);
-	one.dq = mfs_core_at(all->dq, q * all->qk_dim, size);
-	one.dk = mfs_core_at(all->dk, k * all->qk_dim, size);
-	one.dv = mfs_core_at(all->dv, k * all->v_dim, size);
+	one.first_key = mft_core_at(all->first_key, i * all->seq, sizeof(int32_t));
+	one.q = mft_core_at(all->q, q * all->qk_dim, size);
+	one.k = mft_core_at(all->k, k * all->qk_dim, size);
+	one.v = mft_core_at(all->v, k * all->v_dim, size);
+	one.out = mft_core_at(all->out, q * all->v_dim, size);
+	one.lse = mft_core_at(all->lse, q, sizeof(float));
+	one.dout = mft_core_at(all->dout, q * all->v_dim, size);
+	one.dq = mft_core_at(all->dq, q * all->qk_dim, size);
+	one.dk = mft_core_at(all->dk, k * all->qk_dim, size);
+	one.dv = mft_core_at(all->dv, k * all->v_dim, size);
 	return one;
 }
 
 /* All sequences at once, unless dropout must know which head is which. */
-static void attend(const struct mfs_net *net, const struct mfs_pass *run,
-		   const struct mfs_core *core, const struct mfk_attention *all, int64_t heads,
-		   void (*op)(const struct mfs_net *net, const struct mfs_pass *run,
-			      const struct mfs_core *core, const struct mfk_attention *a))
+static void attend(const struct mft_net *net, const struct mft_pass *run,
+		   const struct mft_core *core, const struct mfk_attention *all, int64_t heads,
+		   void (*op)(const struct mft_net *net, const struct mft_pass *run,
+			      const struct mft_core *core, const struct mfk_attention *a))
 {
 	if (all->dropout <= 0) {
 		op(net, run, core, all);
@@ -177,8 +177,8 @@ static void attend(const struct mfs_net *net, const struct mfs_pass *run,
 	}
 }
 
-void mfs_core_heads_forward(const struct mfs_net *net, const struct mfs_pass *run,
-			    const struct mfs_core *core, const struct mfk_attention *a)
+void mft_core_heads_forward(const struct mft_net *net, const struct mft_pass *run,
+			    const struct mft_core *core, const struct mfk_attention *a)
 {
 	const struct mfk_attention all = attention_of(net, run, core, a, false);
 
@@ -186,8 +186,8 @@ void mfs_core_heads_forward(const struct mfs_net *net, const struct mfs_pass *ru
 	from_heads(net, run, core, false, all.heads * all.v_dim, all.out, a->out);
 }
 
-void mfs_core_heads_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			     const struct mfs_core *core, const struct mfk_attention *a)
+void mft_core_heads_backward(const struct mft_net *net, const struct mft_pass *run,
+			     const struct mft_core *core, const struct mfk_attention *a)
 {
 	struct mfk_attention all = attention_of(net, run, core, a, true);
 

@@ -9,7 +9,7 @@
 
 #include "trainer/model/attention/core.h"
 
-bool mfs_pieces_do(const struct mfk_attention *a)
+bool mft_pieces_do(const struct mfk_attention *a)
 {
 	return a->causal && !a->first_key && a->dropout == 0;
 }
@@ -33,43 +33,43 @@ static struct mfk_attention shape_of(const struct mfk_attention *a, bool causal)
 	return pair;
 }
 
-uint64_t mfs_pieces_work_bytes(const struct mfs_net *net, const struct mfk_attention *a,
+uint64_t mft_pieces_work_bytes(const struct mft_net *net, const struct mfk_attention *a,
 			       bool backward)
 {
 	const struct mfk_attention earlier = shape_of(a, false), own = shape_of(a, true);
-	const uint64_t x = mfs_core_work_bytes(net, &earlier, backward);
-	const uint64_t y = mfs_core_work_bytes(net, &own, backward);
+	const uint64_t x = mft_core_work_bytes(net, &earlier, backward);
+	const uint64_t y = mft_core_work_bytes(net, &own, backward);
 
 	return x > y ? x : y;
 }
 
 /* The row of a's queries that one of their pieces begins with. */
-static int64_t row_of(const struct mfk_attention *a, const struct mfs_pair *pair)
+static int64_t row_of(const struct mfk_attention *a, const struct mft_pair *pair)
 {
 	return (pair->sequence * 2 + pair->queries) * (a->seq / 2);
 }
 
 /* lse is [batch, 2, heads, seq / 2]. */
-static struct mfk_attention attention_of(const struct mfs_pieces *p, const struct mfs_pair *pair)
+static struct mfk_attention attention_of(const struct mft_pieces *p, const struct mft_pair *pair)
 {
 	const struct mfk_attention *a = p->a;
 	const int64_t q = row_of(a, pair) * a->heads;
 	const size_t size = mfk_dtype_size(a->dtype);
 	struct mfk_attention ret = shape_of(a, pair->causal);
 
-	ret.q = mfs_core_at(a->q, q * a->qk_dim, size);
-	ret.out = mfs_core_at(a->out, q * a->v_dim, size);
+	ret.q = mft_core_at(a->q, q * a->qk_dim, size);
+	ret.out = mft_core_at(a->out, q * a->v_dim, size);
 	ret.lse = a->lse + q;
-	ret.dout = mfs_core_at(a->dout, q * a->v_dim, size);
-	ret.dq = mfs_core_at(a->dq, q * a->qk_dim, size);
+	ret.dout = mft_core_at(a->dout, q * a->v_dim, size);
+	ret.dq = mft_core_at(a->dq, q * a->qk_dim, size);
 	ret.k = pair->k;
 	ret.v = pair->v;
 	ret.scratch = p->work;
 	return ret;
 }
 
-void mfs_pieces_forward(const struct mfs_net *net, const struct mfs_pass *run,
-			const struct mfs_pieces *p, const struct mfs_pair *pair)
+void mft_pieces_forward(const struct mft_net *net, const struct mft_pass *run,
+			const struct mft_pieces *p, const struct mft_pair *pair)
 {
 	const struct mfk_ops *ops = net->backend->ops;
 	struct mfk_attention part = attention_of(p, pair);
@@ -91,7 +91,7 @@ void mfs_pieces_forward(const struct mfs_net *net, const struct mfs_pass *run,
 	ops->attention_join(run->ctx, &join);
 }
 
-void mfs_core_add(const struct mfs_net *net, const struct mfs_pass *run, float *wide, bool first,
+void mft_core_add(const struct mft_net *net, const struct mft_pass *run, float *wide, bool first,
 		  float *sum, const void *part, int64_t count)
 {
 	const struct mfk_ops *ops = net->backend->ops;
@@ -101,8 +101,8 @@ void mfs_core_add(const struct mfs_net *net, const struct mfs_pass *run, float *
 		ops->add(run->ctx, MFK_F32, sum, sum, wide, count);
 }
 
-void mfs_pieces_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			 const struct mfs_pieces *p, const struct mfs_pair *pair, void *dk,
+void mft_pieces_backward(const struct mft_net *net, const struct mft_pass *run,
+			 const struct mft_pieces *p, const struct mft_pair *pair, void *dk,
 			 void *dv)
 {
 	struct mfk_attention part = attention_of(p, pair);
@@ -110,7 +110,7 @@ void mfs_pieces_backward(const struct mfs_net *net, const struct mfs_pass *run,
 	part.dk = dk;
 	part.dv = dv;
 	net->backend->ops->attention_backward(run->ctx, &part);
-	mfs_core_add(net, run, p->wide, pair->first,
+	mft_core_add(net, run, p->wide, pair->first,
 		     p->dq + row_of(p->a, pair) * part.heads * part.qk_dim, part.dq,
 		     part.seq * part.heads * part.qk_dim);
 }

@@ -19,7 +19,7 @@ enum { KEYS, VALUES = KEYS + 2, WORK = VALUES + 2, OUT, PART, PART_LSE };
 enum { DKEYS = WORK + 1, DVALUES = DKEYS + 2, DQ = DVALUES + 2, WIDE };
 
 /* Own queries, and the keys of one process. */
-static struct mfk_attention of_block(const struct mfs_net *net, const struct mfk_attention *a)
+static struct mfk_attention of_block(const struct mft_net *net, const struct mfk_attention *a)
 {
 	struct mfk_attention block = *a;
 
@@ -50,12 +50,12 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-static uint64_t ask(struct mfs_part_plan *p, enum mfk_dtype type, int64_t elements)
+static uint64_t ask(struct mft_part_plan *p, enum mfk_dtype type, int64_t elements)
 {
-	return mfs_part_plan_scratch(p, mfs_matrix_bytes(type, elements, 1));
+	return mft_part_plan_scratch(p, mft_matrix_bytes(type, elements, 1));
 }
 
-static void plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_part_plan *p,
+static void plan(const struct mft_net *net, struct mft_core *core, struct mft_part_plan *p,
 		 bool backward)
 {
 	const struct mfk_attention block = of_block(net, &core->shape);
@@ -66,9 +66,9 @@ static void plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_pa
 		at[KEYS + i] = ask(p, net->io, s.k);
 		at[VALUES + i] = ask(p, net->io, s.v);
 	}
-	at[WORK] = mfs_part_plan_scratch(
-		p, larger(mfs_core_work_bytes(net, &block, backward),
-			  mfs_pieces_work_bytes(net, &core->shape, backward)));
+	at[WORK] = mft_part_plan_scratch(
+		p, larger(mft_core_work_bytes(net, &block, backward),
+			  mft_pieces_work_bytes(net, &core->shape, backward)));
 	if (!backward) {
 		at[OUT] = ask(p, MFK_F32, s.out);
 		at[PART] = ask(p, net->io, s.out);
@@ -89,13 +89,13 @@ struct block {
 	const void *k, *v;
 };
 
-static const struct mfs_context_way *way_of(const struct mfs_net *net, const struct mfs_core *core)
+static const struct mft_context_way *way_of(const struct mft_net *net, const struct mft_core *core)
 {
 	return &net->context.way[core->way];
 }
 
 /* Two arrays to the next process, and those of the one before from it. */
-static void pass_on(const struct mfs_net *net, const struct mfs_core *core, struct mfk_ctx *ctx,
+static void pass_on(const struct mft_net *net, const struct mft_core *core, struct mfk_ctx *ctx,
 		    struct block from, struct block to, size_t k_bytes, size_t v_bytes)
 {
 	const uint32_t n = way_of(net, core)->ring, rank = way_of(net, core)->ring_rank;
@@ -107,18 +107,18 @@ static void pass_on(const struct mfs_net *net, const struct mfs_core *core, stru
 		{.peer = next, .data = (void *)from.v, .bytes = v_bytes},
 	};
 
-	mfs_parallel_exchange(net->parallel, way_of(net, core)->ring_group, ctx, list, 4);
+	mft_parallel_exchange(net->parallel, way_of(net, core)->ring_group, ctx, list, 4);
 }
 
-static struct block slot(const struct mfs_net *net, const struct mfs_core *core, bool backward,
+static struct block slot(const struct mft_net *net, const struct mft_core *core, bool backward,
 			 unsigned keys, unsigned values, uint32_t which)
 {
-	return (struct block){mfs_core_scratch(net, core, backward, keys + which % 2),
-			      mfs_core_scratch(net, core, backward, values + which % 2)};
+	return (struct block){mft_core_scratch(net, core, backward, keys + which % 2),
+			      mft_core_scratch(net, core, backward, values + which % 2)};
 }
 
 /* The block of a step, which is the one that came last. */
-static struct block block_of(const struct mfs_net *net, const struct mfs_core *core,
+static struct block block_of(const struct mft_net *net, const struct mft_core *core,
 			     const struct mfk_attention *a, bool backward, uint32_t step)
 {
 	return step ? slot(net, core, backward, KEYS, VALUES, step - 1)
@@ -126,7 +126,7 @@ static struct block block_of(const struct mfs_net *net, const struct mfs_core *c
 }
 
 /* The sums of the gradients of a step's block. */
-static struct block sums_of(const struct mfs_net *net, const struct mfs_core *core, uint32_t step)
+static struct block sums_of(const struct mft_net *net, const struct mft_core *core, uint32_t step)
 {
 	return slot(net, core, true, DKEYS, DVALUES, step);
 }
@@ -135,10 +135,10 @@ static struct block sums_of(const struct mfs_net *net, const struct mfs_core *co
  * What goes round while a step's block is computed: the block, unless it is the last one, and in
  * backward the sums of the block before.
  */
-static void send(const struct mfs_net *net, const struct mfs_pass *run, const struct mfs_core *core,
+static void send(const struct mft_net *net, const struct mft_pass *run, const struct mft_core *core,
 		 const struct mfk_attention *a, bool backward, uint32_t step)
 {
-	struct mfk_ctx *ctx = mfs_beside_say(net, &net->context_beside, run->ctx);
+	struct mfk_ctx *ctx = mft_beside_say(net, &net->context_beside, run->ctx);
 	const struct sizes s = sizes_of(a);
 	const size_t size = mfk_dtype_size(net->io);
 
@@ -151,14 +151,14 @@ static void send(const struct mfs_net *net, const struct mfs_pass *run, const st
 			(size_t)s.k * sizeof(float), (size_t)s.v * sizeof(float));
 }
 
-static void await(const struct mfs_net *net, const struct mfs_pass *run,
-		  const struct mfs_core *core)
+static void await(const struct mft_net *net, const struct mft_pass *run,
+		  const struct mft_core *core)
 {
-	mfs_beside_await(net, &net->context_beside, way_of(net, core)->ring_group, run->ctx);
+	mft_beside_await(net, &net->context_beside, way_of(net, core)->ring_group, run->ctx);
 }
 
 /* Whose block a step has. */
-static uint32_t source_of(const struct mfs_net *net, const struct mfs_core *core, uint32_t step)
+static uint32_t source_of(const struct mft_net *net, const struct mft_core *core, uint32_t step)
 {
 	const uint32_t n = way_of(net, core)->ring;
 
@@ -168,7 +168,7 @@ static uint32_t source_of(const struct mfs_net *net, const struct mfs_core *core
 /* ---- by positions ---- */
 
 /* What own queries have to do with a step's block. */
-static struct mfk_attention attention_of(const struct mfs_net *net, const struct mfs_core *core,
+static struct mfk_attention attention_of(const struct mft_net *net, const struct mft_core *core,
 					 const struct mfk_attention *a, bool backward,
 					 uint32_t step)
 {
@@ -177,14 +177,14 @@ static struct mfk_attention attention_of(const struct mfs_net *net, const struct
 
 	block.k = here.k;
 	block.v = here.v;
-	block.query_at = mfs_context_positions(net, core->way, way_of(net, core)->ring_rank);
-	block.key_at = mfs_context_positions(net, core->way, source_of(net, core, step));
-	block.scratch = mfs_core_scratch(net, core, backward, WORK);
+	block.query_at = mft_context_positions(net, core->way, way_of(net, core)->ring_rank);
+	block.key_at = mft_context_positions(net, core->way, source_of(net, core, step));
+	block.scratch = mft_core_scratch(net, core, backward, WORK);
 	return block;
 }
 
-static void attend_by_positions(const struct mfs_net *net, const struct mfs_pass *run,
-				const struct mfs_core *core, const struct mfk_attention *a,
+static void attend_by_positions(const struct mft_net *net, const struct mft_pass *run,
+				const struct mft_core *core, const struct mfk_attention *a,
 				uint32_t step)
 {
 	const struct mfk_attention_join join = {
@@ -193,9 +193,9 @@ static void attend_by_positions(const struct mfs_net *net, const struct mfs_pass
 		.seq = a->seq,
 		.heads = a->heads,
 		.v_dim = a->v_dim,
-		.part = mfs_core_scratch(net, core, false, PART),
-		.part_lse = mfs_core_scratch(net, core, false, PART_LSE),
-		.out = mfs_core_scratch(net, core, false, OUT),
+		.part = mft_core_scratch(net, core, false, PART),
+		.part_lse = mft_core_scratch(net, core, false, PART_LSE),
+		.out = mft_core_scratch(net, core, false, OUT),
 		.lse = a->lse,
 	};
 	struct mfk_attention block = attention_of(net, core, a, false, step);
@@ -207,20 +207,20 @@ static void attend_by_positions(const struct mfs_net *net, const struct mfs_pass
 }
 
 /* dq, dk and dv have the part of the block before sums have it. */
-static void go_back_by_positions(const struct mfs_net *net, const struct mfs_pass *run,
-				 const struct mfs_core *core, const struct mfk_attention *a,
+static void go_back_by_positions(const struct mft_net *net, const struct mft_pass *run,
+				 const struct mft_core *core, const struct mfk_attention *a,
 				 uint32_t step)
 {
 	const struct mfk_attention block = attention_of(net, core, a, true, step);
 	const struct block sums = sums_of(net, core, step);
 	const struct sizes s = sizes_of(a);
-	float *wide = mfs_core_scratch(net, core, true, WIDE);
+	float *wide = mft_core_scratch(net, core, true, WIDE);
 
 	net->backend->ops->attention_backward(run->ctx, &block);
-	mfs_core_add(net, run, wide, step == 0, mfs_core_scratch(net, core, true, DQ), a->dq, s.q);
+	mft_core_add(net, run, wide, step == 0, mft_core_scratch(net, core, true, DQ), a->dq, s.q);
 	await(net, run, core);
-	mfs_core_add(net, run, wide, step == 0, (float *)sums.k, a->dk, s.k);
-	mfs_core_add(net, run, wide, step == 0, (float *)sums.v, a->dv, s.v);
+	mft_core_add(net, run, wide, step == 0, (float *)sums.k, a->dk, s.k);
+	mft_core_add(net, run, wide, step == 0, (float *)sums.v, a->dv, s.v);
 }
 
 /* ---- by pieces ---- */
@@ -231,7 +231,7 @@ struct seen {
 	int queries, keys;
 };
 
-static unsigned seen_of(const struct mfs_net *net, const struct mfs_core *core, uint32_t step,
+static unsigned seen_of(const struct mft_net *net, const struct mft_core *core, uint32_t step,
 			struct seen ret[3])
 {
 	const uint32_t n = way_of(net, core)->ring, rank = way_of(net, core)->ring_rank;
@@ -240,7 +240,7 @@ static unsigned seen_of(const struct mfs_net *net, const struct mfs_core *core, 
 
 	for (int q = 0; q < 2; q++)
 		for (int k = 0; k < 2; k++)
-			if (mfs_context_number(n, source, k) <= mfs_context_number(n, rank, q))
+			if (mft_context_number(n, source, k) <= mft_context_number(n, rank, q))
 				ret[count++] = (struct seen){q, k};
 	return count;
 }
@@ -251,31 +251,31 @@ static int64_t before(const struct mfk_attention *a, int64_t sequence, int piece
 	return (sequence * 2 + piece) * (a->seq / 2) * a->kv_heads * dim;
 }
 
-static struct mfs_pair pair_of(const struct mfs_net *net, const struct mfk_attention *a,
+static struct mft_pair pair_of(const struct mft_net *net, const struct mfk_attention *a,
 			       struct block here, int64_t sequence, struct seen seen, uint32_t step)
 {
 	const size_t size = mfk_dtype_size(net->io);
 
-	return (struct mfs_pair){
+	return (struct mft_pair){
 		.sequence = sequence,
 		.queries = seen.queries,
 		.causal = step == 0 && seen.queries == seen.keys,
 		.first = step == 0 && seen.keys == 0,
-		.k = mfs_core_at(here.k, before(a, sequence, seen.keys, a->qk_dim), size),
-		.v = mfs_core_at(here.v, before(a, sequence, seen.keys, a->v_dim), size),
+		.k = mft_core_at(here.k, before(a, sequence, seen.keys, a->qk_dim), size),
+		.v = mft_core_at(here.v, before(a, sequence, seen.keys, a->v_dim), size),
 	};
 }
 
-static void attend_by_pieces(const struct mfs_net *net, const struct mfs_pass *run,
-			     const struct mfs_core *core, const struct mfk_attention *a,
+static void attend_by_pieces(const struct mft_net *net, const struct mft_pass *run,
+			     const struct mft_core *core, const struct mfk_attention *a,
 			     uint32_t step)
 {
-	const struct mfs_pieces pieces = {
+	const struct mft_pieces pieces = {
 		.a = a,
-		.work = mfs_core_scratch(net, core, false, WORK),
-		.out = mfs_core_scratch(net, core, false, OUT),
-		.part = mfs_core_scratch(net, core, false, PART),
-		.part_lse = mfs_core_scratch(net, core, false, PART_LSE),
+		.work = mft_core_scratch(net, core, false, WORK),
+		.out = mft_core_scratch(net, core, false, OUT),
+		.part = mft_core_scratch(net, core, false, PART),
+		.part_lse = mft_core_scratch(net, core, false, PART_LSE),
 	};
 	const struct block here = block_of(net, core, a, false, step);
 	struct seen seen[3];
@@ -283,41 +283,41 @@ static void attend_by_pieces(const struct mfs_net *net, const struct mfs_pass *r
 
 	for (int64_t sequence = 0; sequence < a->batch; sequence++)
 		for (unsigned i = 0; i < count; i++) {
-			const struct mfs_pair pair = pair_of(net, a, here, sequence, seen[i], step);
+			const struct mft_pair pair = pair_of(net, a, here, sequence, seen[i], step);
 
-			mfs_pieces_forward(net, run, &pieces, &pair);
+			mft_pieces_forward(net, run, &pieces, &pair);
 		}
 }
 
 /* The gradients of a pair's keys and values, which lie in one of two pieces of dk and dv. */
-static void add_keys(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_core *core, const struct mfk_attention *a, struct block sums,
+static void add_keys(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_core *core, const struct mfk_attention *a, struct block sums,
 		     int64_t sequence, struct seen seen, int place, bool first)
 {
 	const size_t size = mfk_dtype_size(net->io);
 	const int64_t k = a->seq / 2 * a->kv_heads * a->qk_dim;
 	const int64_t v = a->seq / 2 * a->kv_heads * a->v_dim;
-	float *wide = mfs_core_scratch(net, core, true, WIDE);
+	float *wide = mft_core_scratch(net, core, true, WIDE);
 
-	mfs_core_add(net, run, wide, first,
+	mft_core_add(net, run, wide, first,
 		     (float *)sums.k + before(a, sequence, seen.keys, a->qk_dim),
-		     mfs_core_at(a->dk, before(a, sequence, place, a->qk_dim), size), k);
-	mfs_core_add(net, run, wide, first,
+		     mft_core_at(a->dk, before(a, sequence, place, a->qk_dim), size), k);
+	mft_core_add(net, run, wide, first,
 		     (float *)sums.v + before(a, sequence, seen.keys, a->v_dim),
-		     mfs_core_at(a->dv, before(a, sequence, place, a->v_dim), size), v);
+		     mft_core_at(a->dv, before(a, sequence, place, a->v_dim), size), v);
 }
 
 /* The two pairs of another process's block have a piece of dk and dv each until the block's sums
  * are there. The own block has none yet: its first pairs begin them. */
-static void go_back_by_pieces(const struct mfs_net *net, const struct mfs_pass *run,
-			      const struct mfs_core *core, const struct mfk_attention *a,
+static void go_back_by_pieces(const struct mft_net *net, const struct mft_pass *run,
+			      const struct mft_core *core, const struct mfk_attention *a,
 			      uint32_t step)
 {
-	const struct mfs_pieces pieces = {
+	const struct mft_pieces pieces = {
 		.a = a,
-		.work = mfs_core_scratch(net, core, true, WORK),
-		.dq = mfs_core_scratch(net, core, true, DQ),
-		.wide = mfs_core_scratch(net, core, true, WIDE),
+		.work = mft_core_scratch(net, core, true, WORK),
+		.dq = mft_core_scratch(net, core, true, DQ),
+		.wide = mft_core_scratch(net, core, true, WIDE),
 	};
 	const struct block here = block_of(net, core, a, true, step);
 	const struct block sums = sums_of(net, core, step);
@@ -327,13 +327,13 @@ static void go_back_by_pieces(const struct mfs_net *net, const struct mfs_pass *
 
 	for (int64_t sequence = 0; sequence < a->batch; sequence++)
 		for (unsigned i = 0; i < count; i++) {
-			const struct mfs_pair pair = pair_of(net, a, here, sequence, seen[i], step);
+			const struct mft_pair pair = pair_of(net, a, here, sequence, seen[i], step);
 			const int place = (int)i % 2;
 
-			mfs_pieces_backward(
+			mft_pieces_backward(
 				net, run, &pieces, &pair,
-				mfs_core_at(a->dk, before(a, sequence, place, a->qk_dim), size),
-				mfs_core_at(a->dv, before(a, sequence, place, a->v_dim), size));
+				mft_core_at(a->dk, before(a, sequence, place, a->qk_dim), size),
+				mft_core_at(a->dv, before(a, sequence, place, a->v_dim), size));
 			if (step == 0)
 				add_keys(net, run, core, a, sums, sequence, seen[i], place,
 					 pair.causal);
@@ -346,24 +346,24 @@ static void go_back_by_pieces(const struct mfs_net *net, const struct mfs_pass *
 
 /* ---- both ---- */
 
-static void forward(const struct mfs_net *net, const struct mfs_pass *run,
-		    const struct mfs_core *core, const struct mfk_attention *a)
+static void forward(const struct mft_net *net, const struct mft_pass *run,
+		    const struct mft_core *core, const struct mfk_attention *a)
 {
 	const struct mfk_ops *ops = net->backend->ops;
 
 	ops->fill(run->ctx, MFK_F32, a->lse, a->batch * a->seq * a->heads, -INFINITY);
 	for (uint32_t step = 0; step < way_of(net, core)->ring; step++) {
 		send(net, run, core, a, false, step);
-		(mfs_pieces_do(a) ? attend_by_pieces : attend_by_positions)(net, run, core, a,
+		(mft_pieces_do(a) ? attend_by_pieces : attend_by_positions)(net, run, core, a,
 									    step);
 		await(net, run, core);
 	}
-	ops->cast(run->ctx, net->io, a->out, MFK_F32, mfs_core_scratch(net, core, false, OUT),
+	ops->cast(run->ctx, net->io, a->out, MFK_F32, mft_core_scratch(net, core, false, OUT),
 		  sizes_of(a).out);
 }
 
-static void backward(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_core *core, const struct mfk_attention *a)
+static void backward(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_core *core, const struct mfk_attention *a)
 {
 	const struct mfk_ops *ops = net->backend->ops;
 	const uint32_t n = way_of(net, core)->ring;
@@ -372,18 +372,18 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 
 	for (uint32_t step = 0; step < n; step++) {
 		send(net, run, core, a, true, step);
-		(mfs_pieces_do(a) ? go_back_by_pieces : go_back_by_positions)(net, run, core, a,
+		(mft_pieces_do(a) ? go_back_by_pieces : go_back_by_positions)(net, run, core, a,
 									      step);
 	}
 	send(net, run, core, a, true, n);
 	await(net, run, core);
 	sums = sums_of(net, core, n);
-	ops->cast(run->ctx, net->io, a->dq, MFK_F32, mfs_core_scratch(net, core, true, DQ), s.q);
+	ops->cast(run->ctx, net->io, a->dq, MFK_F32, mft_core_scratch(net, core, true, DQ), s.q);
 	ops->cast(run->ctx, net->io, a->dk, MFK_F32, sums.k, s.k);
 	ops->cast(run->ctx, net->io, a->dv, MFK_F32, sums.v, s.v);
 }
 
-const struct mfs_core_kind mfs_core_ring = {
+const struct mft_core_kind mft_core_ring = {
 	.plan = plan,
 	.forward = forward,
 	.backward = backward,

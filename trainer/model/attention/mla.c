@@ -24,18 +24,18 @@
 
 /* One way down and up. down.weight NULL: up is of x itself. */
 struct lora {
-	struct mfs_linear down, up;
-	struct mfs_norm norm;	     /* weight NULL: none */
+	struct mft_linear down, up;
+	struct mft_norm norm;	     /* weight NULL: none */
 	uint64_t low, normed, stats; /* kept: [T, rank] twice, fp32 [2, T] */
 };
 
 struct mla {
 	struct lora q, kv;
-	struct mfs_linear k_rope, proj;
+	struct mft_linear k_rope, proj;
 	int64_t heads, nope, rope, v_dim;
 	float scale;
-	struct mfs_attention_kept kept;
-	struct mfs_core core;
+	struct mft_attention_kept kept;
+	struct mft_core core;
 	/* scratch */
 	uint64_t q_up, kv_up, k_rope_out;
 	uint64_t dout, dq, dk, dv, dq_up, dkv_up, dk_rope, dnormed, dlow;
@@ -46,12 +46,12 @@ struct mla {
 /* Scores have YaRN's magnitude whatever the rope type is. */
 static float softmax_scale(const struct mfs_megatron_args *a)
 {
-	const double by = mfs_yarn_mscale(a->rotary_scaling_factor, a->mscale_all_dim);
+	const double by = mft_yarn_mscale(a->rotary_scaling_factor, a->mscale_all_dim);
 
 	return (float)(by * by / sqrt((double)(a->qk_head_dim + a->qk_pos_emb_head_dim)));
 }
 
-static int check(const struct mfs_net *net, struct mfs_error *err)
+static int check(const struct mft_net *net, struct mfs_error *err)
 {
 	if (net->args->rotary_interleaved)
 		return mfs_fail(err, -ENOTSUP,
@@ -65,45 +65,45 @@ static int check(const struct mfs_net *net, struct mfs_error *err)
 	return 0;
 }
 
-static int find_linear(struct mfs_net *net, const char *prefix, uint32_t layer,
-		       struct mfs_linear *ret, struct mfs_error *err)
+static int find_linear(struct mft_net *net, const char *prefix, uint32_t layer,
+		       struct mft_linear *ret, struct mfs_error *err)
 {
-	const int r = mfs_linear_find(net, prefix, (int32_t)layer, -1, ret, err);
+	const int r = mft_linear_find(net, prefix, (int32_t)layer, -1, ret, err);
 
 	if (r)
 		return r;
-	mfs_linear_replaces(net, ret);
+	mft_linear_replaces(net, ret);
 	if (ret->weight->part.split == MFS_TP_NONE)
-		mfs_net_gradient_is_term(net, ret->weight);
+		mft_net_gradient_is_term(net, ret->weight);
 	return 0;
 }
 
-static int find_down(struct mfs_net *net, const char *prefix, uint32_t layer,
-		     struct mfs_linear *ret, struct mfs_error *err)
+static int find_down(struct mft_net *net, const char *prefix, uint32_t layer,
+		     struct mft_linear *ret, struct mfs_error *err)
 {
 	const int r = find_linear(net, prefix, layer, ret, err);
 
-	if (r || !mfs_is_divided(net) || ret->weight->part.split == MFS_TP_NONE)
+	if (r || !mft_is_divided(net) || ret->weight->part.split == MFS_TP_NONE)
 		return r;
 	ret->gathered = true;
 	ret->out *= net->parallel->size.tp;
 	return 0;
 }
 
-static int find_norm(struct mfs_net *net, const char *prefix, uint32_t layer, struct mfs_norm *ret,
+static int find_norm(struct mft_net *net, const char *prefix, uint32_t layer, struct mft_norm *ret,
 		     struct mfs_error *err)
 {
 	const int r =
-		net->args->qk_layernorm ? mfs_norm_find(net, prefix, (int32_t)layer, ret, err) : 0;
+		net->args->qk_layernorm ? mft_norm_find(net, prefix, (int32_t)layer, ret, err) : 0;
 
 	if (!r) {
-		mfs_net_gradient_is_term(net, ret->weight);
-		mfs_net_gradient_is_term(net, ret->bias);
+		mft_net_gradient_is_term(net, ret->weight);
+		mft_net_gradient_is_term(net, ret->bias);
 	}
 	return r;
 }
 
-static int find_q(struct mfs_net *net, uint32_t layer, struct lora *q, struct mfs_error *err)
+static int find_q(struct mft_net *net, uint32_t layer, struct lora *q, struct mfs_error *err)
 {
 	int r;
 
@@ -124,7 +124,7 @@ static int find_q(struct mfs_net *net, uint32_t layer, struct lora *q, struct mf
 			     err);
 }
 
-static int find_kv(struct mfs_net *net, uint32_t layer, struct mla *a, struct mfs_error *err)
+static int find_kv(struct mft_net *net, uint32_t layer, struct mla *a, struct mfs_error *err)
 {
 	int r = find_down(net, "decoder.layers.self_attention.linear_kv_down_proj", layer,
 			  &a->kv.down, err);
@@ -147,7 +147,7 @@ static int find_kv(struct mfs_net *net, uint32_t layer, struct mla *a, struct mf
 
 /* ---- memory ---- */
 
-static struct mfk_attention shape(const struct mfs_net *net, const struct mla *a)
+static struct mfk_attention shape(const struct mft_net *net, const struct mla *a)
 {
 	return (struct mfk_attention){
 		.dtype = net->io,
@@ -163,47 +163,47 @@ static struct mfk_attention shape(const struct mfs_net *net, const struct mla *a
 	};
 }
 
-static uint64_t per_token(const struct mfs_net *net, int64_t elements)
+static uint64_t per_token(const struct mft_net *net, int64_t elements)
 {
-	return mfs_matrix_bytes(net->io, net->tokens, elements);
+	return mft_matrix_bytes(net->io, net->tokens, elements);
 }
 
-static void plan_lora(const struct mfs_net *net, struct lora *l, struct mfs_part_plan *p)
+static void plan_lora(const struct mft_net *net, struct lora *l, struct mft_part_plan *p)
 {
 	if (!l->down.weight)
 		return;
-	l->low = mfs_part_plan_keep(p, per_token(net, l->down.out));
+	l->low = mft_part_plan_keep(p, per_token(net, l->down.out));
 	l->normed = l->low;
 	if (!l->norm.weight)
 		return;
-	l->normed = mfs_part_plan_keep(p, per_token(net, l->down.out));
-	l->stats = mfs_part_plan_keep(p, mfs_norm_stats_bytes(net->tokens));
+	l->normed = mft_part_plan_keep(p, per_token(net, l->down.out));
+	l->stats = mft_part_plan_keep(p, mft_norm_stats_bytes(net->tokens));
 }
 
 /* First of all scratch: forward's and backward's are one place. */
-static void plan_whole(const struct mfs_net *net, struct mla *a, struct mfs_part_plan *p)
+static void plan_whole(const struct mft_net *net, struct mla *a, struct mft_part_plan *p)
 {
 	if (a->q.down.weight && a->q.down.gathered)
-		a->q.down.whole = mfs_part_plan_scratch(
-			p, mfs_matrix_bytes(net->io, a->q.down.out, net->hidden));
+		a->q.down.whole = mft_part_plan_scratch(
+			p, mft_matrix_bytes(net->io, a->q.down.out, net->hidden));
 	if (!a->kv.down.gathered)
 		return;
-	a->kv.down.whole = a->k_rope.whole = mfs_part_plan_scratch(
-		p, mfs_matrix_bytes(net->io, a->kv.down.out + a->rope, net->hidden));
+	a->kv.down.whole = a->k_rope.whole = mft_part_plan_scratch(
+		p, mft_matrix_bytes(net->io, a->kv.down.out + a->rope, net->hidden));
 }
 
-static void plan_terms(const struct mfs_net *net, struct mla *a, struct mfs_part_plan *p)
+static void plan_terms(const struct mft_net *net, struct mla *a, struct mft_part_plan *p)
 {
 	if (a->q.down.weight && a->q.down.gathered)
-		a->q.down.term = mfs_part_plan_scratch(
-			p, mfs_matrix_bytes(net->grad, a->q.down.out, net->hidden));
+		a->q.down.term = mft_part_plan_scratch(
+			p, mft_matrix_bytes(net->grad, a->q.down.out, net->hidden));
 	if (!a->kv.down.gathered)
 		return;
-	a->kv.down.term = a->k_rope.term = mfs_part_plan_scratch(
-		p, mfs_matrix_bytes(net->grad, a->kv.down.out + a->rope, net->hidden));
+	a->kv.down.term = a->k_rope.term = mft_part_plan_scratch(
+		p, mft_matrix_bytes(net->grad, a->kv.down.out + a->rope, net->hidden));
 }
 
-static void plan_memory(const struct mfs_net *net, struct mla *a, struct mfs_part_plan *p)
+static void plan_memory(const struct mft_net *net, struct mla *a, struct mft_part_plan *p)
 {
 	const uint64_t qk = per_token(net, a->q.up.out), v = per_token(net, a->heads * a->v_dim);
 	const uint64_t rope = per_token(net, a->rope);
@@ -212,32 +212,32 @@ static void plan_memory(const struct mfs_net *net, struct mla *a, struct mfs_par
 
 	plan_lora(net, &a->q, p);
 	plan_lora(net, &a->kv, p);
-	a->kept.q = mfs_part_plan_keep(p, qk);
-	a->kept.k = mfs_part_plan_keep(p, qk);
-	a->kept.v = mfs_part_plan_keep(p, v);
-	a->kept.out = mfs_part_plan_keep(p, v);
-	a->kept.lse = mfs_part_plan_keep(p, mfs_matrix_bytes(MFK_F32, net->tokens, a->heads));
+	a->kept.q = mft_part_plan_keep(p, qk);
+	a->kept.k = mft_part_plan_keep(p, qk);
+	a->kept.v = mft_part_plan_keep(p, v);
+	a->kept.out = mft_part_plan_keep(p, v);
+	a->kept.lse = mft_part_plan_keep(p, mft_matrix_bytes(MFK_F32, net->tokens, a->heads));
 	plan_whole(net, a, p);
-	a->q_up = mfs_part_plan_scratch(p, qk);
-	a->kv_up = mfs_part_plan_scratch(p, per_token(net, a->kv.up.out));
-	a->k_rope_out = mfs_part_plan_scratch(p, rope);
-	mfs_core_plan(net, &a->core, p, false);
-	mfs_part_plan_scratch_anew(p);
+	a->q_up = mft_part_plan_scratch(p, qk);
+	a->kv_up = mft_part_plan_scratch(p, per_token(net, a->kv.up.out));
+	a->k_rope_out = mft_part_plan_scratch(p, rope);
+	mft_core_plan(net, &a->core, p, false);
+	mft_part_plan_scratch_anew(p);
 	plan_whole(net, a, p);
 	plan_terms(net, a, p);
-	a->dout = mfs_part_plan_scratch(p, v);
-	a->dq = mfs_part_plan_scratch(p, qk);
-	a->dk = mfs_part_plan_scratch(p, qk);
-	a->dv = mfs_part_plan_scratch(p, v);
-	a->dq_up = mfs_part_plan_scratch(p, qk);
-	a->dkv_up = mfs_part_plan_scratch(p, per_token(net, a->kv.up.out));
-	a->dk_rope = mfs_part_plan_scratch(p, rope);
-	a->dnormed = mfs_part_plan_scratch(p, low);
-	a->dlow = mfs_part_plan_scratch(p, low);
-	mfs_core_plan(net, &a->core, p, true);
+	a->dout = mft_part_plan_scratch(p, v);
+	a->dq = mft_part_plan_scratch(p, qk);
+	a->dk = mft_part_plan_scratch(p, qk);
+	a->dv = mft_part_plan_scratch(p, v);
+	a->dq_up = mft_part_plan_scratch(p, qk);
+	a->dkv_up = mft_part_plan_scratch(p, per_token(net, a->kv.up.out));
+	a->dk_rope = mft_part_plan_scratch(p, rope);
+	a->dnormed = mft_part_plan_scratch(p, low);
+	a->dlow = mft_part_plan_scratch(p, low);
+	mft_core_plan(net, &a->core, p, true);
 }
 
-static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan *p,
+static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan *p,
 		struct mfs_error *err)
 {
 	struct mla *a = part->own = mfs_arena_alloc(&net->arena, sizeof(*a));
@@ -260,7 +260,7 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 		r = find_linear(net, "decoder.layers.self_attention.linear_proj", part->layer,
 				&a->proj, err);
 	if (!r)
-		r = mfs_core_find(net, part->layer, &whole, &a->core, err);
+		r = mft_core_find(net, part->layer, &whole, &a->core, err);
 	if (!r)
 		plan_memory(net, a, p);
 	return r;
@@ -268,49 +268,49 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 
 /* ---- down and up ---- */
 
-static void *kept(const struct mfs_net *net, const struct mfs_part *part, uint64_t offset)
+static void *kept(const struct mft_net *net, const struct mft_part *part, uint64_t offset)
 {
-	return mfs_part_kept(net, part, offset);
+	return mft_part_kept(net, part, offset);
 }
 
-static void lora_forward(const struct mfs_net *net, const struct mfs_pass *run,
-			 const struct mfs_part *part, const struct lora *l, const void *x, void *y)
+static void lora_forward(const struct mft_net *net, const struct mft_pass *run,
+			 const struct mft_part *part, const struct lora *l, const void *x, void *y)
 {
 	const void *up_of = x;
 
 	if (l->down.weight) {
-		mfs_linear_forward(net, run, &l->down, net->tokens, x, kept(net, part, l->low));
+		mft_linear_forward(net, run, &l->down, net->tokens, x, kept(net, part, l->low));
 		up_of = kept(net, part, l->normed);
 	}
 	if (l->norm.weight)
-		mfs_norm_forward(net, run, &l->norm, net->tokens, kept(net, part, l->low), NULL,
+		mft_norm_forward(net, run, &l->norm, net->tokens, kept(net, part, l->low), NULL,
 				 NULL, kept(net, part, l->normed), kept(net, part, l->stats));
-	mfs_linear_forward(net, run, &l->up, net->tokens, up_of, y);
+	mft_linear_forward(net, run, &l->up, net->tokens, up_of, y);
 }
 
-static void lora_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			  const struct mfs_part *part, const struct lora *l, const void *x,
+static void lora_backward(const struct mft_net *net, const struct mft_pass *run,
+			  const struct mft_part *part, const struct lora *l, const void *x,
 			  const void *dy, void *dx)
 {
 	const struct mla *a = part->own;
-	void *dnormed = mfs_net_scratch(net, a->dnormed), *dlow = dnormed;
+	void *dnormed = mft_net_scratch(net, a->dnormed), *dlow = dnormed;
 
 	if (!l->down.weight) {
-		mfs_linear_backward(net, run, &l->up, net->tokens, x, dy, dx);
+		mft_linear_backward(net, run, &l->up, net->tokens, x, dy, dx);
 		return;
 	}
-	mfs_linear_backward(net, run, &l->up, net->tokens, kept(net, part, l->normed), dy, dnormed);
+	mft_linear_backward(net, run, &l->up, net->tokens, kept(net, part, l->normed), dy, dnormed);
 	if (l->norm.weight) {
-		dlow = mfs_net_scratch(net, a->dlow);
-		mfs_norm_backward(net, run, &l->norm, net->tokens, kept(net, part, l->low),
+		dlow = mft_net_scratch(net, a->dlow);
+		mft_norm_backward(net, run, &l->norm, net->tokens, kept(net, part, l->low),
 				  kept(net, part, l->stats), dnormed, NULL, dlow);
 	}
-	mfs_linear_backward(net, run, &l->down, net->tokens, x, dlow, dx);
+	mft_linear_backward(net, run, &l->down, net->tokens, x, dlow, dx);
 }
 
 /* ---- attention ---- */
 
-static struct mfk_mla assembly(const struct mfs_net *net, const struct mfs_part *part)
+static struct mfk_mla assembly(const struct mft_net *net, const struct mft_part *part)
 {
 	const struct mla *a = part->own;
 
@@ -322,70 +322,70 @@ static struct mfk_mla assembly(const struct mfs_net *net, const struct mfs_part 
 		.rope = a->rope,
 		.rotary_dim = net->rope->dim,
 		.v_dim = a->v_dim,
-		.cos = mfs_net_at(net, net->rope->cos),
-		.sin = mfs_net_at(net, net->rope->sin),
-		.positions = mfs_net_at(net, net->rope->positions),
-		.q_up = mfs_net_scratch(net, a->q_up),
-		.kv_up = mfs_net_scratch(net, a->kv_up),
-		.k_rope = mfs_net_scratch(net, a->k_rope_out),
+		.cos = mft_net_at(net, net->rope->cos),
+		.sin = mft_net_at(net, net->rope->sin),
+		.positions = mft_net_at(net, net->rope->positions),
+		.q_up = mft_net_scratch(net, a->q_up),
+		.kv_up = mft_net_scratch(net, a->kv_up),
+		.k_rope = mft_net_scratch(net, a->k_rope_out),
 		.q = kept(net, part, a->kept.q),
 		.k = kept(net, part, a->kept.k),
 		.v = kept(net, part, a->kept.v),
 	};
 }
 
-static void forward(const struct mfs_net *net, const struct mfs_pass *run,
-		    const struct mfs_part *part, const void *x, void *y)
+static void forward(const struct mft_net *net, const struct mft_pass *run,
+		    const struct mft_part *part, const void *x, void *y)
 {
 	const struct mla *a = part->own;
 	const struct mfk_mla s = assembly(net, part);
-	const struct mfk_attention c = mfs_attention_of(net, run, part, shape(net, a), &a->kept);
+	const struct mfk_attention c = mft_attention_of(net, run, part, shape(net, a), &a->kept);
 
-	mfs_linear_gather(net, run, &a->q.down);
-	mfs_linear_gather(net, run, &a->kv.down);
-	lora_forward(net, run, part, &a->q, x, mfs_net_scratch(net, a->q_up));
-	lora_forward(net, run, part, &a->kv, x, mfs_net_scratch(net, a->kv_up));
-	mfs_linear_forward(net, run, &a->k_rope, net->tokens, x,
-			   mfs_net_scratch(net, a->k_rope_out));
+	mft_linear_gather(net, run, &a->q.down);
+	mft_linear_gather(net, run, &a->kv.down);
+	lora_forward(net, run, part, &a->q, x, mft_net_scratch(net, a->q_up));
+	lora_forward(net, run, part, &a->kv, x, mft_net_scratch(net, a->kv_up));
+	mft_linear_forward(net, run, &a->k_rope, net->tokens, x,
+			   mft_net_scratch(net, a->k_rope_out));
 	net->backend->ops->mla(run->ctx, &s);
-	mfs_core_forward(net, run, &a->core, &c);
+	mft_core_forward(net, run, &a->core, &c);
 	if (y)
-		mfs_linear_forward(net, run, &a->proj, net->tokens, c.out, y);
+		mft_linear_forward(net, run, &a->proj, net->tokens, c.out, y);
 }
 
-static void backward(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_part *part, const void *x, const void *dy, void *dx)
+static void backward(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_part *part, const void *x, const void *dy, void *dx)
 {
 	const struct mla *a = part->own;
 	struct mfk_mla s = assembly(net, part);
-	struct mfk_attention c = mfs_attention_of(net, run, part, shape(net, a), &a->kept);
-	void *dout = mfs_net_scratch(net, a->dout);
+	struct mfk_attention c = mft_attention_of(net, run, part, shape(net, a), &a->kept);
+	void *dout = mft_net_scratch(net, a->dout);
 
-	mfs_linear_backward(net, run, &a->proj, net->tokens, c.out, dy, dout);
+	mft_linear_backward(net, run, &a->proj, net->tokens, c.out, dy, dout);
 
 	c.dout = dout;
-	s.dq = c.dq = mfs_net_scratch(net, a->dq);
-	s.dk = c.dk = mfs_net_scratch(net, a->dk);
-	s.dv = c.dv = mfs_net_scratch(net, a->dv);
-	mfs_core_backward(net, run, &a->core, &c);
+	s.dq = c.dq = mft_net_scratch(net, a->dq);
+	s.dk = c.dk = mft_net_scratch(net, a->dk);
+	s.dv = c.dv = mft_net_scratch(net, a->dv);
+	mft_core_backward(net, run, &a->core, &c);
 
-	s.dq_up = mfs_net_scratch(net, a->dq_up);
-	s.dkv_up = mfs_net_scratch(net, a->dkv_up);
-	s.dk_rope = mfs_net_scratch(net, a->dk_rope);
+	s.dq_up = mft_net_scratch(net, a->dq_up);
+	s.dkv_up = mft_net_scratch(net, a->dkv_up);
+	s.dk_rope = mft_net_scratch(net, a->dk_rope);
 	net->backend->ops->mla_backward(run->ctx, &s);
 
-	mfs_linear_gather(net, run, &a->q.down);
-	mfs_linear_gather(net, run, &a->kv.down);
-	mfs_stream_await(net, run);
+	mft_linear_gather(net, run, &a->q.down);
+	mft_linear_gather(net, run, &a->kv.down);
+	mft_stream_await(net, run);
 	/* The first writes dx, the others add to it. */
 	lora_backward(net, run, part, &a->kv, x, s.dkv_up, dx);
-	mfs_linear_backward(net, run, &a->k_rope, net->tokens, x, s.dk_rope, dx);
+	mft_linear_backward(net, run, &a->k_rope, net->tokens, x, s.dk_rope, dx);
 	lora_backward(net, run, part, &a->q, x, s.dq_up, dx);
-	mfs_linear_scatter(net, run, &a->q.down);
-	mfs_linear_scatter(net, run, &a->kv.down);
+	mft_linear_scatter(net, run, &a->q.down);
+	mft_linear_scatter(net, run, &a->kv.down);
 }
 
-const struct mfs_part_kind mfs_part_mla = {
+const struct mft_part_kind mft_part_mla = {
 	.name = "multi-latent attention",
 	.divided = true,
 	.plan = plan,

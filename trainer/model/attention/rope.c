@@ -37,9 +37,9 @@ static int64_t rotary_dim(const struct mfs_megatron_args *a)
 	return is_yarn(a) ? whole : (int64_t)((double)whole * a->rotary_percent);
 }
 
-int mfs_rope_plan(struct mfs_net *net, struct mfs_error *err)
+int mft_rope_plan(struct mft_net *net, struct mfs_error *err)
 {
-	struct mfs_rope *rope = mfs_arena_array(&net->arena, 1, sizeof(*rope));
+	struct mft_rope *rope = mfs_arena_array(&net->arena, 1, sizeof(*rope));
 	uint64_t bytes;
 
 	if (!rope)
@@ -54,10 +54,10 @@ int mfs_rope_plan(struct mfs_net *net, struct mfs_error *err)
 				"--rotary-percent: expected an even number of a head's elements, "
 				"found %lld",
 				(long long)rope->dim);
-	bytes = mfs_matrix_bytes(MFK_F32, net->context.whole, rope->dim / 2);
-	rope->cos = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes);
-	rope->sin = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes);
-	rope->positions = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH,
+	bytes = mft_matrix_bytes(MFK_F32, net->context.whole, rope->dim / 2);
+	rope->cos = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, bytes);
+	rope->sin = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, bytes);
+	rope->positions = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH,
 					 (uint64_t)net->tokens * sizeof(int32_t));
 	return 0;
 }
@@ -100,7 +100,7 @@ static double yarn_frequency(const struct mfs_megatron_args *a, int64_t dim, int
 	return slow * frequency / a->rotary_scaling_factor + (1 - slow) * frequency;
 }
 
-double mfs_yarn_mscale(double factor, double mscale)
+double mft_yarn_mscale(double factor, double mscale)
 {
 	return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
@@ -108,8 +108,8 @@ double mfs_yarn_mscale(double factor, double mscale)
 /* YaRN multiplies sines and cosines by this. */
 static double magnitude(const struct mfs_megatron_args *a)
 {
-	return is_yarn(a) ? mfs_yarn_mscale(a->rotary_scaling_factor, a->mscale) /
-				    mfs_yarn_mscale(a->rotary_scaling_factor, a->mscale_all_dim)
+	return is_yarn(a) ? mft_yarn_mscale(a->rotary_scaling_factor, a->mscale) /
+				    mft_yarn_mscale(a->rotary_scaling_factor, a->mscale_all_dim)
 			  : 1;
 }
 
@@ -126,7 +126,7 @@ static float frequency(const struct mfs_megatron_args *a, int64_t dim, int64_t i
 
 /* ---- tables ---- */
 
-static void fill(const struct mfs_net *net, float *cosines, float *sines, int32_t *positions)
+static void fill(const struct mft_net *net, float *cosines, float *sines, int32_t *positions)
 {
 	const double stretch = net->args->multi_latent_attention
 				       ? 0
@@ -145,12 +145,12 @@ static void fill(const struct mfs_net *net, float *cosines, float *sines, int32_
 		}
 	}
 	for (int64_t t = 0; t < net->tokens; t++)
-		positions[t] = (int32_t)mfs_context_position(net->context.size, net->context.rank,
+		positions[t] = (int32_t)mft_context_position(net->context.size, net->context.rank,
 							     net->context.whole, t % net->seq);
 }
 
 /* Waits until the tables are on the device: they are filled once in a run. */
-int mfs_rope_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
+int mft_rope_fill(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
 	const size_t table = (size_t)(net->context.whole * (net->rope->dim / 2)) * sizeof(float);
@@ -166,9 +166,9 @@ int mfs_rope_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 		return mfs_fail_nomem(err);
 	fill(net, host, host + table / sizeof(float),
 	     (int32_t *)(host + 2 * table / sizeof(float)));
-	dev->copy_in(ctx, mfs_net_at(net, net->rope->cos), host, table);
-	dev->copy_in(ctx, mfs_net_at(net, net->rope->sin), (char *)host + table, table);
-	dev->copy_in(ctx, mfs_net_at(net, net->rope->positions), (char *)host + 2 * table,
+	dev->copy_in(ctx, mft_net_at(net, net->rope->cos), host, table);
+	dev->copy_in(ctx, mft_net_at(net, net->rope->sin), (char *)host + table, table);
+	dev->copy_in(ctx, mft_net_at(net, net->rope->positions), (char *)host + 2 * table,
 		     positions);
 	r = dev->sync(ctx, why);
 	free(host);

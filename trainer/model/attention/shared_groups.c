@@ -27,28 +27,28 @@ static int64_t common_divisor(int64_t a, int64_t b)
 	return a;
 }
 
-static int64_t taken_units(const struct mfs_net *net)
+static int64_t taken_units(const struct mft_net *net)
 {
 	return net->tokens * (net->groups->taken / net->groups->unit);
 }
 
-static int64_t all_units(const struct mfs_net *net)
+static int64_t all_units(const struct mft_net *net)
 {
-	const struct mfs_shared_groups *g = net->groups;
+	const struct mft_shared_groups *g = net->groups;
 
 	return net->parallel->size.tp * net->tokens * (g->share / g->unit);
 }
 
 static uint64_t map_bytes(int64_t units)
 {
-	return mfs_matrix_bytes(MFK_F32, units, 1); /* int32_t */
+	return mft_matrix_bytes(MFK_F32, units, 1); /* int32_t */
 }
 
-int mfs_shared_groups_plan(struct mfs_net *net, struct mfs_error *err)
+int mft_shared_groups_plan(struct mft_net *net, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = net->args;
 	const int64_t tp = net->parallel->size.tp, dim = a->kv_channels;
-	struct mfs_shared_groups *g = mfs_arena_array(&net->arena, 1, sizeof(*g));
+	struct mft_shared_groups *g = mfs_arena_array(&net->arena, 1, sizeof(*g));
 
 	if (!g)
 		return mfs_fail_nomem(err);
@@ -61,13 +61,13 @@ int mfs_shared_groups_plan(struct mfs_net *net, struct mfs_error *err)
 	if (all_units(net) > INT32_MAX)
 		return mfs_fail(err, -EINVAL, "a microbatch has %lld tokens: too many",
 				(long long)net->tokens);
-	g->to_taken = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, map_bytes(taken_units(net)));
-	g->to_all = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, map_bytes(all_units(net)));
+	g->to_taken = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, map_bytes(taken_units(net)));
+	g->to_all = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, map_bytes(all_units(net)));
 	return 0;
 }
 
 /* The column of all groups' rows that column c of what the process takes is. */
-static int64_t column_of(const struct mfs_net *net, int64_t c)
+static int64_t column_of(const struct mft_net *net, int64_t c)
 {
 	const struct mfs_megatron_args *a = net->args;
 	const int64_t tp = net->parallel->size.tp, rank = net->parallel->place.tp;
@@ -80,9 +80,9 @@ static int64_t column_of(const struct mfs_net *net, int64_t c)
 }
 
 /* Unit (token, j) of what is taken is unit (process, token, k) of all, and the reverse. */
-static void fill(const struct mfs_net *net, int32_t *to_taken, int32_t *to_all)
+static void fill(const struct mft_net *net, int32_t *to_taken, int32_t *to_all)
 {
-	const struct mfs_shared_groups *g = net->groups;
+	const struct mft_shared_groups *g = net->groups;
 	const int64_t each = g->taken / g->unit, per_share = g->share / g->unit;
 
 	for (int64_t i = 0; i < all_units(net); i++)
@@ -99,10 +99,10 @@ static void fill(const struct mfs_net *net, int32_t *to_taken, int32_t *to_all)
 		}
 }
 
-int mfs_shared_groups_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
+int mft_shared_groups_fill(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
-	const struct mfs_shared_groups *g = net->groups;
+	const struct mft_shared_groups *g = net->groups;
 	char why[MFK_WHY] = "";
 	int32_t *host;
 	int r;
@@ -113,46 +113,46 @@ int mfs_shared_groups_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_
 	if (!host)
 		return mfs_fail_nomem(err);
 	fill(net, host, host + taken_units(net));
-	dev->copy_in(ctx, mfs_net_at(net, g->to_taken), host, map_bytes(taken_units(net)));
-	dev->copy_in(ctx, mfs_net_at(net, g->to_all), host + taken_units(net),
+	dev->copy_in(ctx, mft_net_at(net, g->to_taken), host, map_bytes(taken_units(net)));
+	dev->copy_in(ctx, mft_net_at(net, g->to_all), host + taken_units(net),
 		     map_bytes(all_units(net)));
 	r = dev->sync(ctx, why);
 	free(host);
 	return r ? mfs_fail(err, r, "%s", why) : 0;
 }
 
-void mfs_shared_groups_take(const struct mfs_net *net, const struct mfs_pass *run,
+void mft_shared_groups_take(const struct mft_net *net, const struct mft_pass *run,
 			    const void *share, void *all, void *taken)
 {
-	const struct mfs_shared_groups *g = net->groups;
+	const struct mft_shared_groups *g = net->groups;
 	const struct mfk_rows rows = {
 		.dtype = net->io,
 		.rows = taken_units(net),
 		.cols = g->unit,
 		.each = 1,
-		.map = mfs_net_at(net, g->to_taken),
+		.map = mft_net_at(net, g->to_taken),
 		.x = all,
 		.y = taken,
 	};
 
-	mfs_tensor_gather(net, run->ctx, net->io, all, share, (uint64_t)(net->tokens * g->share));
+	mft_tensor_gather(net, run->ctx, net->io, all, share, (uint64_t)(net->tokens * g->share));
 	net->backend->ops->gather(run->ctx, &rows);
 }
 
-void mfs_shared_groups_give(const struct mfs_net *net, const struct mfs_pass *run,
+void mft_shared_groups_give(const struct mft_net *net, const struct mft_pass *run,
 			    const void *dtaken, void *all, void *dshare)
 {
-	const struct mfs_shared_groups *g = net->groups;
+	const struct mft_shared_groups *g = net->groups;
 	const struct mfk_rows rows = {
 		.dtype = net->io,
 		.rows = all_units(net),
 		.cols = g->unit,
 		.each = 1,
-		.map = mfs_net_at(net, g->to_all),
+		.map = mft_net_at(net, g->to_all),
 		.x = dtaken,
 		.y = all,
 	};
 
 	net->backend->ops->combine(run->ctx, &rows);
-	mfs_tensor_scatter(net, run->ctx, net->io, dshare, all, (uint64_t)(net->tokens * g->share));
+	mft_tensor_scatter(net, run->ctx, net->io, dshare, all, (uint64_t)(net->tokens * g->share));
 }

@@ -9,7 +9,7 @@
 #include "trainer/model/base/beside.h"
 #include "trainer/model/base/state.h"
 
-int mfs_beside_begin(const struct mfs_net *net, struct mfs_beside *b, struct mfs_error *err)
+int mft_beside_begin(const struct mft_net *net, struct mft_beside *b, struct mfs_error *err)
 {
 	const struct mfk_device_ops *device = net->backend->device;
 	char why[MFK_WHY] = "";
@@ -23,7 +23,7 @@ int mfs_beside_begin(const struct mfs_net *net, struct mfs_beside *b, struct mfs
 	return rc ? mfs_fail(err, rc, "%s: no event could be made", net->backend->name) : 0;
 }
 
-void mfs_beside_release(const struct mfs_net *net, struct mfs_beside *b)
+void mft_beside_release(const struct mft_net *net, struct mft_beside *b)
 {
 	char why[MFK_WHY];
 
@@ -37,7 +37,7 @@ void mfs_beside_release(const struct mfs_net *net, struct mfs_beside *b)
 	net->backend->device->ctx_free(b->ctx);
 }
 
-struct mfk_ctx *mfs_beside_say(const struct mfs_net *net, const struct mfs_beside *b,
+struct mfk_ctx *mft_beside_say(const struct mft_net *net, const struct mft_beside *b,
 			       struct mfk_ctx *ctx)
 {
 	if (!b->ctx)
@@ -47,11 +47,11 @@ struct mfk_ctx *mfs_beside_say(const struct mfs_net *net, const struct mfs_besid
 	return b->ctx;
 }
 
-void mfs_beside_await(const struct mfs_net *net, const struct mfs_beside *b, enum mfs_group group,
+void mft_beside_await(const struct mft_net *net, const struct mft_beside *b, enum mft_group group,
 		      struct mfk_ctx *ctx)
 {
 	if (!b->ctx)
 		return;
 	net->backend->device->event_record(b->ctx, b->said);
-	mfs_parallel_wait(net->parallel, group, net->backend->device, ctx, b->said);
+	mft_parallel_wait(net->parallel, group, net->backend->device, ctx, b->said);
 }

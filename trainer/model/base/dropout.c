@@ -11,8 +11,8 @@ static uint64_t mix(uint64_t state, uint64_t value)
 	return z ^ z >> 31;
 }
 
-uint64_t mfs_pass_seed(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer,
-		       enum mfs_dropout_site site)
+uint64_t mft_pass_seed(const struct mft_net *net, const struct mft_pass *run, uint32_t layer,
+		       enum mft_dropout_site site)
 {
 	uint64_t key = mix(0, (uint64_t)net->config->seed);
 
@@ -21,34 +21,34 @@ uint64_t mfs_pass_seed(const struct mfs_net *net, const struct mfs_pass *run, ui
 	key = mix(key, layer);
 	/* Other heads have other numbers (core/tensor_parallel/random.py:
 	 * model_parallel_cuda_manual_seed). */
-	if (site == MFS_DROPOUT_SCORES && net->parallel->place.tp)
+	if (site == MFT_DROPOUT_SCORES && net->parallel->place.tp)
 		key = mix(key, net->parallel->place.tp);
 	return mix(key, site);
 }
 
-bool mfs_drops(const struct mfs_net *net, const struct mfs_pass *run)
+bool mft_drops(const struct mft_net *net, const struct mft_pass *run)
 {
 	return run->train && net->config->hidden_dropout > 0;
 }
 
 /* The number in whole sequences of a token of a process's piece: two of each sequence, or, if it
  * has them whole, one of all. */
-static int64_t whole_row(const struct mfs_context *c, int64_t piece, int64_t token)
+static int64_t whole_row(const struct mft_context *c, int64_t piece, int64_t token)
 {
 	if (c->size == 1)
 		return token;
 	return piece / 2 * c->whole +
-	       mfs_context_piece(c->size, c->rank, c->whole, (int)(piece % 2)) + token;
+	       mft_context_piece(c->size, c->rank, c->whole, (int)(piece % 2)) + token;
 }
 
 /* A dropout of the stream, or its backward, for the rows that the process has. Random numbers are
  * those of the elements of whole sequences: a piece of a sequence has some of them, without
  * gaps. */
-void mfs_drop(const struct mfs_net *net, const struct mfs_pass *run,
+void mft_drop(const struct mft_net *net, const struct mft_pass *run,
 	      void (*op)(struct mfk_ctx *c, const struct mfk_dropout *a),
 	      const struct mfk_dropout *all)
 {
-	const struct mfs_context *c = &net->context;
+	const struct mft_context *c = &net->context;
 	const int64_t pieces = c->size > 1 ? 2 * net->batch : 1, tokens = net->tokens / pieces;
 	const int64_t end = net->first_row + net->rows;
 
@@ -69,22 +69,22 @@ void mfs_drop(const struct mfs_net *net, const struct mfs_pass *run,
 	}
 }
 
-struct mfk_dropout mfs_dropout_at(const struct mfs_net *net, const struct mfs_pass *run,
-				  uint32_t layer, enum mfs_dropout_site site)
+struct mfk_dropout mft_dropout_at(const struct mft_net *net, const struct mft_pass *run,
+				  uint32_t layer, enum mft_dropout_site site)
 {
 	return (struct mfk_dropout){
 		.dtype = net->io,
 		.p = (float)net->config->hidden_dropout,
-		.seed = mfs_pass_seed(net, run, layer, site),
+		.seed = mft_pass_seed(net, run, layer, site),
 	};
 }
 
 /* The same in each process that knows the token, and whenever the layer runs. */
-void mfs_random_logits(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer,
+void mft_random_logits(const struct mft_net *net, const struct mft_pass *run, uint32_t layer,
 		       enum mfk_dtype type, void *logits, int64_t experts)
 {
-	const struct mfs_context *c = &net->context;
-	const uint64_t seed = mfs_pass_seed(net, run, layer, MFS_RANDOM_LOGITS);
+	const struct mft_context *c = &net->context;
+	const uint64_t seed = mft_pass_seed(net, run, layer, MFT_RANDOM_LOGITS);
 	const int64_t pieces = c->size > 1 ? 2 * net->batch : 1, tokens = net->tokens / pieces;
 	const size_t bytes = (size_t)(tokens * experts) * mfk_dtype_size(type);
 

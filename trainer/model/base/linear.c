@@ -6,13 +6,13 @@
 #include "trainer/model/base/part.h"
 #include "trainer/model/base/tensor_parallel.h"
 
-static const struct mfs_param *find(const struct mfs_net *net, const char *prefix, const char *leaf,
+static const struct mft_param *find(const struct mft_net *net, const char *prefix, const char *leaf,
 				    int32_t layer, int32_t expert)
 {
 	char name[MFS_NAME_MAX];
 
 	snprintf(name, sizeof(name), "%s.%s", prefix, leaf);
-	return mfs_params_find(net->params, name, layer, expert);
+	return mft_params_find(net->params, name, layer, expert);
 }
 
 static int missing(const char *prefix, int32_t layer, struct mfs_error *err)
@@ -20,46 +20,46 @@ static int missing(const char *prefix, int32_t layer, struct mfs_error *err)
 	return mfs_fail(err, -ENODATA, "the model has no %s.weight in layer %d", prefix, layer);
 }
 
-const void *mfs_weight(const struct mfs_net *net, const struct mfs_param *p)
+const void *mft_weight(const struct mft_net *net, const struct mft_param *p)
 {
-	return p ? mfs_param_weights(net->params, p) : NULL;
+	return p ? mft_param_weights(net->params, p) : NULL;
 }
 
-void *mfs_grad(const struct mfs_net *net, const struct mfs_param *p)
+void *mft_grad(const struct mft_net *net, const struct mft_param *p)
 {
-	return p ? mfs_param_grads(net->params, p) : NULL;
+	return p ? mft_param_grads(net->params, p) : NULL;
 }
 
 /* What is whole for a pass alone begins anew with each. */
-bool mfs_grad_is_new(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_param *p)
+bool mft_grad_is_new(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_param *p)
 {
-	const struct mfs_bucket *b = &net->params->buckets[p->bucket];
+	const struct mft_bucket *b = &net->params->buckets[p->bucket];
 
-	return !run->adds && (run->pass->first || mfs_bucket_grads_part(net->params, b));
+	return !run->adds && (run->pass->first || mft_bucket_grads_part(net->params, b));
 }
 
 /* ---- linears ---- */
 
 /* Of the processes that share a parameter. */
-static bool is_first(const struct mfs_net *net, const struct mfs_param *p)
+static bool is_first(const struct mft_net *net, const struct mft_param *p)
 {
 	return !(p->is_expert ? net->parallel->place.etp : net->parallel->place.tp);
 }
 
-int mfs_linear_find(const struct mfs_net *net, const char *prefix, int32_t layer, int32_t expert,
-		    struct mfs_linear *ret, struct mfs_error *err)
+int mft_linear_find(const struct mft_net *net, const char *prefix, int32_t layer, int32_t expert,
+		    struct mft_linear *ret, struct mfs_error *err)
 {
-	const struct mfs_param *weight = find(net, prefix, "weight", layer, expert);
+	const struct mft_param *weight = find(net, prefix, "weight", layer, expert);
 
 	if (!weight)
 		return missing(prefix, layer, err);
-	*ret = (struct mfs_linear){
+	*ret = (struct mft_linear){
 		.weight = weight,
 		.bias = find(net, prefix, "bias", layer, expert),
 		.biased = weight->part.split != MFS_TP_COLS || is_first(net, weight),
-		.out = mfs_param_size(weight, 0),
-		.in = mfs_param_size(weight, 1),
+		.out = mft_param_size(weight, 0),
+		.in = mft_param_size(weight, 1),
 	};
 	return 0;
 }
@@ -71,54 +71,54 @@ static const void *element(enum mfk_dtype type, const void *p, int64_t number)
 }
 
 /* Elements between rows of the weight. */
-static int64_t weight_row(const struct mfs_linear *l)
+static int64_t weight_row(const struct mft_linear *l)
 {
 	return l->row ? l->row : l->in;
 }
 
-static int64_t first_weight(const struct mfs_linear *l)
+static int64_t first_weight(const struct mft_linear *l)
 {
 	return l->first * weight_row(l) + l->col;
 }
 
-static const void *weight_of(const struct mfs_net *net, const struct mfs_linear *l)
+static const void *weight_of(const struct mft_net *net, const struct mft_linear *l)
 {
 	const void *weight =
-		l->gathered ? mfs_net_scratch(net, l->whole) : mfs_weight(net, l->weight);
+		l->gathered ? mft_net_scratch(net, l->whole) : mft_weight(net, l->weight);
 
 	return element(net->io, weight, first_weight(l));
 }
 
-static const void *bias_of(const struct mfs_net *net, const struct mfs_linear *l)
+static const void *bias_of(const struct mft_net *net, const struct mft_linear *l)
 {
-	return l->biased ? element(net->io, mfs_weight(net, l->bias), l->first) : NULL;
+	return l->biased ? element(net->io, mft_weight(net, l->bias), l->first) : NULL;
 }
 
-static void *grad_of(const struct mfs_net *net, const struct mfs_linear *l)
+static void *grad_of(const struct mft_net *net, const struct mft_linear *l)
 {
-	void *grad = l->gathered ? mfs_net_scratch(net, l->term) : mfs_grad(net, l->weight);
+	void *grad = l->gathered ? mft_net_scratch(net, l->term) : mft_grad(net, l->weight);
 
 	return (void *)(uintptr_t)element(net->grad, grad, first_weight(l));
 }
 
 /* A term of a gradient is of this pass. */
-static bool writes_grad(const struct mfs_net *net, const struct mfs_pass *run,
-			const struct mfs_linear *l)
+static bool writes_grad(const struct mft_net *net, const struct mft_pass *run,
+			const struct mft_linear *l)
 {
-	return l->gathered || (l->replaces && mfs_grad_is_new(net, run, l->weight));
+	return l->gathered || (l->replaces && mft_grad_is_new(net, run, l->weight));
 }
 
-static void *bias_grad_of(const struct mfs_net *net, const struct mfs_linear *l)
+static void *bias_grad_of(const struct mft_net *net, const struct mft_linear *l)
 {
-	return (void *)(uintptr_t)element(net->grad, mfs_grad(net, l->bias), l->first);
+	return (void *)(uintptr_t)element(net->grad, mft_grad(net, l->bias), l->first);
 }
 
-static int64_t row_of(const struct mfs_linear *l)
+static int64_t row_of(const struct mft_linear *l)
 {
 	return l->ld ? l->ld : l->out;
 }
 
-static struct mfk_gemm output_of(const struct mfs_net *net, const struct mfs_linear *l,
+static struct mfk_gemm output_of(const struct mft_net *net, const struct mft_linear *l,
 				 int64_t rows, const void *x, void *y)
 {
 	return (struct mfk_gemm){
@@ -141,30 +141,30 @@ static struct mfk_gemm output_of(const struct mfs_net *net, const struct mfs_lin
 	};
 }
 
-void mfs_linear_forward(const struct mfs_net *net, const struct mfs_pass *run,
-			const struct mfs_linear *l, int64_t rows, const void *x, void *y)
+void mft_linear_forward(const struct mft_net *net, const struct mft_pass *run,
+			const struct mft_linear *l, int64_t rows, const void *x, void *y)
 {
 	const struct mfk_gemm product = output_of(net, l, rows, x, y);
 
 	net->backend->ops->gemm(run->ctx, &product);
 }
 
-void mfs_linear_forward_act(const struct mfs_net *net, const struct mfs_pass *run,
-			    const struct mfs_linear *l, const void *x, const struct mfk_act *act)
+void mft_linear_forward_act(const struct mft_net *net, const struct mft_pass *run,
+			    const struct mft_linear *l, const void *x, const struct mfk_act *act)
 {
 	const struct mfk_gemm product = output_of(net, l, act->rows, x, (void *)(uintptr_t)act->x);
 
 	net->backend->ops->gemm_act(run->ctx, &product, act);
 }
 
-void mfs_linear_replaces(struct mfs_net *net, struct mfs_linear *l)
+void mft_linear_replaces(struct mft_net *net, struct mft_linear *l)
 {
 	l->replaces = true;
 	net->replaced[l->weight - net->params->list] = true;
 }
 
 /* dx[rows, in] = dy[rows, out] weight[out, in] */
-static struct mfk_gemm input_gradient(const struct mfs_net *net, const struct mfs_linear *l,
+static struct mfk_gemm input_gradient(const struct mft_net *net, const struct mft_linear *l,
 				      int64_t rows, const void *dy, void *dx)
 {
 	return (struct mfk_gemm){
@@ -185,8 +185,8 @@ static struct mfk_gemm input_gradient(const struct mfs_net *net, const struct mf
 }
 
 /* dweight[out, in] += dy[rows, out]^T x[rows, in] */
-static void weight_gradient(const struct mfs_net *net, const struct mfs_pass *run,
-			    const struct mfs_linear *l, int64_t rows, const void *x, const void *dy)
+static void weight_gradient(const struct mft_net *net, const struct mft_pass *run,
+			    const struct mft_linear *l, int64_t rows, const void *x, const void *dy)
 {
 	const struct mfk_gemm product = {
 		.m = l->out,
@@ -208,8 +208,8 @@ static void weight_gradient(const struct mfs_net *net, const struct mfs_pass *ru
 	net->backend->ops->gemm(run->ctx, &product);
 }
 
-static void gradients(const struct mfs_net *net, const struct mfs_pass *run,
-		      const struct mfs_linear *l, int64_t rows, const void *x, const void *dy)
+static void gradients(const struct mft_net *net, const struct mft_pass *run,
+		      const struct mft_linear *l, int64_t rows, const void *x, const void *dy)
 {
 	weight_gradient(net, run, l, rows, x, dy);
 	if (l->bias)
@@ -217,8 +217,8 @@ static void gradients(const struct mfs_net *net, const struct mfs_pass *run,
 						 dy, rows, l->out);
 }
 
-void mfs_linear_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			 const struct mfs_linear *l, int64_t rows, const void *x, const void *dy,
+void mft_linear_backward(const struct mft_net *net, const struct mft_pass *run,
+			 const struct mft_linear *l, int64_t rows, const void *x, const void *dy,
 			 void *dx)
 {
 	if (dx) {
@@ -227,12 +227,12 @@ void mfs_linear_backward(const struct mfs_net *net, const struct mfs_pass *run,
 		net->backend->ops->gemm(run->ctx, &product);
 	}
 	if (l->ends_dx)
-		mfs_dx_sum_begin(net, run);
+		mft_dx_sum_begin(net, run);
 	gradients(net, run, l, rows, x, dy);
 }
 
-void mfs_linear_backward_act(const struct mfs_net *net, const struct mfs_pass *run,
-			     const struct mfs_linear *l, const void *dy, const struct mfk_act *act)
+void mft_linear_backward_act(const struct mft_net *net, const struct mft_pass *run,
+			     const struct mft_linear *l, const void *dy, const struct mfk_act *act)
 {
 	const struct mfk_gemm product =
 		input_gradient(net, l, act->rows, dy, (void *)(uintptr_t)act->dy);
@@ -243,27 +243,27 @@ void mfs_linear_backward_act(const struct mfs_net *net, const struct mfs_pass *r
 
 /* ---- weights that are gathered ---- */
 
-void mfs_linear_gather(const struct mfs_net *net, const struct mfs_pass *run,
-		       const struct mfs_linear *l)
+void mft_linear_gather(const struct mft_net *net, const struct mft_pass *run,
+		       const struct mft_linear *l)
 {
 	if (l->gathered)
-		mfs_tensor_gather(net, run->ctx, net->io, mfs_net_scratch(net, l->whole),
-				  mfs_weight(net, l->weight), l->weight->elements);
+		mft_tensor_gather(net, run->ctx, net->io, mft_net_scratch(net, l->whole),
+				  mft_weight(net, l->weight), l->weight->elements);
 }
 
-void mfs_linear_scatter(const struct mfs_net *net, const struct mfs_pass *run,
-			const struct mfs_linear *l)
+void mft_linear_scatter(const struct mft_net *net, const struct mft_pass *run,
+			const struct mft_linear *l)
 {
 	const uint64_t count = l->weight ? l->weight->elements : 0;
-	void *grad = mfs_grad(net, l->weight);
+	void *grad = mft_grad(net, l->weight);
 	char *term, *own;
 
 	if (!l->gathered)
 		return;
-	term = mfs_net_scratch(net, l->term);
+	term = mft_net_scratch(net, l->term);
 	own = term + net->parallel->place.tp * count * mfk_dtype_size(net->grad);
-	mfs_tensor_scatter(net, run->ctx, net->grad, own, term, count);
-	if (mfs_grad_is_new(net, run, l->weight))
+	mft_tensor_scatter(net, run->ctx, net->grad, own, term, count);
+	if (mft_grad_is_new(net, run, l->weight))
 		net->backend->device->copy(run->ctx, grad, own, count * mfk_dtype_size(net->grad));
 	else
 		net->backend->ops->add(run->ctx, net->grad, grad, grad, own, (int64_t)count);
@@ -271,28 +271,28 @@ void mfs_linear_scatter(const struct mfs_net *net, const struct mfs_pass *run,
 
 /* ---- norms ---- */
 
-int mfs_norm_find(const struct mfs_net *net, const char *prefix, int32_t layer,
-		  struct mfs_norm *ret, struct mfs_error *err)
+int mft_norm_find(const struct mft_net *net, const char *prefix, int32_t layer,
+		  struct mft_norm *ret, struct mfs_error *err)
 {
-	const struct mfs_param *weight = find(net, prefix, "weight", layer, -1);
+	const struct mft_param *weight = find(net, prefix, "weight", layer, -1);
 
 	if (!weight)
 		return missing(prefix, layer, err);
-	*ret = (struct mfs_norm){
+	*ret = (struct mft_norm){
 		.weight = weight,
 		.bias = find(net, prefix, "bias", layer, -1),
-		.cols = mfs_param_size(weight, 0),
+		.cols = mft_param_size(weight, 0),
 	};
 	return 0;
 }
 
-uint64_t mfs_norm_stats_bytes(int64_t rows)
+uint64_t mft_norm_stats_bytes(int64_t rows)
 {
-	return mfs_matrix_bytes(MFK_F32, 2, rows);
+	return mft_matrix_bytes(MFK_F32, 2, rows);
 }
 
-void mfs_norm_forward(const struct mfs_net *net, const struct mfs_pass *run,
-		      const struct mfs_norm *n, int64_t rows, const void *x, const void *residual,
+void mft_norm_forward(const struct mft_net *net, const struct mft_pass *run,
+		      const struct mft_norm *n, int64_t rows, const void *x, const void *residual,
 		      void *sum, void *y, float *stats)
 {
 	const struct mfk_norm norm = {
@@ -304,8 +304,8 @@ void mfs_norm_forward(const struct mfs_net *net, const struct mfs_pass *run,
 		.eps = (float)net->args->norm_epsilon,
 		.x = x,
 		.residual = residual,
-		.weight = mfs_weight(net, n->weight),
-		.bias = mfs_weight(net, n->bias),
+		.weight = mft_weight(net, n->weight),
+		.bias = mft_weight(net, n->bias),
 		.sum = sum,
 		.y = y,
 		.mean = stats,
@@ -315,8 +315,8 @@ void mfs_norm_forward(const struct mfs_net *net, const struct mfs_pass *run,
 	net->backend->ops->norm(run->ctx, &norm);
 }
 
-void mfs_norm_backward(const struct mfs_net *net, const struct mfs_pass *run,
-		       const struct mfs_norm *n, int64_t rows, const void *x, const float *stats,
+void mft_norm_backward(const struct mft_net *net, const struct mft_pass *run,
+		       const struct mft_norm *n, int64_t rows, const void *x, const float *stats,
 		       const void *dy, const void *dresidual, void *dx)
 {
 	const struct mfk_norm_backward norm = {
@@ -327,14 +327,14 @@ void mfs_norm_backward(const struct mfs_net *net, const struct mfs_pass *run,
 		.layernorm = net->args->layernorm,
 		.zero_centered = net->args->zero_centered_gamma,
 		.x = x,
-		.weight = mfs_weight(net, n->weight),
+		.weight = mft_weight(net, n->weight),
 		.dy = dy,
 		.dresidual = dresidual,
 		.mean = stats,
 		.rstd = stats + rows,
 		.dx = dx,
-		.dweight = mfs_grad(net, n->weight),
-		.dbias = mfs_grad(net, n->bias),
+		.dweight = mft_grad(net, n->weight),
+		.dbias = mft_grad(net, n->bias),
 	};
 
 	net->backend->ops->norm_backward(run->ctx, &norm);

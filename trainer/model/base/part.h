@@ -1,6 +1,6 @@
 /* A part: what a sublayer computes, attention or an MLP; and the memory that it asks for. */
-#ifndef MFS_TRAINER_MODEL_BASE_PART_H
-#define MFS_TRAINER_MODEL_BASE_PART_H
+#ifndef MFT_TRAINER_MODEL_BASE_PART_H
+#define MFT_TRAINER_MODEL_BASE_PART_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,31 +10,31 @@
 #include "trainer/model/base/state.h"
 
 /* What a part asks for. Each function gives an offset: of what is kept from forward to backward,
- * from mfs_part_kept(); of scratch, from mfs_net_scratch(). Scratch is a part's for one call of
+ * from mft_part_kept(); of scratch, from mft_net_scratch(). Scratch is a part's for one call of
  * forward or backward. */
-struct mfs_part_plan {
+struct mft_part_plan {
 	uint64_t kept, scratch, scratch_most; /* bytes */
 };
 /* Takes bytes after what is used, and returns where they lie. */
-uint64_t mfs_memory_behind(uint64_t *used, uint64_t bytes);
-uint64_t mfs_part_plan_keep(struct mfs_part_plan *p, uint64_t bytes);
-uint64_t mfs_part_plan_scratch(struct mfs_part_plan *p, uint64_t bytes);
+uint64_t mft_memory_behind(uint64_t *used, uint64_t bytes);
+uint64_t mft_part_plan_keep(struct mft_part_plan *p, uint64_t bytes);
+uint64_t mft_part_plan_scratch(struct mft_part_plan *p, uint64_t bytes);
 /* What is asked from here on lies where scratch began: backward's, after forward's. */
-void mfs_part_plan_scratch_anew(struct mfs_part_plan *p);
+void mft_part_plan_scratch_anew(struct mft_part_plan *p);
 /* Bytes of rows x cols elements of a type. Sizes beyond 2^60 count as that. */
-uint64_t mfs_matrix_bytes(enum mfk_dtype type, int64_t rows, int64_t cols);
+uint64_t mft_matrix_bytes(enum mfk_dtype type, int64_t rows, int64_t cols);
 
-struct mfs_part {
-	const struct mfs_part_kind *kind;
+struct mft_part {
+	const struct mft_part_kind *kind;
 	uint32_t layer;
 	void *own; /* the kind's sizes, linears and offsets; of the net's arena */
 	/* set when plan() has returned: */
 	uint64_t bytes; /* what it keeps */
-	struct mfs_at kept;
+	struct mft_at kept;
 	bool again; /* forward runs again before backward */
 };
 
-struct mfs_part_kind {
+struct mft_part_kind {
 	const char *name;
 	/* Of --recompute-modules: the whole part is run again in backward. NULL: none. */
 	const char *module;
@@ -43,29 +43,29 @@ struct mfs_part_kind {
 	bool divided;
 	/* Finds parameters, fills part->own, and asks for memory. What must outlive a microbatch is
 	 * added to net->memory here. -ENOTSUP: an argument that has no computation here. */
-	int (*plan)(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan *plan,
+	int (*plan)(struct mft_net *net, struct mft_part *part, struct mft_part_plan *plan,
 		    struct mfs_error *err);
 	/* After memory was placed. NULL: nothing is to be done. */
-	int (*begin)(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
+	int (*begin)(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_part *part,
 		     struct mfs_error *err);
 	/* y[T, hidden] of x[T, hidden]. y NULL: it is not wanted, only what is kept is. */
-	void (*forward)(const struct mfs_net *net, const struct mfs_pass *run,
-			const struct mfs_part *part, const void *x, void *y);
+	void (*forward)(const struct mft_net *net, const struct mft_pass *run,
+			const struct mft_part *part, const void *x, void *y);
 	/* dx of dy; adds to gradients of parameters. What was kept may be overwritten. */
-	void (*backward)(const struct mfs_net *net, const struct mfs_pass *run,
-			 const struct mfs_part *part, const void *x, const void *dy, void *dx);
+	void (*backward)(const struct mft_net *net, const struct mft_pass *run,
+			 const struct mft_part *part, const void *x, const void *dy, void *dx);
 	/* Called before the first microbatch of a step. NULL: nothing is called. */
-	void (*begin_step)(const struct mfs_net *net, struct mfk_ctx *ctx,
-			   const struct mfs_part *part);
+	void (*begin_step)(const struct mft_net *net, struct mfk_ctx *ctx,
+			   const struct mft_part *part);
 	/* Called after the last microbatch of a step, before the update. NULL: nothing is
 	 * called. */
-	int (*end_step)(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
+	int (*end_step)(const struct mft_net *net, struct mfk_ctx *ctx, const struct mft_part *part,
 			struct mfs_error *err);
 };
 
 /* An address in what a part keeps of the pass that is being submitted. */
-void *mfs_part_kept(const struct mfs_net *net, const struct mfs_part *part, uint64_t offset);
+void *mft_part_kept(const struct mft_net *net, const struct mft_part *part, uint64_t offset);
 /* True with selective recomputation of a module of that name. */
-bool mfs_recomputes(const struct mfs_net *net, const char *module);
+bool mft_recomputes(const struct mft_net *net, const char *module);
 
 #endif

@@ -1,6 +1,6 @@
 /* A pass: a microbatch on its way through a model chunk. */
-#ifndef MFS_TRAINER_MODEL_BASE_PASS_H
-#define MFS_TRAINER_MODEL_BASE_PASS_H
+#ifndef MFT_TRAINER_MODEL_BASE_PASS_H
+#define MFT_TRAINER_MODEL_BASE_PASS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,13 +10,13 @@
 #include "trainer/model/base/context.h"
 
 /* What a microbatch is worth. */
-struct mfs_net_pass {
-	const struct mfs_batch *batch; /* host; it is copied to the device first */
+struct mft_net_pass {
+	const struct mft_batch *batch; /* host; it is copied to the device first */
 	/* The gradient of the loss's sum over counted tokens is multiplied by this: 1 / (counted
 	 * tokens * microbatches) or, with per-token loss, 1; times the loss scale of fp16. */
 	float grad_scale;
 	bool backward; /* false: validation, without dropout */
-	/* The first microbatch after mfs_net_clear_grads(); otherwise gradients are added to. */
+	/* The first microbatch after mft_net_clear_grads(); otherwise gradients are added to. */
 	bool first;
 	bool last; /* the step's last microbatch */
 	/* Of dropout: random numbers are a function of seed, iteration, microbatch and layer, so a
@@ -24,22 +24,22 @@ struct mfs_net_pass {
 	uint64_t iteration, microbatch;
 };
 
-#define MFS_PASS_MEMBER(type, name, way) const type *name;
+#define MFT_PASS_MEMBER(type, name, way) const type *name;
 
 /* What is on its way: the context, and the microbatch on the device. */
-struct mfs_pass {
+struct mft_pass {
 	struct mfk_ctx *ctx;
-	const struct mfs_net_pass *pass; /* without its batch, when that is on the device */
+	const struct mft_net_pass *pass; /* without its batch, when that is on the device */
 	uint64_t counted;		 /* tokens whose loss counts */
 	bool train;			 /* with dropout, and a backward pass follows */
 	bool adds;			 /* the pass has written to the same gradients before */
 	bool again; /* a forward that backward runs again: nothing is counted a second time */
 	/* On the device (trainer/data/loader.h). first_key NULL: every token sees its whole past */
-	MFS_BATCH_ARRAYS(MFS_PASS_MEMBER)
+	MFT_BATCH_ARRAYS(MFT_PASS_MEMBER)
 	/* of the tokens of processes that exchange them for heads, [batch, net->seq * way.heads] */
-	const int32_t *heads_first_key[MFS_CONTEXT_WAYS];
-	struct mfs_batch_ahead ahead[MFS_MTP_MOST];
-	struct mfs_dx_sum *dx_sum; /* of the part that goes backward; NULL: none */
+	const int32_t *heads_first_key[MFT_CONTEXT_WAYS];
+	struct mft_batch_ahead ahead[MFT_MTP_MOST];
+	struct mft_dx_sum *dx_sum; /* of the part that goes backward; NULL: none */
 };
 
 #endif

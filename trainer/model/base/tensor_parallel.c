@@ -15,24 +15,24 @@
 #include "trainer/model/base/part.h"
 #include "trainer/model/base/tensor_parallel.h"
 
-bool mfs_is_divided(const struct mfs_net *net)
+bool mft_is_divided(const struct mft_net *net)
 {
-	return net->parallel->group[MFS_GROUP_TENSOR].size > 1;
+	return net->parallel->group[MFT_GROUP_TENSOR].size > 1;
 }
 
-static bool shares_stream(const struct mfs_net *net)
+static bool shares_stream(const struct mft_net *net)
 {
 	return net->rows < net->tokens;
 }
 
 /* ---- the stream ---- */
 
-int mfs_stream_divide(struct mfs_net *net, struct mfs_error *err)
+int mft_stream_divide(struct mft_net *net, struct mfs_error *err)
 {
-	const struct mfs_group_place *tensor = &net->parallel->group[MFS_GROUP_TENSOR];
+	const struct mft_group_place *tensor = &net->parallel->group[MFT_GROUP_TENSOR];
 
 	net->rows = net->tokens;
-	if (!mfs_is_divided(net) || !net->config->sequence_parallel)
+	if (!mft_is_divided(net) || !net->config->sequence_parallel)
 		return 0;
 	if (net->tokens % tensor->size)
 		return mfs_fail(err, -EINVAL,
@@ -44,92 +44,92 @@ int mfs_stream_divide(struct mfs_net *net, struct mfs_error *err)
 	return 0;
 }
 
-void mfs_stream_plan(struct mfs_net *net)
+void mft_stream_plan(struct mft_net *net)
 {
-	const uint64_t whole = mfs_matrix_bytes(net->io, net->tokens, net->hidden);
+	const uint64_t whole = mft_matrix_bytes(net->io, net->tokens, net->hidden);
 	uint64_t terms = 0;
 
 	for (uint32_t i = 0; i < net->params->count; i++)
 		if (net->term[i])
 			terms += net->params->list[i].elements * mfk_dtype_size(net->grad);
-	net->terms = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, terms);
+	net->terms = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, terms);
 	if (!shares_stream(net))
 		return;
-	net->gathered[MFS_GATHERED_X] = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, whole);
-	net->gathered[MFS_GATHERED_DY] = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, whole);
-	net->of_all = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, whole);
+	net->gathered[MFT_GATHERED_X] = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, whole);
+	net->gathered[MFT_GATHERED_DY] = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, whole);
+	net->of_all = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, whole);
 }
 
-const void *mfs_stream_gather_beside(const struct mfs_net *net, const struct mfs_pass *run,
-				     enum mfs_gathered which, const void *x)
+const void *mft_stream_gather_beside(const struct mft_net *net, const struct mft_pass *run,
+				     enum mft_gathered which, const void *x)
 {
 	void *whole;
 
 	if (!shares_stream(net))
 		return x;
-	whole = mfs_net_at(net, net->gathered[which]);
-	mfs_parallel_all_gather(net->parallel, MFS_GROUP_TENSOR,
-				mfs_beside_say(net, &net->tensor_beside, run->ctx), net->io, whole,
+	whole = mft_net_at(net, net->gathered[which]);
+	mft_parallel_all_gather(net->parallel, MFT_GROUP_TENSOR,
+				mft_beside_say(net, &net->tensor_beside, run->ctx), net->io, whole,
 				x, (uint64_t)(net->rows * net->hidden));
 	return whole;
 }
 
-void mfs_stream_await(const struct mfs_net *net, const struct mfs_pass *run)
+void mft_stream_await(const struct mft_net *net, const struct mft_pass *run)
 {
 	if (shares_stream(net))
-		mfs_beside_await(net, &net->tensor_beside, MFS_GROUP_TENSOR, run->ctx);
+		mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, run->ctx);
 }
 
-const void *mfs_stream_gather(const struct mfs_net *net, const struct mfs_pass *run,
-			      enum mfs_gathered which, const void *x)
+const void *mft_stream_gather(const struct mft_net *net, const struct mft_pass *run,
+			      enum mft_gathered which, const void *x)
 {
-	const void *whole = mfs_stream_gather_beside(net, run, which, x);
+	const void *whole = mft_stream_gather_beside(net, run, which, x);
 
-	mfs_stream_await(net, run);
+	mft_stream_await(net, run);
 	return whole;
 }
 
-void *mfs_stream_term(const struct mfs_net *net, void *y)
+void *mft_stream_term(const struct mft_net *net, void *y)
 {
-	return shares_stream(net) ? mfs_net_at(net, net->of_all) : y;
+	return shares_stream(net) ? mft_net_at(net, net->of_all) : y;
 }
 
-static void sum_beside(const struct mfs_net *net, const struct mfs_pass *run, void *term, void *y)
+static void sum_beside(const struct mft_net *net, const struct mft_pass *run, void *term, void *y)
 {
-	struct mfk_ctx *ctx = mfs_beside_say(net, &net->tensor_beside, run->ctx);
+	struct mfk_ctx *ctx = mft_beside_say(net, &net->tensor_beside, run->ctx);
 	const uint64_t count = (uint64_t)(net->rows * net->hidden);
 
 	if (shares_stream(net))
-		mfs_parallel_reduce_scatter(net->parallel, MFS_GROUP_TENSOR, ctx, net->io, y, term,
+		mft_parallel_reduce_scatter(net->parallel, MFT_GROUP_TENSOR, ctx, net->io, y, term,
 					    count);
 	else
-		mfs_parallel_all_reduce(net->parallel, MFS_GROUP_TENSOR, ctx, MFK_SUM, net->io, y,
+		mft_parallel_all_reduce(net->parallel, MFT_GROUP_TENSOR, ctx, MFK_SUM, net->io, y,
 					count);
 }
 
-void mfs_stream_sum(const struct mfs_net *net, const struct mfs_pass *run, void *term, void *y)
+void mft_stream_sum(const struct mft_net *net, const struct mft_pass *run, void *term, void *y)
 {
 	sum_beside(net, run, term, y);
-	mfs_beside_await(net, &net->tensor_beside, MFS_GROUP_TENSOR, run->ctx);
+	mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, run->ctx);
 }
 
 /* ---- in parallel with products ---- */
 
-int mfs_tensor_beside_begin(struct mfs_net *net, struct mfs_error *err)
+int mft_tensor_beside_begin(struct mft_net *net, struct mfs_error *err)
 {
-	if (!mfs_is_divided(net) || net->tensor_beside.ctx)
+	if (!mft_is_divided(net) || net->tensor_beside.ctx)
 		return 0;
-	return mfs_beside_begin(net, &net->tensor_beside, err);
+	return mft_beside_begin(net, &net->tensor_beside, err);
 }
 
-struct mfs_dx_sum mfs_dx_sum_new(const struct mfs_net *net, void *dx)
+struct mft_dx_sum mft_dx_sum_new(const struct mft_net *net, void *dx)
 {
-	return (struct mfs_dx_sum){.term = mfs_stream_term(net, dx), .dx = dx};
+	return (struct mft_dx_sum){.term = mft_stream_term(net, dx), .dx = dx};
 }
 
-void mfs_dx_sum_begin(const struct mfs_net *net, const struct mfs_pass *run)
+void mft_dx_sum_begin(const struct mft_net *net, const struct mft_pass *run)
 {
-	struct mfs_dx_sum *s = run->dx_sum;
+	struct mft_dx_sum *s = run->dx_sum;
 
 	if (!s || s->begun)
 		return;
@@ -137,50 +137,50 @@ void mfs_dx_sum_begin(const struct mfs_net *net, const struct mfs_pass *run)
 	s->begun = true;
 }
 
-void mfs_dx_sum_end(const struct mfs_net *net, const struct mfs_pass *run)
+void mft_dx_sum_end(const struct mft_net *net, const struct mft_pass *run)
 {
-	mfs_dx_sum_begin(net, run);
-	mfs_beside_await(net, &net->tensor_beside, MFS_GROUP_TENSOR, run->ctx);
+	mft_dx_sum_begin(net, run);
+	mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, run->ctx);
 }
 
 /* ---- what else they say ---- */
 
-void mfs_tensor_gather(const struct mfs_net *net, struct mfk_ctx *ctx, enum mfk_dtype dtype,
+void mft_tensor_gather(const struct mft_net *net, struct mfk_ctx *ctx, enum mfk_dtype dtype,
 		       void *to, const void *from, uint64_t elements)
 {
-	mfs_parallel_all_gather(net->parallel, MFS_GROUP_TENSOR,
-				mfs_beside_say(net, &net->tensor_beside, ctx), dtype, to, from,
+	mft_parallel_all_gather(net->parallel, MFT_GROUP_TENSOR,
+				mft_beside_say(net, &net->tensor_beside, ctx), dtype, to, from,
 				elements);
-	mfs_beside_await(net, &net->tensor_beside, MFS_GROUP_TENSOR, ctx);
+	mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, ctx);
 }
 
-void mfs_tensor_scatter(const struct mfs_net *net, struct mfk_ctx *ctx, enum mfk_dtype dtype,
+void mft_tensor_scatter(const struct mft_net *net, struct mfk_ctx *ctx, enum mfk_dtype dtype,
 			void *to, void *from, uint64_t elements)
 {
-	mfs_parallel_reduce_scatter(net->parallel, MFS_GROUP_TENSOR,
-				    mfs_beside_say(net, &net->tensor_beside, ctx), dtype, to, from,
+	mft_parallel_reduce_scatter(net->parallel, MFT_GROUP_TENSOR,
+				    mft_beside_say(net, &net->tensor_beside, ctx), dtype, to, from,
 				    elements);
-	mfs_beside_await(net, &net->tensor_beside, MFS_GROUP_TENSOR, ctx);
+	mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, ctx);
 }
 
 /* ---- gradients of what all of them have ---- */
 
-void mfs_net_gradient_is_term(struct mfs_net *net, const struct mfs_param *p)
+void mft_net_gradient_is_term(struct mft_net *net, const struct mft_param *p)
 {
-	if (p && mfs_is_divided(net))
+	if (p && mft_is_divided(net))
 		net->term[p - net->params->list] = true;
 }
 
 /* Copies what the process owns of a term, or back. Returns how many elements that is. */
-static uint64_t copy_term(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_param *p,
+static uint64_t copy_term(const struct mft_net *net, struct mfk_ctx *ctx, const struct mft_param *p,
 			  char *term, bool back)
 {
 	const size_t size = mfk_dtype_size(net->grad);
 	const uint64_t end = p->start + p->elements;
 	uint64_t count = 0;
 
-	for (uint64_t at = p->start, n; (n = mfs_params_owned(net->params, &at, end)); at += n) {
-		char *grad = mfs_params_grads_at(net->params, at), *to = term + count * size;
+	for (uint64_t at = p->start, n; (n = mft_params_owned(net->params, &at, end)); at += n) {
+		char *grad = mft_params_grads_at(net->params, at), *to = term + count * size;
 
 		net->backend->device->copy(ctx, back ? grad : to, back ? to : grad, n * size);
 		count += n;
@@ -190,10 +190,10 @@ static uint64_t copy_term(const struct mfs_net *net, struct mfk_ctx *ctx, const 
 
 /* Copies the terms one after the other, or back: those that tensor parallel processes own are the
  * same elements. Returns how many they are. */
-static uint64_t copy_terms(const struct mfs_net *net, struct mfk_ctx *ctx, bool back)
+static uint64_t copy_terms(const struct mft_net *net, struct mfk_ctx *ctx, bool back)
 {
 	const size_t size = mfk_dtype_size(net->grad);
-	char *at = mfs_net_at(net, net->terms);
+	char *at = mft_net_at(net, net->terms);
 	uint64_t count = 0;
 
 	for (uint32_t i = 0; i < net->params->count; i++)
@@ -203,18 +203,18 @@ static uint64_t copy_terms(const struct mfs_net *net, struct mfk_ctx *ctx, bool 
 	return count;
 }
 
-void mfs_tensor_sum_gradients(const struct mfs_net *net, struct mfk_ctx *ctx)
+void mft_tensor_sum_gradients(const struct mft_net *net, struct mfk_ctx *ctx)
 {
 	uint64_t count;
 
-	if (!mfs_is_divided(net))
+	if (!mft_is_divided(net))
 		return;
 	count = copy_terms(net, ctx, false);
 	if (!count)
 		return;
-	mfs_parallel_all_reduce(net->parallel, MFS_GROUP_TENSOR,
-				mfs_beside_say(net, &net->tensor_beside, ctx), MFK_SUM, net->grad,
-				mfs_net_at(net, net->terms), count);
-	mfs_beside_await(net, &net->tensor_beside, MFS_GROUP_TENSOR, ctx);
+	mft_parallel_all_reduce(net->parallel, MFT_GROUP_TENSOR,
+				mft_beside_say(net, &net->tensor_beside, ctx), MFK_SUM, net->grad,
+				mft_net_at(net, net->terms), count);
+	mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, ctx);
 	copy_terms(net, ctx, true);
 }

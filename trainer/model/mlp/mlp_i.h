@@ -1,17 +1,17 @@
 /* Private to MLPs: one that is a part, or in one. */
-#ifndef MFS_TRAINER_MODEL_MLP_MLP_I_H
-#define MFS_TRAINER_MODEL_MLP_MLP_I_H
+#ifndef MFT_TRAINER_MODEL_MLP_MLP_I_H
+#define MFT_TRAINER_MODEL_MLP_MLP_I_H
 
 #include "trainer/model/base/linear.h"
 #include "trainer/model/base/part.h"
 #include "trainer/model/mlp/mlp.h"
 
 /* The arguments' activation function. */
-enum mfk_activation mfs_activation(const struct mfs_megatron_args *args);
+enum mfk_activation mft_activation(const struct mfs_megatron_args *args);
 
 /* An MLP that is a part, or in one: fc2(scale * activation(fc1(x))). */
-struct mfs_mlp {
-	struct mfs_linear fc1, fc2; /* fc1 adds: so does backward */
+struct mft_mlp {
+	struct mft_linear fc1, fc2; /* fc1 adds: so does backward */
 	bool gated;
 	enum mfk_activation activation;
 	bool again;		 /* backward runs forward again: hidden and active are scratch */
@@ -20,14 +20,14 @@ struct mfs_mlp {
 };
 
 /* prefix: "decoder.layers.mlp"; ret->again is set before. */
-int mfs_mlp_plan(struct mfs_net *net, const char *prefix, uint32_t layer, struct mfs_mlp *ret,
-		 struct mfs_part_plan *plan, struct mfs_error *err);
+int mft_mlp_plan(struct mft_net *net, const char *prefix, uint32_t layer, struct mft_mlp *ret,
+		 struct mft_part_plan *plan, struct mfs_error *err);
 /* scale: fp32 [T]; NULL: 1. y NULL: it is not wanted. */
-void mfs_mlp_forward(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_part *part, const struct mfs_mlp *m, const float *scale,
+void mft_mlp_forward(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_part *part, const struct mft_mlp *m, const float *scale,
 		     const void *x, void *y);
-void mfs_mlp_backward(const struct mfs_net *net, const struct mfs_pass *run,
-		      const struct mfs_part *part, const struct mfs_mlp *m, const float *scale,
+void mft_mlp_backward(const struct mft_net *net, const struct mft_pass *run,
+		      const struct mft_part *part, const struct mft_mlp *m, const float *scale,
 		      float *dscale, const void *x, const void *dy, void *dx);
 
 #endif

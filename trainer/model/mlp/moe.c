@@ -10,7 +10,7 @@ static int refuse(struct mfs_error *err, const char *flag)
 	return mfs_fail(err, -ENOTSUP, "%s cannot be trained here", flag);
 }
 
-static int check(const struct mfs_net *net, struct mfs_error *err)
+static int check(const struct mft_net *net, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = net->args;
 
@@ -19,7 +19,7 @@ static int check(const struct mfs_net *net, struct mfs_error *err)
 	if (a->moe_shared_expert_glu_interleave_size > 0)
 		return refuse(err, "--moe-shared-expert-glu-interleave-size");
 	/* moe_layer.py: MoELayer.forward. */
-	if (mfs_is_divided(net) && !net->config->sequence_parallel)
+	if (mft_is_divided(net) && !net->config->sequence_parallel)
 		return mfs_fail(err, -EINVAL,
 				"--num-experts with --tensor-model-parallel-size %u: expected "
 				"--sequence-parallel beside them",
@@ -27,103 +27,103 @@ static int check(const struct mfs_net *net, struct mfs_error *err)
 	return 0;
 }
 
-static void plan_scratch(const struct mfs_net *net, struct mfs_moe *m, struct mfs_part_plan *p)
+static void plan_scratch(const struct mft_net *net, struct mft_moe *m, struct mft_part_plan *p)
 {
-	mfs_dispatch_plan_scratch(net, &m->dispatch, p);
-	mfs_experts_plan_scratch(net, &m->dispatch, &m->experts, p);
-	mfs_router_plan_scratch(net, &m->router, p);
-	mfs_drop_plan_scratch(net, &m->drop, p);
-	mfs_shared_experts_plan_scratch(net, &m->shared, p);
+	mft_dispatch_plan_scratch(net, &m->dispatch, p);
+	mft_experts_plan_scratch(net, &m->dispatch, &m->experts, p);
+	mft_router_plan_scratch(net, &m->router, p);
+	mft_drop_plan_scratch(net, &m->drop, p);
+	mft_shared_experts_plan_scratch(net, &m->shared, p);
 }
 
-static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan *p,
+static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan *p,
 		struct mfs_error *err)
 {
-	struct mfs_moe *m = part->own = mfs_arena_alloc(&net->arena, sizeof(*m));
+	struct mft_moe *m = part->own = mfs_arena_alloc(&net->arena, sizeof(*m));
 	int rc;
 
 	if (!m)
 		return mfs_fail_nomem(err);
 	rc = check(net, err);
 	if (!rc)
-		rc = mfs_router_plan(net, part->layer, &m->router, p, err);
+		rc = mft_router_plan(net, part->layer, &m->router, p, err);
 	if (!rc)
-		rc = mfs_drop_plan(net, &m->drop, err);
+		rc = mft_drop_plan(net, &m->drop, err);
 	if (!rc)
-		rc = mfs_dispatch_plan(net, &m->drop, &m->dispatch, p, err);
+		rc = mft_dispatch_plan(net, &m->drop, &m->dispatch, p, err);
 	if (!rc)
-		rc = mfs_experts_plan(net, part->layer, &m->dispatch, &m->experts, p, err);
+		rc = mft_experts_plan(net, part->layer, &m->dispatch, &m->experts, p, err);
 	if (!rc)
-		rc = mfs_shared_experts_plan(net, part->layer, &m->shared, p, err);
+		rc = mft_shared_experts_plan(net, part->layer, &m->shared, p, err);
 	if (!rc)
 		plan_scratch(net, m, p);
 	return rc;
 }
 
-static int begin(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
+static int begin(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_part *part,
 		 struct mfs_error *err)
 {
-	struct mfs_moe *m = part->own;
+	struct mft_moe *m = part->own;
 
 	(void)err;
-	m->dispatch.wants_host = mfs_experts_want_host(net, part);
-	mfs_router_begin(net, ctx, &m->router);
+	m->dispatch.wants_host = mft_experts_want_host(net, part);
+	mft_router_begin(net, ctx, &m->router);
 	return 0;
 }
 
-static void forward(const struct mfs_net *net, const struct mfs_pass *run,
-		    const struct mfs_part *part, const void *x, void *y)
+static void forward(const struct mft_net *net, const struct mft_pass *run,
+		    const struct mft_part *part, const void *x, void *y)
 {
-	const struct mfs_moe *m = part->own;
+	const struct mft_moe *m = part->own;
 	void *rows;
 
-	mfs_router_forward(net, run, part, x);
-	mfs_dispatch_sort(net, run, part, mfs_drop_forward(net, run, part),
-			  mfs_router_totals(net, run, &m->router));
-	rows = mfs_dispatch_to_experts(net, run, part, x);
+	mft_router_forward(net, run, part, x);
+	mft_dispatch_sort(net, run, part, mft_drop_forward(net, run, part),
+			  mft_router_totals(net, run, &m->router));
+	rows = mft_dispatch_to_experts(net, run, part, x);
 	if (m->shared.exist)
-		mfs_shared_experts_forward(net, run, part, x, y);
-	mfs_experts_await(net, run->ctx);
-	mfs_experts_forward(net, run, part, rows, y);
+		mft_shared_experts_forward(net, run, part, x, y);
+	mft_experts_await(net, run->ctx);
+	mft_experts_forward(net, run, part, rows, y);
 	if (!y)
 		return;
-	mfs_dispatch_back(net, run, part);
-	mfs_experts_await(net, run->ctx);
-	mfs_dispatch_combine(net, run, part, m->shared.exist, y);
+	mft_dispatch_back(net, run, part);
+	mft_experts_await(net, run->ctx);
+	mft_dispatch_combine(net, run, part, m->shared.exist, y);
 }
 
 /* The router is the first that writes dx. */
-static void backward(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_part *part, const void *x, const void *dy, void *dx)
+static void backward(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_part *part, const void *x, const void *dy, void *dx)
 {
-	const struct mfs_moe *m = part->own;
-	const float *dprob = mfs_dispatch_probs_back(net, run, part,
-						     mfs_experts_backward(net, run, part, x, dy));
+	const struct mft_moe *m = part->own;
+	const float *dprob = mft_dispatch_probs_back(net, run, part,
+						     mft_experts_backward(net, run, part, x, dy));
 
-	mfs_dispatch_back(net, run, part);
-	mfs_router_backward(net, run, part, dprob, x, dx);
+	mft_dispatch_back(net, run, part);
+	mft_router_backward(net, run, part, dprob, x, dx);
 	if (m->shared.exist)
-		mfs_shared_experts_backward(net, run, part, x, dy, dx);
-	mfs_experts_await(net, run->ctx);
-	mfs_dispatch_combine(net, run, part, true, dx);
+		mft_shared_experts_backward(net, run, part, x, dy, dx);
+	mft_experts_await(net, run->ctx);
+	mft_dispatch_combine(net, run, part, true, dx);
 }
 
-static void begin_step(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part)
+static void begin_step(const struct mft_net *net, struct mfk_ctx *ctx, const struct mft_part *part)
 {
-	const struct mfs_moe *m = part->own;
+	const struct mft_moe *m = part->own;
 
-	mfs_balance_begin_step(net, ctx, &m->router);
+	mft_balance_begin_step(net, ctx, &m->router);
 }
 
-static int end_step(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
+static int end_step(const struct mft_net *net, struct mfk_ctx *ctx, const struct mft_part *part,
 		    struct mfs_error *err)
 {
-	const struct mfs_moe *m = part->own;
+	const struct mft_moe *m = part->own;
 
-	return mfs_router_end_step(net, ctx, &m->router, err);
+	return mft_router_end_step(net, ctx, &m->router, err);
 }
 
-const struct mfs_part_kind mfs_part_moe = {
+const struct mft_part_kind mft_part_moe = {
 	.name = "mixture of experts",
 	.module = "moe",
 	.plan = plan,

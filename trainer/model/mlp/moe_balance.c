@@ -18,115 +18,115 @@
  */
 #include "trainer/model/mlp/moe_i.h"
 
-bool mfs_balance_exists(const struct mfs_router *r)
+bool mft_balance_exists(const struct mft_router *r)
 {
-	return r->balance_coeffs[MFS_AUX_LOSS] != 0 || r->balance_coeffs[MFS_SEQ_AUX_LOSS] != 0 ||
-	       r->balance_coeffs[MFS_GLOBAL_AUX_LOSS] != 0;
+	return r->balance_coeffs[MFT_AUX_LOSS] != 0 || r->balance_coeffs[MFT_SEQ_AUX_LOSS] != 0 ||
+	       r->balance_coeffs[MFT_GLOBAL_AUX_LOSS] != 0;
 }
 
 /* ---- memory ---- */
 
-static int64_t sequences_of(const struct mfs_net *net, const struct mfs_router *r)
+static int64_t sequences_of(const struct mft_net *net, const struct mft_router *r)
 {
 	return net->tokens / r->balance_tokens;
 }
 
 /* Of loads and of weights, int32 and fp32. */
-static uint64_t weight_bytes(const struct mfs_net *net, const struct mfs_router *r)
+static uint64_t weight_bytes(const struct mft_net *net, const struct mft_router *r)
 {
-	return mfs_matrix_bytes(MFK_F32, sequences_of(net, r), r->experts);
+	return mft_matrix_bytes(MFK_F32, sequences_of(net, r), r->experts);
 }
 
-static size_t running_bytes(const struct mfs_router *r)
+static size_t running_bytes(const struct mft_router *r)
 {
 	return ((size_t)r->experts + 1) * sizeof(float);
 }
 
-void mfs_balance_plan(struct mfs_net *net, struct mfs_router *r, struct mfs_part_plan *p)
+void mft_balance_plan(struct mft_net *net, struct mft_router *r, struct mft_part_plan *p)
 {
 	r->balance_coeffs = net->config->moe_aux_loss_coeffs;
-	r->balance_tokens = r->balance_coeffs[MFS_SEQ_AUX_LOSS] != 0 ? net->seq : net->tokens;
-	if (!mfs_balance_exists(r))
+	r->balance_tokens = r->balance_coeffs[MFT_SEQ_AUX_LOSS] != 0 ? net->seq : net->tokens;
+	if (!mft_balance_exists(r))
 		return;
-	r->weight = mfs_part_plan_keep(p, weight_bytes(net, r));
-	if (r->balance_coeffs[MFS_GLOBAL_AUX_LOSS] != 0)
-		r->running = mfs_memory_add(net->memory, MFS_MEMORY_BATCH, running_bytes(r));
+	r->weight = mft_part_plan_keep(p, weight_bytes(net, r));
+	if (r->balance_coeffs[MFT_GLOBAL_AUX_LOSS] != 0)
+		r->running = mft_memory_add(net->memory, MFT_MEMORY_BATCH, running_bytes(r));
 }
 
-void mfs_balance_plan_scratch(const struct mfs_net *net, struct mfs_router *r,
-			      struct mfs_part_plan *p)
+void mft_balance_plan_scratch(const struct mft_net *net, struct mft_router *r,
+			      struct mft_part_plan *p)
 {
-	if (!mfs_balance_exists(r))
+	if (!mft_balance_exists(r))
 		return;
-	r->load = mfs_part_plan_scratch(p, weight_bytes(net, r));
-	r->sum = mfs_part_plan_scratch(p, weight_bytes(net, r));
-	r->loss_weight = mfs_part_plan_scratch(p, weight_bytes(net, r));
+	r->load = mft_part_plan_scratch(p, weight_bytes(net, r));
+	r->sum = mft_part_plan_scratch(p, weight_bytes(net, r));
+	r->loss_weight = mft_part_plan_scratch(p, weight_bytes(net, r));
 }
 
-void mfs_balance_begin_step(const struct mfs_net *net, struct mfk_ctx *ctx,
-			    const struct mfs_router *r)
+void mft_balance_begin_step(const struct mft_net *net, struct mfk_ctx *ctx,
+			    const struct mft_router *r)
 {
-	if (r->balance_coeffs[MFS_GLOBAL_AUX_LOSS] != 0)
-		net->backend->device->zero(ctx, mfs_net_at(net, r->running), running_bytes(r));
+	if (r->balance_coeffs[MFT_GLOBAL_AUX_LOSS] != 0)
+		net->backend->device->zero(ctx, mft_net_at(net, r->running), running_bytes(r));
 }
 
 /* ---- forward ---- */
 
-double mfs_balance_tokens(const struct mfs_net *net)
+double mft_balance_tokens(const struct mft_net *net)
 {
 	return (double)net->tokens * net->context.size;
 }
 
 /* A loss is this, times the sum over tokens and experts of score * load
  * (moe_utils.py: switch_load_balancing_loss_func). */
-static double factor_of(const struct mfs_net *net, const struct mfs_router *r,
-			enum mfs_aux_loss kind)
+static double factor_of(const struct mft_net *net, const struct mft_router *r,
+			enum mft_aux_loss kind)
 {
-	double tokens = mfs_balance_tokens(net), sequences = 1;
+	double tokens = mft_balance_tokens(net), sequences = 1;
 
-	if (kind == MFS_SEQ_AUX_LOSS) {
+	if (kind == MFT_SEQ_AUX_LOSS) {
 		sequences = (double)net->batch;
 		tokens /= sequences;
-	} else if (kind == MFS_GLOBAL_AUX_LOSS) {
+	} else if (kind == MFT_GLOBAL_AUX_LOSS) {
 		tokens *= net->parallel->size.dp;
 	}
 	return (double)r->experts / ((double)r->top_k * tokens * tokens * sequences);
 }
 
 /* Loads of all processes that share the sequences, or of all that share the samples, too. All that
- * share a stream know the choices of all of its tokens. Not MFS_GROUP_GRADS, which has a context of
+ * share a stream know the choices of all of its tokens. Not MFT_GROUP_GRADS, which has a context of
  * its own. */
-static void share(const struct mfs_net *net, const struct mfs_pass *run,
+static void share(const struct mft_net *net, const struct mft_pass *run,
 		  const struct mfk_balance *b, bool global)
 {
 	const uint64_t count = (uint64_t)((b->apart ? b->sequences : 1) * b->experts);
 
-	mfs_parallel_all_reduce(net->parallel, MFS_GROUP_CONTEXT, run->ctx, MFK_SUM, MFK_F32,
+	mft_parallel_all_reduce(net->parallel, MFT_GROUP_CONTEXT, run->ctx, MFK_SUM, MFK_F32,
 				b->sum, count);
 	if (global)
-		mfs_parallel_all_reduce(net->parallel, MFS_GROUP_DATA, run->ctx, MFK_SUM, MFK_F32,
+		mft_parallel_all_reduce(net->parallel, MFT_GROUP_DATA, run->ctx, MFK_SUM, MFK_F32,
 					b->sum, count);
 }
 
-static void add_loss(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_part *part, const struct mfk_route *a, enum mfs_aux_loss kind,
+static void add_loss(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_part *part, const struct mfk_route *a, enum mft_aux_loss kind,
 		     bool adds)
 {
-	const struct mfs_moe *m = part->own;
-	const struct mfs_router *r = &m->router;
+	const struct mft_moe *m = part->own;
+	const struct mft_router *r = &m->router;
 	const struct mfk_ops *ops = net->backend->ops;
 	const struct mfk_balance b = {
 		.sequences = sequences_of(net, r),
 		.experts = r->experts,
-		.apart = kind == MFS_SEQ_AUX_LOSS,
+		.apart = kind == MFT_SEQ_AUX_LOSS,
 		.load = a->load,
-		.sum = mfs_net_scratch(net, r->sum),
-		.running = kind == MFS_GLOBAL_AUX_LOSS ? mfs_net_at(net, r->running) : NULL,
+		.sum = mft_net_scratch(net, r->sum),
+		.running = kind == MFT_GLOBAL_AUX_LOSS ? mft_net_at(net, r->running) : NULL,
 		/* Logged losses are means over layers. */
 		.factor = (float)(factor_of(net, r, kind) / (double)r->layers),
 		.coeff = (float)(r->balance_coeffs[kind] * (double)r->layers),
-		.weight = mfs_net_scratch(net, r->loss_weight),
-		.total = mfs_part_kept(net, part, r->weight),
+		.weight = mft_net_scratch(net, r->loss_weight),
+		.total = mft_part_kept(net, part, r->weight),
 		.adds = adds,
 	};
 	struct mfk_route of = *a;
@@ -137,24 +137,24 @@ static void add_loss(const struct mfs_net *net, const struct mfs_pass *run,
 	if (run->again && !b.running)
 		return;
 	of.weight = b.weight;
-	of.balance = mfs_net_scratch(net, r->losses);
+	of.balance = mft_net_scratch(net, r->losses);
 	ops->route_balance(run->ctx, &of);
 	ops->weighted_sum(run->ctx, of.balance, NULL, net->tokens,
-			  mfs_net_sum(net, MFS_SUM_AUX_LOSS + kind));
+			  mft_net_sum(net, MFT_SUM_AUX_LOSS + kind));
 }
 
-void mfs_balance_forward(const struct mfs_net *net, const struct mfs_pass *run,
-			 const struct mfs_part *part, const struct mfk_route *a)
+void mft_balance_forward(const struct mft_net *net, const struct mft_pass *run,
+			 const struct mft_part *part, const struct mfk_route *a)
 {
-	const struct mfs_moe *m = part->own;
-	const struct mfs_router *r = &m->router;
+	const struct mft_moe *m = part->own;
+	const struct mft_router *r = &m->router;
 	const bool counts = run->again == part->again;
 	bool adds = false;
 
-	for (int kind = 0; kind < MFS_AUX_LOSSES; kind++) {
-		if (r->balance_coeffs[kind] == 0 || (kind == MFS_GLOBAL_AUX_LOSS && !counts))
+	for (int kind = 0; kind < MFT_AUX_LOSSES; kind++) {
+		if (r->balance_coeffs[kind] == 0 || (kind == MFT_GLOBAL_AUX_LOSS && !counts))
 			continue;
-		add_loss(net, run, part, a, (enum mfs_aux_loss)kind, adds);
+		add_loss(net, run, part, a, (enum mft_aux_loss)kind, adds);
 		adds = true;
 	}
 }

@@ -1,26 +1,26 @@
 /*
  * --moe-shared-expert-overlap: rows go to experts and back while the shared experts compute
- * (beside.c). This is all communication of the processes of MFS_GROUP_EXPERT_TOKENS. Without the
+ * (beside.c). This is all communication of the processes of MFT_GROUP_EXPERT_TOKENS. Without the
  * flag it is in the passes' context.
  *
  * Source: megatron/core/transformer/moe/shared_experts.py: SharedExpertMLP.stream.
  */
 #include "trainer/model/mlp/moe_i.h"
 
-int mfs_experts_beside_begin(struct mfs_net *net, struct mfs_error *err)
+int mft_experts_beside_begin(struct mft_net *net, struct mfs_error *err)
 {
 	if (!net->config->moe_shared_expert_overlap || net->experts_beside.ctx ||
-	    net->parallel->group[MFS_GROUP_EXPERT_TOKENS].size == 1)
+	    net->parallel->group[MFT_GROUP_EXPERT_TOKENS].size == 1)
 		return 0;
-	return mfs_beside_begin(net, &net->experts_beside, err);
+	return mft_beside_begin(net, &net->experts_beside, err);
 }
 
-struct mfk_ctx *mfs_experts_say(const struct mfs_net *net, struct mfk_ctx *ctx)
+struct mfk_ctx *mft_experts_say(const struct mft_net *net, struct mfk_ctx *ctx)
 {
-	return mfs_beside_say(net, &net->experts_beside, ctx);
+	return mft_beside_say(net, &net->experts_beside, ctx);
 }
 
-void mfs_experts_await(const struct mfs_net *net, struct mfk_ctx *ctx)
+void mft_experts_await(const struct mft_net *net, struct mfk_ctx *ctx)
 {
-	mfs_beside_await(net, &net->experts_beside, MFS_GROUP_EXPERT_TOKENS, ctx);
+	mft_beside_await(net, &net->experts_beside, MFT_GROUP_EXPERT_TOKENS, ctx);
 }

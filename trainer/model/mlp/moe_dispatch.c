@@ -24,18 +24,18 @@
 
 static uint64_t numbers(int64_t count)
 {
-	return mfs_matrix_bytes(MFK_F32, count, 1); /* int32 have the size of fp32 */
+	return mft_matrix_bytes(MFK_F32, count, 1); /* int32 have the size of fp32 */
 }
 
 /* Which experts this process has, and how many rows they get at most. */
-static void divide(const struct mfs_net *net, const struct mfs_drop *drop, struct mfs_dispatch *d)
+static void divide(const struct mft_net *net, const struct mft_drop *drop, struct mft_dispatch *d)
 {
-	const struct mfs_parallel *p = net->parallel;
-	const int64_t each = d->all_experts / p->size.ep, room = each * mfs_drop_most(net, drop);
+	const struct mft_parallel *p = net->parallel;
+	const int64_t each = d->all_experts / p->size.ep, room = each * mft_drop_most(net, drop);
 	const int64_t chosen = net->rows * (each < d->top_k ? each : d->top_k);
 
 	d->parts = p->size.etp;
-	d->processes = p->group[MFS_GROUP_EXPERT_TOKENS].size;
+	d->processes = p->group[MFT_GROUP_EXPERT_TOKENS].size;
 	d->exchanges = d->processes > 1;
 	d->experts = each;
 	d->first = each * p->place.ep;
@@ -44,9 +44,9 @@ static void divide(const struct mfs_net *net, const struct mfs_drop *drop, struc
 		d->most = d->processes * (room < chosen ? room : chosen);
 }
 
-static int check(const struct mfs_net *net, const struct mfs_dispatch *d, struct mfs_error *err)
+static int check(const struct mft_net *net, const struct mft_dispatch *d, struct mfs_error *err)
 {
-	const int64_t processes = net->parallel->group[MFS_GROUP_EXPERT_TOKENS].size;
+	const int64_t processes = net->parallel->group[MFT_GROUP_EXPERT_TOKENS].size;
 
 	if (d->all_experts % net->parallel->size.ep)
 		return mfs_fail(err, -EINVAL,
@@ -62,7 +62,7 @@ static int check(const struct mfs_net *net, const struct mfs_dispatch *d, struct
 	return 0;
 }
 
-static int make_room_on_host(struct mfs_net *net, struct mfs_dispatch *d, struct mfs_error *err)
+static int make_room_on_host(struct mft_net *net, struct mft_dispatch *d, struct mfs_error *err)
 {
 	const size_t all = net->slot_count * (size_t)d->processes * (size_t)(d->all_experts + 1);
 
@@ -79,8 +79,8 @@ static int make_room_on_host(struct mfs_net *net, struct mfs_dispatch *d, struct
 	return d->host_sent && d->messages ? 0 : mfs_fail_nomem(err);
 }
 
-int mfs_dispatch_plan(struct mfs_net *net, const struct mfs_drop *drop, struct mfs_dispatch *d,
-		      struct mfs_part_plan *p, struct mfs_error *err)
+int mft_dispatch_plan(struct mft_net *net, const struct mft_drop *drop, struct mft_dispatch *d,
+		      struct mft_part_plan *p, struct mfs_error *err)
 {
 	int rc;
 
@@ -94,65 +94,65 @@ int mfs_dispatch_plan(struct mfs_net *net, const struct mfs_drop *drop, struct m
 	rc = make_room_on_host(net, d, err);
 	if (rc)
 		return rc;
-	d->row = mfs_part_plan_keep(p, numbers(d->choices));
-	d->from = mfs_part_plan_keep(p, numbers(d->choices));
-	d->row_prob = mfs_part_plan_keep(p, numbers(d->choices));
-	d->expert_prob = d->exchanges ? mfs_part_plan_keep(p, numbers(d->most)) : d->row_prob;
-	d->sent = mfs_part_plan_keep(p, (uint64_t)d->processes * (uint64_t)(d->all_experts + 1) *
+	d->row = mft_part_plan_keep(p, numbers(d->choices));
+	d->from = mft_part_plan_keep(p, numbers(d->choices));
+	d->row_prob = mft_part_plan_keep(p, numbers(d->choices));
+	d->expert_prob = d->exchanges ? mft_part_plan_keep(p, numbers(d->most)) : d->row_prob;
+	d->sent = mft_part_plan_keep(p, (uint64_t)d->processes * (uint64_t)(d->all_experts + 1) *
 						sizeof(int64_t));
 	d->offsets = d->sent;
 	if (d->exchanges)
-		d->offsets = mfs_part_plan_keep(p, (uint64_t)(d->experts + 1) * sizeof(int64_t));
+		d->offsets = mft_part_plan_keep(p, (uint64_t)(d->experts + 1) * sizeof(int64_t));
 	return 0;
 }
 
-void mfs_dispatch_plan_scratch(const struct mfs_net *net, struct mfs_dispatch *d,
-			       struct mfs_part_plan *p)
+void mft_dispatch_plan_scratch(const struct mft_net *net, struct mft_dispatch *d,
+			       struct mft_part_plan *p)
 {
-	d->sorted = mfs_part_plan_scratch(
-		p, mfs_matrix_bytes(net->io, d->parts * d->choices, net->hidden));
+	d->sorted = mft_part_plan_scratch(
+		p, mft_matrix_bytes(net->io, d->parts * d->choices, net->hidden));
 	d->at_experts = d->sorted;
 	if (!d->exchanges)
 		return;
-	d->at_experts = mfs_part_plan_scratch(p, mfs_matrix_bytes(net->io, d->most, net->hidden));
-	d->dsorted_prob = mfs_part_plan_scratch(p, numbers(d->parts * d->choices));
+	d->at_experts = mft_part_plan_scratch(p, mft_matrix_bytes(net->io, d->most, net->hidden));
+	d->dsorted_prob = mft_part_plan_scratch(p, numbers(d->parts * d->choices));
 }
 
 /* ---- how many rows there are ---- */
 
-static const struct mfs_dispatch *dispatch_of(const struct mfs_part *part)
+static const struct mft_dispatch *dispatch_of(const struct mft_part *part)
 {
-	const struct mfs_moe *m = part->own;
+	const struct mft_moe *m = part->own;
 
 	return &m->dispatch;
 }
 
 /* What all processes sorted in the pass that is being submitted. */
-static int64_t *host_sent(const struct mfs_net *net, const struct mfs_dispatch *d)
+static int64_t *host_sent(const struct mft_net *net, const struct mft_dispatch *d)
 {
 	return d->host_sent + net->slot * d->processes * (d->all_experts + 1);
 }
 
-int64_t *mfs_dispatch_offsets(const struct mfs_net *net, const struct mfs_dispatch *d)
+int64_t *mft_dispatch_offsets(const struct mft_net *net, const struct mft_dispatch *d)
 {
 	return d->host_offsets + net->slot * (d->experts + 1);
 }
 
 /* The first rows of all experts in what a process sorted. */
-static const int64_t *sent_by(const struct mfs_net *net, const struct mfs_dispatch *d,
+static const int64_t *sent_by(const struct mft_net *net, const struct mft_dispatch *d,
 			      uint32_t process)
 {
 	return host_sent(net, d) + process * (d->all_experts + 1);
 }
 
-static uint32_t own_rank(const struct mfs_net *net)
+static uint32_t own_rank(const struct mft_net *net)
 {
-	return net->parallel->group[MFS_GROUP_EXPERT_TOKENS].rank;
+	return net->parallel->group[MFT_GROUP_EXPERT_TOKENS].rank;
 }
 
 /* Copies to the host, and waits. If the context has failed there are no rows, and the next sync
  * reports why. */
-static void fetch(const struct mfs_net *net, const struct mfs_pass *run, int64_t *to,
+static void fetch(const struct mft_net *net, const struct mft_pass *run, int64_t *to,
 		  const int64_t *from, int64_t count)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
@@ -165,19 +165,19 @@ static void fetch(const struct mfs_net *net, const struct mfs_pass *run, int64_t
 }
 
 /* Numbers of 8 bytes go as two of 4: nothing is computed. */
-static void tell_counts(const struct mfs_net *net, const struct mfs_pass *run,
-			const struct mfs_part *part)
+static void tell_counts(const struct mft_net *net, const struct mft_pass *run,
+			const struct mft_part *part)
 {
-	const struct mfs_dispatch *d = dispatch_of(part);
+	const struct mft_dispatch *d = dispatch_of(part);
 	const int64_t count = d->all_experts + 1;
-	int64_t *sent = mfs_part_kept(net, part, d->sent);
-	int64_t *offsets = mfs_dispatch_offsets(net, d), rows = 0;
+	int64_t *sent = mft_part_kept(net, part, d->sent);
+	int64_t *offsets = mft_dispatch_offsets(net, d), rows = 0;
 
-	mfs_parallel_all_gather(net->parallel, MFS_GROUP_EXPERT_TOKENS,
-				mfs_experts_say(net, run->ctx), MFK_F32, sent,
+	mft_parallel_all_gather(net->parallel, MFT_GROUP_EXPERT_TOKENS,
+				mft_experts_say(net, run->ctx), MFK_F32, sent,
 				sent + own_rank(net) * count,
 				(uint64_t)count * (sizeof(*sent) / sizeof(float)));
-	mfs_experts_await(net, run->ctx);
+	mft_experts_await(net, run->ctx);
 	fetch(net, run, host_sent(net, d), sent, d->processes * count);
 	for (int64_t e = 0; e < d->experts; e++) {
 		offsets[e] = rows;
@@ -188,13 +188,13 @@ static void tell_counts(const struct mfs_net *net, const struct mfs_pass *run,
 		}
 	}
 	offsets[d->experts] = rows;
-	net->backend->device->copy_in(run->ctx, mfs_part_kept(net, part, d->offsets), offsets,
+	net->backend->device->copy_in(run->ctx, mft_part_kept(net, part, d->offsets), offsets,
 				      ((size_t)d->experts + 1) * sizeof(*offsets));
 }
 
-int64_t mfs_dispatch_rows(const struct mfs_net *net, const struct mfs_dispatch *d)
+int64_t mft_dispatch_rows(const struct mft_net *net, const struct mft_dispatch *d)
 {
-	return d->exchanges ? mfs_dispatch_offsets(net, d)[d->experts] : d->choices;
+	return d->exchanges ? mft_dispatch_offsets(net, d)[d->experts] : d->choices;
 }
 
 /* ---- messages ---- */
@@ -205,7 +205,7 @@ struct cargo {
 	char *sorted, *at_experts;
 };
 
-static unsigned add(struct mfs_dispatch *d, unsigned count, bool receive, uint32_t peer, char *data,
+static unsigned add(struct mft_dispatch *d, unsigned count, bool receive, uint32_t peer, char *data,
 		    size_t bytes)
 {
 	if (!bytes)
@@ -217,7 +217,7 @@ static unsigned add(struct mfs_dispatch *d, unsigned count, bool receive, uint32
 
 /* Between this process's sorted choices and the experts of all. On the way back each of the
  * processes that share an expert has its own place. */
-static unsigned add_sorted(const struct mfs_net *net, struct mfs_dispatch *d,
+static unsigned add_sorted(const struct mft_net *net, struct mft_dispatch *d,
 			   const struct cargo *cargo, bool back, unsigned count)
 {
 	const int64_t *offsets = sent_by(net, d, own_rank(net));
@@ -235,7 +235,7 @@ static unsigned add_sorted(const struct mfs_net *net, struct mfs_dispatch *d,
 }
 
 /* Between own experts and the sorted choices of all. */
-static unsigned add_at_experts(const struct mfs_net *net, struct mfs_dispatch *d,
+static unsigned add_at_experts(const struct mft_net *net, struct mft_dispatch *d,
 			       const struct cargo *cargo, bool back, unsigned count)
 {
 	char *at = cargo->at_experts;
@@ -251,21 +251,21 @@ static unsigned add_at_experts(const struct mfs_net *net, struct mfs_dispatch *d
 	return count;
 }
 
-/* Messages of two processes are in the order of experts at both ends. mfs_experts_await() waits. */
-static void exchange(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_part *part, const struct cargo *cargo, bool back)
+/* Messages of two processes are in the order of experts at both ends. mft_experts_await() waits. */
+static void exchange(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_part *part, const struct cargo *cargo, bool back)
 {
-	struct mfs_moe *m = part->own;
+	struct mft_moe *m = part->own;
 	unsigned count = add_sorted(net, &m->dispatch, cargo, back, 0);
 
 	count = add_at_experts(net, &m->dispatch, cargo, back, count);
-	mfs_parallel_exchange(net->parallel, MFS_GROUP_EXPERT_TOKENS,
-			      mfs_experts_say(net, run->ctx), m->dispatch.messages, count);
+	mft_parallel_exchange(net->parallel, MFT_GROUP_EXPERT_TOKENS,
+			      mft_experts_say(net, run->ctx), m->dispatch.messages, count);
 }
 
 /* What the parts of experts gave, [parts][count], becomes one. */
-static void add_parts(const struct mfs_net *net, const struct mfs_pass *run,
-		      const struct mfs_dispatch *d, enum mfk_dtype type, void *sum, int64_t count)
+static void add_parts(const struct mft_net *net, const struct mft_pass *run,
+		      const struct mft_dispatch *d, enum mfk_dtype type, void *sum, int64_t count)
 {
 	for (uint32_t i = 1; i < d->parts; i++)
 		net->backend->ops->add(run->ctx, type, sum, sum,
@@ -275,85 +275,85 @@ static void add_parts(const struct mfs_net *net, const struct mfs_pass *run,
 
 /* ---- probabilities ---- */
 
-const float *mfs_dispatch_probs(const struct mfs_net *net, const struct mfs_part *part)
+const float *mft_dispatch_probs(const struct mft_net *net, const struct mft_part *part)
 {
-	return mfs_part_kept(net, part, dispatch_of(part)->expert_prob);
+	return mft_part_kept(net, part, dispatch_of(part)->expert_prob);
 }
 
-const float *mfs_dispatch_probs_back(const struct mfs_net *net, const struct mfs_pass *run,
-				     const struct mfs_part *part, float *drow_prob)
+const float *mft_dispatch_probs_back(const struct mft_net *net, const struct mft_pass *run,
+				     const struct mft_part *part, float *drow_prob)
 {
-	const struct mfs_dispatch *d = dispatch_of(part);
+	const struct mft_dispatch *d = dispatch_of(part);
 	struct cargo cargo = {.bytes = sizeof(float), .at_experts = (char *)drow_prob};
 
 	if (!d->exchanges)
 		return drow_prob;
-	cargo.sorted = mfs_net_scratch(net, d->dsorted_prob);
+	cargo.sorted = mft_net_scratch(net, d->dsorted_prob);
 	exchange(net, run, part, &cargo, true);
-	mfs_experts_await(net, run->ctx);
+	mft_experts_await(net, run->ctx);
 	add_parts(net, run, d, MFK_F32, cargo.sorted, d->choices);
 	return (const float *)(const void *)cargo.sorted;
 }
 
 /* ---- choices ---- */
 
-void mfs_dispatch_sort(const struct mfs_net *net, const struct mfs_pass *run,
-		       const struct mfs_part *part, const int32_t *taken, int32_t *totals)
+void mft_dispatch_sort(const struct mft_net *net, const struct mft_pass *run,
+		       const struct mft_part *part, const int32_t *taken, int32_t *totals)
 {
-	const struct mfs_dispatch *d = dispatch_of(part);
-	const struct mfs_moe *m = part->own;
+	const struct mft_dispatch *d = dispatch_of(part);
+	const struct mft_moe *m = part->own;
 	const int64_t first = net->first_row * d->top_k; /* of all tokens' choices */
-	int64_t *sent = mfs_part_kept(net, part, d->sent);
+	int64_t *sent = mft_part_kept(net, part, d->sent);
 	const struct mfk_dispatch order = {
 		.tokens = net->rows,
 		.experts = d->all_experts,
 		.top_k = d->top_k,
 		.expert = taken + first,
-		.prob = (const float *)mfs_part_kept(net, part, m->router.prob) + first,
+		.prob = (const float *)mft_part_kept(net, part, m->router.prob) + first,
 		.offsets = sent + own_rank(net) * (d->all_experts + 1),
-		.row = mfs_part_kept(net, part, d->row),
-		.from = mfs_part_kept(net, part, d->from),
-		.row_prob = mfs_part_kept(net, part, d->row_prob),
+		.row = mft_part_kept(net, part, d->row),
+		.from = mft_part_kept(net, part, d->from),
+		.row_prob = mft_part_kept(net, part, d->row_prob),
 		.totals = totals,
 	};
 	const struct cargo probs = {
 		.bytes = sizeof(float),
 		.sorted = (char *)order.row_prob,
-		.at_experts = mfs_part_kept(net, part, d->expert_prob),
+		.at_experts = mft_part_kept(net, part, d->expert_prob),
 	};
 
 	net->backend->ops->dispatch(run->ctx, &order);
 	if (d->exchanges) {
 		tell_counts(net, run, part);
 		exchange(net, run, part, &probs, false);
-		mfs_experts_await(net, run->ctx);
+		mft_experts_await(net, run->ctx);
 	} else if (d->wants_host) {
-		fetch(net, run, mfs_dispatch_offsets(net, d), sent, d->experts + 1);
+		fetch(net, run, mft_dispatch_offsets(net, d), sent, d->experts + 1);
 	}
 }
 
 /* ---- rows ---- */
 
-static struct cargo rows_of(const struct mfs_net *net, const struct mfs_dispatch *d)
+static struct cargo rows_of(const struct mft_net *net, const struct mft_dispatch *d)
 {
 	return (struct cargo){
 		.bytes = (size_t)net->hidden * mfk_dtype_size(net->io),
-		.sorted = mfs_net_scratch(net, d->sorted),
-		.at_experts = mfs_net_scratch(net, d->at_experts),
+		.sorted = mft_net_scratch(net, d->sorted),
+		.at_experts = mft_net_scratch(net, d->at_experts),
 	};
 }
 
-void *mfs_dispatch_to_experts(const struct mfs_net *net, const struct mfs_pass *run,
-			      const struct mfs_part *part, const void *x)
+void *mft_dispatch_to_experts(const struct mft_net *net, const struct mft_pass *run,
+			      const struct mft_part *part, const void *x)
 {
-	const struct mfs_dispatch *d = dispatch_of(part);
+	const struct mft_dispatch *d = dispatch_of(part);
 	const struct cargo cargo = rows_of(net, d);
 	const struct mfk_rows rows = {
 		.dtype = net->io,
 		.rows = d->choices,
 		.cols = net->hidden,
 		.each = d->top_k,
-		.map = mfs_part_kept(net, part, d->from),
+		.map = mft_part_kept(net, part, d->from),
 		.x = x,
 		.y = cargo.sorted,
 	};
@@ -364,8 +364,8 @@ void *mfs_dispatch_to_experts(const struct mfs_net *net, const struct mfs_pass *
 	return cargo.at_experts;
 }
 
-void mfs_dispatch_back(const struct mfs_net *net, const struct mfs_pass *run,
-		       const struct mfs_part *part)
+void mft_dispatch_back(const struct mft_net *net, const struct mft_pass *run,
+		       const struct mft_part *part)
 {
 	const struct cargo cargo = rows_of(net, dispatch_of(part));
 
@@ -373,17 +373,17 @@ void mfs_dispatch_back(const struct mfs_net *net, const struct mfs_pass *run,
 		exchange(net, run, part, &cargo, true);
 }
 
-void mfs_dispatch_combine(const struct mfs_net *net, const struct mfs_pass *run,
-			  const struct mfs_part *part, bool adds, void *y)
+void mft_dispatch_combine(const struct mft_net *net, const struct mft_pass *run,
+			  const struct mft_part *part, bool adds, void *y)
 {
-	const struct mfs_dispatch *d = dispatch_of(part);
+	const struct mft_dispatch *d = dispatch_of(part);
 	const struct cargo cargo = rows_of(net, d);
 	const struct mfk_rows rows = {
 		.dtype = net->io,
 		.rows = net->rows,
 		.cols = net->hidden,
 		.each = d->top_k,
-		.map = mfs_part_kept(net, part, d->row),
+		.map = mft_part_kept(net, part, d->row),
 		.x = cargo.sorted,
 		.residual = adds ? y : NULL,
 		.y = y,

@@ -19,9 +19,9 @@
 #include "formats/base/str.h"
 #include "trainer/model/mlp/moe_i.h"
 
-int mfs_drop_plan(const struct mfs_net *net, struct mfs_drop *d, struct mfs_error *err)
+int mft_drop_plan(const struct mft_net *net, struct mft_drop *d, struct mfs_error *err)
 {
-	const struct mfs_train_config *c = net->config;
+	const struct mft_train_config *c = net->config;
 	const double choices = (double)(net->rows * net->args->moe_router_topk);
 	const double room =
 		ceil(choices / (double)net->args->num_experts * c->moe_expert_capacity_factor);
@@ -40,14 +40,14 @@ int mfs_drop_plan(const struct mfs_net *net, struct mfs_drop *d, struct mfs_erro
 	return 0;
 }
 
-void mfs_drop_plan_scratch(const struct mfs_net *net, struct mfs_drop *d, struct mfs_part_plan *p)
+void mft_drop_plan_scratch(const struct mft_net *net, struct mft_drop *d, struct mft_part_plan *p)
 {
 	if (d->capacity >= 0)
-		d->taken = mfs_part_plan_scratch(
-			p, mfs_matrix_bytes(MFK_F32, net->tokens, net->args->moe_router_topk));
+		d->taken = mft_part_plan_scratch(
+			p, mft_matrix_bytes(MFK_F32, net->tokens, net->args->moe_router_topk));
 }
 
-int64_t mfs_drop_most(const struct mfs_net *net, const struct mfs_drop *d)
+int64_t mft_drop_most(const struct mft_net *net, const struct mft_drop *d)
 {
 	const bool as_megatron = net->batch == 1 || net->parallel->size.tp == 1;
 	const int64_t parts = as_megatron ? 1 : net->parallel->size.tp;
@@ -56,12 +56,12 @@ int64_t mfs_drop_most(const struct mfs_net *net, const struct mfs_drop *d)
 								   : net->rows;
 }
 
-const int32_t *mfs_drop_forward(const struct mfs_net *net, const struct mfs_pass *run,
-				const struct mfs_part *part)
+const int32_t *mft_drop_forward(const struct mft_net *net, const struct mft_pass *run,
+				const struct mft_part *part)
 {
-	const struct mfs_moe *m = part->own;
-	const int32_t *expert = mfs_part_kept(net, part, m->router.expert);
-	int32_t *taken = mfs_net_scratch(net, m->drop.taken);
+	const struct mft_moe *m = part->own;
+	const int32_t *expert = mft_part_kept(net, part, m->router.expert);
+	int32_t *taken = mft_net_scratch(net, m->drop.taken);
 	const struct mfk_drop drop = {
 		.sequences = net->batch,
 		.length = net->seq,
@@ -71,7 +71,7 @@ const int32_t *mfs_drop_forward(const struct mfs_net *net, const struct mfs_pass
 		.capacity = m->drop.capacity,
 		.by_prob = m->drop.by_prob,
 		.expert = expert,
-		.prob = mfs_part_kept(net, part, m->router.prob),
+		.prob = mft_part_kept(net, part, m->router.prob),
 		.taken = taken,
 	};
 

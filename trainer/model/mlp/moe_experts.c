@@ -7,7 +7,7 @@
 /* ---- memory ---- */
 
 /* Parameter p of own expert e lies at one distance from those before it, which the second says. */
-static bool follows(const struct mfs_param *p, const struct mfs_param *first, int64_t e,
+static bool follows(const struct mft_param *p, const struct mft_param *first, int64_t e,
 		    int64_t *stride)
 {
 	if (!first)
@@ -21,17 +21,17 @@ static bool follows(const struct mfs_param *p, const struct mfs_param *first, in
 
 /* The linear of the first own expert, and that the others follow it at one distance. Weights are
  * written by the first pass of a step. */
-static int find(struct mfs_net *net, const char *prefix, uint32_t layer,
-		const struct mfs_dispatch *d, struct mfs_grouped *ret, struct mfs_error *err)
+static int find(struct mft_net *net, const char *prefix, uint32_t layer,
+		const struct mft_dispatch *d, struct mft_grouped *ret, struct mfs_error *err)
 {
 	for (int64_t e = 0; e < d->experts; e++) {
-		struct mfs_linear l;
-		const int r = mfs_linear_find(net, prefix, (int32_t)layer, (int32_t)(d->first + e),
+		struct mft_linear l;
+		const int r = mft_linear_find(net, prefix, (int32_t)layer, (int32_t)(d->first + e),
 					      &l, err);
 
 		if (r)
 			return r;
-		mfs_linear_replaces(net, &l);
+		mft_linear_replaces(net, &l);
 		if (e == 0)
 			ret->of_first = l;
 		if (!follows(l.weight, ret->of_first.weight, e, &ret->stride) ||
@@ -44,8 +44,8 @@ static int find(struct mfs_net *net, const char *prefix, uint32_t layer,
 	return 0;
 }
 
-int mfs_experts_plan(struct mfs_net *net, uint32_t layer, const struct mfs_dispatch *d,
-		     struct mfs_experts *e, struct mfs_part_plan *p, struct mfs_error *err)
+int mft_experts_plan(struct mft_net *net, uint32_t layer, const struct mft_dispatch *d,
+		     struct mft_experts *e, struct mft_part_plan *p, struct mfs_error *err)
 {
 	int rc = find(net, "decoder.layers.mlp.experts.experts.linear_fc1", layer, d, &e->fc1, err);
 
@@ -55,24 +55,24 @@ int mfs_experts_plan(struct mfs_net *net, uint32_t layer, const struct mfs_dispa
 	if (rc)
 		return rc;
 	e->gated = mfs_args_gated(net->args);
-	e->activation = mfs_activation(net->args);
-	e->act_again = mfs_recomputes(net, "moe_act");
-	e->hidden = mfs_part_plan_keep(p, mfs_matrix_bytes(net->io, d->most, e->fc1.of_first.out));
+	e->activation = mft_activation(net->args);
+	e->act_again = mft_recomputes(net, "moe_act");
+	e->hidden = mft_part_plan_keep(p, mft_matrix_bytes(net->io, d->most, e->fc1.of_first.out));
 	if (!e->act_again)
-		e->active = mfs_part_plan_keep(
-			p, mfs_matrix_bytes(net->io, d->most, e->fc2.of_first.in));
+		e->active = mft_part_plan_keep(
+			p, mft_matrix_bytes(net->io, d->most, e->fc2.of_first.in));
 	return 0;
 }
 
-void mfs_experts_plan_scratch(const struct mfs_net *net, const struct mfs_dispatch *d,
-			      struct mfs_experts *e, struct mfs_part_plan *p)
+void mft_experts_plan_scratch(const struct mft_net *net, const struct mft_dispatch *d,
+			      struct mft_experts *e, struct mft_part_plan *p)
 {
-	const uint64_t active = mfs_matrix_bytes(net->io, d->most, e->fc2.of_first.in);
+	const uint64_t active = mft_matrix_bytes(net->io, d->most, e->fc2.of_first.in);
 
 	if (e->act_again)
-		e->act = mfs_part_plan_scratch(p, active);
-	e->dactive = mfs_part_plan_scratch(p, active);
-	e->drow_prob = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, d->most, 1));
+		e->act = mft_part_plan_scratch(p, active);
+	e->dactive = mft_part_plan_scratch(p, active);
+	e->drow_prob = mft_part_plan_scratch(p, mft_matrix_bytes(MFK_F32, d->most, 1));
 }
 
 /* ---- products ---- */
@@ -81,8 +81,8 @@ void mfs_experts_plan_scratch(const struct mfs_net *net, const struct mfs_dispat
  * rows. Callers that only ask what a product needs do not look at them. */
 enum product { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, PRODUCTS };
 
-static struct mfk_gemm product_of(const struct mfs_net *net, int64_t rows,
-				  const struct mfs_linear *l, enum product which)
+static struct mfk_gemm product_of(const struct mft_net *net, int64_t rows,
+				  const struct mft_linear *l, enum product which)
 {
 	const bool forward = which == FORWARD, weights = which == WEIGHT_GRADIENT;
 
@@ -104,22 +104,22 @@ static struct mfk_gemm product_of(const struct mfs_net *net, int64_t rows,
 }
 
 /* Where rows were exchanged the host knows how many each expert has. */
-static struct mfk_gemm_grouped groups_of(const struct mfs_net *net, const struct mfs_dispatch *d,
-					 int64_t rows, const struct mfs_grouped *g,
+static struct mfk_gemm_grouped groups_of(const struct mft_net *net, const struct mft_dispatch *d,
+					 int64_t rows, const struct mft_grouped *g,
 					 enum product which)
 {
 	return (struct mfk_gemm_grouped){
 		.base = product_of(net, rows, &g->of_first, which),
 		.groups = d->experts,
-		.host_offsets = d->wants_host || d->exchanges ? mfs_dispatch_offsets(net, d) : NULL,
+		.host_offsets = d->wants_host || d->exchanges ? mft_dispatch_offsets(net, d) : NULL,
 		.stride = g->stride,
 	};
 }
 
-bool mfs_experts_want_host(const struct mfs_net *net, const struct mfs_part *part)
+bool mft_experts_want_host(const struct mft_net *net, const struct mft_part *part)
 {
-	const struct mfs_moe *m = part->own;
-	const struct mfs_grouped *const both[] = {&m->experts.fc1, &m->experts.fc2};
+	const struct mft_moe *m = part->own;
+	const struct mft_grouped *const both[] = {&m->experts.fc1, &m->experts.fc2};
 
 	for (int i = 0; i < 2; i++)
 		for (int which = 0; which < PRODUCTS; which++) {
@@ -132,81 +132,81 @@ bool mfs_experts_want_host(const struct mfs_net *net, const struct mfs_part *par
 	return false;
 }
 
-static struct mfk_gemm_grouped product_now(const struct mfs_net *net, const struct mfs_part *part,
-					   const struct mfs_grouped *linear, enum product which)
+static struct mfk_gemm_grouped product_now(const struct mft_net *net, const struct mft_part *part,
+					   const struct mft_grouped *linear, enum product which)
 {
-	const struct mfs_moe *m = part->own;
-	const struct mfs_dispatch *d = &m->dispatch;
-	struct mfk_gemm_grouped g = groups_of(net, d, mfs_dispatch_rows(net, d), linear, which);
+	const struct mft_moe *m = part->own;
+	const struct mft_dispatch *d = &m->dispatch;
+	struct mfk_gemm_grouped g = groups_of(net, d, mft_dispatch_rows(net, d), linear, which);
 
-	g.offsets = mfs_part_kept(net, part, d->offsets);
+	g.offsets = mft_part_kept(net, part, d->offsets);
 	return g;
 }
 
 /* y[rows, out] = x[rows, in] weight[out, in]^T */
-static void multiply(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_part *part, const struct mfs_grouped *linear, const void *x,
+static void multiply(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_part *part, const struct mft_grouped *linear, const void *x,
 		     void *y)
 {
 	struct mfk_gemm_grouped g = product_now(net, part, linear, FORWARD);
 
 	g.base.a = x;
-	g.base.b = mfs_weight(net, linear->of_first.weight);
+	g.base.b = mft_weight(net, linear->of_first.weight);
 	g.base.c = y;
 	net->backend->ops->gemm_grouped(run->ctx, &g);
 }
 
 /* dx[rows, in] = dy[rows, out] weight[out, in] */
-static void input_gradient(const struct mfs_net *net, const struct mfs_pass *run,
-			   const struct mfs_part *part, const struct mfs_grouped *linear,
+static void input_gradient(const struct mft_net *net, const struct mft_pass *run,
+			   const struct mft_part *part, const struct mft_grouped *linear,
 			   const void *dy, void *dx)
 {
 	struct mfk_gemm_grouped g = product_now(net, part, linear, INPUT_GRADIENT);
 
 	g.base.a = dy;
-	g.base.b = mfs_weight(net, linear->of_first.weight);
+	g.base.b = mft_weight(net, linear->of_first.weight);
 	g.base.c = dx;
 	net->backend->ops->gemm_grouped(run->ctx, &g);
 }
 
 /* dweight[out, in] += dy[rows, out]^T x[rows, in] */
-static void weight_gradient(const struct mfs_net *net, const struct mfs_pass *run,
-			    const struct mfs_part *part, const struct mfs_grouped *linear,
+static void weight_gradient(const struct mft_net *net, const struct mft_pass *run,
+			    const struct mft_part *part, const struct mft_grouped *linear,
 			    const void *x, const void *dy)
 {
 	struct mfk_gemm_grouped g = product_now(net, part, linear, WEIGHT_GRADIENT);
 
 	g.base.a = dy;
 	g.base.b = x;
-	g.base.c = mfs_grad(net, linear->of_first.weight);
-	g.base.beta = mfs_grad_is_new(net, run, linear->of_first.weight) ? 0 : 1;
+	g.base.c = mft_grad(net, linear->of_first.weight);
+	g.base.beta = mft_grad_is_new(net, run, linear->of_first.weight) ? 0 : 1;
 	net->backend->ops->gemm_grouped(run->ctx, &g);
 }
 
 /* ---- biases ---- */
 
 /* Of the rows of all own experts; fc2's is multiplied by the row's probability, as its input is. */
-static struct mfk_group_bias bias_of(const struct mfs_net *net, const struct mfs_part *part,
-				     const struct mfs_grouped *linear)
+static struct mfk_group_bias bias_of(const struct mft_net *net, const struct mft_part *part,
+				     const struct mft_grouped *linear)
 {
-	const struct mfs_moe *m = part->own;
+	const struct mft_moe *m = part->own;
 	const bool scaled = linear == &m->experts.fc2;
 
 	return (struct mfk_group_bias){
 		.dtype = net->io,
 		.grad = net->grad,
-		.rows = mfs_dispatch_rows(net, &m->dispatch),
+		.rows = mft_dispatch_rows(net, &m->dispatch),
 		.cols = linear->of_first.out,
 		.groups = m->dispatch.experts,
-		.offsets = mfs_part_kept(net, part, m->dispatch.offsets),
+		.offsets = mft_part_kept(net, part, m->dispatch.offsets),
 		.stride = linear->bias_stride,
-		.scale = scaled ? mfs_dispatch_probs(net, part) : NULL,
-		.bias = mfs_weight(net, linear->of_first.bias),
+		.scale = scaled ? mft_dispatch_probs(net, part) : NULL,
+		.bias = mft_weight(net, linear->of_first.bias),
 	};
 }
 
-static void add_bias(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_part *part, const struct mfs_grouped *linear, void *y)
+static void add_bias(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_part *part, const struct mft_grouped *linear, void *y)
 {
 	struct mfk_group_bias b;
 
@@ -218,8 +218,8 @@ static void add_bias(const struct mfs_net *net, const struct mfs_pass *run,
 }
 
 /* dprob: probabilities' gradients are added; NULL: the bias was not multiplied by them. */
-static void bias_gradient(const struct mfs_net *net, const struct mfs_pass *run,
-			  const struct mfs_part *part, const struct mfs_grouped *linear,
+static void bias_gradient(const struct mft_net *net, const struct mft_pass *run,
+			  const struct mft_part *part, const struct mft_grouped *linear,
 			  const void *dy, float *dprob)
 {
 	struct mfk_group_bias b;
@@ -228,40 +228,40 @@ static void bias_gradient(const struct mfs_net *net, const struct mfs_pass *run,
 		return;
 	b = bias_of(net, part, linear);
 	b.dy = dy;
-	b.dbias = mfs_grad(net, linear->of_first.bias);
+	b.dbias = mft_grad(net, linear->of_first.bias);
 	b.dscale = dprob;
 	net->backend->ops->group_bias_backward(run->ctx, &b);
 }
 
 /* ---- forward and backward ---- */
 
-static struct mfk_act act_of(const struct mfs_net *net, const struct mfs_part *part)
+static struct mfk_act act_of(const struct mft_net *net, const struct mft_part *part)
 {
-	const struct mfs_moe *m = part->own;
-	const struct mfs_experts *e = &m->experts;
+	const struct mft_moe *m = part->own;
+	const struct mft_experts *e = &m->experts;
 
 	return (struct mfk_act){
 		.dtype = net->io,
 		.kind = e->activation,
 		.gated = e->gated,
-		.rows = mfs_dispatch_rows(net, &m->dispatch),
+		.rows = mft_dispatch_rows(net, &m->dispatch),
 		.cols = e->fc2.of_first.in,
-		.row_scale = mfs_dispatch_probs(net, part),
-		.x = mfs_part_kept(net, part, e->hidden),
-		.y = e->act_again ? mfs_net_scratch(net, e->act)
-				  : mfs_part_kept(net, part, e->active),
+		.row_scale = mft_dispatch_probs(net, part),
+		.x = mft_part_kept(net, part, e->hidden),
+		.y = e->act_again ? mft_net_scratch(net, e->act)
+				  : mft_part_kept(net, part, e->active),
 	};
 }
 
-void mfs_experts_forward(const struct mfs_net *net, const struct mfs_pass *run,
-			 const struct mfs_part *part, void *rows, bool wanted)
+void mft_experts_forward(const struct mft_net *net, const struct mft_pass *run,
+			 const struct mft_part *part, void *rows, bool wanted)
 {
-	const struct mfs_moe *m = part->own;
-	const struct mfs_experts *e = &m->experts;
+	const struct mft_moe *m = part->own;
+	const struct mft_experts *e = &m->experts;
 	const struct mfk_act act = act_of(net, part);
 
-	multiply(net, run, part, &e->fc1, rows, mfs_part_kept(net, part, e->hidden));
-	add_bias(net, run, part, &e->fc1, mfs_part_kept(net, part, e->hidden));
+	multiply(net, run, part, &e->fc1, rows, mft_part_kept(net, part, e->hidden));
+	add_bias(net, run, part, &e->fc1, mft_part_kept(net, part, e->hidden));
 	if (wanted || !e->act_again)
 		net->backend->ops->act(run->ctx, &act);
 	if (!wanted)
@@ -271,30 +271,30 @@ void mfs_experts_forward(const struct mfs_net *net, const struct mfs_pass *run,
 }
 
 /* The gradient of what fc1 gave takes that one's place. */
-float *mfs_experts_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			    const struct mfs_part *part, const void *x, const void *dy)
+float *mft_experts_backward(const struct mft_net *net, const struct mft_pass *run,
+			    const struct mft_part *part, const void *x, const void *dy)
 {
-	const struct mfs_moe *m = part->own;
-	const struct mfs_experts *e = &m->experts;
+	const struct mft_moe *m = part->own;
+	const struct mft_experts *e = &m->experts;
 	struct mfk_act act = act_of(net, part);
-	void *rows, *dactive = mfs_net_scratch(net, e->dactive);
+	void *rows, *dactive = mft_net_scratch(net, e->dactive);
 
 	if (e->act_again)
 		net->backend->ops->act(run->ctx, &act);
-	rows = mfs_dispatch_to_experts(net, run, part, dy);
-	mfs_experts_await(net, run->ctx);
+	rows = mft_dispatch_to_experts(net, run, part, dy);
+	mft_experts_await(net, run->ctx);
 	input_gradient(net, run, part, &e->fc2, rows, dactive);
 	weight_gradient(net, run, part, &e->fc2, act.y, rows);
 
 	act.dy = dactive;
-	act.dx = mfs_part_kept(net, part, e->hidden);
-	act.drow_scale = mfs_net_scratch(net, e->drow_prob);
+	act.dx = mft_part_kept(net, part, e->hidden);
+	act.drow_scale = mft_net_scratch(net, e->drow_prob);
 	net->backend->ops->act_backward(run->ctx, &act);
 	bias_gradient(net, run, part, &e->fc2, rows, act.drow_scale);
 	bias_gradient(net, run, part, &e->fc1, act.dx, NULL);
 
-	rows = mfs_dispatch_to_experts(net, run, part, x);
-	mfs_experts_await(net, run->ctx);
+	rows = mft_dispatch_to_experts(net, run, part, x);
+	mft_experts_await(net, run->ctx);
 	weight_gradient(net, run, part, &e->fc1, rows, act.dx);
 	input_gradient(net, run, part, &e->fc1, act.dx, rows);
 	return act.drow_scale;

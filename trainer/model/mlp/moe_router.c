@@ -18,7 +18,7 @@
 
 /* ---- what can be computed ---- */
 
-static int check_choice(const struct mfs_net *net, struct mfs_error *err)
+static int check_choice(const struct mft_net *net, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = net->args;
 	const bool grouped = a->moe_router_group_topk != MFS_UNSET;
@@ -73,77 +73,77 @@ static int64_t count_layers(const struct mfs_megatron_args *a)
 
 static uint64_t numbers(int64_t rows, int64_t cols)
 {
-	return mfs_matrix_bytes(MFK_F32, rows, cols); /* int32 have the size of fp32 */
+	return mft_matrix_bytes(MFK_F32, rows, cols); /* int32 have the size of fp32 */
 }
 
-static void plan_kept(const struct mfs_net *net, struct mfs_router *r, struct mfs_part_plan *p)
+static void plan_kept(const struct mft_net *net, struct mft_router *r, struct mft_part_plan *p)
 {
 	const int64_t choices = net->tokens * r->top_k;
 
-	r->logits = mfs_part_plan_keep(p, mfs_matrix_bytes(r->type, net->tokens, r->experts));
-	r->expert = mfs_part_plan_keep(p, numbers(choices, 1));
-	r->prob = mfs_part_plan_keep(p, numbers(choices, 1));
+	r->logits = mft_part_plan_keep(p, mft_matrix_bytes(r->type, net->tokens, r->experts));
+	r->expert = mft_part_plan_keep(p, numbers(choices, 1));
+	r->prob = mft_part_plan_keep(p, numbers(choices, 1));
 }
 
 /* Forward's and backward's lie in one place. */
-void mfs_router_plan_scratch(const struct mfs_net *net, struct mfs_router *r,
-			     struct mfs_part_plan *p)
+void mft_router_plan_scratch(const struct mft_net *net, struct mft_router *r,
+			     struct mft_part_plan *p)
 {
 	const uint64_t begin = p->scratch;
 
-	r->losses = mfs_part_plan_scratch(p, numbers(2, net->tokens));
-	mfs_balance_plan_scratch(net, r, p);
+	r->losses = mft_part_plan_scratch(p, numbers(2, net->tokens));
+	mft_balance_plan_scratch(net, r, p);
 	if (net->config->moe_sinkhorn)
-		r->key = mfs_part_plan_scratch(p, numbers(net->tokens, r->experts));
+		r->key = mft_part_plan_scratch(p, numbers(net->tokens, r->experts));
 	p->scratch = begin;
-	r->dlogits = mfs_part_plan_scratch(p, mfs_matrix_bytes(r->type, net->rows, r->experts));
+	r->dlogits = mft_part_plan_scratch(p, mft_matrix_bytes(r->type, net->rows, r->experts));
 	if (r->type == net->io)
 		return;
-	r->wide = mfs_part_plan_scratch(p, numbers(net->rows, net->hidden));
-	r->wide_weight = mfs_part_plan_scratch(p, numbers(r->experts, net->hidden));
+	r->wide = mft_part_plan_scratch(p, numbers(net->rows, net->hidden));
+	r->wide_weight = mft_part_plan_scratch(p, numbers(r->experts, net->hidden));
 }
 
-int mfs_router_plan(struct mfs_net *net, uint32_t layer, struct mfs_router *r,
-		    struct mfs_part_plan *p, struct mfs_error *err)
+int mft_router_plan(struct mft_net *net, uint32_t layer, struct mft_router *r,
+		    struct mft_part_plan *p, struct mfs_error *err)
 {
 	int rc = check_choice(net, err);
 
 	if (!rc)
-		rc = mfs_linear_find(net, "decoder.layers.mlp.router", (int32_t)layer, -1,
+		rc = mft_linear_find(net, "decoder.layers.mlp.router", (int32_t)layer, -1,
 				     &r->linear, err);
 	if (rc)
 		return rc;
-	mfs_linear_replaces(net, &r->linear);
-	mfs_net_gradient_is_term(net, r->linear.weight);
-	mfs_net_gradient_is_term(net, r->linear.bias);
+	mft_linear_replaces(net, &r->linear);
+	mft_net_gradient_is_term(net, r->linear.weight);
+	mft_net_gradient_is_term(net, r->linear.bias);
 	r->experts = net->args->num_experts;
 	r->top_k = net->args->moe_router_topk;
 	r->layers = count_layers(net->args);
 	/* fp64 is fp32 here. */
 	r->type = net->config->moe_router_dtype ? MFK_F32 : net->io;
-	r->bias = mfs_params_find_buffer(net->params, "decoder.layers.mlp.router.expert_bias",
+	r->bias = mft_params_find_buffer(net->params, "decoder.layers.mlp.router.expert_bias",
 					 (int32_t)layer);
 	if (r->bias)
-		r->totals = mfs_memory_add(net->memory, MFS_MEMORY_BATCH,
+		r->totals = mft_memory_add(net->memory, MFT_MEMORY_BATCH,
 					   (uint64_t)r->experts * sizeof(int32_t));
 	r->z_coeff = net->config->moe_z_loss_coeff;
 	plan_kept(net, r, p);
-	mfs_balance_plan(net, r, p);
+	mft_balance_plan(net, r, p);
 	return 0;
 }
 
-void mfs_router_begin(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_router *r)
+void mft_router_begin(const struct mft_net *net, struct mfk_ctx *ctx, const struct mft_router *r)
 {
 	if (r->bias)
-		net->backend->device->zero(ctx, mfs_net_at(net, r->totals),
+		net->backend->device->zero(ctx, mft_net_at(net, r->totals),
 					   (size_t)r->experts * sizeof(int32_t));
 }
 
 /* ---- logits ---- */
 
 /* Logits of the process's rows, in the router's type, and then of all tokens. */
-static void multiply(const struct mfs_net *net, const struct mfs_pass *run,
-		     const struct mfs_router *r, const void *x, void *logits)
+static void multiply(const struct mft_net *net, const struct mft_pass *run,
+		     const struct mft_router *r, const void *x, void *logits)
 {
 	const int64_t own = net->first_row * r->experts, count = net->rows * r->experts;
 	void *at = (char *)logits + (size_t)own * mfk_dtype_size(r->type);
@@ -156,30 +156,30 @@ static void multiply(const struct mfs_net *net, const struct mfs_pass *run,
 		.dtype_c = r->type,
 		.dtype_bias = net->io,
 		.a = x,
-		.b = mfs_weight(net, r->linear.weight),
+		.b = mft_weight(net, r->linear.weight),
 		.c = at,
 		.lda = net->hidden,
 		.ldb = net->hidden,
 		.ldc = r->experts,
-		.bias = mfs_weight(net, r->linear.bias),
+		.bias = mft_weight(net, r->linear.bias),
 		.alpha = 1,
 	};
 
 	net->backend->ops->gemm(run->ctx, &product);
 	if (net->rows < net->tokens)
-		mfs_tensor_gather(net, run->ctx, r->type, logits, at, (uint64_t)count);
+		mft_tensor_gather(net, run->ctx, r->type, logits, at, (uint64_t)count);
 }
 
 /* dweight += dlogits^T x, of x in fp32. A product of fp32 gives fp32: gradients of another type are
  * widened before it and rounded after it. */
-static void wide_weight_gradient(const struct mfs_net *net, const struct mfs_pass *run,
-				 const struct mfs_router *r, const void *x, const void *dlogits)
+static void wide_weight_gradient(const struct mft_net *net, const struct mft_pass *run,
+				 const struct mft_router *r, const void *x, const void *dlogits)
 {
 	const struct mfk_ops *ops = net->backend->ops;
 	const int64_t count = r->experts * net->hidden;
-	void *grad = mfs_grad(net, r->linear.weight);
-	void *sum = net->grad == MFK_F32 ? grad : mfs_net_scratch(net, r->wide_weight);
-	const bool is_new = mfs_grad_is_new(net, run, r->linear.weight);
+	void *grad = mft_grad(net, r->linear.weight);
+	void *sum = net->grad == MFK_F32 ? grad : mft_net_scratch(net, r->wide_weight);
+	const bool is_new = mft_grad_is_new(net, run, r->linear.weight);
 	const struct mfk_gemm product = {
 		.m = r->experts,
 		.n = net->hidden,
@@ -203,8 +203,8 @@ static void wide_weight_gradient(const struct mfs_net *net, const struct mfs_pas
 }
 
 /* dx = dlogits weight, of the weight in fp32. */
-static void wide_input_gradient(const struct mfs_net *net, const struct mfs_pass *run,
-				const struct mfs_router *r, const void *weight, const void *dlogits,
+static void wide_input_gradient(const struct mft_net *net, const struct mft_pass *run,
+				const struct mft_router *r, const void *weight, const void *dlogits,
 				void *dx)
 {
 	const struct mfk_gemm product = {
@@ -224,20 +224,20 @@ static void wide_input_gradient(const struct mfs_net *net, const struct mfs_pass
 }
 
 /* Logits have more digits than x and weights: both are widened. */
-static void wide_router_backward(const struct mfs_net *net, const struct mfs_pass *run,
-				 const struct mfs_router *r, const void *x, const void *dlogits,
+static void wide_router_backward(const struct mft_net *net, const struct mft_pass *run,
+				 const struct mft_router *r, const void *x, const void *dlogits,
 				 void *dx)
 {
 	const struct mfk_ops *ops = net->backend->ops;
 	const int64_t count = net->rows * net->hidden;
-	void *wide = mfs_net_scratch(net, r->wide), *weight = mfs_net_scratch(net, r->wide_weight);
+	void *wide = mft_net_scratch(net, r->wide), *weight = mft_net_scratch(net, r->wide_weight);
 
 	ops->cast(run->ctx, MFK_F32, wide, net->io, x, count);
 	wide_weight_gradient(net, run, r, wide, dlogits);
-	ops->cast(run->ctx, MFK_F32, weight, net->io, mfs_weight(net, r->linear.weight),
+	ops->cast(run->ctx, MFK_F32, weight, net->io, mft_weight(net, r->linear.weight),
 		  r->experts * net->hidden);
 	if (r->linear.bias)
-		ops->bias_backward(run->ctx, MFK_F32, net->grad, mfs_grad(net, r->linear.bias),
+		ops->bias_backward(run->ctx, MFK_F32, net->grad, mft_grad(net, r->linear.bias),
 				   dlogits, net->rows, r->experts);
 	wide_input_gradient(net, run, r, weight, dlogits, wide);
 	ops->cast(run->ctx, net->io, dx, MFK_F32, wide, count);
@@ -246,7 +246,7 @@ static void wide_router_backward(const struct mfs_net *net, const struct mfs_pas
 /* ---- choices ---- */
 
 /* Scores of sinkhorn are one kind or the other (router.py: sinkhorn_load_balancing). */
-static enum mfk_score score_of(const struct mfs_net *net)
+static enum mfk_score score_of(const struct mft_net *net)
 {
 	const struct mfs_megatron_args *a = net->args;
 
@@ -258,11 +258,11 @@ static enum mfk_score score_of(const struct mfs_net *net)
 									: MFK_SCORE_SOFTMAX;
 }
 
-static struct mfk_route route_of(const struct mfs_net *net, const struct mfs_part *part)
+static struct mfk_route route_of(const struct mft_net *net, const struct mft_part *part)
 {
 	const struct mfs_megatron_args *a = net->args;
-	const struct mfs_moe *moe = part->own;
-	const struct mfs_router *m = &moe->router;
+	const struct mft_moe *moe = part->own;
+	const struct mft_router *m = &moe->router;
 	const bool sinkhorn = net->config->moe_sinkhorn;
 	const bool grouped = !sinkhorn && a->moe_router_group_topk != MFS_UNSET;
 	const double scale = sinkhorn ? 0 : a->moe_router_topk_scaling_factor;
@@ -277,22 +277,22 @@ static struct mfk_route route_of(const struct mfs_net *net, const struct mfs_par
 		.groups = grouped ? a->moe_router_num_groups : 0,
 		.group_top_k = grouped ? a->moe_router_group_topk : 0,
 		.scale = scale != 0 ? (float)scale : 1,
-		.logits = mfs_part_kept(net, part, m->logits),
+		.logits = mft_part_kept(net, part, m->logits),
 		.bias = m->bias && !sinkhorn ? net->params->buffers + m->bias->start : NULL,
-		.expert = mfs_part_kept(net, part, m->expert),
-		.prob = mfs_part_kept(net, part, m->prob),
+		.expert = mft_part_kept(net, part, m->expert),
+		.prob = mft_part_kept(net, part, m->prob),
 		.balance_tokens = m->balance_tokens,
-		.weight = mfs_balance_exists(m) ? mfs_part_kept(net, part, m->weight) : NULL,
+		.weight = mft_balance_exists(m) ? mft_part_kept(net, part, m->weight) : NULL,
 	};
 }
 
 /* ---- auxiliary losses ---- */
 
 /* What gradients of auxiliary losses are multiplied by. */
-static double loss_scale(const struct mfs_net *net, const struct mfs_pass *run)
+static double loss_scale(const struct mft_net *net, const struct mft_pass *run)
 {
 	const uint64_t counted = run->counted;
-	const double tokens = net->config->calculate_per_token_loss ? mfs_balance_tokens(net)
+	const double tokens = net->config->calculate_per_token_loss ? mft_balance_tokens(net)
 			      : counted				    ? (double)counted
 								    : 1;
 
@@ -301,19 +301,19 @@ static double loss_scale(const struct mfs_net *net, const struct mfs_pass *run)
 
 /* In training experts are chosen alike. Each of the processes that share a stream balances its part
  * of the positions in Megatron, and each here all parts. */
-static const float *alike_keys(const struct mfs_net *net, const struct mfs_pass *run,
-			       const struct mfs_part *part)
+static const float *alike_keys(const struct mft_net *net, const struct mft_pass *run,
+			       const struct mft_part *part)
 {
-	const struct mfs_moe *moe = part->own;
-	const struct mfs_router *m = &moe->router;
+	const struct mft_moe *moe = part->own;
+	const struct mft_router *m = &moe->router;
 	const struct mfk_sinkhorn s = {
 		.dtype = m->type,
 		.sequences = net->batch,
 		.length = net->seq,
 		.groups = net->parallel->size.tp,
 		.experts = m->experts,
-		.logits = mfs_part_kept(net, part, m->logits),
-		.key = mfs_net_scratch(net, m->key),
+		.logits = mft_part_kept(net, part, m->logits),
+		.key = mft_net_scratch(net, m->key),
 	};
 
 	if (!net->config->moe_sinkhorn || !run->train)
@@ -323,46 +323,46 @@ static const float *alike_keys(const struct mfs_net *net, const struct mfs_pass 
 }
 
 /* Chooses, and adds to the sums of losses. */
-static void choose(const struct mfs_net *net, const struct mfs_pass *run,
-		   const struct mfs_part *part, struct mfk_route *r)
+static void choose(const struct mft_net *net, const struct mft_pass *run,
+		   const struct mft_part *part, struct mfk_route *r)
 {
-	const struct mfs_moe *moe = part->own;
-	const struct mfs_router *m = &moe->router;
-	const bool balances = run->train && mfs_balance_exists(m);
-	float *losses = mfs_net_scratch(net, m->losses);
+	const struct mft_moe *moe = part->own;
+	const struct mft_router *m = &moe->router;
+	const bool balances = run->train && mft_balance_exists(m);
+	float *losses = mft_net_scratch(net, m->losses);
 
-	r->z_factor = (float)(1 / (mfs_balance_tokens(net) * (double)m->layers));
+	r->z_factor = (float)(1 / (mft_balance_tokens(net) * (double)m->layers));
 	r->z = run->train && m->z_coeff != 0 ? losses + net->tokens : NULL;
-	r->load = balances ? mfs_net_scratch(net, m->load) : NULL;
+	r->load = balances ? mft_net_scratch(net, m->load) : NULL;
 	r->key = alike_keys(net, run, part);
 	net->backend->ops->route(run->ctx, r);
 	if (balances)
-		mfs_balance_forward(net, run, part, r);
+		mft_balance_forward(net, run, part, r);
 	if (r->z && !run->again)
 		net->backend->ops->weighted_sum(run->ctx, r->z, NULL, net->tokens,
-						mfs_net_sum(net, MFS_SUM_Z_LOSS));
+						mft_net_sum(net, MFT_SUM_Z_LOSS));
 }
 
 /* ---- forward and backward ---- */
 
-void mfs_router_forward(const struct mfs_net *net, const struct mfs_pass *run,
-			const struct mfs_part *part, const void *x)
+void mft_router_forward(const struct mft_net *net, const struct mft_pass *run,
+			const struct mft_part *part, const void *x)
 {
-	const struct mfs_moe *m = part->own;
+	const struct mft_moe *m = part->own;
 	struct mfk_route r = route_of(net, part);
-	void *logits = mfs_part_kept(net, part, m->router.logits);
+	void *logits = mft_part_kept(net, part, m->router.logits);
 
 	multiply(net, run, &m->router, x, logits);
 	/* Gradients go on as if they were the router's own (moe_utils.py: RandomSTE). */
 	if (net->config->moe_router_force_load_balancing)
-		mfs_random_logits(net, run, part->layer, m->router.type, logits, m->router.experts);
+		mft_random_logits(net, run, part->layer, m->router.type, logits, m->router.experts);
 	choose(net, run, part, &r);
 }
 
 /* The process's rows [first, first + count), of choices and what follows from them for all tokens.
  * They are of whole sequences that are balanced, or in one. */
-static void backward_rows(const struct mfs_net *net, const struct mfs_pass *run,
-			  const struct mfs_router *m, struct mfk_route r, int64_t first,
+static void backward_rows(const struct mft_net *net, const struct mft_pass *run,
+			  const struct mft_router *m, struct mfk_route r, int64_t first,
 			  int64_t count)
 {
 	const int64_t token = net->first_row + first, width = r.experts;
@@ -380,7 +380,7 @@ static void backward_rows(const struct mfs_net *net, const struct mfs_pass *run,
 }
 
 /* How many of the process's rows from first on are of whole sequences, or in one. */
-static int64_t rows_at_once(const struct mfs_net *net, const struct mfs_router *m, int64_t first)
+static int64_t rows_at_once(const struct mft_net *net, const struct mft_router *m, int64_t first)
 {
 	const int64_t at = (net->first_row + first) % m->balance_tokens, left = net->rows - first;
 	const int64_t in_one = m->balance_tokens - at;
@@ -390,55 +390,55 @@ static int64_t rows_at_once(const struct mfs_net *net, const struct mfs_router *
 	return left < in_one ? left : in_one;
 }
 
-void mfs_router_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			 const struct mfs_part *part, const float *dprob, const void *x, void *dx)
+void mft_router_backward(const struct mft_net *net, const struct mft_pass *run,
+			 const struct mft_part *part, const float *dprob, const void *x, void *dx)
 {
-	const struct mfs_moe *moe = part->own;
-	const struct mfs_router *m = &moe->router;
+	const struct mft_moe *moe = part->own;
+	const struct mft_router *m = &moe->router;
 	const double scale = loss_scale(net, run);
 	struct mfk_route r = route_of(net, part);
 
 	r.dprob = dprob;
-	r.row = mfs_part_kept(net, part, moe->dispatch.row);
+	r.row = mft_part_kept(net, part, moe->dispatch.row);
 	r.dbalance = r.weight ? (float)scale : 0;
-	r.dz = (float)(scale * m->z_coeff / mfs_balance_tokens(net));
-	r.dlogits = mfs_net_scratch(net, m->dlogits);
+	r.dz = (float)(scale * m->z_coeff / mft_balance_tokens(net));
+	r.dlogits = mft_net_scratch(net, m->dlogits);
 	for (int64_t first = 0, count; first < net->rows; first += count) {
 		count = rows_at_once(net, m, first);
 		backward_rows(net, run, m, r, first, count);
 	}
 	if (m->type == net->io)
-		mfs_linear_backward(net, run, &m->linear, net->rows, x, r.dlogits, dx);
+		mft_linear_backward(net, run, &m->linear, net->rows, x, r.dlogits, dx);
 	else
 		wide_router_backward(net, run, m, x, r.dlogits, dx);
 }
 
-int32_t *mfs_router_totals(const struct mfs_net *net, const struct mfs_pass *run,
-			   const struct mfs_router *r)
+int32_t *mft_router_totals(const struct mft_net *net, const struct mft_pass *run,
+			   const struct mft_router *r)
 {
 	/* Rows that fill the room of experts count: all of them have as many. */
 	const bool alike = net->config->moe_pad_expert_input_to_capacity;
 
-	return r->bias && !alike && run->train && !run->again ? mfs_net_at(net, r->totals) : NULL;
+	return r->bias && !alike && run->train && !run->again ? mft_net_at(net, r->totals) : NULL;
 }
 
 /* All processes move the bias by what all their tokens chose: those that share a stream, too
  * (moe_utils.py: get_updated_expert_bias). */
-int mfs_router_end_step(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_router *r,
+int mft_router_end_step(const struct mft_net *net, struct mfk_ctx *ctx, const struct mft_router *r,
 			struct mfs_error *err)
 {
-	static const enum mfs_group of_tokens[] = {MFS_GROUP_TENSOR, MFS_GROUP_GRADS};
+	static const enum mft_group of_tokens[] = {MFT_GROUP_TENSOR, MFT_GROUP_GRADS};
 	int rc = 0;
 
 	if (!r->bias)
 		return 0;
 	for (int i = 0; i < 2 && !rc; i++)
-		rc = mfs_parallel_sum_counts(net->parallel, of_tokens[i], net->backend->device, ctx,
-					     mfs_net_at(net, r->totals), (uint32_t)r->experts, err);
+		rc = mft_parallel_sum_counts(net->parallel, of_tokens[i], net->backend->device, ctx,
+					     mft_net_at(net, r->totals), (uint32_t)r->experts, err);
 	if (rc)
 		return rc;
 	net->backend->ops->balance_bias(ctx, net->params->buffers + r->bias->start,
-					mfs_net_at(net, r->totals), r->experts,
+					mft_net_at(net, r->totals), r->experts,
 					(float)net->config->moe_router_bias_update_rate);
 	return 0;
 }
