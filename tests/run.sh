@@ -21,10 +21,10 @@ unset MAKEFLAGS MFLAGS MAKELEVEL
 cd "$(dirname "$0")/.." || exit 1
 
 O=${O:-build}
-jobs=${JOBS:-$(($(nproc) + 1))} # one more than processors: many cases wait for something
+jobs=${JOBS:-$(($(nproc) + 2))} # more than processors: many cases wait for something
 export MCOREFS_TEST_SEED=${MCOREFS_TEST_SEED:-$(date -u +%Y%m%d)}
 # Seconds of a processor that a suite is meant to take. More is no failure; it is for its next author to earn.
-declare -A budget=([make]=1 [mount-san]=150 [unit]=250 [train]=120 [mount]=180 [damage]=70 [fuzz-corpus]=10 [fuzz-smoke]=110
+declare -A budget=([make]=1 [mount-san]=200 [unit]=440 [train]=420 [mount]=150 [damage]=90 [fuzz-corpus]=10 [fuzz-smoke]=110
 	[giants]=20)
 runner=$(realpath -m "$O/obj/tests/runner/case")
 failed_logs=$(realpath -m "$O")/failed

@@ -29,14 +29,19 @@ start() {
 	await has_begun "$1"
 }
 
-# ended: mpirun ends, and fails; no process is left
+# ended: mpirun ends, and fails; no process is left. It does not wait for those that it has killed.
+none_left() { [ -z "$(own_ranks)" ]; }
 ended() {
-	local status
+	local status i
 	await has_ended || return 1
 	wait "$pid"
 	status=$?
 	pid=
-	[ $status != 0 ] && [ -z "$(own_ranks)" ]
+	for ((i = 0; i < 100; i++)); do
+		none_left && break
+		sleep 0.1
+	done
+	[ $status != 0 ] && none_left
 }
 
 # goes_on N ARGUMENT...: so many processes go on from what was saved last

@@ -11,13 +11,15 @@ at[gpt2]=$fixtures/gpt2-torch-tp2-pp2
 at[stages]=$fixtures/llama-torch_dist-tp2-pp2-vpp2
 divided=--use-distributed-optimizer
 
-# follows LAYOUT "FAMILY..." FLAG...
+# follows LAYOUT "FAMILY..." FLAG...: the run of one of the families, another one each day
 follows() {
-	local of from=()
+	local of from=() families
 	layout_flags "$1"
-	for of in $2; do from+=("${at[$of]}"); done
+	# shellcheck disable=SC2086
+	families=$(todays "$1" $2)
+	for of in $families; do from+=("${at[$of]}"); done
 	BACKEND=cpu LAUNCH="${launcher[*]} ${1%%-*}" FLAGS="--threads 1 ${layout[*]} ${*:3}" tests/train/follow.sh "${from[@]}" >"$work/log" 2>&1
-	verdict $? "bf16: $1 ${*:3} follows the runs of $2"
+	verdict $? "bf16: $1 ${*:3} follows the runs of $families"
 }
 
 follows 2 "llama gpt2 deepseek stages" $divided

@@ -1498,7 +1498,7 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("saves");
 
 	mft_parallel_one(&alone);
-	tcase_add_loop_test(c, round_trip, 0, FIXTURES);
+	tcase_add_loop_test(c, round_trip, 0, UNIT_TSAN ? 2 : FIXTURES);
 	tcase_add_loop_test(c, save_and_load, 0, FIXTURES);
 	tcase_add_loop_test(c, retention, 0, 2);
 	tcase_add_loop_test(c, short_writes, 0, FIXTURES);
