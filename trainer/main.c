@@ -6,7 +6,7 @@
 #include "formats/base/trace.h"
 #include "formats/base/version.h"
 #include "trainer/config/help.h"
-#include "trainer/config/parse.h"
+#include "trainer/config/parse/parse.h"
 #include "trainer/config/settle/settle.h"
 #include "trainer/config/value.h"
 #include "trainer/loop/layouts.h"

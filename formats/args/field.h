@@ -100,6 +100,11 @@ static inline const void *mfs_args_at(const struct mfs_megatron_args *a,
 	return (const char *)a + f->offset;
 }
 
+/* Stores a value in the member of the row. A list, a pair and mup are stored by code of their own:
+ * nothing is changed then. */
+void mfs_args_set(struct mfs_megatron_args *a, const struct mfs_args_field *f,
+		  union mfs_args_value value);
+
 /* The argument that families' files name so, a number or a real. NULL: there is none. */
 const struct mfs_args_field *mfs_args_word(const char *word);
 

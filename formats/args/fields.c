@@ -53,23 +53,23 @@ const struct mfs_args_field *mfs_args_word(const char *word)
 	return NULL;
 }
 
-static void set_plain(struct mfs_megatron_args *a, const struct mfs_args_field *f)
+void mfs_args_set(struct mfs_megatron_args *a, const struct mfs_args_field *f,
+		  union mfs_args_value value)
 {
-	const union mfs_args_value *value = f->plain ? f->plain : &f->absent;
 	void *at = (char *)a + f->offset;
 
 	switch (f->type) {
 	case MFS_ARGS_INT:
-		*(int64_t *)at = value->number;
+		*(int64_t *)at = value.number;
 		break;
 	case MFS_ARGS_REAL:
-		*(double *)at = value->real;
+		*(double *)at = value.real;
 		break;
 	case MFS_ARGS_FLAG:
-		*(bool *)at = value->truth;
+		*(bool *)at = value.truth;
 		break;
 	case MFS_ARGS_TEXT:
-		*(const char **)at = value->text;
+		*(const char **)at = value.text;
 		break;
 	case MFS_ARGS_LAYERS:
 	case MFS_ARGS_TEXTS:
@@ -84,6 +84,6 @@ struct mfs_megatron_args mfs_args_plain(void)
 	struct mfs_megatron_args a = {0};
 
 	for (const struct mfs_args_field *f = mfs_args_fields; f->member; f++)
-		set_plain(&a, f);
+		mfs_args_set(&a, f, f->plain ? *f->plain : f->absent);
 	return a;
 }

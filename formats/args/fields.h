@@ -268,10 +268,10 @@ ARG(TEXT, hf_family, TEXT_OR(NULL), WRITTEN,
  * also). NULL: the family's own. */
 ARG(TEXT, hf_architecture, TEXT_OR(NULL), WRITTEN, APART("another name of one class"))
 ARG(TEXT, hf_model_type, TEXT_OR(NULL), WRITTEN, APART("another name of one class"))
-/* Rows and columns of the blocks of an HF directory's 8-bit weights (base/fp8.h). 0: it has
+/* Rows and columns of the blocks of an HF directory's 8-bit weights (numbers/fp8.h). 0: it has
  * none. */
 ARG(PAIR, hf_fp8_block, APART("how weights are stored; they are compared"))
-/* its experts are 4-bit floats in blocks (base/fp4.h) */
+/* its experts are 4-bit floats in blocks (numbers/fp4.h) */
 ARG(FLAG, hf_mxfp4, APART("how weights are stored; they are compared"))
 /* Sentences about what its config.json says and no argument does, ended by NULL. NULL: there are
  * none. */

@@ -167,34 +167,31 @@ static bool row_flag(struct reader *r, const struct mfs_args_field *f)
 	return (found || other) != f->inverted;
 }
 
-static void read_row(struct reader *r, const struct mfs_args_field *f, void *at)
+static union mfs_args_value row_value(struct reader *r, const struct mfs_args_field *f)
 {
 	switch (f->type) {
 	case MFS_ARGS_INT:
-		*(int64_t *)at = row_integer(r, f);
-		break;
+		return (union mfs_args_value){.number = row_integer(r, f)};
 	case MFS_ARGS_REAL:
-		*(double *)at = row_real(r, f);
-		break;
+		return (union mfs_args_value){.real = row_real(r, f)};
 	case MFS_ARGS_FLAG:
-		*(bool *)at = row_flag(r, f);
-		break;
+		return (union mfs_args_value){.truth = row_flag(r, f)};
 	case MFS_ARGS_TEXT:
-		*(const char **)at = string(r, mfs_args_name(f), f->absent.text);
-		break;
+		return (union mfs_args_value){.text = string(r, mfs_args_name(f), f->absent.text)};
 	case MFS_ARGS_LAYERS:
 	case MFS_ARGS_TEXTS:
 	case MFS_ARGS_PAIR:
 	case MFS_ARGS_MUP:
 		break;
 	}
+	return f->absent;
 }
 
 static void read_rows(struct reader *r, struct mfs_megatron_args *a)
 {
 	for (const struct mfs_args_field *f = mfs_args_fields; f->member && !r->rc; f++)
 		if (f->read != MFS_ARGS_BY_CODE)
-			read_row(r, f, (char *)a + f->offset);
+			mfs_args_set(a, f, row_value(r, f));
 }
 
 /* ---- arguments that follow from others, or have a form of their own ---- */

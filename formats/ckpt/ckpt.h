@@ -75,8 +75,8 @@ static inline enum mfs_dtype mfs_global_tensor_stored(const struct mfs_global_te
 }
 
 /*
- * The scales of a storage that is one matrix of 8-bit floats, row after row (base/fp8.h), or of
- * 4-bit floats (base/fp4.h). They are a matrix with an element for each block, in a storage of
+ * The scales of a storage that is one matrix of 8-bit floats, row after row (numbers/fp8.h), or of
+ * 4-bit floats (numbers/fp4.h). They are a matrix with an element for each block, in a storage of
  * their own.
  */
 struct mfs_ckpt_scales {

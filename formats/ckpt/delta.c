@@ -5,7 +5,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/grow.h"
-#include "formats/base/low_rank.h"
+#include "formats/numbers/low_rank.h"
 #include "formats/base/search.h"
 #include "formats/ckpt/build.h"
 

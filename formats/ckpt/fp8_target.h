@@ -1,6 +1,6 @@
 /*
  * A matrix that is shown as float8_e4m3fn, and its scales: two targets that are made of one source.
- * A block's scale follows from the largest magnitude in it (base/fp8.h), so reading one byte of
+ * A block's scale follows from the largest magnitude in it (numbers/fp8.h), so reading one byte of
  * either target needs all of a block first. The largest magnitudes are kept: 4 bytes for each block
  * that was touched, and for the others of its matrix.
  */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/base/cast.h"
+#include "formats/numbers/cast.h"
 #include "formats/ckpt/names.h"
 
 int mfs_target_shape(struct mfs_target *t, const uint64_t *shape, unsigned ndim,

@@ -42,7 +42,7 @@ enum mfs_op { MFS_OP_COPY, MFS_OP_ADD_ONE, MFS_OP_SUBTRACT_ONE, MFS_OP_QUANTISE,
 struct mfs_target {
 	const struct mfs_target_kind *kind;
 	struct mfs_ckpt *ckpt;
-	/* Of the target. Where its sources are of another one, the planner casts (base/cast.h). */
+	/* Of the target. Where its sources are of another one, the planner casts (cast.h). */
 	enum mfs_dtype dtype;
 	uint8_t ndim;
 	uint64_t shape[MFS_CKPT_DIMS];
@@ -110,7 +110,7 @@ struct mfs_cast_target {
 };
 
 /* of must outlive it, and its kind's functions are called with of. -ENOTSUP: dtypes that
- * base/cast.h does not cast. */
+ * cast.h does not cast. */
 int mfs_cast_target_init(struct mfs_cast_target *t, const struct mfs_target *of,
 			 enum mfs_dtype dtype, struct mfs_error *err);
 

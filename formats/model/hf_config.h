@@ -76,7 +76,7 @@ int mfs_hf_config_json(struct mfs_model *model, const struct mfs_hf_ref *ref,
 int mfs_hf_config_set_dtype(char **config, size_t *len, enum mfs_dtype dtype,
 			    struct mfs_error *err);
 
-/* The same for weights of float8_e4m3fn (base/fp8.h). block: rows and columns of a block; NULL: a
+/* The same for weights of float8_e4m3fn (fp8.h). block: rows and columns of a block; NULL: a
  * matrix has one scale. kept: modules whose weights are no 8-bit floats. */
 int mfs_hf_config_set_fp8(char **config, size_t *len, const uint64_t *block,
 			  const char *const *kept, uint32_t kept_count, struct mfs_error *err);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/base/fp4.h"
+#include "formats/numbers/fp4.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/build.h"
 

@@ -1,7 +1,7 @@
 /*
  * Quantised weights of an HF directory. Two forms are read.
  *
- * That of GPT-OSS is MXFP4 (base/fp4.h): "x_blocks" and "x_scales" are a tensor "x" of the model,
+ * That of GPT-OSS is MXFP4 (fp4.h): "x_blocks" and "x_scales" are a tensor "x" of the model,
  * where config.json has "quantization_config": {"quant_method": "mxfp4"}.
  *
  * The other is that of DeepSeek-V3, which Qwen 3 and others have too: matrices of float8_e4m3fn

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/base/half.h"
+#include "formats/numbers/half.h"
 #include "formats/io/guard.h"
 #include "formats/plan/vfile.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/base/cast.h"
+#include "formats/numbers/cast.h"
 #include "formats/base/grow.h"
 #include "formats/base/trace.h"
 #include "formats/ckpt/fp8_target.h"

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/base/cast.h"
+#include "formats/numbers/cast.h"
 #include "formats/base/grow.h"
-#include "formats/base/low_rank.h"
+#include "formats/numbers/low_rank.h"
 #include "formats/ckpt/delta.h"
 #include "formats/plan/plan_i.h"
 #include "formats/plan/plan_read_i.h"

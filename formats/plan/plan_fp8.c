@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/base/fp4.h"
-#include "formats/base/fp8.h"
+#include "formats/numbers/fp4.h"
+#include "formats/numbers/fp8.h"
 #include "formats/ckpt/fp8_target.h"
 #include "formats/plan/plan_read_i.h"
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/base/cast.h"
-#include "formats/base/half.h"
+#include "formats/numbers/cast.h"
+#include "formats/numbers/half.h"
 #include "formats/base/search.h"
 #include "formats/base/tally.h"
 #include "formats/io/guard.h"

@@ -8,7 +8,7 @@
 #define MFS_PLAN_REMEMBERED                                                                        \
 	16 /* files that a request knows it has checked; others cost a stat again */
 
-/* The largest magnitudes of columns [col, ...) of a matrix, in the sources' type (base/fp8.h). */
+/* The largest magnitudes of columns [col, ...) of a matrix, in the sources' type (fp8.h). */
 struct mfs_plan_most {
 	uint64_t col;
 	uint8_t *magnitudes;

@@ -9,7 +9,7 @@
 
 #include "trainer/config/help.h"
 #include "trainer/config/namespace.h"
-#include "trainer/config/parse.h"
+#include "trainer/config/parse/parse.h"
 #include "trainer/config/settle/settle.h"
 #include "trainer/config/value.h"
 

@@ -6,7 +6,7 @@
 #include "trainer/config/namespace.h"
 #include "trainer/config/fill.h"
 #include "trainer/config/value.h"
-#include "trainer/config/yaml.h"
+#include "trainer/config/parse/yaml.h"
 
 static void check_kind(const struct mft_flag *f, const struct mft_flag_value *v)
 {

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "formats/base/half.h"
+#include "formats/numbers/half.h"
 #include "kernels/cuda/base/context.h"
 #include "kernels/cuda/base/nccl.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/half.h"
+#include "formats/numbers/half.h"
 #include "kernels/kernels.h"
 #include "tests/unit/unit.h"
 

@@ -9,7 +9,7 @@
 
 #include "formats/model/dims.h"
 #include "tests/unit/unit.h"
-#include "trainer/config/parse.h"
+#include "trainer/config/parse/parse.h"
 #include "trainer/config/settle/settle.h"
 
 struct run_words {

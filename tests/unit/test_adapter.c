@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/half.h"
-#include "formats/base/low_rank.h"
+#include "formats/numbers/half.h"
+#include "formats/numbers/low_rank.h"
 #include "formats/ckpt/delta.h"
 #include "formats/ckpt/read/open.h"
 #include "formats/hf/safetensors.h"

@@ -1,11 +1,11 @@
-/* Casts of base/cast.h against the single elements of base/half.h, bit for bit. */
+/* Casts of numbers/cast.h against the single elements of numbers/half.h, bit for bit. */
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/cast.h"
-#include "formats/base/half.h"
+#include "formats/numbers/cast.h"
+#include "formats/numbers/half.h"
 
 #define HALVES 65536u
 #define FLOATS (1u << 20)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/half.h"
+#include "formats/numbers/half.h"
 #include "formats/ckpt/element.h"
 #include "formats/ckpt/target.h"
 #include "tests/unit/fake_files.h"

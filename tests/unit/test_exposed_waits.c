@@ -8,7 +8,7 @@
 #include "formats/base/str.h"
 #include "kernels/record/record.h"
 #include "tests/unit/unit.h"
-#include "trainer/config/parse.h"
+#include "trainer/config/parse/parse.h"
 #include "trainer/config/value.h"
 #include "trainer/loop/trainer_i.h"
 

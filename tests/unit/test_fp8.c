@@ -1,12 +1,12 @@
-/* Loops of base/fp8.h against its single elements, bit for bit. */
+/* Loops of numbers/fp8.h against its single elements, bit for bit. */
 #include "tests/unit/unit.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/cast.h"
-#include "formats/base/fp8.h"
+#include "formats/numbers/cast.h"
+#include "formats/numbers/fp8.h"
 
 #define COUNT 4099u
 

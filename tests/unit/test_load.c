@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/base/half.h"
+#include "formats/numbers/half.h"
 #include "formats/ckpt/target.h"
 #include "formats/model/hf_ckpt.h"
 #include "formats/optim/read/open.h"

@@ -21,7 +21,7 @@
 #include <zlib.h>
 
 #include "formats/base/bytes.h"
-#include "formats/base/cast.h"
+#include "formats/numbers/cast.h"
 #include "formats/ckpt/read/open.h"
 #include "formats/optim/buffers/rank_optim.h"
 #include "formats/optim/read/open.h"

@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/base/cast.h"
-#include "formats/base/fp8.h"
-#include "formats/base/half.h"
+#include "formats/numbers/cast.h"
+#include "formats/numbers/fp8.h"
+#include "formats/numbers/half.h"
 #include "formats/ckpt/build.h"
 #include "formats/ckpt/fp8_target.h"
 #include "formats/io/backing.h"

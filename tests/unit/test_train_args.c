@@ -19,11 +19,11 @@
 #include "trainer/config/foreign.h"
 #include "trainer/config/help.h"
 #include "trainer/config/namespace.h"
-#include "trainer/config/parse.h"
+#include "trainer/config/parse/parse.h"
 #include "trainer/config/refuse.h"
 #include "trainer/config/settle/settle.h"
 #include "trainer/config/value.h"
-#include "trainer/config/yaml.h"
+#include "trainer/config/parse/yaml.h"
 
 #define SMALL                                                                                      \
 	"--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 16 "                  \
@@ -826,7 +826,7 @@ START_TEST(refused)
 	fails(SMALL "--optimizer dist_muon --use-megatron-fsdp", -ENOTSUP,
 	      "--use-megatron-fsdp: expected --optimizer adam beside it, found muon");
 	fails(SMALL "--optimizer muon --ckpt-format torch", -ENOTSUP,
-	      "--ckpt-format torch: expected torch_dist beside --optimizer muon");
+	      "--ckpt-format torch: expected torch_dist with --optimizer muon");
 	fails(SMALL "--optimizer muon --muon-coefficient-type custom", -ENOTSUP,
 	      "--muon-coefficient-type custom is not supported; use simple, quintic");
 	fails(SMALL "--optimizer muon --muon-num-ns-steps 0", -EINVAL,

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/half.h"
+#include "formats/numbers/half.h"
 #include "formats/ckpt/target.h"
 #include "formats/plan/vfile.h"
 #include "kernels/ref/cpu.h"

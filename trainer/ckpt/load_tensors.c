@@ -15,7 +15,7 @@
 #include "formats/base/grow.h"
 #include "formats/base/threads.h"
 #include "formats/megatron/read/rank_part.h"
-#include "formats/base/cast.h"
+#include "formats/numbers/cast.h"
 #include "trainer/ckpt/load_i.h"
 #include "trainer/base/dtype.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "trainer/config/yaml.h"
+#include "trainer/config/parse/yaml.h"
 #include "trainer/loop/train.h"
 #include "trainer/loop/trainer_i.h"
 

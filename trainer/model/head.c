@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "formats/base/half.h"
+#include "formats/numbers/half.h"
 #include "trainer/model/net_i.h"
 
 #define CHUNK_BYTES (UINT64_C(1) << 30)

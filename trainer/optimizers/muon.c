@@ -107,7 +107,7 @@ static int check(const struct mft_flag_values *v, struct mfs_error *err)
 				type);
 	if (mfs_str_is(mft_flag_text(v, "ckpt_format"), "torch"))
 		return mfs_fail(err, -ENOTSUP,
-				"--ckpt-format torch: expected torch_dist beside --optimizer muon");
+				"--ckpt-format torch: expected torch_dist with --optimizer muon");
 	return 0;
 }
 
@@ -409,11 +409,6 @@ struct sizes {
 	enum mfk_dtype type;
 };
 
-static uint64_t aligned(uint64_t bytes)
-{
-	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
 static struct sizes sizes_of(const struct mft_train_config *c, const struct mft_parallel *parallel,
 			     const struct mft_matrix *m)
 {
@@ -424,9 +419,9 @@ static struct sizes sizes_of(const struct mft_train_config *c, const struct mft_
 	struct sizes s = {.type = mfs_str_is(c->muon.fp32_matmul_prec, "medium") ? MFK_BF16
 										 : MFK_F32};
 
-	s.update = aligned(rows * cols * sizeof(float));
-	s.matrix = aligned(rows * cols * mfk_dtype_size(s.type));
-	s.side = aligned(side * side * mfk_dtype_size(s.type));
+	s.update = mfs_round_up(rows * cols * sizeof(float), ALIGN);
+	s.matrix = mfs_round_up(rows * cols * mfk_dtype_size(s.type), ALIGN);
+	s.side = mfs_round_up(side * side * mfk_dtype_size(s.type), ALIGN);
 	return s;
 }
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/base/half.h"
+#include "formats/numbers/half.h"
 #include "formats/optim/read/optim_i.h"
 
 #define SAMPLES	     8	  /* elements of each chunk */

@@ -1,9 +1,9 @@
-/* Private to formats/base/cast.c, fp8.c and low_rank.c: one element, without a branch, so that a
+/* Private to formats/numbers/cast.c, fp8.c and low_rank.c: one element, without a branch, so that a
  * loop of it can be vectors. */
-#ifndef MFS_BASE_CAST_I_H
-#define MFS_BASE_CAST_I_H
+#ifndef MFS_NUMBERS_CAST_I_H
+#define MFS_NUMBERS_CAST_I_H
 
-#include "formats/base/half.h"
+#include "formats/numbers/half.h"
 
 /* Tensors lie in files at any offset. */
 typedef uint16_t half_at __attribute__((aligned(1), may_alias));

@@ -1,10 +1,10 @@
 /*
  * The two 16-bit floats. Rounding is to nearest, ties to even, as torch does. A NaN stays one: to
  * and from float16 it becomes quiet and keeps its upper bits, as with the instructions of x86 and
- * Arm; to bfloat16 it becomes 0x7fc0 (c10/util/BFloat16.h). base/cast.h has loops.
+ * Arm; to bfloat16 it becomes 0x7fc0 (c10/util/BFloat16.h). numbers/cast.h has loops.
  */
-#ifndef MFS_BASE_HALF_H
-#define MFS_BASE_HALF_H
+#ifndef MFS_NUMBERS_HALF_H
+#define MFS_NUMBERS_HALF_H
 
 #include <stdint.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Megatron-Bridge's names (src/megatron/bridge/training/config.py, models/gpt_provider.py, and
  * megatron/core/transformer/transformer_config.py), releases 0.2 to 0.3.1. */
-#ifndef MFT_TRAINER_CONFIG_YAML_NAMES_H
-#define MFT_TRAINER_CONFIG_YAML_NAMES_H
+#ifndef MFT_TRAINER_CONFIG_PARSE_YAML_NAMES_H
+#define MFT_TRAINER_CONFIG_PARSE_YAML_NAMES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "formats/base/str.h"
-#include "trainer/config/yaml_i.h"
+#include "trainer/config/parse/yaml_i.h"
 
 #define CFG   "policy.megatron_cfg"
 #define CHAIN 8 /* names that name names */

@@ -11,12 +11,12 @@
  * Single elements stand here as a reference; the loops (fp8.c) are for any processor, and on x86-64
  * are compiled for AVX2 and AVX-512 too.
  */
-#ifndef MFS_BASE_FP8_H
-#define MFS_BASE_FP8_H
+#ifndef MFS_NUMBERS_FP8_H
+#define MFS_NUMBERS_FP8_H
 
 #include <stdint.h>
 
-#include "formats/base/half.h"
+#include "formats/numbers/half.h"
 #include "formats/base/tensor.h"
 
 #define MFS_E4M3_MAX 448.0f

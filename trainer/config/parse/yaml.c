@@ -1,4 +1,4 @@
-#include "trainer/config/yaml.h"
+#include "trainer/config/parse/yaml.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 #include "formats/io/regular.h"
 #include "trainer/config/foreign.h"
 #include "trainer/config/suggest.h"
-#include "trainer/config/yaml_i.h"
-#include "trainer/config/yaml_names.h"
+#include "trainer/config/parse/yaml_i.h"
+#include "trainer/config/parse/yaml_names.h"
 
 int mft_yaml_fail(struct mft_yaml_reader *r, const struct mfs_yaml_node *n, const char *what,
 		  const char *found)

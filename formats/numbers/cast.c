@@ -1,9 +1,9 @@
-#include "formats/base/cast.h"
+#include "formats/numbers/cast.h"
 
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/base/cast_i.h"
+#include "formats/numbers/cast_i.h"
 
 /* ---- loops ---- */
 

@@ -1,6 +1,6 @@
 /* What the files yaml*.c share: the reader of one file. For them alone. */
-#ifndef MFT_TRAINER_CONFIG_YAML_I_H
-#define MFT_TRAINER_CONFIG_YAML_I_H
+#ifndef MFT_TRAINER_CONFIG_PARSE_YAML_I_H
+#define MFT_TRAINER_CONFIG_PARSE_YAML_I_H
 
 #include <stdbool.h>
 

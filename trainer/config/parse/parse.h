@@ -7,8 +7,8 @@
  *   mft_train_config_adopt()    with --use-checkpoint-args: the checkpoint's arguments (adopt.h)
  *   mft_train_config_settle()   what follows from others, checks, and the fields (settle.h)
  */
-#ifndef MFT_TRAINER_CONFIG_PARSE_H
-#define MFT_TRAINER_CONFIG_PARSE_H
+#ifndef MFT_TRAINER_CONFIG_PARSE_PARSE_H
+#define MFT_TRAINER_CONFIG_PARSE_PARSE_H
 
 #include "formats/base/error.h"
 #include "trainer/config/config.h"

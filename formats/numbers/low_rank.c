@@ -1,7 +1,7 @@
-#include "formats/base/low_rank.h"
+#include "formats/numbers/low_rank.h"
 
 #include "formats/base/bytes.h"
-#include "formats/base/cast_i.h"
+#include "formats/numbers/cast_i.h"
 
 #define BLOCK 256 /* elements whose sums are in the first cache at once */
 

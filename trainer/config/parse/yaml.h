@@ -16,8 +16,8 @@
  * refused, and so are aliases, anchors and tags unless it begins with _target_, as what Bridge has
  * saved does.
  */
-#ifndef MFT_TRAINER_CONFIG_YAML_H
-#define MFT_TRAINER_CONFIG_YAML_H
+#ifndef MFT_TRAINER_CONFIG_PARSE_YAML_H
+#define MFT_TRAINER_CONFIG_PARSE_YAML_H
 
 #include <stddef.h>
 

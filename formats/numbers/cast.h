@@ -1,12 +1,12 @@
 /*
  * Casts between floating-point types, as torch's .to() does: to nearest, ties to even; what is too
  * large for float16 becomes infinity. torch has no rule for the bits of a NaN: they depend on its
- * vector unit and on the place in the tensor. Here they are those of base/half.h.
+ * vector unit and on the place in the tensor. Here they are those of numbers/half.h.
  *
  * The loops are written for any processor. On x86-64 they are compiled for AVX2 and AVX-512 too.
  */
-#ifndef MFS_BASE_CAST_H
-#define MFS_BASE_CAST_H
+#ifndef MFS_NUMBERS_CAST_H
+#define MFS_NUMBERS_CAST_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "formats/base/str.h"
-#include "trainer/config/yaml_i.h"
-#include "trainer/config/yaml_names.h"
+#include "trainer/config/parse/yaml_i.h"
+#include "trainer/config/parse/yaml_names.h"
 
 /* ---- objects ---- */
 

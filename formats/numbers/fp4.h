@@ -8,12 +8,12 @@
  * All of these floats are floats of 8 bits too, whose loops multiply them (fp8.h). They are doubled
  * and their scales halved, as a float32 holds no 2^128.
  */
-#ifndef MFS_BASE_FP4_H
-#define MFS_BASE_FP4_H
+#ifndef MFS_NUMBERS_FP4_H
+#define MFS_NUMBERS_FP4_H
 
 #include <stdint.h>
 
-#include "formats/base/half.h"
+#include "formats/numbers/half.h"
 
 #define MFS_FP4_BLOCK 32 /* elements with one scale */
 

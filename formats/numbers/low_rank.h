@@ -6,8 +6,8 @@
  * torch.matmul of float32 on a CPU computes for so thin matrices, and PEFT's merge after it
  * (peft/tuners/lora/layer.py: get_delta_weight, merge), where the adapter is of float32.
  */
-#ifndef MFS_BASE_LOW_RANK_H
-#define MFS_BASE_LOW_RANK_H
+#ifndef MFS_NUMBERS_LOW_RANK_H
+#define MFS_NUMBERS_LOW_RANK_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
-#include "formats/base/fp8.h"
+#include "formats/numbers/fp8.h"
 
 #include "formats/base/bytes.h"
-#include "formats/base/cast_i.h"
+#include "formats/numbers/cast_i.h"
 
 /* ---- one element, without a branch ---- */
 

@@ -1,4 +1,4 @@
-#include "trainer/config/yaml_names.h"
+#include "trainer/config/parse/yaml_names.h"
 
 #include <stddef.h>
 #include <string.h>

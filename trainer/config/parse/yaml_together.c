@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/base/str.h"
-#include "trainer/config/yaml_i.h"
+#include "trainer/config/parse/yaml_i.h"
 
 #define INIT_STD   0.02		/* TransformerConfig's init_method_std */
 #define AT_THE_END 2147483647ll /* iterations between saves: none before the last one */

@@ -1,4 +1,4 @@
-#include "trainer/config/parse.h"
+#include "trainer/config/parse/parse.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "trainer/config/number.h"
 #include "trainer/config/suggest.h"
 #include "trainer/config/value.h"
-#include "trainer/config/yaml.h"
+#include "trainer/config/parse/yaml.h"
 
 #define SHOWN 100 /* letters of a word in a message */
 
