@@ -105,9 +105,17 @@ END
 	export CLOCK=$work/clock.so
 fi
 
-# mpirun's agent: agent HOST COMMAND...
-printf '%s\n' '#!/bin/bash' 'name=$1; shift' \
-	'exec nsenter --target "$(<"${0%/*}/$name.pid")" --net --uts --mount --pid -- env ${CLOCK:+LD_PRELOAD=$CLOCK} sh -c "$*"' >"$work/agent"
+# mpirun's agent: agent HOST COMMAND... As ssh, it does not notice that its host is gone: mpirun would take its end for a daemon that has
+# not begun, and name no host.
+cat >"$work/agent" <<'END'
+#!/bin/bash
+name=$1
+shift
+nsenter --target "$(<"${0%/*}/$name.pid")" --net --uts --mount --pid -- env ${CLOCK:+LD_PRELOAD=$CLOCK} sh -c "$*"
+status=$?
+[ $status != 137 ] || exec sleep 600
+exit $status
+END
 chmod +x "$work/agent"
 # Processes on alpha are this one's relatives: from another namespace of them nobody could enter beta's.
 launcher=(nsenter --target "${host[alpha]}" --net --uts --mount -- mpirun --allow-run-as-root --oversubscribe --bind-to none --mca plm_rsh_agent "$work/agent"
@@ -207,8 +215,7 @@ else
 fi
 
 # A connection that is just being made may hang: the watchdog ends the run then.
-start 4 --distributed-timeout-seconds-after-init 20 && kill -KILL "${host[beta]}" && ended &&
-	grep -qE "beta|10\.77\.0\.2:|^ORTE was unable to reliably start" "$work/log"
+start 4 --distributed-timeout-seconds-after-init 20 && kill -KILL "${host[beta]}" && ended && grep -q "beta" "$work/log"
 verdict $? "a host that is killed ends the run"
 kill -KILL $link
 start_host beta && start_link && goes_on 4

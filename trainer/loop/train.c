@@ -179,7 +179,7 @@ static int finish(struct mft_train_run *r, struct mfs_error *err)
 	const struct mft_train_config *c = r->t.config;
 	int rc = 0;
 
-	mft_watch_phase(r->t.parallel.watch, "behind the last iteration");
+	mft_watch_phase(r->t.parallel.watch, "after the last iteration");
 	if (r->stop)
 		return 0;
 	if (r->t.saver && !c->skip_train && r->t.progress.iteration &&

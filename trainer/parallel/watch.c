@@ -46,7 +46,7 @@ static void say(struct mft_watch *w)
 		"all others with it. The rank that says nothing, or another thing, is the one that "
 		"hangs (--distributed-timeout-minutes)\n",
 		mft_launch_who(&w->launch, who), phase ? phase : iteration,
-		(double)w->limit_ns / 1e9, w->inside ? "in" : "behind",
+		(double)w->limit_ns / 1e9, w->inside ? "in" : "after",
 		what ? what : "what was before", group ? " of the group '" : "", group ? group : "",
 		group ? "'" : "");
 }
