@@ -574,13 +574,13 @@ static double run_one(struct train_model *m, struct batches *all)
 	mft_net_clear_losses(m->net, m->ctx);
 	for (uint32_t i = 0; i < all->count; i++) {
 		struct mft_batch *b = batch_new(&m->config, all, i);
-		const struct mft_net_pass pass = {.batch = b,
-						  .grad_scale = 1,
-						  .backward = true,
-						  .iteration = 3,
-						  .microbatch = i};
+		const struct mft_microbatch_info info = {.batch = b,
+							 .grad_scale = 1,
+							 .backward = true,
+							 .iteration = 3,
+							 .microbatch = i};
 
-		unit_ok(mft_net_run(m->net, m->ctx, &pass, &err), &err);
+		unit_ok(mft_net_run(m->net, m->ctx, &info, &err), &err);
 		train_model_sync(m);
 		all->counted = b->counted;
 		train_batch_free(b);
@@ -596,7 +596,7 @@ static struct mft_batch *take(struct train_model *m, const struct batches *all,
 	const uint64_t number = step->microbatch * data->size + data->rank;
 	struct mft_batch *b =
 		part_of_batch(&m->config, batch_new(&m->config, all, (uint32_t)number));
-	const struct mft_net_pass pass = {
+	const struct mft_microbatch_info info = {
 		.batch = b,
 		.grad_scale = 1,
 		.backward = true,
@@ -606,7 +606,7 @@ static struct mft_batch *take(struct train_model *m, const struct batches *all,
 		.microbatch = number,
 	};
 
-	unit_ok(mft_net_take(m->net, m->ctx, step->batch, &pass, &err), &err);
+	unit_ok(mft_net_take(m->net, m->ctx, step->batch, &info, &err), &err);
 	return b;
 }
 

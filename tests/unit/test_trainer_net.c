@@ -277,12 +277,12 @@ START_TEST(test_first_microbatch_replaces)
 	const struct mft_train_config config = small_models[_i]();
 	struct train_model *m = train_model_new(&config);
 	struct mft_batch *b = batch_for(_i, 21);
-	const struct mft_net_pass pass = {.batch = b,
-					  .grad_scale = 1,
-					  .backward = true,
-					  .first = true,
-					  .iteration = 3,
-					  .microbatch = 1};
+	const struct mft_microbatch_info info = {.batch = b,
+						 .grad_scale = 1,
+						 .backward = true,
+						 .first = true,
+						 .iteration = 3,
+						 .microbatch = 1};
 	const struct mft_params *p = m->params;
 	const size_t bytes = p->elements * sizeof(float);
 	float *added = malloc(bytes), *grads = p->grads;
@@ -294,7 +294,7 @@ START_TEST(test_first_microbatch_replaces)
 		memset(grads + p->list[i].start, 0xff, p->list[i].elements * sizeof(float));
 	m->net->chain->head.chunk = _i % 2 ? 5 : m->net->chain->head.chunk;
 	mft_net_clear_grads(m->net, m->ctx);
-	unit_ok(mft_net_run(m->net, m->ctx, &pass, &err), &err);
+	unit_ok(mft_net_run(m->net, m->ctx, &info, &err), &err);
 	train_model_sync(m);
 	for (size_t i = 0; i < p->elements; i++)
 		ck_assert_msg(fabsf(grads[i] - added[i]) <= 1e-5f * (1 + fabsf(added[i])),
@@ -311,11 +311,11 @@ START_TEST(test_scale_is_of_gradients)
 	struct mft_train_config config = llama_like();
 	struct train_model *m = train_model_new(&config);
 	struct mft_batch *b = batch_for(1, 4);
-	const struct mft_net_pass pass = {.batch = b,
-					  .grad_scale = 0.125f,
-					  .backward = true,
-					  .iteration = 3,
-					  .microbatch = 1};
+	const struct mft_microbatch_info info = {.batch = b,
+						 .grad_scale = 0.125f,
+						 .backward = true,
+						 .iteration = 3,
+						 .microbatch = 1};
 	const size_t count = m->params->elements;
 	const float *grads = m->params->grads;
 	float *whole = malloc(count * sizeof(*whole));
@@ -324,7 +324,7 @@ START_TEST(test_scale_is_of_gradients)
 	train_run(m, b, true);
 	memcpy(whole, grads, count * sizeof(*whole));
 	train_clear_grads(m);
-	unit_ok(mft_net_run(m->net, m->ctx, &pass, &err), &err);
+	unit_ok(mft_net_run(m->net, m->ctx, &info, &err), &err);
 	train_model_sync(m);
 	for (size_t i = 0; i < count; i++) /* a power of two: the same bits */
 		ck_assert(grads[i] == 0.125f * whole[i]);
@@ -406,16 +406,16 @@ START_TEST(test_dropout_depends_on_place)
 
 	train_model_random(m, 3, 0.3f);
 	for (int i = 0; i < 4; i++) {
-		const struct mft_net_pass pass = {.batch = b,
-						  .grad_scale = 1,
-						  .backward = true,
-						  .iteration = i == 1,
-						  .microbatch = i == 2};
+		const struct mft_microbatch_info info = {.batch = b,
+							 .grad_scale = 1,
+							 .backward = true,
+							 .iteration = i == 1,
+							 .microbatch = i == 2};
 		struct mft_net_losses losses;
 
 		m->config.seed = i == 3;
 		mft_net_clear_losses(m->net, m->ctx);
-		unit_ok(mft_net_run(m->net, m->ctx, &pass, &err), &err);
+		unit_ok(mft_net_run(m->net, m->ctx, &info, &err), &err);
 		unit_ok(mft_net_losses(m->net, m->ctx, &losses, &err), &err);
 		seen[i] = losses.lm_loss_sum;
 		for (int k = 0; k < i; k++)

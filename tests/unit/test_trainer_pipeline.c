@@ -92,14 +92,14 @@ static struct mft_train_config config_of(int model, const struct shape *s)
 	return c;
 }
 
-static struct mft_net_pass pass_of(const struct mft_batch *b, uint64_t microbatch)
+static struct mft_microbatch_info info_of(const struct mft_batch *b, uint64_t microbatch)
 {
-	return (struct mft_net_pass){.batch = b,
-				     .grad_scale = 0.5f,
-				     .backward = true,
-				     .first = microbatch == 0,
-				     .iteration = 3,
-				     .microbatch = microbatch};
+	return (struct mft_microbatch_info){.batch = b,
+					    .grad_scale = 0.5f,
+					    .backward = true,
+					    .first = microbatch == 0,
+					    .iteration = 3,
+					    .microbatch = microbatch};
 }
 
 /* ---- stages ---- */
@@ -187,10 +187,10 @@ static bool run_step(struct stage *stages, uint32_t rank, struct mft_batch *cons
 	if (st->comm.done < (beside ? step->after : st->comm.begun))
 		return false;
 	if (step->first) {
-		const struct mft_net_pass pass =
-			pass_of(batches[step->microbatch], step->microbatch);
+		const struct mft_microbatch_info info =
+			info_of(batches[step->microbatch], step->microbatch);
 
-		unit_ok(mft_net_take(st->m->net, st->m->ctx, step->batch, &pass, &err), &err);
+		unit_ok(mft_net_take(st->m->net, st->m->ctx, step->batch, &info, &err), &err);
 	}
 	mft_net_step(st->m->net, st->m->ctx, step);
 	train_model_sync(st->m);
@@ -245,9 +245,9 @@ static struct result run_whole(struct train_model *whole, const struct shape *s,
 	mft_net_clear_grads(whole->net, whole->ctx);
 	mft_net_clear_losses(whole->net, whole->ctx);
 	for (uint64_t i = 0; i < s->microbatches; i++) {
-		const struct mft_net_pass pass = pass_of(batches[i], i);
+		const struct mft_microbatch_info info = info_of(batches[i], i);
 
-		unit_ok(mft_net_run(whole->net, whole->ctx, &pass, &err), &err);
+		unit_ok(mft_net_run(whole->net, whole->ctx, &info, &err), &err);
 	}
 	train_model_sync(whole);
 	add_result(&r, whole, whole);

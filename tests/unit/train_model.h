@@ -348,12 +348,12 @@ static inline void train_batch_free(struct mft_batch *b)
 static inline struct mft_net_losses train_losses(struct train_model *m, const struct mft_batch *b,
 						 bool backward)
 {
-	const struct mft_net_pass pass = {
+	const struct mft_microbatch_info info = {
 		.batch = b, .grad_scale = 1, .backward = backward, .iteration = 3, .microbatch = 1};
 	struct mft_net_losses losses;
 
 	mft_net_clear_losses(m->net, m->ctx);
-	unit_ok(mft_net_run(m->net, m->ctx, &pass, &m->err), &m->err);
+	unit_ok(mft_net_run(m->net, m->ctx, &info, &m->err), &m->err);
 	unit_ok(mft_net_losses(m->net, m->ctx, &losses, &m->err), &m->err);
 	return losses;
 }

@@ -169,7 +169,7 @@ static int take(struct mft_trainer *t, const struct mft_microbatches *m,
 {
 	struct mft_batch_in_flight *b = &t->in_flight[t->next_in_flight];
 	const struct mft_group_place *data_parallel = &t->parallel.group[MFT_GROUP_DATA];
-	struct mft_net_pass pass;
+	struct mft_microbatch_info info;
 	int64_t from;
 	int rc = 0;
 
@@ -188,7 +188,7 @@ static int take(struct mft_trainer *t, const struct mft_microbatches *m,
 	if (rc)
 		return rc;
 	*counted += (double)b->batch->counted;
-	pass = (struct mft_net_pass){
+	info = (struct mft_microbatch_info){
 		.batch = b->batch,
 		.grad_scale = (float)grad_scale(m, b->batch->counted),
 		.backward = m->backward,
@@ -198,7 +198,7 @@ static int take(struct mft_trainer *t, const struct mft_microbatches *m,
 		/* As one process would number them. */
 		.microbatch = step->microbatch * data_parallel->size + data_parallel->rank,
 	};
-	return mft_net_take(t->net, t->ctx, step->batch, &pass, err);
+	return mft_net_take(t->net, t->ctx, step->batch, &info, err);
 }
 
 static void taken(struct mft_trainer *t)

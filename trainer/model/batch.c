@@ -75,7 +75,7 @@ void mft_batch_release(struct mft_net *net)
 }
 
 /* The buffer was copied two microbatches ago; that the event waits for it costs nothing then. */
-static int copy_window_keys(struct mft_net *net, struct mft_pass *run, uint32_t place,
+static int copy_window_keys(struct mft_net *net, struct mft_pass *pass, uint32_t place,
 			    struct mfs_error *err)
 {
 	void *keys = mft_net_at(net, net->chain->on_device.first_key +
@@ -83,7 +83,7 @@ static int copy_window_keys(struct mft_net *net, struct mft_pass *run, uint32_t 
 	const struct mfk_device_ops *dev = net->backend->device;
 	struct mft_key_stage *stage =
 		&net->chain->on_device.stage[net->chain->on_device.turn++ % 2];
-	const int32_t *first = run->pass->batch->first_key;
+	const int32_t *first = pass->info->batch->first_key;
 	char why[MFK_WHY] = "";
 	const int r = dev->event_sync(stage->copied, why);
 
@@ -96,9 +96,9 @@ static int copy_window_keys(struct mft_net *net, struct mft_pass *run, uint32_t 
 
 		stage->keys[t] = start > first[t] ? (int32_t)start : first[t];
 	}
-	dev->copy_in(run->ctx, keys, stage->keys, keys_bytes(net));
-	dev->event_record(run->ctx, stage->copied);
-	run->first_key = keys;
+	dev->copy_in(pass->ctx, keys, stage->keys, keys_bytes(net));
+	dev->event_record(pass->ctx, stage->copied);
+	pass->first_key = keys;
 	return 0;
 }
 
@@ -123,9 +123,10 @@ static void find_ahead(const struct mft_batch *b, const struct mft_batch_ahead *
 	to->counted = from->counted;
 }
 
-int mft_batch_copy(struct mft_net *net, struct mft_pass *run, uint32_t place, struct mfs_error *err)
+int mft_batch_copy(struct mft_net *net, struct mft_pass *pass, uint32_t place,
+		   struct mfs_error *err)
 {
-	const struct mft_batch *b = run->pass->batch;
+	const struct mft_batch *b = pass->info->batch;
 	char *block =
 		mft_net_at(net, net->chain->on_device.block + place * net->chain->on_device.bytes);
 	int r;
@@ -135,12 +136,12 @@ int mft_batch_copy(struct mft_net *net, struct mft_pass *run, uint32_t place, st
 				"a microbatch has %zu bytes: expected at most %llu for %lld tokens",
 				b->bytes, (unsigned long long)net->chain->on_device.bytes,
 				(long long)net->tokens);
-	net->backend->device->copy_in(run->ctx, block, b->block, b->bytes);
-	find_arrays(b, block, run);
+	net->backend->device->copy_in(pass->ctx, block, b->block, b->bytes);
+	find_arrays(b, block, pass);
 	for (uint32_t k = 0; k < b->ahead_count; k++)
-		find_ahead(b, &b->ahead[k], block, &run->ahead[k]);
-	r = has_window(net) ? copy_window_keys(net, run, place, err) : 0;
+		find_ahead(b, &b->ahead[k], block, &pass->ahead[k]);
+	r = has_window(net) ? copy_window_keys(net, pass, place, err) : 0;
 	if (!r)
-		mft_context_gather_keys(net, run, place);
+		mft_context_gather_keys(net, pass, place);
 	return r;
 }

@@ -2,7 +2,7 @@
 #include "trainer/model/net_i.h"
 
 /* Rows of the vocabulary are divided; the positions are one process's term. */
-static struct mfk_embedding embedding(const struct mft_net *net, const struct mft_pass *run)
+static struct mfk_embedding embedding(const struct mft_net *net, const struct mft_pass *pass)
 {
 	const struct mft_param *positions = net->chain->position_embeddings;
 	const int64_t vocab = mft_param_size(net->chain->word_embeddings, 0);
@@ -16,50 +16,50 @@ static struct mfk_embedding embedding(const struct mft_net *net, const struct mf
 		.first = vocab * net->parallel->place.tp,
 		.all = vocab * net->parallel->size.tp,
 		.positions_max = positions ? mft_param_size(positions, 0) : 0,
-		.ids = run->tokens,
-		.positions = run->positions,
+		.ids = pass->tokens,
+		.positions = pass->positions,
 		.wte = mft_weight(net, net->chain->word_embeddings),
 		.wpe = net->parallel->place.tp ? NULL : mft_weight(net, positions),
-		.order = run->order,
-		.position_order = run->position_order,
+		.order = pass->order,
+		.position_order = pass->position_order,
 	};
 }
 
 /* muP's multiplier of what goes in, and of its gradient. */
-static void multiply(const struct mft_net *net, const struct mft_pass *run, void *x, int64_t rows)
+static void multiply(const struct mft_net *net, const struct mft_pass *pass, void *x, int64_t rows)
 {
 	const double by = net->args->mup.embedding;
 
 	if (net->args->mup.on && by != 1)
-		net->backend->ops->scale(run->ctx, net->io, x, (float)by, rows * net->hidden);
+		net->backend->ops->scale(pass->ctx, net->io, x, (float)by, rows * net->hidden);
 }
 
-void mft_embed(const struct mft_net *net, const struct mft_pass *run, uint32_t layer, void *x)
+void mft_embed(const struct mft_net *net, const struct mft_pass *pass, uint32_t layer, void *x)
 {
-	struct mfk_embedding e = embedding(net, run);
-	struct mfk_dropout d = mft_dropout_at(net, run, layer, MFT_DROPOUT_EMBEDDING);
-	void *y = mft_drops(net, run) ? mft_branch_now(net) : x;
+	struct mfk_embedding e = embedding(net, pass);
+	struct mfk_dropout d = mft_dropout_at(net, pass, layer, MFT_DROPOUT_EMBEDDING);
+	void *y = mft_drops(net, pass) ? mft_branch_now(net) : x;
 
 	e.y = mft_stream_term(net, y);
-	net->backend->ops->embedding(run->ctx, &e);
-	mft_stream_sum(net, run, e.y, y);
-	multiply(net, run, y, net->rows);
-	if (!mft_drops(net, run))
+	net->backend->ops->embedding(pass->ctx, &e);
+	mft_stream_sum(net, pass, e.y, y);
+	multiply(net, pass, y, net->rows);
+	if (!mft_drops(net, pass))
 		return;
 	d.x = y;
 	d.y = x;
-	mft_drop(net, run, net->backend->ops->dropout, &d);
+	mft_drop(net, pass, net->backend->ops->dropout, &d);
 }
 
 /* Every process has the whole gradient of all tokens' positions. */
-void mft_embed_backward(const struct mft_net *net, const struct mft_pass *run, uint32_t layer)
+void mft_embed_backward(const struct mft_net *net, const struct mft_pass *pass, uint32_t layer)
 {
-	struct mfk_embedding e = embedding(net, run);
+	struct mfk_embedding e = embedding(net, pass);
 
-	e.dy = mft_stream_gather(net, run, MFT_GATHERED_DY,
-				 mft_before_dropout(net, run, layer, MFT_DROPOUT_EMBEDDING));
-	multiply(net, run, (void *)(uintptr_t)e.dy, net->tokens);
+	e.dy = mft_stream_gather(net, pass, MFT_GATHERED_DY,
+				 mft_before_dropout(net, pass, layer, MFT_DROPOUT_EMBEDDING));
+	multiply(net, pass, (void *)(uintptr_t)e.dy, net->tokens);
 	e.dwte = mft_grad(net, net->chain->word_embeddings);
 	e.dwpe = mft_grad(net, net->chain->position_embeddings);
-	net->backend->ops->embedding_backward(run->ctx, &e);
+	net->backend->ops->embedding_backward(pass->ctx, &e);
 }

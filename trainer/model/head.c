@@ -83,29 +83,30 @@ static int64_t rows_from(const struct mft_net *net, int64_t row)
 }
 
 /* muP's multiplier of logits, and of their gradient. */
-static void multiply(const struct mft_net *net, const struct mft_pass *run, void *logits,
+static void multiply(const struct mft_net *net, const struct mft_pass *pass, void *logits,
 		     int64_t rows)
 {
 	const double by = net->args->mup.output;
 
 	if (net->args->mup.on && by != 1)
-		net->backend->ops->scale(run->ctx, net->io, logits, (float)by,
+		net->backend->ops->scale(pass->ctx, net->io, logits, (float)by,
 					 rows * net->chain->head.linear.ld);
 }
 
 /* What a token's loss counts: its mask times a number. */
-static const float *scale_of_tokens(const struct mft_net *net, const struct mft_pass *run, float by)
+static const float *scale_of_tokens(const struct mft_net *net, const struct mft_pass *pass,
+				    float by)
 {
 	float *scale = mft_net_scratch(net, net->chain->head.scale);
 
-	net->backend->device->copy(run->ctx, scale, run->loss_mask,
+	net->backend->device->copy(pass->ctx, scale, pass->loss_mask,
 				   (size_t)net->tokens * sizeof(float));
-	net->backend->ops->scale(run->ctx, MFK_F32, scale, by, net->tokens);
+	net->backend->ops->scale(pass->ctx, MFK_F32, scale, by, net->tokens);
 	return scale;
 }
 
 /* The columns of the vocabulary are divided: all processes say what each row needs. */
-static void divided_entropy(const struct mft_net *net, const struct mft_pass *run,
+static void divided_entropy(const struct mft_net *net, const struct mft_pass *pass,
 			    struct mfk_cross_entropy *e)
 {
 	const struct mft_parallel *p = net->parallel;
@@ -116,12 +117,12 @@ static void divided_entropy(const struct mft_net *net, const struct mft_pass *ru
 	e->first = e->vocab * e->part;
 	e->all = e->vocab * e->parts;
 	e->stats = mft_net_scratch(net, net->chain->head.stats);
-	net->backend->ops->cross_entropy_part(run->ctx, e);
-	mft_tensor_gather(net, run->ctx, MFK_F32, e->stats, e->stats + each * p->place.tp, each);
-	net->backend->ops->cross_entropy_join(run->ctx, e);
+	net->backend->ops->cross_entropy_part(pass->ctx, e);
+	mft_tensor_gather(net, pass->ctx, MFK_F32, e->stats, e->stats + each * p->place.tp, each);
+	net->backend->ops->cross_entropy_join(pass->ctx, e);
 }
 
-static void chunk(const struct mft_net *net, const struct mft_pass *run, int64_t row,
+static void chunk(const struct mft_net *net, const struct mft_pass *pass, int64_t row,
 		  const float *scale, const void *x, void *dx)
 {
 	const struct mft_head *h = &net->chain->head;
@@ -134,35 +135,35 @@ static void chunk(const struct mft_net *net, const struct mft_pass *run, int64_t
 		.vocab = net->chain->vocab,
 		.ld = h->linear.ld,
 		.logits = logits,
-		.labels = run->labels + row,
+		.labels = pass->labels + row,
 		.scale = scale + row,
 		.loss = loss + row,
-		.dlogits = run->train ? logits : NULL,
+		.dlogits = pass->train ? logits : NULL,
 	};
 
-	mft_linear_forward(net, run, &h->linear, rows, row_at(net, x, row), logits);
-	multiply(net, run, logits, rows);
+	mft_linear_forward(net, pass, &h->linear, rows, row_at(net, x, row), logits);
+	multiply(net, pass, logits, rows);
 	if (mft_is_divided(net))
-		divided_entropy(net, run, &entropy);
+		divided_entropy(net, pass, &entropy);
 	else
-		net->backend->ops->cross_entropy(run->ctx, &entropy);
-	if (run->train)
-		multiply(net, run, logits, rows);
-	if (run->train)
-		mft_linear_backward(net, run, &h->linear, rows, row_at(net, x, row), logits,
+		net->backend->ops->cross_entropy(pass->ctx, &entropy);
+	if (pass->train)
+		multiply(net, pass, logits, rows);
+	if (pass->train)
+		mft_linear_backward(net, pass, &h->linear, rows, row_at(net, x, row), logits,
 				    row_at(net, dx, row));
 }
 
 /* Losses of x[T, hidden], all processes' rows, and in training the gradient of it: a term of a sum.
  */
-static void run_head(const struct mft_net *net, const struct mft_pass *run,
+static void run_head(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_head_loss *loss, const void *x, void *dnormed)
 {
-	const float *scale = scale_of_tokens(net, run, loss->grad_scale);
-	const float *weight = run->loss_mask;
+	const float *scale = scale_of_tokens(net, pass, loss->grad_scale);
+	const float *weight = pass->loss_mask;
 
 	for (int64_t row = 0; row < net->tokens; row += net->chain->head.chunk) {
-		struct mft_pass of_chunk = *run;
+		struct mft_pass of_chunk = *pass;
 
 		of_chunk.adds = loss->adds || row > 0;
 		if (row + net->chain->head.chunk < net->tokens) /* dx has more rows */
@@ -170,34 +171,34 @@ static void run_head(const struct mft_net *net, const struct mft_pass *run,
 		chunk(net, &of_chunk, row, scale, x, dnormed);
 	}
 	if (loss->is_mean)
-		weight = scale_of_tokens(net, run, (float)(1 / loss->mean_of));
-	net->backend->ops->weighted_sum(run->ctx, mft_net_scratch(net, net->chain->head.loss),
+		weight = scale_of_tokens(net, pass, (float)(1 / loss->mean_of));
+	net->backend->ops->weighted_sum(pass->ctx, mft_net_scratch(net, net->chain->head.loss),
 					weight, net->tokens, loss->sum);
 }
 
-struct mft_head_loss mft_head_loss(const struct mft_net *net, const struct mft_pass *run)
+struct mft_head_loss mft_head_loss(const struct mft_net *net, const struct mft_pass *pass)
 {
 	return (struct mft_head_loss){
-		.grad_scale = run->pass->grad_scale,
+		.grad_scale = pass->info->grad_scale,
 		.sum = mft_net_sum(net, MFT_SUM_LM_LOSS),
-		.adds = run->train && net->chain->mtp.count > 0,
+		.adds = pass->train && net->chain->mtp.count > 0,
 	};
 }
 
-void mft_head_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_head_forward(const struct mft_net *net, const struct mft_pass *pass,
 		      const struct mft_head_loss *loss, const void *normed)
 {
-	run_head(net, run, loss, mft_stream_gather(net, run, MFT_GATHERED_X, normed), NULL);
+	run_head(net, pass, loss, mft_stream_gather(net, pass, MFT_GATHERED_X, normed), NULL);
 }
 
-void mft_head_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_head_backward(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_head_loss *loss, const void *normed)
 {
 	struct mft_dx_sum sum = mft_dx_sum_new(net, mft_branch_now(net));
-	struct mft_pass of_head = *run;
+	struct mft_pass of_head = *pass;
 
 	of_head.dx_sum = &sum;
-	run_head(net, &of_head, loss, mft_stream_gather(net, run, MFT_GATHERED_X, normed),
+	run_head(net, &of_head, loss, mft_stream_gather(net, pass, MFT_GATHERED_X, normed),
 		 sum.term);
 	mft_dx_sum_end(net, &of_head);
 }
@@ -211,7 +212,7 @@ static float widen(enum mfk_dtype type, uint16_t v)
 
 /* Rows of logits, without what lies between them. 16-bit ones arrive in the back half of their
  * place, and are widened from the front. */
-static int fetch(const struct mft_net *net, const struct mft_pass *run, int64_t rows, float *ret,
+static int fetch(const struct mft_net *net, const struct mft_pass *pass, int64_t rows, float *ret,
 		 struct mfs_error *err)
 {
 	const struct mft_head *h = &net->chain->head;
@@ -223,9 +224,9 @@ static int fetch(const struct mft_net *net, const struct mft_pass *run, int64_t 
 	int r;
 
 	for (int64_t i = 0; i < rows; i++)
-		net->backend->device->copy_out(run->ctx, to + (size_t)i * row,
+		net->backend->device->copy_out(pass->ctx, to + (size_t)i * row,
 					       logits + (size_t)i * step, row);
-	r = net->backend->device->sync(run->ctx, why);
+	r = net->backend->device->sync(pass->ctx, why);
 	if (r)
 		return mfs_fail(err, r, "%s", why);
 	for (size_t i = 0; size != sizeof(float) && i < count; i++) {
@@ -237,7 +238,7 @@ static int fetch(const struct mft_net *net, const struct mft_pass *run, int64_t 
 	return 0;
 }
 
-int mft_head_logits(const struct mft_net *net, const struct mft_pass *run, const void *x,
+int mft_head_logits(const struct mft_net *net, const struct mft_pass *pass, const void *x,
 		    float *ret, struct mfs_error *err)
 {
 	const struct mft_head *h = &net->chain->head;
@@ -246,10 +247,10 @@ int mft_head_logits(const struct mft_net *net, const struct mft_pass *run, const
 		const int64_t rows = rows_from(net, row);
 		int r;
 
-		mft_linear_forward(net, run, &h->linear, rows, row_at(net, x, row),
+		mft_linear_forward(net, pass, &h->linear, rows, row_at(net, x, row),
 				   mft_net_scratch(net, h->logits));
-		multiply(net, run, mft_net_scratch(net, h->logits), rows);
-		r = fetch(net, run, rows, ret + row * net->chain->vocab, err);
+		multiply(net, pass, mft_net_scratch(net, h->logits), rows);
+		r = fetch(net, pass, rows, ret + row * net->chain->vocab, err);
 		if (r)
 			return r;
 	}

@@ -141,10 +141,10 @@ void mft_mtp_place(struct mft_net *net)
 #define TAKE(type, name, way) of.name = ahead->name;
 
 /* A microbatch as the layer sees it: embedding and head take tokens further on. */
-static struct mft_pass pass_of(const struct mft_pass *run, uint32_t depth)
+static struct mft_pass pass_of(const struct mft_pass *pass, uint32_t depth)
 {
-	const struct mft_batch_ahead *ahead = &run->ahead[depth];
-	struct mft_pass of = *run;
+	const struct mft_batch_ahead *ahead = &pass->ahead[depth];
+	struct mft_pass of = *pass;
 
 	MFT_BATCH_ARRAYS_AHEAD(TAKE)
 	of.counted = ahead->counted;
@@ -173,53 +173,53 @@ static const struct mft_joint *half_input(const struct mft_mtp_layer *m, int i)
 }
 
 /* Each process's term has its own columns, and zeros. */
-static void project(const struct mft_net *net, const struct mft_pass *run,
+static void project(const struct mft_net *net, const struct mft_pass *pass,
 		    const struct mft_mtp_layer *m)
 {
 	void *y = mft_pass_at(net, m->layer->attention.in.x), *term = mft_stream_term(net, y);
 
 	if (mft_is_divided(net))
-		net->backend->device->zero(run->ctx, term,
+		net->backend->device->zero(pass->ctx, term,
 					   mft_matrix_bytes(net->io, net->tokens, net->hidden));
 	for (int i = 0; i < 2; i++) {
 		const void *x = mft_pass_at(net, half_input(m, i)->normed);
 
-		x = mft_stream_gather(net, run, MFT_GATHERED_X, x);
-		mft_linear_forward(net, run, &m->halves[i], net->tokens, x,
+		x = mft_stream_gather(net, pass, MFT_GATHERED_X, x);
+		mft_linear_forward(net, pass, &m->halves[i], net->tokens, x,
 				   own_columns(net, m, term));
 	}
-	mft_stream_sum(net, run, term, y);
+	mft_stream_sum(net, pass, term, y);
 }
 
-static void layer_forward(const struct mft_net *net, const struct mft_pass *run,
+static void layer_forward(const struct mft_net *net, const struct mft_pass *pass,
 			  const struct mft_mtp_layer *m)
 {
 	void *output = mft_branch_now(net);
 
-	mft_embed(net, run, m->layer->attention.part.layer, mft_pass_at(net, m->embedding.x));
-	mft_join(net, run, NULL, &m->embedding);
-	mft_join(net, run, NULL, &m->hidden);
-	project(net, run, m);
-	mft_sublayer_forward(net, run, NULL, &m->layer->attention, output);
-	mft_sublayer_forward(net, run, &m->layer->attention, &m->layer->mlp, output);
-	mft_join(net, run, &m->layer->mlp, &m->out);
+	mft_embed(net, pass, m->layer->attention.part.layer, mft_pass_at(net, m->embedding.x));
+	mft_join(net, pass, NULL, &m->embedding);
+	mft_join(net, pass, NULL, &m->hidden);
+	project(net, pass, m);
+	mft_sublayer_forward(net, pass, NULL, &m->layer->attention, output);
+	mft_sublayer_forward(net, pass, &m->layer->attention, &m->layer->mlp, output);
+	mft_join(net, pass, &m->layer->mlp, &m->out);
 }
 
-void mft_mtp_forward(const struct mft_net *net, const struct mft_pass *run)
+void mft_mtp_forward(const struct mft_net *net, const struct mft_pass *pass)
 {
 	for (uint32_t k = 0; k < net->chain->mtp.count; k++) {
-		const struct mft_pass of = pass_of(run, k);
+		const struct mft_pass of = pass_of(pass, k);
 		const struct mft_net_visit v = visit(net, k, false);
 
-		mft_visit_begins(net, run, v);
+		mft_visit_begins(net, pass, v);
 		layer_forward(net, &of, &net->chain->mtp.layers[k]);
-		mft_visit_ends(net, run, v);
+		mft_visit_ends(net, pass, v);
 	}
 }
 
 /* ---- backward ---- */
 
-static struct mft_head_loss loss_of(const struct mft_net *net, const struct mft_pass *run,
+static struct mft_head_loss loss_of(const struct mft_net *net, const struct mft_pass *pass,
 				    const struct mft_pass *of, uint32_t depth)
 {
 	const double counted = of->counted ? (double)of->counted : 1;
@@ -227,7 +227,7 @@ static struct mft_head_loss loss_of(const struct mft_net *net, const struct mft_
 
 	return (struct mft_head_loss){
 		.grad_scale =
-			(float)(weight * run->pass->grad_scale * (double)run->counted / counted),
+			(float)(weight * pass->info->grad_scale * (double)pass->counted / counted),
 		.is_mean = true,
 		.mean_of = counted,
 		.sum = mft_net_sum(net, MFT_SUM_MTP_LOSS + depth),
@@ -237,66 +237,66 @@ static struct mft_head_loss loss_of(const struct mft_net *net, const struct mft_
 }
 
 /* The gradient of the input of half i is in mft_branch_now(). */
-static void project_backward(const struct mft_net *net, const struct mft_pass *run,
+static void project_backward(const struct mft_net *net, const struct mft_pass *pass,
 			     const struct mft_mtp_layer *m, const void *dy, int i)
 {
 	const void *x = mft_pass_at(net, half_input(m, i)->normed);
 	struct mft_dx_sum sum = mft_dx_sum_new(net, mft_branch_now(net));
-	struct mft_pass of_half = *run;
+	struct mft_pass of_half = *pass;
 
 	of_half.dx_sum = &sum;
-	x = mft_stream_gather(net, run, MFT_GATHERED_X, x);
+	x = mft_stream_gather(net, pass, MFT_GATHERED_X, x);
 	mft_linear_backward(net, &of_half, &m->halves[i], net->tokens, x, own_columns(net, m, dy),
 			    sum.term);
 	mft_dx_sum_end(net, &of_half);
 }
 
-static void joint_backward(const struct mft_net *net, const struct mft_pass *run,
+static void joint_backward(const struct mft_net *net, const struct mft_pass *pass,
 			   const struct mft_joint *at, void *dx)
 {
-	mft_norm_backward(net, run, &at->norm, net->rows, mft_pass_at(net, at->x),
+	mft_norm_backward(net, pass, &at->norm, net->rows, mft_pass_at(net, at->x),
 			  mft_pass_at(net, at->stats), mft_branch_now(net), NULL, dx);
 }
 
 /* Of the gradient of out.normed, which is in mft_branch_now(). */
-static void layer_backward(const struct mft_net *net, const struct mft_pass *run,
+static void layer_backward(const struct mft_net *net, const struct mft_pass *pass,
 			   const struct mft_mtp_layer *m)
 {
 	void *dx = mft_dx_now(net);
 	const void *dy;
 
-	joint_backward(net, run, &m->out, dx);
-	mft_sublayer_backward(net, run, &m->layer->mlp);
-	mft_sublayer_backward(net, run, &m->layer->attention);
-	dy = mft_stream_gather(net, run, MFT_GATHERED_DY, dx);
-	project_backward(net, run, m, dy, 1);
-	joint_backward(net, run, &m->hidden, mft_pass_at(net, net->chain->mtp.dhidden));
-	project_backward(net, run, m, dy, 0);
-	joint_backward(net, run, &m->embedding, dx);
-	mft_embed_backward(net, run, m->layer->attention.part.layer);
+	joint_backward(net, pass, &m->out, dx);
+	mft_sublayer_backward(net, pass, &m->layer->mlp);
+	mft_sublayer_backward(net, pass, &m->layer->attention);
+	dy = mft_stream_gather(net, pass, MFT_GATHERED_DY, dx);
+	project_backward(net, pass, m, dy, 1);
+	joint_backward(net, pass, &m->hidden, mft_pass_at(net, net->chain->mtp.dhidden));
+	project_backward(net, pass, m, dy, 0);
+	joint_backward(net, pass, &m->embedding, dx);
+	mft_embed_backward(net, pass, m->layer->attention.part.layer);
 }
 
-void mft_mtp_add_dhidden(const struct mft_net *net, const struct mft_pass *run)
+void mft_mtp_add_dhidden(const struct mft_net *net, const struct mft_pass *pass)
 {
 	void *dnormed = mft_branch_now(net);
 
-	net->backend->ops->add(run->ctx, net->io, dnormed, dnormed,
+	net->backend->ops->add(pass->ctx, net->io, dnormed, dnormed,
 			       mft_pass_at(net, net->chain->mtp.dhidden), net->rows * net->hidden);
 }
 
-void mft_mtp_backward(const struct mft_net *net, const struct mft_pass *run)
+void mft_mtp_backward(const struct mft_net *net, const struct mft_pass *pass)
 {
 	for (uint32_t k = net->chain->mtp.count; k-- > 0;) {
-		const struct mft_pass of = pass_of(run, k);
+		const struct mft_pass of = pass_of(pass, k);
 		const struct mft_net_visit v = visit(net, k, true);
-		const struct mft_head_loss loss = loss_of(net, run, &of, k);
+		const struct mft_head_loss loss = loss_of(net, pass, &of, k);
 
-		mft_visit_begins(net, run, v);
+		mft_visit_begins(net, pass, v);
 		mft_head_backward(net, &of, &loss,
 				  mft_pass_at(net, net->chain->mtp.layers[k].out.normed));
 		if (k + 1 < net->chain->mtp.count)
-			mft_mtp_add_dhidden(net, run);
+			mft_mtp_add_dhidden(net, pass);
 		layer_backward(net, &of, &net->chain->mtp.layers[k]);
-		mft_visit_ends(net, run, v);
+		mft_visit_ends(net, pass, v);
 	}
 }

@@ -70,7 +70,7 @@ bool mft_net_has_room(const struct mft_net *net, const struct mft_pipeline *p);
 /* Brings a microbatch to its place on the device (struct mft_pipeline_step: batch), by operations
  * of the context. */
 int mft_net_take(struct mft_net *net, struct mfk_ctx *ctx, uint32_t place,
-		 const struct mft_net_pass *pass, struct mfs_error *err);
+		 const struct mft_microbatch_info *info, struct mfs_error *err);
 /* A forward pass, a backward one or an exchange, of microbatches that have been taken. Adds to the
  * flat gradients, and to the sums of losses (mft_net_losses). Nothing is waited for. */
 void mft_net_step(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_pipeline_step *step);
@@ -80,7 +80,7 @@ void mft_net_end(struct mft_net *net, struct mfk_ctx *ctx);
 bool mft_net_gives_loss(const struct mft_net *net, const struct mft_pipeline_step *step);
 
 /* All of a microbatch, in a process that has the whole model. For tests. */
-int mft_net_run(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_net_pass *pass,
+int mft_net_run(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_microbatch_info *info,
 		struct mfs_error *err);
 
 /* Call it after a step's passes. Sums, over the tensor parallel processes, the gradients of which

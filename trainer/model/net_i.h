@@ -48,29 +48,29 @@ void *mft_branch_now(const struct mft_net *net);
 void *mft_dx_now(const struct mft_net *net);
 
 /* x = x of before + dropout(its output), and the norm of that. before NULL: x is there. */
-void mft_join(const struct mft_net *net, const struct mft_pass *run,
+void mft_join(const struct mft_net *net, const struct mft_pass *pass,
 	      const struct mft_sublayer *before, const struct mft_joint *at);
 /* The stream's gradient = gradient of dnormed through the norm, + dstream (NULL: the stream ends
  * here). */
-void mft_join_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_join_backward(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_joint *at, const void *dnormed, const void *dstream);
 /* output NULL: it is not wanted, only what is kept is. */
-void mft_sublayer_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_sublayer_forward(const struct mft_net *net, const struct mft_pass *pass,
 			  const struct mft_sublayer *before, const struct mft_sublayer *s,
 			  void *output);
-void mft_sublayer_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_sublayer_backward(const struct mft_net *net, const struct mft_pass *pass,
 			   const struct mft_sublayer *s);
 /* What selective recomputation did not keep. */
-void mft_make_again(const struct mft_net *net, const struct mft_pass *run,
+void mft_make_again(const struct mft_net *net, const struct mft_pass *pass,
 		    const struct mft_sublayer *s);
 /* The stream's gradient before a dropout; mft_dx_now() if there is none. */
-const void *mft_before_dropout(const struct mft_net *net, const struct mft_pass *run,
+const void *mft_before_dropout(const struct mft_net *net, const struct mft_pass *pass,
 			       uint32_t layer, enum mft_dropout_site site);
 
 /* The stream of the pass's tokens, and the embedding's gradient of mft_dx_now(). layer: of the
  * dropout's random numbers. */
-void mft_embed(const struct mft_net *net, const struct mft_pass *run, uint32_t layer, void *x);
-void mft_embed_backward(const struct mft_net *net, const struct mft_pass *run, uint32_t layer);
+void mft_embed(const struct mft_net *net, const struct mft_pass *pass, uint32_t layer, void *x);
+void mft_embed_backward(const struct mft_net *net, const struct mft_pass *pass, uint32_t layer);
 
 /* The norm of the stream: its gradient is of the rows that the process has. */
 int mft_stream_norm_find(struct mft_net *net, const char *prefix, int32_t layer,
@@ -124,10 +124,10 @@ int mft_mtp_plan(struct mft_net *net, struct mft_part_plan *scratch, struct mfs_
 void mft_mtp_place(struct mft_net *net); /* after the head's place */
 /* Between mft_head_begins() and mft_head_ends(), of a pass backward: forward, when the last norm is
  * done; backward, with losses. */
-void mft_mtp_forward(const struct mft_net *net, const struct mft_pass *run);
-void mft_mtp_backward(const struct mft_net *net, const struct mft_pass *run);
+void mft_mtp_forward(const struct mft_net *net, const struct mft_pass *pass);
+void mft_mtp_backward(const struct mft_net *net, const struct mft_pass *pass);
 /* Adds the gradient of the first layer's hidden state to mft_branch_now(). */
-void mft_mtp_add_dhidden(const struct mft_net *net, const struct mft_pass *run);
+void mft_mtp_add_dhidden(const struct mft_net *net, const struct mft_pass *pass);
 
 /* The last norm and the head; head.c. */
 struct mft_head {
@@ -147,15 +147,15 @@ struct mft_head_loss {
 	double mean_of;
 	bool adds; /* the pass has written the head's gradients before */
 };
-struct mft_head_loss mft_head_loss(const struct mft_net *net, const struct mft_pass *run);
+struct mft_head_loss mft_head_loss(const struct mft_net *net, const struct mft_pass *pass);
 /* Losses of normed rows of the stream, without a backward pass. */
-void mft_head_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_head_forward(const struct mft_net *net, const struct mft_pass *pass,
 		      const struct mft_head_loss *loss, const void *normed);
 /* Losses, and the gradient of normed in mft_branch_now(). */
-void mft_head_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_head_backward(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_head_loss *loss, const void *normed);
 /* x[T, hidden]: all processes' rows. */
-int mft_head_logits(const struct mft_net *net, const struct mft_pass *run, const void *x,
+int mft_head_logits(const struct mft_net *net, const struct mft_pass *pass, const void *x,
 		    float *ret, struct mfs_error *err);
 
 /* Microbatches on the device; batch.c. */
@@ -171,31 +171,31 @@ struct mft_batch_place {
 };
 int mft_batch_plan(struct mft_net *net, struct mfs_error *err);
 int mft_batch_begin(struct mft_net *net, struct mfs_error *err);
-/* Copies run->pass->batch to a place, and sets addresses in run. */
-int mft_batch_copy(struct mft_net *net, struct mft_pass *run, uint32_t place,
+/* Copies pass->info->batch to a place, and sets addresses in pass. */
+int mft_batch_copy(struct mft_net *net, struct mft_pass *pass, uint32_t place,
 		   struct mfs_error *err);
 void mft_batch_release(struct mft_net *net);
 
 /* A microbatch that is on the device. */
 struct mft_taken {
-	struct mft_net_pass pass;
-	struct mft_pass run; /* its pass is the one above */
+	struct mft_microbatch_info info;
+	struct mft_pass pass; /* its info is the one above */
 };
 
 /* ---- what runs in parallel with the passes is told; visit.c ---- */
 
 /* Called before operations of a pass that use a unit, and after them. visit.last is set here. */
-void mft_visit_begins(const struct mft_net *net, const struct mft_pass *run,
+void mft_visit_begins(const struct mft_net *net, const struct mft_pass *pass,
 		      struct mft_net_visit visit);
-void mft_visit_ends(const struct mft_net *net, const struct mft_pass *run,
+void mft_visit_ends(const struct mft_net *net, const struct mft_pass *pass,
 		    struct mft_net_visit visit);
 int32_t mft_layer_unit(const struct mft_layer *l);
 /* The unit that a pass through the chunk visits first after the embedding; MFT_UNIT_NONE: the chunk
  * has no layers. */
 int32_t mft_first_unit(const struct mft_net_chunk *chunk);
 /* The units that the head uses. */
-void mft_head_begins(const struct mft_net *net, const struct mft_pass *run, bool backward);
-void mft_head_ends(const struct mft_net *net, const struct mft_pass *run, bool backward);
+void mft_head_begins(const struct mft_net *net, const struct mft_pass *pass, bool backward);
+void mft_head_ends(const struct mft_net *net, const struct mft_pass *pass, bool backward);
 
 /* Finds what the net is made of, and plans its memory; plan.c. */
 int mft_net_plan(struct mft_net *net, struct mfs_error *err);

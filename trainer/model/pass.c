@@ -22,7 +22,7 @@
 
 /* Runs layers [first, end) of a chunk; the unit `behind` is visited after them. When they are run
  * again, the last one's output is not wanted. */
-static void layers_forward(const struct mft_net *net, const struct mft_pass *run,
+static void layers_forward(const struct mft_net *net, const struct mft_pass *pass,
 			   const struct mft_net_chunk *chunk, uint32_t first, uint32_t end,
 			   int32_t behind)
 {
@@ -35,11 +35,11 @@ static void layers_forward(const struct mft_net *net, const struct mft_pass *run
 								    : behind,
 						.reads = true};
 
-		mft_visit_begins(net, run, v);
-		mft_sublayer_forward(net, run, before, &l->attention, mft_branch_now(net));
-		mft_sublayer_forward(net, run, &l->attention, &l->mlp,
-				     i + 1 < end || !run->again ? mft_branch_now(net) : NULL);
-		mft_visit_ends(net, run, v);
+		mft_visit_begins(net, pass, v);
+		mft_sublayer_forward(net, pass, before, &l->attention, mft_branch_now(net));
+		mft_sublayer_forward(net, pass, &l->attention, &l->mlp,
+				     i + 1 < end || !pass->again ? mft_branch_now(net) : NULL);
+		mft_visit_ends(net, pass, v);
 		before = &l->mlp;
 	}
 }
@@ -47,20 +47,20 @@ static void layers_forward(const struct mft_net *net, const struct mft_pass *run
 /* Writes the residual stream after the chunk's last layer, in place of that layer's output: the
  * next chunk begins with it. Without dropout the sum is one with p = 0, which keeps every element
  * as it is. last NULL: a chunk without layers, whose stream ends as it began. */
-static void output(const struct mft_net *net, const struct mft_pass *run,
+static void output(const struct mft_net *net, const struct mft_pass *pass,
 		   const struct mft_sublayer *last)
 {
 	struct mfk_dropout d = {.dtype = net->io};
 
-	if (last && mft_drops(net, run))
-		d = mft_dropout_at(net, run, last->part.layer, last->site);
+	if (last && mft_drops(net, pass))
+		d = mft_dropout_at(net, pass, last->part.layer, last->site);
 	d.x = last ? mft_branch_now(net) : mft_net_first_x(net, net->slot);
 	d.y = mft_branch_now(net);
 	d.residual = last ? mft_pass_at(net, last->in.x) : NULL;
-	mft_drop(net, run, net->backend->ops->dropout, &d);
+	mft_drop(net, pass, net->backend->ops->dropout, &d);
 }
 
-static void chunk_forward(const struct mft_net *net, const struct mft_pass *run,
+static void chunk_forward(const struct mft_net *net, const struct mft_pass *pass,
 			  const struct mft_net_chunk *chunk)
 {
 	const struct mft_sublayer *last =
@@ -71,40 +71,40 @@ static void chunk_forward(const struct mft_net *net, const struct mft_pass *run,
 		.unit = MFT_UNIT_HEAD, .next = MFT_UNIT_NONE, .reads = true};
 
 	if (chunk->embeds) {
-		mft_visit_begins(net, run, embedding);
-		mft_embed(net, run, 0, mft_net_first_x(net, net->slot));
-		mft_visit_ends(net, run, embedding);
+		mft_visit_begins(net, pass, embedding);
+		mft_embed(net, pass, 0, mft_net_first_x(net, net->slot));
+		mft_visit_ends(net, pass, embedding);
 	}
-	layers_forward(net, run, chunk, 0, chunk->count,
+	layers_forward(net, pass, chunk, 0, chunk->count,
 		       chunk->ends ? MFT_UNIT_HEAD : MFT_UNIT_NONE);
 	if (!chunk->ends) {
-		output(net, run, last);
+		output(net, pass, last);
 		return;
 	}
-	mft_visit_begins(net, run, norm);
-	mft_join(net, run, last, &net->chain->head.in);
-	mft_visit_ends(net, run, norm);
+	mft_visit_begins(net, pass, norm);
+	mft_join(net, pass, last, &net->chain->head.in);
+	mft_visit_ends(net, pass, norm);
 }
 
 /* ---- the head ---- */
 
 /* Losses without a backward pass. */
-static void head_forward(const struct mft_net *net, const struct mft_pass *run)
+static void head_forward(const struct mft_net *net, const struct mft_pass *pass)
 {
-	const struct mft_head_loss loss = mft_head_loss(net, run);
+	const struct mft_head_loss loss = mft_head_loss(net, pass);
 
-	mft_head_begins(net, run, false);
-	mft_head_forward(net, run, &loss, mft_pass_at(net, net->chain->head.in.normed));
-	mft_head_ends(net, run, false);
+	mft_head_begins(net, pass, false);
+	mft_head_forward(net, pass, &loss, mft_pass_at(net, net->chain->head.in.normed));
+	mft_head_ends(net, pass, false);
 }
 
 /* ---- backward ---- */
 
 /* Before the last one of some layers goes backward: all of them are run again from the first x. */
-static void run_layers_again(const struct mft_net *net, const struct mft_pass *run,
+static void run_layers_again(const struct mft_net *net, const struct mft_pass *pass,
 			     const struct mft_net_chunk *chunk, uint32_t last)
 {
-	struct mft_pass again = *run;
+	struct mft_pass again = *pass;
 
 	again.again = true;
 	layers_forward(net, &again, chunk,
@@ -130,7 +130,7 @@ static int32_t before_layer(const struct mft_net *net, const struct mft_net_chun
 	return mft_layer_unit(&chunk->layers[i - 1]);
 }
 
-static void layers_backward(const struct mft_net *net, const struct mft_pass *run,
+static void layers_backward(const struct mft_net *net, const struct mft_pass *pass,
 			    const struct mft_net_chunk *chunk)
 {
 	for (uint32_t i = chunk->count; i-- > 0;) {
@@ -141,33 +141,33 @@ static void layers_backward(const struct mft_net *net, const struct mft_pass *ru
 						.writes = true};
 
 		if (ends_layers(net, chunk, i))
-			run_layers_again(net, run, chunk, i);
-		mft_visit_begins(net, run, v);
+			run_layers_again(net, pass, chunk, i);
+		mft_visit_begins(net, pass, v);
 		if (i >= net->chain->again_end)
-			mft_make_again(net, run, &l->mlp);
-		mft_sublayer_backward(net, run, &l->mlp);
+			mft_make_again(net, pass, &l->mlp);
+		mft_sublayer_backward(net, pass, &l->mlp);
 		if (i >= net->chain->again_end)
-			mft_make_again(net, run, &l->attention);
-		mft_sublayer_backward(net, run, &l->attention);
-		mft_visit_ends(net, run, v);
+			mft_make_again(net, pass, &l->attention);
+		mft_sublayer_backward(net, pass, &l->attention);
+		mft_visit_ends(net, pass, v);
 	}
 }
 
-static void head_backward(const struct mft_net *net, const struct mft_pass *run)
+static void head_backward(const struct mft_net *net, const struct mft_pass *pass)
 {
-	const struct mft_head_loss loss = mft_head_loss(net, run);
+	const struct mft_head_loss loss = mft_head_loss(net, pass);
 
-	mft_head_begins(net, run, true);
-	mft_mtp_forward(net, run);
-	mft_mtp_backward(net, run);
-	mft_head_backward(net, run, &loss, mft_pass_at(net, net->chain->head.in.normed));
+	mft_head_begins(net, pass, true);
+	mft_mtp_forward(net, pass);
+	mft_mtp_backward(net, pass);
+	mft_head_backward(net, pass, &loss, mft_pass_at(net, net->chain->head.in.normed));
 	if (net->chain->mtp.count)
-		mft_mtp_add_dhidden(net, run);
-	mft_join_backward(net, run, &net->chain->head.in, mft_branch_now(net), NULL);
-	mft_head_ends(net, run, true);
+		mft_mtp_add_dhidden(net, pass);
+	mft_join_backward(net, pass, &net->chain->head.in, mft_branch_now(net), NULL);
+	mft_head_ends(net, pass, true);
 }
 
-static void embed_backward(const struct mft_net *net, const struct mft_pass *run,
+static void embed_backward(const struct mft_net *net, const struct mft_pass *pass,
 			   const struct mft_net_chunk *chunk)
 {
 	const struct mft_net_visit v = {.unit = MFT_UNIT_EMBEDDING,
@@ -176,33 +176,33 @@ static void embed_backward(const struct mft_net *net, const struct mft_pass *run
 					.again = (net->args->tied || net->chain->mtp.count) &&
 						 chunk->ends};
 
-	mft_visit_begins(net, run, v);
-	mft_embed_backward(net, run, 0);
-	mft_visit_ends(net, run, v);
+	mft_visit_begins(net, pass, v);
+	mft_embed_backward(net, pass, 0);
+	mft_visit_ends(net, pass, v);
 }
 
-static void chunk_backward(const struct mft_net *net, const struct mft_pass *run,
+static void chunk_backward(const struct mft_net *net, const struct mft_pass *pass,
 			   const struct mft_net_chunk *chunk)
 {
 	if (chunk->ends)
-		head_backward(net, run);
-	layers_backward(net, run, chunk);
+		head_backward(net, pass);
+	layers_backward(net, pass, chunk);
 	if (chunk->embeds)
-		embed_backward(net, run, chunk);
+		embed_backward(net, pass, chunk);
 }
 
 /* ---- all of it ---- */
 
 int mft_net_take(struct mft_net *net, struct mfk_ctx *ctx, uint32_t place,
-		 const struct mft_net_pass *pass, struct mfs_error *err)
+		 const struct mft_microbatch_info *info, struct mfs_error *err)
 {
 	struct mft_taken *taken = &net->chain->taken[place];
 	int rc;
 
-	taken->pass = *pass;
-	taken->run = (struct mft_pass){.ctx = ctx, .pass = &taken->pass, .train = pass->backward};
-	rc = mft_batch_copy(net, &taken->run, place, err);
-	taken->pass.batch = NULL;
+	taken->info = *info;
+	taken->pass = (struct mft_pass){.ctx = ctx, .info = &taken->info, .train = info->backward};
+	rc = mft_batch_copy(net, &taken->pass, place, err);
+	taken->info.batch = NULL;
 	return rc;
 }
 
@@ -211,7 +211,7 @@ void mft_net_step(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_pip
 	static const char *const words[] = {[MFT_PIPELINE_FORWARD] = "forward",
 					    [MFT_PIPELINE_BACKWARD] = "backward",
 					    [MFT_PIPELINE_EXCHANGE] = "exchange"};
-	const struct mft_pass *run = &net->chain->taken[step->batch].run;
+	const struct mft_pass *pass = &net->chain->taken[step->batch].pass;
 	const struct mft_net_chunk *chunk = &net->chain->chunks[step->chunk];
 
 	MFS_TRACE(PASS, "%s of microbatch %llu, chunk %u, slot %u", words[step->kind],
@@ -222,12 +222,12 @@ void mft_net_step(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_pip
 	mft_stages_await(net, ctx, step->after);
 	switch (step->kind) {
 	case MFT_PIPELINE_FORWARD:
-		chunk_forward(net, run, chunk);
-		if (chunk->ends && !run->train)
-			head_forward(net, run);
+		chunk_forward(net, pass, chunk);
+		if (chunk->ends && !pass->train)
+			head_forward(net, pass);
 		break;
 	case MFT_PIPELINE_BACKWARD:
-		chunk_backward(net, run, chunk);
+		chunk_backward(net, pass, chunk);
 		break;
 	case MFT_PIPELINE_EXCHANGE:
 		mft_stages_exchange(net, ctx, step);
@@ -237,21 +237,21 @@ void mft_net_step(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_pip
 
 bool mft_net_gives_loss(const struct mft_net *net, const struct mft_pipeline_step *step)
 {
-	const bool train = net->chain->taken[step->batch].run.train;
+	const bool train = net->chain->taken[step->batch].pass.train;
 
 	return net->chain->chunks[step->chunk].ends &&
 	       step->kind == (train ? MFT_PIPELINE_BACKWARD : MFT_PIPELINE_FORWARD);
 }
 
-int mft_net_run(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_net_pass *pass,
+int mft_net_run(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_microbatch_info *info,
 		struct mfs_error *err)
 {
-	const int rc = mft_net_take(net, ctx, 0, pass, err);
+	const int rc = mft_net_take(net, ctx, 0, info, err);
 
 	if (rc)
 		return rc;
 	mft_net_step(net, ctx, &(struct mft_pipeline_step){.kind = MFT_PIPELINE_FORWARD});
-	if (pass->backward)
+	if (info->backward)
 		mft_net_step(net, ctx, &(struct mft_pipeline_step){.kind = MFT_PIPELINE_BACKWARD});
 	return 0;
 }
@@ -259,19 +259,19 @@ int mft_net_run(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_net_p
 int mft_net_logits(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_batch *batch,
 		   float *ret, struct mfs_error *err)
 {
-	const struct mft_net_pass pass = {.batch = batch};
-	const struct mft_pass *run = &net->chain->taken[0].run;
-	int rc = mft_net_take(net, ctx, 0, &pass, err);
+	const struct mft_microbatch_info info = {.batch = batch};
+	const struct mft_pass *pass = &net->chain->taken[0].pass;
+	int rc = mft_net_take(net, ctx, 0, &info, err);
 
 	if (rc)
 		return rc;
 	net->slot = net->chain->now.output = 0;
-	chunk_forward(net, run, &net->chain->chunks[0]);
-	mft_head_begins(net, run, false);
-	rc = mft_head_logits(net, run,
-			     mft_stream_gather(net, run, MFT_GATHERED_X,
+	chunk_forward(net, pass, &net->chain->chunks[0]);
+	mft_head_begins(net, pass, false);
+	rc = mft_head_logits(net, pass,
+			     mft_stream_gather(net, pass, MFT_GATHERED_X,
 					       mft_pass_at(net, net->chain->head.in.normed)),
 			     ret, err);
-	mft_head_ends(net, run, false);
+	mft_head_ends(net, pass, false);
 	return rc;
 }

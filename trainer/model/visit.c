@@ -52,20 +52,21 @@ static void clear_unit(const struct mft_net *net, struct mfk_ctx *ctx, int32_t u
 
 /* ---- visits ---- */
 
-void mft_visit_begins(const struct mft_net *net, const struct mft_pass *run, struct mft_net_visit v)
+void mft_visit_begins(const struct mft_net *net, const struct mft_pass *pass,
+		      struct mft_net_visit v)
 {
-	v.last = run->pass->last;
+	v.last = pass->info->last;
 	if (net->chain->watch.begins)
-		net->chain->watch.begins(net->chain->watch.arg, run->ctx, &v);
+		net->chain->watch.begins(net->chain->watch.arg, pass->ctx, &v);
 	if (v.writes && !v.again)
-		clear_unit(net, run->ctx, v.unit);
+		clear_unit(net, pass->ctx, v.unit);
 }
 
-void mft_visit_ends(const struct mft_net *net, const struct mft_pass *run, struct mft_net_visit v)
+void mft_visit_ends(const struct mft_net *net, const struct mft_pass *pass, struct mft_net_visit v)
 {
-	v.last = run->pass->last;
+	v.last = pass->info->last;
 	if (net->chain->watch.ends)
-		net->chain->watch.ends(net->chain->watch.arg, run->ctx, &v);
+		net->chain->watch.ends(net->chain->watch.arg, pass->ctx, &v);
 }
 
 int32_t mft_layer_unit(const struct mft_layer *l)
@@ -102,20 +103,20 @@ static unsigned head_visits(const struct mft_net *net, bool backward, struct mft
 	return net->args->tied || (backward && net->chain->mtp.count) ? 2 : 1;
 }
 
-void mft_head_begins(const struct mft_net *net, const struct mft_pass *run, bool backward)
+void mft_head_begins(const struct mft_net *net, const struct mft_pass *pass, bool backward)
 {
 	struct mft_net_visit v[2];
 	const unsigned count = head_visits(net, backward, v);
 
 	for (unsigned i = 0; i < count; i++)
-		mft_visit_begins(net, run, v[i]);
+		mft_visit_begins(net, pass, v[i]);
 }
 
-void mft_head_ends(const struct mft_net *net, const struct mft_pass *run, bool backward)
+void mft_head_ends(const struct mft_net *net, const struct mft_pass *pass, bool backward)
 {
 	struct mft_net_visit v[2];
 	const unsigned count = head_visits(net, backward, v);
 
 	for (unsigned i = 0; i < count; i++)
-		mft_visit_ends(net, run, v[i]);
+		mft_visit_ends(net, pass, v[i]);
 }

@@ -176,14 +176,14 @@ static struct mfk_qkv split(const struct mft_net *net, const struct mft_part *pa
 	return s;
 }
 
-struct mfk_attention mft_attention_of(const struct mft_net *net, const struct mft_pass *run,
+struct mfk_attention mft_attention_of(const struct mft_net *net, const struct mft_pass *pass,
 				      const struct mft_part *part, struct mfk_attention c,
 				      const struct mft_attention_kept *kept)
 {
-	c.first_key = run->first_key;
-	if (run->train && net->config->attention_dropout > 0) {
+	c.first_key = pass->first_key;
+	if (pass->train && net->config->attention_dropout > 0) {
 		c.dropout = (float)net->config->attention_dropout;
-		c.seed = mft_pass_seed(net, run, part->layer, MFT_DROPOUT_SCORES);
+		c.seed = mft_pass_seed(net, pass, part->layer, MFT_DROPOUT_SCORES);
 	}
 	c.q = mft_part_kept(net, part, kept->q);
 	c.k = mft_part_kept(net, part, kept->k);
@@ -193,61 +193,61 @@ struct mfk_attention mft_attention_of(const struct mft_net *net, const struct mf
 	return c;
 }
 
-static void qkv_forward(const struct mft_net *net, const struct mft_pass *run,
+static void qkv_forward(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_part *part, const void *x)
 {
 	const struct attention *a = part->own;
 	void *packed = packed_of(net, part), *own = mft_net_scratch(net, a->shared[0].own);
 
-	mft_linear_forward(net, run, &a->qkv, net->tokens, x, net->groups->share ? own : packed);
+	mft_linear_forward(net, pass, &a->qkv, net->tokens, x, net->groups->share ? own : packed);
 	if (net->groups->share)
-		mft_shared_groups_take(net, run, own, mft_net_scratch(net, a->shared[0].all),
+		mft_shared_groups_take(net, pass, own, mft_net_scratch(net, a->shared[0].all),
 				       packed);
 }
 
-static void qkv_backward(const struct mft_net *net, const struct mft_pass *run,
+static void qkv_backward(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_part *part, const void *x, void *dpacked, void *dx)
 {
 	const struct attention *a = part->own;
 	void *own = mft_net_scratch(net, a->shared[1].own);
 
 	if (net->groups->share)
-		mft_shared_groups_give(net, run, dpacked, mft_net_scratch(net, a->shared[1].all),
+		mft_shared_groups_give(net, pass, dpacked, mft_net_scratch(net, a->shared[1].all),
 				       own);
-	mft_stream_await(net, run);
-	mft_linear_backward(net, run, &a->qkv, net->tokens, x, net->groups->share ? own : dpacked,
+	mft_stream_await(net, pass);
+	mft_linear_backward(net, pass, &a->qkv, net->tokens, x, net->groups->share ? own : dpacked,
 			    dx);
 }
 
-static void forward(const struct mft_net *net, const struct mft_pass *run,
+static void forward(const struct mft_net *net, const struct mft_pass *pass,
 		    const struct mft_part *part, const void *x, void *y)
 {
 	const struct attention *a = part->own;
 	const struct mfk_qkv s = split(net, part);
-	const struct mfk_attention c = mft_attention_of(net, run, part, shape(net, a), &a->kept);
+	const struct mfk_attention c = mft_attention_of(net, pass, part, shape(net, a), &a->kept);
 
-	qkv_forward(net, run, part, x);
-	net->backend->ops->qkv(run->ctx, &s);
-	mft_core_forward(net, run, &a->core, &c);
+	qkv_forward(net, pass, part, x);
+	net->backend->ops->qkv(pass->ctx, &s);
+	mft_core_forward(net, pass, &a->core, &c);
 	if (y)
-		mft_linear_forward(net, run, &a->proj, net->tokens, c.out, y);
+		mft_linear_forward(net, pass, &a->proj, net->tokens, c.out, y);
 }
 
-static void backward(const struct mft_net *net, const struct mft_pass *run,
+static void backward(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_part *part, const void *x, const void *dy, void *dx)
 {
 	const struct attention *a = part->own;
 	struct mfk_qkv s = split(net, part);
-	struct mfk_attention c = mft_attention_of(net, run, part, shape(net, a), &a->kept);
+	struct mfk_attention c = mft_attention_of(net, pass, part, shape(net, a), &a->kept);
 	void *dout = mft_net_scratch(net, a->dout);
 
-	mft_linear_backward(net, run, &a->proj, net->tokens, c.out, dy, dout);
+	mft_linear_backward(net, pass, &a->proj, net->tokens, c.out, dy, dout);
 
 	c.dout = dout;
 	c.dq = mft_net_scratch(net, a->dq);
 	c.dk = mft_net_scratch(net, a->dk);
 	c.dv = mft_net_scratch(net, a->dv);
-	mft_core_backward(net, run, &a->core, &c);
+	mft_core_backward(net, pass, &a->core, &c);
 
 	s.dq = c.dq;
 	s.dk = c.dk;
@@ -257,9 +257,9 @@ static void backward(const struct mft_net *net, const struct mft_pass *run,
 	s.dk_norm = mft_grad(net, a->k_norm.weight);
 	s.dq_norm_bias = mft_grad(net, a->q_norm.bias);
 	s.dk_norm_bias = mft_grad(net, a->k_norm.bias);
-	net->backend->ops->qkv_backward(run->ctx, &s);
+	net->backend->ops->qkv_backward(pass->ctx, &s);
 
-	qkv_backward(net, run, part, x, s.dqkv, dx);
+	qkv_backward(net, pass, part, x, s.dqkv, dx);
 }
 
 const struct mft_part_kind mft_part_attention = {

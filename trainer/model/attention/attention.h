@@ -16,7 +16,7 @@ int mft_context_fill(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error 
 /* Makes the context that runs in parallel with the passes. Call it after mft_memory_place(). */
 int mft_context_beside_begin(struct mft_net *net, struct mfs_error *err);
 /* run->heads_first_key, in one of net->batch_count places. */
-void mft_context_gather_keys(const struct mft_net *net, struct mft_pass *run, uint32_t place);
+void mft_context_gather_keys(const struct mft_net *net, struct mft_pass *pass, uint32_t place);
 
 /* Groups of queries that tensor parallel processes share; shared_groups.c. */
 int mft_shared_groups_plan(struct mft_net *net, struct mfs_error *err);

@@ -10,7 +10,7 @@ struct mft_attention_kept {
 };
 
 /* A shape with what a pass and a part add: documents, dropout and memory. */
-struct mfk_attention mft_attention_of(const struct mft_net *net, const struct mft_pass *run,
+struct mfk_attention mft_attention_of(const struct mft_net *net, const struct mft_pass *pass,
 				      const struct mft_part *part, struct mfk_attention shape,
 				      const struct mft_attention_kept *kept);
 
@@ -30,9 +30,9 @@ int mft_core_find(const struct mft_net *net, uint32_t layer, const struct mfk_at
 void mft_core_plan(const struct mft_net *net, struct mft_core *core, struct mft_part_plan *p,
 		   bool backward);
 /* a: as mft_attention_of() gives it; backward with dout, dq, dk and dv. */
-void mft_core_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_core_forward(const struct mft_net *net, const struct mft_pass *pass,
 		      const struct mft_core *core, const struct mfk_attention *a);
-void mft_core_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_core_backward(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_core *core, const struct mfk_attention *a);
 /* A layer does it in this way. */
 bool mft_core_has_way(const struct mft_net *net, enum mft_context_ways which);
@@ -44,7 +44,7 @@ const int32_t *mft_context_positions(const struct mft_net *net, enum mft_context
 				     uint32_t part);
 /* Rows of so many bytes: this process's tokens for its neighbour p, which begin at row p * step of
  * parts, become those of all neighbours in joined [batch, net->seq * way.heads], or the reverse. */
-void mft_context_exchange(const struct mft_net *net, const struct mft_pass *run,
+void mft_context_exchange(const struct mft_net *net, const struct mft_pass *pass,
 			  enum mft_context_ways which, void *parts, int64_t step, void *joined,
 			  size_t row, bool to_joined);
 
@@ -60,10 +60,10 @@ struct mft_shared_groups {
 	uint64_t to_taken, to_all;
 };
 /* taken [T, taken] of share [T, share] of each process. all: room for [size, T, share]. */
-void mft_shared_groups_take(const struct mft_net *net, const struct mft_pass *run,
+void mft_shared_groups_take(const struct mft_net *net, const struct mft_pass *pass,
 			    const void *share, void *all, void *taken);
 /* The gradient of share, of all processes' gradients of what they have taken. */
-void mft_shared_groups_give(const struct mft_net *net, const struct mft_pass *run,
+void mft_shared_groups_give(const struct mft_net *net, const struct mft_pass *pass,
 			    const void *dtaken, void *all, void *dshare);
 
 /* Tables of sines and cosines, fp32 [whole, dim / 2], and the positions of tokens [T]. */

@@ -199,7 +199,7 @@ const int32_t *mft_context_positions(const struct mft_net *net, enum mft_context
 
 /* ---- messages ---- */
 
-void mft_context_exchange(const struct mft_net *net, const struct mft_pass *run,
+void mft_context_exchange(const struct mft_net *net, const struct mft_pass *pass,
 			  enum mft_context_ways which, void *parts, int64_t step, void *joined,
 			  size_t row, bool to_joined)
 {
@@ -226,23 +226,23 @@ void mft_context_exchange(const struct mft_net *net, const struct mft_pass *run,
 			*m++ = pair[1];
 		}
 	mft_parallel_exchange(net->parallel, way->heads_group,
-			      mft_beside_say(net, &net->context_beside, run->ctx), c->messages,
+			      mft_beside_say(net, &net->context_beside, pass->ctx), c->messages,
 			      (unsigned)(m - c->messages));
-	mft_beside_await(net, &net->context_beside, way->heads_group, run->ctx);
+	mft_beside_await(net, &net->context_beside, way->heads_group, pass->ctx);
 }
 
-void mft_context_gather_keys(const struct mft_net *net, struct mft_pass *run, uint32_t place)
+void mft_context_gather_keys(const struct mft_net *net, struct mft_pass *pass, uint32_t place)
 {
 	for (int i = 0; i < MFT_CONTEXT_WAYS; i++) {
 		const struct mft_context_way *way = &net->context.way[i];
 		int32_t *joined;
 
-		run->heads_first_key[i] = NULL;
-		if (!way->used || way->heads == 1 || !run->first_key)
+		pass->heads_first_key[i] = NULL;
+		if (!way->used || way->heads == 1 || !pass->first_key)
 			continue;
 		joined = mft_net_at(net, way->first_key + place * keys_bytes(net, way));
-		mft_context_exchange(net, run, (enum mft_context_ways)i, (void *)run->first_key, 0,
-				     joined, sizeof(int32_t), true);
-		run->heads_first_key[i] = joined;
+		mft_context_exchange(net, pass, (enum mft_context_ways)i, (void *)pass->first_key,
+				     0, joined, sizeof(int32_t), true);
+		pass->heads_first_key[i] = joined;
 	}
 }

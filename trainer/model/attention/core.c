@@ -39,22 +39,22 @@ static void plan(const struct mft_net *net, struct mft_core *core, struct mft_pa
 		mft_part_plan_scratch(p, mft_core_work_bytes(net, &core->shape, backward));
 }
 
-static void forward(const struct mft_net *net, const struct mft_pass *run,
+static void forward(const struct mft_net *net, const struct mft_pass *pass,
 		    const struct mft_core *core, const struct mfk_attention *a)
 {
 	struct mfk_attention own = *a;
 
 	own.scratch = mft_core_scratch(net, core, false, WORK);
-	net->backend->ops->attention(run->ctx, &own);
+	net->backend->ops->attention(pass->ctx, &own);
 }
 
-static void backward(const struct mft_net *net, const struct mft_pass *run,
+static void backward(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_core *core, const struct mfk_attention *a)
 {
 	struct mfk_attention own = *a;
 
 	own.scratch = mft_core_scratch(net, core, true, WORK);
-	net->backend->ops->attention_backward(run->ctx, &own);
+	net->backend->ops->attention_backward(pass->ctx, &own);
 }
 
 static const struct mft_core_kind alone = {
@@ -131,22 +131,22 @@ void mft_core_plan(const struct mft_net *net, struct mft_core *core, struct mft_
 	core->kind->plan(net, core, p, backward);
 }
 
-void mft_core_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_core_forward(const struct mft_net *net, const struct mft_pass *pass,
 		      const struct mft_core *core, const struct mfk_attention *a)
 {
 	if (exchanges_heads(net, core))
-		mft_core_heads_forward(net, run, core, a);
+		mft_core_heads_forward(net, pass, core, a);
 	else
-		core->kind->forward(net, run, core, a);
+		core->kind->forward(net, pass, core, a);
 }
 
-void mft_core_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_core_backward(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_core *core, const struct mfk_attention *a)
 {
 	if (exchanges_heads(net, core))
-		mft_core_heads_backward(net, run, core, a);
+		mft_core_heads_backward(net, pass, core, a);
 	else
-		core->kind->backward(net, run, core, a);
+		core->kind->backward(net, pass, core, a);
 }
 
 /* ---- what they share ---- */
@@ -157,7 +157,7 @@ void *mft_core_scratch(const struct mft_net *net, const struct mft_core *core, b
 	return mft_net_scratch(net, core->at[backward][which]);
 }
 
-void mft_core_rows(const struct mft_net *net, const struct mft_pass *run, uint64_t map,
+void mft_core_rows(const struct mft_net *net, const struct mft_pass *pass, uint64_t map,
 		   int64_t rows, int64_t cols, const void *x, void *y)
 {
 	const struct mfk_rows gathered = {
@@ -170,5 +170,5 @@ void mft_core_rows(const struct mft_net *net, const struct mft_pass *run, uint64
 		.y = y,
 	};
 
-	net->backend->ops->gather(run->ctx, &gathered);
+	net->backend->ops->gather(pass->ctx, &gathered);
 }

@@ -11,9 +11,9 @@ struct mft_core_kind {
 		     bool backward);
 	/* a: of the tokens and heads that the process has, or some of the sequences; but first_key
 	 * are positions of the whole sequence. */
-	void (*forward)(const struct mft_net *net, const struct mft_pass *run,
+	void (*forward)(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_core *core, const struct mfk_attention *a);
-	void (*backward)(const struct mft_net *net, const struct mft_pass *run,
+	void (*backward)(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_core *core, const struct mfk_attention *a);
 };
 
@@ -28,9 +28,9 @@ struct mfk_attention mft_core_heads_shape(const struct mft_net *net, enum mft_co
 					  const struct mfk_attention *a);
 void mft_core_heads_plan(const struct mft_net *net, struct mft_core *core, struct mft_part_plan *p,
 			 bool backward);
-void mft_core_heads_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_core_heads_forward(const struct mft_net *net, const struct mft_pass *pass,
 			    const struct mft_core *core, const struct mfk_attention *a);
-void mft_core_heads_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_core_heads_backward(const struct mft_net *net, const struct mft_pass *pass,
 			     const struct mft_core *core, const struct mfk_attention *a);
 
 /* Queries of a piece that this process has, and keys of a piece that they see; core_pieces.c. */
@@ -53,14 +53,14 @@ bool mft_pieces_do(const struct mfk_attention *a);
 uint64_t mft_pieces_work_bytes(const struct mft_net *net, const struct mfk_attention *a,
 			       bool backward);
 /* Joins what the queries get of the keys to out and a->lse, which begin with -infinity. */
-void mft_pieces_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_pieces_forward(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_pieces *p, const struct mft_pair *pair);
 /* Adds to dq; a->dq holds parts. dk, dv: what the pair gives, in net->io. */
-void mft_pieces_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_pieces_backward(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_pieces *p, const struct mft_pair *pair, void *dk,
 			 void *dv);
 /* sum += part, or sum = part; wide is as large as the part. */
-void mft_core_add(const struct mft_net *net, const struct mft_pass *run, float *wide, bool first,
+void mft_core_add(const struct mft_net *net, const struct mft_pass *pass, float *wide, bool first,
 		  float *sum, const void *part, int64_t count);
 
 uint64_t mft_core_work_bytes(const struct mft_net *net, const struct mfk_attention *a,
@@ -74,7 +74,7 @@ static inline void *mft_core_at(const void *p, int64_t elements, size_t size)
 void *mft_core_scratch(const struct mft_net *net, const struct mft_core *core, bool backward,
 		       unsigned which);
 /* y[r] = x[map[r]] for so many rows, of cols elements; map is one of struct mft_context's. */
-void mft_core_rows(const struct mft_net *net, const struct mft_pass *run, uint64_t map,
+void mft_core_rows(const struct mft_net *net, const struct mft_pass *pass, uint64_t map,
 		   int64_t rows, int64_t cols, const void *x, void *y);
 
 #endif

@@ -56,35 +56,35 @@ static void plan(const struct mft_net *net, struct mft_core *core, struct mft_pa
 }
 
 /* Rows of all processes, in the order of the sequence. */
-static void gather(const struct mft_net *net, const struct mft_pass *run,
+static void gather(const struct mft_net *net, const struct mft_pass *pass,
 		   const struct mft_core *core, bool backward, int64_t cols, const void *own,
 		   void *all)
 {
 	void *raw = mft_core_scratch(net, core, backward, RAW);
 
 	mft_parallel_all_gather(net->parallel, MFT_GROUP_CONTEXT,
-				mft_beside_say(net, &net->context_beside, run->ctx), net->io, raw,
+				mft_beside_say(net, &net->context_beside, pass->ctx), net->io, raw,
 				own, (uint64_t)(net->tokens * cols));
-	mft_beside_await(net, &net->context_beside, MFT_GROUP_CONTEXT, run->ctx);
-	mft_core_rows(net, run, net->context.to_sequence, net->batch * net->context.whole, cols,
+	mft_beside_await(net, &net->context_beside, MFT_GROUP_CONTEXT, pass->ctx);
+	mft_core_rows(net, pass, net->context.to_sequence, net->batch * net->context.whole, cols,
 		      raw, all);
 }
 
 /* The sum of all processes' rows, of those that are this one's. */
-static void scatter(const struct mft_net *net, const struct mft_pass *run,
+static void scatter(const struct mft_net *net, const struct mft_pass *pass,
 		    const struct mft_core *core, int64_t cols, const void *all, void *own)
 {
 	void *raw = mft_core_scratch(net, core, true, RAW);
 
-	mft_core_rows(net, run, net->context.from_sequence, net->batch * net->context.whole, cols,
+	mft_core_rows(net, pass, net->context.from_sequence, net->batch * net->context.whole, cols,
 		      all, raw);
 	mft_parallel_reduce_scatter(net->parallel, MFT_GROUP_CONTEXT,
-				    mft_beside_say(net, &net->context_beside, run->ctx), net->io,
+				    mft_beside_say(net, &net->context_beside, pass->ctx), net->io,
 				    own, raw, (uint64_t)(net->tokens * cols));
-	mft_beside_await(net, &net->context_beside, MFT_GROUP_CONTEXT, run->ctx);
+	mft_beside_await(net, &net->context_beside, MFT_GROUP_CONTEXT, pass->ctx);
 }
 
-static struct mfk_attention gathered(const struct mft_net *net, const struct mft_pass *run,
+static struct mfk_attention gathered(const struct mft_net *net, const struct mft_pass *pass,
 				     const struct mft_core *core, const struct mfk_attention *a,
 				     bool backward)
 {
@@ -92,8 +92,8 @@ static struct mfk_attention gathered(const struct mft_net *net, const struct mft
 	void *k = mft_core_scratch(net, core, backward, KEYS);
 	void *v = mft_core_scratch(net, core, backward, VALUES);
 
-	gather(net, run, core, backward, a->kv_heads * a->qk_dim, a->k, k);
-	gather(net, run, core, backward, a->kv_heads * a->v_dim, a->v, v);
+	gather(net, pass, core, backward, a->kv_heads * a->qk_dim, a->k, k);
+	gather(net, pass, core, backward, a->kv_heads * a->v_dim, a->v, v);
 	all.k = k;
 	all.v = v;
 	all.query_at = mft_context_positions(net, core->way, net->context.rank);
@@ -137,7 +137,7 @@ static bool next_pair(const struct mft_net *net, int *queries, uint32_t *piece)
 	return ++*queries < 2;
 }
 
-static void attend_by_pieces(const struct mft_net *net, const struct mft_pass *run,
+static void attend_by_pieces(const struct mft_net *net, const struct mft_pass *pass,
 			     const struct mft_core *core, const struct mfk_attention *all)
 {
 	const struct mfk_ops *ops = net->backend->ops;
@@ -150,7 +150,7 @@ static void attend_by_pieces(const struct mft_net *net, const struct mft_pass *r
 	};
 	const int64_t rows = all->batch * all->seq * all->heads;
 
-	ops->fill(run->ctx, MFK_F32, all->lse, rows, -INFINITY);
+	ops->fill(pass->ctx, MFK_F32, all->lse, rows, -INFINITY);
 	for (int64_t sequence = 0; sequence < all->batch; sequence++) {
 		int queries = 0;
 		uint32_t piece = 0;
@@ -158,14 +158,14 @@ static void attend_by_pieces(const struct mft_net *net, const struct mft_pass *r
 		do {
 			const struct mft_pair pair = pair_of(net, all, sequence, queries, piece);
 
-			mft_pieces_forward(net, run, &pieces, &pair);
+			mft_pieces_forward(net, pass, &pieces, &pair);
 		} while (next_pair(net, &queries, &piece));
 	}
-	ops->cast(run->ctx, net->io, all->out, MFK_F32, pieces.out, rows * all->v_dim);
+	ops->cast(pass->ctx, net->io, all->out, MFK_F32, pieces.out, rows * all->v_dim);
 }
 
 /* own: of dk and dv, where each pair's lie for the moment. */
-static void go_back_by_pieces(const struct mft_net *net, const struct mft_pass *run,
+static void go_back_by_pieces(const struct mft_net *net, const struct mft_pass *pass,
 			      const struct mft_core *core, const struct mfk_attention *all,
 			      const struct mfk_attention *own)
 {
@@ -181,8 +181,8 @@ static void go_back_by_pieces(const struct mft_net *net, const struct mft_pass *
 	float *k_sum = mft_core_scratch(net, core, true, KEYS_SUM);
 	float *v_sum = mft_core_scratch(net, core, true, VALUES_SUM);
 
-	ops->fill(run->ctx, MFK_F32, k_sum, keys * k, 0);
-	ops->fill(run->ctx, MFK_F32, v_sum, keys * v, 0);
+	ops->fill(pass->ctx, MFK_F32, k_sum, keys * k, 0);
+	ops->fill(pass->ctx, MFK_F32, v_sum, keys * v, 0);
 	for (int64_t sequence = 0; sequence < all->batch; sequence++) {
 		int queries = 0;
 		uint32_t piece = 0;
@@ -190,47 +190,47 @@ static void go_back_by_pieces(const struct mft_net *net, const struct mft_pass *
 		do {
 			const struct mft_pair pair = pair_of(net, all, sequence, queries, piece);
 
-			mft_pieces_backward(net, run, &pieces, &pair, own->dk, own->dv);
-			mft_core_add(net, run, pieces.wide, false,
+			mft_pieces_backward(net, pass, &pieces, &pair, own->dk, own->dv);
+			mft_core_add(net, pass, pieces.wide, false,
 				     k_sum + before(net, all, sequence, piece, all->qk_dim),
 				     own->dk, all->seq / 2 * k);
-			mft_core_add(net, run, pieces.wide, false,
+			mft_core_add(net, pass, pieces.wide, false,
 				     v_sum + before(net, all, sequence, piece, all->v_dim), own->dv,
 				     all->seq / 2 * v);
 		} while (next_pair(net, &queries, &piece));
 	}
-	ops->cast(run->ctx, net->io, all->dq, MFK_F32, pieces.dq,
+	ops->cast(pass->ctx, net->io, all->dq, MFK_F32, pieces.dq,
 		  all->batch * all->seq * all->heads * all->qk_dim);
-	ops->cast(run->ctx, net->io, all->dk, MFK_F32, k_sum, keys * k);
-	ops->cast(run->ctx, net->io, all->dv, MFK_F32, v_sum, keys * v);
+	ops->cast(pass->ctx, net->io, all->dk, MFK_F32, k_sum, keys * k);
+	ops->cast(pass->ctx, net->io, all->dv, MFK_F32, v_sum, keys * v);
 }
 
 /* ---- both ---- */
 
-static void forward(const struct mft_net *net, const struct mft_pass *run,
+static void forward(const struct mft_net *net, const struct mft_pass *pass,
 		    const struct mft_core *core, const struct mfk_attention *a)
 {
-	const struct mfk_attention all = gathered(net, run, core, a, false);
+	const struct mfk_attention all = gathered(net, pass, core, a, false);
 
 	if (mft_pieces_do(a))
-		attend_by_pieces(net, run, core, &all);
+		attend_by_pieces(net, pass, core, &all);
 	else
-		net->backend->ops->attention(run->ctx, &all);
+		net->backend->ops->attention(pass->ctx, &all);
 }
 
-static void backward(const struct mft_net *net, const struct mft_pass *run,
+static void backward(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_core *core, const struct mfk_attention *a)
 {
-	struct mfk_attention all = gathered(net, run, core, a, true);
+	struct mfk_attention all = gathered(net, pass, core, a, true);
 
 	all.dk = mft_core_scratch(net, core, true, DKEYS);
 	all.dv = mft_core_scratch(net, core, true, DVALUES);
 	if (mft_pieces_do(a))
-		go_back_by_pieces(net, run, core, &all, a);
+		go_back_by_pieces(net, pass, core, &all, a);
 	else
-		net->backend->ops->attention_backward(run->ctx, &all);
-	scatter(net, run, core, a->kv_heads * a->qk_dim, all.dk, a->dk);
-	scatter(net, run, core, a->kv_heads * a->v_dim, all.dv, a->dv);
+		net->backend->ops->attention_backward(pass->ctx, &all);
+	scatter(net, pass, core, a->kv_heads * a->qk_dim, all.dk, a->dk);
+	scatter(net, pass, core, a->kv_heads * a->v_dim, all.dv, a->dv);
 }
 
 const struct mft_core_kind mft_core_gather = {

@@ -91,44 +91,44 @@ static int64_t joined_rows(const struct mft_core *core)
 }
 
 /* own [T, all heads, dim] of this process to joined [T of neighbours, some heads, dim]. */
-static void *to_heads(const struct mft_net *net, const struct mft_pass *run,
+static void *to_heads(const struct mft_net *net, const struct mft_pass *pass,
 		      const struct mft_core *core, bool backward, unsigned which, int64_t cols,
 		      const void *own)
 {
 	void *joined = buffer(net, core, backward, which);
 	void *packed = buffer(net, core, backward, PACKED);
 
-	mft_core_rows(net, run, net->context.way[core->way].to_heads, joined_rows(core), cols, own,
+	mft_core_rows(net, pass, net->context.way[core->way].to_heads, joined_rows(core), cols, own,
 		      packed);
-	mft_context_exchange(net, run, core->way, packed, net->tokens, joined,
+	mft_context_exchange(net, pass, core->way, packed, net->tokens, joined,
 			     (size_t)cols * mfk_dtype_size(net->io), true);
 	return joined;
 }
 
-static void from_heads(const struct mft_net *net, const struct mft_pass *run,
+static void from_heads(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_core *core, bool backward, int64_t cols, void *joined,
 		       void *own)
 {
 	void *packed = buffer(net, core, backward, PACKED);
 
-	mft_context_exchange(net, run, core->way, packed, net->tokens, joined,
+	mft_context_exchange(net, pass, core->way, packed, net->tokens, joined,
 			     (size_t)cols * mfk_dtype_size(net->io), false);
-	mft_core_rows(net, run, net->context.way[core->way].from_heads, joined_rows(core), cols,
+	mft_core_rows(net, pass, net->context.way[core->way].from_heads, joined_rows(core), cols,
 		      packed, own);
 }
 
-static struct mfk_attention attention_of(const struct mft_net *net, const struct mft_pass *run,
+static struct mfk_attention attention_of(const struct mft_net *net, const struct mft_pass *pass,
 					 const struct mft_core *core, const struct mfk_attention *a,
 					 bool backward)
 {
 	struct mfk_attention all = mft_core_heads_shape(net, core->way, a);
 	const int64_t qk = all.qk_dim, v = all.v_dim;
 
-	all.q = to_heads(net, run, core, backward, Q, all.heads * qk, a->q);
-	all.k = to_heads(net, run, core, backward, K, all.kv_heads * qk, a->k);
-	all.v = to_heads(net, run, core, backward, V, all.kv_heads * v, a->v);
+	all.q = to_heads(net, pass, core, backward, Q, all.heads * qk, a->q);
+	all.k = to_heads(net, pass, core, backward, K, all.kv_heads * qk, a->k);
+	all.v = to_heads(net, pass, core, backward, V, all.kv_heads * v, a->v);
 	all.out = buffer(net, core, backward, OUT);
-	all.first_key = run->heads_first_key[core->way];
+	all.first_key = pass->heads_first_key[core->way];
 	return all;
 }
 
@@ -161,43 +161,43 @@ static struct mfk_attention sequence_of(const struct mft_net *net, const struct 
 }
 
 /* All sequences at once, unless dropout must know which head is which. */
-static void attend(const struct mft_net *net, const struct mft_pass *run,
+static void attend(const struct mft_net *net, const struct mft_pass *pass,
 		   const struct mft_core *core, const struct mfk_attention *all, int64_t heads,
-		   void (*op)(const struct mft_net *net, const struct mft_pass *run,
+		   void (*op)(const struct mft_net *net, const struct mft_pass *pass,
 			      const struct mft_core *core, const struct mfk_attention *a))
 {
 	if (all->dropout <= 0) {
-		op(net, run, core, all);
+		op(net, pass, core, all);
 		return;
 	}
 	for (int64_t i = 0; i < all->batch; i++) {
 		const struct mfk_attention one = sequence_of(net, core, all, heads, i);
 
-		op(net, run, core, &one);
+		op(net, pass, core, &one);
 	}
 }
 
-void mft_core_heads_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_core_heads_forward(const struct mft_net *net, const struct mft_pass *pass,
 			    const struct mft_core *core, const struct mfk_attention *a)
 {
-	const struct mfk_attention all = attention_of(net, run, core, a, false);
+	const struct mfk_attention all = attention_of(net, pass, core, a, false);
 
-	attend(net, run, core, &all, a->heads, core->kind->forward);
-	from_heads(net, run, core, false, all.heads * all.v_dim, all.out, a->out);
+	attend(net, pass, core, &all, a->heads, core->kind->forward);
+	from_heads(net, pass, core, false, all.heads * all.v_dim, all.out, a->out);
 }
 
-void mft_core_heads_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_core_heads_backward(const struct mft_net *net, const struct mft_pass *pass,
 			     const struct mft_core *core, const struct mfk_attention *a)
 {
-	struct mfk_attention all = attention_of(net, run, core, a, true);
+	struct mfk_attention all = attention_of(net, pass, core, a, true);
 
-	to_heads(net, run, core, true, OUT, all.heads * all.v_dim, a->out);
-	all.dout = to_heads(net, run, core, true, DOUT, all.heads * all.v_dim, a->dout);
+	to_heads(net, pass, core, true, OUT, all.heads * all.v_dim, a->out);
+	all.dout = to_heads(net, pass, core, true, DOUT, all.heads * all.v_dim, a->dout);
 	all.dq = buffer(net, core, true, DQ);
 	all.dk = buffer(net, core, true, DK);
 	all.dv = buffer(net, core, true, DV);
-	attend(net, run, core, &all, a->heads, core->kind->backward);
-	from_heads(net, run, core, true, all.heads * all.qk_dim, all.dq, a->dq);
-	from_heads(net, run, core, true, all.kv_heads * all.qk_dim, all.dk, a->dk);
-	from_heads(net, run, core, true, all.kv_heads * all.v_dim, all.dv, a->dv);
+	attend(net, pass, core, &all, a->heads, core->kind->backward);
+	from_heads(net, pass, core, true, all.heads * all.qk_dim, all.dq, a->dq);
+	from_heads(net, pass, core, true, all.kv_heads * all.qk_dim, all.dk, a->dk);
+	from_heads(net, pass, core, true, all.kv_heads * all.v_dim, all.dv, a->dv);
 }

@@ -68,7 +68,7 @@ static struct mfk_attention attention_of(const struct mft_pieces *p, const struc
 	return ret;
 }
 
-void mft_pieces_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_pieces_forward(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_pieces *p, const struct mft_pair *pair)
 {
 	const struct mfk_ops *ops = net->backend->ops;
@@ -87,21 +87,21 @@ void mft_pieces_forward(const struct mft_net *net, const struct mft_pass *run,
 
 	part.out = p->part;
 	part.lse = p->part_lse;
-	ops->attention(run->ctx, &part);
-	ops->attention_join(run->ctx, &join);
+	ops->attention(pass->ctx, &part);
+	ops->attention_join(pass->ctx, &join);
 }
 
-void mft_core_add(const struct mft_net *net, const struct mft_pass *run, float *wide, bool first,
+void mft_core_add(const struct mft_net *net, const struct mft_pass *pass, float *wide, bool first,
 		  float *sum, const void *part, int64_t count)
 {
 	const struct mfk_ops *ops = net->backend->ops;
 
-	ops->cast(run->ctx, MFK_F32, first ? sum : wide, net->io, part, count);
+	ops->cast(pass->ctx, MFK_F32, first ? sum : wide, net->io, part, count);
 	if (!first)
-		ops->add(run->ctx, MFK_F32, sum, sum, wide, count);
+		ops->add(pass->ctx, MFK_F32, sum, sum, wide, count);
 }
 
-void mft_pieces_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_pieces_backward(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_pieces *p, const struct mft_pair *pair, void *dk,
 			 void *dv)
 {
@@ -109,8 +109,8 @@ void mft_pieces_backward(const struct mft_net *net, const struct mft_pass *run,
 
 	part.dk = dk;
 	part.dv = dv;
-	net->backend->ops->attention_backward(run->ctx, &part);
-	mft_core_add(net, run, p->wide, pair->first,
+	net->backend->ops->attention_backward(pass->ctx, &part);
+	mft_core_add(net, pass, p->wide, pair->first,
 		     p->dq + row_of(p->a, pair) * part.heads * part.qk_dim, part.dq,
 		     part.seq * part.heads * part.qk_dim);
 }

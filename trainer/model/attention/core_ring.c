@@ -135,10 +135,11 @@ static struct block sums_of(const struct mft_net *net, const struct mft_core *co
  * What goes round while a step's block is computed: the block, unless it is the last one, and in
  * backward the sums of the block before.
  */
-static void send(const struct mft_net *net, const struct mft_pass *run, const struct mft_core *core,
-		 const struct mfk_attention *a, bool backward, uint32_t step)
+static void send(const struct mft_net *net, const struct mft_pass *pass,
+		 const struct mft_core *core, const struct mfk_attention *a, bool backward,
+		 uint32_t step)
 {
-	struct mfk_ctx *ctx = mft_beside_say(net, &net->context_beside, run->ctx);
+	struct mfk_ctx *ctx = mft_beside_say(net, &net->context_beside, pass->ctx);
 	const struct sizes s = sizes_of(a);
 	const size_t size = mfk_dtype_size(net->io);
 
@@ -151,10 +152,10 @@ static void send(const struct mft_net *net, const struct mft_pass *run, const st
 			(size_t)s.k * sizeof(float), (size_t)s.v * sizeof(float));
 }
 
-static void await(const struct mft_net *net, const struct mft_pass *run,
+static void await(const struct mft_net *net, const struct mft_pass *pass,
 		  const struct mft_core *core)
 {
-	mft_beside_await(net, &net->context_beside, way_of(net, core)->ring_group, run->ctx);
+	mft_beside_await(net, &net->context_beside, way_of(net, core)->ring_group, pass->ctx);
 }
 
 /* Whose block a step has. */
@@ -183,7 +184,7 @@ static struct mfk_attention attention_of(const struct mft_net *net, const struct
 	return block;
 }
 
-static void attend_by_positions(const struct mft_net *net, const struct mft_pass *run,
+static void attend_by_positions(const struct mft_net *net, const struct mft_pass *pass,
 				const struct mft_core *core, const struct mfk_attention *a,
 				uint32_t step)
 {
@@ -202,12 +203,12 @@ static void attend_by_positions(const struct mft_net *net, const struct mft_pass
 
 	block.out = (void *)join.part;
 	block.lse = (float *)join.part_lse;
-	net->backend->ops->attention(run->ctx, &block);
-	net->backend->ops->attention_join(run->ctx, &join);
+	net->backend->ops->attention(pass->ctx, &block);
+	net->backend->ops->attention_join(pass->ctx, &join);
 }
 
 /* dq, dk and dv have the part of the block before sums have it. */
-static void go_back_by_positions(const struct mft_net *net, const struct mft_pass *run,
+static void go_back_by_positions(const struct mft_net *net, const struct mft_pass *pass,
 				 const struct mft_core *core, const struct mfk_attention *a,
 				 uint32_t step)
 {
@@ -216,11 +217,11 @@ static void go_back_by_positions(const struct mft_net *net, const struct mft_pas
 	const struct sizes s = sizes_of(a);
 	float *wide = mft_core_scratch(net, core, true, WIDE);
 
-	net->backend->ops->attention_backward(run->ctx, &block);
-	mft_core_add(net, run, wide, step == 0, mft_core_scratch(net, core, true, DQ), a->dq, s.q);
-	await(net, run, core);
-	mft_core_add(net, run, wide, step == 0, (float *)sums.k, a->dk, s.k);
-	mft_core_add(net, run, wide, step == 0, (float *)sums.v, a->dv, s.v);
+	net->backend->ops->attention_backward(pass->ctx, &block);
+	mft_core_add(net, pass, wide, step == 0, mft_core_scratch(net, core, true, DQ), a->dq, s.q);
+	await(net, pass, core);
+	mft_core_add(net, pass, wide, step == 0, (float *)sums.k, a->dk, s.k);
+	mft_core_add(net, pass, wide, step == 0, (float *)sums.v, a->dv, s.v);
 }
 
 /* ---- by pieces ---- */
@@ -266,7 +267,7 @@ static struct mft_pair pair_of(const struct mft_net *net, const struct mfk_atten
 	};
 }
 
-static void attend_by_pieces(const struct mft_net *net, const struct mft_pass *run,
+static void attend_by_pieces(const struct mft_net *net, const struct mft_pass *pass,
 			     const struct mft_core *core, const struct mfk_attention *a,
 			     uint32_t step)
 {
@@ -285,12 +286,12 @@ static void attend_by_pieces(const struct mft_net *net, const struct mft_pass *r
 		for (unsigned i = 0; i < count; i++) {
 			const struct mft_pair pair = pair_of(net, a, here, sequence, seen[i], step);
 
-			mft_pieces_forward(net, run, &pieces, &pair);
+			mft_pieces_forward(net, pass, &pieces, &pair);
 		}
 }
 
 /* The gradients of a pair's keys and values, which lie in one of two pieces of dk and dv. */
-static void add_keys(const struct mft_net *net, const struct mft_pass *run,
+static void add_keys(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_core *core, const struct mfk_attention *a, struct block sums,
 		     int64_t sequence, struct seen seen, int place, bool first)
 {
@@ -299,17 +300,17 @@ static void add_keys(const struct mft_net *net, const struct mft_pass *run,
 	const int64_t v = a->seq / 2 * a->kv_heads * a->v_dim;
 	float *wide = mft_core_scratch(net, core, true, WIDE);
 
-	mft_core_add(net, run, wide, first,
+	mft_core_add(net, pass, wide, first,
 		     (float *)sums.k + before(a, sequence, seen.keys, a->qk_dim),
 		     mft_core_at(a->dk, before(a, sequence, place, a->qk_dim), size), k);
-	mft_core_add(net, run, wide, first,
+	mft_core_add(net, pass, wide, first,
 		     (float *)sums.v + before(a, sequence, seen.keys, a->v_dim),
 		     mft_core_at(a->dv, before(a, sequence, place, a->v_dim), size), v);
 }
 
 /* The two pairs of another process's block have a piece of dk and dv each until the block's sums
  * are there. The own block has none yet: its first pairs begin them. */
-static void go_back_by_pieces(const struct mft_net *net, const struct mft_pass *run,
+static void go_back_by_pieces(const struct mft_net *net, const struct mft_pass *pass,
 			      const struct mft_core *core, const struct mfk_attention *a,
 			      uint32_t step)
 {
@@ -331,38 +332,38 @@ static void go_back_by_pieces(const struct mft_net *net, const struct mft_pass *
 			const int place = (int)i % 2;
 
 			mft_pieces_backward(
-				net, run, &pieces, &pair,
+				net, pass, &pieces, &pair,
 				mft_core_at(a->dk, before(a, sequence, place, a->qk_dim), size),
 				mft_core_at(a->dv, before(a, sequence, place, a->v_dim), size));
 			if (step == 0)
-				add_keys(net, run, core, a, sums, sequence, seen[i], place,
+				add_keys(net, pass, core, a, sums, sequence, seen[i], place,
 					 pair.causal);
 		}
-	await(net, run, core);
+	await(net, pass, core);
 	for (int64_t sequence = 0; sequence < a->batch && step; sequence++)
 		for (unsigned i = 0; i < count; i++)
-			add_keys(net, run, core, a, sums, sequence, seen[i], (int)i, false);
+			add_keys(net, pass, core, a, sums, sequence, seen[i], (int)i, false);
 }
 
 /* ---- both ---- */
 
-static void forward(const struct mft_net *net, const struct mft_pass *run,
+static void forward(const struct mft_net *net, const struct mft_pass *pass,
 		    const struct mft_core *core, const struct mfk_attention *a)
 {
 	const struct mfk_ops *ops = net->backend->ops;
 
-	ops->fill(run->ctx, MFK_F32, a->lse, a->batch * a->seq * a->heads, -INFINITY);
+	ops->fill(pass->ctx, MFK_F32, a->lse, a->batch * a->seq * a->heads, -INFINITY);
 	for (uint32_t step = 0; step < way_of(net, core)->ring; step++) {
-		send(net, run, core, a, false, step);
-		(mft_pieces_do(a) ? attend_by_pieces : attend_by_positions)(net, run, core, a,
+		send(net, pass, core, a, false, step);
+		(mft_pieces_do(a) ? attend_by_pieces : attend_by_positions)(net, pass, core, a,
 									    step);
-		await(net, run, core);
+		await(net, pass, core);
 	}
-	ops->cast(run->ctx, net->io, a->out, MFK_F32, mft_core_scratch(net, core, false, OUT),
+	ops->cast(pass->ctx, net->io, a->out, MFK_F32, mft_core_scratch(net, core, false, OUT),
 		  sizes_of(a).out);
 }
 
-static void backward(const struct mft_net *net, const struct mft_pass *run,
+static void backward(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_core *core, const struct mfk_attention *a)
 {
 	const struct mfk_ops *ops = net->backend->ops;
@@ -371,16 +372,16 @@ static void backward(const struct mft_net *net, const struct mft_pass *run,
 	struct block sums;
 
 	for (uint32_t step = 0; step < n; step++) {
-		send(net, run, core, a, true, step);
-		(mft_pieces_do(a) ? go_back_by_pieces : go_back_by_positions)(net, run, core, a,
+		send(net, pass, core, a, true, step);
+		(mft_pieces_do(a) ? go_back_by_pieces : go_back_by_positions)(net, pass, core, a,
 									      step);
 	}
-	send(net, run, core, a, true, n);
-	await(net, run, core);
+	send(net, pass, core, a, true, n);
+	await(net, pass, core);
 	sums = sums_of(net, core, n);
-	ops->cast(run->ctx, net->io, a->dq, MFK_F32, mft_core_scratch(net, core, true, DQ), s.q);
-	ops->cast(run->ctx, net->io, a->dk, MFK_F32, sums.k, s.k);
-	ops->cast(run->ctx, net->io, a->dv, MFK_F32, sums.v, s.v);
+	ops->cast(pass->ctx, net->io, a->dq, MFK_F32, mft_core_scratch(net, core, true, DQ), s.q);
+	ops->cast(pass->ctx, net->io, a->dk, MFK_F32, sums.k, s.k);
+	ops->cast(pass->ctx, net->io, a->dv, MFK_F32, sums.v, s.v);
 }
 
 const struct mft_core_kind mft_core_ring = {

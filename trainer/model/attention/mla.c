@@ -273,22 +273,22 @@ static void *kept(const struct mft_net *net, const struct mft_part *part, uint64
 	return mft_part_kept(net, part, offset);
 }
 
-static void lora_forward(const struct mft_net *net, const struct mft_pass *run,
+static void lora_forward(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_part *part, const struct lora *l, const void *x, void *y)
 {
 	const void *up_of = x;
 
 	if (l->down.weight) {
-		mft_linear_forward(net, run, &l->down, net->tokens, x, kept(net, part, l->low));
+		mft_linear_forward(net, pass, &l->down, net->tokens, x, kept(net, part, l->low));
 		up_of = kept(net, part, l->normed);
 	}
 	if (l->norm.weight)
-		mft_norm_forward(net, run, &l->norm, net->tokens, kept(net, part, l->low), NULL,
+		mft_norm_forward(net, pass, &l->norm, net->tokens, kept(net, part, l->low), NULL,
 				 NULL, kept(net, part, l->normed), kept(net, part, l->stats));
-	mft_linear_forward(net, run, &l->up, net->tokens, up_of, y);
+	mft_linear_forward(net, pass, &l->up, net->tokens, up_of, y);
 }
 
-static void lora_backward(const struct mft_net *net, const struct mft_pass *run,
+static void lora_backward(const struct mft_net *net, const struct mft_pass *pass,
 			  const struct mft_part *part, const struct lora *l, const void *x,
 			  const void *dy, void *dx)
 {
@@ -296,16 +296,17 @@ static void lora_backward(const struct mft_net *net, const struct mft_pass *run,
 	void *dnormed = mft_net_scratch(net, a->dnormed), *dlow = dnormed;
 
 	if (!l->down.weight) {
-		mft_linear_backward(net, run, &l->up, net->tokens, x, dy, dx);
+		mft_linear_backward(net, pass, &l->up, net->tokens, x, dy, dx);
 		return;
 	}
-	mft_linear_backward(net, run, &l->up, net->tokens, kept(net, part, l->normed), dy, dnormed);
+	mft_linear_backward(net, pass, &l->up, net->tokens, kept(net, part, l->normed), dy,
+			    dnormed);
 	if (l->norm.weight) {
 		dlow = mft_net_scratch(net, a->dlow);
-		mft_norm_backward(net, run, &l->norm, net->tokens, kept(net, part, l->low),
+		mft_norm_backward(net, pass, &l->norm, net->tokens, kept(net, part, l->low),
 				  kept(net, part, l->stats), dnormed, NULL, dlow);
 	}
-	mft_linear_backward(net, run, &l->down, net->tokens, x, dlow, dx);
+	mft_linear_backward(net, pass, &l->down, net->tokens, x, dlow, dx);
 }
 
 /* ---- attention ---- */
@@ -334,55 +335,55 @@ static struct mfk_mla assembly(const struct mft_net *net, const struct mft_part 
 	};
 }
 
-static void forward(const struct mft_net *net, const struct mft_pass *run,
+static void forward(const struct mft_net *net, const struct mft_pass *pass,
 		    const struct mft_part *part, const void *x, void *y)
 {
 	const struct mla *a = part->own;
 	const struct mfk_mla s = assembly(net, part);
-	const struct mfk_attention c = mft_attention_of(net, run, part, shape(net, a), &a->kept);
+	const struct mfk_attention c = mft_attention_of(net, pass, part, shape(net, a), &a->kept);
 
-	mft_linear_gather(net, run, &a->q.down);
-	mft_linear_gather(net, run, &a->kv.down);
-	lora_forward(net, run, part, &a->q, x, mft_net_scratch(net, a->q_up));
-	lora_forward(net, run, part, &a->kv, x, mft_net_scratch(net, a->kv_up));
-	mft_linear_forward(net, run, &a->k_rope, net->tokens, x,
+	mft_linear_gather(net, pass, &a->q.down);
+	mft_linear_gather(net, pass, &a->kv.down);
+	lora_forward(net, pass, part, &a->q, x, mft_net_scratch(net, a->q_up));
+	lora_forward(net, pass, part, &a->kv, x, mft_net_scratch(net, a->kv_up));
+	mft_linear_forward(net, pass, &a->k_rope, net->tokens, x,
 			   mft_net_scratch(net, a->k_rope_out));
-	net->backend->ops->mla(run->ctx, &s);
-	mft_core_forward(net, run, &a->core, &c);
+	net->backend->ops->mla(pass->ctx, &s);
+	mft_core_forward(net, pass, &a->core, &c);
 	if (y)
-		mft_linear_forward(net, run, &a->proj, net->tokens, c.out, y);
+		mft_linear_forward(net, pass, &a->proj, net->tokens, c.out, y);
 }
 
-static void backward(const struct mft_net *net, const struct mft_pass *run,
+static void backward(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_part *part, const void *x, const void *dy, void *dx)
 {
 	const struct mla *a = part->own;
 	struct mfk_mla s = assembly(net, part);
-	struct mfk_attention c = mft_attention_of(net, run, part, shape(net, a), &a->kept);
+	struct mfk_attention c = mft_attention_of(net, pass, part, shape(net, a), &a->kept);
 	void *dout = mft_net_scratch(net, a->dout);
 
-	mft_linear_backward(net, run, &a->proj, net->tokens, c.out, dy, dout);
+	mft_linear_backward(net, pass, &a->proj, net->tokens, c.out, dy, dout);
 
 	c.dout = dout;
 	s.dq = c.dq = mft_net_scratch(net, a->dq);
 	s.dk = c.dk = mft_net_scratch(net, a->dk);
 	s.dv = c.dv = mft_net_scratch(net, a->dv);
-	mft_core_backward(net, run, &a->core, &c);
+	mft_core_backward(net, pass, &a->core, &c);
 
 	s.dq_up = mft_net_scratch(net, a->dq_up);
 	s.dkv_up = mft_net_scratch(net, a->dkv_up);
 	s.dk_rope = mft_net_scratch(net, a->dk_rope);
-	net->backend->ops->mla_backward(run->ctx, &s);
+	net->backend->ops->mla_backward(pass->ctx, &s);
 
-	mft_linear_gather(net, run, &a->q.down);
-	mft_linear_gather(net, run, &a->kv.down);
-	mft_stream_await(net, run);
+	mft_linear_gather(net, pass, &a->q.down);
+	mft_linear_gather(net, pass, &a->kv.down);
+	mft_stream_await(net, pass);
 	/* The first writes dx, the others add to it. */
-	lora_backward(net, run, part, &a->kv, x, s.dkv_up, dx);
-	mft_linear_backward(net, run, &a->k_rope, net->tokens, x, s.dk_rope, dx);
-	lora_backward(net, run, part, &a->q, x, s.dq_up, dx);
-	mft_linear_scatter(net, run, &a->q.down);
-	mft_linear_scatter(net, run, &a->kv.down);
+	lora_backward(net, pass, part, &a->kv, x, s.dkv_up, dx);
+	mft_linear_backward(net, pass, &a->k_rope, net->tokens, x, s.dk_rope, dx);
+	lora_backward(net, pass, part, &a->q, x, s.dq_up, dx);
+	mft_linear_scatter(net, pass, &a->q.down);
+	mft_linear_scatter(net, pass, &a->kv.down);
 }
 
 const struct mft_part_kind mft_part_mla = {

@@ -121,7 +121,7 @@ int mft_shared_groups_fill(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_
 	return r ? mfs_fail(err, r, "%s", why) : 0;
 }
 
-void mft_shared_groups_take(const struct mft_net *net, const struct mft_pass *run,
+void mft_shared_groups_take(const struct mft_net *net, const struct mft_pass *pass,
 			    const void *share, void *all, void *taken)
 {
 	const struct mft_shared_groups *g = net->groups;
@@ -135,11 +135,11 @@ void mft_shared_groups_take(const struct mft_net *net, const struct mft_pass *ru
 		.y = taken,
 	};
 
-	mft_tensor_gather(net, run->ctx, net->io, all, share, (uint64_t)(net->tokens * g->share));
-	net->backend->ops->gather(run->ctx, &rows);
+	mft_tensor_gather(net, pass->ctx, net->io, all, share, (uint64_t)(net->tokens * g->share));
+	net->backend->ops->gather(pass->ctx, &rows);
 }
 
-void mft_shared_groups_give(const struct mft_net *net, const struct mft_pass *run,
+void mft_shared_groups_give(const struct mft_net *net, const struct mft_pass *pass,
 			    const void *dtaken, void *all, void *dshare)
 {
 	const struct mft_shared_groups *g = net->groups;
@@ -153,6 +153,7 @@ void mft_shared_groups_give(const struct mft_net *net, const struct mft_pass *ru
 		.y = all,
 	};
 
-	net->backend->ops->combine(run->ctx, &rows);
-	mft_tensor_scatter(net, run->ctx, net->io, dshare, all, (uint64_t)(net->tokens * g->share));
+	net->backend->ops->combine(pass->ctx, &rows);
+	mft_tensor_scatter(net, pass->ctx, net->io, dshare, all,
+			   (uint64_t)(net->tokens * g->share));
 }

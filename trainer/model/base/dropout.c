@@ -11,13 +11,13 @@ static uint64_t mix(uint64_t state, uint64_t value)
 	return z ^ z >> 31;
 }
 
-uint64_t mft_pass_seed(const struct mft_net *net, const struct mft_pass *run, uint32_t layer,
+uint64_t mft_pass_seed(const struct mft_net *net, const struct mft_pass *pass, uint32_t layer,
 		       enum mft_dropout_site site)
 {
 	uint64_t key = mix(0, (uint64_t)net->config->seed);
 
-	key = mix(key, run->pass->iteration);
-	key = mix(key, run->pass->microbatch);
+	key = mix(key, pass->info->iteration);
+	key = mix(key, pass->info->microbatch);
 	key = mix(key, layer);
 	/* Other heads have other numbers (core/tensor_parallel/random.py:
 	 * model_parallel_cuda_manual_seed). */
@@ -26,9 +26,9 @@ uint64_t mft_pass_seed(const struct mft_net *net, const struct mft_pass *run, ui
 	return mix(key, site);
 }
 
-bool mft_drops(const struct mft_net *net, const struct mft_pass *run)
+bool mft_drops(const struct mft_net *net, const struct mft_pass *pass)
 {
-	return run->train && net->config->hidden_dropout > 0;
+	return pass->train && net->config->hidden_dropout > 0;
 }
 
 /* The number in whole sequences of a token of a process's piece: two of each sequence, or, if it
@@ -44,7 +44,7 @@ static int64_t whole_row(const struct mft_context *c, int64_t piece, int64_t tok
 /* A dropout of the stream, or its backward, for the rows that the process has. Random numbers are
  * those of the elements of whole sequences: a piece of a sequence has some of them, without
  * gaps. */
-void mft_drop(const struct mft_net *net, const struct mft_pass *run,
+void mft_drop(const struct mft_net *net, const struct mft_pass *pass,
 	      void (*op)(struct mfk_ctx *c, const struct mfk_dropout *a),
 	      const struct mfk_dropout *all)
 {
@@ -65,31 +65,31 @@ void mft_drop(const struct mft_net *net, const struct mft_pass *run,
 		if (all->residual)
 			d.residual = (const char *)all->residual + bytes;
 		d.offset = (uint64_t)(whole_row(c, i, row - i * tokens) * net->hidden);
-		op(run->ctx, &d);
+		op(pass->ctx, &d);
 	}
 }
 
-struct mfk_dropout mft_dropout_at(const struct mft_net *net, const struct mft_pass *run,
+struct mfk_dropout mft_dropout_at(const struct mft_net *net, const struct mft_pass *pass,
 				  uint32_t layer, enum mft_dropout_site site)
 {
 	return (struct mfk_dropout){
 		.dtype = net->io,
 		.p = (float)net->config->hidden_dropout,
-		.seed = mft_pass_seed(net, run, layer, site),
+		.seed = mft_pass_seed(net, pass, layer, site),
 	};
 }
 
 /* The same in each process that knows the token, and whenever the layer runs. */
-void mft_random_logits(const struct mft_net *net, const struct mft_pass *run, uint32_t layer,
+void mft_random_logits(const struct mft_net *net, const struct mft_pass *pass, uint32_t layer,
 		       enum mfk_dtype type, void *logits, int64_t experts)
 {
 	const struct mft_context *c = &net->context;
-	const uint64_t seed = mft_pass_seed(net, run, layer, MFT_RANDOM_LOGITS);
+	const uint64_t seed = mft_pass_seed(net, pass, layer, MFT_RANDOM_LOGITS);
 	const int64_t pieces = c->size > 1 ? 2 * net->batch : 1, tokens = net->tokens / pieces;
 	const size_t bytes = (size_t)(tokens * experts) * mfk_dtype_size(type);
 
 	for (int64_t i = 0; i < pieces; i++)
-		net->backend->ops->fill_normal(run->ctx, type, (char *)logits + (size_t)i * bytes,
+		net->backend->ops->fill_normal(pass->ctx, type, (char *)logits + (size_t)i * bytes,
 					       tokens * experts, 0, 1, seed,
 					       (uint64_t)(whole_row(c, i, 0) * experts));
 }

@@ -31,12 +31,12 @@ void *mft_grad(const struct mft_net *net, const struct mft_param *p)
 }
 
 /* What is whole for a pass alone begins anew with each. */
-bool mft_grad_is_new(const struct mft_net *net, const struct mft_pass *run,
+bool mft_grad_is_new(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_param *p)
 {
 	const struct mft_bucket *b = &net->params->buckets[p->bucket];
 
-	return !run->adds && (run->pass->first || mft_bucket_grads_part(net->params, b));
+	return !pass->adds && (pass->info->first || mft_bucket_grads_part(net->params, b));
 }
 
 /* ---- linears ---- */
@@ -102,10 +102,10 @@ static void *grad_of(const struct mft_net *net, const struct mft_linear *l)
 }
 
 /* A term of a gradient is of this pass. */
-static bool writes_grad(const struct mft_net *net, const struct mft_pass *run,
+static bool writes_grad(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_linear *l)
 {
-	return l->gathered || (l->replaces && mft_grad_is_new(net, run, l->weight));
+	return l->gathered || (l->replaces && mft_grad_is_new(net, pass, l->weight));
 }
 
 static void *bias_grad_of(const struct mft_net *net, const struct mft_linear *l)
@@ -141,20 +141,20 @@ static struct mfk_gemm output_of(const struct mft_net *net, const struct mft_lin
 	};
 }
 
-void mft_linear_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_linear_forward(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_linear *l, int64_t rows, const void *x, void *y)
 {
 	const struct mfk_gemm product = output_of(net, l, rows, x, y);
 
-	net->backend->ops->gemm(run->ctx, &product);
+	net->backend->ops->gemm(pass->ctx, &product);
 }
 
-void mft_linear_forward_act(const struct mft_net *net, const struct mft_pass *run,
+void mft_linear_forward_act(const struct mft_net *net, const struct mft_pass *pass,
 			    const struct mft_linear *l, const void *x, const struct mfk_act *act)
 {
 	const struct mfk_gemm product = output_of(net, l, act->rows, x, (void *)(uintptr_t)act->x);
 
-	net->backend->ops->gemm_act(run->ctx, &product, act);
+	net->backend->ops->gemm_act(pass->ctx, &product, act);
 }
 
 void mft_linear_replaces(struct mft_net *net, struct mft_linear *l)
@@ -185,7 +185,7 @@ static struct mfk_gemm input_gradient(const struct mft_net *net, const struct mf
 }
 
 /* dweight[out, in] += dy[rows, out]^T x[rows, in] */
-static void weight_gradient(const struct mft_net *net, const struct mft_pass *run,
+static void weight_gradient(const struct mft_net *net, const struct mft_pass *pass,
 			    const struct mft_linear *l, int64_t rows, const void *x, const void *dy)
 {
 	const struct mfk_gemm product = {
@@ -202,56 +202,56 @@ static void weight_gradient(const struct mft_net *net, const struct mft_pass *ru
 		.ldb = l->in,
 		.ldc = weight_row(l),
 		.alpha = 1,
-		.beta = writes_grad(net, run, l) ? 0 : 1,
+		.beta = writes_grad(net, pass, l) ? 0 : 1,
 	};
 
-	net->backend->ops->gemm(run->ctx, &product);
+	net->backend->ops->gemm(pass->ctx, &product);
 }
 
-static void gradients(const struct mft_net *net, const struct mft_pass *run,
+static void gradients(const struct mft_net *net, const struct mft_pass *pass,
 		      const struct mft_linear *l, int64_t rows, const void *x, const void *dy)
 {
-	weight_gradient(net, run, l, rows, x, dy);
+	weight_gradient(net, pass, l, rows, x, dy);
 	if (l->bias)
-		net->backend->ops->bias_backward(run->ctx, net->io, net->grad, bias_grad_of(net, l),
-						 dy, rows, l->out);
+		net->backend->ops->bias_backward(pass->ctx, net->io, net->grad,
+						 bias_grad_of(net, l), dy, rows, l->out);
 }
 
-void mft_linear_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_linear_backward(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_linear *l, int64_t rows, const void *x, const void *dy,
 			 void *dx)
 {
 	if (dx) {
 		const struct mfk_gemm product = input_gradient(net, l, rows, dy, dx);
 
-		net->backend->ops->gemm(run->ctx, &product);
+		net->backend->ops->gemm(pass->ctx, &product);
 	}
 	if (l->ends_dx)
-		mft_dx_sum_begin(net, run);
-	gradients(net, run, l, rows, x, dy);
+		mft_dx_sum_begin(net, pass);
+	gradients(net, pass, l, rows, x, dy);
 }
 
-void mft_linear_backward_act(const struct mft_net *net, const struct mft_pass *run,
+void mft_linear_backward_act(const struct mft_net *net, const struct mft_pass *pass,
 			     const struct mft_linear *l, const void *dy, const struct mfk_act *act)
 {
 	const struct mfk_gemm product =
 		input_gradient(net, l, act->rows, dy, (void *)(uintptr_t)act->dy);
 
-	net->backend->ops->gemm_act_backward(run->ctx, &product, act);
-	gradients(net, run, l, act->rows, act->y, dy);
+	net->backend->ops->gemm_act_backward(pass->ctx, &product, act);
+	gradients(net, pass, l, act->rows, act->y, dy);
 }
 
 /* ---- weights that are gathered ---- */
 
-void mft_linear_gather(const struct mft_net *net, const struct mft_pass *run,
+void mft_linear_gather(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_linear *l)
 {
 	if (l->gathered)
-		mft_tensor_gather(net, run->ctx, net->io, mft_net_scratch(net, l->whole),
+		mft_tensor_gather(net, pass->ctx, net->io, mft_net_scratch(net, l->whole),
 				  mft_weight(net, l->weight), l->weight->elements);
 }
 
-void mft_linear_scatter(const struct mft_net *net, const struct mft_pass *run,
+void mft_linear_scatter(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_linear *l)
 {
 	const uint64_t count = l->weight ? l->weight->elements : 0;
@@ -262,11 +262,11 @@ void mft_linear_scatter(const struct mft_net *net, const struct mft_pass *run,
 		return;
 	term = mft_net_scratch(net, l->term);
 	own = term + net->parallel->place.tp * count * mfk_dtype_size(net->grad);
-	mft_tensor_scatter(net, run->ctx, net->grad, own, term, count);
-	if (mft_grad_is_new(net, run, l->weight))
-		net->backend->device->copy(run->ctx, grad, own, count * mfk_dtype_size(net->grad));
+	mft_tensor_scatter(net, pass->ctx, net->grad, own, term, count);
+	if (mft_grad_is_new(net, pass, l->weight))
+		net->backend->device->copy(pass->ctx, grad, own, count * mfk_dtype_size(net->grad));
 	else
-		net->backend->ops->add(run->ctx, net->grad, grad, grad, own, (int64_t)count);
+		net->backend->ops->add(pass->ctx, net->grad, grad, grad, own, (int64_t)count);
 }
 
 /* ---- norms ---- */
@@ -291,7 +291,7 @@ uint64_t mft_norm_stats_bytes(int64_t rows)
 	return mft_matrix_bytes(MFK_F32, 2, rows);
 }
 
-void mft_norm_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_norm_forward(const struct mft_net *net, const struct mft_pass *pass,
 		      const struct mft_norm *n, int64_t rows, const void *x, const void *residual,
 		      void *sum, void *y, float *stats)
 {
@@ -312,10 +312,10 @@ void mft_norm_forward(const struct mft_net *net, const struct mft_pass *run,
 		.rstd = stats + rows,
 	};
 
-	net->backend->ops->norm(run->ctx, &norm);
+	net->backend->ops->norm(pass->ctx, &norm);
 }
 
-void mft_norm_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_norm_backward(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_norm *n, int64_t rows, const void *x, const float *stats,
 		       const void *dy, const void *dresidual, void *dx)
 {
@@ -337,5 +337,5 @@ void mft_norm_backward(const struct mft_net *net, const struct mft_pass *run,
 		.dbias = mft_grad(net, n->bias),
 	};
 
-	net->backend->ops->norm_backward(run->ctx, &norm);
+	net->backend->ops->norm_backward(pass->ctx, &norm);
 }

@@ -33,28 +33,28 @@ struct mft_linear {
 /* prefix: "decoder.layers.mlp.linear_fc1". The bias is there if the model has it. */
 int mft_linear_find(const struct mft_net *net, const char *prefix, int32_t layer, int32_t expert,
 		    struct mft_linear *ret, struct mfs_error *err);
-void mft_linear_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_linear_forward(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_linear *l, int64_t rows, const void *x, void *y);
 /* act->x is written, and act->y, the activation of it. */
-void mft_linear_forward_act(const struct mft_net *net, const struct mft_pass *run,
+void mft_linear_forward_act(const struct mft_net *net, const struct mft_pass *pass,
 			    const struct mft_linear *l, const void *x, const struct mfk_act *act);
 /* For a linear that is gathered. Gathers the whole weight, before forward or backward. Scatters its
  * gradient, after backward has written this process's term of it. */
-void mft_linear_gather(const struct mft_net *net, const struct mft_pass *run,
+void mft_linear_gather(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_linear *l);
-void mft_linear_scatter(const struct mft_net *net, const struct mft_pass *run,
+void mft_linear_scatter(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_linear *l);
 /* For a linear that is the first to touch its weight's gradient, once in each pass: a step's first
  * pass writes the gradient instead of adding to it, and mft_net_clear_grads() leaves it alone. */
 void mft_linear_replaces(struct mft_net *net, struct mft_linear *l);
 /* Adds to the gradients of weight and bias. dx NULL: not wanted. Otherwise it is written, or, if
  * the linear adds, added to. */
-void mft_linear_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_linear_backward(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_linear *l, int64_t rows, const void *x, const void *dy,
 			 void *dx);
 /* The same for a linear whose input was act->y: act->dx is written. act->dy is room for the
  * gradient between the two. */
-void mft_linear_backward_act(const struct mft_net *net, const struct mft_pass *run,
+void mft_linear_backward_act(const struct mft_net *net, const struct mft_pass *pass,
 			     const struct mft_linear *l, const void *dy, const struct mfk_act *act);
 
 struct mft_norm {
@@ -67,11 +67,11 @@ int mft_norm_find(const struct mft_net *net, const char *prefix, int32_t layer,
 		  struct mft_norm *ret, struct mfs_error *err);
 uint64_t mft_norm_stats_bytes(int64_t rows);
 /* residual NULL: x is normalised; else sum = x + residual is. */
-void mft_norm_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_norm_forward(const struct mft_net *net, const struct mft_pass *pass,
 		      const struct mft_norm *n, int64_t rows, const void *x, const void *residual,
 		      void *sum, void *y, float *stats);
 /* x: what was normalised. dx = gradient (+ dresidual). */
-void mft_norm_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_norm_backward(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_norm *n, int64_t rows, const void *x, const float *stats,
 		       const void *dy, const void *dresidual, void *dx);
 
@@ -79,7 +79,7 @@ void mft_norm_backward(const struct mft_net *net, const struct mft_pass *run,
 const void *mft_weight(const struct mft_net *net, const struct mft_param *p);
 void *mft_grad(const struct mft_net *net, const struct mft_param *p);
 /* True if the gradient of what mft_linear_replaces() named is written, not added to. */
-bool mft_grad_is_new(const struct mft_net *net, const struct mft_pass *run,
+bool mft_grad_is_new(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_param *p);
 
 #endif

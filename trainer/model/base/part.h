@@ -49,10 +49,10 @@ struct mft_part_kind {
 	int (*begin)(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_part *part,
 		     struct mfs_error *err);
 	/* y[T, hidden] of x[T, hidden]. y NULL: it is not wanted, only what is kept is. */
-	void (*forward)(const struct mft_net *net, const struct mft_pass *run,
+	void (*forward)(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_part *part, const void *x, void *y);
 	/* dx of dy; adds to gradients of parameters. What was kept may be overwritten. */
-	void (*backward)(const struct mft_net *net, const struct mft_pass *run,
+	void (*backward)(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_part *part, const void *x, const void *dy, void *dx);
 	/* Called before the first microbatch of a step. NULL: nothing is called. */
 	void (*begin_step)(const struct mft_net *net, struct mfk_ctx *ctx,

@@ -9,8 +9,8 @@
 #include "trainer/data/loader.h"
 #include "trainer/model/base/context.h"
 
-/* What a microbatch is worth. */
-struct mft_net_pass {
+/* A microbatch on the host, and what its pass has to do with it. */
+struct mft_microbatch_info {
 	const struct mft_batch *batch; /* host; it is copied to the device first */
 	/* The gradient of the loss's sum over counted tokens is multiplied by this: 1 / (counted
 	 * tokens * microbatches) or, with per-token loss, 1; times the loss scale of fp16. */
@@ -29,10 +29,10 @@ struct mft_net_pass {
 /* What is on its way: the context, and the microbatch on the device. */
 struct mft_pass {
 	struct mfk_ctx *ctx;
-	const struct mft_net_pass *pass; /* without its batch, when that is on the device */
-	uint64_t counted;		 /* tokens whose loss counts */
-	bool train;			 /* with dropout, and a backward pass follows */
-	bool adds;			 /* the pass has written to the same gradients before */
+	const struct mft_microbatch_info *info; /* without its batch, when that is on the device */
+	uint64_t counted;			/* tokens whose loss counts */
+	bool train;				/* with dropout, and a backward pass follows */
+	bool adds;  /* the pass has written to the same gradients before */
 	bool again; /* a forward that backward runs again: nothing is counted a second time */
 	/* On the device (trainer/data/loader.h). first_key NULL: every token sees its whole past */
 	MFT_BATCH_ARRAYS(MFT_PASS_MEMBER)

@@ -60,7 +60,7 @@ void mft_stream_plan(struct mft_net *net)
 	net->of_all = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, whole);
 }
 
-const void *mft_stream_gather_beside(const struct mft_net *net, const struct mft_pass *run,
+const void *mft_stream_gather_beside(const struct mft_net *net, const struct mft_pass *pass,
 				     enum mft_gathered which, const void *x)
 {
 	void *whole;
@@ -69,23 +69,23 @@ const void *mft_stream_gather_beside(const struct mft_net *net, const struct mft
 		return x;
 	whole = mft_net_at(net, net->gathered[which]);
 	mft_parallel_all_gather(net->parallel, MFT_GROUP_TENSOR,
-				mft_beside_say(net, &net->tensor_beside, run->ctx), net->io, whole,
+				mft_beside_say(net, &net->tensor_beside, pass->ctx), net->io, whole,
 				x, (uint64_t)(net->rows * net->hidden));
 	return whole;
 }
 
-void mft_stream_await(const struct mft_net *net, const struct mft_pass *run)
+void mft_stream_await(const struct mft_net *net, const struct mft_pass *pass)
 {
 	if (shares_stream(net))
-		mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, run->ctx);
+		mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, pass->ctx);
 }
 
-const void *mft_stream_gather(const struct mft_net *net, const struct mft_pass *run,
+const void *mft_stream_gather(const struct mft_net *net, const struct mft_pass *pass,
 			      enum mft_gathered which, const void *x)
 {
-	const void *whole = mft_stream_gather_beside(net, run, which, x);
+	const void *whole = mft_stream_gather_beside(net, pass, which, x);
 
-	mft_stream_await(net, run);
+	mft_stream_await(net, pass);
 	return whole;
 }
 
@@ -94,9 +94,9 @@ void *mft_stream_term(const struct mft_net *net, void *y)
 	return shares_stream(net) ? mft_net_at(net, net->of_all) : y;
 }
 
-static void sum_beside(const struct mft_net *net, const struct mft_pass *run, void *term, void *y)
+static void sum_beside(const struct mft_net *net, const struct mft_pass *pass, void *term, void *y)
 {
-	struct mfk_ctx *ctx = mft_beside_say(net, &net->tensor_beside, run->ctx);
+	struct mfk_ctx *ctx = mft_beside_say(net, &net->tensor_beside, pass->ctx);
 	const uint64_t count = (uint64_t)(net->rows * net->hidden);
 
 	if (shares_stream(net))
@@ -107,10 +107,10 @@ static void sum_beside(const struct mft_net *net, const struct mft_pass *run, vo
 					count);
 }
 
-void mft_stream_sum(const struct mft_net *net, const struct mft_pass *run, void *term, void *y)
+void mft_stream_sum(const struct mft_net *net, const struct mft_pass *pass, void *term, void *y)
 {
-	sum_beside(net, run, term, y);
-	mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, run->ctx);
+	sum_beside(net, pass, term, y);
+	mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, pass->ctx);
 }
 
 /* ---- in parallel with products ---- */
@@ -127,20 +127,20 @@ struct mft_dx_sum mft_dx_sum_new(const struct mft_net *net, void *dx)
 	return (struct mft_dx_sum){.term = mft_stream_term(net, dx), .dx = dx};
 }
 
-void mft_dx_sum_begin(const struct mft_net *net, const struct mft_pass *run)
+void mft_dx_sum_begin(const struct mft_net *net, const struct mft_pass *pass)
 {
-	struct mft_dx_sum *s = run->dx_sum;
+	struct mft_dx_sum *s = pass->dx_sum;
 
 	if (!s || s->begun)
 		return;
-	sum_beside(net, run, s->term, s->dx);
+	sum_beside(net, pass, s->term, s->dx);
 	s->begun = true;
 }
 
-void mft_dx_sum_end(const struct mft_net *net, const struct mft_pass *run)
+void mft_dx_sum_end(const struct mft_net *net, const struct mft_pass *pass)
 {
-	mft_dx_sum_begin(net, run);
-	mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, run->ctx);
+	mft_dx_sum_begin(net, pass);
+	mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, pass->ctx);
 }
 
 /* ---- what else they say ---- */

@@ -23,15 +23,15 @@ void mft_stream_plan(struct mft_net *net);
 enum mft_gathered { MFT_GATHERED_X, MFT_GATHERED_DY };
 /* Returns all processes' rows of the stream: x itself, or gathered. With _beside it is gathered in
  * parallel with the passes: the caller calls mft_stream_await() before it reads the rows. */
-const void *mft_stream_gather(const struct mft_net *net, const struct mft_pass *run,
+const void *mft_stream_gather(const struct mft_net *net, const struct mft_pass *pass,
 			      enum mft_gathered which, const void *x);
-const void *mft_stream_gather_beside(const struct mft_net *net, const struct mft_pass *run,
+const void *mft_stream_gather_beside(const struct mft_net *net, const struct mft_pass *pass,
 				     enum mft_gathered which, const void *x);
-void mft_stream_await(const struct mft_net *net, const struct mft_pass *run);
+void mft_stream_await(const struct mft_net *net, const struct mft_pass *pass);
 /* Where a term [T, hidden] of a sum is to be written that goes to y: y itself, or a place. */
 void *mft_stream_term(const struct mft_net *net, void *y);
 /* y[rows, hidden] = the sum of all processes' terms. */
-void mft_stream_sum(const struct mft_net *net, const struct mft_pass *run, void *term, void *y);
+void mft_stream_sum(const struct mft_net *net, const struct mft_pass *pass, void *term, void *y);
 
 /* The sum of the processes' terms of a part's dx. It goes on while the gradient of the weight is
  * computed whose linear ends dx. */
@@ -42,9 +42,9 @@ struct mft_dx_sum {
 /* The term is still to be written. */
 struct mft_dx_sum mft_dx_sum_new(const struct mft_net *net, void *dx);
 /* The term of run->dx_sum is written. */
-void mft_dx_sum_begin(const struct mft_net *net, const struct mft_pass *run);
+void mft_dx_sum_begin(const struct mft_net *net, const struct mft_pass *pass);
 /* dx is there for what follows. run->dx_sum as before. */
-void mft_dx_sum_end(const struct mft_net *net, const struct mft_pass *run);
+void mft_dx_sum_end(const struct mft_net *net, const struct mft_pass *pass);
 
 /* Other sums and gathers of tensor parallel processes, as mft_parallel_all_gather() and
  * mft_parallel_reduce_scatter() do them. All other communication of these processes goes through

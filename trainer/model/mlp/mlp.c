@@ -71,20 +71,20 @@ static struct mfk_act activation(const struct mft_net *net, const struct mft_par
 	};
 }
 
-void mft_mlp_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_mlp_forward(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_part *part, const struct mft_mlp *m, const float *scale,
 		     const void *x, void *y)
 {
 	const struct mfk_act act = activation(net, part, m, scale);
 
-	mft_linear_forward_act(net, run, &m->fc1, x, &act);
+	mft_linear_forward_act(net, pass, &m->fc1, x, &act);
 	if (y)
-		mft_linear_forward(net, run, &m->fc2, net->tokens, act.y, y);
+		mft_linear_forward(net, pass, &m->fc2, net->tokens, act.y, y);
 }
 
 /* The gradient of what fc1 gave takes that one's place, or the place of the activation's gradient,
  * as wide where nothing is gated: a product's epilogue cannot write where it reads. */
-void mft_mlp_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_mlp_backward(const struct mft_net *net, const struct mft_pass *pass,
 		      const struct mft_part *part, const struct mft_mlp *m, const float *scale,
 		      float *dscale, const void *x, const void *dy, void *dx)
 {
@@ -92,15 +92,15 @@ void mft_mlp_backward(const struct mft_net *net, const struct mft_pass *run,
 	void *dactive = mft_net_scratch(net, m->dactive);
 
 	if (m->again) {
-		mft_stream_await(net, run);
-		mft_mlp_forward(net, run, part, m, scale, x, NULL);
+		mft_stream_await(net, pass);
+		mft_mlp_forward(net, pass, part, m, scale, x, NULL);
 	}
 	act.dy = dactive;
 	act.dx = m->gated ? place_of(net, part, m, m->hidden) : dactive;
 	act.drow_scale = dscale;
-	mft_linear_backward_act(net, run, &m->fc2, dy, &act);
-	mft_stream_await(net, run);
-	mft_linear_backward(net, run, &m->fc1, net->tokens, x, act.dx, dx);
+	mft_linear_backward_act(net, pass, &m->fc2, dy, &act);
+	mft_stream_await(net, pass);
+	mft_linear_backward(net, pass, &m->fc1, net->tokens, x, act.dx, dx);
 }
 
 /* ---- the part ---- */
@@ -115,16 +115,16 @@ static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan
 	return mft_mlp_plan(net, "decoder.layers.mlp", part->layer, m, p, err);
 }
 
-static void forward(const struct mft_net *net, const struct mft_pass *run,
+static void forward(const struct mft_net *net, const struct mft_pass *pass,
 		    const struct mft_part *part, const void *x, void *y)
 {
-	mft_mlp_forward(net, run, part, part->own, NULL, x, y);
+	mft_mlp_forward(net, pass, part, part->own, NULL, x, y);
 }
 
-static void backward(const struct mft_net *net, const struct mft_pass *run,
+static void backward(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_part *part, const void *x, const void *dy, void *dx)
 {
-	mft_mlp_backward(net, run, part, part->own, NULL, NULL, x, dy, dx);
+	mft_mlp_backward(net, pass, part, part->own, NULL, NULL, x, dy, dx);
 }
 
 const struct mft_part_kind mft_part_mlp = {

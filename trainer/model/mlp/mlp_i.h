@@ -23,10 +23,10 @@ struct mft_mlp {
 int mft_mlp_plan(struct mft_net *net, const char *prefix, uint32_t layer, struct mft_mlp *ret,
 		 struct mft_part_plan *plan, struct mfs_error *err);
 /* scale: fp32 [T]; NULL: 1. y NULL: it is not wanted. */
-void mft_mlp_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_mlp_forward(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_part *part, const struct mft_mlp *m, const float *scale,
 		     const void *x, void *y);
-void mft_mlp_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_mlp_backward(const struct mft_net *net, const struct mft_pass *pass,
 		      const struct mft_part *part, const struct mft_mlp *m, const float *scale,
 		      float *dscale, const void *x, const void *dy, void *dx);
 

@@ -71,41 +71,41 @@ static int begin(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_part
 	return 0;
 }
 
-static void forward(const struct mft_net *net, const struct mft_pass *run,
+static void forward(const struct mft_net *net, const struct mft_pass *pass,
 		    const struct mft_part *part, const void *x, void *y)
 {
 	const struct mft_moe *m = part->own;
 	void *rows;
 
-	mft_router_forward(net, run, part, x);
-	mft_dispatch_sort(net, run, part, mft_drop_forward(net, run, part),
-			  mft_router_totals(net, run, &m->router));
-	rows = mft_dispatch_to_experts(net, run, part, x);
+	mft_router_forward(net, pass, part, x);
+	mft_dispatch_sort(net, pass, part, mft_drop_forward(net, pass, part),
+			  mft_router_totals(net, pass, &m->router));
+	rows = mft_dispatch_to_experts(net, pass, part, x);
 	if (m->shared.exist)
-		mft_shared_experts_forward(net, run, part, x, y);
-	mft_experts_await(net, run->ctx);
-	mft_experts_forward(net, run, part, rows, y);
+		mft_shared_experts_forward(net, pass, part, x, y);
+	mft_experts_await(net, pass->ctx);
+	mft_experts_forward(net, pass, part, rows, y);
 	if (!y)
 		return;
-	mft_dispatch_back(net, run, part);
-	mft_experts_await(net, run->ctx);
-	mft_dispatch_combine(net, run, part, m->shared.exist, y);
+	mft_dispatch_back(net, pass, part);
+	mft_experts_await(net, pass->ctx);
+	mft_dispatch_combine(net, pass, part, m->shared.exist, y);
 }
 
 /* The router is the first that writes dx. */
-static void backward(const struct mft_net *net, const struct mft_pass *run,
+static void backward(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_part *part, const void *x, const void *dy, void *dx)
 {
 	const struct mft_moe *m = part->own;
-	const float *dprob = mft_dispatch_probs_back(net, run, part,
-						     mft_experts_backward(net, run, part, x, dy));
+	const float *dprob = mft_dispatch_probs_back(net, pass, part,
+						     mft_experts_backward(net, pass, part, x, dy));
 
-	mft_dispatch_back(net, run, part);
-	mft_router_backward(net, run, part, dprob, x, dx);
+	mft_dispatch_back(net, pass, part);
+	mft_router_backward(net, pass, part, dprob, x, dx);
 	if (m->shared.exist)
-		mft_shared_experts_backward(net, run, part, x, dy, dx);
-	mft_experts_await(net, run->ctx);
-	mft_dispatch_combine(net, run, part, true, dx);
+		mft_shared_experts_backward(net, pass, part, x, dy, dx);
+	mft_experts_await(net, pass->ctx);
+	mft_dispatch_combine(net, pass, part, true, dx);
 }
 
 static void begin_step(const struct mft_net *net, struct mfk_ctx *ctx, const struct mft_part *part)

@@ -96,19 +96,19 @@ static double factor_of(const struct mft_net *net, const struct mft_router *r,
 /* Loads of all processes that share the sequences, or of all that share the samples, too. All that
  * share a stream know the choices of all of its tokens. Not MFT_GROUP_GRADS, which has a context of
  * its own. */
-static void share(const struct mft_net *net, const struct mft_pass *run,
+static void share(const struct mft_net *net, const struct mft_pass *pass,
 		  const struct mfk_balance *b, bool global)
 {
 	const uint64_t count = (uint64_t)((b->apart ? b->sequences : 1) * b->experts);
 
-	mft_parallel_all_reduce(net->parallel, MFT_GROUP_CONTEXT, run->ctx, MFK_SUM, MFK_F32,
+	mft_parallel_all_reduce(net->parallel, MFT_GROUP_CONTEXT, pass->ctx, MFK_SUM, MFK_F32,
 				b->sum, count);
 	if (global)
-		mft_parallel_all_reduce(net->parallel, MFT_GROUP_DATA, run->ctx, MFK_SUM, MFK_F32,
+		mft_parallel_all_reduce(net->parallel, MFT_GROUP_DATA, pass->ctx, MFK_SUM, MFK_F32,
 					b->sum, count);
 }
 
-static void add_loss(const struct mft_net *net, const struct mft_pass *run,
+static void add_loss(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_part *part, const struct mfk_route *a, enum mft_aux_loss kind,
 		     bool adds)
 {
@@ -131,30 +131,30 @@ static void add_loss(const struct mft_net *net, const struct mft_pass *run,
 	};
 	struct mfk_route of = *a;
 
-	ops->balance_sum(run->ctx, &b);
-	share(net, run, &b, b.running != NULL);
-	ops->balance_weigh(run->ctx, &b);
-	if (run->again && !b.running)
+	ops->balance_sum(pass->ctx, &b);
+	share(net, pass, &b, b.running != NULL);
+	ops->balance_weigh(pass->ctx, &b);
+	if (pass->again && !b.running)
 		return;
 	of.weight = b.weight;
 	of.balance = mft_net_scratch(net, r->losses);
-	ops->route_balance(run->ctx, &of);
-	ops->weighted_sum(run->ctx, of.balance, NULL, net->tokens,
+	ops->route_balance(pass->ctx, &of);
+	ops->weighted_sum(pass->ctx, of.balance, NULL, net->tokens,
 			  mft_net_sum(net, MFT_SUM_AUX_LOSS + kind));
 }
 
-void mft_balance_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_balance_forward(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_part *part, const struct mfk_route *a)
 {
 	const struct mft_moe *m = part->own;
 	const struct mft_router *r = &m->router;
-	const bool counts = run->again == part->again;
+	const bool counts = pass->again == part->again;
 	bool adds = false;
 
 	for (int kind = 0; kind < MFT_AUX_LOSSES; kind++) {
 		if (r->balance_coeffs[kind] == 0 || (kind == MFT_GLOBAL_AUX_LOSS && !counts))
 			continue;
-		add_loss(net, run, part, a, (enum mft_aux_loss)kind, adds);
+		add_loss(net, pass, part, a, (enum mft_aux_loss)kind, adds);
 		adds = true;
 	}
 }

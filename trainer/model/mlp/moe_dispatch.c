@@ -152,20 +152,20 @@ static uint32_t own_rank(const struct mft_net *net)
 
 /* Copies to the host, and waits. If the context has failed there are no rows, and the next sync
  * reports why. */
-static void fetch(const struct mft_net *net, const struct mft_pass *run, int64_t *to,
+static void fetch(const struct mft_net *net, const struct mft_pass *pass, int64_t *to,
 		  const int64_t *from, int64_t count)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
 	const size_t bytes = (size_t)count * sizeof(*to);
 	char why[MFK_WHY];
 
-	dev->copy_out(run->ctx, to, from, bytes);
-	if (dev->sync(run->ctx, why))
+	dev->copy_out(pass->ctx, to, from, bytes);
+	if (dev->sync(pass->ctx, why))
 		memset(to, 0, bytes);
 }
 
 /* Numbers of 8 bytes go as two of 4: nothing is computed. */
-static void tell_counts(const struct mft_net *net, const struct mft_pass *run,
+static void tell_counts(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_part *part)
 {
 	const struct mft_dispatch *d = dispatch_of(part);
@@ -174,11 +174,11 @@ static void tell_counts(const struct mft_net *net, const struct mft_pass *run,
 	int64_t *offsets = mft_dispatch_offsets(net, d), rows = 0;
 
 	mft_parallel_all_gather(net->parallel, MFT_GROUP_EXPERT_TOKENS,
-				mft_experts_say(net, run->ctx), MFK_F32, sent,
+				mft_experts_say(net, pass->ctx), MFK_F32, sent,
 				sent + own_rank(net) * count,
 				(uint64_t)count * (sizeof(*sent) / sizeof(float)));
-	mft_experts_await(net, run->ctx);
-	fetch(net, run, host_sent(net, d), sent, d->processes * count);
+	mft_experts_await(net, pass->ctx);
+	fetch(net, pass, host_sent(net, d), sent, d->processes * count);
 	for (int64_t e = 0; e < d->experts; e++) {
 		offsets[e] = rows;
 		for (uint32_t r = 0; r < d->processes; r++) {
@@ -188,7 +188,7 @@ static void tell_counts(const struct mft_net *net, const struct mft_pass *run,
 		}
 	}
 	offsets[d->experts] = rows;
-	net->backend->device->copy_in(run->ctx, mft_part_kept(net, part, d->offsets), offsets,
+	net->backend->device->copy_in(pass->ctx, mft_part_kept(net, part, d->offsets), offsets,
 				      ((size_t)d->experts + 1) * sizeof(*offsets));
 }
 
@@ -252,7 +252,7 @@ static unsigned add_at_experts(const struct mft_net *net, struct mft_dispatch *d
 }
 
 /* Messages of two processes are in the order of experts at both ends. mft_experts_await() waits. */
-static void exchange(const struct mft_net *net, const struct mft_pass *run,
+static void exchange(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_part *part, const struct cargo *cargo, bool back)
 {
 	struct mft_moe *m = part->own;
@@ -260,15 +260,15 @@ static void exchange(const struct mft_net *net, const struct mft_pass *run,
 
 	count = add_at_experts(net, &m->dispatch, cargo, back, count);
 	mft_parallel_exchange(net->parallel, MFT_GROUP_EXPERT_TOKENS,
-			      mft_experts_say(net, run->ctx), m->dispatch.messages, count);
+			      mft_experts_say(net, pass->ctx), m->dispatch.messages, count);
 }
 
 /* What the parts of experts gave, [parts][count], becomes one. */
-static void add_parts(const struct mft_net *net, const struct mft_pass *run,
+static void add_parts(const struct mft_net *net, const struct mft_pass *pass,
 		      const struct mft_dispatch *d, enum mfk_dtype type, void *sum, int64_t count)
 {
 	for (uint32_t i = 1; i < d->parts; i++)
-		net->backend->ops->add(run->ctx, type, sum, sum,
+		net->backend->ops->add(pass->ctx, type, sum, sum,
 				       (char *)sum + (size_t)(i * count) * mfk_dtype_size(type),
 				       count);
 }
@@ -280,7 +280,7 @@ const float *mft_dispatch_probs(const struct mft_net *net, const struct mft_part
 	return mft_part_kept(net, part, dispatch_of(part)->expert_prob);
 }
 
-const float *mft_dispatch_probs_back(const struct mft_net *net, const struct mft_pass *run,
+const float *mft_dispatch_probs_back(const struct mft_net *net, const struct mft_pass *pass,
 				     const struct mft_part *part, float *drow_prob)
 {
 	const struct mft_dispatch *d = dispatch_of(part);
@@ -289,15 +289,15 @@ const float *mft_dispatch_probs_back(const struct mft_net *net, const struct mft
 	if (!d->exchanges)
 		return drow_prob;
 	cargo.sorted = mft_net_scratch(net, d->dsorted_prob);
-	exchange(net, run, part, &cargo, true);
-	mft_experts_await(net, run->ctx);
-	add_parts(net, run, d, MFK_F32, cargo.sorted, d->choices);
+	exchange(net, pass, part, &cargo, true);
+	mft_experts_await(net, pass->ctx);
+	add_parts(net, pass, d, MFK_F32, cargo.sorted, d->choices);
 	return (const float *)(const void *)cargo.sorted;
 }
 
 /* ---- choices ---- */
 
-void mft_dispatch_sort(const struct mft_net *net, const struct mft_pass *run,
+void mft_dispatch_sort(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_part *part, const int32_t *taken, int32_t *totals)
 {
 	const struct mft_dispatch *d = dispatch_of(part);
@@ -322,13 +322,13 @@ void mft_dispatch_sort(const struct mft_net *net, const struct mft_pass *run,
 		.at_experts = mft_part_kept(net, part, d->expert_prob),
 	};
 
-	net->backend->ops->dispatch(run->ctx, &order);
+	net->backend->ops->dispatch(pass->ctx, &order);
 	if (d->exchanges) {
-		tell_counts(net, run, part);
-		exchange(net, run, part, &probs, false);
-		mft_experts_await(net, run->ctx);
+		tell_counts(net, pass, part);
+		exchange(net, pass, part, &probs, false);
+		mft_experts_await(net, pass->ctx);
 	} else if (d->wants_host) {
-		fetch(net, run, mft_dispatch_offsets(net, d), sent, d->experts + 1);
+		fetch(net, pass, mft_dispatch_offsets(net, d), sent, d->experts + 1);
 	}
 }
 
@@ -343,7 +343,7 @@ static struct cargo rows_of(const struct mft_net *net, const struct mft_dispatch
 	};
 }
 
-void *mft_dispatch_to_experts(const struct mft_net *net, const struct mft_pass *run,
+void *mft_dispatch_to_experts(const struct mft_net *net, const struct mft_pass *pass,
 			      const struct mft_part *part, const void *x)
 {
 	const struct mft_dispatch *d = dispatch_of(part);
@@ -358,22 +358,22 @@ void *mft_dispatch_to_experts(const struct mft_net *net, const struct mft_pass *
 		.y = cargo.sorted,
 	};
 
-	net->backend->ops->gather(run->ctx, &rows);
+	net->backend->ops->gather(pass->ctx, &rows);
 	if (d->exchanges)
-		exchange(net, run, part, &cargo, false);
+		exchange(net, pass, part, &cargo, false);
 	return cargo.at_experts;
 }
 
-void mft_dispatch_back(const struct mft_net *net, const struct mft_pass *run,
+void mft_dispatch_back(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_part *part)
 {
 	const struct cargo cargo = rows_of(net, dispatch_of(part));
 
 	if (dispatch_of(part)->exchanges)
-		exchange(net, run, part, &cargo, true);
+		exchange(net, pass, part, &cargo, true);
 }
 
-void mft_dispatch_combine(const struct mft_net *net, const struct mft_pass *run,
+void mft_dispatch_combine(const struct mft_net *net, const struct mft_pass *pass,
 			  const struct mft_part *part, bool adds, void *y)
 {
 	const struct mft_dispatch *d = dispatch_of(part);
@@ -390,6 +390,6 @@ void mft_dispatch_combine(const struct mft_net *net, const struct mft_pass *run,
 	};
 
 	if (d->exchanges)
-		add_parts(net, run, d, net->io, cargo.sorted, d->choices * net->hidden);
-	net->backend->ops->combine(run->ctx, &rows);
+		add_parts(net, pass, d, net->io, cargo.sorted, d->choices * net->hidden);
+	net->backend->ops->combine(pass->ctx, &rows);
 }

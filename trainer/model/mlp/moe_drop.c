@@ -56,7 +56,7 @@ int64_t mft_drop_most(const struct mft_net *net, const struct mft_drop *d)
 								   : net->rows;
 }
 
-const int32_t *mft_drop_forward(const struct mft_net *net, const struct mft_pass *run,
+const int32_t *mft_drop_forward(const struct mft_net *net, const struct mft_pass *pass,
 				const struct mft_part *part)
 {
 	const struct mft_moe *m = part->own;
@@ -77,6 +77,6 @@ const int32_t *mft_drop_forward(const struct mft_net *net, const struct mft_pass
 
 	if (m->drop.capacity < 0)
 		return expert;
-	net->backend->ops->drop(run->ctx, &drop);
+	net->backend->ops->drop(pass->ctx, &drop);
 	return taken;
 }

@@ -144,7 +144,7 @@ static struct mfk_gemm_grouped product_now(const struct mft_net *net, const stru
 }
 
 /* y[rows, out] = x[rows, in] weight[out, in]^T */
-static void multiply(const struct mft_net *net, const struct mft_pass *run,
+static void multiply(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_part *part, const struct mft_grouped *linear, const void *x,
 		     void *y)
 {
@@ -153,11 +153,11 @@ static void multiply(const struct mft_net *net, const struct mft_pass *run,
 	g.base.a = x;
 	g.base.b = mft_weight(net, linear->of_first.weight);
 	g.base.c = y;
-	net->backend->ops->gemm_grouped(run->ctx, &g);
+	net->backend->ops->gemm_grouped(pass->ctx, &g);
 }
 
 /* dx[rows, in] = dy[rows, out] weight[out, in] */
-static void input_gradient(const struct mft_net *net, const struct mft_pass *run,
+static void input_gradient(const struct mft_net *net, const struct mft_pass *pass,
 			   const struct mft_part *part, const struct mft_grouped *linear,
 			   const void *dy, void *dx)
 {
@@ -166,11 +166,11 @@ static void input_gradient(const struct mft_net *net, const struct mft_pass *run
 	g.base.a = dy;
 	g.base.b = mft_weight(net, linear->of_first.weight);
 	g.base.c = dx;
-	net->backend->ops->gemm_grouped(run->ctx, &g);
+	net->backend->ops->gemm_grouped(pass->ctx, &g);
 }
 
 /* dweight[out, in] += dy[rows, out]^T x[rows, in] */
-static void weight_gradient(const struct mft_net *net, const struct mft_pass *run,
+static void weight_gradient(const struct mft_net *net, const struct mft_pass *pass,
 			    const struct mft_part *part, const struct mft_grouped *linear,
 			    const void *x, const void *dy)
 {
@@ -179,8 +179,8 @@ static void weight_gradient(const struct mft_net *net, const struct mft_pass *ru
 	g.base.a = dy;
 	g.base.b = x;
 	g.base.c = mft_grad(net, linear->of_first.weight);
-	g.base.beta = mft_grad_is_new(net, run, linear->of_first.weight) ? 0 : 1;
-	net->backend->ops->gemm_grouped(run->ctx, &g);
+	g.base.beta = mft_grad_is_new(net, pass, linear->of_first.weight) ? 0 : 1;
+	net->backend->ops->gemm_grouped(pass->ctx, &g);
 }
 
 /* ---- biases ---- */
@@ -205,7 +205,7 @@ static struct mfk_group_bias bias_of(const struct mft_net *net, const struct mft
 	};
 }
 
-static void add_bias(const struct mft_net *net, const struct mft_pass *run,
+static void add_bias(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_part *part, const struct mft_grouped *linear, void *y)
 {
 	struct mfk_group_bias b;
@@ -214,11 +214,11 @@ static void add_bias(const struct mft_net *net, const struct mft_pass *run,
 		return;
 	b = bias_of(net, part, linear);
 	b.y = y;
-	net->backend->ops->group_bias(run->ctx, &b);
+	net->backend->ops->group_bias(pass->ctx, &b);
 }
 
 /* dprob: probabilities' gradients are added; NULL: the bias was not multiplied by them. */
-static void bias_gradient(const struct mft_net *net, const struct mft_pass *run,
+static void bias_gradient(const struct mft_net *net, const struct mft_pass *pass,
 			  const struct mft_part *part, const struct mft_grouped *linear,
 			  const void *dy, float *dprob)
 {
@@ -230,7 +230,7 @@ static void bias_gradient(const struct mft_net *net, const struct mft_pass *run,
 	b.dy = dy;
 	b.dbias = mft_grad(net, linear->of_first.bias);
 	b.dscale = dprob;
-	net->backend->ops->group_bias_backward(run->ctx, &b);
+	net->backend->ops->group_bias_backward(pass->ctx, &b);
 }
 
 /* ---- forward and backward ---- */
@@ -253,25 +253,25 @@ static struct mfk_act act_of(const struct mft_net *net, const struct mft_part *p
 	};
 }
 
-void mft_experts_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_experts_forward(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_part *part, void *rows, bool wanted)
 {
 	const struct mft_moe *m = part->own;
 	const struct mft_experts *e = &m->experts;
 	const struct mfk_act act = act_of(net, part);
 
-	multiply(net, run, part, &e->fc1, rows, mft_part_kept(net, part, e->hidden));
-	add_bias(net, run, part, &e->fc1, mft_part_kept(net, part, e->hidden));
+	multiply(net, pass, part, &e->fc1, rows, mft_part_kept(net, part, e->hidden));
+	add_bias(net, pass, part, &e->fc1, mft_part_kept(net, part, e->hidden));
 	if (wanted || !e->act_again)
-		net->backend->ops->act(run->ctx, &act);
+		net->backend->ops->act(pass->ctx, &act);
 	if (!wanted)
 		return;
-	multiply(net, run, part, &e->fc2, act.y, rows);
-	add_bias(net, run, part, &e->fc2, rows);
+	multiply(net, pass, part, &e->fc2, act.y, rows);
+	add_bias(net, pass, part, &e->fc2, rows);
 }
 
 /* The gradient of what fc1 gave takes that one's place. */
-float *mft_experts_backward(const struct mft_net *net, const struct mft_pass *run,
+float *mft_experts_backward(const struct mft_net *net, const struct mft_pass *pass,
 			    const struct mft_part *part, const void *x, const void *dy)
 {
 	const struct mft_moe *m = part->own;
@@ -280,22 +280,22 @@ float *mft_experts_backward(const struct mft_net *net, const struct mft_pass *ru
 	void *rows, *dactive = mft_net_scratch(net, e->dactive);
 
 	if (e->act_again)
-		net->backend->ops->act(run->ctx, &act);
-	rows = mft_dispatch_to_experts(net, run, part, dy);
-	mft_experts_await(net, run->ctx);
-	input_gradient(net, run, part, &e->fc2, rows, dactive);
-	weight_gradient(net, run, part, &e->fc2, act.y, rows);
+		net->backend->ops->act(pass->ctx, &act);
+	rows = mft_dispatch_to_experts(net, pass, part, dy);
+	mft_experts_await(net, pass->ctx);
+	input_gradient(net, pass, part, &e->fc2, rows, dactive);
+	weight_gradient(net, pass, part, &e->fc2, act.y, rows);
 
 	act.dy = dactive;
 	act.dx = mft_part_kept(net, part, e->hidden);
 	act.drow_scale = mft_net_scratch(net, e->drow_prob);
-	net->backend->ops->act_backward(run->ctx, &act);
-	bias_gradient(net, run, part, &e->fc2, rows, act.drow_scale);
-	bias_gradient(net, run, part, &e->fc1, act.dx, NULL);
+	net->backend->ops->act_backward(pass->ctx, &act);
+	bias_gradient(net, pass, part, &e->fc2, rows, act.drow_scale);
+	bias_gradient(net, pass, part, &e->fc1, act.dx, NULL);
 
-	rows = mft_dispatch_to_experts(net, run, part, x);
-	mft_experts_await(net, run->ctx);
-	weight_gradient(net, run, part, &e->fc1, rows, act.dx);
-	input_gradient(net, run, part, &e->fc1, act.dx, rows);
+	rows = mft_dispatch_to_experts(net, pass, part, x);
+	mft_experts_await(net, pass->ctx);
+	weight_gradient(net, pass, part, &e->fc1, rows, act.dx);
+	input_gradient(net, pass, part, &e->fc1, act.dx, rows);
 	return act.drow_scale;
 }

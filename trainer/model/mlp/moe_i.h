@@ -116,14 +116,14 @@ void mft_router_plan_scratch(const struct mft_net *net, struct mft_router *r,
 void mft_router_begin(const struct mft_net *net, struct mfk_ctx *ctx, const struct mft_router *r);
 /* Computes the experts and probabilities of all tokens from x[R, hidden]. Adds to the sums of
  * losses. */
-void mft_router_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_router_forward(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_part *part, const void *x);
 /* dx, which is written, of dprob [R * top_k], the probabilities' gradients in the order of sorted
  * choices. */
-void mft_router_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_router_backward(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_part *part, const float *dprob, const void *x, void *dx);
 /* Where a pass counts choices of each expert, for the bias. NULL: they are not counted. */
-int32_t *mft_router_totals(const struct mft_net *net, const struct mft_pass *run,
+int32_t *mft_router_totals(const struct mft_net *net, const struct mft_pass *pass,
 			   const struct mft_router *r);
 int mft_router_end_step(const struct mft_net *net, struct mfk_ctx *ctx, const struct mft_router *r,
 			struct mfs_error *err);
@@ -138,7 +138,7 @@ void mft_balance_begin_step(const struct mft_net *net, struct mfk_ctx *ctx,
 			    const struct mft_router *r);
 /* Call it after ops->route(a), which has counted loads: the weights for backward, and sums of
  * losses. */
-void mft_balance_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_balance_forward(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_part *part, const struct mfk_route *a);
 /* Tokens of a microbatch, of all processes that share its sequences: what losses are means over. */
 double mft_balance_tokens(const struct mft_net *net);
@@ -149,7 +149,7 @@ int mft_drop_plan(const struct mft_net *net, struct mft_drop *d, struct mfs_erro
 void mft_drop_plan_scratch(const struct mft_net *net, struct mft_drop *d, struct mft_part_plan *p);
 /* What experts take of all tokens' choices, [tokens, top_k], below 0 where one is dropped: until
  * the layer's rows are computed. */
-const int32_t *mft_drop_forward(const struct mft_net *net, const struct mft_pass *run,
+const int32_t *mft_drop_forward(const struct mft_net *net, const struct mft_pass *pass,
 				const struct mft_part *part);
 /* Rows of a process's choices that one expert takes at most. */
 int64_t mft_drop_most(const struct mft_net *net, const struct mft_drop *d);
@@ -162,7 +162,7 @@ void mft_dispatch_plan_scratch(const struct mft_net *net, struct mft_dispatch *d
 			       struct mft_part_plan *p);
 /* Sorts what the router chose of all tokens, and experts take, and says it to the other processes.
  * totals: choices of each of all experts are added; NULL: not wanted. */
-void mft_dispatch_sort(const struct mft_net *net, const struct mft_pass *run,
+void mft_dispatch_sort(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_part *part, const int32_t *taken, int32_t *totals);
 /* The first rows of own experts on the host, of the pass that is being submitted. */
 int64_t *mft_dispatch_offsets(const struct mft_net *net, const struct mft_dispatch *d);
@@ -170,16 +170,16 @@ int64_t *mft_dispatch_offsets(const struct mft_net *net, const struct mft_dispat
 int64_t mft_dispatch_rows(const struct mft_net *net, const struct mft_dispatch *d);
 /* Rows of x[R, hidden] at their experts: [rows, hidden], sorted by expert, then by process, then by
  * token. They lie in one place, whatever x is, after mft_experts_await(). */
-void *mft_dispatch_to_experts(const struct mft_net *net, const struct mft_pass *run,
+void *mft_dispatch_to_experts(const struct mft_net *net, const struct mft_pass *pass,
 			      const struct mft_part *part, const void *x);
 /* Rows go back from their experts, of what to_experts gave, which experts have changed. */
-void mft_dispatch_back(const struct mft_net *net, const struct mft_pass *run,
+void mft_dispatch_back(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_part *part);
 /* Call it after that and mft_experts_await(): y[R, hidden] (+)= each token's rows. */
-void mft_dispatch_combine(const struct mft_net *net, const struct mft_pass *run,
+void mft_dispatch_combine(const struct mft_net *net, const struct mft_pass *pass,
 			  const struct mft_part *part, bool adds, void *y);
 /* Gradients of probabilities in the order of sorted choices, of those in the order of rows. */
-const float *mft_dispatch_probs_back(const struct mft_net *net, const struct mft_pass *run,
+const float *mft_dispatch_probs_back(const struct mft_net *net, const struct mft_pass *pass,
 				     const struct mft_part *part, float *drow_prob);
 /* Probabilities of the rows of own experts. */
 const float *mft_dispatch_probs(const struct mft_net *net, const struct mft_part *part);
@@ -200,11 +200,11 @@ void mft_experts_plan_scratch(const struct mft_net *net, const struct mft_dispat
 /* A product of theirs reads how many rows each expert has on the host. */
 bool mft_experts_want_host(const struct mft_net *net, const struct mft_part *part);
 /* Of rows at their experts; the output takes their place. wanted false: only what is kept is. */
-void mft_experts_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_experts_forward(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_part *part, void *rows, bool wanted);
 /* The gradient of x's rows, where mft_dispatch_to_experts() has them, of dy. Returns that of
  * probabilities, in the order of rows. */
-float *mft_experts_backward(const struct mft_net *net, const struct mft_pass *run,
+float *mft_experts_backward(const struct mft_net *net, const struct mft_pass *pass,
 			    const struct mft_part *part, const void *x, const void *dy);
 
 /* ---- moe_shared.c ---- */
@@ -214,10 +214,10 @@ int mft_shared_experts_plan(struct mft_net *net, uint32_t layer, struct mft_shar
 void mft_shared_experts_plan_scratch(const struct mft_net *net, struct mft_shared_experts *s,
 				     struct mft_part_plan *p);
 /* y is written. NULL: it is not wanted. */
-void mft_shared_experts_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_shared_experts_forward(const struct mft_net *net, const struct mft_pass *pass,
 				const struct mft_part *part, const void *x, void *y);
 /* Adds to dx. */
-void mft_shared_experts_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_shared_experts_backward(const struct mft_net *net, const struct mft_pass *pass,
 				 const struct mft_part *part, const void *x, const void *dy,
 				 void *dx);
 

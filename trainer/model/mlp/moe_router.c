@@ -142,7 +142,7 @@ void mft_router_begin(const struct mft_net *net, struct mfk_ctx *ctx, const stru
 /* ---- logits ---- */
 
 /* Logits of the process's rows, in the router's type, and then of all tokens. */
-static void multiply(const struct mft_net *net, const struct mft_pass *run,
+static void multiply(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_router *r, const void *x, void *logits)
 {
 	const int64_t own = net->first_row * r->experts, count = net->rows * r->experts;
@@ -165,21 +165,21 @@ static void multiply(const struct mft_net *net, const struct mft_pass *run,
 		.alpha = 1,
 	};
 
-	net->backend->ops->gemm(run->ctx, &product);
+	net->backend->ops->gemm(pass->ctx, &product);
 	if (net->rows < net->tokens)
-		mft_tensor_gather(net, run->ctx, r->type, logits, at, (uint64_t)count);
+		mft_tensor_gather(net, pass->ctx, r->type, logits, at, (uint64_t)count);
 }
 
 /* dweight += dlogits^T x, of x in fp32. A product of fp32 gives fp32: gradients of another type are
  * widened before it and rounded after it. */
-static void wide_weight_gradient(const struct mft_net *net, const struct mft_pass *run,
+static void wide_weight_gradient(const struct mft_net *net, const struct mft_pass *pass,
 				 const struct mft_router *r, const void *x, const void *dlogits)
 {
 	const struct mfk_ops *ops = net->backend->ops;
 	const int64_t count = r->experts * net->hidden;
 	void *grad = mft_grad(net, r->linear.weight);
 	void *sum = net->grad == MFK_F32 ? grad : mft_net_scratch(net, r->wide_weight);
-	const bool is_new = mft_grad_is_new(net, run, r->linear.weight);
+	const bool is_new = mft_grad_is_new(net, pass, r->linear.weight);
 	const struct mfk_gemm product = {
 		.m = r->experts,
 		.n = net->hidden,
@@ -196,14 +196,14 @@ static void wide_weight_gradient(const struct mft_net *net, const struct mft_pas
 	};
 
 	if (sum != grad && !is_new)
-		ops->cast(run->ctx, MFK_F32, sum, net->grad, grad, count);
-	ops->gemm(run->ctx, &product);
+		ops->cast(pass->ctx, MFK_F32, sum, net->grad, grad, count);
+	ops->gemm(pass->ctx, &product);
 	if (sum != grad)
-		ops->cast(run->ctx, net->grad, grad, MFK_F32, sum, count);
+		ops->cast(pass->ctx, net->grad, grad, MFK_F32, sum, count);
 }
 
 /* dx = dlogits weight, of the weight in fp32. */
-static void wide_input_gradient(const struct mft_net *net, const struct mft_pass *run,
+static void wide_input_gradient(const struct mft_net *net, const struct mft_pass *pass,
 				const struct mft_router *r, const void *weight, const void *dlogits,
 				void *dx)
 {
@@ -220,11 +220,11 @@ static void wide_input_gradient(const struct mft_net *net, const struct mft_pass
 		.alpha = 1,
 	};
 
-	net->backend->ops->gemm(run->ctx, &product);
+	net->backend->ops->gemm(pass->ctx, &product);
 }
 
 /* Logits have more digits than x and weights: both are widened. */
-static void wide_router_backward(const struct mft_net *net, const struct mft_pass *run,
+static void wide_router_backward(const struct mft_net *net, const struct mft_pass *pass,
 				 const struct mft_router *r, const void *x, const void *dlogits,
 				 void *dx)
 {
@@ -232,15 +232,15 @@ static void wide_router_backward(const struct mft_net *net, const struct mft_pas
 	const int64_t count = net->rows * net->hidden;
 	void *wide = mft_net_scratch(net, r->wide), *weight = mft_net_scratch(net, r->wide_weight);
 
-	ops->cast(run->ctx, MFK_F32, wide, net->io, x, count);
-	wide_weight_gradient(net, run, r, wide, dlogits);
-	ops->cast(run->ctx, MFK_F32, weight, net->io, mft_weight(net, r->linear.weight),
+	ops->cast(pass->ctx, MFK_F32, wide, net->io, x, count);
+	wide_weight_gradient(net, pass, r, wide, dlogits);
+	ops->cast(pass->ctx, MFK_F32, weight, net->io, mft_weight(net, r->linear.weight),
 		  r->experts * net->hidden);
 	if (r->linear.bias)
-		ops->bias_backward(run->ctx, MFK_F32, net->grad, mft_grad(net, r->linear.bias),
+		ops->bias_backward(pass->ctx, MFK_F32, net->grad, mft_grad(net, r->linear.bias),
 				   dlogits, net->rows, r->experts);
-	wide_input_gradient(net, run, r, weight, dlogits, wide);
-	ops->cast(run->ctx, net->io, dx, MFK_F32, wide, count);
+	wide_input_gradient(net, pass, r, weight, dlogits, wide);
+	ops->cast(pass->ctx, net->io, dx, MFK_F32, wide, count);
 }
 
 /* ---- choices ---- */
@@ -289,19 +289,19 @@ static struct mfk_route route_of(const struct mft_net *net, const struct mft_par
 /* ---- auxiliary losses ---- */
 
 /* What gradients of auxiliary losses are multiplied by. */
-static double loss_scale(const struct mft_net *net, const struct mft_pass *run)
+static double loss_scale(const struct mft_net *net, const struct mft_pass *pass)
 {
-	const uint64_t counted = run->counted;
+	const uint64_t counted = pass->counted;
 	const double tokens = net->config->calculate_per_token_loss ? mft_balance_tokens(net)
 			      : counted				    ? (double)counted
 								    : 1;
 
-	return run->pass->grad_scale * tokens;
+	return pass->info->grad_scale * tokens;
 }
 
 /* In training experts are chosen alike. Each of the processes that share a stream balances its part
  * of the positions in Megatron, and each here all parts. */
-static const float *alike_keys(const struct mft_net *net, const struct mft_pass *run,
+static const float *alike_keys(const struct mft_net *net, const struct mft_pass *pass,
 			       const struct mft_part *part)
 {
 	const struct mft_moe *moe = part->own;
@@ -316,52 +316,53 @@ static const float *alike_keys(const struct mft_net *net, const struct mft_pass 
 		.key = mft_net_scratch(net, m->key),
 	};
 
-	if (!net->config->moe_sinkhorn || !run->train)
+	if (!net->config->moe_sinkhorn || !pass->train)
 		return NULL;
-	net->backend->ops->sinkhorn(run->ctx, &s);
+	net->backend->ops->sinkhorn(pass->ctx, &s);
 	return s.key;
 }
 
 /* Chooses, and adds to the sums of losses. */
-static void choose(const struct mft_net *net, const struct mft_pass *run,
+static void choose(const struct mft_net *net, const struct mft_pass *pass,
 		   const struct mft_part *part, struct mfk_route *r)
 {
 	const struct mft_moe *moe = part->own;
 	const struct mft_router *m = &moe->router;
-	const bool balances = run->train && mft_balance_exists(m);
+	const bool balances = pass->train && mft_balance_exists(m);
 	float *losses = mft_net_scratch(net, m->losses);
 
 	r->z_factor = (float)(1 / (mft_balance_tokens(net) * (double)m->layers));
-	r->z = run->train && m->z_coeff != 0 ? losses + net->tokens : NULL;
+	r->z = pass->train && m->z_coeff != 0 ? losses + net->tokens : NULL;
 	r->load = balances ? mft_net_scratch(net, m->load) : NULL;
-	r->key = alike_keys(net, run, part);
-	net->backend->ops->route(run->ctx, r);
+	r->key = alike_keys(net, pass, part);
+	net->backend->ops->route(pass->ctx, r);
 	if (balances)
-		mft_balance_forward(net, run, part, r);
-	if (r->z && !run->again)
-		net->backend->ops->weighted_sum(run->ctx, r->z, NULL, net->tokens,
+		mft_balance_forward(net, pass, part, r);
+	if (r->z && !pass->again)
+		net->backend->ops->weighted_sum(pass->ctx, r->z, NULL, net->tokens,
 						mft_net_sum(net, MFT_SUM_Z_LOSS));
 }
 
 /* ---- forward and backward ---- */
 
-void mft_router_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_router_forward(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_part *part, const void *x)
 {
 	const struct mft_moe *m = part->own;
 	struct mfk_route r = route_of(net, part);
 	void *logits = mft_part_kept(net, part, m->router.logits);
 
-	multiply(net, run, &m->router, x, logits);
+	multiply(net, pass, &m->router, x, logits);
 	/* Gradients go on as if they were the router's own (moe_utils.py: RandomSTE). */
 	if (net->config->moe_router_force_load_balancing)
-		mft_random_logits(net, run, part->layer, m->router.type, logits, m->router.experts);
-	choose(net, run, part, &r);
+		mft_random_logits(net, pass, part->layer, m->router.type, logits,
+				  m->router.experts);
+	choose(net, pass, part, &r);
 }
 
 /* The process's rows [first, first + count), of choices and what follows from them for all tokens.
  * They are of whole sequences that are balanced, or in one. */
-static void backward_rows(const struct mft_net *net, const struct mft_pass *run,
+static void backward_rows(const struct mft_net *net, const struct mft_pass *pass,
 			  const struct mft_router *m, struct mfk_route r, int64_t first,
 			  int64_t count)
 {
@@ -376,7 +377,7 @@ static void backward_rows(const struct mft_net *net, const struct mft_pass *run,
 		r.weight += token / m->balance_tokens * width;
 	r.row += first * r.top_k;
 	r.dlogits = (char *)r.dlogits + (size_t)(first * width) * size;
-	net->backend->ops->route_backward(run->ctx, &r);
+	net->backend->ops->route_backward(pass->ctx, &r);
 }
 
 /* How many of the process's rows from first on are of whole sequences, or in one. */
@@ -390,12 +391,12 @@ static int64_t rows_at_once(const struct mft_net *net, const struct mft_router *
 	return left < in_one ? left : in_one;
 }
 
-void mft_router_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_router_backward(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_part *part, const float *dprob, const void *x, void *dx)
 {
 	const struct mft_moe *moe = part->own;
 	const struct mft_router *m = &moe->router;
-	const double scale = loss_scale(net, run);
+	const double scale = loss_scale(net, pass);
 	struct mfk_route r = route_of(net, part);
 
 	r.dprob = dprob;
@@ -405,21 +406,21 @@ void mft_router_backward(const struct mft_net *net, const struct mft_pass *run,
 	r.dlogits = mft_net_scratch(net, m->dlogits);
 	for (int64_t first = 0, count; first < net->rows; first += count) {
 		count = rows_at_once(net, m, first);
-		backward_rows(net, run, m, r, first, count);
+		backward_rows(net, pass, m, r, first, count);
 	}
 	if (m->type == net->io)
-		mft_linear_backward(net, run, &m->linear, net->rows, x, r.dlogits, dx);
+		mft_linear_backward(net, pass, &m->linear, net->rows, x, r.dlogits, dx);
 	else
-		wide_router_backward(net, run, m, x, r.dlogits, dx);
+		wide_router_backward(net, pass, m, x, r.dlogits, dx);
 }
 
-int32_t *mft_router_totals(const struct mft_net *net, const struct mft_pass *run,
+int32_t *mft_router_totals(const struct mft_net *net, const struct mft_pass *pass,
 			   const struct mft_router *r)
 {
 	/* Rows that fill the room of experts count: all of them have as many. */
 	const bool alike = net->config->moe_pad_expert_input_to_capacity;
 
-	return r->bias && !alike && run->train && !run->again ? mft_net_at(net, r->totals) : NULL;
+	return r->bias && !alike && pass->train && !pass->again ? mft_net_at(net, r->totals) : NULL;
 }
 
 /* All processes move the bias by what all their tokens chose: those that share a stream, too

@@ -81,7 +81,7 @@ static struct mfk_route gate_of(const struct mft_net *net, const struct mft_part
 }
 
 /* fc2 is linear, so that the gate may be applied before it. */
-static const float *gate_forward(const struct mft_net *net, const struct mft_pass *run,
+static const float *gate_forward(const struct mft_net *net, const struct mft_pass *pass,
 				 const struct mft_part *part, const void *x)
 {
 	const struct mft_moe *m = part->own;
@@ -90,27 +90,27 @@ static const float *gate_forward(const struct mft_net *net, const struct mft_pas
 	if (!m->shared.gate.weight)
 		return NULL;
 	r = gate_of(net, part);
-	mft_linear_forward(net, run, &m->shared.gate, net->tokens, x,
+	mft_linear_forward(net, pass, &m->shared.gate, net->tokens, x,
 			   mft_part_kept(net, part, m->shared.gate_logits));
-	net->backend->ops->route(run->ctx, &r);
+	net->backend->ops->route(pass->ctx, &r);
 	return r.prob;
 }
 
-void mft_shared_experts_forward(const struct mft_net *net, const struct mft_pass *run,
+void mft_shared_experts_forward(const struct mft_net *net, const struct mft_pass *pass,
 				const struct mft_part *part, const void *x, void *y)
 {
 	const struct mft_moe *m = part->own;
-	const void *all = mft_stream_gather(net, run, MFT_GATHERED_X, x);
+	const void *all = mft_stream_gather(net, pass, MFT_GATHERED_X, x);
 	void *term = y ? mft_stream_term(net, y) : NULL;
 
-	mft_mlp_forward(net, run, part, &m->shared.mlp, gate_forward(net, run, part, all), all,
+	mft_mlp_forward(net, pass, part, &m->shared.mlp, gate_forward(net, pass, part, all), all,
 			term);
 	if (y)
-		mft_stream_sum(net, run, term, y);
+		mft_stream_sum(net, pass, term, y);
 }
 
 /* A term of dx of all tokens. The gate's gradient is a term, too: of the columns that each has. */
-static void term_backward(const struct mft_net *net, const struct mft_pass *run,
+static void term_backward(const struct mft_net *net, const struct mft_pass *pass,
 			  const struct mft_part *part, const void *x, const void *dy, void *dx)
 {
 	const struct mft_moe *m = part->own;
@@ -119,37 +119,37 @@ static void term_backward(const struct mft_net *net, const struct mft_pass *run,
 	float *dgate;
 
 	if (!s->gate.weight) {
-		mft_mlp_backward(net, run, part, &s->mlp, NULL, NULL, x, dy, dx);
+		mft_mlp_backward(net, pass, part, &s->mlp, NULL, NULL, x, dy, dx);
 		return;
 	}
 	dgate = mft_net_scratch(net, s->dgate);
 	r = gate_of(net, part);
-	mft_mlp_backward(net, run, part, &s->mlp, r.prob, dgate, x, dy, dx);
+	mft_mlp_backward(net, pass, part, &s->mlp, r.prob, dgate, x, dy, dx);
 	r.dprob = dgate;
 	r.dlogits = dgate + net->tokens;
-	net->backend->ops->route_backward(run->ctx, &r);
-	mft_linear_backward(net, run, &s->gate, net->tokens, x, r.dlogits, dx);
+	net->backend->ops->route_backward(pass->ctx, &r);
+	mft_linear_backward(net, pass, &s->gate, net->tokens, x, r.dlogits, dx);
 }
 
-void mft_shared_experts_backward(const struct mft_net *net, const struct mft_pass *run,
+void mft_shared_experts_backward(const struct mft_net *net, const struct mft_pass *pass,
 				 const struct mft_part *part, const void *x, const void *dy,
 				 void *dx)
 {
 	const struct mft_moe *m = part->own;
-	struct mft_pass of_term = *run;
+	struct mft_pass of_term = *pass;
 	struct mft_dx_sum sum;
 	void *own;
 
 	if (!mft_is_divided(net)) {
-		term_backward(net, run, part, x, dy, dx);
+		term_backward(net, pass, part, x, dy, dx);
 		return;
 	}
 	own = mft_net_scratch(net, m->shared.dx);
 	sum = mft_dx_sum_new(net, own);
 	of_term.dx_sum = &sum;
-	dy = mft_stream_gather(net, run, MFT_GATHERED_DY, dy);
-	x = mft_stream_gather_beside(net, run, MFT_GATHERED_X, x);
+	dy = mft_stream_gather(net, pass, MFT_GATHERED_DY, dy);
+	x = mft_stream_gather_beside(net, pass, MFT_GATHERED_X, x);
 	term_backward(net, &of_term, part, x, dy, sum.term);
 	mft_dx_sum_end(net, &of_term);
-	net->backend->ops->add(run->ctx, net->io, dx, dx, own, net->rows * net->hidden);
+	net->backend->ops->add(pass->ctx, net->io, dx, dx, own, net->rows * net->hidden);
 }
