@@ -147,8 +147,8 @@ $(O)/$(1)/%.o: %.c $(O)/config.mk Makefile
 	$$(Q)mkdir -p $$(@D)
 	$$(Q)$(2) $(BASE_CFLAGS) $(3) $$(DEPS_CFLAGS) $$(CHECK_CFLAGS) $$(FOLDER_CFLAGS) $$($(4)) -MMD -MP -c -o $$@ $$<
 
-$(O)/$(1)/trainer/config/settle/%.o: FOLDER_CFLAGS := -I$(O)
-$(patsubst %.c,$(O)/$(1)/%.o,$(wildcard trainer/config/settle/*.c)): | $(O)/flag_dests.h
+$(O)/$(1)/trainer/config/dests.o $(O)/$(1)/trainer/config/settle/%.o $(O)/$(1)/trainer/optimizers/%.o: FOLDER_CFLAGS := -I$(O)
+$(patsubst %.c,$(O)/$(1)/%.o,$(wildcard trainer/config/dests.c trainer/config/settle/*.c trainer/optimizers/*.c)): | $(O)/flag_dests.h
 $(O)/$(1)/kernels/ref/%.o: FOLDER_CFLAGS := $(REF_FLAGS)
 # What computes for a minute is worth its compilation.
 $(O)/$(1)/kernels/ref/%.o $(O)/$(1)/tests/kernels/%.o: SAN_CFLAGS := $(SAN_CFLAGS:-O1=-O2)
@@ -362,10 +362,11 @@ format: ## run clang-format over the C sources
 	clang-format -i $(CODE) $(CUDA_CODE)
 
 # What editors and clang-tidy read: how each file is compiled, headers like a file that includes them.
-compile_commands.json: $(O)/config-test.mk Makefile ## how each C file is compiled, for clangd and clang-tidy
+compile_commands.json: $(O)/config-test.mk $(O)/flag_dests.h Makefile ## how each C file is compiled, for clangd and clang-tidy
 	$(call say,MAKE,$@)
 	$(Q){ echo '['; for f in $(filter %.c,$(CODE)); do \
-		case $$f in kernels/cuda/*) more='-I$(CUDA_HOME)/include' ;; kernels/ref/*) more='$(REF_FLAGS)' ;; *) more= ;; esac; \
+		case $$f in kernels/cuda/*) more='-I$(CUDA_HOME)/include' ;; kernels/ref/*) more='$(REF_FLAGS)' ;; \
+			trainer/config/*|trainer/optimizers/*) more='-I$(O)' ;; *) more= ;; esac; \
 		printf '{"directory": "%s", "file": "%s", "command": "cc %s %s -c %s"},\n' "$$PWD" $$f \
 			'$(BASE_CFLAGS) $(DEPS_CFLAGS) $(CHECK_CFLAGS)' "$$more" $$f; done | sed '$$s/,$$//'; echo ']'; } >$@.tmp && mv $@.tmp $@
 

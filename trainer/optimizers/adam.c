@@ -17,11 +17,11 @@ static enum mfs_dtype v_type(const struct mft_train_config *c)
 /* cpu_offloading/hybrid_optimizer.py: HybridDeviceOptimizer */
 static int settle(struct mft_flag_values *v, struct mfs_error *err)
 {
-	const double fraction = mft_flag_real(v, "optimizer_offload_fraction", 1);
+	const double fraction = mft_flag_real(v, name_of(OPTIMIZER_OFFLOAD_FRACTION), 1);
 
-	if (!mft_flag_truth(v, "optimizer_cpu_offload"))
+	if (!mft_flag_truth(v, name_of(OPTIMIZER_CPU_OFFLOAD)))
 		return 0;
-	if (!mft_flag_truth(v, "use_precision_aware_optimizer"))
+	if (!mft_flag_truth(v, name_of(USE_PRECISION_AWARE_OPTIMIZER)))
 		return mfs_fail(err, -EINVAL,
 				"--optimizer-cpu-offload: expected "
 				"--use-precision-aware-optimizer beside it");

@@ -22,13 +22,14 @@
 /* ---- its arguments ---- */
 
 /* optimizer/muon.py: get_megatron_muon_optimizer; arguments.py: validate_args. */
-static const char *const refuses[] = {"fp16",
-				      "use_megatron_fsdp",
-				      "use_torch_fsdp2",
-				      "use_precision_aware_optimizer",
-				      "use_mup",
-				      "optimizer_cpu_offload",
-				      NULL};
+static const struct mft_dests refuses = {{
+	FP16,
+	USE_MEGATRON_FSDP,
+	USE_TORCH_FSDP2,
+	USE_PRECISION_AWARE_OPTIMIZER,
+	USE_MUP,
+	OPTIMIZER_CPU_OFFLOAD,
+}};
 
 /* x' = a x + (b x x^T + c (x x^T)^2) x. After the last step the steps begin again with the first
  * one, or the last one is repeated. */
@@ -90,9 +91,9 @@ static const float *coefficients_at(const struct coefficients *c, int64_t step)
 
 static int check(const struct mft_flag_values *v, struct mfs_error *err)
 {
-	const double momentum = mft_flag_real(v, "muon_momentum", 0);
-	const int64_t steps = mft_flag_number(v, "muon_num_ns_steps", 0);
-	const char *type = mft_flag_text(v, "muon_coefficient_type");
+	const double momentum = mft_flag_real(v, name_of(MUON_MOMENTUM), 0);
+	const int64_t steps = mft_flag_number(v, name_of(MUON_NUM_NS_STEPS), 0);
+	const char *type = mft_flag_text(v, name_of(MUON_COEFFICIENT_TYPE));
 
 	if (!(momentum >= 0 && momentum <= 1))
 		return mfs_fail(err, -EINVAL, "--muon-momentum: expected 0 to 1, found %g",
@@ -105,7 +106,7 @@ static int check(const struct mft_flag_values *v, struct mfs_error *err)
 				"--muon-coefficient-type %.40s is not supported; use simple, "
 				"quintic, polar_express or cans",
 				type);
-	if (mfs_str_is(mft_flag_text(v, "ckpt_format"), "torch"))
+	if (mfs_str_is(mft_flag_text(v, name_of(CKPT_FORMAT)), "torch"))
 		return mfs_fail(err, -ENOTSUP,
 				"--ckpt-format torch: expected torch_dist with --optimizer muon");
 	return 0;
@@ -115,12 +116,10 @@ static int check(const struct mft_flag_values *v, struct mfs_error *err)
  * process of data keeps all of the state, and computes it, which gives the same numbers. */
 static int settle(struct mft_flag_values *v, struct mfs_error *err)
 {
-	static const char *const divided[] = {"use_distributed_optimizer", "overlap_param_gather"};
-
-	if (mft_flag_truth(v, divided[0]))
-		mft_flag_set_text(v, "optimizer", "dist_muon");
-	for (size_t i = 0; i < sizeof(divided) / sizeof(divided[0]); i++)
-		mft_flag_set_truth(v, divided[i], false);
+	if (mft_flag_truth(v, name_of(USE_DISTRIBUTED_OPTIMIZER)))
+		mft_flag_set_text(v, name_of(OPTIMIZER), "dist_muon");
+	mft_flag_set_truth(v, name_of(USE_DISTRIBUTED_OPTIMIZER), false);
+	mft_flag_set_truth(v, name_of(OVERLAP_PARAM_GATHER), false);
 	return check(v, err);
 }
 
@@ -479,7 +478,7 @@ static void save_group(struct mfs_pickle_writer *w, const struct mft_train_confi
 const struct mft_optimizer_kind mft_muon = {
 	.name = "muon",
 	.kept = {{MFS_STATE_MOMENTUM, momentum_type}},
-	.refuses = refuses,
+	.refuses = &refuses,
 	.settle = settle,
 	.takes = mfs_optim_muon_takes,
 	.others = &mft_adam,

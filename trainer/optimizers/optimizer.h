@@ -64,8 +64,8 @@ struct mft_optimizer_kind {
 	bool counts_updates;				 /* its saves say how many there were */
 	/* --use-mup gives a rate of their own to embeddings and vectors, and not to matrices */
 	bool mup_of_vectors;
-	/* Dests of flags that it is not trained with; NULL: the end of the list. */
-	const char *const *refuses;
+	/* Flags that it is not trained with (trainer/config/dests.h); NULL: none. */
+	const struct mft_dests *refuses;
 	/* NULL, or what else the arguments may not be, and what follows from them. */
 	int (*settle)(struct mft_flag_values *v, struct mfs_error *err);
 	/* NULL: it updates all parameters. Else the matrices alone that this is true of, each as a

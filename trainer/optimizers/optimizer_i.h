@@ -2,6 +2,7 @@
 #ifndef MFT_TRAINER_OPTIMIZERS_OPTIMIZER_I_H
 #define MFT_TRAINER_OPTIMIZERS_OPTIMIZER_I_H
 
+#include "trainer/config/dests.h"
 #include "trainer/optimizers/optimizer.h"
 
 extern const struct mft_optimizer_kind mft_adam, mft_sgd, mft_muon;

@@ -9,14 +9,17 @@ static enum mfs_dtype momentum_type(const struct mft_train_config *c)
 }
 
 /* optimizer_config.py: OptimizerConfig; distrib_optimizer.py: DistributedOptimizer. */
-static const char *const refuses[] = {"use_distributed_optimizer", "use_megatron_fsdp",
-				      "use_precision_aware_optimizer", "optimizer_cpu_offload",
-				      NULL};
+static const struct mft_dests refuses = {{
+	USE_DISTRIBUTED_OPTIMIZER,
+	USE_MEGATRON_FSDP,
+	USE_PRECISION_AWARE_OPTIMIZER,
+	OPTIMIZER_CPU_OFFLOAD,
+}};
 
 /* torch/optim/sgd.py */
 static int settle(struct mft_flag_values *v, struct mfs_error *err)
 {
-	const double momentum = mft_flag_real(v, "sgd_momentum", 0);
+	const double momentum = mft_flag_real(v, name_of(SGD_MOMENTUM), 0);
 
 	if (!(momentum >= 0))
 		return mfs_fail(err, -EINVAL, "--sgd-momentum: expected 0 or more, found %g",
@@ -63,7 +66,7 @@ const struct mft_optimizer_kind mft_sgd = {
 	.name = "sgd",
 	.kept = {{MFS_STATE_MOMENTUM, momentum_type}},
 	.mup_of_vectors = true,
-	.refuses = refuses,
+	.refuses = &refuses,
 	.settle = settle,
 	.step = step,
 	.save_group = save_group,

@@ -11,7 +11,7 @@
 /* ---- what is missing ---- */
 
 static const struct needed {
-	enum dest dest, other;
+	enum mft_dest dest, other;
 	bool model; /* a checkpoint says it */
 } needed[] = {{NUM_LAYERS, ENCODER_NUM_LAYERS, true},	{HIDDEN_SIZE, NO_DEST, true},
 	      {NUM_ATTENTION_HEADS, NO_DEST, true},	{SEQ_LENGTH, ENCODER_SEQ_LENGTH, true},

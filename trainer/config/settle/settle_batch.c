@@ -2,7 +2,7 @@
 #include "trainer/config/settle/batch_steps.h"
 #include "trainer/config/settle/settle_i.h"
 
-static int check_divided(struct settle *s, enum dest dest, enum dest by)
+static int check_divided(struct settle *s, enum mft_dest dest, enum mft_dest by)
 {
 	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 
@@ -102,7 +102,7 @@ int mft_settle_batches(struct settle *s)
 
 /* ---- the length ---- */
 
-static int expect_zero(struct settle *s, enum dest dest, enum dest with)
+static int expect_zero(struct settle *s, enum mft_dest dest, enum mft_dest with)
 {
 	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 

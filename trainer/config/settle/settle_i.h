@@ -8,7 +8,7 @@
 
 #include "formats/base/error.h"
 #include "trainer/config/config.h"
-#include "trainer/config/settle/dests_i.h"
+#include "trainer/config/dests.h"
 #include "trainer/config/value.h"
 
 #define LARGEST (1ll << 31) /* the limit of any size: a product of two fits into int64_t */
@@ -21,48 +21,43 @@ struct settle {
 
 /* ---- questions ---- */
 
-static inline bool is(const struct settle *s, enum dest dest)
+static inline bool is(const struct settle *s, enum mft_dest dest)
 {
 	return mft_flag_truth(s->v, name_of(dest));
 }
 
-static inline bool has(const struct settle *s, enum dest dest)
+static inline bool has(const struct settle *s, enum mft_dest dest)
 {
 	return !mft_flag_is_none(s->v, name_of(dest));
 }
 
-static inline int64_t number(const struct settle *s, enum dest dest)
+static inline int64_t number(const struct settle *s, enum mft_dest dest)
 {
 	return mft_flag_number(s->v, name_of(dest), MFS_UNSET);
 }
 
-static inline const char *text(const struct settle *s, enum dest dest)
+static inline const char *text(const struct settle *s, enum mft_dest dest)
 {
 	return mft_flag_text(s->v, name_of(dest));
 }
 
 /* The flag of a dest, for messages. */
-static inline const char *spelt(const char *dest, char spelling[MFT_FLAG_SPELLING])
+static inline const char *flag(enum mft_dest dest, char spelling[MFT_FLAG_SPELLING])
 {
 	bool on;
 
-	mft_flag_spelling(mft_flag_at(mft_flag_of_dest(dest)), 0, spelling, &on);
+	mft_flag_spelling(mft_flag_at(mft_flag_of_dest(name_of(dest))), 0, spelling, &on);
 	return spelling;
 }
 
-static inline const char *flag(enum dest dest, char spelling[MFT_FLAG_SPELLING])
-{
-	return spelt(name_of(dest), spelling);
-}
-
 /* The default of a number that was not given. */
-static inline void otherwise(struct settle *s, enum dest dest, int64_t value)
+static inline void otherwise(struct settle *s, enum mft_dest dest, int64_t value)
 {
 	if (!has(s, dest))
 		mft_flag_set_number(s->v, name_of(dest), value);
 }
 
-static inline int require(struct settle *s, enum dest dest)
+static inline int require(struct settle *s, enum mft_dest dest)
 {
 	char spelling[MFT_FLAG_SPELLING];
 
@@ -70,7 +65,7 @@ static inline int require(struct settle *s, enum dest dest)
 }
 
 /* Where it is given, it is one of these. */
-static inline int from_to(struct settle *s, enum dest dest, int64_t least, int64_t most)
+static inline int from_to(struct settle *s, enum mft_dest dest, int64_t least, int64_t most)
 {
 	const int64_t found = number(s, dest);
 	char spelling[MFT_FLAG_SPELLING];
@@ -85,12 +80,12 @@ static inline int from_to(struct settle *s, enum dest dest, int64_t least, int64
 }
 
 /* A size, which others are multiplied with. */
-static inline int at_least(struct settle *s, enum dest dest, int64_t least)
+static inline int at_least(struct settle *s, enum mft_dest dest, int64_t least)
 {
 	return from_to(s, dest, least, LARGEST);
 }
 
-static inline int exclude(struct settle *s, enum dest one, enum dest other)
+static inline int exclude(struct settle *s, enum mft_dest one, enum mft_dest other)
 {
 	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 

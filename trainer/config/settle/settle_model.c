@@ -8,7 +8,7 @@
 #include "trainer/config/settle/vocab.h"
 
 /* One may be said by the other's name. */
-static int settle_pair(struct settle *s, enum dest dest, enum dest encoder)
+static int settle_pair(struct settle *s, enum mft_dest dest, enum mft_dest encoder)
 {
 	int r = exclude(s, dest, encoder);
 
@@ -73,25 +73,25 @@ static int check_mlp(struct settle *s)
 
 int mft_settle_sizes(struct settle *s)
 {
-	static const enum dest sizes[] = {NUM_LAYERS,
-					  HIDDEN_SIZE,
-					  NUM_ATTENTION_HEADS,
-					  MAX_POSITION_EMBEDDINGS,
-					  KV_CHANNELS,
-					  SEQ_LENGTH,
-					  FFN_HIDDEN_SIZE,
-					  NUM_QUERY_GROUPS,
-					  VOCAB_SIZE,
-					  Q_LORA_RANK,
-					  PADDED_VOCAB_SIZE,
-					  MOE_FFN_HIDDEN_SIZE,
-					  KV_LORA_RANK,
-					  QK_HEAD_DIM,
-					  V_HEAD_DIM,
-					  QK_POS_EMB_HEAD_DIM,
-					  ROTARY_BASE,
-					  MOE_ROUTER_TOPK,
-					  MAKE_VOCAB_SIZE_DIVISIBLE_BY};
+	static const enum mft_dest sizes[] = {NUM_LAYERS,
+					      HIDDEN_SIZE,
+					      NUM_ATTENTION_HEADS,
+					      MAX_POSITION_EMBEDDINGS,
+					      KV_CHANNELS,
+					      SEQ_LENGTH,
+					      FFN_HIDDEN_SIZE,
+					      NUM_QUERY_GROUPS,
+					      VOCAB_SIZE,
+					      Q_LORA_RANK,
+					      PADDED_VOCAB_SIZE,
+					      MOE_FFN_HIDDEN_SIZE,
+					      KV_LORA_RANK,
+					      QK_HEAD_DIM,
+					      V_HEAD_DIM,
+					      QK_POS_EMB_HEAD_DIM,
+					      ROTARY_BASE,
+					      MOE_ROUTER_TOPK,
+					      MAKE_VOCAB_SIZE_DIVISIBLE_BY};
 	int64_t hidden;
 	int r = settle_pair(s, NUM_LAYERS, ENCODER_NUM_LAYERS);
 
@@ -156,7 +156,7 @@ int mft_settle_layers(struct settle *s)
 }
 
 /* A list of one is its item. */
-static void unlist(struct settle *s, enum dest dest)
+static void unlist(struct settle *s, enum mft_dest dest)
 {
 	struct mft_flag_value *v = mft_flag_slot(s->v, name_of(dest));
 

@@ -20,8 +20,8 @@ static int settle_bf16(struct settle *s, enum mfs_dtype main_grads)
 
 int mft_settle_precision(struct settle *s)
 {
-	static const enum dest states[] = {MAIN_GRADS_DTYPE, MAIN_PARAMS_DTYPE, EXP_AVG_DTYPE,
-					   EXP_AVG_SQ_DTYPE};
+	static const enum mft_dest states[] = {MAIN_GRADS_DTYPE, MAIN_PARAMS_DTYPE, EXP_AVG_DTYPE,
+					       EXP_AVG_SQ_DTYPE};
 	const bool fp16 = is(s, FP16), bf16 = is(s, BF16);
 	char spelling[MFT_FLAG_SPELLING];
 
@@ -49,9 +49,9 @@ int mft_settle_fp8(struct settle *s)
 {
 	const bool fp8 = has(s, FP8);
 	const char *const recipe = text(s, FP8_RECIPE);
-	static const enum dest parts[] = {FP8_PARAM_GATHER, FP8_OUTPUT_PROJ,
-					  MOE_ROUTER_PADDING_FOR_QUANTIZATION,
-					  MOE_ROUTER_PADDING_FOR_FP8};
+	static const enum mft_dest parts[] = {FP8_PARAM_GATHER, FP8_OUTPUT_PROJ,
+					      MOE_ROUTER_PADDING_FOR_QUANTIZATION,
+					      MOE_ROUTER_PADDING_FOR_FP8};
 	char spelling[MFT_FLAG_SPELLING];
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !fp8; i++)
@@ -86,14 +86,13 @@ int mft_settle_fp8(struct settle *s)
 int mft_settle_optimizer(struct settle *s)
 {
 	const struct mft_optimizer_kind *kind = mft_optimizer_kind(text(s, OPTIMIZER));
-	const char *const *dest = kind->refuses;
 	char spelling[MFT_FLAG_SPELLING];
 
-	for (; dest && *dest; dest++)
-		if (mft_flag_truth(s->v, *dest))
+	for (size_t i = 0; i < MFT_DESTS && kind->refuses && kind->refuses->list[i]; i++)
+		if (is(s, kind->refuses->list[i]))
 			return mfs_fail(s->err, -ENOTSUP,
 					"%s: expected --optimizer adam beside it, found %s",
-					spelt(*dest, spelling), kind->name);
+					flag(kind->refuses->list[i], spelling), kind->name);
 	return kind->settle ? kind->settle(s->v, s->err) : 0;
 }
 

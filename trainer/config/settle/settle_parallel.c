@@ -158,7 +158,7 @@ static int64_t needed(int64_t tp, int64_t cp, int64_t experts, int64_t instances
 /* arguments.py: validate_args; parallel_state.py: initialize_model_parallel. */
 int mft_settle_parallel(struct settle *s)
 {
-	static const enum dest sizes[] = {
+	static const enum mft_dest sizes[] = {
 		TENSOR_MODEL_PARALLEL_SIZE,  PIPELINE_MODEL_PARALLEL_SIZE,
 		CONTEXT_PARALLEL_SIZE,	     EXPERT_MODEL_PARALLEL_SIZE,
 		EXPERT_TENSOR_PARALLEL_SIZE, NUM_DISTRIBUTED_OPTIMIZER_INSTANCES};
@@ -237,7 +237,7 @@ static void settle_graphs(struct settle *s)
 		mft_flag_set_truth(s->v, name_of(TE_RNG_TRACKER), true);
 }
 
-static int needs(struct settle *s, enum dest dest, enum dest beside)
+static int needs(struct settle *s, enum mft_dest dest, enum mft_dest beside)
 {
 	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 
@@ -265,7 +265,7 @@ static int settle_buckets(struct settle *s)
  * param_and_grad_buffer.py: what they assert. */
 static int settle_instances(struct settle *s)
 {
-	static const enum dest dest = NUM_DISTRIBUTED_OPTIMIZER_INSTANCES;
+	static const enum mft_dest dest = NUM_DISTRIBUTED_OPTIMIZER_INSTANCES;
 	const int64_t dp_cp = number(s, DATA_PARALLEL_SIZE) * number(s, CONTEXT_PARALLEL_SIZE);
 	const int64_t edp =
 		dp_cp * number(s, TENSOR_MODEL_PARALLEL_SIZE) /

@@ -7,14 +7,14 @@
  */
 #include "trainer/config/settle/settle_i.h"
 
-static const enum dest chunk_layers = NUM_LAYERS_PER_VIRTUAL_PIPELINE_STAGE;
-static const enum dest chunks_of_stage = NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK;
-static const enum dest layout = PIPELINE_MODEL_PARALLEL_LAYOUT;
-static const enum dest chunk_count = VIRTUAL_PIPELINE_MODEL_PARALLEL_SIZE;
-static const enum dest ends[] = {DECODER_FIRST_PIPELINE_NUM_LAYERS,
-				 DECODER_LAST_PIPELINE_NUM_LAYERS};
-static const enum dest accounts[] = {ACCOUNT_FOR_EMBEDDING_IN_PIPELINE_SPLIT,
-				     ACCOUNT_FOR_LOSS_IN_PIPELINE_SPLIT};
+static const enum mft_dest chunk_layers = NUM_LAYERS_PER_VIRTUAL_PIPELINE_STAGE;
+static const enum mft_dest chunks_of_stage = NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK;
+static const enum mft_dest layout = PIPELINE_MODEL_PARALLEL_LAYOUT;
+static const enum mft_dest chunk_count = VIRTUAL_PIPELINE_MODEL_PARALLEL_SIZE;
+static const enum mft_dest ends[] = {DECODER_FIRST_PIPELINE_NUM_LAYERS,
+				     DECODER_LAST_PIPELINE_NUM_LAYERS};
+static const enum mft_dest accounts[] = {ACCOUNT_FOR_EMBEDDING_IN_PIPELINE_SPLIT,
+					 ACCOUNT_FOR_LOSS_IN_PIPELINE_SPLIT};
 
 /* The number of layers says how many chunks a stage has. */
 static int count_chunks(struct settle *s)
@@ -41,8 +41,8 @@ static int count_chunks(struct settle *s)
 
 static int check_numbers(struct settle *s)
 {
-	const enum dest numbers[] = {chunk_layers, chunks_of_stage, ends[0], ends[1],
-				     MICROBATCH_GROUP_SIZE_PER_VP_STAGE};
+	const enum mft_dest numbers[] = {chunk_layers, chunks_of_stage, ends[0], ends[1],
+					 MICROBATCH_GROUP_SIZE_PER_VP_STAGE};
 	int r = exclude(s, chunk_layers, chunks_of_stage);
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) && !r; i++)
@@ -52,7 +52,7 @@ static int check_numbers(struct settle *s)
 
 int mft_settle_pipeline(struct settle *s)
 {
-	enum dest said = has(s, chunk_layers) ? chunk_layers : chunks_of_stage;
+	enum mft_dest said = has(s, chunk_layers) ? chunk_layers : chunks_of_stage;
 	char a[MFT_FLAG_SPELLING];
 	int r = check_numbers(s);
 
@@ -81,7 +81,7 @@ int mft_settle_pipeline(struct settle *s)
 int mft_settle_microbatches(const struct settle *s, const char *said, uint64_t count)
 {
 	const uint64_t stages = (uint64_t)number(s, PIPELINE_MODEL_PARALLEL_SIZE);
-	const enum dest dest = MICROBATCH_GROUP_SIZE_PER_VP_STAGE;
+	const enum mft_dest dest = MICROBATCH_GROUP_SIZE_PER_VP_STAGE;
 	const uint64_t group = has(s, dest) ? (uint64_t)number(s, dest) : stages;
 	char a[MFT_FLAG_SPELLING];
 

@@ -3,7 +3,7 @@
 #include "formats/base/str.h"
 #include "trainer/config/settle/settle_i.h"
 
-static int refuse_beside(struct settle *s, enum dest dest, enum dest beside)
+static int refuse_beside(struct settle *s, enum mft_dest dest, enum mft_dest beside)
 {
 	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 
@@ -15,7 +15,8 @@ static int refuse_beside(struct settle *s, enum dest dest, enum dest beside)
  * divided here as Megatron's own FSDP divides it: its functional tests ask for both. */
 static int check_torch_sizes(struct settle *s)
 {
-	static const enum dest sizes[] = {PIPELINE_MODEL_PARALLEL_SIZE, EXPERT_MODEL_PARALLEL_SIZE};
+	static const enum mft_dest sizes[] = {PIPELINE_MODEL_PARALLEL_SIZE,
+					      EXPERT_MODEL_PARALLEL_SIZE};
 	char spelling[MFT_FLAG_SPELLING];
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
@@ -29,7 +30,7 @@ static int check_torch_sizes(struct settle *s)
 
 static int settle_torch(struct settle *s)
 {
-	static const enum dest never[] = {USE_MEGATRON_FSDP, USE_DISTRIBUTED_OPTIMIZER};
+	static const enum mft_dest never[] = {USE_MEGATRON_FSDP, USE_DISTRIBUTED_OPTIMIZER};
 	const int r = check_torch_sizes(s);
 
 	for (size_t i = 0; !r && i < sizeof(never) / sizeof(never[0]); i++)
@@ -38,7 +39,7 @@ static int settle_torch(struct settle *s)
 	return r;
 }
 
-static bool is_dtype(struct settle *s, enum dest dest, enum mfs_dtype type)
+static bool is_dtype(struct settle *s, enum mft_dest dest, enum mfs_dtype type)
 {
 	const struct mft_flag_value *v = mft_flag_get(s->v, name_of(dest));
 

@@ -13,11 +13,11 @@
 
 #define MOST_ITEMS (1 << 20) /* of a layout that is written out */
 
-static const enum dest layout_flag = PIPELINE_MODEL_PARALLEL_LAYOUT;
-static const enum dest accounts[] = {ACCOUNT_FOR_EMBEDDING_IN_PIPELINE_SPLIT,
-				     ACCOUNT_FOR_LOSS_IN_PIPELINE_SPLIT};
+static const enum mft_dest layout_flag = PIPELINE_MODEL_PARALLEL_LAYOUT;
+static const enum mft_dest accounts[] = {ACCOUNT_FOR_EMBEDDING_IN_PIPELINE_SPLIT,
+					 ACCOUNT_FOR_LOSS_IN_PIPELINE_SPLIT};
 /* What else says how layers are divided. */
-static const enum dest others[] = {
+static const enum mft_dest others[] = {
 	NUM_LAYERS_PER_VIRTUAL_PIPELINE_STAGE, NUM_VIRTUAL_STAGES_PER_PIPELINE_RANK,
 	DECODER_FIRST_PIPELINE_NUM_LAYERS, DECODER_LAST_PIPELINE_NUM_LAYERS};
 

@@ -9,7 +9,7 @@
 #include "formats/hf/hf_json.h"
 #include "formats/hf/hf_tokenizer.h"
 #include "formats/hf/sentencepiece.h"
-#include "trainer/config/settle/dests_i.h"
+#include "trainer/config/dests.h"
 
 #define VOCAB_FILE_MAX (64u << 20) /* bytes of a JSON file of tokens */
 

@@ -1,8 +1,8 @@
-#include "trainer/config/settle/dests_i.h"
+#include "trainer/config/dests.h"
 
 #include <stddef.h>
 
-const char *mft_settle_name(enum dest dest)
+const char *mft_dest_name(enum mft_dest dest)
 {
 	static const char *const names[] = {
 		NULL,
