@@ -28,6 +28,11 @@ BASE_LIBS   := -pthread -lm
 # Hundreds of programs of tests are linked: lld and gold take a third of the time.
 TEST_LINKER := $(if $(shell command -v ld.lld),-fuse-ld=lld,$(if $(shell command -v ld.gold),-fuse-ld=gold))
 
+define newline
+
+
+endef
+
 # $(call code,PATTERN): the product's files, at any depth.
 code = $(wildcard $(foreach top,formats fs kernels trainer,$(foreach depth,* */* */*/*,$(top)/$(depth)$(1))))
 
@@ -47,13 +52,16 @@ CHECK_PROGRAMS := tests/kernels/check_cuda tests/kernels/check_comm
 UNIT_SHARED   := tests/unit/unit.c $(filter-out $(CHECK_PROGRAMS:%=%.c),$(wildcard tests/kernels/*.c))
 # Unit tests of several processes: scripts in tests/train start them.
 PROCESS_TESTS := $(patsubst %.c,%,$(wildcard tests/train/*.c))
-UNIT_TESTS    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
-THREAD_TESTS  := $(patsubst tests/unit/%.c,%,$(shell grep -ls pthread_create tests/unit/test_*.c))
+# A unit test lies where the folder lies that it proves; its program is $(O)/VARIANT/tests/unit/test_NAME wherever that is.
+UNIT_SOURCES  := $(wildcard $(foreach depth,* */*,tests/unit/$(depth)/test_*.c))
+program_names = $(sort $(patsubst %.c,%,$(notdir $(1))))
+UNIT_TESTS    := $(call program_names,$(UNIT_SOURCES))
+THREAD_TESTS  := $(call program_names,$(shell grep -ls pthread_create $(UNIT_SOURCES)))
 FUZZ_TARGETS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 TEST_PROGRAMS := $(patsubst %.c,%,$(wildcard tests/damage/*.c tests/mount/*.c tests/bench/*.c tests/runner/*.c))
 # What a unit test proves it proves under ASan. Plain, as the program is, those run too that are about numbers or about
 # what optimised code does, and those that leave something out under ASan.
-PLAIN_TESTS   := $(patsubst tests/unit/%.c,%,$(shell grep -lsE '__SANITIZE|"(tests/)?kernels/' tests/unit/test_*.c)) \
+PLAIN_TESTS   := $(call program_names,$(shell grep -lsE '__SANITIZE|"(tests/)?kernels/' $(UNIT_SOURCES))) \
 	$(addprefix test_,blas blend cast compare context cuda_bands fp8 model optim optim_flat parquet_image rows sums trainer_net \
 	trainer_pipeline update)
 
@@ -179,9 +187,11 @@ $(O)/$(1)/mcorefs-train: $(O)/$(1)/trainer/main.o $(O)/$(1)/libmcorefs.a
 $(O)/$(1)/libunit.a: $(UNIT_SHARED:%.c=$(O)/$(1)/%.o)
 	$$(Q)ar rcs $$@ $$^
 
-$(UNIT_TESTS:%=$(O)/$(1)/tests/unit/%) $(PROCESS_TESTS:%=$(O)/$(1)/%): %: %.o $(O)/$(1)/libunit.a $(O)/$(1)/libmcorefs.a
+$(foreach s,$(UNIT_SOURCES),$(O)/$(1)/tests/unit/$(basename $(notdir $(s))): $(O)/$(1)/$(s:.c=.o)$(newline))
+$(PROCESS_TESTS:%=$(O)/$(1)/%): %: %.o
+$(UNIT_TESTS:%=$(O)/$(1)/tests/unit/%) $(PROCESS_TESTS:%=$(O)/$(1)/%): $(O)/$(1)/libunit.a $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
-	$$(Q)$(2) $(3) $$($(4)) $$(TEST_LINKER) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(CHECK_LIBS) $$(DEPS_LIBS) $(BASE_LIBS)
+	$$(Q)$(2) $(3) $$($(4)) $$(TEST_LINKER) $$(LDFLAGS) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) -Wl,--as-needed $$(CHECK_LIBS) $$(DEPS_LIBS) $(BASE_LIBS)
 
 $(TEST_PROGRAMS:%=$(O)/$(1)/%): %: %.o $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
@@ -192,7 +202,7 @@ $(CHECK_PROGRAMS:%=$(O)/$(1)/%): %: %.o $(O)/$(1)/libunit.a $(O)/$(1)/libmcorefs
 	$$(Q)$(2) $(3) $$($(4)) $$(TEST_LINKER) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
 
 $(1)_DEPENDS := $(patsubst %.c,$(O)/$(1)/%.d,$(LIB_SOURCES) fs/main.c trainer/main.c $(UNIT_SHARED) \
-	$(UNIT_TESTS:%=tests/unit/%.c) $(PROCESS_TESTS:%=%.c) $(TEST_PROGRAMS:%=%.c) $(CHECK_PROGRAMS:%=%.c) $(FUZZ_TARGETS:%=tests/fuzz/%.c))
+	$(UNIT_SOURCES) $(PROCESS_TESTS:%=%.c) $(TEST_PROGRAMS:%=%.c) $(CHECK_PROGRAMS:%=%.c) $(FUZZ_TARGETS:%=tests/fuzz/%.c))
 # They are made with the objects: without this line make looks for another way to make each, most of a second each time.
 $$($(1)_DEPENDS): ;
 -include $$(wildcard $$($(1)_DEPENDS))
@@ -349,7 +359,7 @@ ALONE := $(filter demo check unit train damage mount giants fuzz fuzz-smoke inte
 BEFORE :=
 $(foreach g,$(ALONE),$(if $(BEFORE),$(eval $(g): | $(BEFORE)))$(eval BEFORE := $(g)))
 
-CODE := $(call code,.[ch]) $(wildcard tests/*/*.[ch])
+CODE := $(call code,.[ch]) $(wildcard tests/*/*.[ch]) $(UNIT_SOURCES)
 # CUDA's sources, and the C++ that emulates them, have the format, the widths and the forbidden words of C.
 CUDA_CODE := $(call code,.cu) $(call code,.cuh) $(wildcard tests/*/*.cpp)
 # Headers of the CUDA backend compile where CUDA is.
@@ -420,11 +430,6 @@ uninstall: ## remove what install put there
 		$(patsubst %,$(DESTDIR)$(PREFIX)/share/man/man*/%,$(notdir $(wildcard mount-helpers/man/*.[1-8]))) \
 		$(addprefix $(DESTDIR)$(PREFIX)/share/bash-completion/completions/,mcorefs mcorefs-train) \
 		$(addprefix $(DESTDIR)$(PREFIX)/share/zsh/site-functions/,_mcorefs _mcorefs-train)
-
-define newline
-
-
-endef
 
 clean: ## remove build/
 	rm -rf $(O)

@@ -5,7 +5,7 @@ set -u
 export LC_ALL=C.UTF-8
 dir=$1
 shift
-[ $# != 0 ] || set -- $(cd tests/unit && printf '%s\n' test_*.c | sed 's/\.c$//')
+[ $# != 0 ] || set -- $(find tests/unit -name 'test_*.c' | sed 's|.*/||; s/\.c$//' | sort)
 
 find "$dir" -name '*.gcda' -delete
 failed=0

@@ -164,12 +164,22 @@ for page in docs/formats/*.md; do
 		[ -e "$path" ] || complain "$page: there is no $path"
 	done < <(grep -oE '`(formats|fs|kernels|trainer|tests)/[^`*{ ]+`' <<<"$text" | tr -d '`'; grep -oE '\]\([a-z-]+\.md' <<<"$text" | sed 's|..|docs/formats/|')
 	while IFS=: read -r test names; do
-		[ -e "tests/unit/$test.c" ] || complain "$page: there is no tests/unit/$test.c"
+		source=$(find tests/unit -name "$test.c")
+		[ -n "$source" ] || complain "$page: there is no $test.c below tests/unit"
 		for name in ${names//,/ }; do
-			grep -q "START_TEST($name)" "tests/unit/$test.c" || complain "$page: $test has no $name"
+			grep -q "START_TEST($name)" "$source" || complain "$page: $test has no $name"
 		done
 	done < <(grep -oE '`test_[a-z0-9_]+(: [^`]+)?`' <<<"$text" | tr -d '`')
 done
+
+# A unit test lies where the folder lies that it proves, and names something of it; make knows two levels. The map is true.
+while read -r file; do
+	folder=$(cut -d/ -f3- <<<"${file%/*}")
+	[ -d "$folder" ] && grep -q "$folder/" "$file" || complain "$file: it names nothing of $folder"
+	[[ " $* " = *" $file "* ]] || complain "$file: it lies too deep, nothing builds it"
+done < <(git ls-files -- 'tests/unit/*test_*.c')
+git ls-files -- 'tests/unit/*test_*.c' | sed 's|.*/||' | sort | uniq -d | grep . && complain "names of unit tests are unique"
+diff <(sed -n '/^| folder | its unit tests |$/,/^$/p' tests/README.md | grep .) <(tests/map.sh) || complain "tests/README.md: its map is what tests/map.sh prints"
 
 # What docs/BLOCK.md names as `FILE: FUNCTION` is there.
 while IFS=: read -r file name; do

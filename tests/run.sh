@@ -122,7 +122,8 @@ suite_make() {
 }
 
 suite_unit() {
-	local t name
+	local t name sources
+	sources=$(find tests/unit -name 'test_*.c')
 	for t in tests/kernels/emulate_*.cpp; do
 		name=${t##*/}
 		name=${name%.cpp}
@@ -137,7 +138,7 @@ suite_unit() {
 	# shellcheck disable=SC2206
 	[ -z "${UNIT_PROGRAMS:-}" ] || programs=($UNIT_PROGRAMS)
 	for t in "${programs[@]}"; do
-		if [ ! -x "$t" ] || [ ! -f "tests/unit/${t##*/}.c" ]; then continue; fi
+		if [ ! -x "$t" ] || ! grep -qF "/${t##*/}.c" <<<"$sources"; then continue; fi
 		name=${t#"$O"/}
 		name=unit.${name%%/*}-${t##*/test_}
 		case $t in

@@ -53,7 +53,7 @@ LETTERS = piece("\u2581a".encode()) + piece(b"b")
 SMALL = UNK + BOS + EOS + LETTERS
 TRAINER = field(2, field(3, 1) + field(42, 1))
 
-# What the package reports of each is written with it in tests/unit/test_sentencepiece.c.
+# What the package reports of each is written with it in tests/unit/formats/hf/test_sentencepiece.c.
 MODELS = {
     "unigram": train(), "bpe": train(model_type="bpe", vocab_size=120), "no-eos": train(eos_id=-1, vocab_size=100),
     "end": train(eos_piece="<end>", bos_id=-1, vocab_size=100), "eos-last": train(pad_id=3, eos_id=5, bos_id=4, vocab_size=100),

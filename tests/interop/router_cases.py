@@ -1,4 +1,4 @@
-"""What megatron-core's router drops: tests/fixtures/router.txt, which tests/unit/test_router.c compares with the trainer's.
+"""What megatron-core's router drops: tests/fixtures/router.txt, which tests/unit/kernels/ref/test_router.c compares with the trainer's.
 
 A case is a line of its sizes, one of logits, and one for each token: the probability that each expert has for it, 0 where it has none.
 """

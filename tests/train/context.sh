@@ -1,5 +1,5 @@
 #!/bin/bash
-# Processes that share sequences (context parallelism), on the CPU: they must train as one process does. tests/unit/test_context.c
+# Processes that share sequences (context parallelism), on the CPU: they must train as one process does. tests/unit/trainer/model/test_context.c
 # compares the gradients of every parameter.
 #
 # In fp32 numbers must agree within 1e-5 of their value as they are printed, as in parallel.sh.

@@ -1,5 +1,6 @@
 /*
- * What every test program shares: tests/unit/test_NAME.c defines mfs_suite() and is linked with
+ * What every test program shares: test_NAME.c, in the folder of tests/unit that is
+ * named like the folder that it proves, defines mfs_suite() and is linked with
  * unit.c to a program of its own, so that a crash costs one module's tests alone. Programs run from
  * the repository's root. With CK_FORK=no a debugger can follow.
  */

@@ -31,7 +31,7 @@ START_TEST(test_no_plugin)
 {
 	char why[MFK_WHY] = "";
 
-	ck_assert_int_eq(load("tests/unit/test_cuda_load.c", why), -ENODEV);
+	ck_assert_int_eq(load("tests/unit/kernels/test_cuda_load.c", why), -ENODEV);
 	unit_sentence(why, NULL);
 }
 END_TEST
