@@ -44,7 +44,7 @@ FAMILIES      := $(wildcard configs/models/*.conf)
 LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/% kernels/mpi/%,$(call code,.c))
 # What fuzz targets are made of: the readers that they call are nowhere else.
 READER_SOURCES := $(filter $(addsuffix .c,formats/% fs/view/% trainer/config/% trainer/optimizers/% trainer/parallel/% trainer/simulate/machine% fs/cli/option% fs/fsck/scan% fs/fsck/verdict% \
-	fs/gateway/config fs/gateway/access/authorization fs/gateway/access/proxies fs/gateway/access/rules fs/gateway/access/secret_list fs/gateway/access/sessions fs/gateway/call/accept fs/gateway/hub/asked fs/gateway/web/html fs/http/range fs/http/url \
+	fs/gateway/gateway_config fs/gateway/access/authorization fs/gateway/access/proxies fs/gateway/access/token_rules fs/gateway/access/secret_list fs/gateway/access/sessions fs/gateway/call/accept fs/gateway/hub/asked fs/gateway/web/html fs/http/range fs/http/url \
 	fs/sums/sums),\
 	$(filter-out formats/dataset/files/% formats/megatron/read/%,$(LIB_SOURCES)))
 # Run the checks of a backend's operations on a GPU, and of its groups in several processes.

@@ -235,6 +235,15 @@ done < <(git ls-files -- '*.[ch]' | grep -v ^tests/ | xargs grep -hoE '^(struct|
 forbid '^(struct|enum|union) mfs_[a-z0-9_]+ \{' "names of the trainer begin with mft_" $(git ls-files -- 'trainer/*.[ch]')
 forbid '^(struct|enum|union) mft_[a-z0-9_]+ \{' "mft_ is the trainer's" $(git ls-files -- 'fs/*.[ch]' 'formats/*.[ch]' 'kernels/*.[ch]')
 
+# A file name is one file: "params.c" in a message or a debugger is clear. A backend's files are named after operations, as others are.
+once() {
+	while read -r name; do
+		complain "more than one file is named $name"
+	done < <(git ls-files -- "$@" | sed 's|.*/||' | grep -vxE 'main\.c|command\.h' | sort | uniq -d)
+}
+once '*.[ch]' ':!kernels'
+for backend in cuda record ref; do once "kernels/$backend/*.[ch]" "kernels/$backend/*.cu" "kernels/$backend/*.cuh"; done
+
 # Widths in columns: tabs reach to multiples of 8, and a character is one, however many bytes it has. Of prose, tables,
 # code and lines with a link may be wider.
 wide() {

@@ -1,6 +1,6 @@
 /*
  * The arguments of a run, with types. They come from the pickled argparse.Namespace `args` of a
- * checkpoint (megatron/training/arguments.py), or from another source of them (source.h). Only
+ * checkpoint (megatron/training/arguments.py), or from another source of them (args_source.h). Only
  * those are read that a reader of weights needs.
  *
  * An argument that is absent gets a default. It is the default of the Megatron releases that did
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "formats/args/source.h"
+#include "formats/args/args_source.h"
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "formats/torch/pickle.h"

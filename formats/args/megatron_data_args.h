@@ -30,8 +30,8 @@ struct mfs_megatron_data_args {
 	int64_t global_batch_size, micro_batch_size, data_parallel_size;
 	int64_t consumed_train_samples;
 	int64_t iteration; /* of the state, not of the arguments: updates made */
-	/* The release of Megatron whose rules for data apply (dataset/gpt/rules.h): the latest that
-	 * has these arguments. NULL: the newest, or the arguments do not tell. */
+	/* The release of Megatron whose rules for data apply (dataset/gpt/gpt_rules.h): the latest
+	 * that has these arguments. NULL: the newest, or the arguments do not tell. */
 	const char *version;
 	bool renormalize; /* renormalize_blend_weights, of core 0.9 and 0.10 */
 	double surplus;	  /* mid_level_dataset_surplus; below 0: absent */

@@ -25,7 +25,7 @@
 #ifndef MFS_ARGS_MODEL_CONFIG_H
 #define MFS_ARGS_MODEL_CONFIG_H
 
-#include "formats/args/source.h"
+#include "formats/args/args_source.h"
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "formats/base/yaml_tree.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/base/str.h"
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 
 const struct mfs_ckpt_format *mfs_ckpt_format(const struct mfs_ckpt *ckpt)
 {

@@ -97,13 +97,13 @@ struct mfs_ckpt;
 
 /* What to read in addition to the model's tensors. */
 #define MFS_CKPT_COMMON	  1u /* the state that is no tensor: mfs_ckpt_common() */
-#define MFS_CKPT_LANGUAGE 4u /* of a vision-language model the language model: part.h */
+#define MFS_CKPT_LANGUAGE 4u /* of a vision-language model the language model: language_part.h */
 #define MFS_CKPT_ADAPTER  2u /* it may hold the tensors of an adapter: ckpt/delta.h */
 
 /* True if it is the language model of a vision-language one. */
 bool mfs_ckpt_is_language(const struct mfs_ckpt *ckpt);
 
-/* Opened by mfs_ckpt_open() (ckpt/read/open.h), mfs_optim_open() (optim/read/open.h) or
+/* Opened by mfs_ckpt_open() (ckpt/read/ckpt_open.h), mfs_optim_open() (optim/read/optim_open.h) or
  * mfs_hf_ckpt_open(). */
 void mfs_ckpt_free(struct mfs_ckpt *ckpt);
 

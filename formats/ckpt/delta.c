@@ -7,7 +7,7 @@
 #include "formats/base/grow.h"
 #include "formats/numbers/low_rank.h"
 #include "formats/base/search.h"
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 
 static bool fits(const struct mfs_ckpt_delta *d)
 {

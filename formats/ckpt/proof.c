@@ -9,7 +9,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/str.h"
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 
 #define WINDOW (1u << 20)
 

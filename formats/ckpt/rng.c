@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "formats/base/search.h"
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 
 /* By pp, tp, ep. */
 static int compare(const struct mfs_ckpt_rng *a, const struct mfs_ckpt_rng *b)

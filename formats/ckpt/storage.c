@@ -5,7 +5,7 @@
 #include <zlib.h>
 
 #include "formats/base/bytes.h"
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 
 /* Reads the local header before a record. */
 static int locate_record(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint64_t *ret,

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 #include "formats/io/guard.h"
 #include "formats/io/present.h"
 

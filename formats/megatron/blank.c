@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 #include "formats/ckpt/names.h"
 #include "formats/megatron/model_tensors.h"
 #include "formats/model/dims.h"

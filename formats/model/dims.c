@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/model/families/params.h"
+#include "formats/model/families/param_axes.h"
 
 /* Saturates. No tensor has such a size, so the check of its shape fails. */
 static uint64_t times(uint64_t a, uint64_t b)

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "formats/base/str.h"
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 #include "formats/ckpt/stored.h"
 #include "formats/model/features.h"
 #include "formats/model/hf_config.h"

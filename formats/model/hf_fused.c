@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 
 struct fused {
 	struct mfs_ckpt *ckpt;

@@ -7,7 +7,7 @@
 #include "formats/base/bytes.h"
 #include "formats/numbers/fp4.h"
 #include "formats/base/str.h"
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 
 struct settler {
 	struct mfs_ckpt *ckpt;

@@ -8,8 +8,8 @@
 
 #include "formats/base/str.h"
 #include "formats/base/uthash.h"
-#include "formats/ckpt/build.h"
-#include "formats/ckpt/part.h"
+#include "formats/ckpt/ckpt_build.h"
+#include "formats/ckpt/language_part.h"
 #include "formats/hf/hf_json.h"
 #include "formats/hf/safetensors.h"
 #include "formats/torch/torch_file.h"

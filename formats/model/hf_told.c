@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 #include "formats/hf/hf_json.h"
 #include "formats/model/dims.h"
 #include "formats/model/hf_args.h"

@@ -12,7 +12,7 @@
 #include <jansson.h>
 
 #include "formats/base/error.h"
-#include "formats/ckpt/part.h"
+#include "formats/ckpt/language_part.h"
 #include "formats/model/families/family.h"
 
 /* The families, for readers of Megatron's files. */

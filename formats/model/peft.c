@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "formats/base/str.h"
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 #include "formats/hf/hf_json.h"
 #include "formats/hf/safetensors.h"
 #include "formats/model/hf_ckpt.h"

@@ -8,7 +8,7 @@
 
 #include "formats/base/nearest.h"
 #include "fs/cli/commands.h"
-#include "fs/data/kinds.h"
+#include "fs/data/data_kinds.h"
 #include "fs/view/kind.h"
 
 /* Values of long options are larger than any character: first switches, then options with a

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/gpt/rules.h"
+#include "formats/dataset/gpt/gpt_rules.h"
 #include "formats/model/families/family.h"
 
 /* A size below this without a unit is refused: its unit was probably forgotten. */

@@ -1,7 +1,7 @@
 /*
  * The -o names, one row each. What a program must know of an option stands in its row: the parser
  * (options.c), commits of the gateway (fs/gateway/repos/options_digest.c), what a gateway refuses
- * (fs/gateway/config.c) and what has no effect on a mount are loops over this table.
+ * (fs/gateway/gateway_config.c) and what has no effect on a mount are loops over this table.
  */
 #ifndef MFS_FS_CLI_OPTION_ROWS_H
 #define MFS_FS_CLI_OPTION_ROWS_H

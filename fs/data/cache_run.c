@@ -6,8 +6,8 @@
 #include "formats/dataset/gpt/samples.h"
 #include "formats/dataset/index/index_files.h"
 #include "formats/dataset/index/index_key.h"
-#include "fs/data/cache.h"
-#include "fs/data/run.h"
+#include "fs/data/index_cache.h"
+#include "fs/data/data_run.h"
 #include "fs/view/build.h"
 
 struct builder {

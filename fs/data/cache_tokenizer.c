@@ -10,7 +10,7 @@
 #include "formats/dataset/index/index_key.h"
 #include "formats/dataset/index/python_json.h"
 #include "formats/io/fileset.h"
-#include "fs/data/cache.h"
+#include "fs/data/index_cache.h"
 
 #define SUFFIX "-description.txt"
 

@@ -9,7 +9,7 @@
 #include "formats/dataset/rows/rows.h"
 #include "formats/indexed/indexed_dataset.h"
 #include "fs/data/data.h"
-#include "fs/data/kinds.h"
+#include "fs/data/data_kinds.h"
 #include "fs/view/view.h"
 #include "fs/view/views.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "formats/dataset/gpt/gpt_dataset.h"
-#include "formats/dataset/gpt/run.h"
+#include "formats/dataset/gpt/gpt_run.h"
 
 #define DIGITS "0123456789"
 

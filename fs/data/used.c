@@ -3,10 +3,10 @@
 #include <jansson.h>
 #include <sys/stat.h>
 
-#include "formats/dataset/gpt/rules.h"
-#include "fs/data/cache.h"
+#include "formats/dataset/gpt/gpt_rules.h"
+#include "fs/data/index_cache.h"
 #include "fs/data/data_i.h"
-#include "fs/data/run.h"
+#include "fs/data/data_run.h"
 
 static bool has_hf_datasets(const struct mfs_data *data)
 {

@@ -8,7 +8,7 @@
 
 #include "formats/dataset/gpt/samples.h"
 #include "formats/dataset/index/index_key.h"
-#include "fs/data/cache.h"
+#include "fs/data/index_cache.h"
 #include "fs/view/build.h"
 
 /* Those of -o megatron=, else the newest. */

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "formats/base/buf.h"
-#include "fs/data/hf_files.h"
+#include "fs/data/hf_directory.h"
 #include "fs/data/data_i.h"
-#include "fs/data/splits.h"
+#include "fs/data/data_splits.h"
 #include "fs/view/build.h"
 
 static int add_dir(struct mfs_dataset *d, struct mfs_data_view *v, const char *split,

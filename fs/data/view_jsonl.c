@@ -4,7 +4,7 @@
 
 #include "formats/dataset/files/jsonl.h"
 #include "fs/data/data_i.h"
-#include "fs/data/splits.h"
+#include "fs/data/data_splits.h"
 #include "fs/view/build.h"
 
 static int build(struct mfs_dataset *d, const char *spec, struct mfs_data_view *v,

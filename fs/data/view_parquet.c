@@ -4,7 +4,7 @@
 
 #include "formats/dataset/files/parquet_image.h"
 #include "fs/data/data_i.h"
-#include "fs/data/splits.h"
+#include "fs/data/data_splits.h"
 #include "fs/view/build.h"
 
 static void free_image(void *image)

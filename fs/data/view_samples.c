@@ -8,9 +8,9 @@
 
 #include "formats/base/buf.h"
 #include "formats/dataset/gpt/rows_samples.h"
-#include "fs/data/hf_files.h"
+#include "fs/data/hf_directory.h"
 #include "fs/data/data_i.h"
-#include "fs/data/run.h"
+#include "fs/data/data_run.h"
 #include "fs/data/spec.h"
 #include "fs/view/build.h"
 

@@ -67,8 +67,9 @@ int mfs_diff_pair_up(struct mfs_diff *d, struct mfs_error *err);
 /* Adds a note. -ENOMEM. */
 int mfs_diff_note(struct mfs_diff *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Compares the elements of all pairs on all processors (compare.c). first_only: stops at the first
- * difference. Draws a progress bar if stderr is a terminal. Errors: those of mfs_compare(). */
+/* Compares the elements of all pairs on all processors (diff_compare.c). first_only: stops at the
+ * first difference. Draws a progress bar if stderr is a terminal. Errors: those of
+ * mfs_compare(). */
 int mfs_diff_compare(struct mfs_diff *d, bool first_only, struct mfs_error *err);
 /* Fills in equal, different, only_a and only_b. */
 void mfs_diff_count(struct mfs_diff *d);
@@ -84,7 +85,7 @@ static inline bool mfs_diff_any(const struct mfs_diff *d)
 	return d->argument_count || d->only_a || d->only_b || d->different;
 }
 
-/* Print the result on stdout (text.c, json.c), with at most limit tensors. -ENOMEM. */
+/* Print the result on stdout (diff_text.c, diff_json.c), with at most limit tensors. -ENOMEM. */
 void mfs_diff_print(const struct mfs_diff *d, uint64_t limit);
 int mfs_diff_print_json(const struct mfs_diff *d, uint64_t limit);
 

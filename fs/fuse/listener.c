@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/http/server.h"
+#include "fs/http/http_server.h"
 #include "fs/fuse/metrics.h"
 #include "fs/stats/prom.h"
 

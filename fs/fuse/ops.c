@@ -19,7 +19,7 @@
 #include "fs/fuse/readahead.h"
 #include "fs/source/readers.h"
 #include "fs/fuse/remount.h"
-#include "fs/fuse/status.h"
+#include "fs/fuse/mount_status.h"
 #include "fs/tree/tree.h"
 #include "fs/view/kind.h"
 

@@ -2,10 +2,10 @@
 
 #include "formats/base/clock.h"
 #include "fs/gateway/access_log.h"
-#include "fs/gateway/call/session.h"
+#include "fs/gateway/call/session_cookie.h"
 #include "fs/gateway/hub/hub.h"
 #include "fs/gateway/s3/s3.h"
-#include "fs/gateway/web/metrics.h"
+#include "fs/gateway/web/gateway_metrics.h"
 #include "fs/gateway/web/web.h"
 
 #define PROTOCOLS 8 /* of a listener, with the NULL that ends them */

@@ -6,7 +6,7 @@
 #define MFS_FS_GATEWAY_GATEWAY_H
 
 #include "fs/gateway/call/call.h"
-#include "fs/gateway/config.h"
+#include "fs/gateway/gateway_config.h"
 
 /* Answers a request that has come to a listener, by the first of its protocols that claims it. Any
  * thread. */

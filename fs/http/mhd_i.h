@@ -7,7 +7,7 @@
 
 #include "fs/http/deadlines.h"
 #include "fs/http/listen.h"
-#include "fs/http/server.h"
+#include "fs/http/http_server.h"
 
 /* A daemon that takes no new connections: it has an older certificate, and replies under way. */
 struct mfs_retired {

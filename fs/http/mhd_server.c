@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "fs/http/server.h"
+#include "fs/http/http_server.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "formats/ckpt/ckpt.h"
 #include "formats/model/model.h"
 #include "fs/inspect/inspect.h"
-#include "fs/inspect/data.h"
+#include "fs/inspect/inspect_data.h"
 #include "fs/cli/text.h"
 
 #define BULLET_COLUMNS 2

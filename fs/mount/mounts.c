@@ -17,7 +17,7 @@
 #include "fs/cli/text.h"
 #include "fs/mount/command.h"
 #include "fs/daemon/mountpoint.h"
-#include "fs/fuse/status.h"
+#include "fs/fuse/mount_status.h"
 
 #define PATIENCE_MS 2000 /* with all mounts together */
 

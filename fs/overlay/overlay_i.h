@@ -1,4 +1,4 @@
-/* The inside of an overlay. Private to overlay.c and file.c. */
+/* The inside of an overlay. Private to overlay.c and overlay_file.c. */
 #ifndef MFS_FS_OVERLAY_OVERLAY_I_H
 #define MFS_FS_OVERLAY_OVERLAY_I_H
 

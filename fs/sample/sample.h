@@ -1,9 +1,9 @@
 /*
  * What `mcorefs sample` was asked, and what is known of the run. Private to fs/sample.
  *
- * sample.c reads the command line. plan.c fills in what it leaves open, from -o and from the
- * arguments in the checkpoint. data.c makes rows of prefixes. batch.c draws the step's samples, and
- * print.c prints or writes them.
+ * sample.c reads the command line. sample_plan.c fills in what it leaves open, from -o and from the
+ * arguments in the checkpoint. sample_data.c makes rows of prefixes. sample_batch.c draws the
+ * step's samples, and print.c prints or writes them.
  */
 #ifndef MFS_FS_SAMPLE_SAMPLE_H
 #define MFS_FS_SAMPLE_SAMPLE_H
@@ -17,7 +17,7 @@
 #include "formats/dataset/gpt/samples.h"
 #include "formats/dataset/rows/rows_open.h"
 #include "formats/args/megatron_data_args.h"
-#include "fs/data/run.h"
+#include "fs/data/data_run.h"
 #include "fs/cli/options.h"
 
 struct mfs_data;

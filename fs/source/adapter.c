@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "formats/ckpt/delta.h"
-#include "formats/ckpt/read/adapter.h"
+#include "formats/ckpt/read/bridge_adapter.h"
 #include "formats/ckpt/read/demand.h"
 #include "formats/megatron/tracker.h"
 #include "formats/model/peft.h"

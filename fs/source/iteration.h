@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
-#include "fs/source/save.h"
+#include "fs/source/iteration_save.h"
 #include "fs/view/keeper.h"
 #include "fs/view/view.h"
 #include "fs/view/views.h"

@@ -6,7 +6,7 @@
 #include "formats/base/buf.h"
 #include "formats/megatron/tracker.h"
 #include "fs/data/data.h"
-#include "fs/data/kinds.h"
+#include "fs/data/data_kinds.h"
 #include "fs/source/iteration.h"
 #include "fs/source/root.h"
 

@@ -13,7 +13,7 @@
 #include "fs/cli/commands.h"
 #include "fs/source/root.h"
 #include "fs/sum/command.h"
-#include "fs/sums/hash.h"
+#include "fs/sums/tensor_hash.h"
 #include "fs/sums/signature.h"
 #include "fs/sums/sums.h"
 #include "fs/sums/tensors.h"

@@ -10,7 +10,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
-#include "fs/sums/hash.h"
+#include "fs/sums/tensor_hash.h"
 #include "fs/sums/sums.h"
 
 struct mfs_ckpt;

@@ -131,7 +131,7 @@ int mfs_tree_show_run(struct mfs_tree *tree, struct mfs_tree_run *run, struct mf
 /* An empty one. NULL: no memory. */
 struct mfs_tree *mfs_tree_alloc(void);
 
-/* Several runs (runs.c). */
+/* Several runs (tree_runs.c). */
 
 /* Looks at the directory of all runs, at most once a second unless force is set. */
 int mfs_tree_look_at_runs(struct mfs_tree *tree, bool force, struct mfs_error *err);

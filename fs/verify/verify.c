@@ -18,8 +18,8 @@
 #include "fs/cli/progress.h"
 #include "fs/source/root.h"
 #include "fs/cli/text.h"
-#include "fs/sums/check.h"
-#include "fs/verify/data.h"
+#include "fs/sums/sums_check.h"
+#include "fs/verify/verify_data.h"
 
 #define READ_BYTES   (8u << 20)
 #define AHEAD_BYTES  (32u << 20)

@@ -1,7 +1,7 @@
 /*
  * The kinds of views. Front ends (FUSE, ls, verify, export, --help) show the rows of the tables,
  * and know nothing else of a view. A new view is a file that defines a row, and a line in
- * fs/view/kinds.h or fs/data/kinds.h.
+ * fs/view/kinds.h or fs/data/data_kinds.h.
  */
 #ifndef MFS_FS_VIEW_KIND_H
 #define MFS_FS_VIEW_KIND_H

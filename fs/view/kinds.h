@@ -1,5 +1,5 @@
 /* The kinds of views that are made of a checkpoint, in the order of a listing. Kinds in one
- * directory follow each other. Those of datasets are in fs/data/kinds.h. */
+ * directory follow each other. Those of datasets are in fs/data/data_kinds.h. */
 #ifndef MFS_FS_VIEW_KINDS_H
 #define MFS_FS_VIEW_KINDS_H
 

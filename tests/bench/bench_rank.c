@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/io/guard.h"
 #include "formats/megatron/read/rank_part.h"
 #include "formats/plan/vfile.h"

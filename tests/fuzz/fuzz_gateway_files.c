@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/gateway/config.h"
+#include "fs/gateway/gateway_config.h"
 #include "fs/gateway/access/proxies.h"
 #include "fs/gateway/access/secrets.h"
 #include "fs/gateway/access/tokens.h"

@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/model/hf_config.h"
 
 /*

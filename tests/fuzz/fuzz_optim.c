@@ -3,7 +3,7 @@
 
 #include "formats/model/hf_told.h"
 #include "formats/optim/buffers/rank_optim.h"
-#include "formats/optim/read/open.h"
+#include "formats/optim/read/optim_open.h"
 
 /* Chunks lie inside of their tensors; what else must be so the reader has checked. */
 static void check_tensors(const struct mfs_ckpt *ckpt)

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "trainer/config/help.h"
-#include "trainer/config/namespace.h"
+#include "trainer/config/run_namespace.h"
 #include "trainer/config/parse/parse.h"
 #include "trainer/config/settle/settle.h"
 #include "trainer/config/value.h"

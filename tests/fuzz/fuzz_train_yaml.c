@@ -3,7 +3,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "formats/torch/pickle_write.h"
-#include "trainer/config/namespace.h"
+#include "trainer/config/run_namespace.h"
 #include "trainer/config/fill.h"
 #include "trainer/config/value.h"
 #include "trainer/config/parse/yaml.h"

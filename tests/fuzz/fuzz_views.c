@@ -1,5 +1,5 @@
 /* Megatron views of a checkpoint (ckpt_dir.h): all are made, and all of their bytes read. */
-#include "formats/optim/read/open.h"
+#include "formats/optim/read/optim_open.h"
 #include "tests/fuzz/ckpt_dir.h"
 
 #include "fs/view/kind.h"

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "tests/train/late.h"
-#include "tests/train/layout.h"
+#include "tests/train/drawn_layout.h"
 #include "tests/unit/train_model.h"
 #include "trainer/optim/sync.h"
 #include "trainer/parallel/launch.h"

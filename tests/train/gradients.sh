@@ -1,7 +1,7 @@
 #!/bin/bash
 # Models of random shapes, each divided in another way, on the CPU: gradients of every parameter are those of one process. Sizes of all
 # dimensions, ways to share sequences, model chunks with any numbers of layers, microbatches, what FSDP divides and which layers run again
-# are drawn (tests/train/layout.h).
+# are drawn (tests/train/drawn_layout.h).
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/train/processes.sh

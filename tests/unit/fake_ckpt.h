@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 #include "tests/unit/unit.h"
 
 /* Two layers, hidden 64, 4 heads of 16 in 2 groups, padded vocabulary 1024: a llama. */

@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #include "formats/ckpt/ckpt.h"
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/model/hf_ckpt.h"
-#include "formats/optim/read/open.h"
+#include "formats/optim/read/optim_open.h"
 #include "fs/view/build.h"
 #include "fs/view/kind.h"
 

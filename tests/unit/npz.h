@@ -9,7 +9,7 @@
 #include <zlib.h>
 
 #include "formats/base/bytes.h"
-#include "tests/unit/npy.h"
+#include "tests/unit/npy_file.h"
 #include "tests/unit/unit.h"
 
 /* The entry of the central directory that has the name; its fields are in APPNOTE 4.3.12. */

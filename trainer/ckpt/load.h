@@ -10,7 +10,7 @@
 
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
-#include "trainer/ckpt/progress.h"
+#include "trainer/ckpt/run_progress.h"
 #include "trainer/config/config.h"
 #include "trainer/parallel/launch.h"
 #include "trainer/parallel/parallel.h"

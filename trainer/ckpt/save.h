@@ -23,7 +23,7 @@
 
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
-#include "trainer/ckpt/progress.h"
+#include "trainer/ckpt/run_progress.h"
 #include "trainer/config/config.h"
 #include "trainer/params/params.h"
 #include "trainer/parallel/parallel.h"

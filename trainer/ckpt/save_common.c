@@ -10,10 +10,10 @@
 #include <math.h>
 
 #include "formats/args/namespace.h"
-#include "formats/megatron/write/copy.h"
+#include "formats/megatron/write/copy_values.h"
 #include "formats/megatron/write/dist_archive.h"
 #include "trainer/ckpt/save_i.h"
-#include "trainer/config/namespace.h"
+#include "trainer/config/run_namespace.h"
 
 struct common {
 	const struct mft_train_config *config;

@@ -4,7 +4,7 @@
  * A rank's file has what several processes have: its optimizer's state is divided among the
  * data-parallel ones. So all processes write torch_dist first, each its part and while training
  * goes on, and the first one makes the legacy files of it, as a Megatron view does
- * (formats/megatron/write/torch.c). For a while the directory has both. It is still iter_N.tmp
+ * (formats/megatron/write/torch_view.c). For a while the directory has both. It is still iter_N.tmp
  * then, and gets its name when only the legacy files are left.
  *
  * Source: megatron/training/checkpointing.py: save_checkpoint.
@@ -15,9 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/megatron/rank.h"
-#include "formats/optim/read/open.h"
+#include "formats/optim/read/optim_open.h"
 #include "formats/optim/rules/settings.h"
 #include "formats/plan/vfile.h"
 #include "trainer/ckpt/save_i.h"

@@ -216,7 +216,8 @@ struct mft_train_config {
 	bool attention_atomics; /* --attention-atomics: its gradient has no fixed order of sums */
 	bool log_args;		/* --log-args: print Megatron's list of arguments at the start */
 
-	/* Everything that was parsed, by dest, for the args of checkpoints (config/namespace.h). */
+	/* Everything that was parsed, by dest, for the args of checkpoints
+	 * (config/run_namespace.h). */
 	struct mft_flag_values *values; /* in arena */
 	struct mft_adopted_yarn adopted;
 	bool settled; /* all fields are filled (config/settle.h) */

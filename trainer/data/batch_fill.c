@@ -4,7 +4,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/args/megatron_args.h"
-#include "trainer/parallel/context.h"
+#include "trainer/parallel/context_parallel.h"
 
 #define WIDEN 1024 /* tokens at once */
 #define DIGIT 11   /* bits of a pass of a sort */

@@ -7,7 +7,7 @@
 #ifndef MFT_TRAINER_DATA_BATCH_FILL_H
 #define MFT_TRAINER_DATA_BATCH_FILL_H
 
-#include "trainer/data/fetch.h"
+#include "trainer/data/token_fetch.h"
 #include "trainer/data/loader.h"
 
 struct mft_batch_rules {
@@ -18,7 +18,8 @@ struct mft_batch_rules {
 	 * samples end with it. MFT_NO_TOKEN: the tokenizer has none. */
 	int64_t pad;
 	bool reset_position_ids, reset_attention_mask, eod_mask_loss;
-	/* Processes that share a sequence, and this one's number (trainer/parallel/context.h). */
+	/* Processes that share a sequence, and this one's number
+	 * (trainer/parallel/context_parallel.h). */
 	uint32_t parts, part;
 	uint32_t ahead; /* MTP layers: see struct mft_batch_ahead */
 };

@@ -66,8 +66,8 @@ struct mft_batch_ahead {
 
 /* One microbatch of B sequences of S tokens, T = B S. All arrays lie one after another in one host
  * block, each at a multiple of MFT_BATCH_ALIGN, so that one copy brings them to the device. Where
- * cp processes share a sequence (trainer/parallel/context.h), a process has T = B S / cp of them:
- * positions and first_key are those of the whole sequence. */
+ * cp processes share a sequence (trainer/parallel/context_parallel.h), a process has T = B S / cp
+ * of them: positions and first_key are those of the whole sequence. */
 struct mft_batch {
 	MFT_BATCH_ARRAYS(MFT_BATCH_MEMBER)
 	struct mft_batch_ahead ahead[MFT_MTP_MOST]; /* number k: k + 1 places on */

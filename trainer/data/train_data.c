@@ -7,7 +7,7 @@
 #include "formats/base/str.h"
 #include "formats/dataset/gpt/rows_mock.h"
 #include "formats/args/megatron_args.h"
-#include "trainer/config/batches.h"
+#include "trainer/config/batch_schedule.h"
 
 /* ---- which datasets ---- */
 

@@ -1,6 +1,6 @@
 /*
  * --log-straggler: each rank measures its own microbatches, without the sums of gradients, in which
- * all wait for the slowest; the first rank prints who was slow (trainer/report/straggler.h).
+ * all wait for the slowest; the first rank prints who was slow (trainer/report/straggler_line.h).
  *
  * Megatron times the forward pass by events, and estimates a third of its throughput. Here forward
  * and backward are timed together, and the device is waited for after them.
@@ -21,7 +21,7 @@
 #include "formats/base/clock.h"
 #include "formats/base/threads.h"
 #include "trainer/loop/trainer_i.h"
-#include "trainer/report/straggler.h"
+#include "trainer/report/straggler_line.h"
 
 #define LOGGER "INFO:megatron.core.utils:"
 

@@ -5,12 +5,12 @@
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
 #include "trainer/ckpt/load.h"
-#include "trainer/ckpt/progress.h"
+#include "trainer/ckpt/run_progress.h"
 #include "trainer/ckpt/save.h"
-#include "trainer/config/batches.h"
+#include "trainer/config/batch_schedule.h"
 #include "trainer/config/config.h"
 #include "trainer/data/loader.h"
-#include "trainer/loop/check.h"
+#include "trainer/loop/step_check.h"
 #include "trainer/loop/peak.h"
 #include "trainer/model/net.h"
 #include "trainer/params/params.h"
@@ -167,7 +167,7 @@ void mft_saves_look(struct mft_trainer *t, bool wait);
 /* Waits for the last one, and says which iterations are lost. False: the last one failed. */
 bool mft_saves_end(struct mft_trainer *t);
 
-/* log.c: what a run says, on standard output */
+/* step_log.c: what a run says, on standard output */
 /* What was accepted without effect, or as something else; with --log-args, all arguments. */
 void mft_log_arguments(const struct mft_train_config *c);
 void mft_log_memory(const struct mft_trainer *t);
@@ -206,7 +206,7 @@ int mft_straggler_end(struct mft_trainer *t, struct mfs_error *err);
 /* A step is done: reports at each --log-interval. All ranks call it. */
 int mft_straggler_step(struct mft_trainer *t, const struct mft_step *step, struct mfs_error *err);
 
-/* stop.c: a signal that ends the run after the step in flight, with a save. */
+/* stop_signal.c: a signal that ends the run after the step in flight, with a save. */
 void mft_stop_on(int signal);
 int mft_stop_signal(void); /* the signal that came; 0: none */
 

@@ -197,7 +197,7 @@ int32_t mft_first_unit(const struct mft_net_chunk *chunk);
 void mft_head_begins(const struct mft_net *net, const struct mft_pass *pass, bool backward);
 void mft_head_ends(const struct mft_net *net, const struct mft_pass *pass, bool backward);
 
-/* Finds what the net is made of, and plans its memory; plan.c. */
+/* Finds what the net is made of, and plans its memory; net_plan.c. */
 int mft_net_plan(struct mft_net *net, struct mfs_error *err);
 /* True if they exchange in parallel with the passes. */
 bool mft_stages_overlap(const struct mft_net *net);

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
-#include "trainer/config/batches.h"
+#include "trainer/config/batch_schedule.h"
 #include "trainer/config/config.h"
 
 /* In samples, as OptimizerParamScheduler has them and checkpoints keep them. */

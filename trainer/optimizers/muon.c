@@ -16,7 +16,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/str.h"
-#include "formats/optim/rules/rules.h"
+#include "formats/optim/rules/optim_rules.h"
 #include "trainer/optimizers/optimizer_i.h"
 
 /* ---- its arguments ---- */

@@ -15,7 +15,7 @@
 
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
-#include "trainer/parallel/address.h"
+#include "trainer/parallel/master_address.h"
 #include "trainer/parallel/launch.h"
 
 struct mft_hostnet;

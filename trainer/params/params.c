@@ -11,7 +11,7 @@
 #include "formats/ckpt/names.h"
 #include "formats/megatron/blank.h"
 #include "formats/megatron/rank.h"
-#include "formats/optim/rules/rules.h"
+#include "formats/optim/rules/optim_rules.h"
 
 #define DECODER	  "decoder.layers."
 #define MTP	  "mtp.layers."

@@ -6,7 +6,7 @@
 /* ---- on one GPU ---- */
 
 /* Rows and columns of a tile of a product. Of groups two multiprocessors have two tiles side by
- * side (kernels/cuda/gemm/hopper.cu). */
+ * side (kernels/cuda/gemm/gemm_hopper.cu). */
 #define TILE_M 128
 #define TILE_N 256
 

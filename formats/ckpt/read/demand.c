@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "formats/base/path.h"
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 #include "formats/ckpt/read/integrity.h"
 
 /* ---- CRC-32 of records ---- */

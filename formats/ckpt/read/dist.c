@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "formats/base/str.h"
-#include "formats/ckpt/read/config.h"
+#include "formats/ckpt/read/args_file.h"
 #include "formats/ckpt/read/dist_i.h"
 #include "formats/ckpt/read/marks.h"
 #include "formats/ckpt/read/reader.h"

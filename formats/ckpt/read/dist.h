@@ -4,7 +4,7 @@
 #ifndef MFS_CKPT_READ_DIST_H
 #define MFS_CKPT_READ_DIST_H
 
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 #include "formats/ckpt/names.h"
 #include "formats/torch/dcp.h"
 

@@ -11,10 +11,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "formats/ckpt/read/config.h"
+#include "formats/ckpt/read/args_file.h"
 #include "formats/ckpt/read/dist_i.h"
 #include "formats/ckpt/read/marks.h"
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/ckpt/read/reader.h"
 #include "formats/torch/pickle_write.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "formats/base/str.h"
-#include "formats/ckpt/read/config.h"
+#include "formats/ckpt/read/args_file.h"
 #include "formats/torch/pickle_write.h"
 
 #define GROUPS	"param_groups."

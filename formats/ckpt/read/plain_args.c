@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "formats/ckpt/read/config.h"
+#include "formats/ckpt/read/args_file.h"
 #include "formats/ckpt/read/dist_i.h"
 #include "formats/ckpt/read/plain.h"
 #include "formats/ckpt/read/reader.h"

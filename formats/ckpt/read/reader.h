@@ -1,6 +1,6 @@
 /*
  * What reads an iteration's directory: a row for each program that puts files into one in a way of
- * its own. A new source is a file that defines a row, and a line in readers.h.
+ * its own. A new source is a file that defines a row, and a line in ckpt_readers.h.
  */
 #ifndef MFS_CKPT_READ_READER_H
 #define MFS_CKPT_READ_READER_H
@@ -10,7 +10,7 @@
 
 #include "formats/base/error.h"
 #include "formats/ckpt/format.h"
-#include "formats/ckpt/read/readers.h"
+#include "formats/ckpt/read/ckpt_readers.h"
 
 struct mfs_ckpt;
 struct mfs_dist_maker;
@@ -40,7 +40,7 @@ struct mfs_ckpt_reader {
 
 #define MFS_CKPT_READER_COUNT(name, optim) +1
 
-/* In the order of readers.h. */
+/* In the order of ckpt_readers.h. */
 extern const struct mfs_ckpt_reader
 	*const mfs_ckpt_readers[MFS_CKPT_READERS(MFS_CKPT_READER_COUNT)];
 #define MFS_CKPT_READER_END (sizeof(mfs_ckpt_readers) / sizeof(mfs_ckpt_readers[0]))

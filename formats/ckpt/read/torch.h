@@ -5,7 +5,7 @@
 #ifndef MFS_CKPT_READ_TORCH_H
 #define MFS_CKPT_READ_TORCH_H
 
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 #include "formats/ckpt/names.h"
 
 /* One mp_rank_* directory. */

@@ -11,7 +11,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
-#include "formats/dataset/gpt/rules.h"
+#include "formats/dataset/gpt/gpt_rules.h"
 
 struct mfs_blend_args {
 	uint32_t count;

@@ -25,7 +25,7 @@
 
 #include "formats/base/error.h"
 #include "formats/dataset/rows/rows.h"
-#include "formats/dataset/gpt/rules.h"
+#include "formats/dataset/gpt/gpt_rules.h"
 
 #define MFS_GPT_STRIDE	  32
 #define MFS_GPT_ONE_EPOCH UINT64_MAX /* Megatron's num_samples=None */
@@ -38,7 +38,7 @@ struct mfs_gpt_config {
 	/* drop_last_partial_validation_sequence=False: a short sample at the end, padded; for the
 	 * validation split alone */
 	bool keep_last_partial;
-	bool separate_last_epoch; /* rules.h; true in every version since 2020 */
+	bool separate_last_epoch; /* gpt_rules.h; true in every version since 2020 */
 };
 
 /* Follows from the number of tokens alone. */

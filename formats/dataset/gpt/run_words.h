@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #include "formats/base/error.h"
-#include "formats/dataset/gpt/run.h"
+#include "formats/dataset/gpt/gpt_run.h"
 
 /* Texts as Megatron's arguments have them: words separated by white space. NULL: not given. */
 struct mfs_data_words {

@@ -6,7 +6,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/dataset/gpt/index_memory.h"
-#include "formats/dataset/random/torch.h"
+#include "formats/dataset/random/torch_randperm.h"
 
 struct mfs_sampler {
 	struct mfs_sampler_config c;

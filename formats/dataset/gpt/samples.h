@@ -16,7 +16,7 @@
 #include "formats/dataset/gpt/blend.h"
 #include "formats/dataset/gpt/gpt_dataset.h"
 #include "formats/dataset/rows/rows.h"
-#include "formats/dataset/gpt/run.h"
+#include "formats/dataset/gpt/gpt_run.h"
 
 struct mfs_samples;
 

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
-#include "formats/dataset/gpt/rules.h"
+#include "formats/dataset/gpt/gpt_rules.h"
 
 #define MFS_SPLIT_DEFAULT "969, 30, 1"
 
@@ -23,7 +23,7 @@ struct mfs_splits {
 		double begin, end;
 	} share[MFS_SPLITS];
 	double part[MFS_SPLITS]; /* normalised, as written */
-	bool before_core;	 /* rules.h */
+	bool before_core;	 /* gpt_rules.h */
 };
 
 /* Every run of digits and dots is a number. There may be three; missing ones are 0. -EINVAL: a run

@@ -9,7 +9,7 @@
 #include "formats/base/error.h"
 #include "formats/dataset/gpt/blend.h"
 #include "formats/dataset/gpt/gpt_dataset.h"
-#include "formats/dataset/gpt/rules.h"
+#include "formats/dataset/gpt/gpt_rules.h"
 #include "formats/plan/vfile.h"
 
 enum mfs_index_array {

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
-#include "formats/dataset/gpt/rules.h"
+#include "formats/dataset/gpt/gpt_rules.h"
 #include "formats/dataset/gpt/splits.h"
 
 #define MFS_INDEX_FIRST_CORE  4 /* of megatron-core 0.4 */

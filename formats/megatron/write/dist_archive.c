@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/base/grow.h"
-#include "formats/megatron/write/copy.h"
+#include "formats/megatron/write/copy_values.h"
 
 void mfs_dist_archive_begin(struct mfs_dist_archive *a)
 {

@@ -11,9 +11,9 @@
 
 #include "formats/optim/rules/settings.h"
 #include "formats/optim/rules/state_dict.h"
-#include "formats/megatron/write/copy.h"
+#include "formats/megatron/write/copy_values.h"
 #include "formats/megatron/write/dist_archive.h"
-#include "formats/megatron/write/dist_i.h"
+#include "formats/megatron/write/dist_view_i.h"
 #include "formats/megatron/write/common.h"
 
 struct common {

@@ -5,7 +5,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/ckpt/target.h"
-#include "formats/megatron/write/dist_i.h"
+#include "formats/megatron/write/dist_view_i.h"
 
 /* ---- chunks ---- */
 

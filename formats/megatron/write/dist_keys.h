@@ -6,7 +6,7 @@
 #ifndef MFS_MEGATRON_WRITE_DIST_KEYS_H
 #define MFS_MEGATRON_WRITE_DIST_KEYS_H
 
-#include "formats/megatron/write/dist_i.h"
+#include "formats/megatron/write/dist_view_i.h"
 
 #define MFS_DIST_KEY_SIZE (2 * MFS_CKPT_NAME_SIZE)
 

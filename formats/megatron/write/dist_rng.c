@@ -11,7 +11,7 @@
 
 #include "formats/ckpt/rng.h"
 #include "formats/megatron/write/dist_archive.h"
-#include "formats/megatron/write/dist_i.h"
+#include "formats/megatron/write/dist_view_i.h"
 
 #define MAX_RANKS (1u << 17)		/* of a run */
 #define MAX_BYTES (UINT64_C(256) << 20) /* of different items, 10 kB each, which stay in memory */

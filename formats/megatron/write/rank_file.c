@@ -7,7 +7,7 @@
 
 #include "formats/base/grow.h"
 #include "formats/ckpt/rng.h"
-#include "formats/megatron/write/copy.h"
+#include "formats/megatron/write/copy_values.h"
 #include "formats/megatron/write/rank_file_i.h"
 
 /* ---- storages ---- */

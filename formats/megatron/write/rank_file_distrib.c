@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "formats/megatron/write/rank_file_i.h"
-#include "formats/optim/buffers/buckets.h"
+#include "formats/optim/buffers/flat_buffers.h"
 #include "formats/optim/rules/settings.h"
 
 static int by_place(const void *a, const void *b)

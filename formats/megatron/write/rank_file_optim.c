@@ -8,7 +8,7 @@
 
 #include "formats/optim/rules/settings.h"
 #include "formats/optim/rules/state_dict.h"
-#include "formats/megatron/write/copy.h"
+#include "formats/megatron/write/copy_values.h"
 #include "formats/megatron/write/rank_file_i.h"
 
 /* A parameter group that is being copied from the source. */

@@ -22,7 +22,7 @@
 
 #include "formats/base/error.h"
 #include "formats/base/prefixes.h"
-#include "formats/ckpt/part.h"
+#include "formats/ckpt/language_part.h"
 #include "formats/model/rules/rules.h"
 #include "formats/args/megatron_args.h"
 
@@ -137,7 +137,7 @@ enum mfs_layer_kind {
 };
 
 /* A table of these ends with a row without a name. Shape, experts and norm follow from the name
- * (params.h). */
+ * (param_axes.h). */
 struct mfs_family_tensor {
 	const char *hf;	  /* in a layer: without the family's layer_prefix; {e}: the expert */
 	const char *name; /* canonical; in a layer: without "decoder.layers." or MTP's prefix */

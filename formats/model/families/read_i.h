@@ -49,7 +49,7 @@ int mfs_family_read_config(struct mfs_family_reader *r, const struct mfs_conf_li
 /* The section of a row as a number: mfs_family_put()'s where. */
 unsigned mfs_family_where(enum mfs_scope scope, enum mfs_layer_kind kind);
 
-/* Reads a line of [language], [language hf] or [language megatron] (language.c). */
+/* Reads a line of [language], [language hf] or [language megatron] (family_language.c). */
 int mfs_family_read_language(struct mfs_family_reader *r, const struct mfs_conf_line *line);
 int mfs_family_read_hf_name(struct mfs_family_reader *r, const struct mfs_conf_line *line);
 int mfs_family_read_megatron_name(struct mfs_family_reader *r, const struct mfs_conf_line *line);

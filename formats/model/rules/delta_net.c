@@ -1,7 +1,7 @@
 /* Rows of a gated delta net's in_proj: [all q; k; v; z; b; a]. */
 #include <stddef.h>
 
-#include "formats/model/rules/kind.h"
+#include "formats/model/rules/rule_kind.h"
 
 static bool is_in_proj(const struct mfs_rule_tensor *t)
 {

@@ -1,7 +1,7 @@
 /* Rows of a gated linear_fc1: [all gate rows; all up rows]. */
 #include <stddef.h>
 
-#include "formats/model/rules/kind.h"
+#include "formats/model/rules/rule_kind.h"
 
 static const char *half_misfit(const struct mfs_rule_tensor *t)
 {

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "formats/model/rules/kind.h"
+#include "formats/model/rules/rule_kind.h"
 
 /* The geometry of linear_qkv. */
 struct qkv {

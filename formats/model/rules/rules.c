@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "formats/model/rules/kind.h"
+#include "formats/model/rules/rule_kind.h"
 
 #define ROW(name, row) &mfs_rule_##row,
 

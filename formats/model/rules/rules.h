@@ -11,7 +11,7 @@
 #include "formats/args/megatron_args.h"
 #include "formats/model/rules/dim.h"
 
-/* X(NAME, ROW): a file defines mfs_rule_ROW (kind.h). */
+/* X(NAME, ROW): a file defines mfs_rule_ROW (rule_kind.h). */
 #define MFS_RULES(X)                                                                               \
 	X(DIRECT, direct)                                                                          \
 	X(VOCAB, vocab) /* the rows of the true vocabulary */                                      \

@@ -1,7 +1,7 @@
 /* Columns of eh_proj, which are for the token's embedding and for the hidden state. */
 #include <stddef.h>
 
-#include "formats/model/rules/kind.h"
+#include "formats/model/rules/rule_kind.h"
 
 static const char *misfit(const struct mfs_rule_tensor *t)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/optim/buffers/buckets.h"
+#include "formats/optim/buffers/flat_buffers.h"
 
 /* Kinds of groups, in the order of sorted groups: those that keep the defaults first, then by what
  * they override ('max_lr' before 'wd_mult'). */

@@ -1,7 +1,7 @@
 /*
  * A rank's optimizer: the optimizer and parameter group of each parameter, and its place in the
  * distributed optimizer's flat buffers. Both follow from the order of the rank's parameters
- * (megatron/rank.h), the run's arguments and Megatron's release (optim/rules/rules.h).
+ * (megatron/rank.h), the run's arguments and Megatron's release (optim/rules/optim_rules.h).
  *
  * Sources: megatron/core/optimizer/__init__.py: _get_param_groups, get_megatron_optimizer;
  * optimizer/distrib_optimizer.py and param_layout.py, distributed/param_and_grad_buffer.py,
@@ -10,7 +10,7 @@
 #ifndef MFS_OPTIM_BUFFERS_RANK_OPTIM_H
 #define MFS_OPTIM_BUFFERS_RANK_OPTIM_H
 
-#include "formats/optim/rules/rules.h"
+#include "formats/optim/rules/optim_rules.h"
 #include "formats/megatron/rank.h"
 
 /* A parameter's place. */

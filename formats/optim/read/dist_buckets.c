@@ -2,7 +2,7 @@
  * torch_dist: the distributed optimizer's flat buffers as they are, a tensor for each bucket
  * (dp_reshardable, fully_sharded_bucket_space; docs/formats/optimizer.md). Names are not stored:
  * which elements are whose follows from the order of the rank's parameters (rank.h) and the
- * arithmetic of the buffers (buckets.h); all sizes must be the file's.
+ * arithmetic of the buffers (flat_buffers.h); all sizes must be the file's.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/search.h"
-#include "formats/optim/buffers/buckets.h"
+#include "formats/optim/buffers/flat_buffers.h"
 #include "formats/optim/read/optim_i.h"
 
 #define DISTRIBUTED "optimizer.distributed.dp_group_idx_"

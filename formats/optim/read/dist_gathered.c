@@ -13,7 +13,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/str.h"
-#include "formats/optim/buffers/buckets.h"
+#include "formats/optim/buffers/flat_buffers.h"
 #include "formats/optim/read/gathered_state.h"
 #include "formats/optim/read/optim_i.h"
 

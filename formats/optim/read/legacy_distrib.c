@@ -1,7 +1,7 @@
 /*
  * Legacy files: the distributed optimizer's flat buffers, `distrib_optim.pt` next to the model's
  * file, in its two forms (docs/formats/optimizer.md). Where a parameter lies in one follows from
- * the order of the state dict (optim/buffers/buckets.h); the sum must be the file's.
+ * the order of the state dict (optim/buffers/flat_buffers.h); the sum must be the file's.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/optim/buffers/buckets.h"
+#include "formats/optim/buffers/flat_buffers.h"
 #include "formats/optim/read/gathered_state.h"
 #include "formats/optim/read/legacy_i.h"
 

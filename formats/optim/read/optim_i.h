@@ -3,7 +3,7 @@
 #define MFS_OPTIM_READ_OPTIM_I_H
 
 #include "formats/ckpt/read/dist.h"
-#include "formats/ckpt/read/readers.h"
+#include "formats/ckpt/read/ckpt_readers.h"
 #include "formats/optim/buffers/rank_optim.h"
 #include "formats/optim/rules/settings.h"
 
@@ -38,7 +38,7 @@ int mfs_optim_read_buckets(struct mfs_dist_reader *r);
 bool mfs_optim_has_gathered(const struct mfs_dcp *dcp);
 int mfs_optim_read_gathered(struct mfs_dist_reader *r);
 
-/* Reads what torch's own DCP has of an optimizer (plain.c), whose state was made
+/* Reads what torch's own DCP has of an optimizer (plain_optim.c), whose state was made
  * (ckpt/read/plain.h). */
 int mfs_optim_read_plain(struct mfs_dist_reader *r, enum mfs_optim_kind *ret);
 

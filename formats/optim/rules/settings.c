@@ -1,6 +1,6 @@
 #include "formats/optim/rules/settings.h"
 
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 
 const struct mfs_optim_info *mfs_optim_info(const struct mfs_ckpt *ckpt)
 {

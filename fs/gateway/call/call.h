@@ -41,7 +41,7 @@ struct mfs_gateway {
 	int access_log;			   /* a descriptor; -1: none */
 	bool log_json;			   /* lines of it are JSON */
 	int64_t began_ns;		   /* monotonic */
-	struct mfs_stats *stats;	   /* fs/gateway/web/metrics.h */
+	struct mfs_stats *stats;	   /* fs/gateway/web/gateway_metrics.h */
 };
 
 /* One request, for a protocol. */
@@ -72,8 +72,8 @@ struct mfs_protocol {
 	/* Whether a path is its own. The first one in the table that says so gets the request. */
 	bool (*claims)(const struct mfs_request *q);
 	void (*answer)(struct mfs_call *c);
-	/* For people: a session's cookie counts as a token (session.h), and who may not read is
-	 * asked for one. */
+	/* For people: a session's cookie counts as a token (session_cookie.h), and who may not read
+	 * is asked for one. */
 	bool is_web;
 	/* Finds out who asks, from the rules that grant holds. False: the call is answered. A
 	 * protocol that has it refuses methods in its own form, too. NULL: a token or a session

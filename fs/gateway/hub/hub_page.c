@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/net/uri.h"
-#include "fs/gateway/call/address.h"
+#include "fs/gateway/call/gateway_address.h"
 #include "fs/gateway/hub/hub_i.h"
 
 #define MOST	 1000 /* entries of a part, as the Hub has it */

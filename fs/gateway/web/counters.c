@@ -4,8 +4,8 @@
 
 #include "formats/base/clock.h"
 #include "fs/cli/text.h"
-#include "fs/gateway/web/metrics.h"
-#include "fs/http/server.h"
+#include "fs/gateway/web/gateway_metrics.h"
+#include "fs/http/http_server.h"
 
 static void row(struct mfs_buf *b, const char *what, const char *text)
 {

@@ -15,7 +15,7 @@
 #include "fs/cli/text.h"
 #include "fs/gateway/call/reply.h"
 #include "fs/gateway/repos/facts.h"
-#include "fs/gateway/web/lines.h"
+#include "fs/gateway/web/shell_lines.h"
 #include "fs/gateway/web/loss_curve.h"
 #include "fs/gateway/web/page.h"
 #include "fs/gateway/web/web.h"

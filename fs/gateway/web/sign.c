@@ -16,9 +16,9 @@
 #include "formats/base/str.h"
 #include "formats/net/uri.h"
 #include "fs/gateway/access/guesses.h"
-#include "fs/gateway/call/address.h"
-#include "fs/gateway/call/session.h"
-#include "fs/gateway/web/metrics.h"
+#include "fs/gateway/call/gateway_address.h"
+#include "fs/gateway/call/session_cookie.h"
+#include "fs/gateway/web/gateway_metrics.h"
 #include "fs/gateway/web/page.h"
 #include "fs/gateway/web/web.h"
 

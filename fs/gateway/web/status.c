@@ -1,7 +1,7 @@
 /* An answer for probes at /healthz, numbers for Prometheus at /metrics, and the texts of pages. */
 #include <string.h>
 
-#include "fs/gateway/web/metrics.h"
+#include "fs/gateway/web/gateway_metrics.h"
 #include "fs/gateway/web/page.h"
 #include "fs/gateway/web/web.h"
 #include "fs/stats/prom.h"

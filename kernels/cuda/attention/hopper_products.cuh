@@ -9,7 +9,7 @@
 #define MFK_CUDA_HOPPER_ATTENTION_PRODUCTS_CUH
 
 #include "kernels/cuda/attention/warp.cuh"
-#include "kernels/cuda/base/hopper.cuh"
+#include "kernels/cuda/base/sm90.cuh"
 
 /*
  * set: d = a b; add: d += a b, a and b in shared memory, whose rows are rows of a and columns of b.

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/gemm/hopper.h"
+#include "kernels/cuda/gemm/gemm_hopper.h"
 #include "kernels/cuda/ops/ops.h"
 
 #define WORKSPACE ((size_t)64 << 20)

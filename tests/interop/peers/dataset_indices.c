@@ -33,7 +33,7 @@
 #include "formats/dataset/gpt/gpt_dataset.h"
 #include "formats/dataset/files/npy.h"
 #include "formats/dataset/random/numpy.h"
-#include "formats/dataset/gpt/run.h"
+#include "formats/dataset/gpt/gpt_run.h"
 #include "formats/dataset/gpt/samples.h"
 #include "formats/dataset/rows/rows_indexed.h"
 #include "formats/dataset/gpt/splits.h"
@@ -178,8 +178,8 @@ static int do_set(char **w, size_t n, struct mfs_buf *out)
 	struct mfs_samples *s = NULL;
 	struct mfs_blend_args a;
 	struct mfs_run_set one;
-	int rc = n < 6 ? -EINVAL
-		       : mfs_blend_args_parse((const char *const *)w + 5, n - 5, &a, &err);
+	int rc =
+		n < 6 ? -EINVAL : mfs_blend_args_parse((const char *const *)w + 5, n - 5, &a, &err);
 
 	if (rc)
 		return rc;

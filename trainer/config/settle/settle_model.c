@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "formats/base/str.h"
-#include "trainer/config/args_source.h"
+#include "trainer/config/flags_source.h"
 #include "trainer/config/settle/settle_i.h"
-#include "trainer/config/settle/vocab.h"
+#include "trainer/config/settle/settle_vocab.h"
 
 /* One may be said by the other's name. */
 static int settle_pair(struct settle *s, enum mft_dest dest, enum mft_dest encoder)

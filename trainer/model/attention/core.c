@@ -1,7 +1,8 @@
 /*
  * Attention's core: outputs of queries, keys and values, alone or by processes that share a
  * sequence. A process has the queries, keys and values of its own tokens
- * (trainer/parallel/context.h), and needs the keys and values of all earlier ones. --cp-comm-type:
+ * (trainer/parallel/context_parallel.h), and needs the keys and values of all earlier ones.
+ * --cp-comm-type:
  *
  *   all_gather   each process gathers all keys and values (core_gather.c)
  *   p2p          keys and values go round in a ring (core_ring.c)

@@ -1,9 +1,10 @@
 /*
  * Attention by pieces. Own queries are two pieces of a sequence, and keys come in pieces that are
- * as long (trainer/parallel/context.h). Queries of a piece see all keys of an earlier one, none of
- * a later one, and of their own what they see in any sequence. So each pair of pieces is attention
- * of a short sequence, causal or without a mask, for which a backend has its fastest kernels. What
- * queries get of each piece is joined by the logarithms of sums of exponentials, in fp32.
+ * as long (trainer/parallel/context_parallel.h). Queries of a piece see all keys of an earlier one,
+ * none of a later one, and of their own what they see in any sequence. So each pair of pieces is
+ * attention of a short sequence, causal or without a mask, for which a backend has its fastest
+ * kernels. What queries get of each piece is joined by the logarithms of sums of exponentials, in
+ * fp32.
  */
 #include <math.h>
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "kernels/kernels.h"
-#include "trainer/parallel/context.h"
+#include "trainer/parallel/context_parallel.h"
 #include "trainer/parallel/parallel.h"
 
 /* How processes attend together. */

@@ -5,7 +5,7 @@
 
 #include "formats/base/buf.h"
 #include "formats/ckpt/ckpt.h"
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/args/megatron_data_args.h"
 
 static struct mfs_error err;

@@ -11,11 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/names.h"
-#include "formats/ckpt/read/open.h"
-#include "formats/optim/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
+#include "formats/optim/read/optim_open.h"
 
 #define DIST   "weights/qwen3-torch_dist-tp4/iter_0000040"
 #define BRIDGE "bridge/llama/iter_0000000"

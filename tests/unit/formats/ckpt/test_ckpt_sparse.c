@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "formats/ckpt/ckpt.h"
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/torch/dcp_write.h"
 #include "formats/torch/pickle_write.h"
 #include "formats/torch/torch_write.h"

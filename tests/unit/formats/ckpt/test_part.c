@@ -1,4 +1,4 @@
-/* Megatron's vision-language checkpoints: formats/ckpt/part.h. */
+/* Megatron's vision-language checkpoints: formats/ckpt/language_part.h. */
 #include "tests/unit/unit.h"
 
 #include <string.h>

@@ -14,7 +14,7 @@
 #include "formats/base/buf.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/read/demand.h"
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/model/hf_ckpt.h"
 
 #define DIST	"weights/qwen3-torch_dist-tp4/iter_0000040"

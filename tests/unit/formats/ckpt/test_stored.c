@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 #include "formats/ckpt/stored.h"
 
 #define ROWS	300u

@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "formats/ckpt/ckpt.h"
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/model/hf_told.h"
 #include "formats/model/vocab.h"
-#include "formats/optim/read/open.h"
+#include "formats/optim/read/optim_open.h"
 
 #define LLAMA  "weights/llama-torch_dist-tp2-pp2-vpp2/iter_0000040"
 #define RESUME "resume/llama-torch_dist-tp2-pp2/iter_0000020"

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "formats/ckpt/ckpt.h"
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/ckpt/read/zarray.h"
 #include "formats/ckpt/rng.h"
-#include "formats/optim/read/open.h"
+#include "formats/optim/read/optim_open.h"
 #include "formats/optim/rules/settings.h"
 
 #define ZARR "zarr/llama-zarr-tp2/iter_0000001"

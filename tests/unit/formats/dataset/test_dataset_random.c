@@ -8,7 +8,7 @@
 #include "formats/dataset/files/npy.h"
 #include "formats/dataset/random/numpy.h"
 #include "formats/dataset/gpt/splits.h"
-#include "tests/unit/npy.h"
+#include "tests/unit/npy_file.h"
 
 static struct mfs_error err;
 

@@ -13,7 +13,7 @@
 #include "formats/dataset/gpt/splits.h"
 #include "tests/unit/fake_idx.h"
 #include "tests/unit/gpt_tokens.h"
-#include "tests/unit/npy.h"
+#include "tests/unit/npy_file.h"
 
 static struct mfs_error err;
 

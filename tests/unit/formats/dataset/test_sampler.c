@@ -1,12 +1,12 @@
-/* Who gets which samples: formats/dataset/gpt/sampler.h, formats/dataset/random/torch.h. Against
- * Megatron's own samplers: tests/interop/test_samples.py. */
+/* Who gets which samples: formats/dataset/gpt/sampler.h, formats/dataset/random/torch_randperm.h.
+ * Against Megatron's own samplers: tests/interop/test_samples.py. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "formats/dataset/gpt/sampler.h"
-#include "formats/dataset/random/torch.h"
+#include "formats/dataset/random/torch_randperm.h"
 
 static struct mfs_error err;
 

@@ -1,5 +1,5 @@
-/* Samples of a training run: formats/dataset/gpt/run.h, samples.h, rows_samples.h. Against Megatron
- * itself: tests/interop/test_samples.py. */
+/* Samples of a training run: formats/dataset/gpt/gpt_run.h, samples.h, rows_samples.h. Against
+ * Megatron itself: tests/interop/test_samples.py. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -17,7 +17,7 @@
 #include "formats/io/guard.h"
 #include "tests/unit/fake_idx.h"
 #include "tests/unit/fake_rows.h"
-#include "tests/unit/npy.h"
+#include "tests/unit/npy_file.h"
 
 static struct mfs_error err;
 

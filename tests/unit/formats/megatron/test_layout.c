@@ -1,6 +1,6 @@
 /* How models lie on ranks (formats/megatron/layout.h): names, what is impossible, where layers
  * go. */
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/megatron/layout.h"
 
 #include <errno.h>

@@ -13,7 +13,7 @@
 #include "formats/ckpt/names.h"
 #include "formats/ckpt/rng.h"
 #include "formats/ckpt/target.h"
-#include "formats/optim/read/open.h"
+#include "formats/optim/read/optim_open.h"
 #include "formats/torch/dcp.h"
 #include "formats/optim/buffers/rank_optim.h"
 #include "formats/megatron/write/dist_keys.h"

@@ -1,6 +1,6 @@
 /*
  * Random states in Megatron views: whose states a rank gets, under which keys a torch_dist view has
- * them, and how values with tensors are copied (formats/megatron/write/copy.h).
+ * them, and how values with tensors are copied (formats/megatron/write/copy_values.h).
  */
 #include "tests/unit/unit.h"
 
@@ -11,11 +11,11 @@
 #include <string.h>
 
 #include "formats/ckpt/rng.h"
-#include "formats/optim/read/open.h"
+#include "formats/optim/read/optim_open.h"
 #include "formats/torch/dcp.h"
 #include "formats/optim/buffers/rank_optim.h"
 #include "formats/torch/torch_write.h"
-#include "formats/megatron/write/copy.h"
+#include "formats/megatron/write/copy_values.h"
 #include "fs/view/kind.h"
 #include "fs/view/view.h"
 

@@ -3,7 +3,7 @@
  * and byte by byte; and for random models at random layouts against the formulas of each kind of
  * split, written down here once more (docs: the table of parameters in Megatron's own modules).
  */
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/megatron/rank.h"
 
 #include <errno.h>

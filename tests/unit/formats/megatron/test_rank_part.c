@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/optim/read/open.h"
+#include "formats/optim/read/optim_open.h"
 #include "formats/plan/vfile.h"
 #include "tests/unit/fake_files.h"
 #include "tests/unit/random_layout.h"

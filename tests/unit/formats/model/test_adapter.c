@@ -8,7 +8,7 @@
 #include "formats/numbers/half.h"
 #include "formats/numbers/low_rank.h"
 #include "formats/ckpt/delta.h"
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/hf/safetensors.h"
 #include "formats/model/model.h"
 #include "formats/model/peft.h"

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/model/hf_config.h"
 #include "formats/model/features.h"
 #include "formats/model/hf_ckpt.h"

@@ -2,7 +2,7 @@
 #include "tests/unit/unit.h"
 
 #include "formats/ckpt/names.h"
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/model/families/family.h"
 #include "formats/model/hf_config.h"
 #include "formats/model/model.h"

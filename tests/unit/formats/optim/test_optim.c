@@ -22,9 +22,9 @@
 
 #include "formats/base/bytes.h"
 #include "formats/numbers/cast.h"
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/optim/buffers/rank_optim.h"
-#include "formats/optim/read/open.h"
+#include "formats/optim/read/optim_open.h"
 #include "formats/optim/rules/settings.h"
 
 #define LLAMA_TORCH "resume/llama-torch-tp2-pp2/iter_0000020"

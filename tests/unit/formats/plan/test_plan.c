@@ -17,7 +17,7 @@
 #include "formats/numbers/cast.h"
 #include "formats/numbers/fp8.h"
 #include "formats/numbers/half.h"
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 #include "formats/ckpt/fp8_target.h"
 #include "formats/io/backing.h"
 #include "formats/io/guard.h"

@@ -1,4 +1,4 @@
-/* data/NAME/cache: fs/data/cache.h, fs/data/view_cache.c. That Megatron accepts it:
+/* data/NAME/cache: fs/data/index_cache.h, fs/data/view_cache.c. That Megatron accepts it:
  * tests/interop/test_index_cache.py. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
@@ -11,8 +11,8 @@
 
 #include "formats/dataset/gpt/gpt_dataset.h"
 #include "fs/data/data.h"
-#include "fs/data/kinds.h"
-#include "fs/data/cache.h"
+#include "fs/data/data_kinds.h"
+#include "fs/data/index_cache.h"
 
 #define ONE_EPOCH MFS_GPT_ONE_EPOCH
 

@@ -1,4 +1,4 @@
-/* Names of directories of samples, and the words of blends: fs/data/spec.h, fs/data/run.h. */
+/* Names of directories of samples, and the words of blends: fs/data/spec.h, fs/data/data_run.h. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "formats/dataset/gpt/gpt_dataset.h"
 #include "fs/data/data.h"
-#include "fs/data/run.h"
+#include "fs/data/data_run.h"
 #include "fs/data/spec.h"
 
 static struct mfs_error err;

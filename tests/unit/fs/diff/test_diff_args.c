@@ -5,7 +5,7 @@
 
 #include "formats/args/field.h"
 #include "formats/base/tensor.h"
-#include "formats/ckpt/build.h"
+#include "formats/ckpt/ckpt_build.h"
 #include "fs/diff/diff.h"
 #include "tests/unit/fake_ckpt.h"
 #include "tests/unit/unit.h"

@@ -115,7 +115,7 @@ static unsigned read_all(const struct mfs_node *node, struct mfs_vfile *f, size_
 	return calls;
 }
 
-/* The same, copied as a reply of the gateway is (fs/gateway/call/file.c). */
+/* The same, copied as a reply of the gateway is (fs/gateway/call/reply_file.c). */
 static unsigned copy_all(struct mfs_vfile *f)
 {
 	static uint8_t buf[LARGE / 4];

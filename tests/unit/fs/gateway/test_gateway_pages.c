@@ -18,7 +18,7 @@
 #include "fs/gateway/repos/facts.h"
 #include "fs/gateway/web/html.h"
 #include "fs/gateway/web/loss_curve.h"
-#include "fs/gateway/web/metrics.h"
+#include "fs/gateway/web/gateway_metrics.h"
 #include "fs/stats/stats.h"
 #include "fs/view/view.h"
 

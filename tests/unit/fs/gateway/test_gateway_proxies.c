@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fs/gateway/config.h"
+#include "fs/gateway/gateway_config.h"
 #include "fs/gateway/gateway.h"
-#include "fs/gateway/web/metrics.h"
+#include "fs/gateway/web/gateway_metrics.h"
 #include "fs/stats/stats.h"
 
 static struct mfs_error err;

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "formats/net/signed_url.h"
-#include "fs/gateway/config.h"
+#include "fs/gateway/gateway_config.h"
 #include "fs/gateway/gateway.h"
 #include "fs/view/view.h"
 

@@ -1,4 +1,5 @@
-/* The server's connections, when there are more than it takes: fs/http/server.h, deadlines.h. */
+/* The server's connections, when there are more than it takes: fs/http/http_server.h,
+ * deadlines.h. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 #include "fs/http/deadlines.h"
-#include "fs/http/server.h"
+#include "fs/http/http_server.h"
 
 #define MOST	4
 #define WAIT_MS 60000 /* for what must come; a test that waits so long fails */

@@ -1,5 +1,5 @@
 /* What `mcorefs sample` makes of a command line and of a checkpoint's arguments:
- * fs/sample/plan.c. */
+ * fs/sample/sample_plan.c. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/ckpt/read/open.h"
-#include "fs/sums/hash.h"
+#include "formats/ckpt/read/ckpt_open.h"
+#include "fs/sums/tensor_hash.h"
 #include "fs/sums/signature.h"
 #include "fs/sums/sums.h"
 

@@ -7,7 +7,7 @@
 
 #include "formats/base/buf.h"
 #include "formats/plan/vfile.h"
-#include "fs/data/kinds.h"
+#include "fs/data/data_kinds.h"
 #include "fs/view/view.h"
 #include "fs/view/views.h"
 

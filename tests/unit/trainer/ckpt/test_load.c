@@ -13,7 +13,7 @@
 #include "formats/numbers/half.h"
 #include "formats/ckpt/target.h"
 #include "formats/model/hf_ckpt.h"
-#include "formats/optim/read/open.h"
+#include "formats/optim/read/optim_open.h"
 #include "formats/optim/rules/settings.h"
 #include "formats/plan/vfile.h"
 #include "tests/unit/run_of.h"

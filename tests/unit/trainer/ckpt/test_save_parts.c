@@ -12,14 +12,14 @@
 #include <unistd.h>
 
 #include "formats/ckpt/read/integrity.h"
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/ckpt/rng.h"
 #include "formats/ckpt/target.h"
 #include "formats/megatron/tracker.h"
-#include "formats/optim/read/open.h"
+#include "formats/optim/read/optim_open.h"
 #include "formats/plan/vfile.h"
 #include "tests/unit/run_of.h"
-#include "tests/unit/run_words.h"
+#include "tests/unit/run_command.h"
 #include "trainer/ckpt/save_i.h"
 
 #define MOST 8 /* processes */

@@ -12,12 +12,12 @@
 #include "formats/dataset/gpt/rows_samples.h"
 #include "formats/io/guard.h"
 #include "formats/args/megatron_args.h"
-#include "tests/unit/npy.h"
+#include "tests/unit/npy_file.h"
 #include "trainer/data/batch_fill.h"
 #include "trainer/data/loader_i.h"
 #include "trainer/data/stall.h"
 #include "trainer/data/train_data.h"
-#include "trainer/parallel/context.h"
+#include "trainer/parallel/context_parallel.h"
 
 #define VOCAB	1024
 #define ENGINES 3

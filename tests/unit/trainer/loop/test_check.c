@@ -1,9 +1,9 @@
-/* Checks of losses and gradients before an update: trainer/loop/check.h. */
+/* Checks of losses and gradients before an update: trainer/loop/step_check.h. */
 #include "tests/unit/unit.h"
 
 #include <math.h>
 
-#include "trainer/loop/check.h"
+#include "trainer/loop/step_check.h"
 
 static struct mft_check begin(bool finite, bool spiky, bool large)
 {

@@ -1,9 +1,9 @@
 /*
  * Processes that share sequences (trainer/model/attention/context.c, core*.c;
- * trainer/parallel/context.h): of random small models, their losses and the gradients of every
- * parameter are those of one process.
+ * trainer/parallel/context_parallel.h): of random small models, their losses and the gradients of
+ * every parameter are those of one process.
  */
-#include "trainer/parallel/context.h"
+#include "trainer/parallel/context_parallel.h"
 
 #include "tests/unit/fake_group.h"
 #include "tests/unit/train_model.h"

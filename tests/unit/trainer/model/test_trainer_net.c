@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "formats/model/dims.h"
 #include "tests/unit/npz.h"
 #include "tests/unit/small_models.h"

@@ -1,5 +1,6 @@
 /* Learning rate, weight decay, batch sizes, loss scale: trainer/optim/schedule.h,
- * trainer/config/batches.h. tests/interop/test_train.py compares with megatron-core's own. */
+ * trainer/config/batch_schedule.h. tests/interop/test_train.py compares with megatron-core's
+ * own. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 

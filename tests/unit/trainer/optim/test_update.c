@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "formats/numbers/half.h"
-#include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/ckpt_open.h"
 #include "tests/unit/run_of.h"
 
 #define CKPT "weights/llama-torch-tp2-pp2/iter_0000040"

@@ -1,10 +1,10 @@
-/* Where rank 0 is: trainer/parallel/address.h. */
+/* Where rank 0 is: trainer/parallel/master_address.h. */
 #include "tests/unit/unit.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "trainer/parallel/address.h"
+#include "trainer/parallel/master_address.h"
 
 static struct mfs_error err;
 

@@ -12,7 +12,7 @@
 #include "formats/ckpt/target.h"
 #include "formats/model/dims.h"
 #include "formats/model/hf_ckpt.h"
-#include "formats/optim/read/open.h"
+#include "formats/optim/read/optim_open.h"
 #include "formats/plan/vfile.h"
 #include "tests/unit/train_model.h"
 

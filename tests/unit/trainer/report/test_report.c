@@ -17,7 +17,7 @@
 #include "trainer/report/flops.h"
 #include "trainer/report/lines.h"
 #include "trainer/report/offline.h"
-#include "trainer/report/straggler.h"
+#include "trainer/report/straggler_line.h"
 #include "trainer/report/terminal.h"
 
 static struct mfs_error err;
