@@ -375,13 +375,16 @@ format: ## run clang-format over the C sources
 compile_commands.json: $(O)/config-test.mk $(O)/flag_dests.h Makefile ## how each C file is compiled, for clangd and clang-tidy
 	$(call say,MAKE,$@)
 	$(Q){ echo '['; for f in $(filter %.c,$(CODE)); do \
-		case $$f in kernels/cuda/*) more='-I$(CUDA_HOME)/include' ;; kernels/ref/*) more='$(REF_FLAGS)' ;; \
+		case $$f in kernels/cuda/* | tests/gpu/*) more='-I$(CUDA_HOME)/include' ;; kernels/mpi/*) more=$$(pkg-config --cflags ompi-c 2>/dev/null) ;; kernels/ref/*) more='$(REF_FLAGS)' ;; \
 			trainer/config/*|trainer/optimizers/*) more='-I$(O)' ;; *) more= ;; esac; \
 		printf '{"directory": "%s", "file": "%s", "command": "cc %s %s -c %s"},\n' "$$PWD" $$f \
 			'$(BASE_CFLAGS) $(DEPS_CFLAGS) $(CHECK_CFLAGS)' "$$more" $$f; done | sed '$$s/,$$//'; echo ']'; } >$@.tmp && mv $@.tmp $@
 
-tidy: compile_commands.json ## the checks of .clang-tidy (TIDY=FILES: of these alone)
-	@printf '%s\n' $(or $(TIDY),$(filter-out kernels/cuda/% kernels/mpi/% tests/%,$(filter %.c,$(CODE)))) | xargs -P $$(nproc) -n 8 clang-tidy --quiet
+# What needs headers that are not here.
+UNTIDY = $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),,kernels/cuda/% tests/gpu/%) $(if $(MPI),,kernels/mpi/%)
+
+tidy: compile_commands.json ## the checks of .clang-tidy, over the whole tree (TIDY=FILES: of these alone)
+	@printf '%s\n' $(or $(TIDY),$(filter-out $(UNTIDY),$(filter %.c,$(CODE)))) | xargs -P $$(nproc) -n 8 clang-tidy --quiet
 
 # Lines that unit tests reach, in a build folder of their own: without optimisation, with gcc's counters.
 coverage: ## which lines the unit tests reach (gcov; COVERAGE=TESTS: some of them), into build/coverage

@@ -26,7 +26,7 @@
 
 static struct mfs_error err;
 
-static void die(const char *what)
+static _Noreturn void die(const char *what)
 {
 	fprintf(stderr, "bench_rank: %s: %s\n", what, err.msg);
 	exit(EXIT_FAILURE);

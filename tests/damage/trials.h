@@ -74,7 +74,7 @@ static uint64_t total;
 static char copy_dir[256];
 static struct outcome *outcome;
 
-static void die(const char *what)
+static _Noreturn void die(const char *what)
 {
 	perror(what);
 	exit(EXIT_FAILURE);

@@ -22,8 +22,8 @@ START_TEST(test_vectors)
 		       {15, 0xa129ca6149be45e5}};
 	uint8_t bytes[16];
 
-	for (uint8_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = i;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)i;
 	for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
 		ck_assert_uint_eq(mfs_siphash(bytes, vectors[i].len, bytes), vectors[i].hash);
 }

@@ -79,12 +79,12 @@ static void add_states(struct mfs_ckpt *c)
 
 	memcpy(all, c->tensors, count * sizeof(*all));
 	c->tensor_count = count;
-	for (uint8_t state = MFS_STATE_MAIN; state < MFS_STATE_ADAM_END; state++)
+	for (int state = MFS_STATE_MAIN; state < MFS_STATE_ADAM_END; state++)
 		for (uint32_t i = 0; i < count; i++) {
 			if (strstr(all[i].name, "expert_bias"))
 				continue;
 			all[c->tensor_count] = all[i];
-			all[c->tensor_count].state = state;
+			all[c->tensor_count].state = (uint8_t)state;
 			all[c->tensor_count++].dtype = MFS_F32;
 		}
 	free(c->tensors);
@@ -217,7 +217,8 @@ END_TEST
 /* Tensors that are cut into several units, both ways. */
 START_TEST(parts_of_large_tensors)
 {
-	struct mfs_rank_part_options o = {.layout = {4, 1, 1, 4, 1, 0, 0}, .rank = {1, 0, 0}};
+	struct mfs_rank_part_options o = {.layout = {.tp = 4, .pp = 1, .ep = 1, .etp = 4, .vpp = 1},
+					  .rank = {.tp = 1}};
 	struct mfs_megatron_args args = fake_llama();
 	struct mfs_rank_part *part;
 	struct fake_files files;
@@ -262,7 +263,7 @@ END_TEST
 /* Slices as they lie in memory: rank 0 of 2 has the lower half of each bucket. */
 START_TEST(slices_of_one_bucket)
 {
-	struct mfs_rank_part_options o = {.layout = {1, 1, 1, 1, 1, 0, 0},
+	struct mfs_rank_part_options o = {.layout = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1},
 					  .spec = MFS_LAYER_SPEC_LOCAL,
 					  .optimizer = true,
 					  .dp = 2};
@@ -306,7 +307,8 @@ END_TEST
 
 START_TEST(a_rank_that_there_is_not)
 {
-	struct mfs_rank_part_options o = {.layout = {2, 1, 1, 2, 1, 0, 0}, .rank = {2, 0, 0}};
+	struct mfs_rank_part_options o = {.layout = {.tp = 2, .pp = 1, .ep = 1, .etp = 2, .vpp = 1},
+					  .rank = {.tp = 2}};
 	struct mfs_megatron_args args = fake_llama();
 	struct mfs_rank_part *part;
 	struct mfs_ckpt ckpt;
@@ -330,7 +332,8 @@ END_TEST
 
 START_TEST(a_file_that_was_cut)
 {
-	struct mfs_rank_part_options o = {.layout = {2, 1, 1, 2, 1, 0, 0}};
+	struct mfs_rank_part_options o = {
+		.layout = {.tp = 2, .pp = 1, .ep = 1, .etp = 2, .vpp = 1}};
 	struct mfs_megatron_args args = fake_llama();
 	struct mfs_rank_part *part;
 	struct fake_files files;

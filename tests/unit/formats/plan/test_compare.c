@@ -245,8 +245,8 @@ START_TEST(a_file_that_was_cut)
 	srand(2);
 	open_sides(&s, 600, 600, MFS_F32, MFS_F32);
 	snprintf(path, sizeof(path), "%s/side1", unit_tmpdir());
-	for (char k = '0'; k < '0' + FAKE_FILES; k++) {
-		const char name[] = {'f', 'i', 'l', 'e', k, '\0'};
+	for (int k = 0; k < FAKE_FILES; k++) {
+		const char name[] = {'f', 'i', 'l', 'e', (char)('0' + k), '\0'};
 
 		unit_write(path, name, "x", 1);
 	}
