@@ -10,7 +10,7 @@
 
 struct param {
 	const char *name;
-	enum mfs_tp_split tp;
+	enum mfs_tp_split_kind tp;
 };
 
 /* Outside of layers. */

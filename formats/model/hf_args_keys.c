@@ -336,7 +336,7 @@ static char letter_of(const char *type)
 {
 	static const struct {
 		const char *type;
-		enum mfs_hybrid letter;
+		enum mfs_hybrid_kind letter;
 	} types[] = {
 		{"linear_attention", MFS_HYBRID_MAMBA},
 		{"mamba", MFS_HYBRID_MAMBA},

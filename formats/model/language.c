@@ -113,7 +113,7 @@ static const char *nearest(const char *provider)
 	return best;
 }
 
-const struct mfs_ckpt_parts mfs_language_parts = {candidate, nearest};
+const struct mfs_ckpt_part_ops mfs_language_parts = {candidate, nearest};
 
 /* ---- the text config ---- */
 

@@ -616,7 +616,7 @@ const char *mfs_option_next_setting(const struct mfs_options *opt, const char *a
 }
 
 const struct mfs_option_row *mfs_option_given_of(const struct mfs_options *opt,
-						 enum mfs_option_of of)
+						 enum mfs_option_scope of)
 {
 	for (const char *at = NULL; (at = mfs_option_next_setting(opt, at));)
 		if (mfs_option_find(at)->of == of)

@@ -47,9 +47,9 @@ static time_t now(void)
 	return t.tv_sec;
 }
 
-void mfs_signals_wait(const struct mfs_signals_calls *calls, void *arg, atomic_bool *stop)
+void mfs_signals_wait(const struct mfs_signals_hooks *hooks, void *arg, atomic_bool *stop)
 {
-	time_t due = now() + calls->seconds;
+	time_t due = now() + hooks->seconds;
 	sigset_t set;
 
 	sigemptyset(&set);
@@ -63,12 +63,12 @@ void mfs_signals_wait(const struct mfs_signals_calls *calls, void *arg, atomic_b
 		if (atomic_load(stop))
 			return;
 		if (sig == SIGUSR1)
-			calls->status(arg);
+			hooks->status(arg);
 		if (sig == SIGHUP)
-			calls->reread(arg);
+			hooks->reread(arg);
 		if (now() < due)
 			continue;
-		calls->every(arg);
-		due = now() + calls->seconds;
+		hooks->every(arg);
+		due = now() + hooks->seconds;
 	}
 }

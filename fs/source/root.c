@@ -581,7 +581,7 @@ static int kind_of(const char *source, enum source_kind *ret, struct mfs_error *
 	return 0;
 }
 
-int mfs_root_look(const char *dir, enum mfs_root_look *ret)
+int mfs_root_look(const char *dir, enum mfs_root_kind *ret)
 {
 	enum source_kind kind = SOURCE_DATA;
 	const int rc = kind_of(dir, &kind, NULL);
@@ -629,7 +629,7 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 
 static int resolve(struct mfs_root *root, const char *source, struct mfs_error *err)
 {
-	enum mfs_plain_text text;
+	enum mfs_plain_text_kind text;
 	struct stat st;
 	int rc = mfs_mirror_is_url(source) ? open_mirror(root, source, err)
 					   : mfs_data_path(source, &root->source, err);

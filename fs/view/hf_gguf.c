@@ -208,7 +208,7 @@ static enum mfs_op op(const struct mfs_target *base)
 	return mfs_target_op(&((const struct tensor *)base)->each[0]->base);
 }
 
-static const struct mfs_target_kind kind = {boxes, name, op};
+static const struct mfs_target_ops target_ops = {boxes, name, op};
 
 /* ---- tensors ---- */
 
@@ -279,7 +279,7 @@ static int list_tensors(struct made *gguf, const struct mfs_model *m, enum mfs_d
 		if (first->expert > 0)
 			continue;
 		*t = (struct tensor){
-			.base = {.kind = &kind,
+			.base = {.ops = &target_ops,
 				 .ckpt = m->ckpt,
 				 .dtype = is_float32(first) ? MFS_F32 : dtype},
 			.each = each,

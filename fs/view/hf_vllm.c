@@ -145,7 +145,7 @@ static enum mfs_op op(const struct mfs_target *t)
 	return p->suffix ? MFS_OP_ADD_ONE : mfs_target_op(&p->slices[0].of->base);
 }
 
-static const struct mfs_target_kind kind = {boxes, name, op};
+static const struct mfs_target_ops target_ops = {boxes, name, op};
 
 /* ---- which parts ---- */
 
@@ -219,11 +219,12 @@ static int make_parameter(const struct mfs_model *m, uint32_t i, uint32_t tp, ui
 {
 	const struct mfs_hf_target *t = &m->targets[i];
 
-	*p = (struct parameter){.base = {.kind = &kind, .ckpt = m->ckpt, .dtype = t->base.dtype},
-				.model = m,
-				.axis = cut_of(t) == CUT_COLUMNS,
-				.count = 1,
-				.slices = {slice_of(t, tp, rank)}};
+	*p = (struct parameter){
+		.base = {.ops = &target_ops, .ckpt = m->ckpt, .dtype = t->base.dtype},
+		.model = m,
+		.axis = cut_of(t) == CUT_COLUMNS,
+		.count = 1,
+		.slices = {slice_of(t, tp, rank)}};
 	for (i++; i < m->target_count && p->count < MAX_PARTS; i++)
 		if (m->targets[i].src == t->src && is_follower(&m->targets[i]))
 			p->slices[p->count++] = slice_of(&m->targets[i], tp, rank);

@@ -19,7 +19,7 @@ struct mfk_comm {
 	float *sum;	/* [2][GATHERED] */
 };
 
-static const struct mfk_mpi *mpi; /* the plugin; NULL: not loaded */
+static const struct mfk_mpi_ops *mpi; /* the plugin; NULL: not loaded */
 
 int mfk_mpi_load(const char *path, char *why)
 {

@@ -296,14 +296,14 @@ static void divide(struct mft_train_config *c)
 
 static void open_sync(struct train_model *m)
 {
-	struct mft_net_watch watch;
+	struct mft_net_hooks hooks;
 
 	unit_ok(mft_sync_new(&m->config, m->params, &m->memory, &mfk_cpu, m->device, &parallel,
 			     &sync_of_part, &err),
 		&err);
 	train_model_place(m);
-	watch = mft_sync_watch(sync_of_part);
-	mft_net_set_watch(m->net, &watch);
+	hooks = mft_sync_hooks(sync_of_part);
+	mft_net_set_hooks(m->net, &hooks);
 }
 
 static struct train_model *divided_new(const struct mft_train_config *config)

@@ -159,7 +159,7 @@ static int read_styles(const struct reader *r, struct mft_schedule *s)
 
 	if (!rc)
 		rc = check_style(r, wd, mft_wd_incr_names, &wd_style);
-	s->style = (enum mft_lr_decay)style;
+	s->style = (enum mft_lr_decay_style)style;
 	s->wd_style = (enum mft_wd_incr)wd_style;
 	return rc;
 }

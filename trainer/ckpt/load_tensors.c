@@ -58,7 +58,7 @@ static size_t load_name(const struct mfs_target *base, char *text, size_t size)
 
 /* What the process has of the model's tensor, filled by the source's. Rows of the vocabulary that
  * one of them lacks are padding: zeros, or left out. */
-static const struct mfs_target_kind load_kind = {.boxes = mfs_rank_tensor_boxes, .name = load_name};
+static const struct mfs_target_ops load_ops = {.boxes = mfs_rank_tensor_boxes, .name = load_name};
 
 static int bad_shape(const struct loader *l, const struct mfs_global_tensor *ours,
 		     const struct mfs_global_tensor *src)
@@ -110,7 +110,7 @@ static int add_pieces(struct loader *l, const struct mfs_rank_tensor *ours,
 	int rc = check(l, ours->src, src);
 
 	t.src = src;
-	t.base.kind = &load_kind;
+	t.base.ops = &load_ops;
 	t.base.ckpt = l->load->ckpt;
 	t.base.dtype = src->dtype;
 	if (!rc)

@@ -249,11 +249,11 @@ static int fill(struct mft_saver *s, const char *tokenizer_dir, uint64_t ring_by
 	return rc ? rc : await_all(s, err); /* the directory is there for all */
 }
 
-int mft_saver_new_with(const struct mft_save_system *system, const struct mft_train_config *config,
-		       const struct mft_params *params, const struct mft_parallel *parallel,
-		       const struct mfk_backend *backend, struct mfk_device *device,
-		       const char *tokenizer_dir, uint64_t ring_bytes, struct mft_saver **ret,
-		       struct mfs_error *err)
+int mft_saver_new_with(const struct mft_save_system_ops *system,
+		       const struct mft_train_config *config, const struct mft_params *params,
+		       const struct mft_parallel *parallel, const struct mfk_backend *backend,
+		       struct mfk_device *device, const char *tokenizer_dir, uint64_t ring_bytes,
+		       struct mft_saver **ret, struct mfs_error *err)
 {
 	struct mft_saver *s = calloc(1, sizeof(*s));
 	int rc;

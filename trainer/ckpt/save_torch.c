@@ -34,7 +34,7 @@ struct torch {
 
 static int sync_dir(const struct torch *t, struct mfs_error *err)
 {
-	const struct mft_save_system *sys = &t->s->system;
+	const struct mft_save_system_ops *sys = &t->s->system;
 	int fd, rc;
 
 	if (!t->dir[0])
@@ -52,7 +52,7 @@ static int sync_dir(const struct torch *t, struct mfs_error *err)
 /* A rank's files come one after the other. */
 static int enter_dir(struct torch *t, const char *path, struct mfs_error *err)
 {
-	const struct mft_save_system *sys = &t->s->system;
+	const struct mft_save_system_ops *sys = &t->s->system;
 	const int len = (int)strcspn(path, "/");
 	int rc;
 
@@ -121,7 +121,7 @@ static int open_saved(const struct torch *t, struct mfs_ckpt **ret, struct mfs_e
 
 static int remove_file(const struct torch *t, const char *name, struct mfs_error *err)
 {
-	const struct mft_save_system *sys = &t->s->system;
+	const struct mft_save_system_ops *sys = &t->s->system;
 	const int rc = sys->remove(sys->arg, t->at->fd, name, 0);
 
 	return rc ? mfs_fail(err, rc, "cannot remove '%s/%s': %s", t->at->path, name, strerror(-rc))

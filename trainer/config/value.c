@@ -316,7 +316,7 @@ static int read_number(const struct mft_flag *f, const char *said, const char *w
 		       struct mft_flag_value *ret, struct mfs_error *err)
 {
 	const bool whole = f->kind == MFT_FLAG_INT || f->kind == MFT_FLAG_INTS;
-	enum mft_number found;
+	enum mft_number_status found;
 
 	ret->type = whole ? MFT_IS_INT : MFT_IS_REAL;
 	found = whole ? mft_number_int(word, &ret->number) : mft_number_real(word, &ret->real);

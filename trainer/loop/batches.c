@@ -28,7 +28,7 @@ static int open_set(struct mft_trainer *t, enum mfs_split split, uint32_t set,
 
 	return mft_loader_new(t->config, split, set, consumed,
 			      (uint32_t)t->config->micro_batch_size, t->params->padded_vocab,
-			      &(struct mft_slot_memory){slot_alloc, slot_free, t},
+			      &(struct mft_slot_memory_ops){slot_alloc, slot_free, t},
 			      &t->data[split].list[set], err);
 }
 

@@ -573,7 +573,7 @@ void mft_log_lost(struct mft_trainer *t)
 		fprintf(stderr, "; this run has saved none\n");
 }
 
-static void tell_end(const struct mft_trainer *t, enum mft_report_stop stop, uint64_t began_ns)
+static void tell_end(const struct mft_trainer *t, enum mft_stop_reason stop, uint64_t began_ns)
 {
 	struct mft_report_end end = {.why = stop,
 				     .iteration = t->progress.iteration,
@@ -587,7 +587,7 @@ static void tell_end(const struct mft_trainer *t, enum mft_report_stop stop, uin
 	mfs_buf_release(&b);
 }
 
-void mft_log_end(struct mft_trainer *t, enum mft_report_stop stop, uint64_t began_ns)
+void mft_log_end(struct mft_trainer *t, enum mft_stop_reason stop, uint64_t began_ns)
 {
 	struct mft_loader_stats data;
 

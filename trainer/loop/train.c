@@ -14,7 +14,7 @@ struct mft_train_run {
 	struct mft_trainer t;
 	uint64_t began_ns;
 	uint64_t batch;		   /* of the last iteration; 0: there was none */
-	enum mft_report_stop stop; /* why it ends before its last iteration */
+	enum mft_stop_reason stop; /* why it ends before its last iteration */
 	enum mft_train_exit exit;  /* of a run that fails */
 	bool agreed;		   /* all processes fail, for one reason */
 	bool silent;		   /* another process says it */

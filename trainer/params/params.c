@@ -138,7 +138,7 @@ static int number_draws(struct mft_params *p, uint64_t **ret, struct mfs_error *
 	for (uint32_t i = 0; i < list->count; i++) {
 		const struct mfs_rank_tensor *t = &list->tensors[i];
 
-		if (!t->base.kind || !t->is_parameter)
+		if (!t->base.ops || !t->is_parameter)
 			continue;
 		from[index_of(p, t->src)] = end;
 		end += mfs_round_up(t->base.bytes / mfs_dtype_size(t->base.dtype), MFT_PARAM_ALIGN);
@@ -217,7 +217,7 @@ static int add_all(struct mft_params *p, const struct mft_train_config *config,
 	for (uint32_t i = 0; i < list->count && !rc; i++) {
 		const struct mfs_rank_tensor *t = &list->tensors[i];
 
-		if (!t->base.kind) /* an _extra_state */
+		if (!t->base.ops) /* an _extra_state */
 			continue;
 		rc = t->is_parameter ? add_param(p, config, parallel, &rules, t, err)
 				     : add_buffer(p, t, err);

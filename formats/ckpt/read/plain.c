@@ -20,7 +20,7 @@
 struct making {
 	struct mfs_dist_reader *r;
 	const struct mfs_torch_file *f;
-	enum mfs_plain_optim kind;
+	enum mfs_plain_optim_kind kind;
 	struct mfs_pickle_writer w;
 	double step;
 	bool has_step;
@@ -46,7 +46,7 @@ static bool model_is_main(const struct mfs_dist_reader *r)
 	return true;
 }
 
-static enum mfs_plain_optim kind_of_key(const char *key)
+static enum mfs_plain_optim_kind kind_of_key(const char *key)
 {
 	const char *rest = behind(key, "optimizer.optimizer.state.");
 
@@ -60,12 +60,12 @@ static enum mfs_plain_optim kind_of_key(const char *key)
 	return behind(key, "optim") ? MFS_PLAIN_UNREAD : MFS_PLAIN_NONE;
 }
 
-enum mfs_plain_optim mfs_plain_optimizer(const struct mfs_dist_reader *r)
+enum mfs_plain_optim_kind mfs_plain_optimizer(const struct mfs_dist_reader *r)
 {
-	enum mfs_plain_optim found = MFS_PLAIN_NONE;
+	enum mfs_plain_optim_kind found = MFS_PLAIN_NONE;
 
 	for (uint32_t i = 0; i < r->dcp.tensor_count; i++) {
-		const enum mfs_plain_optim kind = kind_of_key(r->dcp.tensors[i].key);
+		const enum mfs_plain_optim_kind kind = kind_of_key(r->dcp.tensors[i].key);
 
 		if (kind != MFS_PLAIN_NONE && found != MFS_PLAIN_NONE && kind != found)
 			return MFS_PLAIN_UNREAD;
@@ -86,7 +86,7 @@ const struct mfs_dcp_item *mfs_plain_scale(const struct mfs_dist_reader *r)
 		       : NULL;
 }
 
-const char *mfs_plain_prefix(enum mfs_plain_optim kind)
+const char *mfs_plain_prefix(enum mfs_plain_optim_kind kind)
 {
 	return kind == MFS_PLAIN_FLOAT16 ? "optimizer.optimizer." : "optimizer.";
 }
@@ -432,7 +432,7 @@ static int write(struct making *m, struct mfs_buf *ret)
 	return rc;
 }
 
-int mfs_plain_make_state(struct mfs_dist_reader *r, enum mfs_plain_optim kind,
+int mfs_plain_make_state(struct mfs_dist_reader *r, enum mfs_plain_optim_kind kind,
 			 struct mfs_torch_file *f, mfs_value *state)
 {
 	struct making m = {.r = r, .f = f, .kind = kind};

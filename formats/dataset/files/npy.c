@@ -64,7 +64,7 @@ size_t mfs_npy_header(enum mfs_dtype dtype, const uint64_t *shape, unsigned ndim
 }
 
 int mfs_npy_file(enum mfs_dtype dtype, const uint64_t *shape, unsigned ndim,
-		 const struct mfs_computed *ops, void *object, struct mfs_vfile **ret,
+		 const struct mfs_computed_ops *ops, void *object, struct mfs_vfile **ret,
 		 struct mfs_error *err)
 {
 	uint8_t *header = malloc(MFS_NPY_HEADER_MAX);

@@ -29,7 +29,7 @@ static void add_model(struct mfs_rank_part *p)
 	for (uint32_t i = 0; i < p->list->count; i++) {
 		const struct mfs_rank_tensor *t = &p->list->tensors[i];
 
-		if (t->base.kind)
+		if (t->base.ops)
 			add(p, t, MFS_STATE_MODEL, 0,
 			    t->base.bytes / mfs_dtype_size(t->base.dtype));
 	}

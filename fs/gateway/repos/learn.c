@@ -218,7 +218,7 @@ static void learn_others(struct mfs_repos *repos, const char *name, struct mfs_f
 }
 
 int mfs_repos_learn(struct mfs_repos *repos, enum mfs_repo_kind kind, const char *name,
-		    int64_t until_ns, struct mfs_facts *ret, enum mfs_absent *ret_absent,
+		    int64_t until_ns, struct mfs_facts *ret, enum mfs_absent_kind *ret_absent,
 		    struct mfs_error *err)
 {
 	struct mfs_revision r;

@@ -28,7 +28,7 @@ struct mfs_repos *mfs_repos_new(unsigned open)
 	if (!repos)
 		return NULL;
 	repos->open = open ? open : MFS_ROOTS_OPEN;
-	repos->roots = mfs_roots_new(repos->open, &mfs_served_kind, NULL);
+	repos->roots = mfs_roots_new(repos->open, &mfs_served_ops, NULL);
 	atomic_init(&repos->shares, 1);
 	if (!repos->roots) {
 		free(repos);
@@ -406,7 +406,7 @@ struct naming {
  * model: who asks for it learns why. Several datasets in one directory have no names here. */
 static bool looks_right(const struct naming *n, const char *run)
 {
-	enum mfs_root_look look;
+	enum mfs_root_kind look;
 	char path[PATH_MAX];
 
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s", n->source->path, run) >= sizeof(path) ||

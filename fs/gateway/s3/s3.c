@@ -226,7 +226,7 @@ static void absent(struct mfs_call *c)
 static void send_object(struct mfs_call *c, const struct mfs_call_place *place)
 {
 	struct mfs_revision r;
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_error err;
 	int64_t file;
 	int rc = mfs_repos_hold(c->gateway->repos, place->kind, place->name, place->revision, &r,

@@ -25,8 +25,8 @@ struct mfk_comm {
 	struct mfk_comm *next;
 };
 
-static const struct mfk_nccl *nccl;
-static struct mfk_host_net *net;
+static const struct mfk_nccl_ops *nccl;
+static struct mfk_host_net_ops *net;
 static unsigned world_rank;
 static uint32_t opened; /* groups that this process has been in */
 

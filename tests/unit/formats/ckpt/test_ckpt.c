@@ -503,7 +503,7 @@ END_TEST
 static const struct {
 	const char *key, *canonical;
 	int layer, expert;
-	enum mfs_tp_split tp;
+	enum mfs_tp_split_kind tp;
 	enum mfs_name_part part;
 } names[] = {
 	{"embedding.word_embeddings.weight", "embedding.word_embeddings.weight", -1, -1,

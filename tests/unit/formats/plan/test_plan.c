@@ -246,7 +246,7 @@ static void build(struct world *w, enum mfs_rule rule, bool transposed)
 	w->row = (struct mfs_family_tensor){
 		.hf = "x", .name = "x", .rule = rule, .transposed = transposed};
 	w->model.vocab.rows = 1 + below((unsigned)rows);
-	w->target = (struct mfs_hf_target){.base = {.kind = &mfs_hf_target_kind,
+	w->target = (struct mfs_hf_target){.base = {.ops = &mfs_hf_target_ops,
 						    .ckpt = &w->ckpt,
 						    .dtype = w->tensor.dtype,
 						    .ndim = 2},

@@ -22,7 +22,7 @@ static void teardown(void)
 	mfs_buf_release(&out);
 }
 
-static void write_and_parse(const struct mfs_dcp_writer *w)
+static void write_and_parse(const struct mfs_dcp_write_ops *w)
 {
 	unit_ok(mfs_dcp_write(w, &out, &err), &err);
 	unit_ok(mfs_dcp_parse(out.data, out.len, "written", &again, &err), &err);
@@ -110,7 +110,8 @@ static void parse_fixture(const char *path, size_t *ret_len)
 
 START_TEST(test_real_metadata_again)
 {
-	struct mfs_dcp_writer w = {.tensor = real_tensor, .chunk = real_chunk, .bytes = real_bytes};
+	struct mfs_dcp_write_ops w = {
+		.tensor = real_tensor, .chunk = real_chunk, .bytes = real_bytes};
 	size_t len;
 
 	parse_fixture(fixtures[_i], &len);
@@ -194,7 +195,7 @@ static int many_chunk(void *arg, uint32_t i, uint32_t chunk, struct mfs_dcp_writ
 
 START_TEST(test_a_hundred_thousand_chunks)
 {
-	const struct mfs_dcp_writer w = {
+	const struct mfs_dcp_write_ops w = {
 		.tensor_count = 7, .tensor = many_tensor, .chunk = many_chunk};
 
 	write_and_parse(&w);
@@ -222,7 +223,7 @@ static int nameless(void *arg, uint32_t i, struct mfs_dcp_write_tensor *ret, str
 
 START_TEST(test_failures)
 {
-	struct mfs_dcp_writer w = {.tensor_count = 2, .tensor = no_tensor, .chunk = many_chunk};
+	struct mfs_dcp_write_ops w = {.tensor_count = 2, .tensor = no_tensor, .chunk = many_chunk};
 
 	unit_fails(mfs_dcp_write(&w, &out, &err), &err, -ENODATA, "tensor 0");
 	w.tensor = nameless;
@@ -367,11 +368,11 @@ static void write_files(void)
 
 START_TEST(test_checkpoint)
 {
-	const struct mfs_dcp_writer w = {.tensor_count = TENSORS,
-					 .bytes_count = OBJECTS,
-					 .tensor = small_tensor,
-					 .chunk = small_chunk,
-					 .bytes = small_bytes};
+	const struct mfs_dcp_write_ops w = {.tensor_count = TENSORS,
+					    .bytes_count = OBJECTS,
+					    .tensor = small_tensor,
+					    .chunk = small_chunk,
+					    .bytes = small_bytes};
 
 	unit_ok(mfs_torch_items_new(&items, &err), &err);
 	for (unsigned i = 0; i < OBJECTS; i++)

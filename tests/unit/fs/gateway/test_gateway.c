@@ -92,7 +92,7 @@ START_TEST(test_names_of_datasets)
 	char command[3 * PATH_MAX], other[PATH_MAX], both[PATH_MAX];
 	struct mfs_buf names = {0};
 	struct mfs_revision r;
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 
 	snprintf(both, sizeof(both), "%s/both", unit_tmpdir());
 	snprintf(other, sizeof(other), "%s/both/tales_text_document", unit_tmpdir());
@@ -142,14 +142,14 @@ static void copy(const char *from, const char *to)
 static void hold(struct mfs_repos *repos, const char *name, const char *revision,
 		 struct mfs_revision *r)
 {
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 
 	unit_ok(mfs_repos_hold(repos, MFS_REPO_MODEL, name, revision, r, &what, &err), &err);
 }
 
-static enum mfs_absent absent(struct mfs_repos *repos, const char *name, const char *revision)
+static enum mfs_absent_kind absent(struct mfs_repos *repos, const char *name, const char *revision)
 {
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_revision r;
 
 	unit_fails(mfs_repos_hold(repos, MFS_REPO_MODEL, name, revision, &r, &what, &err), &err,
@@ -216,7 +216,7 @@ static void commit_of(const char *source, enum mfs_repo_kind kind, const char *n
 		      const struct mfs_view_options *o, char ret[MFS_COMMIT_SIZE])
 {
 	struct mfs_repos *repos = mfs_repos_new(0);
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_revision r;
 
 	unit_ok(mfs_repos_add(repos, "lab/x", source, o, &err), &err);
@@ -259,7 +259,7 @@ START_TEST(test_commits_of_option_files)
 	struct mfs_data_options data = {0};
 	const struct mfs_view_options o = {.data = &data};
 	struct mfs_repos *repos = mfs_repos_new(0);
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_revision r;
 
 	for (int i = 0; i < 2; i++) {
@@ -384,7 +384,7 @@ START_TEST(test_option_files_are_read_once)
 	struct mfs_repos *repos = mfs_repos_new(0);
 	const struct timespec old = {.tv_sec = 1, .tv_nsec = 100000000};
 	struct rlimit limit, none = {0};
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_revision r;
 	char dir[PATH_MAX], path[PATH_MAX];
 	int rc;
@@ -620,7 +620,7 @@ START_TEST(test_passing_failure)
 	struct mfs_repos *repos = mfs_repos_new(0);
 	struct rlimit limit, none = {0};
 	char commit[MFS_COMMIT_SIZE];
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_revision r;
 	int rc;
 
@@ -679,7 +679,7 @@ static void *use_runs(void *arg)
 
 	for (int i = 0; i < 12; i++) {
 		static const char *const names[] = {"runs/a", "runs/b", "runs/c"};
-		enum mfs_absent what;
+		enum mfs_absent_kind what;
 		struct mfs_revision r;
 		struct mfs_error e;
 		size_t n;
@@ -764,7 +764,7 @@ START_TEST(test_kinds_of_runs)
 	struct mfs_repos *repos = mfs_repos_new(0);
 	const char *dir = unit_tmpdir();
 	char path[PATH_MAX];
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_revision r;
 
 	ck_assert_str_eq(list_runs(unit_fixture("data"), &options, MFS_REPO_MODEL), "");

@@ -75,7 +75,7 @@ START_TEST(test_ranges)
 	static const struct {
 		const char *header;
 		uint64_t size;
-		enum mfs_range want;
+		enum mfs_range_kind want;
 		uint64_t off, len;
 	} cases[] = {
 		{NULL, 10, MFS_RANGE_WHOLE, 0, 10},

@@ -63,7 +63,7 @@ static void thing_close(void *object)
 	free(t);
 }
 
-static const struct mfs_open_kind kind = {thing_open, thing_close};
+static const struct mfs_open_ops kind = {thing_open, thing_close};
 
 static void set_up(void)
 {

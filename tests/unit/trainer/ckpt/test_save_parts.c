@@ -242,7 +242,7 @@ struct process {
 	struct mfk_comm comm;
 	struct mft_params *params;
 	struct run run;
-	struct mft_save_system system;
+	struct mft_save_system_ops system;
 	struct mft_saver *saver;
 	struct mft_save_result result;
 	uint64_t bytes; /* of its files */

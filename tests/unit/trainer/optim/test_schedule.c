@@ -277,7 +277,7 @@ END_TEST
 START_TEST(test_wsd)
 {
 	static const struct {
-		enum mft_wsd_decay style;
+		enum mft_wsd_decay_style style;
 		const double *want;
 	} cases[] = {{MFT_WSD_EXPONENTIAL, wsd_exponential},
 		     {MFT_WSD_LINEAR, wsd_linear},
