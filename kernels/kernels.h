@@ -23,12 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum mfk_dtype { MFK_F32, MFK_BF16, MFK_F16 };
-
-static inline size_t mfk_dtype_size(enum mfk_dtype t)
-{
-	return t == MFK_F32 ? 4 : 2;
-}
+#include "kernels/dtypes.h"
 
 /* ---- devices ---- */
 

@@ -18,6 +18,7 @@
 #include "formats/numbers/cast.h"
 #include "trainer/ckpt/load_i.h"
 #include "trainer/base/dtype.h"
+#include "trainer/config/precision.h"
 
 #define STAGE (UINT64_C(256) << 20) /* bytes of a staging buffer, at most */
 #define PIECE (UINT64_C(4) << 20)   /* elements of a piece: with a cast it takes 48 MiB at most */
@@ -227,8 +228,9 @@ static int add_all(struct loader *l)
 {
 	const struct mft_params *p = l->params;
 	const bool main = has_main(l);
-	int rc = add_buffer(l, main && p->weight_type == MFS_F32 ? MFS_STATE_MAIN : MFS_STATE_MODEL,
-			    MFS_STATE_MODEL);
+	int rc = add_buffer(
+		l, main && mft_precision_is_main(p->weight_type) ? MFS_STATE_MAIN : MFS_STATE_MODEL,
+		MFS_STATE_MODEL);
 
 	if (!rc)
 		rc = add_model_buffers(l);

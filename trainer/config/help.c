@@ -8,6 +8,7 @@
 
 #include "formats/base/str.h"
 #include "trainer/config/foreign.h"
+#include "trainer/config/precision.h"
 #include "trainer/config/refuse.h"
 #include "trainer/config/topics.h"
 #include "trainer/config/value.h"
@@ -398,9 +399,7 @@ void mft_help_notes(const struct mft_train_config *config, struct mfs_buf *out)
 		mfs_buf_printf(out,
 			       "--fp8-format %s: products are computed in %s here, not in 8 bits\n",
 			       mft_flag_text(config->values, "fp8"),
-			       config->params_dtype == MFS_F32	 ? "fp32"
-			       : config->params_dtype == MFS_F16 ? "fp16"
-								 : "bf16");
+			       mft_precision_word(config->params_dtype));
 	note_format(config, out);
 	if (config->model.use_rope_scaling && factor != MFS_ROPE_SCALING_FACTOR)
 		mfs_buf_printf(out,

@@ -3,6 +3,7 @@
 
 #include "trainer/loop/trainer_i.h"
 #include "trainer/base/dtype.h"
+#include "trainer/config/precision.h"
 
 /* What a step's gradients are multiplied by in excess of the loss's. */
 static double divisor(const struct mft_trainer *t, double counted)
@@ -38,7 +39,7 @@ static void advance(struct mft_trainer *t, const struct mft_step *step)
 {
 	struct mft_progress *p = &t->progress;
 
-	if (t->config->params_dtype == MFS_F16)
+	if (mft_precision_needs_scale(t->config->params_dtype))
 		mft_loss_scaler_update(&p->scaler, step->update.not_finite);
 	if (!step->update.skipped) {
 		mft_schedule_step(&p->schedule, step->batch);

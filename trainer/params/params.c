@@ -12,6 +12,7 @@
 #include "formats/megatron/blank.h"
 #include "formats/megatron/rank.h"
 #include "formats/optim/rules/optim_rules.h"
+#include "trainer/config/precision.h"
 
 #define DECODER	  "decoder.layers."
 #define MTP	  "mtp.layers."
@@ -359,7 +360,7 @@ static void set_types(struct mft_params *p, const struct mft_train_config *confi
 	p->grad_type = config->main_grads_dtype;
 	p->optimizer = mft_optimizer_kind(config->optimizer);
 	p->slot[MFT_SLOT_MAIN].type =
-		p->weight_type == MFS_F32 ? MFS_DTYPE_NONE : config->main_params_dtype;
+		mft_precision_is_main(p->weight_type) ? MFS_DTYPE_NONE : config->main_params_dtype;
 	for (unsigned i = MFT_SLOT_KEPT; i < MFT_SLOTS; i++)
 		p->slot[i].type = mft_optimizer_type(p->optimizer, config, i);
 }

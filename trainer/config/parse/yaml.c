@@ -12,6 +12,7 @@
 #include "formats/base/str.h"
 #include "formats/io/regular.h"
 #include "trainer/config/foreign.h"
+#include "trainer/config/precision.h"
 #include "trainer/config/suggest.h"
 #include "trainer/config/parse/yaml_i.h"
 #include "trainer/config/parse/yaml_names.h"
@@ -66,17 +67,10 @@ static int words_of(struct mft_yaml_reader *r, const struct mfs_yaml_node *n, co
 const char *mft_yaml_plain_dtype(const char *text)
 {
 	const char *name = strncmp(text, "torch.", 6) ? text : text + 6;
+	const enum mfs_dtype type = mfs_dtype_from_torch(name);
+	const char *word = mfs_dtype_is_float(type) ? mft_precision_word(type) : NULL;
 
-	switch (mfs_dtype_from_torch(name)) {
-	case MFS_F32:
-		return "fp32";
-	case MFS_BF16:
-		return "bf16";
-	case MFS_F16:
-		return "fp16";
-	default:
-		return text;
-	}
+	return word ? word : text;
 }
 
 /* What a number is called on a command line: 10000.0 is the integer 10000, and 15 is SIGTERM. */
