@@ -235,6 +235,9 @@ done < <(git ls-files -- '*.[ch]' | grep -v ^tests/ | xargs grep -hoE '^(struct|
 forbid '^(struct|enum|union) mfs_[a-z0-9_]+ \{' "names of the trainer begin with mft_" $(git ls-files -- 'trainer/*.[ch]')
 forbid '^(struct|enum|union) mft_[a-z0-9_]+ \{' "mft_ is the trainer's" $(git ls-files -- 'fs/*.[ch]' 'formats/*.[ch]' 'kernels/*.[ch]')
 
+forbid 'sizeof[ (]([a-z_.>-]+)\)? / sizeof[ (](\*\(?\1\b|\(?\1\)?\[0\])' "MFS_ARRAY_SIZE (formats/base/array.h)" \
+	$(git ls-files -- '*.[ch]' ':!kernels' ':!tests/gpu' ':!formats/base/array.h')
+
 # The end of a tag says what it is (docs/STYLE.md): structs of functions alone are _ops or _hooks, these have functions, and an
 # enum of variants is a _kind, not a form, a way or a look.
 while read -r file tag functions others; do

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/indexed/token_text_i.h"
 
@@ -17,7 +18,7 @@ const char *mfs_token_format_name(enum mfs_token_format format)
 
 int mfs_token_format_parse(const char *name, enum mfs_token_format *ret)
 {
-	for (unsigned i = 0; i < sizeof(format_names) / sizeof(*format_names); i++)
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(format_names); i++)
 		if (!strcmp(name, format_names[i])) {
 			*ret = (enum mfs_token_format)i;
 			return 0;

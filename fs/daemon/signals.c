@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <stddef.h>
 
+#include "formats/base/array.h"
+
 static void nothing(int sig)
 {
 	(void)sig;
@@ -32,7 +34,7 @@ void mfs_signals_ignore_stray(void)
 				    SIGPOLL, SIGSTKFLT, SIGPWR,	   SIGPIPE};
 	const struct sigaction ignore = {.sa_handler = SIG_IGN};
 
-	for (size_t i = 0; i < sizeof(stray) / sizeof(*stray); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(stray); i++)
 		sigaction(stray[i], &ignore, NULL);
 	for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++)
 		sigaction(sig, &ignore, NULL);

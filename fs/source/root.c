@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "formats/base/arena.h"
+#include "formats/base/array.h"
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
 #include "formats/ckpt/read/verl.h"
@@ -487,7 +488,7 @@ static bool is_log(const char *name)
 		"*.err", "lost+found",
 	};
 
-	for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(patterns); i++)
 		if (!fnmatch(patterns[i], name, 0))
 			return true;
 	return false;

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/target.h"
 #include "formats/gguf/gguf.h"
@@ -100,7 +101,7 @@ static const struct {
 
 static const char *name_of_row(const struct mfs_family_tensor *row)
 {
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++) {
 		const size_t len = strlen(names[i].hf);
 
 		if (!strncmp(row->hf, names[i].hf, len) &&

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/names.h"
@@ -131,7 +132,7 @@ static size_t name(const struct mfs_target *t, char *text, size_t size)
 		return put_with_end(hf, queries, p->suffix, text, size);
 	if (is_tied_embedding(p->model, p->slices[0].of))
 		return (size_t)snprintf(text, size, "lm_head.weight");
-	for (size_t i = 0; i < sizeof(renamed) / sizeof(*renamed) && p->count > 1; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(renamed) && p->count > 1; i++)
 		if (mfs_str_ends(hf, renamed[i].hf))
 			return put_with_end(hf, renamed[i].hf, renamed[i].vllm, text, size);
 	return (size_t)snprintf(text, size, "%s", hf);
@@ -249,7 +250,7 @@ static int make_scale(const struct parameter *queries, const char *suffix, struc
 static const char *const scales[] = {"attn._k_scale", "attn._v_scale", "attn._q_scale",
 				     "attn._prob_scale"};
 
-#define SCALES (sizeof(scales) / sizeof(*scales))
+#define SCALES MFS_ARRAY_SIZE(scales)
 
 /* The attention registers its scales with the weights of its queries. */
 static bool has_scales(const struct mfs_hf_target *t)

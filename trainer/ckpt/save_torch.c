@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/read/ckpt_open.h"
 #include "formats/megatron/rank.h"
 #include "formats/optim/read/optim_open.h"
@@ -135,7 +136,7 @@ static int remove_saved(const struct torch *t, struct mfs_error *err)
 	char name[MFS_DIST_FILE_NAME_SIZE];
 	int rc = 0;
 
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]) && !rc; i++)
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(names) && !rc; i++)
 		rc = remove_file(t, names[i], err);
 	for (uint32_t i = 0; i < p->file_count && !rc; i++)
 		rc = remove_file(t, p->files[i].name, err);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "trainer/config/foreign.h"
 #include "trainer/config/precision.h"
@@ -233,7 +234,7 @@ static bool is_a_file(const struct mft_flag *f)
 
 	if (f->use != MFT_FLAG_USED || (f->kind != MFT_FLAG_TEXT && f->kind != MFT_FLAG_TEXTS))
 		return false;
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(ends); i++)
 		if (mfs_str_ends(f->dest, ends[i]))
 			return true;
 	return false;

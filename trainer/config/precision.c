@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 
 static const struct precision {
@@ -19,7 +20,7 @@ static const struct precision *precision_of(enum mfs_dtype type)
 {
 	static const struct precision none = {0};
 
-	for (size_t i = 0; i < sizeof(precisions) / sizeof(precisions[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(precisions); i++)
 		if (precisions[i].type == type)
 			return &precisions[i];
 	return &none;
@@ -32,7 +33,7 @@ const char *mft_precision_word(enum mfs_dtype type)
 
 enum mfs_dtype mft_precision_type(const char *word)
 {
-	for (size_t i = 0; i < sizeof(precisions) / sizeof(precisions[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(precisions); i++)
 		if (mfs_str_is(word, precisions[i].word))
 			return precisions[i].type;
 	return MFS_DTYPE_NONE;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/clock.h"
 #include "trainer/loop/trainer_i.h"
 
@@ -95,7 +96,7 @@ int mft_trainer_losses(struct mft_trainer *t, struct mft_net_losses *ret, struct
 	/* Those that share a sequence have parts of its losses. */
 	const double size = t->parallel.group[MFT_GROUP_DATA].size;
 	double sums[2 + MFT_AUX_LOSSES + MFT_MTP_MOST], *mtp = sums + 2 + MFT_AUX_LOSSES;
-	const unsigned count = sizeof(sums) / sizeof(sums[0]);
+	const unsigned count = MFS_ARRAY_SIZE(sums);
 	int rc = mft_net_losses(t->net, t->ctx, ret, err);
 
 	if (rc)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/yaml_tree.h"
 #include "trainer/simulate/machine.h"
 
@@ -171,7 +172,7 @@ static const struct key {
 	{"network_gb_per_s", NULL, AT(network), 1e9, false},
 	{"network_us", NULL, AT(network_latency), 1e-6, false},
 };
-#define KEYS (sizeof(keys) / sizeof(keys[0]))
+#define KEYS MFS_ARRAY_SIZE(keys)
 
 static int read_key(const struct reader *r, const struct mfs_yaml_node *n, uint32_t *seen)
 {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/read/args_file.h"
 #include "formats/torch/pickle_write.h"
@@ -404,7 +405,7 @@ static int write_state(struct making *m)
 	int rc = 0;
 
 	mfs_pickle_dict_begin(&m->w);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !rc; i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names) && !rc; i++) {
 		const struct mfs_dcp_bytes *b = mfs_dcp_bytes(&m->r->dcp, names[i]);
 
 		if (b && b->item.file != MFS_DCP_NO_FILE)

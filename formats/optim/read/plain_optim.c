@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/read/plain.h"
 #include "formats/optim/read/optim_i.h"
@@ -18,7 +19,7 @@
 static const enum mfs_state moments[] = {MFS_STATE_EXP_AVG, MFS_STATE_EXP_AVG_SQ,
 					 MFS_STATE_MOMENTUM};
 
-#define MOMENTS (sizeof(moments) / sizeof(moments[0]))
+#define MOMENTS MFS_ARRAY_SIZE(moments)
 
 /* ---- by name ---- */
 

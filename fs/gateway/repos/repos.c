@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <syslog.h>
 
+#include "formats/base/array.h"
 #include "formats/base/grow.h"
 #include "formats/base/path.h"
 #include "formats/base/str.h"
@@ -268,7 +269,7 @@ static bool is_reserved(const char *org, size_t len)
 	static const char *const words[] = {"api",     "datasets", "files", "healthz",
 					    "metrics", "s3",	   "spaces"};
 
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(words); i++)
 		if (strlen(words[i]) == len && !memcmp(words[i], org, len))
 			return true;
 	return false;

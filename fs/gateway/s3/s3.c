@@ -16,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "formats/base/array.h"
 #include "fs/gateway/call/place.h"
 #include "fs/gateway/s3/s3_i.h"
 
@@ -180,7 +181,7 @@ static bool is_signing(const char *name)
 					    "X-Amz-Date",      "X-Amz-Expires",
 					    "X-Amz-Signature", "X-Amz-SignedHeaders"};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		if (!strcmp(name, names[i]))
 			return true;
 	return false;

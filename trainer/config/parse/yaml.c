@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
 #include "formats/io/regular.h"
@@ -294,7 +295,7 @@ static const char *group_of(const char *section, const char *key)
 		      {"transformer_config", "model"},
 		      {"checkpoint_config", "checkpoint"}};
 
-	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(groups); i++)
 		if (mfs_str_is(section, "megatron") && mfs_str_is(key, groups[i].key))
 			return groups[i].section;
 	return NULL;
@@ -368,7 +369,7 @@ static int read_plugin(struct mft_yaml_reader *r, const struct mfs_yaml_node *ke
 				"--micro-batch-size of each process that has its own samples",
 				r->name, key->line, key->text, (long long)count);
 	}
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		if (mfs_str_is(name, names[i].name))
 			name = names[i].dest;
 	number = mft_flag_of_dest(name);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/indexed/token_text.h"
 
@@ -278,7 +279,7 @@ END_TEST
 /* Read up to any place that was an end of a document, and from there by another reader. */
 START_TEST(test_goes_on)
 {
-	for (unsigned i = 0; i < sizeof(good) / sizeof(*good); i++) {
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(good); i++) {
 		const struct example *e = &good[i];
 		struct mfs_token_text_config c = config(e->format);
 
@@ -380,7 +381,7 @@ START_TEST(test_last)
 		{MFS_TOKENS_DETECT, TEXT("1 2"), true},
 	};
 
-	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(ends); i++) {
 		const struct mfs_token_text_config c = config(ends[i].format);
 		struct mfs_token_position ended;
 		struct mfs_buf out = {0};
@@ -500,8 +501,8 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("token_text");
 	TCase *c = tcase_create("tables");
 
-	tcase_add_loop_test(c, test_reads, 0, sizeof(good) / sizeof(*good));
-	tcase_add_loop_test(c, test_faults, 0, sizeof(faults) / sizeof(*faults));
+	tcase_add_loop_test(c, test_reads, 0, MFS_ARRAY_SIZE(good));
+	tcase_add_loop_test(c, test_faults, 0, MFS_ARRAY_SIZE(faults));
 	suite_add_tcase(s, c);
 	unit_case(s, "goes on", test_goes_on);
 	unit_case(s, "last", test_last);

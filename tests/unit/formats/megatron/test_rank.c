@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/names.h"
 #include "formats/plan/vfile.h"
 #include "tests/unit/fake_ckpt.h"
@@ -203,7 +204,7 @@ static enum split split_of(const struct mfs_rank_list *l, const char *name)
 {
 	const bool gated = mfs_ckpt_args(l->ckpt)->swiglu;
 
-	for (size_t i = 0; i < sizeof(splits) / sizeof(splits[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(splits); i++)
 		if (ends(name, splits[i].end))
 			return splits[i].split == GATED && !gated ? ROWS : splits[i].split;
 	if (strstr(name, "_down_proj.weight") && l->spec == MFS_LAYER_SPEC_LOCAL)
@@ -566,7 +567,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, whole_modules_are_missed, 0, 6);
 	tcase_add_test(c, the_vocabulary_is_padded_as_megatron_pads_it);
 	tcase_add_loop_test(c, lists_are_the_state_dicts_of_real_files, 0,
-			    sizeof(fixtures) / sizeof(fixtures[0]));
+			    MFS_ARRAY_SIZE(fixtures));
 	tcase_add_loop_test(c, every_element_lies_on_the_right_ranks, 0, 4 * RANDOM_FAMILIES);
 	return s;
 }

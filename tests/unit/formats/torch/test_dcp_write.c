@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/torch/dcp.h"
 #include "formats/torch/dcp_write.h"
 #include "formats/torch/pickle_write.h"
@@ -252,8 +253,8 @@ static const struct tensor {
 
 static const char *const objects[] = {"decoder._extra_state/shard_0_1", "common_state/shard_0_1"};
 
-#define TENSORS (sizeof tensors / sizeof *tensors)
-#define OBJECTS (sizeof objects / sizeof *objects)
+#define TENSORS MFS_ARRAY_SIZE(tensors)
+#define OBJECTS MFS_ARRAY_SIZE(objects)
 
 static struct mfs_torch_items *items;
 static struct mfs_buf files[2]; /* of which items take turns */
@@ -409,8 +410,8 @@ Suite *mfs_suite(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, teardown);
-	tcase_add_loop_test(c, test_real_metadata_again, 0, sizeof fixtures / sizeof *fixtures);
-	tcase_add_loop_test(c, test_real_item_lengths, 0, sizeof fixtures / sizeof *fixtures);
+	tcase_add_loop_test(c, test_real_metadata_again, 0, MFS_ARRAY_SIZE(fixtures));
+	tcase_add_loop_test(c, test_real_item_lengths, 0, MFS_ARRAY_SIZE(fixtures));
 	tcase_add_test(c, test_a_hundred_thousand_chunks);
 	tcase_add_test(c, test_failures);
 	tcase_add_test(c, test_checkpoint);

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/model/families/family.h"
 #include "formats/plan/vfile.h"
 #include "fs/cli/option_rows.h"
@@ -45,11 +46,11 @@ START_TEST(test_names)
 	} parts[] = {{"llama", "llama"}, {"a b", "a-b"}, {"..x--y", "x-y"},
 		     {"a__b", "a_b"},	 {"---", "_"},	 {"x.-", "x"}};
 
-	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(good); i++)
 		ck_assert_msg(mfs_repo_name_ok(good[i]), "%s", good[i]);
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++)
 		ck_assert_msg(!mfs_repo_name_ok(bad[i]), "%s", bad[i]);
-	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(parts); i++) {
 		char *part = mfs_repo_part(parts[i].disk);
 
 		ck_assert_str_eq(part, parts[i].part);
@@ -330,7 +331,7 @@ static void give(const struct mfs_option_row *row, struct mfs_options *ret)
 	char list[PATH_MAX + 64], value[PATH_MAX];
 	int rc = -EINVAL;
 
-	for (size_t i = 0; i < sizeof(values) / sizeof(*values) && rc; i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(values) && rc; i++) {
 		snprintf(value, sizeof(value), values[i], unit_tmpdir());
 		snprintf(list, sizeof(list), "%s%s", row->name, value);
 		*ret = (struct mfs_options){0};
@@ -849,7 +850,7 @@ START_TEST(test_bad_rules)
 	};
 	struct mfs_rules *rules;
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++)
 		unit_fails(mfs_rules_parse("t", bad[i], strlen(bad[i]), &rules, &err), &err,
 			   -EINVAL, "t:");
 	unit_fails(mfs_rules_parse("t", "a\0b", 3, &rules, &err), &err, -EINVAL, "text");
@@ -941,7 +942,7 @@ START_TEST(test_bad_configs)
 		"repositories: {a/b: [x]}\n",
 	};
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++) {
 		struct mfs_serve_config c;
 
 		mfs_serve_config_init(&c);
@@ -1227,7 +1228,7 @@ START_TEST(test_access)
 	snprintf(path, sizeof(path), "%s/t", unit_tmpdir());
 	chmod(path, 0600);
 	begin_gateway(path);
-	for (size_t i = 0; i < sizeof(targets) / sizeof(*targets); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(targets); i++) {
 		check(MFS_METHOD_GET, targets[i], alice, NULL, 200, NULL, NULL);
 		check(MFS_METHOD_GET, targets[i], bob, NULL, 404, NULL, NULL);
 		check(MFS_METHOD_GET, targets[i], NULL, NULL, 401, NULL, NULL);
@@ -1267,7 +1268,7 @@ START_TEST(test_no_memory)
 	unsigned failures;
 
 	begin_gateway(NULL);
-	for (size_t i = 0; i < sizeof(targets) / sizeof(*targets); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(targets); i++) {
 		struct mfs_reply whole, a;
 
 		ask(MFS_METHOD_GET, targets[i], NULL, NULL, &whole);

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/rng.h"
 #include "formats/ckpt/target.h"
 #include "formats/megatron/tracker.h"
@@ -63,7 +64,7 @@ static const struct fixture fixtures[] = {
 	 "--bf16 --use-distributed-optimizer --ckpt-format torch"},
 };
 
-#define FIXTURES (sizeof(fixtures) / sizeof(fixtures[0]))
+#define FIXTURES MFS_ARRAY_SIZE(fixtures)
 
 struct setup {
 	struct mft_train_config config;
@@ -448,7 +449,7 @@ static void check_states(const struct mfs_rng *rng)
 	struct mfs_torch_tensor t;
 
 	ck_assert_uint_eq(mfs_value_count(doc, rng->value), 1);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		ck_assert(mfs_value_has(doc, states, names[i]));
 	unit_ok(mfs_torch_tensor(&rng->archive, mfs_value_get(doc, states, names[2]), &t, &err),
 		&err);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "formats/args/megatron_args.h"
+#include "formats/base/array.h"
 #include "trainer/config/settle/batch_steps.h"
 #include "trainer/optim/schedule.h"
 
@@ -444,7 +445,7 @@ START_TEST(test_ramp)
 	};
 	struct mfs_arena arena = {0};
 
-	for (size_t i = 0; i < sizeof(ramps) / sizeof(ramps[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(ramps); i++) {
 		struct mft_train_config c = run();
 
 		c.global_batch_size = ramps[i].end;
