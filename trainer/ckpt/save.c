@@ -19,6 +19,7 @@
 #include "formats/io/regular.h"
 #include "formats/io/whole.h"
 #include "trainer/base/host_memory.h"
+#include "trainer/base/nvtx_ranges.h"
 #include "trainer/ckpt/save_i.h"
 
 #define TOKENIZER_MOST (UINT64_C(256) << 20) /* bytes of a tokenizer's file */
@@ -75,7 +76,9 @@ static void *run(void *arg)
 	struct mft_saver *s = arg;
 
 	while (await_work(s)) {
+		MFT_RANGE_BEGIN("save, in parallel");
 		save(s);
+		MFT_RANGE_END();
 		pthread_mutex_lock(&s->lock);
 		s->state = MFT_SAVER_IDLE;
 		s->stage = MFT_SAVE_DONE;

@@ -205,7 +205,7 @@ struct mft_train_config {
 	bool log_validation_ppl_to_tensorboard, log_loss_scale_to_tensorboard;
 	bool log_timers_to_tensorboard, log_world_size_to_tensorboard;
 	bool check_for_nan_in_loss_and_grad, check_for_spiky_loss, check_for_large_grads;
-	bool log_straggler, disable_straggler_on_startup;
+	bool nvtx_ranges, log_straggler, disable_straggler_on_startup;
 	int64_t straggler_ctrlr_port, straggler_minmax_count;
 	const char *rerun_mode; /* "disabled": a rejected step saves nothing */
 

@@ -4,6 +4,7 @@
 
 #include "formats/base/array.h"
 #include "formats/base/clock.h"
+#include "trainer/base/nvtx_ranges.h"
 #include "trainer/loop/trainer_i.h"
 
 static void *slot_alloc(void *arg, size_t bytes)
@@ -184,7 +185,9 @@ static int take(struct mft_trainer *t, const struct mft_microbatches *m,
 	give_back(b);
 	b->of = m->from;
 	from = mfs_now_ns();
+	MFT_RANGE_BEGIN("data");
 	rc = mft_loader_next(b->of, &b->batch, err);
+	MFT_RANGE_END();
 	mft_straggler_waited(t, mfs_now_ns() - from);
 	if (rc)
 		return rc;
