@@ -17,22 +17,28 @@
 /* Volatile: the compiler does not see that a copy may end in the handler, which reads this. */
 static _Thread_local sigjmp_buf *volatile active;
 static int install_result;
+static struct sigaction before; /* who had the signal before: in a library, the program itself */
 
-static void on_sigbus(int sig)
+static void on_sigbus(int sig, siginfo_t *info, void *context)
 {
 	if (active)
 		siglongjmp(*active, 1);
-	/* Not ours: die as the default would, at the same instruction. */
-	signal(sig, SIG_DFL);
+	if (before.sa_flags & SA_SIGINFO)
+		before.sa_sigaction(sig, info, context);
+	else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
+		before.sa_handler(sig);
+	else
+		/* Not ours: die as the default would, at the same instruction. */
+		signal(sig, SIG_DFL);
 }
 
 static void install(void)
 {
 	/* SA_NODEFER: the handler leaves by siglongjmp, with no mask to restore. */
-	struct sigaction sa = {.sa_handler = on_sigbus, .sa_flags = SA_NODEFER};
+	struct sigaction sa = {.sa_sigaction = on_sigbus, .sa_flags = SA_NODEFER | SA_SIGINFO};
 
 	sigemptyset(&sa.sa_mask);
-	install_result = sigaction(SIGBUS, &sa, NULL) ? -errno : 0;
+	install_result = sigaction(SIGBUS, &sa, &before) ? -errno : 0;
 }
 
 int mfs_guard_install(void)

@@ -3,7 +3,8 @@
  *
  * A page of a mapping beyond the end of its file raises SIGBUS. mfs_guard_install() (once per
  * process, by the program) turns a SIGBUS inside a guarded copy into -EIO; anywhere else the signal
- * keeps its default action. Nothing else in mcorefs may dereference mapped source bytes.
+ * goes to the handler that was there before, or keeps its default action. Nothing else in mcorefs
+ * may dereference mapped source bytes.
  */
 #ifndef MFS_IO_GUARD_H
 #define MFS_IO_GUARD_H

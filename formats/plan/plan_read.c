@@ -87,9 +87,9 @@ static void cast_zeros(struct mfs_plan_reader *r, uint64_t n)
 	r->at += count;
 }
 
-static const struct mfs_plan_taker_ops referencing = {reference, reference_zeros},
-				       casting = {cast, cast_zeros},
-				       quantising = {quantise, cast_zeros};
+static const struct mfs_plan_taker referencing = {reference, reference_zeros},
+				   casting = {cast, cast_zeros},
+				   quantising = {quantise, cast_zeros};
 
 /* ---- stretches of bytes ---- */
 
@@ -392,7 +392,12 @@ static mfs_plan_gatherer *gatherer_of(const struct mfs_plan *plan, const struct 
 		return gather_rows;
 	if (plan->scales_count)
 		return dequantise_elements;
-	return plan->taker == &referencing ? gather_elements : cast_elements;
+	return mfs_plan_is_referenced(plan) ? gather_elements : cast_elements;
+}
+
+bool mfs_plan_is_referenced(const struct mfs_plan *plan)
+{
+	return plan->taker == &referencing;
 }
 
 void mfs_plan_choose(struct mfs_plan *plan)

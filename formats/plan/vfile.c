@@ -16,6 +16,7 @@
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
 #include "formats/plan/gather.h"
+#include "formats/plan/pieces.h"
 #include "formats/plan/plan.h"
 
 enum part_kind { PART_LITERAL, PART_SHARED, PART_ZEROS, PART_FILE, PART_TENSOR, PART_COMPUTED };
@@ -36,7 +37,7 @@ struct part {
 			_Atomic(struct mfs_plan *) plan; /* NULL until first touch */
 		} tensor;
 		struct {
-			const struct mfs_computed_ops *ops;
+			const struct mfs_computed *ops;
 			void *object;
 			uint64_t from;
 		} computed;
@@ -144,7 +145,7 @@ int mfs_vfile_add_tensor(struct mfs_vfile *f, const struct mfs_target *t, struct
 	return add_part(f, &part, err);
 }
 
-int mfs_vfile_add_computed(struct mfs_vfile *f, const struct mfs_computed_ops *ops, void *object,
+int mfs_vfile_add_computed(struct mfs_vfile *f, const struct mfs_computed *ops, void *object,
 			   uint64_t from, uint64_t len, struct mfs_error *err)
 {
 	struct part part = {.kind = PART_COMPUTED, .length = len};
@@ -360,6 +361,100 @@ int mfs_vfile_gather(struct mfs_vfile *f, uint64_t off, size_t len, struct mfs_g
 		len -= n;
 	}
 	return rc;
+}
+
+/* ---- pieces ---- */
+
+static int visit_part(struct part *part, const struct mfs_rectangle *r, mfs_piece_visit *visit,
+		      void *arg, struct mfs_error *err)
+{
+	const uint64_t inside = r->at - part->offset;
+	struct mfs_piece piece = {.of = *r};
+	struct mfs_plan *plan;
+	int rc;
+
+	switch (part->kind) {
+	case PART_LITERAL:
+	case PART_SHARED:
+		piece.kind = MFS_PIECE_MEMORY;
+		piece.bytes =
+			(part->kind == PART_LITERAL ? part->u.bytes : part->u.shared) + inside;
+		return visit(arg, &piece);
+	case PART_ZEROS:
+		piece.kind = MFS_PIECE_ZEROS;
+		return visit(arg, &piece);
+	case PART_FILE:
+		piece.kind = MFS_PIECE_SOURCE;
+		piece.files = part->u.file.set;
+		piece.file = part->u.file.index;
+		piece.off = part->u.file.offset + inside;
+		piece.row_step = r->step;
+		return visit(arg, &piece);
+	case PART_COMPUTED:
+		piece.kind = MFS_PIECE_COMPUTED;
+		return visit(arg, &piece);
+	default:
+		rc = get_plan(part, &plan, err);
+		return rc ? rc : mfs_plan_pieces(plan, part->offset, r, visit, arg);
+	}
+}
+
+/* One row, which may go over several parts. */
+static int visit_row(struct mfs_vfile *f, uint64_t at, uint64_t len, mfs_piece_visit *visit,
+		     void *arg, struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = find_part(f, at); len && !rc; i++) {
+		struct part *part = &f->parts[i];
+		const uint64_t n = mfs_min_u64(len, part->offset + part->length - at);
+		const struct mfs_rectangle row = {.at = at, .rows = 1, .width = n, .step = n};
+
+		if (n)
+			rc = visit_part(part, &row, visit, arg, err);
+		at += n;
+		len -= n;
+	}
+	return rc;
+}
+
+int mfs_vfile_pieces(struct mfs_vfile *f, const struct mfs_rectangle *r, mfs_piece_visit *visit,
+		     void *arg, struct mfs_error *err)
+{
+	const struct part *part;
+	int rc;
+
+	if (!r->rows || !r->width)
+		return 0;
+	rc = get_parts(f, &f, err);
+	if (rc)
+		return rc;
+	part = &f->parts[find_part(f, r->at)];
+	if ((part->kind == PART_TENSOR || part->kind == PART_FILE || part->kind == PART_ZEROS) &&
+	    r->at + (r->rows - 1) * r->step + r->width <= part->offset + part->length)
+		return visit_part(&f->parts[part - f->parts], r, visit, arg, err);
+	for (uint64_t i = 0; i < r->rows && !rc; i++)
+		rc = visit_row(f, r->at + i * r->step, r->width, visit, arg, err);
+	return rc;
+}
+
+int mfs_vfile_next_tensor(struct mfs_vfile *f, uint32_t *at, const struct mfs_target **ret,
+			  uint64_t *ret_offset, struct mfs_error *err)
+{
+	int rc = get_parts(f, &f, err);
+
+	if (rc)
+		return rc;
+	while (*at < f->count) {
+		const struct part *part = &f->parts[(*at)++];
+
+		if (part->kind != PART_TENSOR)
+			continue;
+		*ret = part->u.tensor.target;
+		*ret_offset = part->offset;
+		return 1;
+	}
+	return 0;
 }
 
 /* ---- copies ---- */

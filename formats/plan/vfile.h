@@ -55,11 +55,11 @@ int mfs_vfile_add_tensor(struct mfs_vfile *f, const struct mfs_target *t, struct
  * thread, and keeps nothing. It returns -ESTALE if a source has changed since it was opened.
  * willneed may be NULL. The object must outlive the file.
  */
-struct mfs_computed_ops {
+struct mfs_computed {
 	int (*read)(void *object, uint64_t off, void *buf, size_t len, struct mfs_error *err);
 	void (*willneed)(void *object, uint64_t off, uint64_t len);
 };
-int mfs_vfile_add_computed(struct mfs_vfile *f, const struct mfs_computed_ops *ops, void *object,
+int mfs_vfile_add_computed(struct mfs_vfile *f, const struct mfs_computed *ops, void *object,
 			   uint64_t from, uint64_t len, struct mfs_error *err);
 
 uint64_t mfs_vfile_size(const struct mfs_vfile *f);
@@ -107,6 +107,11 @@ int mfs_vfile_pread(struct mfs_vfile *f, uint64_t off, void *buf, size_t len, si
  * and may be of any size. */
 int mfs_vfile_pread_by(struct mfs_vfile *f, struct mfs_gather *g, uint64_t off, void *buf,
 		       size_t len, size_t *ret_len, struct mfs_error *err);
+
+/* The tensors of a file, in its order: *at begins at 0 and is left after the one that is found.
+ * *ret_offset: of its first byte in the file. 1; 0: there are no more; errors of a lazy file. */
+int mfs_vfile_next_tensor(struct mfs_vfile *f, uint32_t *at, const struct mfs_target **ret,
+			  uint64_t *ret_offset, struct mfs_error *err);
 
 /*
  * Plans every part from *start on: all source records are found, shapes and dtypes agree, every

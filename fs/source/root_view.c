@@ -251,17 +251,35 @@ int mfs_root_find(struct mfs_root *root, const char *name, struct mfs_place *ret
 	return rc;
 }
 
+/* Whether the place, which a name has led to, can be a view. */
+static int find_view(struct mfs_root *root, const char *name, struct mfs_place *ret,
+		     struct mfs_error *err)
+{
+	int rc = mfs_root_find(root, name, ret, err);
+
+	if (!rc && (!ret->views || (ret->iteration && !is_view(ret->view))))
+		rc = no_such_view(root, name, err);
+	return rc;
+}
+
 int mfs_root_view(struct mfs_root *root, const char *name, struct mfs_view **ret,
 		  struct mfs_place *ret_place, struct mfs_error *err)
 {
 	struct mfs_place place;
-	int rc = mfs_root_find(root, name, &place, err);
+	int rc = find_view(root, name, &place, err);
 
-	if (!rc && (!place.views || (place.iteration && !is_view(place.view))))
-		rc = no_such_view(root, name, err);
-	else if (!rc)
+	if (!rc)
 		rc = mfs_views_open(place.views, place.view, ret, err);
 	if (!rc && ret_place)
 		*ret_place = place;
 	return rc;
+}
+
+int mfs_root_hold_view(struct mfs_root *root, const char *name, struct mfs_held **ret,
+		       struct mfs_view **ret_view, struct mfs_place *ret_place,
+		       struct mfs_error *err)
+{
+	int rc = find_view(root, name, ret_place, err);
+
+	return rc ? rc : mfs_views_hold(ret_place->views, ret_place->view, ret, ret_view, err);
 }

@@ -21,22 +21,21 @@ struct mfs_view_options;
 
 /* What a user keeps with each root, as long as it is open. open() runs before the root is opened,
  * once at a time for each. */
-struct mfs_attached_ops {
+struct mfs_beside_kind {
 	int (*open)(const struct mfs_view_options *options, void **ret, struct mfs_error *err);
-	void (*close)(void *attached);
+	void (*close)(void *beside);
 };
 
 /* All but the users are as they were when it was opened. */
 struct mfs_shared_root {
 	struct mfs_root *root;
-	void *attached; /* NULL: nothing */
+	void *beside; /* NULL: nothing */
 	const struct mfs_view_options *options;
 };
 
-/* open 0: MFS_ROOTS_OPEN. attached NULL: nothing is kept with a root. keeper: it keeps the
- * iterations of all roots, and must outlive them; NULL: each root has its own. Returns NULL without
- * memory. */
-struct mfs_roots *mfs_roots_new(unsigned open, const struct mfs_attached_ops *attached,
+/* open 0: MFS_ROOTS_OPEN. beside NULL: nothing is kept with a root. keeper: it keeps the iterations
+ * of all roots, and must outlive them; NULL: each root has its own. Returns NULL without memory. */
+struct mfs_roots *mfs_roots_new(unsigned open, const struct mfs_beside_kind *beside,
 				struct mfs_keeper *keeper);
 /* Closes all, used or not. */
 void mfs_roots_free(struct mfs_roots *roots);
