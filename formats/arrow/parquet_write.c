@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "formats/base/array.h"
-
 #define CREATED_BY "mcorefs version 1"
 #define PLAIN	   0 /* Encoding */
 #define RLE	   3
@@ -41,7 +39,7 @@ static const struct type {
 
 static const struct type *type_of(enum mfs_dtype dtype)
 {
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(types); i++)
+	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
 		if (types[i].dtype == dtype)
 			return &types[i];
 	return NULL;

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 
 static const struct {
@@ -30,7 +29,7 @@ static const struct {
 	[MFS_C128] = {16, "?", "complex128", "ComplexDoubleStorage"},
 };
 
-#define DTYPES MFS_ARRAY_SIZE(dtypes)
+#define DTYPES (sizeof(dtypes) / sizeof(dtypes[0]))
 
 unsigned mfs_dtype_size(enum mfs_dtype t)
 {

@@ -4,8 +4,6 @@
 #include <signal.h>
 #include <stddef.h>
 
-#include "formats/base/array.h"
-
 static void nothing(int sig)
 {
 	(void)sig;
@@ -34,7 +32,7 @@ void mfs_signals_ignore_stray(void)
 				    SIGPOLL, SIGSTKFLT, SIGPWR,	   SIGPIPE};
 	const struct sigaction ignore = {.sa_handler = SIG_IGN};
 
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(stray); i++)
+	for (size_t i = 0; i < sizeof(stray) / sizeof(*stray); i++)
 		sigaction(stray[i], &ignore, NULL);
 	for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++)
 		sigaction(sig, &ignore, NULL);
@@ -49,9 +47,9 @@ static time_t now(void)
 	return t.tv_sec;
 }
 
-void mfs_signals_wait(const struct mfs_signals_hooks *hooks, void *arg, atomic_bool *stop)
+void mfs_signals_wait(const struct mfs_signals_calls *calls, void *arg, atomic_bool *stop)
 {
-	time_t due = now() + hooks->seconds;
+	time_t due = now() + calls->seconds;
 	sigset_t set;
 
 	sigemptyset(&set);
@@ -65,12 +63,12 @@ void mfs_signals_wait(const struct mfs_signals_hooks *hooks, void *arg, atomic_b
 		if (atomic_load(stop))
 			return;
 		if (sig == SIGUSR1)
-			hooks->status(arg);
+			calls->status(arg);
 		if (sig == SIGHUP)
-			hooks->reread(arg);
+			calls->reread(arg);
 		if (now() < due)
 			continue;
-		hooks->every(arg);
-		due = now() + hooks->seconds;
+		calls->every(arg);
+		due = now() + calls->seconds;
 	}
 }

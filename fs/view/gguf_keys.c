@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/gguf/gguf.h"
 #include "formats/hf/hf_bpe.h"
@@ -33,7 +32,7 @@ static const struct {
 		 MFS_HAS(MOE_MIXED)},
 };
 
-#define ARCHITECTURES MFS_ARRAY_SIZE(architectures)
+#define ARCHITECTURES (sizeof(architectures) / sizeof(*architectures))
 
 static size_t find(const char *architecture)
 {
@@ -76,7 +75,7 @@ static double factor_of(const json_t *config, double otherwise)
 {
 	static const char *const keys[] = {"rope_parameters", "rope_scaling"};
 
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(keys); i++) {
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
 		const json_t *factor = json_object_get(json_object_get(config, keys[i]), "factor");
 
 		if (json_number_value(factor) > 0)

@@ -13,7 +13,6 @@
 #include "formats/megatron/write/copy_values.h"
 #include "formats/megatron/write/dist_archive.h"
 #include "trainer/ckpt/save_i.h"
-#include "trainer/config/precision.h"
 #include "trainer/config/run_namespace.h"
 
 struct common {
@@ -188,7 +187,7 @@ static int write_scaler(struct common *c)
 	const struct mft_loss_scaler *s = &c->progress->scaler;
 	int rc;
 
-	if (!mft_precision_needs_scale(c->config->params_dtype))
+	if (c->config->params_dtype != MFS_F16)
 		return 0;
 	mfs_pickle_name(out(c), "grad_scaler");
 	mfs_pickle_dict_begin(out(c));
@@ -211,7 +210,7 @@ static int write_one(struct common *c, const struct optimizer *o)
 	const bool distributed = c->config->use_distributed_optimizer;
 	int rc;
 
-	if (!distributed && mft_precision_is_main(c->config->params_dtype))
+	if (!distributed && c->config->params_dtype == MFS_F32)
 		return write_torch(c, o); /* FP32Optimizer */
 	mfs_pickle_dict_begin(out(c));
 	mfs_pickle_name(out(c), "optimizer");

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/base/array.h"
 #include "formats/ckpt/read/dist_i.h"
 #include "formats/ckpt/read/marks.h"
 #include "formats/ckpt/read/plain.h"
@@ -28,7 +27,7 @@ static const struct mfs_verl places[] = {
 	{"actor/dist_ckpt", "actor/huggingface", NULL},
 };
 
-#define PLACES MFS_ARRAY_SIZE(places)
+#define PLACES (sizeof(places) / sizeof(places[0]))
 
 static bool exists(const char *dir, const char *folder, const char *name)
 {
@@ -187,7 +186,7 @@ static int add_marks(const char *dir, const char *name, struct mfs_marks *marks)
 	} files[] = {{verl ? verl->weights : "", METADATA},
 		     {verl ? verl->weights : "", "metadata.json"},
 		     {verl ? verl->hf : "", "config.json"}};
-	for (size_t i = 0; verl && i < MFS_ARRAY_SIZE(files) && !rc; i++) {
+	for (size_t i = 0; verl && i < sizeof(files) / sizeof(files[0]) && !rc; i++) {
 		snprintf(path, sizeof(path), "%s/%s", files[i].folder, files[i].name);
 		if (mfs_ckpt_dir_has(dir, path))
 			rc = mfs_marks_add(marks, path);

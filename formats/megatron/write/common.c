@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "formats/args/namespace.h"
-#include "formats/base/array.h"
 
 /* New values that a view gives to arguments. */
 enum new_value {
@@ -72,7 +71,7 @@ static const struct argument arguments[] = {
 	{"use_torch_fsdp2", NEW_NO_FSDP, false, false},
 };
 
-#define ARGUMENTS MFS_ARRAY_SIZE(arguments)
+#define ARGUMENTS (sizeof(arguments) / sizeof(arguments[0]))
 
 struct change {
 	const struct mfs_ckpt *ckpt;

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/base/array.h"
 #include "fs/gateway/call/accept.h"
 #include "fs/gateway/web/page.h"
 #include "fs/gateway/web/web.h"
@@ -26,7 +25,7 @@ static const char *title_of(unsigned status)
 		{503, "Try again in a moment"},
 	};
 
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(titles); i++)
+	for (size_t i = 0; i < sizeof(titles) / sizeof(*titles); i++)
 		if (titles[i].status == status)
 			return titles[i].title;
 	return "Refused";

@@ -27,7 +27,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/dataset/gpt/blend.h"
 #include "formats/dataset/gpt/blend_args.h"
@@ -455,7 +454,7 @@ static void answer(char **words, size_t count)
 	int rc = -ENOSYS;
 
 	err = (struct mfs_error){0};
-	for (size_t i = 0; count && i < MFS_ARRAY_SIZE(commands); i++)
+	for (size_t i = 0; count && i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(words[0], commands[i].name))
 			rc = commands[i].run(words, count, &out);
 	if (rc)

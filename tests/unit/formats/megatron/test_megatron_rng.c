@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/array.h"
 #include "formats/ckpt/rng.h"
 #include "formats/optim/read/optim_open.h"
 #include "formats/torch/dcp.h"
@@ -404,7 +403,7 @@ START_TEST(test_step)
 	static const double steps[] = {40,	 0,	 0.5,	     1e300,   -1e300,
 				       INFINITY, 0x1p53, 0x1p53 - 1, -0x1p63, 0x1p63};
 
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(steps); i++) {
+	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
 		struct mfs_pickle_writer w;
 		struct mfs_buf out = {0};
 		struct mfs_pickle *doc;
@@ -441,6 +440,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_items_without_experts);
 	tcase_add_test(c, test_both_spellings_read);
 	c = unit_case(s, "copy", test_step);
-	tcase_add_loop_test(c, test_copy, 0, MFS_ARRAY_SIZE(lists));
+	tcase_add_loop_test(c, test_copy, 0, sizeof(lists) / sizeof(lists[0]));
 	return s;
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/array.h"
 #include "formats/numbers/cast.h"
 #include "formats/numbers/half.h"
 
@@ -13,7 +12,7 @@
 
 static const enum mfs_dtype types[] = {MFS_F32, MFS_BF16, MFS_F16};
 
-#define TYPES (int)(MFS_ARRAY_SIZE(types))
+#define TYPES (int)(sizeof(types) / sizeof(*types))
 
 static uint32_t get(enum mfs_dtype type, const uint8_t *p)
 {

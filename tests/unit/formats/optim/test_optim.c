@@ -20,7 +20,6 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/numbers/cast.h"
 #include "formats/ckpt/read/ckpt_open.h"
@@ -185,7 +184,7 @@ static const struct {
 	{"dcp/llama-fsdp-optimizer", MFS_OPTIM_DISTRIBUTED, 1, {2}, 1},
 };
 
-#define FIXTURES ((int)(MFS_ARRAY_SIZE(fixtures)))
+#define FIXTURES ((int)(sizeof(fixtures) / sizeof(fixtures[0])))
 
 static void check_info(const struct mfs_ckpt *ckpt, int i)
 {

@@ -14,7 +14,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "formats/base/array.h"
 #include "fs/http/deadlines.h"
 #include "fs/http/http_server.h"
 
@@ -291,7 +290,7 @@ START_TEST(test_too_much)
 	};
 	unsigned answered = 0;
 
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		int status;
 
 		if (!*cases[i].after) { /* it hangs up in the middle of its first line */
@@ -352,7 +351,7 @@ START_TEST(test_unclear)
 		CASE("GET /" HOST "Expect: 100-Continue\r\n\r\n", 100),
 	};
 
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		const int fd = dial();
 		int status;
 

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "formats/base/array.h"
 #include "formats/ckpt/read/integrity.h"
 #include "formats/ckpt/read/ckpt_open.h"
 #include "formats/ckpt/rng.h"
@@ -243,7 +242,7 @@ struct process {
 	struct mfk_comm comm;
 	struct mft_params *params;
 	struct run run;
-	struct mft_save_system_ops system;
+	struct mft_save_system system;
 	struct mft_saver *saver;
 	struct mft_save_result result;
 	uint64_t bytes; /* of its files */
@@ -275,7 +274,7 @@ static const struct model {
 	{"weights/deepseek-torch_dist-pp2-ep2/iter_0000040", "--bf16 --use-distributed-optimizer"},
 };
 
-#define MODELS MFS_ARRAY_SIZE(models)
+#define MODELS (sizeof(models) / sizeof(models[0]))
 
 static void configure(struct team *t, const struct model *m)
 {

@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "kernels/record/record.h"
 #include "tests/unit/unit.h"
@@ -186,7 +185,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("exposed_waits");
 	TCase *c = tcase_create("waits");
 
-	tcase_add_loop_test(c, test_waits, 0, MFS_ARRAY_SIZE(layouts));
+	tcase_add_loop_test(c, test_waits, 0, sizeof(layouts) / sizeof(layouts[0]));
 	suite_add_tcase(s, c);
 	return s;
 }

@@ -1,0 +1,113 @@
+/*
+ * Memory for what is on its way. To pin memory for a GPU takes about as long as to load through it,
+ * so the last one stays pinned, for the next load.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "formats/load/box_load_i.h"
+
+#define HUGE_PAGE	(2u << 20)
+#define MPOL_PREFERRED_ 1 /* linux/mempolicy.h */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mfs_load_buffers kept;
+static pid_t kept_by; /* a child of fork() has the address, and not the memory that a GPU knows */
+
+static void free_buffers(struct mfs_load_buffers *b)
+{
+	if (!b->memory)
+		return;
+	if (b->cuda)
+		mfs_cuda_unpin(b->cuda, b->memory);
+	munmap(b->memory, b->size);
+	b->memory = NULL;
+}
+
+static bool take_kept(struct mfs_load_buffers *b, size_t size, struct mfs_cuda *cuda)
+{
+	bool found;
+
+	pthread_mutex_lock(&lock);
+	found = kept.memory && kept.size == size && kept.cuda == cuda && kept_by == getpid();
+	if (found) {
+		*b = kept;
+		kept.memory = NULL;
+	}
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+/* Best effort: memory next to the GPU. */
+static void prefer_node(const struct mfs_load_buffers *b, int node)
+{
+	unsigned long nodes[16] = {0};
+
+	if (node < 0 || node >= (int)(sizeof(nodes) * 8))
+		return;
+	nodes[(unsigned)node / (sizeof(*nodes) * 8)] = 1ul << (unsigned)node % (sizeof(*nodes) * 8);
+	syscall(SYS_mbind, b->memory, b->size, MPOL_PREFERRED_, nodes, sizeof(nodes) * 8, 0);
+}
+
+int mfs_load_buffers_take(struct mfs_load_buffers *b, size_t size, struct mfs_cuda *cuda,
+			  struct mfs_error *err)
+{
+	int rc = 0;
+
+	size = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+	if (take_kept(b, size, cuda))
+		return 0;
+	*b = (struct mfs_load_buffers){.size = size, .cuda = cuda};
+	b->memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (b->memory == MAP_FAILED) {
+		b->memory = NULL;
+		return mfs_fail_nomem(err);
+	}
+	madvise(b->memory, size, MADV_HUGEPAGE);
+	madvise(b->memory, size, MADV_DONTFORK);
+	if (cuda) {
+		prefer_node(b, mfs_cuda_node(cuda));
+		rc = mfs_cuda_pin(cuda, b->memory, size, err);
+	}
+	if (rc) {
+		b->cuda = NULL;
+		free_buffers(b);
+	}
+	return rc;
+}
+
+void mfs_load_buffers_give(struct mfs_load_buffers *b)
+{
+	struct mfs_load_buffers before = *b;
+
+	if (!b->memory)
+		return;
+	if (b->cuda) {
+		pthread_mutex_lock(&lock);
+		before = kept;
+		if (kept_by != getpid())
+			before.memory = NULL;
+		kept = *b;
+		kept_by = getpid();
+		pthread_mutex_unlock(&lock);
+	}
+	free_buffers(&before);
+	b->memory = NULL;
+}
+
+void mfs_load_forget(void)
+{
+	struct mfs_load_buffers before;
+
+	pthread_mutex_lock(&lock);
+	before = kept;
+	if (kept_by != getpid())
+		before.memory = NULL;
+	kept.memory = NULL;
+	pthread_mutex_unlock(&lock);
+	free_buffers(&before);
+}

@@ -1,0 +1,342 @@
+/* Sources of a load: how a chunk's bytes come into a slot. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "formats/base/bytes.h"
+#include "formats/io/fileset.h"
+#include "formats/io/guard.h"
+#include "formats/io/regular.h"
+#include "formats/load/box_load_i.h"
+
+/* Where less than one in so many bytes of a stretch is wanted, pieces are copied out of a
+ * mapping. */
+#define WORTH_WHOLE 2
+
+/* ---- opening ---- */
+
+enum storage { IN_MEMORY, ON_OTHER_MACHINES, ON_DISK };
+
+/* What statfs(2) calls file systems of other machines; linux/magic.h has not all of them. */
+static const unsigned long remote_magic[] = {
+	NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC,	   0xff534d42 /* cifs */,   0xfe534d42 /* smb2 */,
+	CEPH_SUPER_MAGIC, 0x0bd00bd0 /* lustre */, 0x47504653 /* gpfs */,   V9FS_MAGIC,
+	AFS_SUPER_MAGIC,  FUSE_SUPER_MAGIC,	   0x19830326 /* beegfs */,
+};
+
+static enum storage storage_of(int fd)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs))
+		return ON_OTHER_MACHINES;
+	if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC || fs.f_type == HUGETLBFS_MAGIC)
+		return IN_MEMORY;
+	for (size_t i = 0; i < sizeof(remote_magic) / sizeof(*remote_magic); i++)
+		if ((unsigned long)fs.f_type == remote_magic[i])
+			return ON_OTHER_MACHINES;
+	return ON_DISK;
+}
+
+/* The same file once more, since a descriptor is direct or it is not. */
+static int open_direct(int fd)
+{
+	char path[64];
+	int direct;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return mfs_open_regular(AT_FDCWD, path, O_DIRECT, &direct, NULL) ? -1 : direct;
+}
+
+static int open_file(struct mfs_load *load, struct mfs_load_source *s, struct mfs_error *err)
+{
+	const enum mfs_load_direct direct = load->options.direct;
+	enum storage storage;
+	int rc = mfs_fileset_open(s->files, s->file, &s->fd, err);
+
+	if (rc)
+		return rc;
+	storage = storage_of(s->fd);
+	s->in_memory = storage == IN_MEMORY;
+	if (direct == MFS_LOAD_DIRECT_ALWAYS ||
+	    (direct == MFS_LOAD_DIRECT_AUTO && storage == ON_DISK))
+		s->direct_fd = open_direct(s->fd);
+	/* Reads are large, and come in the file's order: the kernel's own guess is smaller. */
+	posix_fadvise(s->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	return 0;
+}
+
+int mfs_load_source_open(struct mfs_load *load, struct mfs_load_source *s, struct mfs_error *err)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&load->lock);
+	if (!s->is_open && !s->vfile)
+		rc = open_file(load, s, err);
+	if (!rc)
+		s->is_open = true;
+	pthread_mutex_unlock(&load->lock);
+	return rc;
+}
+
+void mfs_load_source_close(struct mfs_load_source *s)
+{
+	if (s->fd >= 0)
+		close(s->fd);
+	if (s->direct_fd >= 0)
+		close(s->direct_fd);
+	s->fd = s->direct_fd = -1;
+}
+
+void mfs_load_source_done(struct mfs_load *load, struct mfs_load_source *s)
+{
+	(void)load;
+	if (atomic_fetch_sub(&s->left, 1) == 1)
+		mfs_load_source_close(s);
+}
+
+/* ---- failures ---- */
+
+static int failed(const struct mfs_load_source *s, int rc, struct mfs_error *err)
+{
+	return mfs_fail(err, rc == -EINTR ? -EIO : rc, "%s/%s: cannot be read: %s",
+			mfs_fileset_dir(s->files), mfs_fileset_name(s->files, s->file),
+			rc ? mfs_errno_text(-rc) : "it ends too soon");
+}
+
+static int ends(const struct mfs_load_source *s, struct mfs_error *err)
+{
+	int rc = mfs_fileset_check(s->files, s->file, err);
+
+	return rc ? rc
+		  : mfs_fail(err, -EIO, "%s/%s: cannot be read (cut short while in use?)",
+			     mfs_fileset_dir(s->files), mfs_fileset_name(s->files, s->file));
+}
+
+/* ---- whole stretches ---- */
+
+static struct mfs_load_source *source_of(const struct mfs_load *load,
+					 const struct mfs_load_slot *slot)
+{
+	return &load->job.sources[slot->chunk->source];
+}
+
+/* A chunk that is one run of bytes on both sides needs no buffer. */
+static bool goes_in_place(const struct mfs_load *load, const struct mfs_load_chunk *c)
+{
+	const struct mfs_load_piece *p = &load->job.pieces[c->first];
+
+	return !load->cuda && c->count == 1 && p->rows == 1 && p->to_item == p->item;
+}
+
+static void place(const struct mfs_load *load, struct mfs_load_slot *slot)
+{
+	slot->in_place = goes_in_place(load, slot->chunk);
+	slot->data = slot->in_place ? load->job.pieces[slot->chunk->first].to : slot->memory;
+}
+
+/* All of a range by plain reads. */
+static int read_range(const struct mfs_load_source *s, uint8_t *to, uint64_t off, uint64_t len,
+		      struct mfs_error *err)
+{
+	while (len) {
+		const ssize_t n = pread(s->fd, to, len, (off_t)off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return failed(s, -errno, err);
+		if (!n)
+			return ends(s, err);
+		to += n;
+		off += (uint64_t)n;
+		len -= (uint64_t)n;
+	}
+	return 0;
+}
+
+int mfs_load_fetch_cached(struct mfs_load *load, struct mfs_load_slot *slot, struct mfs_error *err)
+{
+	struct mfs_load_source *s = source_of(load, slot);
+	const struct mfs_load_chunk *c = slot->chunk;
+	uint64_t have = 0;
+	int rc;
+
+	place(load, slot);
+	while (have < c->len && !s->in_memory && !s->no_nowait) {
+		const struct iovec iov = {slot->data + have, c->len - have};
+		const ssize_t n = preadv2(s->fd, &iov, 1, (off_t)(c->from + have), RWF_NOWAIT);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno != EAGAIN)
+			s->no_nowait = true; /* the next read tells what is wrong, if anything is */
+		if (n <= 0)
+			break;
+		have += (uint64_t)n;
+	}
+	if (have < c->len && s->in_memory) {
+		rc = read_range(s, slot->data, c->from, c->len, err);
+		if (rc)
+			return rc;
+		have = c->len;
+	}
+	if (have < c->len)
+		return 0;
+	atomic_fetch_add(&load->read, c->len);
+	atomic_fetch_add(&load->cached, c->len);
+	return 1;
+}
+
+static void begin_direct(struct mfs_load_slot *slot, const struct mfs_load_source *s)
+{
+	const struct mfs_load_chunk *c = slot->chunk;
+	const uint64_t from = c->from / MFS_LOAD_PAGE * MFS_LOAD_PAGE;
+	const uint64_t end =
+		mfs_min_u64((c->from + c->len + MFS_LOAD_PAGE - 1) / MFS_LOAD_PAGE * MFS_LOAD_PAGE,
+			    s->size / MFS_LOAD_PAGE * MFS_LOAD_PAGE);
+
+	slot->in_place = false;
+	slot->data = slot->memory + (c->from - from);
+	slot->tail = c->from + c->len > end ? c->from + c->len - mfs_max_u64(end, c->from) : 0;
+	slot->iov = (struct iovec){slot->memory, end > from ? end - from : 0};
+	slot->io = (struct mfs_io){.kind = MFS_IO_READ, .fd = s->direct_fd, .off = from};
+}
+
+void mfs_load_fetch_begin(struct mfs_load *load, struct mfs_load_slot *slot)
+{
+	const struct mfs_load_source *s = source_of(load, slot);
+	const struct mfs_load_chunk *c = slot->chunk;
+
+	slot->tail = 0;
+	if (s->direct_fd >= 0) {
+		begin_direct(slot, s);
+	} else {
+		place(load, slot);
+		slot->iov = (struct iovec){slot->data, c->len};
+		slot->io = (struct mfs_io){.kind = MFS_IO_READ, .fd = s->fd, .off = c->from};
+	}
+	slot->io.iov = &slot->iov;
+	slot->io.iov_count = slot->iov.iov_len ? 1 : 0;
+}
+
+int mfs_load_fetch_end(struct mfs_load *load, struct mfs_load_slot *slot, struct mfs_error *err)
+{
+	const struct mfs_load_source *s = source_of(load, slot);
+	const struct mfs_load_chunk *c = slot->chunk;
+	int rc = slot->io.result;
+
+	/* A disk with larger blocks than a page refuses what it is asked for. */
+	if (rc == -EINVAL && s->direct_fd >= 0)
+		rc = read_range(s, slot->data, c->from, c->len, err);
+	else if (rc == -EIO)
+		rc = ends(s, err);
+	else if (rc)
+		rc = failed(s, rc, err);
+	else if (slot->tail)
+		rc = read_range(s, slot->data + c->len - slot->tail, c->from + c->len - slot->tail,
+				slot->tail, err);
+	if (rc)
+		return rc;
+	atomic_fetch_add(&load->read, c->len);
+	if (s->direct_fd >= 0)
+		atomic_fetch_add(&load->direct, c->len);
+	return 0;
+}
+
+/* ---- pieces ---- */
+
+bool mfs_load_is_gathered(const struct mfs_load *load, const struct mfs_load_chunk *c)
+{
+	return load->job.sources[c->source].vfile || c->bytes * WORTH_WHOLE < c->len;
+}
+
+static int gather_row(struct mfs_load_source *s, struct mfs_gather *g, uint64_t off, uint8_t *to,
+		      uint64_t len, struct mfs_error *err)
+{
+	size_t done = 0;
+	int rc = mfs_vfile_pread_by(s->vfile, g, off, to, len, &done, err);
+
+	if (!rc && done < len)
+		rc = mfs_fail(err, -EIO, "a file of the view ends too soon");
+	return rc;
+}
+
+struct rows {
+	uint8_t *to;
+	const uint8_t *from;
+	uint64_t rows, width, step;
+};
+
+static void copy_rows(void *arg)
+{
+	const struct rows *r = arg;
+
+	for (uint64_t i = 0; i < r->rows; i++)
+		memcpy(r->to + i * r->width, r->from + i * r->step, r->width);
+}
+
+static int copy_mapped(struct mfs_load_source *s, const struct mfs_load_piece *p, uint8_t *to,
+		       struct mfs_error *err)
+{
+	struct rows r = {.to = to, .rows = p->rows, .width = p->width, .step = p->row_step};
+	const uint8_t *map;
+	int rc = mfs_fileset_map(s->files, s->file, &map, err);
+
+	if (rc)
+		return rc;
+	r.from = map + p->off;
+	if (mfs_guard_run(copy_rows, &r))
+		return ends(s, err);
+	mfs_fileset_served(s->files, p->rows * p->width);
+	return 0;
+}
+
+static int gather_piece(struct mfs_load_source *s, const struct mfs_load_piece *p,
+			struct mfs_gather *g, uint8_t *to, struct mfs_error *err)
+{
+	int rc = 0;
+
+	if (!s->vfile)
+		return copy_mapped(s, p, to, err);
+	if (p->row_step == p->width)
+		return gather_row(s, g, p->off, to, p->rows * p->width, err);
+	for (uint64_t i = 0; i < p->rows && !rc; i++)
+		rc = gather_row(s, g, p->off + i * p->row_step, to + i * p->width, p->width, err);
+	return rc;
+}
+
+int mfs_load_gather(struct mfs_load *load, struct mfs_load_slot *slot, struct mfs_gather *g,
+		    struct mfs_error *err)
+{
+	struct mfs_load_source *s = source_of(load, slot);
+	const struct mfs_load_chunk *c = slot->chunk;
+	uint8_t *to;
+	int rc = 0;
+
+	if (s->vfile)
+		place(load, slot);
+	else
+		slot->data = slot->memory, slot->in_place = false;
+	to = slot->data;
+	if (!s->vfile)
+		mfs_fileset_willneed(s->files, s->file, c->from, c->len);
+	for (uint32_t i = 0; i < c->count && !rc; i++) {
+		const struct mfs_load_piece *p = &load->job.pieces[c->first + i];
+
+		rc = gather_piece(s, p, g, to, err);
+		to += p->rows * p->width;
+	}
+	if (rc)
+		return rc;
+	atomic_fetch_add(&load->read, c->bytes);
+	if (s->vfile)
+		atomic_fetch_add(&load->gathered, c->bytes);
+	return 0;
+}

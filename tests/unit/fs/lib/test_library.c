@@ -1,0 +1,582 @@
+/* The library: what it lists, and that what it loads are the bytes of the views' files. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "formats/base/version.h"
+#include "fs/lib/mcorefs.h"
+#include "tests/unit/unit.h"
+
+static _Thread_local struct mcorefs_error err;
+
+#define lib_ok(call)                                                                               \
+	do {                                                                                       \
+		int lib_r_ = (call);                                                               \
+		ck_assert_msg(!lib_r_, "%s: %d: %s", #call, lib_r_, err.text);                     \
+	} while (0)
+
+#define lib_fails(call, want, part)                                                                \
+	do {                                                                                       \
+		int lib_r_ = (call);                                                               \
+		ck_assert_msg(lib_r_ == (want), "%s: %d instead of %d", #call, lib_r_, (want));    \
+		ck_assert_int_eq(err.code, want);                                                  \
+		unit_sentence(err.text, part);                                                     \
+	} while (0)
+
+/* ---- what is compared ---- */
+
+static struct mcorefs_view *open_view(const char *fixture, const char *options, const char *name,
+				      struct mcorefs_source **ret)
+{
+	struct mcorefs_view *view;
+
+	lib_ok(mcorefs_open(unit_fixture(fixture), options, ret, &err));
+	lib_ok(mcorefs_view_open(*ret, name, &view, &err));
+	return view;
+}
+
+static void close_view(struct mcorefs_view *view, struct mcorefs_source *source)
+{
+	mcorefs_view_close(view);
+	mcorefs_close(source);
+}
+
+/* The bytes of a tensor, as a reader of its file gets them. */
+static uint8_t *read_tensor(struct mcorefs_view *view, const struct mcorefs_tensor *t)
+{
+	uint8_t *bytes = malloc(t->bytes + 1);
+
+	ck_assert_int_eq(mcorefs_pread(view, t->file, bytes, t->bytes, t->off, &err),
+			 (ssize_t)t->bytes);
+	return bytes;
+}
+
+/* A box, where it goes, and what must be there in the end. */
+struct wanted {
+	uint64_t begin[MCOREFS_MAX_DIMS], end[MCOREFS_MAX_DIMS];
+	int64_t strides[MCOREFS_MAX_DIMS];
+	uint8_t *to, *expected;
+	uint64_t room;
+};
+
+static _Thread_local uint64_t rng;
+
+static uint64_t draw(uint64_t most)
+{
+	rng = rng * 6364136223846793005ull + 1442695040888963407ull;
+	return (rng >> 33) % (most + 1);
+}
+
+/* Element by element: nothing of the library's is used here. */
+static void expect(struct wanted *w, const struct mcorefs_tensor *t, const uint8_t *bytes)
+{
+	uint64_t index[MCOREFS_MAX_DIMS], n = 1;
+
+	for (unsigned a = 0; a < t->ndim; a++) {
+		index[a] = w->begin[a];
+		n *= w->end[a] - w->begin[a];
+	}
+	for (; n; n--) {
+		uint64_t from = 0, to = 0;
+
+		for (unsigned a = 0; a < t->ndim; a++) {
+			from = from * t->shape[a] + index[a];
+			to += (index[a] - w->begin[a]) * (uint64_t)w->strides[a];
+		}
+		memcpy(w->expected + to, bytes + from * t->item, t->item);
+		for (unsigned a = t->ndim; a-- && ++index[a] == w->end[a];)
+			index[a] = w->begin[a];
+	}
+}
+
+/* A random box of a tensor, whose axes lie in a random order in the destination, with gaps. */
+static void draw_box(struct wanted *w, const struct mcorefs_tensor *t, bool whole)
+{
+	unsigned order[MCOREFS_MAX_DIMS];
+	uint64_t run = t->item;
+
+	for (unsigned a = 0; a < t->ndim; a++) {
+		w->begin[a] = whole ? 0 : draw(t->shape[a]);
+		w->end[a] = whole ? t->shape[a] : w->begin[a] + draw(t->shape[a] - w->begin[a]);
+		order[a] = t->ndim - 1 - a;
+	}
+	for (unsigned a = 0; a < t->ndim && !draw(3); a++) {
+		const unsigned b = (unsigned)draw(t->ndim - 1), kept = order[a];
+
+		order[a] = order[b];
+		order[b] = kept;
+	}
+	for (unsigned a = 0; a < t->ndim; a++) {
+		w->strides[order[a]] = (int64_t)(run + (draw(2) ? 0 : t->item * draw(3)));
+		run = (uint64_t)w->strides[order[a]] *
+		      (w->end[order[a]] - w->begin[order[a]] + (draw(4) ? 0 : draw(2)));
+	}
+	w->room = run + t->item;
+	w->to = malloc(w->room + 1);
+	w->expected = malloc(w->room + 1);
+	memset(w->to, 0xa5, w->room);
+	memset(w->expected, 0xa5, w->room);
+}
+
+/* Loads a box of each tensor, and compares it with what its file has. */
+static void compare(struct mcorefs_view *view, bool whole, const struct mcorefs_load_options *o)
+{
+	struct mcorefs_load_state state;
+	struct mcorefs_load *load;
+	struct mcorefs_box *boxes;
+	struct wanted *w;
+	size_t count, told = 0, box;
+	uint64_t bytes = 0;
+	int rc;
+
+	lib_ok(mcorefs_tensor_count(view, &count, &err));
+	ck_assert_uint_gt(count, 0);
+	boxes = calloc(count, sizeof(*boxes));
+	w = calloc(count, sizeof(*w));
+	for (size_t i = 0; i < count; i++) {
+		struct mcorefs_tensor t;
+		uint8_t *content;
+
+		lib_ok(mcorefs_tensor(view, i, &t, &err));
+		content = read_tensor(view, &t);
+		draw_box(&w[i], &t, whole);
+		expect(&w[i], &t, content);
+		free(content);
+		boxes[i] = (struct mcorefs_box){.tensor = i,
+						.begin = w[i].begin,
+						.end = w[i].end,
+						.to = w[i].to,
+						.room = w[i].room,
+						.strides = w[i].strides};
+	}
+	lib_ok(mcorefs_load_start(view, boxes, count, o, &load, &err));
+	while ((rc = mcorefs_load_next(load, -1, &box, &err)) > 0) {
+		ck_assert_uint_lt(box, count);
+		ck_assert_mem_eq(w[box].to, w[box].expected, w[box].room);
+		told++;
+	}
+	lib_ok(rc);
+	ck_assert_uint_eq(told, count);
+	mcorefs_load_state(load, &state);
+	ck_assert_uint_eq(state.done, state.bytes);
+	mcorefs_load_free(load);
+	for (size_t i = 0; i < count; i++) {
+		bytes += w[i].room;
+		free(w[i].to);
+		free(w[i].expected);
+	}
+	ck_assert_uint_ge(bytes, state.bytes);
+	free(w);
+	free(boxes);
+}
+
+/* ---- loads ---- */
+
+static const struct {
+	const char *fixture, *options, *view;
+} cases[] = {
+	{"weights/llama-torch-tp2-pp2", NULL, "hf"},
+	{"weights/llama-torch-tp2-pp2", NULL, "hf-fp16"},
+	{"weights/llama-torch-tp2-pp2", NULL, "hf-bin"},
+	{"weights/llama-torch-tp2-pp2", NULL, "vllm/tp2"},
+	{"weights/llama-torch-tp2-pp2", NULL, "megatron/torch/tp1-pp1"},
+	{"weights/llama-torch_dist-tp2-pp2-vpp2", "shard_size=100KB", "hf"},
+	{"weights/gpt2-torch-tp2-pp2", NULL, "hf"},
+	{"weights/mixtral-torch_dist-pp2-ep2", NULL, "hf"},
+	{"weights/mixtral-torch-pp2-ep2", NULL, "megatron/torch_dist"},
+	{"weights/deepseek-torch_dist-pp2-ep2", NULL, "hf-fp8"},
+	{"hf/llama-safetensors", NULL, "hf"},
+	{"hf/gpt2-bin", NULL, "hf-fp32"},
+	{"zarr/llama-zarr-tp2", NULL, "hf"},
+};
+
+START_TEST(whole_tensors_are_the_bytes_of_their_files)
+{
+	struct mcorefs_source *source;
+	struct mcorefs_view *view =
+		open_view(cases[_i].fixture, cases[_i].options, cases[_i].view, &source);
+
+	compare(view, true, NULL);
+	close_view(view, source);
+}
+END_TEST
+
+START_TEST(boxes_of_any_strides_are_the_bytes_of_their_files)
+{
+	static const struct mcorefs_load_options options[] = {
+		{.device = -1, .threads = 1},
+		{.device = -1, .threads = 3, .memory = 1, .direct = MCOREFS_DIRECT_NEVER},
+		{.device = -1, .direct = MCOREFS_DIRECT_ALWAYS},
+	};
+	struct mcorefs_source *source;
+	struct mcorefs_view *view =
+		open_view(cases[_i].fixture, cases[_i].options, cases[_i].view, &source);
+
+	rng = (uint64_t)_i + 1;
+	for (int round = 0; round < (UNIT_TSAN ? 1 : 4); round++)
+		compare(view, false, &options[round % 3]);
+	close_view(view, source);
+}
+END_TEST
+
+/* ---- lists ---- */
+
+static int count_iteration(void *arg, const struct mcorefs_iteration *it)
+{
+	ck_assert_str_eq(it->name, "iter_0000040");
+	ck_assert_str_eq(it->format, "torch");
+	ck_assert_ptr_null(it->reason);
+	ck_assert_int_eq(it->is_latest, 1);
+	++*(int *)arg;
+	return 0;
+}
+
+static int look_for_view(void *arg, const char *view)
+{
+	return !strcmp(view, arg) ? 7 : 0;
+}
+
+START_TEST(iterations_views_and_files_are_those_of_a_mount)
+{
+	struct mcorefs_source *source;
+	struct mcorefs_view *view = open_view("weights/llama-torch-tp2-pp2", NULL, NULL, &source);
+	struct mcorefs_file file;
+	size_t found;
+	int count = 0;
+
+	lib_ok(mcorefs_iterations(source, count_iteration, &count, &err));
+	ck_assert_int_eq(count, 1);
+	ck_assert_int_eq(mcorefs_views(source, NULL, look_for_view, "hf-fp8", &err), 7);
+	ck_assert_int_eq(mcorefs_views(source, "latest", look_for_view, "latest/vllm/tp2", &err),
+			 7);
+	ck_assert_int_eq(mcorefs_views(source, NULL, look_for_view, "onnx", &err), 0);
+	lib_fails(mcorefs_views(source, "iter_7", look_for_view, "", &err), -ENOENT, "iter_7");
+	ck_assert_str_eq(mcorefs_view_name(view), "iter_0000040/hf");
+	ck_assert_uint_ge(mcorefs_file_count(view), 2);
+	ck_assert_str_eq(mcorefs_version(), MFS_VERSION);
+	lib_ok(mcorefs_file_find(view, "config.json", &found, &err));
+	lib_ok(mcorefs_file(view, found, &file, &err));
+	ck_assert_str_eq(file.name, "config.json");
+	ck_assert_uint_gt(file.size, 100);
+	lib_fails(mcorefs_file_find(view, "x", &found, &err), -ENOENT, "'x'");
+	lib_fails(mcorefs_file(view, 1000, &file, &err), -ENOENT, "1000");
+	lib_ok(mcorefs_refresh(source, &err));
+	close_view(view, source);
+}
+END_TEST
+
+/* ---- mistakes ---- */
+
+START_TEST(sources_options_and_views_that_are_wrong_are_refused)
+{
+	struct mcorefs_source *source;
+	struct mcorefs_view *view;
+
+	lib_fails(mcorefs_open("/nonexistent", NULL, &source, &err), -ENOENT, "/nonexistent");
+	lib_fails(mcorefs_open(unit_fixture("hf/llama-safetensors"), "allow_other", &source, &err),
+		  -EINVAL, "allow_other");
+	lib_fails(mcorefs_open(unit_fixture("hf/llama-safetensors"), "onnx=1", &source, &err),
+		  -EINVAL, "onnx");
+	lib_ok(mcorefs_open(unit_fixture("hf/llama-safetensors"), NULL, &source, &err));
+	lib_fails(mcorefs_view_open(source, "hg", &view, &err), -ENOENT, "hg");
+	lib_fails(mcorefs_view_open(source, "vllm/tp7", &view, &err), -EINVAL, "7");
+	mcorefs_close(source);
+	mcorefs_close(NULL);
+	mcorefs_view_close(NULL);
+	mcorefs_load_free(NULL);
+}
+END_TEST
+
+START_TEST(boxes_that_are_wrong_are_refused)
+{
+	struct mcorefs_source *source;
+	struct mcorefs_view *view = open_view("hf/llama-safetensors", NULL, "hf", &source);
+	const uint64_t begin[2] = {0, 1}, end[2] = {1, 1u << 20};
+	const int64_t back[2] = {-2, 2};
+	struct mcorefs_load_options options = {.device = -1};
+	struct mcorefs_load *load;
+	struct mcorefs_tensor t;
+	uint8_t to[64];
+	struct mcorefs_box box = {.to = to, .room = sizeof(to)};
+	size_t i;
+
+	lib_fails(mcorefs_tensor_find(view, "model.norm.weigt", &i, &err), -ENOENT,
+		  "model.norm.weight");
+	lib_ok(mcorefs_tensor_find(view, "model.embed_tokens.weight", &box.tensor, &err));
+	lib_ok(mcorefs_tensor(view, box.tensor, &t, &err));
+	lib_fails(mcorefs_load_start(view, &box, 1, NULL, &load, &err), -EINVAL, "has 64");
+	box.begin = begin;
+	lib_fails(mcorefs_load_start(view, &box, 1, NULL, &load, &err), -EINVAL, "or neither");
+	box.end = end;
+	lib_fails(mcorefs_load_start(view, &box, 1, NULL, &load, &err), -EINVAL, "axis 1");
+	box.end = t.shape;
+	box.strides = back;
+	lib_fails(mcorefs_load_start(view, &box, 1, NULL, &load, &err), -EINVAL, "negative");
+	box.tensor = 1u << 20;
+	lib_fails(mcorefs_load_start(view, &box, 1, NULL, &load, &err), -ENOENT, "1048576");
+	options.reserved[2] = 1;
+	lib_fails(mcorefs_load_start(view, NULL, 0, &options, &load, &err), -EINVAL, "reserved");
+	lib_ok(mcorefs_load_start(view, NULL, 0, NULL, &load, &err));
+	ck_assert_int_eq(mcorefs_load_next(load, 0, &i, &err), 0);
+	mcorefs_load_free(load);
+	close_view(view, source);
+}
+END_TEST
+
+START_TEST(a_gpu_that_is_not_there_is_refused)
+{
+	const struct mcorefs_load_options options = {.device = 63};
+	struct mcorefs_source *source;
+	struct mcorefs_view *view = open_view("hf/llama-safetensors", NULL, "hf", &source);
+	struct mcorefs_load *load;
+	struct mcorefs_tensor t;
+	struct mcorefs_box box = {.tensor = 0};
+
+	lib_ok(mcorefs_tensor(view, 0, &t, &err));
+	box.room = t.bytes;
+	box.to = malloc(t.bytes);
+	lib_fails(mcorefs_load_start(view, &box, 1, &options, &load, &err), -ENODEV, "CUDA");
+	free(box.to);
+	close_view(view, source);
+}
+END_TEST
+
+START_TEST(a_child_is_told_to_open_the_source_itself)
+{
+	struct mcorefs_source *source;
+	struct mcorefs_view *view = open_view("hf/llama-safetensors", NULL, "hf", &source);
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		uint8_t byte;
+		const bool refused = mcorefs_pread(view, 0, &byte, 1, 0, &err) == -EINVAL &&
+				     strstr(err.text, "forked");
+
+		close_view(view, source);
+		_exit(refused ? 0 : 1);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	close_view(view, source);
+}
+END_TEST
+
+/* ---- sources that change ---- */
+
+static void copy_file(const char *from, const char *dir, const char *name)
+{
+	size_t len;
+	uint8_t *bytes = unit_slurp(from, &len);
+
+	unit_write(dir, name, bytes, len);
+	free(bytes);
+}
+
+static const char *copied_model(void)
+{
+	static char dir[PATH_MAX];
+	char path[PATH_MAX];
+
+	snprintf(dir, sizeof(dir), "%s", unit_tmpdir());
+	for (int i = 0; i < 2; i++) {
+		const char *name = i ? "model.safetensors" : "config.json";
+
+		snprintf(path, sizeof(path), "%s/%s", unit_fixture("hf/llama-safetensors"), name);
+		copy_file(path, dir, name);
+	}
+	return dir;
+}
+
+static int load_all(struct mcorefs_view *view)
+{
+	struct mcorefs_load *load;
+	struct mcorefs_tensor t;
+	struct mcorefs_box *boxes;
+	size_t count;
+	int rc;
+
+	lib_ok(mcorefs_tensor_count(view, &count, &err));
+	boxes = calloc(count, sizeof(*boxes));
+	for (size_t i = 0; i < count; i++) {
+		lib_ok(mcorefs_tensor(view, i, &t, &err));
+		boxes[i] =
+			(struct mcorefs_box){.tensor = i, .to = malloc(t.bytes), .room = t.bytes};
+	}
+	rc = mcorefs_load_start(view, boxes, count, NULL, &load, &err);
+	if (!rc) {
+		rc = mcorefs_load_wait(load, &err);
+		mcorefs_load_free(load);
+	}
+	for (size_t i = 0; i < count; i++)
+		free(boxes[i].to);
+	free(boxes);
+	return rc;
+}
+
+/* How a source goes wrong after its view was opened. */
+static void cut(const char *path)
+{
+	ck_assert_int_eq(truncate(path, 3000), 0);
+}
+
+static void rewrite(const char *path)
+{
+	FILE *f = fopen(path, "r+");
+
+	ck_assert_ptr_nonnull(f);
+	fputs("rewritten", f);
+	fclose(f);
+}
+
+static void replace(const char *path)
+{
+	char other[PATH_MAX];
+	FILE *f;
+
+	snprintf(other, sizeof(other), "%s.new", path);
+	f = fopen(other, "w");
+	fputs("another", f);
+	fclose(f);
+	ck_assert_int_eq(rename(other, path), 0);
+}
+
+START_TEST(a_source_that_was_changed_is_stale)
+{
+	static void (*const damage[])(const char *path) = {cut, rewrite};
+	const char *dir = copied_model();
+	struct mcorefs_source *source;
+	struct mcorefs_view *view;
+	char path[PATH_MAX + 32];
+
+	lib_ok(mcorefs_open(dir, NULL, &source, &err));
+	lib_ok(mcorefs_view_open(source, "hf", &view, &err));
+	lib_ok(load_all(view));
+	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+	damage[_i](path);
+	lib_fails(load_all(view), -ESTALE, "model.safetensors");
+	close_view(view, source);
+}
+END_TEST
+
+START_TEST(a_source_that_was_deleted_or_replaced_is_read_while_its_view_is_open)
+{
+	const char *dir = copied_model();
+	struct mcorefs_source *source;
+	struct mcorefs_view *view;
+	char path[PATH_MAX + 32];
+
+	lib_ok(mcorefs_open(dir, NULL, &source, &err));
+	lib_ok(mcorefs_view_open(source, "hf", &view, &err));
+	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+	if (_i)
+		replace(path);
+	else
+		unlink(path);
+	lib_ok(load_all(view));
+	close_view(view, source);
+}
+END_TEST
+
+START_TEST(a_load_that_is_cancelled_ends)
+{
+	struct mcorefs_source *source;
+	struct mcorefs_view *view = open_view("weights/llama-torch-tp2-pp2", NULL, "hf", &source);
+	struct mcorefs_load *load;
+	struct mcorefs_tensor t;
+	struct mcorefs_box box = {.tensor = 0};
+	int rc;
+
+	lib_ok(mcorefs_tensor(view, 0, &t, &err));
+	box.room = t.bytes;
+	box.to = malloc(t.bytes);
+	for (int i = 0; i < 20; i++) {
+		lib_ok(mcorefs_load_start(view, &box, 1, NULL, &load, &err));
+		mcorefs_load_cancel(load);
+		rc = mcorefs_load_wait(load, &err);
+		ck_assert_msg(!rc || rc == -ECANCELED, "%d: %s", rc, err.text);
+		mcorefs_load_free(load);
+	}
+	free(box.to);
+	close_view(view, source);
+}
+END_TEST
+
+static int count_bytes(void *arg, const struct mcorefs_extent *e)
+{
+	ck_assert(e->kind == MCOREFS_EXTENT_SOURCE);
+	ck_assert_ptr_nonnull(e->path);
+	*(uint64_t *)arg += e->rows * e->width;
+	return 0;
+}
+
+START_TEST(extents_cover_a_tensor)
+{
+	struct mcorefs_source *source;
+	struct mcorefs_view *view = open_view("weights/llama-torch-tp2-pp2", NULL, "hf", &source);
+	struct mcorefs_tensor t;
+	size_t count;
+
+	lib_ok(mcorefs_tensor_count(view, &count, &err));
+	for (size_t i = 0; i < count; i++) {
+		uint64_t bytes = 0;
+
+		lib_ok(mcorefs_tensor(view, i, &t, &err));
+		lib_ok(mcorefs_extents(view, i, count_bytes, &bytes, &err));
+		ck_assert_uint_eq(bytes, t.bytes);
+	}
+	close_view(view, source);
+}
+END_TEST
+
+/* Nobody but the library's threads uses them, and TSan sees them. */
+static void *load_often(void *view)
+{
+	for (int i = 0; i < 3; i++)
+		compare(view, true, &(struct mcorefs_load_options){.device = -1, .threads = 2});
+	return NULL;
+}
+
+START_TEST(threads_share_a_view)
+{
+	struct mcorefs_source *source;
+	struct mcorefs_view *view = open_view("weights/llama-torch-tp2-pp2", NULL, "hf", &source);
+	pthread_t other;
+
+	ck_assert_int_eq(pthread_create(&other, NULL, load_often, view), 0);
+	load_often(view);
+	pthread_join(other, NULL);
+	close_view(view, source);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	const int count = sizeof(cases) / sizeof(*cases);
+	Suite *s = suite_create("library");
+	TCase *c = unit_case(s, "lists", iterations_views_and_files_are_those_of_a_mount);
+
+	tcase_add_test(c, sources_options_and_views_that_are_wrong_are_refused);
+	tcase_add_test(c, extents_cover_a_tensor);
+	c = tcase_create("loads");
+	tcase_add_loop_test(c, whole_tensors_are_the_bytes_of_their_files, 0, count);
+	tcase_add_loop_test(c, boxes_of_any_strides_are_the_bytes_of_their_files, 0, count);
+	tcase_add_test(c, boxes_that_are_wrong_are_refused);
+	tcase_add_test(c, a_gpu_that_is_not_there_is_refused);
+	tcase_add_test(c, a_child_is_told_to_open_the_source_itself);
+	tcase_add_loop_test(c, a_source_that_was_changed_is_stale, 0, 2);
+	tcase_add_loop_test(c, a_source_that_was_deleted_or_replaced_is_read_while_its_view_is_open,
+			    0, 2);
+	tcase_add_test(c, a_load_that_is_cancelled_ends);
+	tcase_add_test(c, threads_share_a_view);
+	suite_add_tcase(s, c);
+	return s;
+}
