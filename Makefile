@@ -43,7 +43,7 @@ CUDA_SOURCES  := $(wildcard kernels/cuda/*.c kernels/cuda/*/*.cu kernels/cuda/*/
 FAMILIES      := $(wildcard configs/models/*.conf)
 LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/% kernels/mpi/%,$(call code,.c))
 # What fuzz targets are made of: the readers that they call are nowhere else.
-READER_SOURCES := $(filter $(addsuffix .c,formats/% fs/view/% trainer/config/% trainer/optimizers/% trainer/parallel/% trainer/simulate/machine% fs/cli/option% fs/fsck/scan% fs/fsck/verdict% \
+READER_SOURCES := $(filter $(addsuffix .c,formats/% fs/view/% trainer/config/% trainer/optimizers/% trainer/base/nvtx_ranges trainer/parallel/% trainer/simulate/machine% fs/cli/option% fs/fsck/scan% fs/fsck/verdict% \
 	fs/gateway/gateway_config fs/gateway/access/authorization fs/gateway/access/proxies fs/gateway/access/token_rules fs/gateway/access/secret_list fs/gateway/access/sessions fs/gateway/call/accept fs/gateway/hub/asked fs/gateway/web/html fs/http/range fs/http/url \
 	fs/sums/sums),\
 	$(filter-out formats/dataset/files/% formats/megatron/read/%,$(LIB_SOURCES)))
@@ -147,6 +147,9 @@ $(O)/flag_dests.h: $(wildcard trainer/config/flags_*.c) Makefile
 # Kernels may fuse multiply and add. Their loops say which of them are vectors (omp simd).
 REF_FLAGS := -ffp-contract=fast -fno-math-errno -fno-trapping-math -Wno-pass-failed
 
+# Ranges for profilers need CUDA's headers, and nothing else of it.
+NVTX_FLAGS := $(if $(wildcard $(CUDA_HOME)/include/nvtx3/nvToolsExt.h),-isystem $(CUDA_HOME)/include)
+
 # $(1): folder under build, $(2): compiler, $(3): flags, $(4): the name of those that a person may set. Objects mirror the source
 # tree.
 define variant
@@ -158,6 +161,7 @@ $(O)/$(1)/%.o: %.c $(O)/config.mk Makefile
 $(O)/$(1)/trainer/config/dests.o $(O)/$(1)/trainer/config/settle/%.o $(O)/$(1)/trainer/optimizers/%.o: FOLDER_CFLAGS := -I$(O)
 $(patsubst %.c,$(O)/$(1)/%.o,$(wildcard trainer/config/dests.c trainer/config/settle/*.c trainer/optimizers/*.c)): | $(O)/flag_dests.h
 $(O)/$(1)/kernels/ref/%.o: FOLDER_CFLAGS := $(REF_FLAGS)
+$(O)/$(1)/trainer/base/nvtx_ranges.o: FOLDER_CFLAGS := $(NVTX_FLAGS)
 # What computes for a minute is worth its compilation.
 $(O)/$(1)/kernels/ref/%.o $(O)/$(1)/tests/kernels/%.o: SAN_CFLAGS := $(SAN_CFLAGS:-O1=-O2)
 
@@ -280,6 +284,12 @@ $(O)/asan/libfake-gpu.so: $(FAKE_SOURCES) $(wildcard kernels/*.h kernels/cuda/ba
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(GCC_CFLAGS) $(ADDRESS) $(SANITIZE) $(SAN_CFLAGS) -fPIC -fvisibility=hidden -shared -I$(CUDA_HOME)/include -o $@ $(FAKE_SOURCES) -pthread -lrt
 
+# A tool that NVTX loads, as a profiler has one (tests/train/nvtx.sh).
+NVTX_TOOL := $(if $(NVTX_FLAGS),$(O)/libnvtx-tool.so)
+$(O)/libnvtx-tool.so: tests/gpu/nvtx_tool.c Makefile
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(GCC_CFLAGS) $(CFLAGS) -fPIC -fvisibility=hidden -shared -o $@ $<
+
 # Attention alone: it is linked with the backend's objects, and looks at what they choose.
 $(O)/bench_attention: tests/gpu/bench_attention.c $(CUDA_OBJECTS)
 	$(call say,LINK,$@)
@@ -313,7 +323,7 @@ UNIT_PROGRAMS := $(sort $(PLAIN_TESTS:%=$(O)/obj/tests/unit/%)) $(UNIT_TESTS:%=$
 RUN           := UNIT_PROGRAMS='$(UNIT_PROGRAMS)' tests/run.sh
 REPLAY_PROGRAMS := $(FUZZ_TARGETS:%=$(O)/asan/replay/%)
 FUZZ_PROGRAMS   := $(if $(HAVE_LIBFUZZER),$(FUZZ_TARGETS:%=$(O)/fuzz/%))
-COMM_PROGRAMS   := $(if $(MPI),$(MPI_PIECES) $(O)/obj/tests/kernels/check_comm $(O)/asan/tests/kernels/check_comm $(FAKE_GPU) \
+COMM_PROGRAMS   := $(if $(MPI),$(MPI_PIECES) $(O)/obj/tests/kernels/check_comm $(O)/asan/tests/kernels/check_comm $(FAKE_GPU) $(NVTX_TOOL) \
 	$(PROCESS_TESTS:%=$(O)/obj/%) $(PROCESS_TESTS:%=$(O)/asan/%))
 OTHER_PROGRAMS  := $(COMM_PROGRAMS) $(TEST_PROGRAMS:%=$(O)/obj/%) $(patsubst %,$(O)/asan/%,$(filter tests/damage/%,$(TEST_PROGRAMS)))
 

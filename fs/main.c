@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "formats/base/array.h"
 #include "formats/base/nearest.h"
 #include "formats/base/trace.h"
 #include "formats/base/version.h"
@@ -116,7 +117,7 @@ static int check_first_word(const char *word)
 	struct mfs_nearest near = {.word = word};
 	char hint[MFS_NEAREST_HINT];
 
-	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(commands); i++)
 		mfs_nearest_try(&near, commands[i].name);
 	mfs_nearest_hint(&near, "", hint);
 	if (*word == '-' && word[1] == '-' && word[2])
@@ -139,7 +140,7 @@ int main(int argc, char **argv)
 	/* Like a mount, and unlike commands, it leaves signals to libfuse. */
 	if (!strcmp(argv[1], MFS_HELPER_COMMAND))
 		return mfs_helper_main(argc - 1, argv + 1);
-	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(commands); i++) {
 		if (strcmp(argv[1], commands[i].name))
 			continue;
 		mfs_usage_of(*argv[1] == '-' ? NULL : argv[1]);

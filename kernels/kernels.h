@@ -23,12 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum mfk_dtype { MFK_F32, MFK_BF16, MFK_F16 };
-
-static inline size_t mfk_dtype_size(enum mfk_dtype t)
-{
-	return t == MFK_F32 ? 4 : 2;
-}
+#include "kernels/dtypes.h"
 
 /* ---- devices ---- */
 
@@ -700,23 +695,23 @@ struct mfk_host_group {
  * library has none. One thread of a process asks for sums; all functions but look wait for the
  * group.
  */
-struct mfk_host_net {
+struct mfk_host_net_ops {
 	/* Sums in the order of ranks. */
-	int (*sum)(struct mfk_host_net *n, const struct mfk_host_group *g, double *values,
+	int (*sum)(struct mfk_host_net_ops *n, const struct mfk_host_group *g, double *values,
 		   unsigned count, char *why);
 	/* to [size][bytes] = all processes' from [bytes] */
-	int (*gather)(struct mfk_host_net *n, const struct mfk_host_group *g, void *to,
+	int (*gather)(struct mfk_host_net_ops *n, const struct mfk_host_group *g, void *to,
 		      const void *from, size_t bytes, char *why);
 	/* Whether the others are still there. -EIO: one of them has ended or failed, and why says
 	 * which. Any thread. */
-	int (*look)(struct mfk_host_net *n, char *why);
+	int (*look)(struct mfk_host_net_ops *n, char *why);
 	/* Tells the others to end, and ends this process. */
-	void (*end_all)(struct mfk_host_net *n, int code);
+	void (*end_all)(struct mfk_host_net_ops *n, int code);
 };
 
 struct mfk_world {
 	unsigned rank, size;
-	struct mfk_host_net *net; /* of a backend that wants one */
+	struct mfk_host_net_ops *net; /* of a backend that wants one */
 };
 
 enum mfk_reduce { MFK_SUM, MFK_MAX };

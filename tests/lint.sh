@@ -235,6 +235,25 @@ done < <(git ls-files -- '*.[ch]' | grep -v ^tests/ | xargs grep -hoE '^(struct|
 forbid '^(struct|enum|union) mfs_[a-z0-9_]+ \{' "names of the trainer begin with mft_" $(git ls-files -- 'trainer/*.[ch]')
 forbid '^(struct|enum|union) mft_[a-z0-9_]+ \{' "mft_ is the trainer's" $(git ls-files -- 'fs/*.[ch]' 'formats/*.[ch]' 'kernels/*.[ch]')
 
+forbid 'sizeof[ (]([a-z_.>-]+)\)? / sizeof[ (](\*\(?\1\b|\(?\1\)?\[0\])' "MFS_ARRAY_SIZE (formats/base/array.h)" \
+	$(git ls-files -- '*.[ch]' ':!kernels' ':!tests/gpu' ':!formats/base/array.h')
+
+# The end of a tag says what it is (docs/STYLE.md): structs of functions alone are _ops or _hooks, these have functions, and an
+# enum of variants is a _kind, not a form, a way or a look.
+while read -r file tag functions others; do
+	case $tag in
+	*_ops | *_hooks) [ "$functions" -gt 0 ] || complain "$file: struct $tag has no functions" ;;
+	*) [ "$functions" -lt 2 ] || [ "$others" -gt 0 ] || complain "$file: struct $tag has functions alone: _ops or _hooks" ;;
+	esac
+done < <(git ls-files -- '*.[ch]' '*.cuh' ':!tests' | xargs awk '
+	/^struct mf[kst]_[a-z0-9_]+ \{/ { tag = $2; functions = others = 0 }
+	tag && /^\t.*\(\*[a-z0-9_]+\)\(/ { functions++; open_ = !/;/; next }
+	tag && open_ { open_ = !/;/; next }
+	tag && /^\t[a-z].*;/ && !/^\t(void \*arg|const char \*name);/ { others++ }
+	tag && /^}/ { print FILENAME, tag, functions, others; tag = "" }')
+forbid '^enum mf[kst]_[a-z0-9_]*_(form|ways?|look|holding|what|within|as|of|when|from|sort|variant|mode) \{' "an enum of variants is a _kind" \
+	$(git ls-files -- '*.[ch]' '*.cuh' ':!tests')
+
 # A file name is one file: "params.c" in a message or a debugger is clear. A backend's files are named after operations, as others are.
 once() {
 	while read -r name; do

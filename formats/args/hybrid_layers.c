@@ -68,7 +68,7 @@ const char *mfs_hybrid_layers(const char *pattern, int64_t layers, struct mfs_ar
 
 /* Makes each layer of a kind into another one as often as each says: evenly, in turns of so many
  * layers that stay. */
-static void allocate(char *letters, int64_t layers, enum mfs_hybrid kind, double each)
+static void allocate(char *letters, int64_t layers, enum mfs_hybrid_kind kind, double each)
 {
 	double x = each;
 

@@ -1,5 +1,5 @@
 /*
- * Models whose layers are one sublayer each: the pattern of their letters (enum mfs_hybrid).
+ * Models whose layers are one sublayer each: the pattern of their letters (enum mfs_hybrid_kind).
  *
  * Sources: megatron/core/models/hybrid/hybrid_layer_allocation.py, until core 0.16
  * ssm/mamba_hybrid_layer_allocation.py. "|" ends a pipeline stage. The layers of multi-token

@@ -102,7 +102,7 @@ static inline bool mfs_args_is_linear(const struct mfs_megatron_args *a, int64_t
 }
 
 /* What a layer of a hybrid model is. Others are attention and an MLP each. */
-enum mfs_hybrid {
+enum mfs_hybrid_kind {
 	MFS_HYBRID_MAMBA = 'M',
 	MFS_HYBRID_ATTENTION = '*',
 	MFS_HYBRID_MLP = '-',

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/args/megatron_args.h"
+#include "formats/base/array.h"
 
 struct reader {
 	const struct mfs_pickle *doc;
@@ -144,7 +145,7 @@ static const char *version_of(const struct reader *r)
 		{"data_path", "0.8"},		       /* any */
 	};
 
-	for (size_t i = 0; i < sizeof(marks) / sizeof(*marks); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(marks); i++)
 		if (is_there(r, marks[i].argument))
 			return marks[i].version;
 	return NULL;

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
+
 #define SHOWN 8 /* items of a list in a message */
 
 struct reader {
@@ -102,7 +104,7 @@ static bool balances_by(const struct reader *r, struct mfs_arg v, bool sinkhorn)
 		struct mfs_arg kind = listed ? mfs_args_item(r->source, v, i) : v;
 		bool known = mfs_arg_is_none(kind) || (sinkhorn && mfs_arg_is(kind, "sinkhorn"));
 
-		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+		for (size_t k = 0; k < MFS_ARRAY_SIZE(kinds); k++)
 			known |= mfs_arg_is(kind, kinds[k]);
 		if (!known)
 			return false;
@@ -289,7 +291,7 @@ static const struct {
 
 static bool has_field(const struct reader *r, const char *name, struct mfs_arg v)
 {
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(fields); i++)
 		if (!strcmp(fields[i].name, name))
 			return fields[i].is(r, v);
 	return false;
@@ -319,7 +321,7 @@ int mfs_megatron_foreign(const struct mfs_args_source *source, struct mfs_arena 
 {
 	const struct reader r = {source, known};
 
-	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(foreign); i++) {
 		const struct foreign *f = &foreign[i];
 		struct mfs_arg v = lookup(&r, f->name);
 		const char *found;

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 
 #define MAX_NESTING 3 /* lists in a value: a pipeline layout is a list of lists */
@@ -207,7 +208,7 @@ static const char *const apart[] = {
 
 static bool is_apart(const char *field)
 {
-	for (size_t i = 0; i < sizeof(apart) / sizeof(apart[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(apart); i++)
 		if (!strcmp(field, apart[i]))
 			return true;
 	return *field == '_';
@@ -226,7 +227,7 @@ static int read_field(struct reader *r, const char *field, const struct mfs_yaml
 	}
 	if (n->kind == MFS_YAML_MAPPING)
 		return 0; /* a Python object: an initialisation, a layer spec, an enum */
-	for (size_t i = 0; i < sizeof(renamed) / sizeof(renamed[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(renamed); i++) {
 		if (strcmp(renamed[i].field, field) != 0)
 			continue;
 		argument = renamed[i].argument;
@@ -323,7 +324,7 @@ static int read_llama3_scaling(struct reader *r, const struct mfs_yaml_node *mod
 
 	if (!factor || !field_of(model, "old_context_len"))
 		return 0;
-	for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(fixed); i++) {
 		const struct mfs_yaml_node *n = field_of(model, fixed[i].name);
 
 		if (n && (!mfs_yaml_real(n, &value) || value != fixed[i].usual))
@@ -368,7 +369,7 @@ static int read_sections(struct reader *r, const struct mfs_yaml_node *root)
 	};
 	int rc = 0;
 
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]) && !rc; i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(others) && !rc; i++) {
 		const struct mfs_yaml_node *n =
 			mfs_yaml_get(mfs_yaml_get(root, others[i].section), others[i].field);
 

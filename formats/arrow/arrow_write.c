@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 
 #define MAX_SLOTS 8
@@ -172,7 +173,7 @@ static const struct number {
 
 static const struct number *number_of(enum mfs_dtype dtype)
 {
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(numbers); i++)
 		if (numbers[i].dtype == dtype)
 			return &numbers[i];
 	return NULL;

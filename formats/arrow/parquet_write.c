@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "formats/base/array.h"
+
 #define CREATED_BY "mcorefs version 1"
 #define PLAIN	   0 /* Encoding */
 #define RLE	   3
@@ -39,7 +41,7 @@ static const struct type {
 
 static const struct type *type_of(enum mfs_dtype dtype)
 {
-	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(types); i++)
 		if (types[i].dtype == dtype)
 			return &types[i];
 	return NULL;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 
 static const struct {
@@ -29,7 +30,7 @@ static const struct {
 	[MFS_C128] = {16, "?", "complex128", "ComplexDoubleStorage"},
 };
 
-#define DTYPES (sizeof(dtypes) / sizeof(dtypes[0]))
+#define DTYPES MFS_ARRAY_SIZE(dtypes)
 
 unsigned mfs_dtype_size(enum mfs_dtype t)
 {

@@ -13,13 +13,18 @@ unsigned mfs_trace_on;
 #define NAME(kind, name, about) name,
 #define HINT(kind, name, about) " " name " (" about ")"
 
+void mfs_trace_turn(unsigned number, bool on)
+{
+	mfs_trace_on = on ? mfs_trace_on | 1u << number : mfs_trace_on & ~(1u << number);
+}
+
 static void turn_on(const char *word, size_t len)
 {
 	static const char *const names[] = {MFS_TRACE_KINDS(NAME)};
 
 	for (unsigned i = 0; i < MFS_TRACE_COUNT; i++)
 		if (!strncmp(names[i], word, len) && !names[i][len]) {
-			mfs_trace_on |= 1u << i;
+			mfs_trace_turn(i, true);
 			return;
 		}
 	mfs_trace_line(MFS_TRACE_VARIABLE, "'%.*s' is none of" MFS_TRACE_KINDS(HINT), (int)len,

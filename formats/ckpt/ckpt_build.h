@@ -89,7 +89,7 @@ struct mfs_ckpt {
 	uint32_t chunk_count;
 	unsigned what; /* MFS_CKPT_COMMON */
 	bool untied;   /* HF: config.json says tied, the weights are not (hf_ckpt.h) */
-	const struct mfs_ckpt_parts *parts; /* for the reader; NULL: no family is known */
+	const struct mfs_ckpt_part_ops *parts; /* for the reader; NULL: no family is known */
 	const struct mfs_ckpt_part *part; /* what was chosen of Megatron's files; NULL: all of it */
 	bool language;			  /* it is the language model of a vision-language one */
 	const struct mfs_ckpt_told *told; /* for the reader; NULL: nobody says what it is */

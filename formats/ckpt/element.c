@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
+
 struct element {
 	const struct mfs_megatron_args *args;
 	const struct mfs_global_tensor *tensor;
@@ -147,7 +149,7 @@ const char *mfs_element_text(const struct mfs_megatron_args *args,
 	const struct element p = {args, t, index, text, size};
 
 	*text = '\0';
-	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && t->ndim; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(rules) && t->ndim; i++)
 		if (strstr(t->name, rules[i].part)) {
 			rules[i].say(&p);
 			break;

@@ -38,8 +38,8 @@ static enum mfs_op scales(const struct mfs_target *t)
 	return MFS_OP_SCALES;
 }
 
-static const struct mfs_target_kind weight_kind = {boxes, name, quantise};
-static const struct mfs_target_kind scale_kind = {boxes, name, scales};
+static const struct mfs_target_ops weight_ops = {boxes, name, quantise};
+static const struct mfs_target_ops scale_ops = {boxes, name, scales};
 
 static int no_matrix(const struct mfs_target *t, struct mfs_error *err)
 {
@@ -75,12 +75,12 @@ int mfs_fp8_targets_init(struct mfs_fp8_target *weight, struct mfs_fp8_target *s
 	grid[0] = known->grid_rows = (known->rows - 1) / known->block_rows + 1;
 	grid[1] = known->grid_cols = (known->cols - 1) / known->block_cols + 1;
 	*weight = (struct mfs_fp8_target){
-		.base = {.kind = &weight_kind, .ckpt = of->ckpt, .dtype = MFS_F8_E4M3},
+		.base = {.ops = &weight_ops, .ckpt = of->ckpt, .dtype = MFS_F8_E4M3},
 		.of = of,
 		.scales = known,
 		.suffix = ""};
 	*scale = *weight;
-	scale->base.kind = &scale_kind;
+	scale->base.ops = &scale_ops;
 	scale->base.dtype = MFS_F32;
 	scale->suffix = suffix;
 	rc = mfs_target_shape(&weight->base, of->shape, 2, err);

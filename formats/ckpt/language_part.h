@@ -37,7 +37,7 @@ struct mfs_ckpt_part {
 };
 
 /* The files of families, for readers, which know none. */
-struct mfs_ckpt_parts {
+struct mfs_ckpt_part_ops {
 	/* The i-th family that names the provider's class. Without a provider, the i-th of the
 	 * families that name none. NULL after the last. */
 	const struct mfs_ckpt_part *(*candidate)(const char *provider, uint32_t i);

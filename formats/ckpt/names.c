@@ -4,13 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/names_before_core.h"
 #include "formats/ckpt/sections.h"
 
 struct param {
 	const char *name;
-	enum mfs_tp_split tp;
+	enum mfs_tp_split_kind tp;
 };
 
 /* Outside of layers. */
@@ -101,8 +102,6 @@ static const struct {
 	{"decoder.final_norm.", "decoder.final_layernorm."},
 };
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
 static const struct param *find(const struct param *table, size_t count, const char *name)
 {
 	for (size_t i = 0; i < count; i++)
@@ -188,7 +187,7 @@ static void normalise_experts(char *rest, size_t size, struct mfs_name *name)
 
 static void replace_alias(char *rest, size_t size)
 {
-	for (size_t i = 0; i < COUNT(aliases); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(aliases); i++) {
 		const char *kind = after(rest, aliases[i].fused);
 		char plain[MFS_NAME_MAX];
 
@@ -221,7 +220,7 @@ static void parse_layer(const char *prefix, const char *behind, struct mfs_name 
 	name->section = mfs_section_take(rest);
 	normalise_experts(rest, sizeof(rest), name);
 	replace_alias(rest, sizeof(rest));
-	finish(name, prefix, rest, layer_params, COUNT(layer_params));
+	finish(name, prefix, rest, layer_params, MFS_ARRAY_SIZE(layer_params));
 }
 
 static void parse_mtp(const char *rest, struct mfs_name *name)
@@ -235,7 +234,7 @@ static void parse_mtp(const char *rest, struct mfs_name *name)
 	if (inner)
 		parse_layer("mtp.layers.transformer_layer.", inner, name);
 	else
-		finish(name, "mtp.layers.", rest, mtp_params, COUNT(mtp_params));
+		finish(name, "mtp.layers.", rest, mtp_params, MFS_ARRAY_SIZE(mtp_params));
 }
 
 void mfs_name_parse(const char *key, struct mfs_name *ret)
@@ -258,7 +257,7 @@ void mfs_name_parse(const char *key, struct mfs_name *ret)
 	} else {
 		snprintf(outer, sizeof(outer), "%.*s", MFS_NAME_MAX - 40, key);
 		replace_alias(outer, sizeof(outer));
-		finish(ret, "", outer, model_params, COUNT(model_params));
+		finish(ret, "", outer, model_params, MFS_ARRAY_SIZE(model_params));
 	}
 }
 
@@ -268,7 +267,7 @@ bool mfs_name_is_model(const char *key)
 					     "rerun_state", "common_state", "opt_param_scheduler",
 					     "iteration",   "args",	    "dataloader"};
 
-	for (size_t i = 0; i < COUNT(others); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(others); i++)
 		if (after(key, others[i]))
 			return false;
 	return true;
@@ -284,7 +283,7 @@ const char *mfs_name_refused(const char *key)
 		{"_quantizer.", "a model quantised by ModelOpt"},
 	};
 
-	for (size_t i = 0; i < COUNT(table); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(table); i++)
 		if (strstr(key, table[i].infix))
 			return table[i].what;
 	return NULL;

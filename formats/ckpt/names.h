@@ -16,7 +16,7 @@
 
 #include "formats/base/tensor.h"
 
-enum mfs_tp_split {
+enum mfs_tp_split_kind {
 	MFS_TP_NONE,	 /* every rank has the whole tensor */
 	MFS_TP_ROWS,	 /* axis 0: column-parallel weights and biases, vocabulary */
 	MFS_TP_GATED,	 /* axis 0; in a gated model each rank holds [its gate rows; its up rows] */
@@ -35,7 +35,7 @@ struct mfs_name {
 	char canonical[MFS_NAME_MAX];
 	int32_t layer;	/* number in the key; -1: none */
 	int32_t expert; /* the same */
-	enum mfs_tp_split tp;
+	enum mfs_tp_split_kind tp;
 	enum mfs_name_part part;
 	uint8_t section; /* of the tensor that the key is of, counted from 1; 0: it is of all */
 	bool layered;	 /* below decoder.layers or mtp.layers */

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
+
 struct renamed {
 	const char *old, *core;
 };
@@ -32,7 +34,6 @@ static const struct renamed roots[] = {
 	{"transformer.final_layernorm.", "decoder.final_layernorm."},
 };
 
-#define COUNT(a)   (sizeof(a) / sizeof((a)[0]))
 #define MAX_DIGITS 16 /* of a layer's number */
 
 static const char *after(const char *text, const char *prefix)
@@ -64,7 +65,8 @@ static void rename_layer(const char *rest, char *text, size_t size)
 
 	if (digits < MAX_DIGITS && rest[digits] == '.') {
 		snprintf(prefix, sizeof(prefix), "decoder.layers.%.*s.", (int)digits, rest);
-		if (rename_by(modules, COUNT(modules), rest + digits + 1, prefix, text, size))
+		if (rename_by(modules, MFS_ARRAY_SIZE(modules), rest + digits + 1, prefix, text,
+			      size))
 			return;
 	}
 	snprintf(text, size, "decoder.layers.%s", rest);
@@ -85,7 +87,7 @@ bool mfs_name_before_core(const char *key, char *text, size_t size)
 		layer = after(rest, "transformer.layers.");
 	if (layer)
 		rename_layer(layer, text, size);
-	else if (!rename_by(roots, COUNT(roots), rest, "", text, size))
+	else if (!rename_by(roots, MFS_ARRAY_SIZE(roots), rest, "", text, size))
 		snprintf(text, size, "%s", key);
 	return true;
 }

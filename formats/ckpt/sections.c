@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 
 /* Sizes of sections: numbers of a gated delta net's keys and values, and its value heads; of a
@@ -32,7 +33,7 @@ static const struct sectioned {
 	{"mixer.conv1d.bias", mamba + 1, 3},
 };
 
-#define COUNT (sizeof(tensors) / sizeof(tensors[0]))
+#define COUNT MFS_ARRAY_SIZE(tensors)
 
 /* NULL: its rows are one matrix. */
 static const struct sectioned *find(const char *canonical)

@@ -53,10 +53,10 @@ static enum mfs_op saved(const struct mfs_target *t)
 	return mfs_megatron_op(((const struct mfs_whole_target *)t)->src);
 }
 
-static void whole_init(struct mfs_whole_target *t, const struct mfs_target_kind *kind,
+static void whole_init(struct mfs_whole_target *t, const struct mfs_target_ops *ops,
 		       struct mfs_ckpt *ckpt, const struct mfs_global_tensor *src)
 {
-	*t = (struct mfs_whole_target){.base = {.kind = kind, .ckpt = ckpt, .dtype = src->dtype},
+	*t = (struct mfs_whole_target){.base = {.ops = ops, .ckpt = ckpt, .dtype = src->dtype},
 				       .src = src};
 	/* Chunks of the tensor lie in files, so its size is one that fits. */
 	mfs_target_shape(&t->base, src->shape, src->ndim, NULL);
@@ -65,25 +65,25 @@ static void whole_init(struct mfs_whole_target *t, const struct mfs_target_kind 
 void mfs_whole_target_init(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
 			   const struct mfs_global_tensor *src)
 {
-	static const struct mfs_target_kind kind = {.boxes = whole_boxes, .name = whole_name};
+	static const struct mfs_target_ops ops = {.boxes = whole_boxes, .name = whole_name};
 
-	whole_init(t, &kind, ckpt, src);
+	whole_init(t, &ops, ckpt, src);
 }
 
 void mfs_whole_target_init_saved(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
 				 const struct mfs_global_tensor *src)
 {
-	static const struct mfs_target_kind kind = {whole_boxes, whole_name, saved};
+	static const struct mfs_target_ops ops = {whole_boxes, whole_name, saved};
 
-	whole_init(t, &kind, ckpt, src);
+	whole_init(t, &ops, ckpt, src);
 }
 
 void mfs_whole_target_init_add_one(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
 				   const struct mfs_global_tensor *src)
 {
-	static const struct mfs_target_kind kind = {whole_boxes, whole_name, add_one};
+	static const struct mfs_target_ops ops = {whole_boxes, whole_name, add_one};
 
-	whole_init(t, &kind, ckpt, src);
+	whole_init(t, &ops, ckpt, src);
 }
 
 enum mfs_dtype mfs_run_dtype(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t)
@@ -116,10 +116,10 @@ static enum mfs_op cast_op(const struct mfs_target *base)
 int mfs_cast_target_init(struct mfs_cast_target *t, const struct mfs_target *of,
 			 enum mfs_dtype dtype, struct mfs_error *err)
 {
-	static const struct mfs_target_kind kind = {cast_boxes, cast_name, cast_op};
+	static const struct mfs_target_ops ops = {cast_boxes, cast_name, cast_op};
 	char name[MFS_CKPT_NAME_SIZE];
 
-	*t = (struct mfs_cast_target){.base = {.kind = &kind, .ckpt = of->ckpt, .dtype = dtype},
+	*t = (struct mfs_cast_target){.base = {.ops = &ops, .ckpt = of->ckpt, .dtype = dtype},
 				      .of = of};
 	if (mfs_cast_is_possible(of->dtype, dtype))
 		return mfs_target_shape(&t->base, of->shape, of->ndim, err);

@@ -40,7 +40,7 @@ typedef int (*mfs_emit_box)(const struct mfs_box_map *m, void *arg);
 enum mfs_op { MFS_OP_COPY, MFS_OP_ADD_ONE, MFS_OP_SUBTRACT_ONE, MFS_OP_QUANTISE, MFS_OP_SCALES };
 
 struct mfs_target {
-	const struct mfs_target_kind *kind;
+	const struct mfs_target_ops *ops;
 	struct mfs_ckpt *ckpt;
 	/* Of the target. Where its sources are of another one, the planner casts (cast.h). */
 	enum mfs_dtype dtype;
@@ -50,7 +50,7 @@ struct mfs_target {
 };
 
 /* The functions of a kind of targets. A target is the first member of the kind's own struct. */
-struct mfs_target_kind {
+struct mfs_target_ops {
 	/* Emits boxes that together cover the target, each element once. Stops when emit returns
 	 * non-zero, and returns that value. */
 	int (*boxes)(const struct mfs_target *t, mfs_emit_box emit, void *arg);
@@ -65,12 +65,12 @@ int mfs_target_shape(struct mfs_target *t, const uint64_t *shape, unsigned ndim,
 
 static inline int mfs_target_boxes(const struct mfs_target *t, mfs_emit_box emit, void *arg)
 {
-	return t->kind->boxes(t, emit, arg);
+	return t->ops->boxes(t, emit, arg);
 }
 
 static inline size_t mfs_target_name(const struct mfs_target *t, char *text, size_t size)
 {
-	return t->kind->name(t, text, size);
+	return t->ops->name(t, text, size);
 }
 
 /* The type that a tensor has in a run of Megatron-LM. Megatron-FSDP saves main parameters in fp32
@@ -85,7 +85,7 @@ static inline enum mfs_op mfs_megatron_op(const struct mfs_global_tensor *src)
 
 static inline enum mfs_op mfs_target_op(const struct mfs_target *t)
 {
-	return t->kind->op ? t->kind->op(t) : MFS_OP_COPY;
+	return t->ops->op ? t->ops->op(t) : MFS_OP_COPY;
 }
 
 /* A target that is a whole global tensor. */

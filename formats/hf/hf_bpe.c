@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/grow.h"
 #include "formats/base/str.h"
 #include "formats/hf/hf_json.h"
@@ -216,7 +217,7 @@ static const char *name_of(const json_t *pre, bool ignore_merges)
 	}
 	if (!is_byte_level(pre, !before || !strcmp(before, "Digits")))
 		return NULL;
-	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(known); i++)
 		if (known[i].ignore_merges == ignore_merges &&
 		    (before ? mfs_str_is(known[i].before, before) : !known[i].before))
 			return known[i].pre;
@@ -661,7 +662,7 @@ int mfs_bpe_parse(const struct mfs_bpe_files *files, uint64_t rows, struct mfs_b
 	ret->tokens = calloc(rows, sizeof(*ret->tokens));
 	rc = ret->tokens ? find_all_parts(&r, files->tokenizer, files->tokenizer_len)
 			 : mfs_fail_nomem(err);
-	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps) && !rc; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(steps) && !rc; i++)
 		rc = steps[i](&r);
 	return rc ? rc : read_config(&r, files);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/hf/hf_json.h"
 #include "formats/hf/json_scan.h"
 
@@ -155,7 +156,7 @@ static const char *pad_of_class(const json_t *config)
 {
 	const char *name = json_string_value(json_object_get(config, "tokenizer_class"));
 
-	for (size_t i = 0; name && i < sizeof(classes) / sizeof(classes[0]); i++) {
+	for (size_t i = 0; name && i < MFS_ARRAY_SIZE(classes); i++) {
 		const size_t len = strlen(classes[i].class_name);
 
 		if (!strncmp(name, classes[i].class_name, len) &&

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/indexed/indexed_dataset_i.h"
 #include "formats/io/fileset.h"
@@ -24,12 +25,12 @@ static const struct {
 
 enum mfs_dtype mfs_idx_dtype(uint8_t code)
 {
-	return code < sizeof(codes) / sizeof(*codes) ? codes[code].dtype : MFS_DTYPE_NONE;
+	return code < MFS_ARRAY_SIZE(codes) ? codes[code].dtype : MFS_DTYPE_NONE;
 }
 
 uint8_t mfs_idx_code(enum mfs_dtype dtype)
 {
-	for (size_t i = 1; i < sizeof(codes) / sizeof(*codes); i++)
+	for (size_t i = 1; i < MFS_ARRAY_SIZE(codes); i++)
 		if (codes[i].dtype == dtype)
 			return (uint8_t)i;
 	return 0;

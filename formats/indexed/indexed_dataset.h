@@ -27,7 +27,7 @@
 struct mfs_fileset;
 struct mfs_indexed_dataset;
 
-enum mfs_pointers {
+enum mfs_pointers_kind {
 	MFS_POINTERS_CONTIGUOUS, /* as writers lay them */
 	MFS_POINTERS_REPAIRED,	 /* computed from the lengths; the file's own have overflowed */
 	MFS_POINTERS_AS_WRITTEN, /* neither: gaps, overlaps, or a .bin of another size */
@@ -43,7 +43,7 @@ struct mfs_indexed_info {
 	uint64_t sequences;	   /* N */
 	uint64_t document_entries; /* D */
 	uint64_t bin_size;	   /* bytes, all .bin files together */
-	enum mfs_pointers pointers;
+	enum mfs_pointers_kind pointers;
 	bool bin_short; /* a .bin ends before its .idx says; the sequences within it can be read */
 };
 

@@ -19,7 +19,7 @@ struct mfs_idx_member {
 	uint8_t code;
 	bool multimodal, bin_short;
 	unsigned token_size;
-	enum mfs_pointers pointers;
+	enum mfs_pointers_kind pointers;
 	uint64_t *sums; /* MFS_POINTERS_REPAIRED: tokens before sequence i * MFS_IDX_SUM_STRIDE */
 	/* What lies before this member in the concatenation. Its document entries but the first,
 	 * which is 0, follow the ones of the members before. */

@@ -51,7 +51,7 @@ static bool has_words(const uint8_t *bytes, size_t len)
 	return false;
 }
 
-enum mfs_plain_text mfs_plain_text_of(const uint8_t *bytes, size_t len)
+enum mfs_plain_text_kind mfs_plain_text_of(const uint8_t *bytes, size_t len)
 {
 	size_t first = 0;
 
@@ -66,7 +66,7 @@ enum mfs_plain_text mfs_plain_text_of(const uint8_t *bytes, size_t len)
 	return has_words(bytes, len) ? MFS_TEXT_LINES : MFS_TEXT_NONE;
 }
 
-enum mfs_plain_text mfs_plain_text_file(const char *path)
+enum mfs_plain_text_kind mfs_plain_text_file(const char *path)
 {
 	uint8_t bytes[LOOK];
 	ssize_t n;
@@ -79,12 +79,12 @@ enum mfs_plain_text mfs_plain_text_file(const char *path)
 	return n > 0 ? mfs_plain_text_of(bytes, (size_t)n) : MFS_TEXT_NONE;
 }
 
-const char *mfs_plain_text_name(enum mfs_plain_text kind)
+const char *mfs_plain_text_name(enum mfs_plain_text_kind kind)
 {
 	return kinds[kind].name;
 }
 
-const char *mfs_plain_text_remedy(enum mfs_plain_text kind)
+const char *mfs_plain_text_remedy(enum mfs_plain_text_kind kind)
 {
 	return kinds[kind].remedy;
 }

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum mfs_plain_text {
+enum mfs_plain_text_kind {
 	MFS_TEXT_NONE, /* none of these */
 	MFS_TEXT_JSONL,
 	MFS_TEXT_LINES,
@@ -16,13 +16,13 @@ enum mfs_plain_text {
 };
 
 /* What the first bytes of a file are. */
-enum mfs_plain_text mfs_plain_text_of(const uint8_t *bytes, size_t len);
+enum mfs_plain_text_kind mfs_plain_text_of(const uint8_t *bytes, size_t len);
 /* Of a regular file; MFS_TEXT_NONE where it cannot be read. */
-enum mfs_plain_text mfs_plain_text_file(const char *path);
+enum mfs_plain_text_kind mfs_plain_text_file(const char *path);
 
 /* "text in JSON lines": for messages. */
-const char *mfs_plain_text_name(enum mfs_plain_text kind);
+const char *mfs_plain_text_name(enum mfs_plain_text_kind kind);
 /* The command that makes a dataset of it, in one line; FILE and PREFIX stand for the person's. */
-const char *mfs_plain_text_remedy(enum mfs_plain_text kind);
+const char *mfs_plain_text_remedy(enum mfs_plain_text_kind kind);
 
 #endif

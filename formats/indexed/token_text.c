@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/indexed/token_text_i.h"
 
@@ -17,7 +18,7 @@ const char *mfs_token_format_name(enum mfs_token_format format)
 
 int mfs_token_format_parse(const char *name, enum mfs_token_format *ret)
 {
-	for (unsigned i = 0; i < sizeof(format_names) / sizeof(*format_names); i++)
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(format_names); i++)
 		if (!strcmp(name, format_names[i])) {
 			*ret = (enum mfs_token_format)i;
 			return 0;
@@ -87,20 +88,20 @@ static int flush(struct mfs_token_text *t, struct mfs_error *err)
 	const size_t count = t->count;
 
 	t->count = 0;
-	return count ? t->sink.tokens(t->sink.arg, t->ids, count, err) : 0;
+	return count ? t->hooks.tokens(t->hooks.arg, t->ids, count, err) : 0;
 }
 
 static int end_sequence(struct mfs_token_text *t, struct mfs_error *err)
 {
 	int rc = flush(t, err);
 
-	return rc ? rc : t->sink.end_sequence(t->sink.arg, err);
+	return rc ? rc : t->hooks.end_sequence(t->hooks.arg, err);
 }
 
 /* Before the byte at hand. */
 static int end_document(struct mfs_token_text *t, struct mfs_error *err)
 {
-	int rc = t->sink.end_document(t->sink.arg, err);
+	int rc = t->hooks.end_document(t->hooks.arg, err);
 
 	if (rc)
 		return rc;
@@ -552,7 +553,7 @@ static enum mfs_text_state first_state(enum mfs_token_format format)
 }
 
 int mfs_token_text_new(const struct mfs_token_text_config *config,
-		       const struct mfs_token_sink *sink, struct mfs_token_text **ret,
+		       const struct mfs_token_hooks *hooks, struct mfs_token_text **ret,
 		       struct mfs_error *err)
 {
 	struct mfs_token_text *t = calloc(1, sizeof(*t));
@@ -560,7 +561,7 @@ int mfs_token_text_new(const struct mfs_token_text_config *config,
 	if (!t)
 		return mfs_fail_nomem(err);
 	t->config = *config;
-	t->sink = *sink;
+	t->hooks = *hooks;
 	t->ended = config->start;
 	if (!t->ended.line)
 		t->ended.line = t->ended.column = 1;

@@ -54,7 +54,7 @@ struct mfs_token_text_config {
 
 /* Functions that are called as the text is read. An error ends the reading, and feed or end returns
  * it. */
-struct mfs_token_sink {
+struct mfs_token_hooks {
 	void *arg;
 	/* Ids of the current sequence, a part of them or all. */
 	int (*tokens)(void *arg, const int64_t *ids, size_t count, struct mfs_error *err);
@@ -66,7 +66,7 @@ struct mfs_token_text;
 
 /* Makes a reader of token text. Strings of config are borrowed. -ENOMEM. */
 int mfs_token_text_new(const struct mfs_token_text_config *config,
-		       const struct mfs_token_sink *sink, struct mfs_token_text **ret,
+		       const struct mfs_token_hooks *hooks, struct mfs_token_text **ret,
 		       struct mfs_error *err);
 void mfs_token_text_free(struct mfs_token_text *t);
 

@@ -56,7 +56,7 @@ struct mfs_text_key {
 
 struct mfs_token_text {
 	struct mfs_token_text_config config;
-	struct mfs_token_sink sink;
+	struct mfs_token_hooks hooks;
 	enum mfs_text_state state;
 	enum mfs_token_format format;
 	struct mfs_token_position ended;

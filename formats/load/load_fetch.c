@@ -9,6 +9,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
@@ -38,7 +39,7 @@ static enum storage storage_of(int fd)
 		return ON_OTHER_MACHINES;
 	if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC || fs.f_type == HUGETLBFS_MAGIC)
 		return IN_MEMORY;
-	for (size_t i = 0; i < sizeof(remote_magic) / sizeof(*remote_magic); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(remote_magic); i++)
 		if ((unsigned long)fs.f_type == remote_magic[i])
 			return ON_OTHER_MACHINES;
 	return ON_DISK;

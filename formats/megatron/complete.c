@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/megatron/model_tensors.h"
 #include "formats/megatron/modules.h"
 #include "formats/megatron/rank.h"
@@ -82,7 +83,7 @@ static bool is_of_linear(const char *name)
 	static const char *const parts[] = {".in_proj.", ".conv1d.",   ".A_log",
 					    ".dt_bias",	 ".out_norm.", ".out_proj."};
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(parts); i++)
 		if (strstr(name, parts[i]))
 			return true;
 	return false;

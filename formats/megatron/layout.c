@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 
 /* ---- names ---- */
@@ -55,7 +56,7 @@ const char *mfs_layout_name(const struct mfs_layout *p, char text[MFS_LAYOUT_NAM
 		     {"-last", p->last, 0}};
 	int used = snprintf(text, MFS_LAYOUT_NAME_SIZE, "tp%u-pp%u", p->tp, p->pp);
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(parts); i++)
 		if (parts[i].value != parts[i].usual)
 			used += snprintf(text + used, MFS_LAYOUT_NAME_SIZE - (size_t)used, "%s%u",
 					 parts[i].label, parts[i].value);
@@ -179,7 +180,7 @@ static int check_widths(const struct mfs_layout *p, const struct mfs_megatron_ar
 	};
 	int rc = 0;
 
-	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]) && !rc; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(checks) && !rc; i++)
 		rc = divisible(&checks[i], err);
 	return rc ? rc : check_expert_biases(p, a, err);
 }

@@ -30,7 +30,7 @@ enum need {
 
 struct needed {
 	const char *name; /* canonical (ckpt.h); in a layer: without the prefix */
-	enum mfs_module_when when;
+	enum mfs_module_condition when;
 	enum need need;
 	bool experts;
 	bool uncertain; /* releases differ, or sources are read that lack it */

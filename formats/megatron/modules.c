@@ -6,7 +6,8 @@
  */
 #include "formats/megatron/modules.h"
 
-bool mfs_module_applies(const struct mfs_megatron_args *a, enum mfs_module_when when, int64_t layer)
+bool mfs_module_applies(const struct mfs_megatron_args *a, enum mfs_module_condition when,
+			int64_t layer)
 {
 	const bool inside = layer >= 0;
 	const bool mlp = !inside || mfs_args_has_mlp(a, layer);

@@ -8,7 +8,7 @@
 #include "formats/ckpt/names.h"
 #include "formats/megatron/rank.h"
 
-enum mfs_module_when {
+enum mfs_module_condition {
 	MFS_WHEN_ALWAYS,
 	MFS_WHEN_HYBRID, /* models whose layers are one sublayer each */
 	MFS_WHEN_PAIRED, /* others: attention and an MLP */
@@ -26,7 +26,7 @@ enum mfs_module_when {
 };
 
 /* layer: of the decoder, whose kind it is of; -1: it is in no layer. */
-bool mfs_module_applies(const struct mfs_megatron_args *a, enum mfs_module_when when,
+bool mfs_module_applies(const struct mfs_megatron_args *a, enum mfs_module_condition when,
 			int64_t layer);
 
 /*
@@ -36,7 +36,7 @@ bool mfs_module_applies(const struct mfs_megatron_args *a, enum mfs_module_when 
 struct mfs_module_row {
 	const char *name;      /* in a layer: without the prefix; {e}: the expert's number */
 	const char *canonical; /* ckpt.h, without the prefix; for an _extra_state its owner's */
-	enum mfs_module_when when;
+	enum mfs_module_condition when;
 	/* not 0: rows of the same number are repeated together for each expert */
 	uint8_t experts;
 	bool extra, buffer;

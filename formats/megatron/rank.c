@@ -184,7 +184,7 @@ static enum mfs_op rank_op(const struct mfs_target *base)
 	return mfs_megatron_op(((const struct mfs_rank_tensor *)base)->src);
 }
 
-static const struct mfs_target_kind rank_kind = {mfs_rank_tensor_boxes, rank_name, rank_op};
+static const struct mfs_target_ops rank_ops = {mfs_rank_tensor_boxes, rank_name, rank_op};
 
 /* ---- shapes ---- */
 
@@ -298,7 +298,7 @@ static int add_tensor(struct builder *b, const struct mfs_module_row *row,
 	resolve_split(b, t);
 	if (row->extra)
 		return 0;
-	t->base.kind = &rank_kind;
+	t->base.ops = &rank_ops;
 	t->base.ckpt = b->list->ckpt;
 	t->base.dtype = mfs_run_dtype(b->list->ckpt, src);
 	t->is_parameter = !row->buffer;

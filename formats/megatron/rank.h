@@ -38,7 +38,7 @@ struct mfs_rank_tensor {
 	const struct mfs_global_tensor *src;
 	int32_t layer;	   /* number in its model chunk; depth of an MTP layer; -1: in no layer */
 	int32_t expert;	   /* number among the rank's; -1: of no expert */
-	uint8_t split;	   /* enum mfs_tp_split, with MFS_TP_AUTO and MFS_TP_GATED resolved */
+	uint8_t split;	   /* enum mfs_tp_split_kind, with MFS_TP_AUTO and MFS_TP_GATED resolved */
 	bool is_parameter; /* not a buffer (router.expert_bias) */
 	bool is_expert;	   /* of a routed expert, which has its own optimizer and ranks */
 	bool is_copy;	   /* copy of the embedding: the last stage's tied head, MTP's embedding */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/model/families/param_axes.h"
 
@@ -95,7 +96,7 @@ static const struct mfs_param *find(const struct mfs_megatron_args *a, const cha
 		{"mtp.layers.", MFS_SCOPE_MTP},
 	};
 
-	for (size_t i = 0; i < sizeof(layers) / sizeof(layers[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(layers); i++) {
 		const size_t len = strlen(layers[i].prefix);
 
 		if (!strncmp(name, layers[i].prefix, len))

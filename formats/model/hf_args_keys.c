@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/model/hf_args_i.h"
 #include "formats/model/hf_known.h"
 #include "formats/base/str.h"
@@ -138,7 +139,7 @@ static const struct {
 
 static void switch_on(struct mfs_megatron_args *a, mfs_features features)
 {
-	for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(switches); i++)
 		if (features & switches[i].feature)
 			*(bool *)((char *)a + switches[i].field) = true;
 }
@@ -336,7 +337,7 @@ static char letter_of(const char *type)
 {
 	static const struct {
 		const char *type;
-		enum mfs_hybrid letter;
+		enum mfs_hybrid_kind letter;
 	} types[] = {
 		{"linear_attention", MFS_HYBRID_MAMBA},
 		{"mamba", MFS_HYBRID_MAMBA},
@@ -346,7 +347,7 @@ static char letter_of(const char *type)
 		{"moe", MFS_HYBRID_MOE},
 	};
 
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(types); i++)
 		if (mfs_str_is(type, types[i].type))
 			return (char)types[i].letter;
 	return '\0';

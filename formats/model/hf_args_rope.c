@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/model/hf_args_i.h"
 
 #define LLAMA3_LOW	 1.0
@@ -245,7 +246,7 @@ static void read_scaling(struct mfs_hf_reader *r, const struct rope *rope)
 
 	if (!strcmp(rope->type, "default"))
 		return;
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(kinds); i++) {
 		if (!mfs_hf_may(r, kinds[i].feature))
 			continue;
 		if (!strcmp(rope->type, kinds[i].type)) {

@@ -193,7 +193,7 @@ static int settle_mtp(struct builder *b)
 static struct mfs_hf_tensor *find(const struct builder *b, const struct mfs_family_tensor *row,
 				  const struct numbering *p, char *text, size_t size)
 {
-	const struct mfs_hf_target t = {.base = {.kind = &mfs_hf_target_kind, .ckpt = b->ckpt},
+	const struct mfs_hf_target t = {.base = {.ops = &mfs_hf_target_ops, .ckpt = b->ckpt},
 					.model = &b->model,
 					.row = row,
 					.layer = p->hf_layer,
@@ -249,7 +249,7 @@ static int describe(const struct builder *b, const struct mfs_family_tensor *row
 	for (unsigned i = 0; i < src->ndim; i++)
 		src->shape[i] = b->dims[row->shape[i]];
 	*ret = (struct mfs_hf_target){
-		.base = {.kind = &mfs_hf_target_kind, .ckpt = b->ckpt, .dtype = src->dtype},
+		.base = {.ops = &mfs_hf_target_ops, .ckpt = b->ckpt, .dtype = src->dtype},
 		.model = &b->model,
 		.row = row,
 		.src = src,

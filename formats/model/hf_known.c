@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 
 /* ---- keys ---- */
@@ -332,8 +333,6 @@ static const struct computing storing[] = {
 	{"transformers_weights", "false", "none: weights under their usual name"},
 };
 
-#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
-
 static bool listed(const char *const *table, size_t count, const char *key)
 {
 	for (size_t i = 0; i < count; i++)
@@ -412,7 +411,7 @@ static bool same_activation(const struct mfs_family *f, const json_t *value)
 					   "mlp_hidden_act"};
 	const char *name = mfs_hf_activation(json_string_value(value)), *own = NULL;
 
-	for (size_t i = 0; i < COUNT(keys) && !own; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(keys) && !own; i++)
 		own = mfs_hf_activation(text_of(f, keys[i]));
 	if (!own && f->required & MFS_HAS(GEGLU))
 		own = "gelu_pytorch_tanh";
@@ -426,7 +425,7 @@ static bool is_same_eps(const struct mfs_megatron_args *a, const char *key, cons
 	static const char *const names[] = {"layer_norm_eps", "layer_norm_epsilon", "norm_eps",
 					    "norm_epsilon", "rms_norm_eps"};
 
-	return listed(names, COUNT(names), key) && json_is_number(value) &&
+	return listed(names, MFS_ARRAY_SIZE(names), key) && json_is_number(value) &&
 	       json_number_value(value) == a->norm_epsilon;
 }
 
@@ -475,7 +474,7 @@ static bool depends(const struct mfs_family *f, const struct mfs_megatron_args *
 
 static bool is_stated(const struct mfs_family *f, const char *key, const json_t *value)
 {
-	for (size_t i = 0; i < COUNT(stated); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(stated); i++)
 		if (!strcmp(stated[i].key, key))
 			return json_is_true(value) && f->required & stated[i].has;
 	return false;
@@ -511,15 +510,15 @@ enum mfs_hf_meaning mfs_hf_meaning_of(const struct mfs_family *f, const struct m
 		return usual ? MFS_HF_LEFT : MFS_HF_COMPUTES;
 	if (is_stated(f, key, value) || is_same_eps(a, key, value))
 		return MFS_HF_LEFT;
-	if ((row = find(computes, COUNT(computes), key)))
+	if ((row = find(computes, MFS_ARRAY_SIZE(computes), key)))
 		return unless_usual(row, value, MFS_HF_COMPUTES, ret_usual);
-	if ((row = find(storing, COUNT(storing), key)))
+	if ((row = find(storing, MFS_ARRAY_SIZE(storing), key)))
 		return unless_usual(row, value, MFS_HF_STORES, ret_usual);
-	if (listed(copied, COUNT(copied), key))
+	if (listed(copied, MFS_ARRAY_SIZE(copied), key))
 		return MFS_HF_COPIED;
-	if (listed(left, COUNT(left), key))
+	if (listed(left, MFS_ARRAY_SIZE(left), key))
 		return MFS_HF_LEFT;
-	if (listed(read_elsewhere, COUNT(read_elsewhere), key))
+	if (listed(read_elsewhere, MFS_ARRAY_SIZE(read_elsewhere), key))
 		return MFS_HF_READ;
 	return json_is_null(value) ? MFS_HF_LEFT : MFS_HF_UNKNOWN;
 }
@@ -579,7 +578,7 @@ const char *mfs_hf_activation(const char *name)
 		{"gelu_python_tanh", "gelu_pytorch_tanh"},
 	};
 
-	for (size_t i = 0; name && i < COUNT(names); i++)
+	for (size_t i = 0; name && i < MFS_ARRAY_SIZE(names); i++)
 		if (!strcmp(names[i][0], name))
 			return names[i][1];
 	return name;

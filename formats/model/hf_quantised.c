@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/numbers/fp4.h"
 #include "formats/base/str.h"
@@ -24,7 +25,7 @@ static bool is_quantised(const char *name)
 					   ".scales",	 ".weight_packed", ".absmax",  ".SCB",
 					   "_blocks",	 ".weight_format"};
 
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(ends); i++)
 		if (mfs_str_ends(name, ends[i]))
 			return true;
 	return false;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/io/directory.h"
 #include "formats/model/hf_config_i.h"
@@ -414,7 +415,7 @@ static bool is_left_out(const char *name, bool code)
 		"adapter_config.json",
 	};
 
-	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(patterns); i++)
 		if (!fnmatch(patterns[i], name, FNM_CASEFOLD))
 			return true;
 	return !code && !fnmatch("*.py", name, 0);

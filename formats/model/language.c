@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "formats/base/array.h"
 #include "formats/base/nearest.h"
 
 /* ---- families ---- */
@@ -113,7 +114,7 @@ static const char *nearest(const char *provider)
 	return best;
 }
 
-const struct mfs_ckpt_parts mfs_language_parts = {candidate, nearest};
+const struct mfs_ckpt_part_ops mfs_language_parts = {candidate, nearest};
 
 /* ---- the text config ---- */
 
@@ -202,7 +203,7 @@ static void drop_images(json_t *made)
 
 	json_object_foreach_safe(made, next, key, value)
 	{
-		for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+		for (size_t i = 0; i < MFS_ARRAY_SIZE(prefixes); i++)
 			if (!strncmp(key, prefixes[i], strlen(prefixes[i]))) {
 				json_object_del(made, key);
 				break;
@@ -228,7 +229,7 @@ static void keep_common(json_t *made, const json_t *config)
 		"dtype",	"torch_dtype",	       "quantization_config", "compression_config",
 		"quantization", "transformers_version"};
 
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(keys); i++) {
 		json_t *value = json_object_get(config, keys[i]);
 
 		if (value && !json_object_get(made, keys[i]))

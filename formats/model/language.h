@@ -16,7 +16,7 @@
 #include "formats/model/families/family.h"
 
 /* The families, for readers of Megatron's files. */
-extern const struct mfs_ckpt_parts mfs_language_parts;
+extern const struct mfs_ckpt_part_ops mfs_language_parts;
 
 /* The vision-language family that a config.json names. NULL: it names none. */
 const struct mfs_family *mfs_language_family(const json_t *config);

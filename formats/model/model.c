@@ -174,7 +174,7 @@ static int add_target(struct builder *b, struct bound *row, const struct numberi
 		return rc;
 	row->used[p->mtp] = src->name;
 	*t = (struct mfs_hf_target){
-		.base = {.kind = &mfs_hf_target_kind, .ckpt = b->model->ckpt, .dtype = src->dtype},
+		.base = {.ops = &mfs_hf_target_ops, .ckpt = b->model->ckpt, .dtype = src->dtype},
 		.model = b->model,
 		.row = row->row,
 		.src = src,

@@ -69,6 +69,6 @@ int mfs_hf_target_expert_boxes(const struct mfs_hf_target *t, int32_t expert,
 			       const struct mfs_global_tensor *src, mfs_emit_box emit, void *arg);
 
 /* HF's names ("model.layers.3.self_attn.q_proj.weight"), by the family's rules. */
-extern const struct mfs_target_kind mfs_hf_target_kind;
+extern const struct mfs_target_ops mfs_hf_target_ops;
 
 #endif

@@ -154,4 +154,4 @@ static enum mfs_op hf_op(const struct mfs_target *base)
 	return t->model->features & MFS_HAS(ZERO_CENTERED) ? MFS_OP_ADD_ONE : MFS_OP_COPY;
 }
 
-const struct mfs_target_kind mfs_hf_target_kind = {hf_boxes, hf_name, hf_op};
+const struct mfs_target_ops mfs_hf_target_ops = {hf_boxes, hf_name, hf_op};

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/ckpt_build.h"
 #include "formats/hf/hf_json.h"
@@ -54,7 +55,7 @@ static const char *asks_for_more(const json_t *root)
 		"kasa_config",
 	};
 
-	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(keys); i++)
 		if (!says_nothing(json_object_get(root, keys[i])))
 			return keys[i];
 	return NULL;

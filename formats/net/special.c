@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
+
 struct range {
 	uint8_t bytes[16];
 	unsigned bits;
@@ -58,12 +60,12 @@ static bool is_in_any(const uint8_t *address, const struct range *ranges, size_t
 	return false;
 }
 
-#define IN(address, ranges) is_in_any(address, ranges, sizeof(ranges) / sizeof(*(ranges)))
+#define IN(address, ranges) is_in_any(address, ranges, MFS_ARRAY_SIZE(ranges))
 
 /* The IPv4 address that an IPv6 one stands for; NULL: it is its own. */
 static const uint8_t *ipv4_in(const uint8_t *address)
 {
-	for (size_t i = 0; i < sizeof(within) / sizeof(*within); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(within); i++)
 		if (is_in(address, &within[i]))
 			return address + within[i].bits / 8;
 	return NULL;

@@ -29,7 +29,7 @@
 
 struct mfs_fp8_scales;
 struct mfs_plan_reader;
-struct mfs_plan_taker;
+struct mfs_plan_taker_ops;
 
 struct mfs_plan_block {
 	uint64_t col, width;		 /* elements of each row of the band */
@@ -94,7 +94,7 @@ struct mfs_plan {
 	uint32_t factor_count;
 	struct mfs_plan_delta *deltas; /* ordered by row */
 	uint32_t delta_count;
-	const struct mfs_plan_taker *taker; /* of elements that are read (plan_read_i.h) */
+	const struct mfs_plan_taker_ops *taker; /* of elements that are read (plan_read_i.h) */
 	struct mfs_plan_band *bands;
 	uint32_t band_count;
 	struct mfs_plan_block *blocks;

@@ -93,7 +93,7 @@ static void skip_zeros(struct mfs_plan_reader *r, uint64_t n)
 	r->at += n / r->plan->element;
 }
 
-static const struct mfs_plan_taker looking = {look, skip_zeros};
+static const struct mfs_plan_taker_ops looking = {look, skip_zeros};
 
 /* Columns [col, end) of rows [row, row + rows): the magnitudes of each column. */
 static void look_at(struct mfs_plan_reader *r, uint64_t row, uint64_t rows, uint64_t col,

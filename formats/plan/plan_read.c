@@ -87,9 +87,9 @@ static void cast_zeros(struct mfs_plan_reader *r, uint64_t n)
 	r->at += count;
 }
 
-static const struct mfs_plan_taker referencing = {reference, reference_zeros},
-				   casting = {cast, cast_zeros},
-				   quantising = {quantise, cast_zeros};
+static const struct mfs_plan_taker_ops referencing = {reference, reference_zeros},
+				       casting = {cast, cast_zeros},
+				       quantising = {quantise, cast_zeros};
 
 /* ---- stretches of bytes ---- */
 

@@ -17,7 +17,7 @@ struct mfs_plan_most {
 struct mfs_plan_reader;
 
 /* What becomes of whole elements, n bytes of them as the sources store them. */
-struct mfs_plan_taker {
+struct mfs_plan_taker_ops {
 	/* They may lie in a mapping. */
 	void (*put)(struct mfs_plan_reader *r, const uint8_t *p, uint64_t n);
 	void (*zeros)(struct mfs_plan_reader *r, uint64_t n);
@@ -30,9 +30,9 @@ typedef int mfs_plan_gatherer(struct mfs_plan_reader *r, const struct mfs_plan_b
 struct mfs_plan_reader {
 	const struct mfs_plan *plan;
 	struct mfs_gather *g;
-	const struct mfs_plan_taker *taker; /* the plan's, except while scales are found out */
-	uint8_t *cast_to;		    /* where the next elements go once they are cast */
-	struct mfs_plan_most *most;	    /* while scales are found out */
+	const struct mfs_plan_taker_ops *taker; /* the plan's, except while scales are found out */
+	uint8_t *cast_to;			/* where the next elements go once they are cast */
+	struct mfs_plan_most *most;		/* while scales are found out */
 	uint64_t at; /* number of the next element, where it matters which it is */
 	uint32_t files[MFS_PLAN_REMEMBERED];
 	const uint8_t *maps[MFS_PLAN_REMEMBERED];

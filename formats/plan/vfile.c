@@ -37,7 +37,7 @@ struct part {
 			_Atomic(struct mfs_plan *) plan; /* NULL until first touch */
 		} tensor;
 		struct {
-			const struct mfs_computed *ops;
+			const struct mfs_computed_ops *ops;
 			void *object;
 			uint64_t from;
 		} computed;
@@ -145,7 +145,7 @@ int mfs_vfile_add_tensor(struct mfs_vfile *f, const struct mfs_target *t, struct
 	return add_part(f, &part, err);
 }
 
-int mfs_vfile_add_computed(struct mfs_vfile *f, const struct mfs_computed *ops, void *object,
+int mfs_vfile_add_computed(struct mfs_vfile *f, const struct mfs_computed_ops *ops, void *object,
 			   uint64_t from, uint64_t len, struct mfs_error *err)
 {
 	struct part part = {.kind = PART_COMPUTED, .length = len};

@@ -55,11 +55,11 @@ int mfs_vfile_add_tensor(struct mfs_vfile *f, const struct mfs_target *t, struct
  * thread, and keeps nothing. It returns -ESTALE if a source has changed since it was opened.
  * willneed may be NULL. The object must outlive the file.
  */
-struct mfs_computed {
+struct mfs_computed_ops {
 	int (*read)(void *object, uint64_t off, void *buf, size_t len, struct mfs_error *err);
 	void (*willneed)(void *object, uint64_t off, uint64_t len);
 };
-int mfs_vfile_add_computed(struct mfs_vfile *f, const struct mfs_computed *ops, void *object,
+int mfs_vfile_add_computed(struct mfs_vfile *f, const struct mfs_computed_ops *ops, void *object,
 			   uint64_t from, uint64_t len, struct mfs_error *err);
 
 uint64_t mfs_vfile_size(const struct mfs_vfile *f);

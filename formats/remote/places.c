@@ -9,6 +9,7 @@
 
 #include <curl/curl.h>
 
+#include "formats/base/array.h"
 #include "formats/remote/credentials.h"
 
 struct visit {
@@ -30,7 +31,7 @@ static bool is_wide(const char *dir)
 	const char *home = getenv("HOME");
 	size_t len = home ? strlen(home) : 0;
 
-	for (size_t i = 0; i < sizeof(wide) / sizeof(*wide); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(wide); i++)
 		if (!strcmp(dir, wide[i]))
 			return true;
 	while (len > 1 && home[len - 1] == '/')

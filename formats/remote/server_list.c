@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/base/clock.h"
 #include "formats/base/str.h"
@@ -225,7 +226,7 @@ static int add_known(const struct mfs_server *s, struct mfs_curl *h, struct mfs_
 	size_t len;
 	int rc = 0;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !rc; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names) && !rc; i++)
 		rc = add_guess(l, names[i], err);
 	if (!url)
 		rc = mfs_fail_nomem(err);

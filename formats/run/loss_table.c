@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
+
 /* Megatron and Bridge; our own logs; NeMo; Lightning; the Trainer of transformers; torchtitan. */
 static const char *const losses[] = {
 	"lm loss",    "lm_loss",    "reduced_train_loss",
@@ -13,7 +15,7 @@ static const char *const losses[] = {
 };
 static const char *const steps[] = {"iteration", "step", "global_step", "iter"};
 
-_Static_assert(sizeof(losses) / sizeof(*losses) == MFS_LOSS_NAMES, "names of losses");
+_Static_assert(MFS_ARRAY_SIZE(losses) == MFS_LOSS_NAMES, "names of losses");
 
 static int find(const char *const *names, size_t count, const char *name, size_t len)
 {
@@ -62,8 +64,7 @@ static struct columns read_names(const char *at, const char *end)
 		const struct cell name = next_cell(&at, end);
 		const int rank = mfs_loss_rank(name.at, name.len);
 
-		if (c.step < 0 &&
-		    find(steps, sizeof(steps) / sizeof(*steps), name.at, name.len) >= 0)
+		if (c.step < 0 && find(steps, MFS_ARRAY_SIZE(steps), name.at, name.len) >= 0)
 			c.step = i;
 		if (rank >= 0 && rank < best) {
 			best = rank;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
@@ -38,7 +39,7 @@ struct found {
 };
 
 struct search {
-	int dirs[sizeof(places) / sizeof(*places)];
+	int dirs[MFS_ARRAY_SIZE(places)];
 	unsigned dir_count;
 	struct found *files;
 	uint32_t count;
@@ -93,7 +94,7 @@ static void search(const char *run, struct search *s)
 	const int top = mfs_open_directory(run);
 
 	*s = (struct search){0};
-	for (size_t i = 0; i < sizeof(places) / sizeof(*places) && top >= 0; i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(places) && top >= 0; i++) {
 		const int dir =
 			openat(top, places[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 

@@ -38,7 +38,7 @@ static void put_chunk(struct mfs_pickle_writer *w, const struct mfs_dcp_write_ch
 	mfs_pickle_object_end(w);
 }
 
-static int put_tensor(struct mfs_pickle_writer *w, const struct mfs_dcp_writer *d, uint32_t i,
+static int put_tensor(struct mfs_pickle_writer *w, const struct mfs_dcp_write_ops *d, uint32_t i,
 		      struct mfs_error *err)
 {
 	struct mfs_dcp_write_tensor t = {0};
@@ -69,7 +69,7 @@ static int put_tensor(struct mfs_pickle_writer *w, const struct mfs_dcp_writer *
 }
 
 /* state_dict_metadata: what there is. */
-static int put_keys(struct mfs_pickle_writer *w, const struct mfs_dcp_writer *d,
+static int put_keys(struct mfs_pickle_writer *w, const struct mfs_dcp_write_ops *d,
 		    struct mfs_error *err)
 {
 	struct mfs_dcp_write_bytes bytes = {0};
@@ -121,7 +121,7 @@ static void put_place(struct mfs_pickle_writer *w, const char *key,
 }
 
 /* storage_data: where it lies. */
-static int put_places(struct mfs_pickle_writer *w, const struct mfs_dcp_writer *d,
+static int put_places(struct mfs_pickle_writer *w, const struct mfs_dcp_write_ops *d,
 		      struct mfs_error *err)
 {
 	struct mfs_dcp_write_tensor t = {0};
@@ -153,7 +153,7 @@ static int put_places(struct mfs_pickle_writer *w, const struct mfs_dcp_writer *
 /* planner_data is {}, as in torch's own files, because torch's tools look up keys in it.
  * megatron-core 0.8 to 0.15 asks mcore_data about flattened optimizer tensors, of which there are
  * none here; other readers ignore it. */
-static int put_metadata(struct mfs_pickle_writer *w, const struct mfs_dcp_writer *d,
+static int put_metadata(struct mfs_pickle_writer *w, const struct mfs_dcp_write_ops *d,
 			struct mfs_error *err)
 {
 	int rc;
@@ -177,7 +177,8 @@ static int put_metadata(struct mfs_pickle_writer *w, const struct mfs_dcp_writer
 	return rc;
 }
 
-int mfs_dcp_write(const struct mfs_dcp_writer *writer, struct mfs_buf *out, struct mfs_error *err)
+int mfs_dcp_write(const struct mfs_dcp_write_ops *writer, struct mfs_buf *out,
+		  struct mfs_error *err)
 {
 	struct mfs_pickle_writer w;
 	int rc;

@@ -44,7 +44,7 @@ struct mfs_dcp_write_bytes {
  * or -errno with err filled, and then the writing ends. Strings and arrays live until the next call
  * of the same function.
  */
-struct mfs_dcp_writer {
+struct mfs_dcp_write_ops {
 	void *arg;
 	uint32_t tensor_count, bytes_count;
 	int (*tensor)(void *arg, uint32_t tensor, struct mfs_dcp_write_tensor *ret,
@@ -56,6 +56,7 @@ struct mfs_dcp_writer {
 };
 
 /* Appends the pickle to out. The caller keeps the rules of mfs_dcp_check(). */
-int mfs_dcp_write(const struct mfs_dcp_writer *writer, struct mfs_buf *out, struct mfs_error *err);
+int mfs_dcp_write(const struct mfs_dcp_write_ops *writer, struct mfs_buf *out,
+		  struct mfs_error *err);
 
 #endif

@@ -42,7 +42,7 @@ struct op {
 	uint8_t width; /* of its argument, a little-endian number: 0, 1, 2, 4 or 8 bytes */
 	uint8_t count; /* values that it takes from the stack; 0: all above the topmost mark */
 	uint8_t type;  /* enum mfs_value_type of what it makes */
-	uint8_t form;  /* enum mfs_value_form of what it makes */
+	uint8_t form;  /* enum mfs_pickled_kind of what it makes */
 	uint8_t value; /* node that every document has */
 };
 
@@ -155,7 +155,7 @@ static void start_skipping(struct machine *m, const uint8_t *text, size_t len)
 }
 
 /* The next len bytes of the stream. */
-static int push_text(struct machine *m, enum mfs_value_type type, enum mfs_value_form form,
+static int push_text(struct machine *m, enum mfs_value_type type, enum mfs_pickled_kind form,
 		     uint64_t len)
 {
 	const uint8_t *text = m->at;

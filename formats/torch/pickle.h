@@ -41,7 +41,7 @@ enum mfs_value_type {
 };
 
 /* How Python makes a value, where its type does not say so: needed to write it again. */
-enum mfs_value_form {
+enum mfs_pickled_kind {
 	MFS_FORM_PLAIN,	    /* OBJECT: callable(*args) (REDUCE) */
 	MFS_FORM_NEWOBJ,    /* OBJECT: callable.__new__(callable, *args, **kwargs) */
 	MFS_FORM_FROZENSET, /* SET */
@@ -72,7 +72,7 @@ mfs_value mfs_pickle_values(const struct mfs_pickle *doc);
 size_t mfs_pickle_length(const struct mfs_pickle *doc);
 
 enum mfs_value_type mfs_value_type(const struct mfs_pickle *doc, mfs_value v);
-enum mfs_value_form mfs_value_form(const struct mfs_pickle *doc, mfs_value v);
+enum mfs_pickled_kind mfs_value_form(const struct mfs_pickle *doc, mfs_value v);
 bool mfs_value_is_none(const struct mfs_pickle *doc, mfs_value v);
 
 /* Each returns false and leaves *ret alone unless v is of that type. An int can be read as a float,

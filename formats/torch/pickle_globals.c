@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/torch/pickle.h"
 #include "formats/torch/pickle_globals_i.h"
 
@@ -327,7 +328,7 @@ static bool is_storage(struct text t)
 
 	if (!t.s || t.len <= end_len || memcmp(t.s + t.len - end_len, end, end_len))
 		return false;
-	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(types); i++)
 		if (strlen(types[i]) == t.len - end_len && !memcmp(types[i], t.s, t.len - end_len))
 			return true;
 	return false;

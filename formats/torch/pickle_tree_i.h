@@ -16,7 +16,7 @@ struct mfs_pickle_indices;
 struct mfs_pickle_node {
 	uint8_t type;	  /* enum mfs_value_type */
 	uint8_t capacity; /* LIST, SET, DICT: log2 of the slots of items; 0: none yet */
-	uint8_t form;	  /* enum mfs_value_form */
+	uint8_t form;	  /* enum mfs_pickled_kind */
 	uint32_t a;	  /* length of STR/BYTES/BIGINT; slots used of items; module of GLOBAL;
 			   * callable of OBJECT; value of PERSID */
 	union {

@@ -25,9 +25,9 @@ enum mfs_value_type mfs_value_type(const struct mfs_pickle *doc, mfs_value v)
 	return (enum mfs_value_type)mfs_pickle_node(doc, v)->type;
 }
 
-enum mfs_value_form mfs_value_form(const struct mfs_pickle *doc, mfs_value v)
+enum mfs_pickled_kind mfs_value_form(const struct mfs_pickle *doc, mfs_value v)
 {
-	return (enum mfs_value_form)mfs_pickle_node(doc, v)->form;
+	return (enum mfs_pickled_kind)mfs_pickle_node(doc, v)->form;
 }
 
 bool mfs_value_is_none(const struct mfs_pickle *doc, mfs_value v)

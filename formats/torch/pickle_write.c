@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/base/uthash.h"
 #include "formats/torch/pickle_write_i.h"
@@ -312,7 +313,7 @@ static struct mfs_text module_name(const struct mfs_pickle_writer *w, struct mfs
 {
 	const int want = w->protocol < 3;
 
-	for (size_t i = 0; i < sizeof(renamed) / sizeof(*renamed); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(renamed); i++)
 		if (text_is(module, renamed[i][!want]))
 			return (struct mfs_text){renamed[i][want], strlen(renamed[i][want])};
 	return module;

@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/dataset/gpt/gpt_rules.h"
 #include "formats/model/families/family.h"
@@ -54,7 +55,7 @@ int mfs_parse_size(const char *text, uint64_t *ret)
 
 	if (mfs_parse_digits(text, &end, &v))
 		return -EINVAL;
-	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(units); i++) {
 		if (strcasecmp(end, units[i].suffix))
 			continue;
 		if (mfs_mul_overflows(v, units[i].bytes, &v))
@@ -525,7 +526,7 @@ const struct mfs_option_row mfs_option_rows[] = {
 	/* clang-format on */
 };
 
-const size_t mfs_option_row_count = sizeof(mfs_option_rows) / sizeof(*mfs_option_rows);
+const size_t mfs_option_row_count = MFS_ARRAY_SIZE(mfs_option_rows);
 
 const struct mfs_option_row *mfs_option_find(const char *option)
 {
@@ -616,7 +617,7 @@ const char *mfs_option_next_setting(const struct mfs_options *opt, const char *a
 }
 
 const struct mfs_option_row *mfs_option_given_of(const struct mfs_options *opt,
-						 enum mfs_option_of of)
+						 enum mfs_option_scope of)
 {
 	for (const char *at = NULL; (at = mfs_option_next_setting(opt, at));)
 		if (mfs_option_find(at)->of == of)

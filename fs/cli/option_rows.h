@@ -12,7 +12,7 @@
 
 #include "fs/cli/options.h"
 
-enum mfs_option_value {
+enum mfs_option_value_kind {
 	MFS_OPTION_BARE,   /* it has none */
 	MFS_OPTION_VALUED, /* it needs one */
 	MFS_OPTION_PATH,   /* it needs one, the path of a file or a directory */
@@ -20,7 +20,7 @@ enum mfs_option_value {
 };
 
 /* What an option says something about. */
-enum mfs_option_of {
+enum mfs_option_scope {
 	MFS_OPTION_OF_NOTHING, /* it is known, and has no effect on what is shown */
 	MFS_OPTION_OF_MODELS,
 	MFS_OPTION_OF_DATASETS,	   /* how those that there are are shown */
@@ -31,7 +31,7 @@ enum mfs_option_of {
 };
 
 /* How an option counts in the digest of a view's options, and so in commits and ETags. */
-enum mfs_option_digest {
+enum mfs_option_digest_kind {
 	MFS_DIGEST_UNSAID,    /* a mistake, which a unit test finds */
 	MFS_DIGEST_LEFT_OUT,  /* no byte of any file depends on it */
 	MFS_DIGEST_BY_VIEW,   /* files that it names, which a view's identity has */
@@ -54,15 +54,15 @@ enum mfs_option_holder {
 
 struct mfs_option_row {
 	const char *name;
-	enum mfs_option_value value;
+	enum mfs_option_value_kind value;
 	/* Checks the value and keeps it. NULL: the option is known and ignored. */
 	int (*apply)(struct mfs_options *opt, const struct mfs_option_row *row, const char *value,
 		     struct mfs_error *err);
 	enum mfs_option_holder in; /* of the member below */
 	size_t at, size;
 	bool is_text; /* the member is a string of its own */
-	enum mfs_option_of of;
-	enum mfs_option_digest digest;
+	enum mfs_option_scope of;
+	enum mfs_option_digest_kind digest;
 	const char *digest_name; /* in the digest; NULL: the option's */
 	/* Why no gateway takes it for a source, the end of a sentence; NULL: it does. */
 	const char *gateway;
@@ -101,7 +101,7 @@ const char *mfs_option_next_setting(const struct mfs_options *opt, const char *a
 
 /* The option that was given first of those that are of such things; NULL: none. */
 const struct mfs_option_row *mfs_option_given_of(const struct mfs_options *opt,
-						 enum mfs_option_of of);
+						 enum mfs_option_scope of);
 
 /* Checks options of a mount. datasets, model: what its SOURCE has. -EINVAL: an option is of what
  * SOURCE has not; the sentence names it. */

@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
+
 volatile sig_atomic_t mfs_stop_requested;
 
 /* It begins by clearing a progress bar. */
@@ -29,7 +31,7 @@ static void handle(void (*handler)(int sig))
 	const struct sigaction action = {.sa_handler = handler, .sa_flags = (int)SA_RESETHAND};
 	struct sigaction old;
 
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(signals); i++)
 		if (!sigaction(signals[i], NULL, &old) && old.sa_handler != SIG_IGN)
 			sigaction(signals[i], &action, NULL);
 }

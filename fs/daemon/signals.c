@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <stddef.h>
 
+#include "formats/base/array.h"
+
 static void nothing(int sig)
 {
 	(void)sig;
@@ -32,7 +34,7 @@ void mfs_signals_ignore_stray(void)
 				    SIGPOLL, SIGSTKFLT, SIGPWR,	   SIGPIPE};
 	const struct sigaction ignore = {.sa_handler = SIG_IGN};
 
-	for (size_t i = 0; i < sizeof(stray) / sizeof(*stray); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(stray); i++)
 		sigaction(stray[i], &ignore, NULL);
 	for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++)
 		sigaction(sig, &ignore, NULL);
@@ -47,9 +49,9 @@ static time_t now(void)
 	return t.tv_sec;
 }
 
-void mfs_signals_wait(const struct mfs_signals_calls *calls, void *arg, atomic_bool *stop)
+void mfs_signals_wait(const struct mfs_signals_hooks *hooks, void *arg, atomic_bool *stop)
 {
-	time_t due = now() + calls->seconds;
+	time_t due = now() + hooks->seconds;
 	sigset_t set;
 
 	sigemptyset(&set);
@@ -63,12 +65,12 @@ void mfs_signals_wait(const struct mfs_signals_calls *calls, void *arg, atomic_b
 		if (atomic_load(stop))
 			return;
 		if (sig == SIGUSR1)
-			calls->status(arg);
+			hooks->status(arg);
 		if (sig == SIGHUP)
-			calls->reread(arg);
+			hooks->reread(arg);
 		if (now() < due)
 			continue;
-		calls->every(arg);
-		due = now() + calls->seconds;
+		hooks->every(arg);
+		due = now() + hooks->seconds;
 	}
 }

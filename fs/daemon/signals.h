@@ -17,7 +17,7 @@ void mfs_signals_ignore_stray(void);
 /* The same for SIGHUP: it does not end the mount. */
 void mfs_signals_take_hangup(void);
 
-struct mfs_signals_calls {
+struct mfs_signals_hooks {
 	void (*status)(void *arg); /* for each SIGUSR1 */
 	void (*reread)(void *arg); /* for each SIGHUP that was taken */
 	void (*every)(void *arg);  /* every seconds seconds */
@@ -26,6 +26,6 @@ struct mfs_signals_calls {
 
 /* Called in a thread of its own with all signals blocked. Returns when *stop is true and another
  * SIGUSR1 was sent to the thread. */
-void mfs_signals_wait(const struct mfs_signals_calls *calls, void *arg, atomic_bool *stop);
+void mfs_signals_wait(const struct mfs_signals_hooks *hooks, void *arg, atomic_bool *stop);
 
 #endif

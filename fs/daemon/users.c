@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
+
 static bool leads_into(const char *link, const char *place)
 {
 	char to[PATH_MAX];
@@ -43,7 +45,7 @@ static bool uses(const char *proc, const char *place)
 	static const char *const links[] = {"cwd", "root", "exe"};
 	char path[64];
 
-	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(links); i++) {
 		snprintf(path, sizeof(path), "%s/%s", proc, links[i]);
 		if (leads_into(path, place))
 			return true;

@@ -69,7 +69,7 @@ static int new_dataset(struct mfs_data *data, const char *name, const char *path
 		free_dataset(d);
 		return mfs_fail_nomem(err);
 	}
-	mfs_views_init(&d->views, &mfs_dataset_answers, d, &mfs_data_views, of, data->keeper);
+	mfs_views_init(&d->views, &mfs_dataset_owner_ops, d, &mfs_data_views, of, data->keeper);
 	data->list[data->count++] = d;
 	*ret = d;
 	return 0;
@@ -305,7 +305,7 @@ static uint32_t count_splits(const char *path)
 
 uint32_t mfs_data_look(const char *path, const struct mfs_data_options *opt)
 {
-	const enum mfs_data_holding holds = mfs_data_holds(path);
+	const enum mfs_data_path_kind holds = mfs_data_holds(path);
 	uint32_t count = holds == MFS_DATA_HOLDS_HF	    ? count_splits(path)
 			 : holds == MFS_DATA_HOLDS_PREFIXES ? count_prefixes(path)
 							    : holds == MFS_DATA_HOLDS_PREFIX;

@@ -28,18 +28,18 @@ struct mfs_dataset {
 };
 
 /* What a struct mfs_dataset answers to its views. */
-extern const struct mfs_views_owner mfs_dataset_answers;
+extern const struct mfs_views_owner_ops mfs_dataset_owner_ops;
 
 struct mfs_samples;
 
-enum mfs_data_holding {
+enum mfs_data_path_kind {
 	MFS_DATA_HOLDS_NOTHING,
 	MFS_DATA_HOLDS_PREFIX,	 /* .idx and .bin, of this name */
 	MFS_DATA_HOLDS_HF,	 /* a file or a directory of an HF dataset */
 	MFS_DATA_HOLDS_PREFIXES, /* a directory of .idx and .bin */
 };
 /* By names alone. path is what mfs_data_path() gives. */
-enum mfs_data_holding mfs_data_holds(const char *path);
+enum mfs_data_path_kind mfs_data_holds(const char *path);
 
 struct mfs_data_split {
 	/* "train", "validation", "test", as `datasets` calls them, or "data": all rows. */

@@ -7,7 +7,7 @@
 #include "fs/view/build.h"
 
 /* A dataset is open as long as it is there. */
-static int hold_origin(void *owner, enum mfs_view_of of, struct mfs_view_origin *ret,
+static int hold_origin(void *owner, enum mfs_view_source_kind of, struct mfs_view_origin *ret,
 		       struct mfs_held **ret_held, struct mfs_error *err)
 {
 	(void)of, (void)err;
@@ -19,7 +19,7 @@ static int hold_origin(void *owner, enum mfs_view_of of, struct mfs_view_origin 
 const struct mfs_view_table mfs_data_views = {MFS_DATA_VIEWS(MFS_VIEW_COUNT),
 					      {MFS_DATA_VIEWS(MFS_VIEW_LIST)}};
 
-const struct mfs_views_owner mfs_dataset_answers = {.hold = hold_origin};
+const struct mfs_views_owner_ops mfs_dataset_owner_ops = {.hold = hold_origin};
 
 struct mfs_views *mfs_dataset_views(struct mfs_dataset *d)
 {

@@ -74,7 +74,7 @@ static bool has_prefixes(const char *dir)
 	return has;
 }
 
-enum mfs_data_holding mfs_data_holds(const char *path)
+enum mfs_data_path_kind mfs_data_holds(const char *path)
 {
 	if (is_prefix(path))
 		return MFS_DATA_HOLDS_PREFIX;

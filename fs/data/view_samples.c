@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/dataset/gpt/rows_samples.h"
 #include "fs/data/hf_directory.h"
@@ -105,7 +106,7 @@ static void describe(const struct mfs_dataset *d, const char *name, struct mfs_b
 				    o->split_data_path[MFS_VALID],
 				    o->split_data_path[MFS_TEST]};
 
-	for (size_t i = 0; i < sizeof(said) / sizeof(*said); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(said); i++)
 		mfs_buf_printf(ret, "%s\n", said[i] ? said[i] : "");
 	describe_file(o->data_args_path, ret);
 	mfs_data_add_said(o, ret);

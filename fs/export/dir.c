@@ -235,8 +235,8 @@ int mfs_export_check_known(int dirfd, const char *path, const struct mfs_view *v
 	return start_walk(&w, dirfd, path, err);
 }
 
-int mfs_export_sweep(int dirfd, const char *path, const struct mfs_view *view, enum mfs_sweep what,
-		     struct mfs_error *err)
+int mfs_export_sweep(int dirfd, const char *path, const struct mfs_view *view,
+		     enum mfs_sweep_kind what, struct mfs_error *err)
 {
 	struct walk w = {
 		.view = view,

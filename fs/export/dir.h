@@ -32,14 +32,14 @@ int mfs_export_sync_dirs(int dirfd, const struct mfs_view *view, struct mfs_erro
 int mfs_export_check_known(int dirfd, const char *path, const struct mfs_view *view,
 			   struct mfs_error *err);
 
-enum mfs_sweep {
+enum mfs_sweep_kind {
 	MFS_SWEEP_FOREIGN, /* everything that is neither the view's nor the journal */
 	MFS_SWEEP_ALL,	   /* everything */
 	MFS_SWEEP_KNOWN, /* what an export has left. If there is more: -EEXIST, and nothing goes */
 };
 
 /* Removes what is in the directory `path` of an open one. Links are removed, never followed. */
-int mfs_export_sweep(int dirfd, const char *path, const struct mfs_view *view, enum mfs_sweep what,
-		     struct mfs_error *err);
+int mfs_export_sweep(int dirfd, const char *path, const struct mfs_view *view,
+		     enum mfs_sweep_kind what, struct mfs_error *err);
 
 #endif

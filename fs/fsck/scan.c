@@ -96,7 +96,7 @@ static int scan_pickle(struct mfs_fsck_scan *s, uint64_t at, uint64_t *ret_end)
 
 /* torch before 1.6 wrote four pickles and then the storages. Of a ZIP's record it ends where the
  * next header may begin. */
-static int scan_stream(struct mfs_fsck_scan *s, uint64_t at, enum mfs_scan_within within)
+static int scan_stream(struct mfs_fsck_scan *s, uint64_t at, enum mfs_scan_kind within)
 {
 	uint8_t next[2] = {0, 0};
 	int rc = 0;
@@ -185,7 +185,7 @@ static int skip_npy_header(const struct mfs_fsck_scan *s, uint64_t *at, bool *re
 
 /* ---- a place, a file ---- */
 
-int mfs_scan_place(struct mfs_fsck_scan *s, uint64_t at, enum mfs_scan_within within)
+int mfs_scan_place(struct mfs_fsck_scan *s, uint64_t at, enum mfs_scan_kind within)
 {
 	bool plain = false;
 	int rc = mfs_scan_packed(s, at);

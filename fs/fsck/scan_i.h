@@ -42,12 +42,12 @@ int mfs_scan_walk(struct mfs_fsck_scan *s, uint64_t at, uint64_t len);
 int mfs_scan_all(struct mfs_fsck_scan *s);
 
 /* What begins at a byte: an array, something compressed, a tar, pickles one after the other. */
-enum mfs_scan_within {
+enum mfs_scan_kind {
 	MFS_SCAN_FILE, /* it is the file's beginning */
 	MFS_SCAN_ZIP,  /* a record, after which another one may begin */
 	MFS_SCAN_TAR,  /* a member, and the tar is walked already */
 };
-int mfs_scan_place(struct mfs_fsck_scan *s, uint64_t at, enum mfs_scan_within within);
+int mfs_scan_place(struct mfs_fsck_scan *s, uint64_t at, enum mfs_scan_kind within);
 
 /* True if an array of NumPy begins so, in which no pickle can be. size: of bytes. */
 bool mfs_scan_is_plain_array(const uint8_t *bytes, size_t size);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/io/whole.h"
 #include "fs/fsck/scan_i.h"
@@ -75,7 +76,7 @@ static const char *packer(const uint8_t *h)
 		return "lzma";
 	if (is_skipped_frame(h))
 		return "zstd or lz4";
-	for (const struct magic *m = magics; m < magics + sizeof(magics) / sizeof(*magics); m++)
+	for (const struct magic *m = magics; m < magics + MFS_ARRAY_SIZE(magics); m++)
 		if (!memcmp(h, m->bytes, m->len))
 			return (*m->bytes == 'B' && !is_bzip2(h)) ||
 					       (m->len == 2 && !is_compress(h))

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "fs/fsck/scan_i.h"
 
@@ -117,7 +118,7 @@ static int scan_entry(struct mfs_fsck_scan *s, uint64_t at)
 		rc = mfs_scan_begin(
 			s, at + sizeof(h) + r.name_len + mfs_le16(h + 30) + mfs_le16(h + 32), next,
 			sizeof(next));
-	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends) && !rc; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(ends) && !rc; i++)
 		if (!memcmp(next, ends[i], sizeof(next)))
 			return check_record(s, &r);
 	return rc;

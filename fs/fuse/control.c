@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "formats/base/array.h"
 #include "fs/fuse/ops.h"
 
 enum { CONTROL = 4, INFO = 6, STATS = 8 }; /* ids */
@@ -26,7 +27,7 @@ static const struct mfs_control controls[] = {
 
 const struct mfs_control *mfs_control_of(fuse_ino_t id)
 {
-	for (size_t i = 0; i < sizeof(controls) / sizeof(*controls); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(controls); i++)
 		if (controls[i].id == id)
 			return &controls[i];
 	return NULL;
@@ -61,7 +62,7 @@ bool mfs_control_look_up(fuse_req_t req, fuse_ino_t parent, const char *name)
 		reply_control(req, in);
 		return true;
 	}
-	for (size_t i = 0; i < sizeof(controls) / sizeof(*controls); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(controls); i++) {
 		if (controls[i].parent == parent && !strcmp(controls[i].name, name)) {
 			reply_control(req, &controls[i]);
 			return true;

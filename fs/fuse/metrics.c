@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/version.h"
 #include "formats/io/whole.h"
 #include "formats/remote/cache.h"
@@ -27,7 +28,7 @@ static const struct {
 } errnos[] = {{0, "0"},		  {ENOENT, "ENOENT"}, {EIO, "EIO"}, {ESTALE, "ESTALE"},
 	      {ENOMEM, "ENOMEM"}, {EROFS, "EROFS"},   {-1, "other"}};
 
-#define ERRNOS (sizeof(errnos) / sizeof(*errnos))
+#define ERRNOS MFS_ARRAY_SIZE(errnos)
 #define ROWS   (MFS_REQUESTS + MFS_OPS * ERRNOS)
 
 #define TIME(op)                                                                                   \
@@ -102,7 +103,7 @@ uint64_t mfs_metrics_errors(const struct mfs_stats *s)
 	static const int codes[] = {EIO, ESTALE, ENOMEM};
 	uint64_t n = 0;
 
-	for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(codes); i++)
 		n += mfs_stats_count(s, answer_row(MFS_OP_OPEN, codes[i])) +
 		     mfs_stats_count(s, answer_row(MFS_OP_READ, codes[i]));
 	return n;

@@ -9,6 +9,7 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "fs/data/data.h"
 #include "fs/daemon/mountpoint.h"
 
@@ -96,7 +97,7 @@ static unsigned long flags_of(const struct mfs_mount_entry *entry)
 {
 	unsigned long ret = lists(entry->options, "ro") ? MS_RDONLY : 0;
 
-	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(flags); i++)
 		if (lists(entry->flags, flags[i].name))
 			ret |= flags[i].flag;
 	return ret;

@@ -314,12 +314,12 @@ static void announce(struct waiter *w)
 static void *wait_beside(void *arg)
 {
 	struct waiter *w = arg;
-	const struct mfs_signals_calls calls = {say_status, reread, look,
+	const struct mfs_signals_hooks hooks = {say_status, reread, look,
 						w->metrics ? WRITE_EVERY : LOOK_EVERY};
 
 	announce(w);
 	write_metrics(w);
-	mfs_signals_wait(&calls, w, &w->stop);
+	mfs_signals_wait(&hooks, w, &w->stop);
 	return NULL;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/base/yaml_tree.h"
 #include "formats/io/slurp.h"
@@ -163,7 +164,7 @@ static int take_limits(const struct reader *r, const struct mfs_yaml_node *n, st
 		{&c->grace_seconds, "grace_seconds"},
 		{&c->url_seconds, "url_seconds"},
 	};
-	const size_t count = sizeof(limits) / sizeof(*limits);
+	const size_t count = MFS_ARRAY_SIZE(limits);
 	int rc = 0;
 
 	if (n->kind != MFS_YAML_MAPPING)
@@ -279,7 +280,7 @@ static int take_key(const struct reader *r, const struct mfs_yaml_node *key, str
 		/* clang-format on */
 	};
 
-	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(texts); i++)
 		if (!strcmp(texts[i].name, key->text))
 			return take_text(r, key, key->next, texts[i].value, err);
 	if (!strcmp(key->text, "trusted_proxies"))

@@ -8,6 +8,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
 #include "formats/io/fence.h"
@@ -520,7 +521,7 @@ static void block_signals(sigset_t *set)
 	const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 
 	sigemptyset(set);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(signals); i++)
 		sigaddset(set, signals[i]);
 	pthread_sigmask(SIG_BLOCK, set, NULL);
 	signal(SIGUSR1, SIG_DFL);

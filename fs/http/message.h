@@ -35,7 +35,7 @@ struct mfs_request {
 };
 
 /* Bytes that are made while they are sent. */
-struct mfs_http_stream {
+struct mfs_http_stream_ops {
 	/* Fills buf with at least one byte and at most len of them, from offset off of the reply's
 	 * body. -errno: the connection is cut, so that no client takes what it has for all. */
 	ssize_t (*read)(void *object, uint64_t off, void *buf, size_t len);
@@ -51,7 +51,7 @@ struct mfs_reply {
 	} headers[MFS_REPLY_HEADERS];
 	unsigned header_count;
 	struct mfs_buf text; /* the body, unless there is a stream */
-	const struct mfs_http_stream *stream;
+	const struct mfs_http_stream_ops *stream;
 	void *object;	 /* of the stream */
 	uint64_t length; /* bytes of the stream */
 	bool failed;	 /* there was no memory for it: 500 is sent */

@@ -25,13 +25,13 @@ static void skip_spaces(const char **at)
 	*at += strspn(*at, " \t");
 }
 
-static enum mfs_range beyond(uint64_t *off, uint64_t *len)
+static enum mfs_range_kind beyond(uint64_t *off, uint64_t *len)
 {
 	*off = *len = 0;
 	return MFS_RANGE_BEYOND;
 }
 
-static enum mfs_range suffix(uint64_t n, uint64_t size, uint64_t *off, uint64_t *len)
+static enum mfs_range_kind suffix(uint64_t n, uint64_t size, uint64_t *off, uint64_t *len)
 {
 	if (!n || !size)
 		return beyond(off, len);
@@ -40,7 +40,7 @@ static enum mfs_range suffix(uint64_t n, uint64_t size, uint64_t *off, uint64_t 
 	return MFS_RANGE_PART;
 }
 
-enum mfs_range mfs_range_parse(const char *header, uint64_t size, uint64_t *off, uint64_t *len)
+enum mfs_range_kind mfs_range_parse(const char *header, uint64_t size, uint64_t *off, uint64_t *len)
 {
 	uint64_t first = 0, last = UINT64_MAX;
 	bool has_first;

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum mfs_range {
+enum mfs_range_kind {
 	MFS_RANGE_WHOLE,  /* 200: there is no range, or one that a server must ignore */
 	MFS_RANGE_PART,	  /* 206 */
 	MFS_RANGE_BEYOND, /* 416: no byte of the file lies in it */
@@ -17,7 +17,8 @@ enum mfs_range {
 /* The Range header of a file of size bytes; NULL: it was not sent. *off and *len: the bytes to
  * send; all of them for MFS_RANGE_WHOLE, none for MFS_RANGE_BEYOND. Several ranges in one header
  * count as none: the whole file is a right answer to them. */
-enum mfs_range mfs_range_parse(const char *header, uint64_t size, uint64_t *off, uint64_t *len);
+enum mfs_range_kind mfs_range_parse(const char *header, uint64_t size, uint64_t *off,
+				    uint64_t *len);
 
 /* True if an If-Match or If-None-Match header lists an entity tag, or is "*". etag: without its
  * quotes. weak: W/"x" counts as "x", as it does in If-None-Match. */

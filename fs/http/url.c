@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/net/uri.h"
 
@@ -198,7 +199,7 @@ bool mfs_url_is_secret(const char *name, size_t len)
 	bool is = mfs_uri_decode(&plain, name, len, true) == -ENOMEM;
 
 	mfs_buf_add(&plain, "", 1);
-	for (size_t i = 0; !is && i < sizeof(names) / sizeof(*names); i++)
+	for (size_t i = 0; !is && i < MFS_ARRAY_SIZE(names); i++)
 		is = plain.failed || !strcasecmp(plain.data, names[i]);
 	mfs_buf_release(&plain);
 	return is;

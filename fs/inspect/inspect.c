@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/model/model.h"
 #include "fs/cli/cmdline.h"
@@ -63,7 +64,7 @@ static void find_tokenizer(struct mfs_inspection *in)
 					    "tekken.json"};
 
 	for (uint32_t i = 0; in->view && i < in->view->count; i++)
-		for (size_t k = 0; k < sizeof(names) / sizeof(names[0]) && !in->tokenizer; k++)
+		for (size_t k = 0; k < MFS_ARRAY_SIZE(names) && !in->tokenizer; k++)
 			if (!strcmp(in->view->files[i].name, names[k]))
 				in->tokenizer = in->view->files[i].name;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/model/model.h"
 #include "fs/inspect/inspect.h"
@@ -212,9 +213,9 @@ int mfs_inspect_json_failed(const char *source, const char *why)
 	json_object_set_new(o, "source", mfs_json_string(source));
 	json_object_set_new(o, "ok", json_false());
 	json_object_set_new(o, "error", mfs_json_string(why));
-	for (size_t i = 0; i < sizeof(nothing) / sizeof(*nothing); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(nothing); i++)
 		json_object_set_new(o, nothing[i], json_null());
-	for (size_t i = 0; i < sizeof(empty) / sizeof(*empty); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(empty); i++)
 		json_object_set_new(o, empty[i], json_array());
 	return mfs_json_print(o);
 }

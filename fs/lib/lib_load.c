@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/load/box_load.h"
 #include "fs/lib/lib_i.h"
 
@@ -12,7 +13,7 @@ struct mcorefs_load {
 
 static int check_options(const struct mcorefs_load_options *o, struct mfs_error *err)
 {
-	for (size_t i = 0; i < sizeof(o->reserved) / sizeof(*o->reserved); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(o->reserved); i++)
 		if (o->reserved[i])
 			return mfs_fail(err, -EINVAL,
 					"the options of the load are of a newer release: their "

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/error.h"
 #include "formats/io/regular.h"
 #include "fs/cli/commands.h"
@@ -35,7 +36,7 @@ static int take_word(struct request *r, const char *word)
 
 static int take_list(struct request *r, const char *list)
 {
-	if (r->list_count == sizeof(r->lists) / sizeof(*r->lists))
+	if (r->list_count == MFS_ARRAY_SIZE(r->lists))
 		return mfs_usage_error("option '-o' was given more than %u times", r->list_count);
 	r->lists[r->list_count++] = list;
 	return 0;

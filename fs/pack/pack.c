@@ -82,7 +82,7 @@ static int take_document(void *arg, struct mfs_error *err)
 
 static int open_text(struct pack *x, const struct mfs_token_position *start, struct mfs_error *err)
 {
-	const struct mfs_token_sink sink = {x, take_tokens, take_sequence, take_document};
+	const struct mfs_token_hooks hooks = {x, take_tokens, take_sequence, take_document};
 	const struct mfs_token_text_config c = {
 		.name = "standard input",
 		.key = x->options.key,
@@ -92,7 +92,7 @@ static int open_text(struct pack *x, const struct mfs_token_position *start, str
 		.start = *start,
 	};
 
-	return mfs_token_text_new(&c, &sink, &x->text, err);
+	return mfs_token_text_new(&c, &hooks, &x->text, err);
 }
 
 /* Where an earlier run has stopped, or at the start. */
@@ -178,7 +178,7 @@ static int feed(struct pack *x, const uint8_t *bytes, size_t len, struct mfs_err
 /* The input is text in the place of ids: reports what to do together with what was found. */
 static void say_if_text(const uint8_t *bytes, size_t len, struct mfs_error *err)
 {
-	const enum mfs_plain_text kind = mfs_plain_text_of(bytes, len);
+	const enum mfs_plain_text_kind kind = mfs_plain_text_of(bytes, len);
 	const struct mfs_error found = *err;
 
 	if (kind)

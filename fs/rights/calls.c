@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "fs/rights/rights_i.h"
 
 #if defined(__x86_64__)
@@ -116,7 +117,6 @@ static const int refused[] = {
 /* Of what is open. */
 static const int of_owners[] = {SYS_fchmod, SYS_fchown}, of_times[] = {SYS_utimensat};
 
-#define LENGTH(a) (sizeof(a) / sizeof(*(a)))
 #define NAMESPACES                                                                                 \
 	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER |             \
 	 CLONE_NEWPID | CLONE_NEWNET)
@@ -216,14 +216,14 @@ static void write_program(struct program *p, struct mfs_rights_changes changes)
 	add_load(p, offsetof(struct seccomp_data, nr));
 	add(p, BPF_JMP | BPF_JGE | BPF_K, X32, 0, 1);
 	add_answer(p, EPERM);
-	refuse_all(p, refused, LENGTH(refused));
+	refuse_all(p, refused, MFS_ARRAY_SIZE(refused));
 	if (!changes.owners)
-		refuse_all(p, of_owners, LENGTH(of_owners));
+		refuse_all(p, of_owners, MFS_ARRAY_SIZE(of_owners));
 	if (!changes.times)
-		refuse_all(p, of_times, LENGTH(of_times));
+		refuse_all(p, of_times, MFS_ARRAY_SIZE(of_times));
 	limit_clone(p);
 	limit_times(p);
-	allow_with(p, SYS_ioctl, 1, requests, LENGTH(requests));
+	allow_with(p, SYS_ioctl, 1, requests, MFS_ARRAY_SIZE(requests));
 	allow_with(p, SYS_kill, 0, &self, 1);
 	allow_with(p, SYS_tgkill, 0, &self, 1);
 	allow_with(p, SYS_rt_tgsigqueueinfo, 0, &self, 1);

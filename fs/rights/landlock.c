@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/io/beneath.h"
 #include "formats/io/fence.h"
 #include "formats/remote/mirror.h"
@@ -237,7 +238,7 @@ static int allow_all(struct rules *rules, const struct mfs_options *opt,
 		rc = allow_above(rules, opt->metrics, WRITING, err);
 	if (!rc && opt->log) /* a new one is made when this was moved away */
 		rc = allow_above(rules, opt->log, LOGGING, err);
-	for (size_t i = 0; i < sizeof(system) / sizeof(*system) && !rc; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(system) && !rc; i++)
 		rc = allow(rules, system[i], READING, err);
 	/* Threads open it anew, and children of libc get it. */
 	if (!rc)

@@ -141,7 +141,7 @@ static void ckpt_close(void *object)
 	mfs_ckpt_free(object);
 }
 
-static const struct mfs_open_kind ckpts = {ckpt_open, ckpt_close};
+static const struct mfs_open_ops ckpts = {ckpt_open, ckpt_close};
 
 /* An HF directory has nothing more than its model. */
 int mfs_iteration_hold_ckpt(struct mfs_iteration *it, bool full, struct mfs_held **ret,
@@ -185,7 +185,7 @@ void mfs_iteration_end_check(struct mfs_iteration *it, bool keep)
 
 /* ---- views ---- */
 
-static int hold_origin(void *owner, enum mfs_view_of of, struct mfs_view_origin *ret,
+static int hold_origin(void *owner, enum mfs_view_source_kind of, struct mfs_view_origin *ret,
 		       struct mfs_held **ret_held, struct mfs_error *err)
 {
 	struct mfs_iteration *it = owner;
@@ -228,7 +228,7 @@ static int check_whole(void *owner, const struct mfs_view_origin *s, struct mfs_
 	return rc;
 }
 
-static const struct mfs_views_owner views = {hold_origin, check_whole};
+static const struct mfs_views_owner_ops views = {hold_origin, check_whole};
 
 /* ---- all of it ---- */
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "formats/base/arena.h"
+#include "formats/base/array.h"
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
 #include "formats/ckpt/read/verl.h"
@@ -487,7 +488,7 @@ static bool is_log(const char *name)
 		"*.err", "lost+found",
 	};
 
-	for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(patterns); i++)
 		if (!fnmatch(patterns[i], name, 0))
 			return true;
 	return false;
@@ -581,7 +582,7 @@ static int kind_of(const char *source, enum source_kind *ret, struct mfs_error *
 	return 0;
 }
 
-int mfs_root_look(const char *dir, enum mfs_root_look *ret)
+int mfs_root_look(const char *dir, enum mfs_root_kind *ret)
 {
 	enum source_kind kind = SOURCE_DATA;
 	const int rc = kind_of(dir, &kind, NULL);
@@ -629,7 +630,7 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 
 static int resolve(struct mfs_root *root, const char *source, struct mfs_error *err)
 {
-	enum mfs_plain_text text;
+	enum mfs_plain_text_kind text;
 	struct stat st;
 	int rc = mfs_mirror_is_url(source) ? open_mirror(root, source, err)
 					   : mfs_data_path(source, &root->source, err);

@@ -56,9 +56,9 @@ int mfs_root_open_with(const char *source, const struct mfs_view_options *opt,
 		       struct mfs_keeper *keeper, struct mfs_root **ret, struct mfs_error *err);
 void mfs_root_free(struct mfs_root *root);
 /* What names in a directory say that it is. Nothing is opened. */
-enum mfs_root_look { MFS_ROOT_NEITHER, MFS_ROOT_MODEL, MFS_ROOT_DATA };
+enum mfs_root_kind { MFS_ROOT_NEITHER, MFS_ROOT_MODEL, MFS_ROOT_DATA };
 /* -errno: the directory cannot be read. */
-int mfs_root_look(const char *dir, enum mfs_root_look *ret);
+int mfs_root_look(const char *dir, enum mfs_root_kind *ret);
 /* Whether it is a SOURCE. */
 bool mfs_root_looks_like_one(const char *dir);
 

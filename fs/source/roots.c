@@ -22,7 +22,7 @@ struct entry {
 };
 
 struct mfs_roots {
-	const struct mfs_beside_kind *beside;
+	const struct mfs_attached_ops *attached;
 	struct mfs_keeper *keeper;
 	unsigned open_limit;
 
@@ -34,7 +34,7 @@ struct mfs_roots {
 	struct mfs_cache_stats closed; /* of those that were */
 };
 
-struct mfs_roots *mfs_roots_new(unsigned open, const struct mfs_beside_kind *beside,
+struct mfs_roots *mfs_roots_new(unsigned open, const struct mfs_attached_ops *attached,
 				struct mfs_keeper *keeper)
 {
 	struct mfs_roots *roots = calloc(1, sizeof(*roots));
@@ -42,7 +42,7 @@ struct mfs_roots *mfs_roots_new(unsigned open, const struct mfs_beside_kind *bes
 	if (!roots)
 		return NULL;
 	roots->open_limit = open ? open : MFS_ROOTS_OPEN;
-	roots->beside = beside;
+	roots->attached = attached;
 	roots->keeper = keeper;
 	pthread_mutex_init(&roots->lock, NULL);
 	return roots;
@@ -51,8 +51,8 @@ struct mfs_roots *mfs_roots_new(unsigned open, const struct mfs_beside_kind *bes
 static void entry_free(const struct mfs_roots *roots, struct entry *e)
 {
 	mfs_root_free(e->shared.root);
-	if (e->shared.beside)
-		roots->beside->close(e->shared.beside);
+	if (e->shared.attached)
+		roots->attached->close(e->shared.attached);
 	pthread_mutex_destroy(&e->opening);
 	free(e->path);
 	free(e);
@@ -179,8 +179,8 @@ static int open_entry(const struct mfs_roots *roots, struct entry *e, struct mfs
 	struct mfs_shared_root *s = &e->shared;
 	int rc = 0;
 
-	if (roots->beside && !s->beside)
-		rc = roots->beside->open(s->options, &s->beside, err);
+	if (roots->attached && !s->attached)
+		rc = roots->attached->open(s->options, &s->attached, err);
 	return rc ? rc : mfs_root_open_with(e->path, s->options, roots->keeper, &s->root, err);
 }
 

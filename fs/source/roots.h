@@ -21,21 +21,22 @@ struct mfs_view_options;
 
 /* What a user keeps with each root, as long as it is open. open() runs before the root is opened,
  * once at a time for each. */
-struct mfs_beside_kind {
+struct mfs_attached_ops {
 	int (*open)(const struct mfs_view_options *options, void **ret, struct mfs_error *err);
-	void (*close)(void *beside);
+	void (*close)(void *attached);
 };
 
 /* All but the users are as they were when it was opened. */
 struct mfs_shared_root {
 	struct mfs_root *root;
-	void *beside; /* NULL: nothing */
+	void *attached; /* NULL: nothing */
 	const struct mfs_view_options *options;
 };
 
-/* open 0: MFS_ROOTS_OPEN. beside NULL: nothing is kept with a root. keeper: it keeps the iterations
- * of all roots, and must outlive them; NULL: each root has its own. Returns NULL without memory. */
-struct mfs_roots *mfs_roots_new(unsigned open, const struct mfs_beside_kind *beside,
+/* open 0: MFS_ROOTS_OPEN. attached NULL: nothing is kept with a root. keeper: it keeps the
+ * iterations of all roots, and must outlive them; NULL: each root has its own. Returns NULL without
+ * memory. */
+struct mfs_roots *mfs_roots_new(unsigned open, const struct mfs_attached_ops *attached,
 				struct mfs_keeper *keeper);
 /* Closes all, used or not. */
 void mfs_roots_free(struct mfs_roots *roots);

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/clock.h"
 #include "formats/base/version.h"
 
@@ -25,7 +26,7 @@ static void add_labels(struct mfs_buf *out, const char *common, const char *labe
 	const char *const lists[] = {common, labels, le};
 	const char *before = "{";
 
-	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(lists); i++) {
 		if (!lists[i] || !*lists[i])
 			continue;
 		mfs_buf_printf(out, "%s%s", before, lists[i]);

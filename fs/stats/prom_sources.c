@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/tally.h"
 #include "fs/stats/prom.h"
 
@@ -32,7 +33,7 @@ void mfs_prom_sources(struct mfs_buf *out, const char *common)
 {
 	const char *family = "";
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(rows); i++) {
 		if (strcmp(rows[i].name, family) != 0)
 			mfs_prom_head(out, rows[i].name, "counter", rows[i].help);
 		family = rows[i].name;

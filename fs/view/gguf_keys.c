@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/gguf/gguf.h"
 #include "formats/hf/hf_bpe.h"
@@ -32,7 +33,7 @@ static const struct {
 		 MFS_HAS(MOE_MIXED)},
 };
 
-#define ARCHITECTURES (sizeof(architectures) / sizeof(*architectures))
+#define ARCHITECTURES MFS_ARRAY_SIZE(architectures)
 
 static size_t find(const char *architecture)
 {
@@ -75,7 +76,7 @@ static double factor_of(const json_t *config, double otherwise)
 {
 	static const char *const keys[] = {"rope_parameters", "rope_scaling"};
 
-	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(keys); i++) {
 		const json_t *factor = json_object_get(json_object_get(config, keys[i]), "factor");
 
 		if (json_number_value(factor) > 0)

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/target.h"
 #include "formats/gguf/gguf.h"
@@ -100,7 +101,7 @@ static const struct {
 
 static const char *name_of_row(const struct mfs_family_tensor *row)
 {
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++) {
 		const size_t len = strlen(names[i].hf);
 
 		if (!strncmp(row->hf, names[i].hf, len) &&
@@ -208,7 +209,7 @@ static enum mfs_op op(const struct mfs_target *base)
 	return mfs_target_op(&((const struct tensor *)base)->each[0]->base);
 }
 
-static const struct mfs_target_kind kind = {boxes, name, op};
+static const struct mfs_target_ops target_ops = {boxes, name, op};
 
 /* ---- tensors ---- */
 
@@ -279,7 +280,7 @@ static int list_tensors(struct made *gguf, const struct mfs_model *m, enum mfs_d
 		if (first->expert > 0)
 			continue;
 		*t = (struct tensor){
-			.base = {.kind = &kind,
+			.base = {.ops = &target_ops,
 				 .ckpt = m->ckpt,
 				 .dtype = is_float32(first) ? MFS_F32 : dtype},
 			.each = each,

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/names.h"
@@ -131,7 +132,7 @@ static size_t name(const struct mfs_target *t, char *text, size_t size)
 		return put_with_end(hf, queries, p->suffix, text, size);
 	if (is_tied_embedding(p->model, p->slices[0].of))
 		return (size_t)snprintf(text, size, "lm_head.weight");
-	for (size_t i = 0; i < sizeof(renamed) / sizeof(*renamed) && p->count > 1; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(renamed) && p->count > 1; i++)
 		if (mfs_str_ends(hf, renamed[i].hf))
 			return put_with_end(hf, renamed[i].hf, renamed[i].vllm, text, size);
 	return (size_t)snprintf(text, size, "%s", hf);
@@ -145,7 +146,7 @@ static enum mfs_op op(const struct mfs_target *t)
 	return p->suffix ? MFS_OP_ADD_ONE : mfs_target_op(&p->slices[0].of->base);
 }
 
-static const struct mfs_target_kind kind = {boxes, name, op};
+static const struct mfs_target_ops target_ops = {boxes, name, op};
 
 /* ---- which parts ---- */
 
@@ -219,11 +220,12 @@ static int make_parameter(const struct mfs_model *m, uint32_t i, uint32_t tp, ui
 {
 	const struct mfs_hf_target *t = &m->targets[i];
 
-	*p = (struct parameter){.base = {.kind = &kind, .ckpt = m->ckpt, .dtype = t->base.dtype},
-				.model = m,
-				.axis = cut_of(t) == CUT_COLUMNS,
-				.count = 1,
-				.slices = {slice_of(t, tp, rank)}};
+	*p = (struct parameter){
+		.base = {.ops = &target_ops, .ckpt = m->ckpt, .dtype = t->base.dtype},
+		.model = m,
+		.axis = cut_of(t) == CUT_COLUMNS,
+		.count = 1,
+		.slices = {slice_of(t, tp, rank)}};
 	for (i++; i < m->target_count && p->count < MAX_PARTS; i++)
 		if (m->targets[i].src == t->src && is_follower(&m->targets[i]))
 			p->slices[p->count++] = slice_of(&m->targets[i], tp, rank);
@@ -248,7 +250,7 @@ static int make_scale(const struct parameter *queries, const char *suffix, struc
 static const char *const scales[] = {"attn._k_scale", "attn._v_scale", "attn._q_scale",
 				     "attn._prob_scale"};
 
-#define SCALES (sizeof(scales) / sizeof(*scales))
+#define SCALES MFS_ARRAY_SIZE(scales)
 
 /* The attention registers its scales with the weights of its queries. */
 static bool has_scales(const struct mfs_hf_target *t)

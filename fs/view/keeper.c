@@ -58,9 +58,9 @@ void mfs_keeper_free(struct mfs_keeper *k)
 }
 
 void mfs_open_set_init(struct mfs_open_set *set, struct mfs_keeper *keeper,
-		       const struct mfs_open_kind *kind, void *owner)
+		       const struct mfs_open_ops *ops, void *owner)
 {
-	*set = (struct mfs_open_set){.keeper = keeper, .kind = kind, .owner = owner};
+	*set = (struct mfs_open_set){.keeper = keeper, .ops = ops, .owner = owner};
 }
 
 /* ---- places; under the keeper's lock ---- */
@@ -107,7 +107,7 @@ static void place_free(struct mfs_held *h)
 	if (!h)
 		return;
 	if (h->object)
-		h->set->kind->close(h->object);
+		h->set->ops->close(h->object);
 	pthread_mutex_destroy(&h->opening);
 	free(h->name);
 	free(h);
@@ -176,7 +176,7 @@ static int place_fill(struct mfs_held *h, struct mfs_error *err)
 	if (rc) {
 		why = h->error;
 	} else {
-		rc = h->set->kind->open(h->set->owner, h->name, &object, &why);
+		rc = h->set->ops->open(h->set->owner, h->name, &object, &why);
 		if (rc && mfs_keeper_lasts(rc)) {
 			h->error = why;
 			h->error.code = rc;

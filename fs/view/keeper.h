@@ -23,14 +23,14 @@ struct mfs_keeper;
 
 /* How an owner opens things. open() never runs twice at once for one name. It may hold things of
  * other sets; close() drops them. */
-struct mfs_open_kind {
+struct mfs_open_ops {
 	int (*open)(void *owner, const char *name, void **ret, struct mfs_error *err);
 	void (*close)(void *object);
 };
 
 struct mfs_open_set {
 	struct mfs_keeper *keeper;
-	const struct mfs_open_kind *kind;
+	const struct mfs_open_ops *ops;
 	void *owner;
 	struct mfs_held *first; /* this and the next fields: under the keeper's lock */
 	bool leaving;		/* a thing without a holder is closed at once */
@@ -43,7 +43,7 @@ struct mfs_keeper *mfs_keeper_new(unsigned keep);
 void mfs_keeper_free(struct mfs_keeper *keeper);
 
 void mfs_open_set_init(struct mfs_open_set *set, struct mfs_keeper *keeper,
-		       const struct mfs_open_kind *kind, void *owner);
+		       const struct mfs_open_ops *ops, void *owner);
 /* Closes all things, held or not. Things of other sets that these hold must still be open. */
 void mfs_open_set_release(struct mfs_open_set *set);
 

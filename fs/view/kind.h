@@ -20,7 +20,7 @@ struct mfs_view;
 struct mfs_view_options;
 
 /* What a view is made of. */
-enum mfs_view_of {
+enum mfs_view_source_kind {
 	MFS_VIEW_OF_MODEL = 1, /* a checkpoint: of an iteration, or an HF directory */
 	/* The same with its common state and, without no_optim, its optimizer. An HF directory has
 	 * neither. */
@@ -47,7 +47,7 @@ struct mfs_view_kind {
 	 * view. NULL: the name itself is a view. */
 	const char *spec;
 	const char *help; /* for --help: one line or several */
-	enum mfs_view_of of;
+	enum mfs_view_source_kind of;
 	bool nested; /* its files lie in directories, whose number is not known before it is open */
 	bool takes_files; /* with -o dataset_cache */
 	bool is_extra;	  /* few models have it: nobody wonders where it is not */

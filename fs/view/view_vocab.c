@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/told.h"
 #include "formats/model/hf_config.h"
 #include "fs/view/view.h"
@@ -23,7 +24,7 @@ bool mfs_view_has_tokenizer(const char *dir)
 	static const char *const names[] = {"tokenizer.json", "tokenizer_config.json",
 					    "tokenizer.model", "vocab.json"};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		if (has_file(dir, names[i]))
 			return true;
 	return false;

@@ -155,8 +155,8 @@ static int hold_model(struct mfs_views *v, const struct mfs_view_kind *k,
 		      struct mfs_view_origin *ret, struct mfs_held **ret_held,
 		      struct mfs_error *err)
 {
-	return v->answers->hold(v->owner, k->of == MFS_VIEW_OF_FULL ? MFS_VIEW_OF_MODEL : k->of,
-				ret, ret_held, err);
+	return v->ops->hold(v->owner, k->of == MFS_VIEW_OF_FULL ? MFS_VIEW_OF_MODEL : k->of, ret,
+			    ret_held, err);
 }
 
 static int check_spec(struct mfs_views *v, const struct mfs_view_kind *k, const char *spec,
@@ -226,7 +226,7 @@ int mfs_views_hold_origin(struct mfs_views *v, const struct mfs_view_kind *kind,
 {
 	struct mfs_view_origin s;
 
-	return v->answers->hold(v->owner, kind->of, &s, ret, err);
+	return v->ops->hold(v->owner, kind->of, &s, ret, err);
 }
 
 static int build(struct mfs_views *v, const char *name, struct open_view *o, struct mfs_error *err)
@@ -242,12 +242,12 @@ static int build(struct mfs_views *v, const char *name, struct open_view *o, str
 	if (!rc)
 		rc = check_spec(v, k, spec, err);
 	if (!rc)
-		rc = v->answers->hold(v->owner, k->of, &s, &o->origin, err);
+		rc = v->ops->hold(v->owner, k->of, &s, &o->origin, err);
 	if (!rc)
 		rc = k->open(&s, spec, &o->view, err);
-	if (rc || !v->answers->recheck)
+	if (rc || !v->ops->recheck)
 		return rc;
-	rc = v->answers->recheck(v->owner, &s, err);
+	rc = v->ops->recheck(v->owner, &s, err);
 	if (rc)
 		mfs_view_free(o->view);
 	return rc;
@@ -302,12 +302,12 @@ int mfs_views_open(struct mfs_views *v, const char *name, struct mfs_view **ret,
 
 /* ---- all of it ---- */
 
-void mfs_views_init(struct mfs_views *v, const struct mfs_views_owner *answers, void *owner,
+void mfs_views_init(struct mfs_views *v, const struct mfs_views_owner_ops *ops, void *owner,
 		    const struct mfs_view_table *table, unsigned of, struct mfs_keeper *keeper)
 {
-	static const struct mfs_open_kind views = {view_open, view_close};
+	static const struct mfs_open_ops views = {view_open, view_close};
 
-	*v = (struct mfs_views){.answers = answers, .owner = owner, .table = table, .of = of};
+	*v = (struct mfs_views){.ops = ops, .owner = owner, .table = table, .of = of};
 	mfs_open_set_init(&v->open, keeper, &views, v);
 	pthread_mutex_init(&v->lock, NULL);
 }

@@ -22,10 +22,10 @@
 #define MFS_WHY_NOT_VIEW "why-not" /* of that file alone, whose directory is the owner's */
 
 /* Callbacks of an owner. */
-struct mfs_views_owner {
+struct mfs_views_owner_ops {
 	/* Opens what views of a kind are made of. It stays open until *ret_held is dropped.
 	 * *ret_held NULL: it lives as long as the owner. */
-	int (*hold)(void *owner, enum mfs_view_of of, struct mfs_view_origin *ret,
+	int (*hold)(void *owner, enum mfs_view_source_kind of, struct mfs_view_origin *ret,
 		    struct mfs_held **ret_held, struct mfs_error *err);
 	/* Called after a view was built: fails if its origin has changed. NULL: it never
 	 * changes. */
@@ -38,10 +38,10 @@ struct mfs_views_listing {
 };
 
 struct mfs_views {
-	const struct mfs_views_owner *answers;
+	const struct mfs_views_owner_ops *ops;
 	void *owner;
 	const struct mfs_view_table *table;
-	unsigned of;	  /* what the owner has: enum mfs_view_of */
+	unsigned of;	  /* what the owner has: enum mfs_view_source_kind */
 	int64_t mtime_ns; /* of the directories */
 	/* Why a kind is impossible; NULL: it is possible. Neighbours with one reason share its
 	 * text. */
@@ -54,7 +54,7 @@ struct mfs_views {
 	struct mfs_views_listing listings[MFS_VIEW_KINDS];
 };
 
-void mfs_views_init(struct mfs_views *v, const struct mfs_views_owner *answers, void *owner,
+void mfs_views_init(struct mfs_views *v, const struct mfs_views_owner_ops *ops, void *owner,
 		    const struct mfs_view_table *table, unsigned of, struct mfs_keeper *keeper);
 /* Finds out which views are impossible. access: who may read s. -ENOMEM. */
 int mfs_views_look(struct mfs_views *v, const struct mfs_view_origin *s,

@@ -289,7 +289,7 @@ static int exchange(void *comm, const struct mfk_message *list, unsigned count, 
 	return fail(rc == MPI_SUCCESS ? waited : rc, "messages by MPI", why);
 }
 
-const struct mfk_mpi mfk_mpi_plugin = {
+const struct mfk_mpi_ops mfk_mpi_plugin = {
 	.begin = begin,
 	.end = end,
 	.end_all = end_all,

@@ -11,7 +11,7 @@
 
 #include "kernels/kernels.h"
 
-struct mfk_mpi {
+struct mfk_mpi_ops {
 	/* Once a process. */
 	int (*begin)(struct mfk_world *ret, char *why);
 	void (*end)(void);
@@ -32,6 +32,6 @@ struct mfk_mpi {
 };
 
 /* The plugin's one symbol. */
-extern const struct mfk_mpi mfk_mpi_plugin __attribute__((visibility("default")));
+extern const struct mfk_mpi_ops mfk_mpi_plugin __attribute__((visibility("default")));
 
 #endif

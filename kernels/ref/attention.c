@@ -104,7 +104,7 @@ static struct matrix head_rows(const struct mfk_attention *a, const void *base, 
 {
 	int64_t at = ((batch * seq + begin) * heads + head) * dim, ld = heads * dim;
 
-	if (a->dtype == MFK_F32)
+	if (mfk_is_exact(a->dtype))
 		return (struct matrix){mfk_at(a->dtype, base, at), ld};
 	for (int64_t i = 0; i < rows; i++)
 		mfk_to_f32(a->dtype, mfk_at(a->dtype, base, at + i * ld), dim, buf + i * dim);

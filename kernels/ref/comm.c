@@ -19,7 +19,7 @@ struct mfk_comm {
 	float *sum;	/* [2][GATHERED] */
 };
 
-static const struct mfk_mpi *mpi; /* the plugin; NULL: not loaded */
+static const struct mfk_mpi_ops *mpi; /* the plugin; NULL: not loaded */
 
 int mfk_mpi_load(const char *path, char *why)
 {
@@ -110,7 +110,7 @@ static void comm_end_all(int code)
 	mpi->end_all(code);
 }
 
-/* ---- 16-bit types ---- */
+/* ---- types that MPI does not have ---- */
 
 static int make_room(struct mfk_comm *g)
 {
@@ -141,8 +141,8 @@ static void join_ranks(struct mfk_comm *g, enum mfk_reduce op, enum mfk_dtype dt
 	mfk_from_f32(dtype, sum, n, ret);
 }
 
-static int reduce_16(struct mfk_comm *g, enum mfk_reduce op, enum mfk_dtype dtype, void *data,
-		     int64_t count, char *why)
+static int reduce_rounded(struct mfk_comm *g, enum mfk_reduce op, enum mfk_dtype dtype, void *data,
+			  int64_t count, char *why)
 {
 	if (make_room(g)) {
 		snprintf(why, MFK_WHY, "no memory to add up what the processes have");
@@ -168,8 +168,8 @@ static void comm_all_reduce(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_redu
 {
 	char why[MFK_WHY];
 
-	if (dtype == MFK_F32 ? mpi->reduce_f32(g->mpi, op, data, count, why)
-			     : reduce_16(g, op, dtype, data, count, why))
+	if (mfk_is_exact(dtype) ? mpi->reduce_f32(g->mpi, op, data, count, why)
+				: reduce_rounded(g, op, dtype, data, count, why))
 		mfk_fail(c, "%s", why);
 }
 
@@ -202,7 +202,7 @@ static int scatter_f32(struct mfk_comm *g, float *to, const float *from, int64_t
 	return rc;
 }
 
-/* 16-bit types: all have the whole sum, since MPI has no type for them. */
+/* All have the whole sum, of types that MPI does not have. */
 static void comm_reduce_scatter(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_dtype dtype,
 				void *to, void *from, int64_t count)
 {
@@ -210,10 +210,10 @@ static void comm_reduce_scatter(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_
 	char why[MFK_WHY];
 	int rc;
 
-	if (dtype == MFK_F32) {
+	if (mfk_is_exact(dtype)) {
 		rc = scatter_f32(g, to, from, count, why);
 	} else {
-		rc = reduce_16(g, MFK_SUM, dtype, from, mpi->size(g->mpi) * count, why);
+		rc = reduce_rounded(g, MFK_SUM, dtype, from, mpi->size(g->mpi) * count, why);
 		if (!rc && to != own)
 			memcpy(to, own, (size_t)count * mfk_dtype_size(dtype));
 	}

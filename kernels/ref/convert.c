@@ -53,48 +53,71 @@ MFK_INLINE uint16_t to_fp16(float x)
 	return (uint16_t)(h | (bits(x) >> 16 & 0x8000));
 }
 
-MFK_SIMD static void load_bf16(const uint16_t *from, int64_t count, float *to)
+static void load_f32(const void *from, int64_t count, float *to)
 {
+	memmove(to, from, (size_t)count * sizeof(*to));
+}
+
+static void store_f32(const float *from, int64_t count, void *to)
+{
+	memmove(to, from, (size_t)count * sizeof(*from));
+}
+
+MFK_SIMD static void load_bf16(const void *at, int64_t count, float *to)
+{
+	const uint16_t *from = at;
+
 #pragma omp simd
 	for (int64_t i = 0; i < count; i++)
 		to[i] = number((uint32_t)from[i] << 16);
 }
 
-MFK_SIMD static void load_fp16(const uint16_t *from, int64_t count, float *to)
+MFK_SIMD static void load_f16(const void *at, int64_t count, float *to)
 {
+	const uint16_t *from = at;
+
 #pragma omp simd
 	for (int64_t i = 0; i < count; i++)
 		to[i] = from_fp16(from[i]);
 }
 
-MFK_SIMD static void store_bf16(const float *from, int64_t count, uint16_t *to)
+MFK_SIMD static void store_bf16(const float *from, int64_t count, void *at)
 {
+	uint16_t *to = at;
+
 #pragma omp simd
 	for (int64_t i = 0; i < count; i++)
 		to[i] = to_bf16(from[i]);
 }
 
-MFK_SIMD static void store_fp16(const float *from, int64_t count, uint16_t *to)
+MFK_SIMD static void store_f16(const float *from, int64_t count, void *at)
 {
+	uint16_t *to = at;
+
 #pragma omp simd
 	for (int64_t i = 0; i < count; i++)
 		to[i] = to_fp16(from[i]);
 }
 
+static const struct {
+	void (*load)(const void *from, int64_t count, float *to);
+	void (*store)(const float *from, int64_t count, void *to);
+} types[] = {
+	[MFK_F32] = {load_f32, store_f32},
+	[MFK_BF16] = {load_bf16, store_bf16},
+	[MFK_F16] = {load_f16, store_f16},
+};
+
+_Static_assert(sizeof(types) / sizeof(types[0]) == MFK_DTYPE_COUNT, "a type without a row");
+
 void mfk_to_f32(enum mfk_dtype type, const void *from, int64_t count, float *to)
 {
-	if (type == MFK_F32)
-		memmove(to, from, (size_t)count * 4);
-	else
-		(type == MFK_BF16 ? load_bf16 : load_fp16)(from, count, to);
+	types[type].load(from, count, to);
 }
 
 void mfk_from_f32(enum mfk_dtype type, const float *from, int64_t count, void *to)
 {
-	if (type == MFK_F32)
-		memmove(to, from, (size_t)count * 4);
-	else
-		(type == MFK_BF16 ? store_bf16 : store_fp16)(from, count, to);
+	types[type].store(from, count, to);
 }
 
 MFK_SIMD static void add(float *y, const float *x, const float *from, int64_t count)

@@ -54,7 +54,7 @@ struct operand {
 static struct operand block_of(enum mfk_dtype type, const void *base, int64_t at, int64_t ld,
 			       int64_t rows, int64_t cols, float *buf)
 {
-	if (type == MFK_F32)
+	if (mfk_is_exact(type))
 		return (struct operand){mfk_at(type, base, at), ld};
 	for (int64_t i = 0; i < rows; i++)
 		mfk_to_f32(type, mfk_at(type, base, at + i * ld), cols, buf + i * cols);
@@ -82,12 +82,12 @@ static void multiply_tile(const struct product *p, int64_t tile, float *scratch)
 	const struct mfk_gemm *g = &p->g;
 	int64_t m0 = tile / p->tiles_n * p->tile_m, n0 = tile % p->tiles_n * p->tile_n;
 	int64_t m = smaller(p->tile_m, g->m - m0), n = smaller(p->tile_n, g->n - n0);
-	int64_t block_k = g->dtype_ab == MFK_F32 ? g->k : BLOCK_K;
+	int64_t block_k = mfk_is_exact(g->dtype_ab) ? g->k : BLOCK_K;
 	float *a_buf = scratch, *b_buf = a_buf + p->tile_m * BLOCK_K;
 	float *c = b_buf + p->tile_n * BLOCK_K;
 	int64_t ldc = n, at = m0 * g->ldc + n0;
 
-	if (g->dtype_c == MFK_F32) {
+	if (mfk_is_exact(g->dtype_c)) {
 		c = mfk_at(g->dtype_c, g->c, at);
 		ldc = g->ldc;
 	} else if (g->beta != 0) {
@@ -111,7 +111,7 @@ static void multiply_tile(const struct product *p, int64_t tile, float *scratch)
 	}
 	if (g->bias)
 		add_bias(g, n0, m, n, c, ldc, a_buf);
-	for (int64_t i = 0; i < m && g->dtype_c != MFK_F32; i++)
+	for (int64_t i = 0; i < m; i++)
 		mfk_end(g->dtype_c, g->c, at + i * g->ldc, n, c + i * ldc);
 }
 

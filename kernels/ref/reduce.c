@@ -185,7 +185,7 @@ static double sum_parts(struct mfk_ctx *c, struct vector *v, int64_t count, mfk_
 	v->sums = mfk_sums(c, (size_t)parts * sizeof(double));
 	if (!v->sums)
 		return 0;
-	mfk_parallel(c, count, MFK_GRAIN, v->dtype == MFK_F32 ? 0 : MFK_GRAIN, part, v);
+	mfk_parallel(c, count, MFK_GRAIN, mfk_is_exact(v->dtype) ? 0 : MFK_GRAIN, part, v);
 	for (int64_t i = 0; i < parts && !c->failed; i++)
 		sum += v->sums[i];
 	return sum;

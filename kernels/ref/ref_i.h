@@ -94,7 +94,7 @@ static inline const float *mfk_load(enum mfk_dtype type, const void *base, int64
 {
 	const void *p = mfk_at(type, base, element);
 
-	if (type == MFK_F32)
+	if (mfk_is_exact(type))
 		return p;
 	mfk_to_f32(type, p, count, buf);
 	return buf;
@@ -103,13 +103,13 @@ static inline const float *mfk_load(enum mfk_dtype type, const void *base, int64
 /* Where to write elements as fp32, in place or in buf; mfk_end() rounds those of buf. */
 static inline float *mfk_begin(enum mfk_dtype type, void *base, int64_t element, float *buf)
 {
-	return type == MFK_F32 ? mfk_at(type, base, element) : buf;
+	return mfk_is_exact(type) ? mfk_at(type, base, element) : buf;
 }
 
 static inline void mfk_end(enum mfk_dtype type, void *base, int64_t element, int64_t count,
 			   const float *from)
 {
-	if (type != MFK_F32)
+	if (!mfk_is_exact(type))
 		mfk_from_f32(type, from, count, mfk_at(type, base, element));
 }
 

@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/dataset/gpt/blend.h"
 #include "formats/dataset/gpt/gpt_dataset.h"
@@ -300,7 +301,7 @@ int main(int argc, char **argv)
 	};
 
 	mfs_guard_install();
-	for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(*commands); i++)
+	for (size_t i = 0; argc > 1 && i < MFS_ARRAY_SIZE(commands); i++)
 		if (!strcmp(argv[1], commands[i].name) && argc == 2 + commands[i].arguments) {
 			commands[i].run(argv + 2);
 			return 0;

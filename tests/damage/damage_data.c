@@ -7,6 +7,7 @@
  * such.
  */
 #define _GNU_SOURCE
+#include "formats/base/array.h"
 #include "tests/damage/trials.h"
 
 #include "formats/base/bytes.h"
@@ -57,7 +58,7 @@ static void parse(struct plain *p)
 	uint64_t size;
 
 	if (p->idx_len < 34 || memcmp(p->idx, "MMIDIDX\0\0\1\0\0\0\0\0\0\0", 17) ||
-	    p->idx[17] >= sizeof(sizes) / sizeof(*sizes))
+	    p->idx[17] >= MFS_ARRAY_SIZE(sizes))
 		return;
 	p->sequences = mfs_le64(p->idx + 18);
 	p->entries = mfs_le64(p->idx + 26);

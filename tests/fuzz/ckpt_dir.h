@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -46,9 +47,9 @@ static const struct {
 } fuzz_json[] = {
 	{'d', "metadata.json"}, {'v', "dist_ckpt/metadata.json"}, {'w', "weights/metadata.json"}};
 
-#define FUZZ_FILES   (sizeof(fuzz_files) / sizeof(fuzz_files[0]))
-#define FUZZ_FOLDERS (sizeof(fuzz_folders) / sizeof(fuzz_folders[0]))
-#define FUZZ_JSONS   (sizeof(fuzz_json) / sizeof(fuzz_json[0]))
+#define FUZZ_FILES   MFS_ARRAY_SIZE(fuzz_files)
+#define FUZZ_FOLDERS MFS_ARRAY_SIZE(fuzz_folders)
+#define FUZZ_JSONS   MFS_ARRAY_SIZE(fuzz_json)
 #define FUZZ_JSON    "{\"sharded_backend\": \"torch_dist\"}"
 
 static char fuzz_dir[64];

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "fs/http/range.h"
 #include "fs/http/url.h"
 
@@ -79,7 +80,7 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 	c.none_match = next_line(&at);
 	c.modified_since = next_line(&at);
 	c.modified = "Wed, 21 Oct 2026 07:28:00 GMT";
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(sizes); i++)
 		check_headers(&c, sizes[i]);
 	rc = mfs_url_parse(target, &u, err);
 	if (!rc) {

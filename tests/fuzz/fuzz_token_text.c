@@ -53,10 +53,10 @@ static struct result read_text(enum mfs_token_format format, const uint8_t *text
 						.limits = "limits",
 						.start = {.format = format}};
 	struct result r = {0};
-	const struct mfs_token_sink sink = {&r.events, take_tokens, take_sequence, take_document};
+	const struct mfs_token_hooks hooks = {&r.events, take_tokens, take_sequence, take_document};
 	struct mfs_token_text *t;
 
-	fuzz_require(!mfs_token_text_new(&c, &sink, &t, &r.err));
+	fuzz_require(!mfs_token_text_new(&c, &hooks, &t, &r.err));
 	for (size_t at = 0; at < len && !r.rc; at += piece) {
 		const size_t n = mfs_min_u64(piece, len - at);
 		uint8_t *copy = malloc(n);

@@ -1,4 +1,5 @@
 /* Megatron views of a checkpoint (ckpt_dir.h): all are made, and all of their bytes read. */
+#include "formats/base/array.h"
 #include "formats/optim/read/optim_open.h"
 #include "tests/fuzz/ckpt_dir.h"
 
@@ -53,7 +54,7 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 	fuzz_write_files(bytes, len);
 	rc = mfs_optim_open(fuzz_dir, &ckpt, err);
 	if (!rc) {
-		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++) {
 			struct mfs_error why = {0};
 
 			rc = show(ckpt, names[i], &why);

@@ -1,6 +1,7 @@
 /* Activations, with the gradients of their definitions by central differences. */
 #include <math.h>
 
+#include "formats/base/array.h"
 #include "tests/kernels/check_i.h"
 
 static double activation(enum mfk_activation kind, double x)
@@ -205,7 +206,7 @@ static void behind_product(struct check *c, struct behind s)
 		int64_t rows, n, k;
 	} sizes[] = {{40, 72, 64}, {129, 264, 136}, {17, 33, 20}, {1, 8, 8}};
 
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(sizes); i++) {
 		const struct tensor *scale = check_input(c, MFK_F32, sizes[i].rows, 1, 0.5);
 
 		s.rows = sizes[i].rows;
@@ -241,7 +242,7 @@ void check_act(struct check *c)
 	static const enum mfk_activation kinds[] = {MFK_GELU_TANH, MFK_GELU_ERF, MFK_SILU,
 						    MFK_RELU_SQUARED, MFK_QUICK_GELU};
 
-	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+	for (size_t k = 0; k < MFS_ARRAY_SIZE(kinds); k++)
 		for (int t = 0; t < 3; t++)
 			for (int bits = 0; bits < 4; bits++) {
 				act(c, check_types[t], kinds[k], bits & 1, bits & 2, 1, 1);

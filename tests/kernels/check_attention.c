@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "tests/kernels/check_i.h"
 
 struct shape {
@@ -346,7 +347,7 @@ void check_attention(struct check *c)
 
 	if (!c->ops->attention)
 		return;
-	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(shapes); i++)
 		for (int t = 0; t < 3; t++) {
 			/* Masks and parts take turns with shapes and types. */
 			enum mask mask = (enum mask)((i + (size_t)t) % 4);

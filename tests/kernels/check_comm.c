@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "formats/base/array.h"
 #include "kernels/ref/cpu.h"
 #include "tests/kernels/check_i.h"
 #include "tests/kernels/check_kernels.h"
@@ -396,7 +397,7 @@ static void check_type(struct run *r, enum mfk_dtype type)
 {
 	static const int64_t counts[] = {1, 7, 64, 4099};
 
-	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(counts); i++) {
 		check_sum(r, type, counts[i]);
 		check_max(r, type, counts[i]);
 		for (int in_place = 0; in_place < 2; in_place++) {
@@ -474,9 +475,9 @@ static void check_world(struct run *r, const struct group *world, struct mfk_ctx
 	struct group one = split(r, world, alone);
 	const struct group *const all[] = {world, &halves, &pairs, &of_half, &one};
 
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(all); i++)
 		check_group(r, all[i], world, other);
-	for (size_t i = sizeof(all) / sizeof(all[0]); i-- > 1;)
+	for (size_t i = MFS_ARRAY_SIZE(all); i-- > 1;)
 		r->ops->free(all[i]->comm);
 }
 

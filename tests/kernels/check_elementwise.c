@@ -1,6 +1,7 @@
 /* Operations on single elements, and sums of vectors. */
 #include <math.h>
 
+#include "formats/base/array.h"
 #include "tests/kernels/check_i.h"
 
 static void add(struct check *c, enum mfk_dtype type, int64_t n)
@@ -64,7 +65,7 @@ static void cast(struct check *c, enum mfk_dtype to, enum mfk_dtype from, int64_
 					 1 + 0x1.8p-10,
 					 0x1.fffffep127,
 					 -0x1.fep127};
-	const int64_t specials = sizeof(special) / sizeof(special[0]);
+	const int64_t specials = MFS_ARRAY_SIZE(special);
 	double *in = check_doubles(c, n), *want = check_doubles(c, n);
 	struct tensor *x, *y;
 

@@ -1,6 +1,7 @@
 /* Products of matrices, and the gradients of biases. */
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "tests/kernels/check_i.h"
 
 struct shape {
@@ -80,7 +81,7 @@ void check_gemm(struct check *c)
 
 	if (!c->ops->gemm)
 		return;
-	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(shapes); i++)
 		for (int t = 0; t < 3; t++)
 			for (int trans = 0; trans < 4; trans++) {
 				enum mfk_dtype type = check_types[t];

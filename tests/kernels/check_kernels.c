@@ -17,7 +17,7 @@ const enum mfk_dtype check_types[3] = {MFK_F32, MFK_BF16, MFK_F16};
 
 const char *check_type_name(enum mfk_dtype t)
 {
-	return t == MFK_F32 ? "fp32" : t == MFK_BF16 ? "bf16" : "fp16";
+	return mfk_dtype_row(t)->word;
 }
 
 /* ---- random numbers: splitmix64 ---- */

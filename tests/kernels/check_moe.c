@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "tests/kernels/check_i.h"
 
 /* ---- integers ---- */
@@ -493,7 +494,7 @@ void check_route(struct check *c)
 
 	if (!c->ops->route)
 		return;
-	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(shapes); i++)
 		for (int t = 0; t < 3 && !c->failures; t++)
 			for (int losses = 0; losses < 2; losses++) {
 				const struct way ways[] = {
@@ -503,7 +504,7 @@ void check_route(struct check *c)
 					{MFK_SCORE_SQRT_SOFTPLUS, false, i % 2, losses},
 				};
 
-				for (size_t k = 0; k < sizeof(ways) / sizeof(ways[0]); k++)
+				for (size_t k = 0; k < MFS_ARRAY_SIZE(ways); k++)
 					route(c, shapes[i], check_types[t], ways[k]);
 			}
 }
@@ -562,7 +563,7 @@ void check_balance(struct check *c)
 
 	if (!c->ops->balance_sum)
 		return;
-	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(shapes); i++) {
 		const int64_t n = shapes[i][0], experts = shapes[i][1];
 		double *zeros = check_doubles(c, experts + 1);
 		struct tensor *running = check_values(c, MFK_F32, experts + 1, zeros);
@@ -751,7 +752,7 @@ void check_drop(struct check *c)
 		{1, 50, 1, 4, 1, 0, true},
 	};
 
-	for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]) && c->ops->drop; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(rooms) && c->ops->drop; i++)
 		drop(c, &rooms[i]);
 }
 
@@ -829,7 +830,7 @@ void check_sinkhorn(struct check *c)
 		{.sequences = 1, .length = 16, .groups = 4, .experts = 300},
 	};
 
-	for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]) && c->ops->sinkhorn; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(rooms) && c->ops->sinkhorn; i++)
 		for (int t = 0; t < 3; t++) {
 			sinkhorn(c, &rooms[i], check_types[t], 0.1);
 			sinkhorn(c, &rooms[i], check_types[t], 2);
@@ -1036,7 +1037,7 @@ void check_mla(struct check *c)
 
 	if (!c->ops->mla)
 		return;
-	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(shapes); i++)
 		for (int t = 0; t < 3; t++)
 			mla(c, shapes[i], check_types[t]);
 }

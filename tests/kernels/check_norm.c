@@ -1,6 +1,7 @@
 /* LayerNorm and RMSNorm. */
 #include <math.h>
 
+#include "formats/base/array.h"
 #include "tests/kernels/check_i.h"
 
 struct variant {
@@ -140,7 +141,7 @@ void check_norm(struct check *c)
 {
 	static const int64_t shapes[][2] = {{1, 1}, {3, 17}, {65, 129}, {517, 64}, {33, 1024}};
 
-	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(shapes); i++)
 		for (int t = 0; t < 3; t++)
 			for (int bits = 0; bits < 16; bits++) {
 				struct variant v = {bits & 1, bits & 2, bits & 4, bits & 8};

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "formats/base/array.h"
 #include "tests/kernels/check_i.h"
 
 struct shape {
@@ -267,7 +268,7 @@ void check_qkv(struct check *c)
 
 	if (!c->ops->qkv)
 		return;
-	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(shapes); i++)
 		for (int t = 0; t < 3; t++) {
 			qkv(c, shapes[i], check_types[t], MFK_F32, (struct variant){0});
 			qkv(c, shapes[i], check_types[t], MFK_F32,

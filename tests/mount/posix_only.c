@@ -15,6 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
+
 #define TMPFILE 020000000 /* O_TMPFILE without O_DIRECTORY, which is in it */
 
 #define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
@@ -39,7 +41,7 @@ int main(int argc, char **argv)
 		REFUSE_BIT(SYS_openat, 2, TMPFILE, EOPNOTSUPP),
 		ALLOW,
 	};
-	struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+	struct sock_fprog program = {MFS_ARRAY_SIZE(filter), filter};
 
 	if (argc < 2 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "tests/train/late.h"
 #include "tests/train/drawn_layout.h"
 #include "tests/unit/train_model.h"
@@ -158,7 +159,7 @@ static struct mft_train_config ahead_like(void)
 
 static struct mft_train_config (*const families[])(void) = {plain,	gpt2_like,     qwen2_like,
 							    qwen3_like, deepseek_like, ahead_like};
-#define FAMILIES ((int)(sizeof(families) / sizeof(families[0])))
+#define FAMILIES ((int)(MFS_ARRAY_SIZE(families)))
 
 /* Layers, or parts of them, that are run again. Stages may have as few as one layer. */
 static void draw_again(struct mft_train_config *c)
@@ -262,7 +263,7 @@ static struct mft_train_config gated_like(void)
 
 static struct mft_train_config (*const expert_families[])(void) = {mixtral_like, biased_like,
 								   all_biased_like, gated_like};
-#define EXPERT_FAMILIES ((int)(sizeof(expert_families) / sizeof(expert_families[0])))
+#define EXPERT_FAMILIES ((int)(MFS_ARRAY_SIZE(expert_families)))
 
 /* ---- the same model, divided ---- */
 
@@ -296,14 +297,14 @@ static void divide(struct mft_train_config *c)
 
 static void open_sync(struct train_model *m)
 {
-	struct mft_net_watch watch;
+	struct mft_net_hooks hooks;
 
 	unit_ok(mft_sync_new(&m->config, m->params, &m->memory, &mfk_cpu, m->device, &parallel,
 			     &sync_of_part, &err),
 		&err);
 	train_model_place(m);
-	watch = mft_sync_watch(sync_of_part);
-	mft_net_set_watch(m->net, &watch);
+	hooks = mft_sync_hooks(sync_of_part);
+	mft_net_set_hooks(m->net, &hooks);
 }
 
 static struct train_model *divided_new(const struct mft_train_config *config)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/model/dims.h"
 #include "kernels/kernels.h"
 #include "kernels/ref/cpu.h"
@@ -85,7 +86,7 @@ static inline void run_free(struct run *r)
 			     r->params->slot[1].device, r->params->slot[2].device,
 			     r->params->buffers};
 
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(all); i++)
 		if (all[i])
 			mfk_cpu.device->free(r->device, all[i]);
 	mfk_cpu.device->ctx_free(r->ctx);

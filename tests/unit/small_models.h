@@ -3,6 +3,7 @@
 #ifndef MFS_TESTS_UNIT_SMALL_MODELS_H
 #define MFS_TESTS_UNIT_SMALL_MODELS_H
 
+#include "formats/base/array.h"
 #include "tests/unit/train_model.h"
 
 #define BATCH 2
@@ -234,7 +235,7 @@ static struct mft_train_config (*const small_models[])(void) = {
 	geglu_like,	mixtral_like, deepseek_like, gated_like, gpt2_ahead,
 	deepseek_ahead, biased_like,  biased_wide,   alike_like,
 };
-#define SMALL_MODELS ((int)(sizeof(small_models) / sizeof(small_models[0])))
+#define SMALL_MODELS ((int)(MFS_ARRAY_SIZE(small_models)))
 
 static inline struct mft_batch *batch_of(int model, bool two_documents, uint64_t seed)
 {

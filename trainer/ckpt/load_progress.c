@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "formats/base/array.h"
 #include "formats/optim/rules/settings.h"
 #include "trainer/ckpt/load_i.h"
 #include "trainer/optimizers/optimizer.h"
@@ -159,7 +160,7 @@ static int read_styles(const struct reader *r, struct mft_schedule *s)
 
 	if (!rc)
 		rc = check_style(r, wd, mft_wd_incr_names, &wd_style);
-	s->style = (enum mft_lr_decay)style;
+	s->style = (enum mft_lr_decay_style)style;
 	s->wd_style = (enum mft_wd_incr)wd_style;
 	return rc;
 }
@@ -238,7 +239,7 @@ static int read_counts(const struct reader *r, mfs_value root, struct mft_progre
 	if (!mfs_value_has(r->doc, root, iteration))
 		return bad(r, iteration, "missing");
 	rc = read_count(r, mfs_value_get(r->doc, root, iteration), iteration, &p->iteration);
-	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && !rc; i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(counts) && !rc; i++) {
 		*counts[i].to = 0;
 		rc = read_count(r, mfs_value_attr(r->doc, args, counts[i].name), counts[i].name,
 				counts[i].to);

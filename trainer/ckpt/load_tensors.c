@@ -18,6 +18,7 @@
 #include "formats/numbers/cast.h"
 #include "trainer/ckpt/load_i.h"
 #include "trainer/base/dtype.h"
+#include "trainer/config/precision.h"
 
 #define STAGE (UINT64_C(256) << 20) /* bytes of a staging buffer, at most */
 #define PIECE (UINT64_C(4) << 20)   /* elements of a piece: with a cast it takes 48 MiB at most */
@@ -58,7 +59,7 @@ static size_t load_name(const struct mfs_target *base, char *text, size_t size)
 
 /* What the process has of the model's tensor, filled by the source's. Rows of the vocabulary that
  * one of them lacks are padding: zeros, or left out. */
-static const struct mfs_target_kind load_kind = {.boxes = mfs_rank_tensor_boxes, .name = load_name};
+static const struct mfs_target_ops load_ops = {.boxes = mfs_rank_tensor_boxes, .name = load_name};
 
 static int bad_shape(const struct loader *l, const struct mfs_global_tensor *ours,
 		     const struct mfs_global_tensor *src)
@@ -110,7 +111,7 @@ static int add_pieces(struct loader *l, const struct mfs_rank_tensor *ours,
 	int rc = check(l, ours->src, src);
 
 	t.src = src;
-	t.base.kind = &load_kind;
+	t.base.ops = &load_ops;
 	t.base.ckpt = l->load->ckpt;
 	t.base.dtype = src->dtype;
 	if (!rc)
@@ -227,8 +228,9 @@ static int add_all(struct loader *l)
 {
 	const struct mft_params *p = l->params;
 	const bool main = has_main(l);
-	int rc = add_buffer(l, main && p->weight_type == MFS_F32 ? MFS_STATE_MAIN : MFS_STATE_MODEL,
-			    MFS_STATE_MODEL);
+	int rc = add_buffer(
+		l, main && mft_precision_is_main(p->weight_type) ? MFS_STATE_MAIN : MFS_STATE_MODEL,
+		MFS_STATE_MODEL);
 
 	if (!rc)
 		rc = add_model_buffers(l);

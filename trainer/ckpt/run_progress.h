@@ -15,8 +15,8 @@ struct mft_progress {
 	struct mft_loss_scaler scaler;
 };
 
-/* What checkpoints call the styles of a schedule, by enum mft_lr_decay and enum mft_wd_incr. NULL
- * ends each. */
+/* What checkpoints call the styles of a schedule, by enum mft_lr_decay_style and enum mft_wd_incr.
+ * NULL ends each. */
 extern const char *const mft_lr_decay_names[], *const mft_wd_incr_names[];
 
 #endif

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
@@ -18,6 +19,7 @@
 #include "formats/io/regular.h"
 #include "formats/io/whole.h"
 #include "trainer/base/host_memory.h"
+#include "trainer/base/nvtx_ranges.h"
 #include "trainer/ckpt/save_i.h"
 
 #define TOKENIZER_MOST (UINT64_C(256) << 20) /* bytes of a tokenizer's file */
@@ -74,7 +76,9 @@ static void *run(void *arg)
 	struct mft_saver *s = arg;
 
 	while (await_work(s)) {
+		MFT_RANGE_BEGIN("save, in parallel");
 		save(s);
+		MFT_RANGE_END();
 		pthread_mutex_lock(&s->lock);
 		s->state = MFT_SAVER_IDLE;
 		s->stage = MFT_SAVE_DONE;
@@ -141,7 +145,7 @@ static bool is_asset(const char *name)
 					    "sentencepiece.bpe.model",
 					    "generation_config.json"};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		if (!strcmp(name, names[i]))
 			return true;
 	return false;
@@ -249,11 +253,11 @@ static int fill(struct mft_saver *s, const char *tokenizer_dir, uint64_t ring_by
 	return rc ? rc : await_all(s, err); /* the directory is there for all */
 }
 
-int mft_saver_new_with(const struct mft_save_system *system, const struct mft_train_config *config,
-		       const struct mft_params *params, const struct mft_parallel *parallel,
-		       const struct mfk_backend *backend, struct mfk_device *device,
-		       const char *tokenizer_dir, uint64_t ring_bytes, struct mft_saver **ret,
-		       struct mfs_error *err)
+int mft_saver_new_with(const struct mft_save_system_ops *system,
+		       const struct mft_train_config *config, const struct mft_params *params,
+		       const struct mft_parallel *parallel, const struct mfk_backend *backend,
+		       struct mfk_device *device, const char *tokenizer_dir, uint64_t ring_bytes,
+		       struct mft_saver **ret, struct mfs_error *err)
 {
 	struct mft_saver *s = calloc(1, sizeof(*s));
 	int rc;

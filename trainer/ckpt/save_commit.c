@@ -33,7 +33,7 @@
 
 struct commit {
 	struct mft_saver *s;
-	const struct mft_save_system *sys;
+	const struct mft_save_system_ops *sys;
 	struct mfs_io_engine *engine;
 	char final[64], tmp[64];	  /* names in the saver's directory */
 	struct mft_save_place at;	  /* that of tmp, while files are written */
@@ -368,7 +368,7 @@ static int write_rest(struct commit *c)
  * run brings it back. */
 static int make_room(struct commit *c)
 {
-	const struct mft_save_system *sys = c->sys;
+	const struct mft_save_system_ops *sys = c->sys;
 	const int dir = c->s->dirfd;
 	char aside[64];
 	int rc;

@@ -13,6 +13,7 @@
 #include "formats/megatron/write/copy_values.h"
 #include "formats/megatron/write/dist_archive.h"
 #include "trainer/ckpt/save_i.h"
+#include "trainer/config/precision.h"
 #include "trainer/config/run_namespace.h"
 
 struct common {
@@ -187,7 +188,7 @@ static int write_scaler(struct common *c)
 	const struct mft_loss_scaler *s = &c->progress->scaler;
 	int rc;
 
-	if (c->config->params_dtype != MFS_F16)
+	if (!mft_precision_needs_scale(c->config->params_dtype))
 		return 0;
 	mfs_pickle_name(out(c), "grad_scaler");
 	mfs_pickle_dict_begin(out(c));
@@ -210,7 +211,7 @@ static int write_one(struct common *c, const struct optimizer *o)
 	const bool distributed = c->config->use_distributed_optimizer;
 	int rc;
 
-	if (!distributed && c->config->params_dtype == MFS_F32)
+	if (!distributed && mft_precision_is_main(c->config->params_dtype))
 		return write_torch(c, o); /* FP32Optimizer */
 	mfs_pickle_dict_begin(out(c));
 	mfs_pickle_name(out(c), "optimizer");

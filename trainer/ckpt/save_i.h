@@ -26,7 +26,7 @@
 
 /* All that a save asks of the system, so that tests can let each call fail. 0 or -errno. Names are
  * those of an open directory, and no link among them is followed (formats/io/beneath.h). */
-struct mft_save_system {
+struct mft_save_system_ops {
 	int (*mkdir)(void *arg, int dirfd, const char *name);
 	int (*open_dir)(void *arg, int dirfd, const char *name, int *ret);
 	/* A new file in the place of what bears its name; O_DIRECT if it can. path: "a/b" below
@@ -50,13 +50,13 @@ struct mft_save_system {
 	void *arg;
 };
 
-extern const struct mft_save_system mft_save_system;
+extern const struct mft_save_system_ops mft_save_system;
 
-int mft_saver_new_with(const struct mft_save_system *system, const struct mft_train_config *config,
-		       const struct mft_params *params, const struct mft_parallel *parallel,
-		       const struct mfk_backend *backend, struct mfk_device *device,
-		       const char *tokenizer_dir, uint64_t ring_bytes, struct mft_saver **ret,
-		       struct mfs_error *err);
+int mft_saver_new_with(const struct mft_save_system_ops *system,
+		       const struct mft_train_config *config, const struct mft_params *params,
+		       const struct mft_parallel *parallel, const struct mfk_backend *backend,
+		       struct mfk_device *device, const char *tokenizer_dir, uint64_t ring_bytes,
+		       struct mft_saver **ret, struct mfs_error *err);
 
 /* ---- who writes what (save_boxes.c) ---- */
 
@@ -196,7 +196,7 @@ struct mft_saver {
 	struct mfk_device *device;
 	struct mfk_ctx *ctx; /* of copies, which run after all others */
 	struct mfk_event *begun;
-	struct mft_save_system system;
+	struct mft_save_system_ops system;
 	const struct mft_parallel *parallel;
 	struct mft_save_plan plan;
 	struct mft_save_ring ring;
@@ -262,7 +262,7 @@ bool mft_save_ring_grow(struct mft_saver *s);
 void mft_save_ring_release(struct mft_saver *s);
 
 /* The sum of bytes; name: of their file, for the message. */
-int mft_save_sum(const struct mft_save_system *sys, const char *name, const void *bytes,
+int mft_save_sum(const struct mft_save_system_ops *sys, const char *name, const void *bytes,
 		 uint64_t length, char ret[MFT_SAVE_DIGEST], struct mfs_error *err);
 
 /* ---- where saves go (save_home.c) ---- */

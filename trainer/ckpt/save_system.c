@@ -136,7 +136,7 @@ static int sum_end(void *arg, void *sum, char ret[MFT_SAVE_DIGEST])
 	return 0;
 }
 
-const struct mft_save_system mft_save_system = {
+const struct mft_save_system_ops mft_save_system = {
 	.mkdir = make_dir,
 	.open_dir = open_dir,
 	.open = open_file,

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/read/ckpt_open.h"
 #include "formats/megatron/rank.h"
 #include "formats/optim/read/optim_open.h"
@@ -34,7 +35,7 @@ struct torch {
 
 static int sync_dir(const struct torch *t, struct mfs_error *err)
 {
-	const struct mft_save_system *sys = &t->s->system;
+	const struct mft_save_system_ops *sys = &t->s->system;
 	int fd, rc;
 
 	if (!t->dir[0])
@@ -52,7 +53,7 @@ static int sync_dir(const struct torch *t, struct mfs_error *err)
 /* A rank's files come one after the other. */
 static int enter_dir(struct torch *t, const char *path, struct mfs_error *err)
 {
-	const struct mft_save_system *sys = &t->s->system;
+	const struct mft_save_system_ops *sys = &t->s->system;
 	const int len = (int)strcspn(path, "/");
 	int rc;
 
@@ -121,7 +122,7 @@ static int open_saved(const struct torch *t, struct mfs_ckpt **ret, struct mfs_e
 
 static int remove_file(const struct torch *t, const char *name, struct mfs_error *err)
 {
-	const struct mft_save_system *sys = &t->s->system;
+	const struct mft_save_system_ops *sys = &t->s->system;
 	const int rc = sys->remove(sys->arg, t->at->fd, name, 0);
 
 	return rc ? mfs_fail(err, rc, "cannot remove '%s/%s': %s", t->at->path, name, strerror(-rc))
@@ -135,7 +136,7 @@ static int remove_saved(const struct torch *t, struct mfs_error *err)
 	char name[MFS_DIST_FILE_NAME_SIZE];
 	int rc = 0;
 
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]) && !rc; i++)
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(names) && !rc; i++)
 		rc = remove_file(t, names[i], err);
 	for (uint32_t i = 0; i < p->file_count && !rc; i++)
 		rc = remove_file(t, p->files[i].name, err);

@@ -43,7 +43,7 @@ struct writer {
 
 /* ---- sums ---- */
 
-int mft_save_sum(const struct mft_save_system *sys, const char *name, const void *bytes,
+int mft_save_sum(const struct mft_save_system_ops *sys, const char *name, const void *bytes,
 		 uint64_t length, char ret[MFT_SAVE_DIGEST], struct mfs_error *err)
 {
 	void *sum;
@@ -93,7 +93,7 @@ static struct mft_save_slot *await_fill(struct writer *w, uint32_t fill)
 
 static int sum_fill(struct lane *l, const struct mft_save_fill *f, const struct mft_save_slot *slot)
 {
-	const struct mft_save_system *sys = &l->w->s->system;
+	const struct mft_save_system_ops *sys = &l->w->s->system;
 	const int rc = sys->sum_add(sys->arg, l->sum, slot->host, f->length);
 
 	if (rc || !f->last)
@@ -127,7 +127,7 @@ static void *run_lane(void *arg)
 
 static int start_lanes(struct writer *w, struct lane *lanes)
 {
-	const struct mft_save_system *sys = &w->s->system;
+	const struct mft_save_system_ops *sys = &w->s->system;
 
 	for (uint32_t i = 0; i < MFT_SAVE_LANES; i++) {
 		int rc;
@@ -147,7 +147,7 @@ static int start_lanes(struct writer *w, struct lane *lanes)
 /* Lets lanes come to their end, or end now. rc: result of the writes. */
 static int end_lanes(struct writer *w, struct lane *lanes, int rc)
 {
-	const struct mft_save_system *sys = &w->s->system;
+	const struct mft_save_system_ops *sys = &w->s->system;
 
 	pthread_mutex_lock(&w->s->lock);
 	w->failed |= rc != 0;
@@ -274,7 +274,7 @@ static void note_direct(struct mft_saver *s, int fd)
 static int open_file(struct writer *w, uint32_t number)
 {
 	const struct mft_save_file *f = &w->s->plan.files[number];
-	const struct mft_save_system *sys = &w->s->system;
+	const struct mft_save_system_ops *sys = &w->s->system;
 	struct open_file *o = &w->files[number];
 	int rc = sys->open(sys->arg, w->to->fd, f->name, &o->fd);
 
@@ -341,7 +341,7 @@ static int submit(struct writer *w, struct mfs_io *io, uint32_t file)
 /* A file is cut to its size when all blocks are written, and then synced. */
 static int end_file(struct writer *w, uint32_t file)
 {
-	const struct mft_save_system *sys = &w->s->system;
+	const struct mft_save_system_ops *sys = &w->s->system;
 	struct open_file *o = &w->files[file];
 	int rc = sys->truncate(sys->arg, o->fd, w->s->plan.files[file].size);
 
@@ -391,7 +391,7 @@ static int wrote(struct writer *w, struct mfs_io *io)
 static int synced(struct writer *w, struct mfs_io *io)
 {
 	struct open_file *o = (struct open_file *)((char *)io - offsetof(struct open_file, sync));
-	const struct mft_save_system *sys = &w->s->system;
+	const struct mft_save_system_ops *sys = &w->s->system;
 	const uint32_t file = (uint32_t)(o - w->files);
 	int rc = io->result;
 
@@ -494,7 +494,7 @@ static int write_all(struct writer *w)
 /* rc: what became of the writes so far. */
 static int close_all(struct writer *w, int rc)
 {
-	const struct mft_save_system *sys = &w->s->system;
+	const struct mft_save_system_ops *sys = &w->s->system;
 	char why[MFK_WHY] = "";
 	struct mfs_io *io;
 	int copied;
@@ -603,7 +603,7 @@ static int write_pieces(const struct stream *f, int fd, struct mfs_io_engine *en
 	return rc;
 }
 
-static int end_stream(const struct mft_save_system *sys, const struct stream *f, int fd,
+static int end_stream(const struct mft_save_system_ops *sys, const struct stream *f, int fd,
 		      struct mfs_io_engine *engine, struct mfs_error *err)
 {
 	struct mfs_io sync = {.kind = MFS_IO_SYNC, .fd = fd};
@@ -620,7 +620,7 @@ int mft_save_write_stream(struct mft_saver *s, const struct mft_save_place *to, 
 			  uint64_t size, mft_save_read *read, void *arg,
 			  struct mfs_io_engine *engine, struct mfs_error *err)
 {
-	const struct mft_save_system *sys = &s->system;
+	const struct mft_save_system_ops *sys = &s->system;
 	struct stream f = {.to = to, .name = name, .size = size, .read = read, .arg = arg};
 	int rc, closed, fd;
 

@@ -17,14 +17,19 @@
 #include "formats/args/megatron_args.h"
 #include "formats/args/megatron_data_args.h"
 
-enum mft_lr_decay {
+enum mft_lr_decay_style {
 	MFT_LR_CONSTANT,
 	MFT_LR_LINEAR,
 	MFT_LR_COSINE,
 	MFT_LR_INVERSE_SQUARE_ROOT,
 	MFT_LR_WSD
 };
-enum mft_wsd_decay { MFT_WSD_EXPONENTIAL, MFT_WSD_LINEAR, MFT_WSD_COSINE, MFT_WSD_MINUS_SQRT };
+enum mft_wsd_decay_style {
+	MFT_WSD_EXPONENTIAL,
+	MFT_WSD_LINEAR,
+	MFT_WSD_COSINE,
+	MFT_WSD_MINUS_SQRT
+};
 enum mft_wd_incr { MFT_WD_CONSTANT, MFT_WD_LINEAR, MFT_WD_COSINE };
 /* What the processes that share the samples divide, each with what stands before it: the choices of
  * --data-parallel-sharding-strategy. The distributed optimizer divides the state. */
@@ -129,8 +134,8 @@ struct mft_train_config {
 	const char *optimizer; /* "adam", "sgd", "muon", "dist_muon" */
 	bool decoupled_weight_decay;
 	double lr, min_lr, lr_warmup_init;
-	enum mft_lr_decay lr_decay_style;
-	enum mft_wsd_decay lr_wsd_decay_style;
+	enum mft_lr_decay_style lr_decay_style;
+	enum mft_wsd_decay_style lr_wsd_decay_style;
 	int64_t lr_decay_iters, lr_decay_samples, lr_wsd_decay_iters, lr_wsd_decay_samples;
 	int64_t lr_warmup_iters, lr_warmup_samples; /* 0: none */
 	double lr_warmup_fraction;		    /* < 0: not given */
@@ -200,7 +205,7 @@ struct mft_train_config {
 	bool log_validation_ppl_to_tensorboard, log_loss_scale_to_tensorboard;
 	bool log_timers_to_tensorboard, log_world_size_to_tensorboard;
 	bool check_for_nan_in_loss_and_grad, check_for_spiky_loss, check_for_large_grads;
-	bool log_straggler, disable_straggler_on_startup;
+	bool nvtx_ranges, log_straggler, disable_straggler_on_startup;
 	int64_t straggler_ctrlr_port, straggler_minmax_count;
 	const char *rerun_mode; /* "disabled": a rejected step saves nothing */
 

@@ -44,7 +44,7 @@ enum mft_flag_use {
 };
 
 /* How a field of struct mft_train_config takes the value. */
-enum mft_flag_as {
+enum mft_flag_member_type {
 	MFT_AS_NOTHING,
 	MFT_AS_BOOL,
 	MFT_AS_NOT, /* bool, the other way round */
@@ -79,7 +79,7 @@ struct mft_flag {
 	const char *have;    /* the choices that are supported; NULL: all of them */
 	const char *instead; /* of what is refused: what is nearest, as "use --bf16" */
 	const char *help;    /* one line; NULL: the name says it */
-	enum mft_flag_as as;
+	enum mft_flag_member_type as;
 	size_t at;   /* the field, from the config's beginning */
 	double none; /* what None is in a field of numbers */
 };

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
+
 /* In the order of --help. */
 const struct mft_flag_group *const mft_flag_groups[] = {
 	&mft_flags_ours,
@@ -44,7 +46,7 @@ const struct mft_flag_group *const mft_flag_groups[] = {
 	&mft_flags_fault_injector,
 	&mft_flags_derived,
 };
-const size_t mft_flag_group_count = sizeof(mft_flag_groups) / sizeof(mft_flag_groups[0]);
+const size_t mft_flag_group_count = MFS_ARRAY_SIZE(mft_flag_groups);
 
 size_t mft_flag_count(void)
 {

@@ -2,6 +2,7 @@
 #ifndef MFT_TRAINER_CONFIG_FLAGS_I_H
 #define MFT_TRAINER_CONFIG_FLAGS_I_H
 
+#include "formats/base/array.h"
 #include "trainer/config/flag.h"
 
 #define ON	MFT_FLAG_ON
@@ -48,7 +49,7 @@
 #define DTYPE_TO(member)     AT(member), .as = MFT_AS_DTYPE
 
 #define GROUP(name, title)                                                                         \
-	const struct mft_flag_group mft_flags_##name = {title, name, sizeof(name) / sizeof(name[0])}
+	const struct mft_flag_group mft_flags_##name = {title, name, MFS_ARRAY_SIZE(name)}
 
 extern const struct mft_flag_group mft_flags_transformer_configuration, mft_flags_network_size,
 	mft_flags_moe, mft_flags_mla, mft_flags_experimental_attention_variant,

@@ -49,7 +49,7 @@ static const struct mft_flag profiling[] = {
 	{ON, "record_memory_history", "False", UNUSED},
 	{TEXT, "memory_snapshot_path", "'snapshot.pickle'", UNUSED},
 	{ON, "record_shapes", "False", UNUSED},
-	{ON, "nvtx_ranges", "False", UNUSED},
+	{ON, "nvtx_ranges", "False", TO(nvtx_ranges)},
 };
 GROUP(profiling, "profiling");
 

@@ -46,7 +46,7 @@ const struct mft_foreign *mft_foreign_find(const char *name, size_t len, const c
 static int put_in(const char *part, const char *said, const char *word, struct mfs_arena *arena,
 		  const char **ret, struct mfs_error *err)
 {
-	enum mft_number found;
+	enum mft_number_status found;
 	int64_t number;
 
 	*ret = part;
@@ -65,7 +65,7 @@ static int put_in(const char *part, const char *said, const char *word, struct m
 
 /* parts: a flag of Megatron's, and the words that follow it. */
 static int set(const char *said, const char *const *parts, size_t count, bool weak,
-	       enum mft_flag_from from, struct mft_flag_values *v, struct mfs_arena *arena,
+	       enum mft_flag_source from, struct mft_flag_values *v, struct mfs_arena *arena,
 	       struct mfs_error *err)
 {
 	struct mft_flag_value value = {.type = MFT_IS_BOOL};
@@ -86,7 +86,7 @@ static int set(const char *said, const char *const *parts, size_t count, bool we
 }
 
 static int become(const struct mft_foreign *f, const char *said, const char *word,
-		  enum mft_flag_from from, struct mft_flag_values *v, struct mfs_arena *arena,
+		  enum mft_flag_source from, struct mft_flag_values *v, struct mfs_arena *arena,
 		  struct mfs_error *err)
 {
 	char *text = mfs_arena_strndup(arena, f->becomes, strlen(f->becomes)), *rest = NULL;
@@ -153,7 +153,7 @@ static int note(const struct mft_foreign *f, const char *said, const char *word,
 }
 
 int mft_foreign_take(const struct mft_foreign *f, const char *said, const char *const *words,
-		     size_t count, enum mft_flag_from from, struct mft_flag_values *v,
+		     size_t count, enum mft_flag_source from, struct mft_flag_values *v,
 		     struct mfs_arena *arena, struct mfs_error *err)
 {
 	const char *word = count ? words[0] : NULL;

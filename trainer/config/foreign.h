@@ -46,7 +46,7 @@ const struct mft_foreign *mft_foreign_find(const char *name, size_t len, const c
  * does not replace a value from a later place. -EINVAL: other words are expected; -ENOTSUP: it is
  * refused. */
 int mft_foreign_take(const struct mft_foreign *f, const char *said, const char *const *words,
-		     size_t count, enum mft_flag_from from, struct mft_flag_values *v,
+		     size_t count, enum mft_flag_source from, struct mft_flag_values *v,
 		     struct mfs_arena *arena, struct mfs_error *err);
 
 #endif

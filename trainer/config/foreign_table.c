@@ -2,6 +2,7 @@
  * The table of foreign.h. Sources: the history of megatron/training/arguments.py from 2019 on; of
  * the forks their arguments.py, and the files that read what it says.
  */
+#include "formats/base/array.h"
 #include "trainer/config/foreign.h"
 
 #define UNUSED(name, whose, words)                                                                 \
@@ -374,4 +375,4 @@ const struct mft_foreign mft_foreign_table[] = {
 	REFUSED("--finetune-data-split", MODELOPT, '1', PRETRAINING),
 	REFUSED("--finetune-data-files", MODELOPT, '*', PRETRAINING),
 };
-const size_t mft_foreign_count = sizeof(mft_foreign_table) / sizeof(mft_foreign_table[0]);
+const size_t mft_foreign_count = MFS_ARRAY_SIZE(mft_foreign_table);

@@ -6,8 +6,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "trainer/config/foreign.h"
+#include "trainer/config/precision.h"
 #include "trainer/config/refuse.h"
 #include "trainer/config/topics.h"
 #include "trainer/config/value.h"
@@ -232,7 +234,7 @@ static bool is_a_file(const struct mft_flag *f)
 
 	if (f->use != MFT_FLAG_USED || (f->kind != MFT_FLAG_TEXT && f->kind != MFT_FLAG_TEXTS))
 		return false;
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(ends); i++)
 		if (mfs_str_ends(f->dest, ends[i]))
 			return true;
 	return false;
@@ -398,9 +400,7 @@ void mft_help_notes(const struct mft_train_config *config, struct mfs_buf *out)
 		mfs_buf_printf(out,
 			       "--fp8-format %s: products are computed in %s here, not in 8 bits\n",
 			       mft_flag_text(config->values, "fp8"),
-			       config->params_dtype == MFS_F32	 ? "fp32"
-			       : config->params_dtype == MFS_F16 ? "fp16"
-								 : "bf16");
+			       mft_precision_word(config->params_dtype));
 	note_format(config, out);
 	if (config->model.use_rope_scaling && factor != MFS_ROPE_SCALING_FACTOR)
 		mfs_buf_printf(out,

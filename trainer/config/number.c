@@ -34,7 +34,7 @@ static bool plain(const char *word, char text[LONGEST + 1])
 	return true;
 }
 
-enum mft_number mft_number_int(const char *word, int64_t *ret)
+enum mft_number_status mft_number_int(const char *word, int64_t *ret)
 {
 	char text[LONGEST + 1], *end;
 
@@ -48,7 +48,7 @@ enum mft_number mft_number_int(const char *word, int64_t *ret)
 }
 
 /* Not of strtod() alone: it takes hexadecimal digits and nan(...), and float() does not. */
-enum mft_number mft_number_real(const char *word, double *ret)
+enum mft_number_status mft_number_real(const char *word, double *ret)
 {
 	char text[LONGEST + 1], *end;
 
@@ -62,7 +62,7 @@ enum mft_number mft_number_real(const char *word, double *ret)
 	return fabs(*ret) > FLT_MAX ? MFT_NUMBER_TOO_LARGE : MFT_NUMBER_OK;
 }
 
-const char *mft_number_expected(enum mft_number found, bool whole)
+const char *mft_number_expected(enum mft_number_status found, bool whole)
 {
 	if (found == MFT_NUMBER_TOO_LARGE)
 		return whole ? "an integer of 64 bits" : "a number of at most 3.4e38";

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/str.h"
+#include "trainer/config/precision.h"
 
 /* Shows a value as on the command line: a list as its items, a text without quotes. */
 static void show_plain(const struct mft_flag_value *v, struct mfs_buf *out)
@@ -12,11 +13,6 @@ static void show_plain(const struct mft_flag_value *v, struct mfs_buf *out)
 		mfs_buf_adds(out, v->text);
 	else
 		mft_flag_value_show(v, out);
-}
-
-static const char *plain_dtype(enum mfs_dtype t)
-{
-	return t == MFS_F32 ? "fp32" : t == MFS_BF16 ? "bf16" : t == MFS_F16 ? "fp16" : "fp8";
 }
 
 static bool is_had(const struct mft_flag *f, const struct mft_flag_value *v)
@@ -32,7 +28,7 @@ static bool is_had(const struct mft_flag *f, const struct mft_flag_value *v)
 		return had;
 	}
 	if (v->type == MFT_IS_DTYPE)
-		mfs_buf_adds(&text, plain_dtype(v->dtype));
+		mfs_buf_adds(&text, mft_precision_word(v->dtype));
 	else
 		show_plain(v, &text);
 	had = !text.failed && mft_flag_is_choice(f->have, text.data, text.len);
@@ -49,7 +45,7 @@ static int refuse(const struct mft_flag *f, const struct mft_flag_value *v, stru
 
 	mft_flag_spelling(f, 0, spelling, &on);
 	if (v->type == MFT_IS_DTYPE)
-		mfs_buf_adds(&text, plain_dtype(v->dtype));
+		mfs_buf_adds(&text, mft_precision_word(v->dtype));
 	else if (v->type != MFT_IS_BOOL)
 		show_plain(v, &text);
 	r = mfs_fail(err, -ENOTSUP, "%s%s%.*s is not supported; %s", spelling, text.len ? " " : "",

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "trainer/config/value.h"
 
@@ -81,7 +82,7 @@ static bool progress_of(const char *dest, const struct mft_namespace_extra *x, u
 		{"skipped_train_samples", x->skipped_train_samples},
 	};
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(known); i++) {
 		if (!mfs_str_is(dest, known[i].dest))
 			continue;
 		*ret = known[i].value;

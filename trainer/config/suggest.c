@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
 
@@ -95,7 +96,7 @@ static bool is_like(const char *a, const char *b)
 
 static const char *by_meaning(const char *word)
 {
-	for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(meanings); i++)
 		if (is_like(meanings[i].word, word))
 			return meanings[i].dest;
 	return NULL;

@@ -10,6 +10,7 @@
 
 #include "formats/base/str.h"
 #include "trainer/config/number.h"
+#include "trainer/config/precision.h"
 
 #define PATTERN_MAX 100000 /* items of a list that is written as a pattern: layers */
 
@@ -261,16 +262,6 @@ static int read_tuple(const char *said, const char *word, struct mfs_arena *aren
 
 /* ---- one word ---- */
 
-/* arguments.py: validate_args, dtype_map. */
-static enum mfs_dtype dtype_of(const char *word)
-{
-	return mfs_str_is(word, "fp32")	  ? MFS_F32
-	       : mfs_str_is(word, "bf16") ? MFS_BF16
-	       : mfs_str_is(word, "fp16") ? MFS_F16
-	       : mfs_str_is(word, "fp8")  ? MFS_U8
-					  : MFS_DTYPE_NONE;
-}
-
 static int read_member(const struct mft_flag *f, const char *said, const char *word,
 		       struct mft_flag_value *ret, struct mfs_error *err)
 {
@@ -316,7 +307,7 @@ static int read_number(const struct mft_flag *f, const char *said, const char *w
 		       struct mft_flag_value *ret, struct mfs_error *err)
 {
 	const bool whole = f->kind == MFT_FLAG_INT || f->kind == MFT_FLAG_INTS;
-	enum mft_number found;
+	enum mft_number_status found;
 
 	ret->type = whole ? MFT_IS_INT : MFT_IS_REAL;
 	found = whole ? mft_number_int(word, &ret->number) : mft_number_real(word, &ret->real);
@@ -335,7 +326,7 @@ static int read_dtype(const struct mft_flag *f, const char *said, const char *wo
 	if (!mft_flag_is_choice(f->choices, word, strlen(word)))
 		return mfs_fail(err, -EINVAL, "%s: expected one of %s, found '%.80s'", said,
 				f->choices, word);
-	ret->dtype = dtype_of(word);
+	ret->dtype = mft_precision_type(word);
 	ret->type = ret->dtype == MFS_DTYPE_NONE ? MFT_IS_NONE : MFT_IS_DTYPE;
 	return 0;
 }

@@ -44,7 +44,7 @@ struct mft_flag_value {
 };
 
 /* Who set it. A later one in this list has the last word. */
-enum mft_flag_from {
+enum mft_flag_source {
 	MFT_FROM_DEFAULT,
 	MFT_FROM_CHECKPOINT,
 	MFT_FROM_YAML,
@@ -61,7 +61,7 @@ struct mft_flag_other {
 /* The values of all flags, by their numbers. */
 struct mft_flag_values {
 	struct mft_flag_value *at;	  /* [mft_flag_count()] */
-	unsigned char *from;		  /* enum mft_flag_from */
+	unsigned char *from;		  /* enum mft_flag_source */
 	struct mft_flag_other *others;	  /* in the order in which they were met */
 	struct mft_flag_other *overruled; /* sentences: what was given, and does not count */
 };

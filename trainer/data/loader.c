@@ -40,7 +40,7 @@ struct mft_loader {
 	struct mft_train_data data;
 	struct mft_batch_rules rules;
 	struct mft_fetcher *fetcher;
-	struct mft_slot_memory memory;
+	struct mft_slot_memory_ops memory;
 	struct slot slots[MOST_SLOTS];
 	unsigned slot_count;
 	int32_t *scratch;	/* [T] */
@@ -254,7 +254,7 @@ static int open_all(struct mft_loader *l, const struct mft_train_config *config,
 
 int mft_loader_new_on(const struct mft_train_config *config, enum mfs_split split, uint32_t set,
 		      uint64_t consumed, uint32_t micro, uint64_t vocab,
-		      const struct mft_slot_memory *memory, struct mfs_io_engine *engine,
+		      const struct mft_slot_memory_ops *memory, struct mfs_io_engine *engine,
 		      struct mft_loader **ret, struct mfs_error *err)
 {
 	struct mft_loader *l = calloc(1, sizeof(*l));
@@ -286,7 +286,7 @@ int mft_loader_sets(const struct mft_train_config *config, enum mfs_split split,
 
 int mft_loader_new(const struct mft_train_config *config, enum mfs_split split, uint32_t set,
 		   uint64_t consumed, uint32_t micro, uint64_t vocab,
-		   const struct mft_slot_memory *memory, struct mft_loader **ret,
+		   const struct mft_slot_memory_ops *memory, struct mft_loader **ret,
 		   struct mfs_error *err)
 {
 	struct mfs_io_engine *engine;

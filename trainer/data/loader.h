@@ -22,7 +22,7 @@
 #define MFT_BATCH_ALIGN 256 /* bytes */
 
 /* Where an array's elements come from when a microbatch is cut or shifted. */
-enum mft_batch_way {
+enum mft_batch_array_kind {
 	MFT_BATCH_MOVES, /* each element goes with its token */
 	MFT_BATCH_SORTS, /* the array is computed again from the others */
 };
@@ -84,7 +84,7 @@ size_t mft_batch_bytes(uint64_t tokens, uint32_t ahead);
 void mft_batch_place(struct mft_batch *b, uint64_t tokens, uint32_t ahead, void *block);
 
 /* The slots are the caller's kind of host memory (pinned). */
-struct mft_slot_memory {
+struct mft_slot_memory_ops {
 	void *(*alloc)(void *arg, size_t bytes);
 	void (*free)(void *arg, void *p, size_t bytes);
 	void *arg;
@@ -107,7 +107,7 @@ int mft_loader_sets(const struct mft_train_config *config, enum mfs_split split,
  */
 int mft_loader_new(const struct mft_train_config *config, enum mfs_split split, uint32_t set,
 		   uint64_t consumed, uint32_t micro, uint64_t vocab,
-		   const struct mft_slot_memory *memory, struct mft_loader **ret,
+		   const struct mft_slot_memory_ops *memory, struct mft_loader **ret,
 		   struct mfs_error *err);
 void mft_loader_free(struct mft_loader *l);
 

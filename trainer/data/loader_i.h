@@ -11,7 +11,7 @@
  * engine, also after a failure. */
 int mft_loader_new_on(const struct mft_train_config *config, enum mfs_split split, uint32_t set,
 		      uint64_t consumed, uint32_t micro, uint64_t vocab,
-		      const struct mft_slot_memory *memory, struct mfs_io_engine *engine,
+		      const struct mft_slot_memory_ops *memory, struct mfs_io_engine *engine,
 		      struct mft_loader **ret, struct mfs_error *err);
 
 #endif

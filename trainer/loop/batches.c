@@ -2,7 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/clock.h"
+#include "trainer/base/nvtx_ranges.h"
 #include "trainer/loop/trainer_i.h"
 
 static void *slot_alloc(void *arg, size_t bytes)
@@ -28,7 +30,7 @@ static int open_set(struct mft_trainer *t, enum mfs_split split, uint32_t set,
 
 	return mft_loader_new(t->config, split, set, consumed,
 			      (uint32_t)t->config->micro_batch_size, t->params->padded_vocab,
-			      &(struct mft_slot_memory){slot_alloc, slot_free, t},
+			      &(struct mft_slot_memory_ops){slot_alloc, slot_free, t},
 			      &t->data[split].list[set], err);
 }
 
@@ -95,7 +97,7 @@ int mft_trainer_losses(struct mft_trainer *t, struct mft_net_losses *ret, struct
 	/* Those that share a sequence have parts of its losses. */
 	const double size = t->parallel.group[MFT_GROUP_DATA].size;
 	double sums[2 + MFT_AUX_LOSSES + MFT_MTP_MOST], *mtp = sums + 2 + MFT_AUX_LOSSES;
-	const unsigned count = sizeof(sums) / sizeof(sums[0]);
+	const unsigned count = MFS_ARRAY_SIZE(sums);
 	int rc = mft_net_losses(t->net, t->ctx, ret, err);
 
 	if (rc)
@@ -183,7 +185,9 @@ static int take(struct mft_trainer *t, const struct mft_microbatches *m,
 	give_back(b);
 	b->of = m->from;
 	from = mfs_now_ns();
+	MFT_RANGE_BEGIN("data");
 	rc = mft_loader_next(b->of, &b->batch, err);
+	MFT_RANGE_END();
 	mft_straggler_waited(t, mfs_now_ns() - from);
 	if (rc)
 		return rc;

@@ -77,7 +77,7 @@ static int open_device(struct mft_trainer *t, const struct mft_launch *launch,
 static int plan(struct mft_trainer *t, struct mfs_error *err)
 {
 	struct mft_train_config *c = t->config;
-	struct mft_net_watch watch;
+	struct mft_net_hooks hooks;
 	int rc = mft_params_new(c, &t->parallel, &t->params, err);
 
 	if (rc)
@@ -90,8 +90,8 @@ static int plan(struct mft_trainer *t, struct mfs_error *err)
 				  &t->sync, err);
 	if (rc)
 		return rc;
-	watch = mft_sync_watch(t->sync);
-	mft_net_set_watch(t->net, &watch);
+	hooks = mft_sync_hooks(t->sync);
+	mft_net_set_hooks(t->net, &hooks);
 	return mft_update_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel,
 			      &t->update, err);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "kernels/ref/cpu.h"
 #include "trainer/config/value.h"
 
@@ -39,7 +40,7 @@ static bool find_plugin(const char *file, const char *variable, char *ret, size_
 
 	if (said)
 		return (size_t)snprintf(ret, size, "%s", said) < size;
-	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(folders); i++) {
 		snprintf(relative, sizeof(relative), "%s%s", folders[i], file);
 		if (find_beside(relative, ret, size))
 			return true;

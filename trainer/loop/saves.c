@@ -1,6 +1,7 @@
 #include <stdio.h>
 
 #include "formats/base/clock.h"
+#include "trainer/base/nvtx_ranges.h"
 #include "trainer/loop/trainer_i.h"
 
 /* A wait that a person would notice. */
@@ -59,6 +60,7 @@ void mft_saves_begin(struct mft_trainer *t, enum mft_save_kind kind)
 {
 	struct mfs_error err = {0};
 
+	MFT_RANGE_BEGIN("save");
 	await_last(t);
 	if (kind == MFT_SAVE_PERSISTENT)
 		t->saves.last = t->progress.iteration;
@@ -69,6 +71,7 @@ void mft_saves_begin(struct mft_trainer *t, enum mft_save_kind kind)
 		snprintf(r.why, sizeof(r.why), "%s", err.msg);
 		note(t, &r);
 	}
+	MFT_RANGE_END();
 }
 
 bool mft_saves_end(struct mft_trainer *t)

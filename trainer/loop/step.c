@@ -3,6 +3,8 @@
 
 #include "trainer/loop/trainer_i.h"
 #include "trainer/base/dtype.h"
+#include "trainer/base/nvtx_ranges.h"
+#include "trainer/config/precision.h"
 
 /* What a step's gradients are multiplied by in excess of the loss's. */
 static double divisor(const struct mft_trainer *t, double counted)
@@ -38,7 +40,7 @@ static void advance(struct mft_trainer *t, const struct mft_step *step)
 {
 	struct mft_progress *p = &t->progress;
 
-	if (t->config->params_dtype == MFS_F16)
+	if (mft_precision_needs_scale(t->config->params_dtype))
 		mft_loss_scaler_update(&p->scaler, step->update.not_finite);
 	if (!step->update.skipped) {
 		mft_schedule_step(&p->schedule, step->batch);
@@ -103,16 +105,47 @@ static int run_microbatches(struct mft_trainer *t, uint64_t count, double *ret_c
 	return rc;
 }
 
+/* Gradients of all processes, and their norm. */
+static int sum_gradients(struct mft_trainer *t, const struct mft_update_step *update,
+			 struct mft_update_result *ret, struct mfs_error *err)
+{
+	int rc;
+
+	MFT_RANGE_BEGIN("gradient sums");
+	mft_sync_reduce(t->sync, t->ctx);
+	mft_net_sum_gradients(t->net, t->ctx);
+	MFT_RANGE_END();
+	MFT_RANGE_BEGIN("gradient norm");
+	rc = mft_update_norm(t->update, t->ctx, update, ret, err);
+	MFT_RANGE_END();
+	return rc;
+}
+
 /* A save in flight still reads what the others' weights overwrite. */
-static void gather(struct mft_trainer *t, const struct mft_step *step)
+static void gather(struct mft_trainer *t, const struct mft_update_result *result)
 {
 	const struct mft_params *p = t->params;
 
-	if (step->update.skipped)
+	if (result->skipped)
 		return;
 	if (p->owned_elements < mft_params_weight_elements(p))
 		before_update(t, t->ctx, 0, p->elements);
 	mft_sync_gather(t->sync, t->ctx);
+}
+
+static int optimize(struct mft_trainer *t, const struct mft_update_step *update,
+		    const struct mft_update_result *result, struct mfs_error *err)
+{
+	int rc;
+
+	MFT_RANGE_BEGIN("optimizer");
+	rc = mft_net_update_expert_bias(t->net, t->ctx, err);
+	if (!rc)
+		rc = mft_update_apply(t->update, t->ctx, update, result, err);
+	if (!rc)
+		gather(t, result);
+	MFT_RANGE_END();
+	return rc;
 }
 
 /* What one process rejects, all do, and the first that does says why. A process looks at its own
@@ -146,10 +179,8 @@ int mft_trainer_step(struct mft_trainer *t, struct mft_step *ret, struct mfs_err
 	rc = run_microbatches(t, step.microbatches, &counted, err);
 	if (rc)
 		return rc;
-	mft_sync_reduce(t->sync, t->ctx);
-	mft_net_sum_gradients(t->net, t->ctx);
 	update = update_of(t, counted);
-	rc = mft_update_norm(t->update, t->ctx, &update, &step.update, err);
+	rc = sum_gradients(t, &update, &step.update, err);
 	if (!rc)
 		rc = mft_trainer_losses(t, &step.losses, err);
 	if (rc)
@@ -160,12 +191,9 @@ int mft_trainer_step(struct mft_trainer *t, struct mft_step *ret, struct mfs_err
 	if (rc)
 		return rc;
 	if (t->check.verdict != MFT_REJECTED) {
-		rc = mft_net_update_expert_bias(t->net, t->ctx, err);
-		if (!rc)
-			rc = mft_update_apply(t->update, t->ctx, &update, &step.update, err);
+		rc = optimize(t, &update, &step.update, err);
 		if (rc)
 			return rc;
-		gather(t, &step);
 		advance(t, &step);
 		memcpy(t->step_traffic, t->traffic, sizeof(t->traffic));
 		mft_exposure_keep(t->exposure);

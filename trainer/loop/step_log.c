@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/time.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/base/clock.h"
 #include "trainer/config/arguments_json.h"
@@ -95,7 +96,7 @@ static void describe_run(const struct mft_train_config *c, struct mfs_buf *out)
 		     {"entity", c->wandb_entity}};
 
 	mfs_buf_adds(out, "{");
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(words); i++) {
 		mfs_buf_printf(out, "\"%s\": ", words[i].name);
 		if (words[i].value && *words[i].value)
 			mfs_buf_add_json(out, words[i].value);
@@ -330,7 +331,7 @@ static void tell_memory(struct mft_trainer *t)
 	static const char *const tags[] = {"mem-reserved-bytes", "mem-allocated-bytes",
 					   "mem-max-allocated-bytes"};
 
-	for (size_t i = 0; i < sizeof(tags) / sizeof(tags[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(tags); i++)
 		tell(t, tags[i], (double)t->memory.total);
 	tell(t, "mem-allocated-count", 1);
 }
@@ -573,7 +574,7 @@ void mft_log_lost(struct mft_trainer *t)
 		fprintf(stderr, "; this run has saved none\n");
 }
 
-static void tell_end(const struct mft_trainer *t, enum mft_report_stop stop, uint64_t began_ns)
+static void tell_end(const struct mft_trainer *t, enum mft_stop_reason stop, uint64_t began_ns)
 {
 	struct mft_report_end end = {.why = stop,
 				     .iteration = t->progress.iteration,
@@ -587,7 +588,7 @@ static void tell_end(const struct mft_trainer *t, enum mft_report_stop stop, uin
 	mfs_buf_release(&b);
 }
 
-void mft_log_end(struct mft_trainer *t, enum mft_report_stop stop, uint64_t began_ns)
+void mft_log_end(struct mft_trainer *t, enum mft_stop_reason stop, uint64_t began_ns)
 {
 	struct mft_loader_stats data;
 

@@ -6,6 +6,7 @@
 
 #include "formats/base/clock.h"
 #include "formats/base/str.h"
+#include "trainer/base/nvtx_ranges.h"
 #include "trainer/loop/dry_run.h"
 #include "trainer/loop/trainer_i.h"
 
@@ -14,7 +15,7 @@ struct mft_train_run {
 	struct mft_trainer t;
 	uint64_t began_ns;
 	uint64_t batch;		   /* of the last iteration; 0: there was none */
-	enum mft_report_stop stop; /* why it ends before its last iteration */
+	enum mft_stop_reason stop; /* why it ends before its last iteration */
 	enum mft_train_exit exit;  /* of a run that fails */
 	bool agreed;		   /* all processes fail, for one reason */
 	bool silent;		   /* another process says it */
@@ -106,8 +107,10 @@ static int evaluate(struct mft_train_run *r, enum mfs_split split, bool last, st
 	const int64_t from = mfs_now_ns();
 	int rc = 0;
 
+	MFT_RANGE_BEGIN("evaluation");
 	for (uint32_t set = 0; !rc && set < r->t.data[split].count; set++)
 		rc = evaluate_set(r, split, set, last, err);
+	MFT_RANGE_END();
 	r->t.window.began_ns += mfs_now_ns() - from; /* no time of an iteration */
 	return rc;
 }
@@ -135,8 +138,11 @@ static void save_before_change(struct mft_train_run *r)
 static int iterate(struct mft_train_run *r, struct mfs_error *err)
 {
 	struct mft_step step;
-	int rc = mft_trainer_step(&r->t, &step, err);
+	int rc;
 
+	MFT_RANGE_BEGIN("iteration %llu", (unsigned long long)r->t.progress.iteration + 1);
+	rc = mft_trainer_step(&r->t, &step, err);
+	MFT_RANGE_END();
 	if (!rc && r->t.check.verdict == MFT_REJECTED)
 		rc = reject(r, err);
 	if (rc)
@@ -208,6 +214,7 @@ int mft_train(struct mft_train_config *config, const struct mft_launch *launch)
 
 	if (config->dry_run)
 		return mft_dry_run(config, launch);
+	mft_ranges_open(config->nvtx_ranges);
 	mft_stop_on(SIGTERM);
 	mft_stop_on(SIGINT);
 	rc = mft_trainer_open(config, launch, NULL, &r.t, &err);

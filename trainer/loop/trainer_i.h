@@ -192,7 +192,7 @@ void mft_log_save(struct mft_trainer *t, const struct mft_save_result *s);
 void mft_log_save_waited(struct mft_trainer *t, double seconds);
 /* The iterations that no save of theirs has got to the disk. */
 void mft_log_lost(struct mft_trainer *t);
-void mft_log_end(struct mft_trainer *t, enum mft_report_stop stop, uint64_t began_ns);
+void mft_log_end(struct mft_trainer *t, enum mft_stop_reason stop, uint64_t began_ns);
 /* Floating-point operations of a batch (trainer/report/flops.h). */
 double mft_step_flops(const struct mft_trainer *t, uint64_t batch);
 

@@ -6,8 +6,9 @@
  * place, and is used up before the next chunk. So the head does its backward at once.
  */
 #include <stdlib.h>
+#include <string.h>
 
-#include "formats/numbers/half.h"
+#include "formats/numbers/cast.h"
 #include "trainer/model/net_i.h"
 
 #define CHUNK_BYTES (UINT64_C(1) << 30)
@@ -205,13 +206,22 @@ void mft_head_backward(const struct mft_net *net, const struct mft_pass *pass,
 
 /* ---- logits for people ---- */
 
-static float widen(enum mfk_dtype type, uint16_t v)
+/* Widens count elements, whose bytes end where ret's do, from the front. */
+static void widen(const struct mft_net *net, const char *from, size_t count, float *ret)
 {
-	return type == MFK_BF16 ? mfs_bf16_to_float(v) : mfs_f16_to_float(v);
+	const enum mfs_dtype type = net->params->weight_type;
+	const size_t size = mfk_dtype_size(net->io);
+	char some[1024];
+
+	for (size_t done = 0, n; done < count; done += n) {
+		n = count - done < sizeof(some) / size ? count - done : sizeof(some) / size;
+		memcpy(some, from + done * size, n * size);
+		mfs_cast(MFS_F32, ret + done, type, some, n);
+	}
 }
 
-/* Rows of logits, without what lies between them. 16-bit ones arrive in the back half of their
- * place, and are widened from the front. */
+/* Rows of logits, without what lies between them. Narrow ones arrive in the back part of their
+ * place. */
 static int fetch(const struct mft_net *net, const struct mft_pass *pass, int64_t rows, float *ret,
 		 struct mfs_error *err)
 {
@@ -229,12 +239,8 @@ static int fetch(const struct mft_net *net, const struct mft_pass *pass, int64_t
 	r = net->backend->device->sync(pass->ctx, why);
 	if (r)
 		return mfs_fail(err, r, "%s", why);
-	for (size_t i = 0; size != sizeof(float) && i < count; i++) {
-		uint16_t v;
-
-		memcpy(&v, to + i * sizeof(v), sizeof(v));
-		ret[i] = widen(net->io, v);
-	}
+	if (!mfk_is_exact(net->io))
+		widen(net, to, count, ret);
 	return 0;
 }
 

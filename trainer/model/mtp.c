@@ -22,6 +22,7 @@
  * process_mtp_loss.
  */
 #include "formats/base/str.h"
+#include "trainer/base/nvtx_ranges.h"
 #include "trainer/model/net_i.h"
 
 /* ---- what there is ---- */
@@ -211,9 +212,11 @@ void mft_mtp_forward(const struct mft_net *net, const struct mft_pass *pass)
 		const struct mft_pass of = pass_of(pass, k);
 		const struct mft_net_visit v = visit(net, k, false);
 
+		MFT_RANGE_BEGIN("MTP layer %u, forward", k);
 		mft_visit_begins(net, pass, v);
 		layer_forward(net, &of, &net->chain->mtp.layers[k]);
 		mft_visit_ends(net, pass, v);
+		MFT_RANGE_END();
 	}
 }
 
@@ -291,6 +294,7 @@ void mft_mtp_backward(const struct mft_net *net, const struct mft_pass *pass)
 		const struct mft_net_visit v = visit(net, k, true);
 		const struct mft_head_loss loss = loss_of(net, pass, &of, k);
 
+		MFT_RANGE_BEGIN("MTP layer %u, backward", k);
 		mft_visit_begins(net, pass, v);
 		mft_head_backward(net, &of, &loss,
 				  mft_pass_at(net, net->chain->mtp.layers[k].out.normed));
@@ -298,5 +302,6 @@ void mft_mtp_backward(const struct mft_net *net, const struct mft_pass *pass)
 			mft_mtp_add_dhidden(net, pass);
 		layer_backward(net, &of, &net->chain->mtp.layers[k]);
 		mft_visit_ends(net, pass, v);
+		MFT_RANGE_END();
 	}
 }

@@ -215,9 +215,9 @@ int mft_net_begin(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 	return r;
 }
 
-void mft_net_set_watch(struct mft_net *net, const struct mft_net_watch *watch)
+void mft_net_set_hooks(struct mft_net *net, const struct mft_net_hooks *hooks)
 {
-	net->chain->watch = *watch;
+	net->chain->hooks = *hooks;
 }
 
 void mft_net_sum_gradients(struct mft_net *net, struct mfk_ctx *ctx)

@@ -50,13 +50,13 @@ struct mft_net_visit {
 	bool last;	   /* it is of the step's last microbatch */
 };
 
-struct mft_net_watch {
+struct mft_net_hooks {
 	/* Called before operations of ctx that use the unit, and after them. */
 	void (*begins)(void *arg, struct mfk_ctx *ctx, const struct mft_net_visit *v);
 	void (*ends)(void *arg, struct mfk_ctx *ctx, const struct mft_net_visit *v);
 	void *arg;
 };
-void mft_net_set_watch(struct mft_net *net, const struct mft_net_watch *watch);
+void mft_net_set_hooks(struct mft_net *net, const struct mft_net_hooks *hooks);
 
 /* Before a step's first microbatch: zeroes gradients, but for those of weights that the first pass
  * writes whole. */

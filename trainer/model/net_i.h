@@ -230,7 +230,7 @@ struct mft_stages {
 /* What the net is made of, and what its passes write in addition to what parts keep. Parts know
  * nothing of it. */
 struct mft_chain {
-	struct mft_net_watch watch;
+	struct mft_net_hooks hooks;
 
 	/* NULL: none, or the stage does not embed */
 	const struct mft_param *word_embeddings, *position_embeddings;

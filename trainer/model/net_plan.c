@@ -15,6 +15,7 @@
  *
  * Source of the modules' names: megatron/core/transformer/transformer_config.py.
  */
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "trainer/model/attention/attention.h"
 #include "trainer/model/mlp/mlp.h"
@@ -290,7 +291,7 @@ static int check_modules(const struct mft_net *net, struct mfs_error *err)
 	for (size_t i = 0; i < modules->count; i++) {
 		bool found = false;
 
-		for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++)
+		for (size_t k = 0; k < MFS_ARRAY_SIZE(known); k++)
 			found |= mfs_str_is(modules->list[i], known[k]);
 		if (!found)
 			return mfs_fail(err, -ENOTSUP,

@@ -16,6 +16,7 @@
  * All of it is submitted to the context; nothing here waits.
  */
 #include "formats/base/trace.h"
+#include "trainer/base/nvtx_ranges.h"
 #include "trainer/model/net_i.h"
 
 /* ---- forward ---- */
@@ -35,11 +36,13 @@ static void layers_forward(const struct mft_net *net, const struct mft_pass *pas
 								    : behind,
 						.reads = true};
 
+		MFT_RANGE_BEGIN("layer %u", l->attention.part.layer);
 		mft_visit_begins(net, pass, v);
 		mft_sublayer_forward(net, pass, before, &l->attention, mft_branch_now(net));
 		mft_sublayer_forward(net, pass, &l->attention, &l->mlp,
 				     i + 1 < end || !pass->again ? mft_branch_now(net) : NULL);
 		mft_visit_ends(net, pass, v);
+		MFT_RANGE_END();
 		before = &l->mlp;
 	}
 }
@@ -71,9 +74,11 @@ static void chunk_forward(const struct mft_net *net, const struct mft_pass *pass
 		.unit = MFT_UNIT_HEAD, .next = MFT_UNIT_NONE, .reads = true};
 
 	if (chunk->embeds) {
+		MFT_RANGE_BEGIN("embedding");
 		mft_visit_begins(net, pass, embedding);
 		mft_embed(net, pass, 0, mft_net_first_x(net, net->slot));
 		mft_visit_ends(net, pass, embedding);
+		MFT_RANGE_END();
 	}
 	layers_forward(net, pass, chunk, 0, chunk->count,
 		       chunk->ends ? MFT_UNIT_HEAD : MFT_UNIT_NONE);
@@ -93,9 +98,11 @@ static void head_forward(const struct mft_net *net, const struct mft_pass *pass)
 {
 	const struct mft_head_loss loss = mft_head_loss(net, pass);
 
+	MFT_RANGE_BEGIN("head");
 	mft_head_begins(net, pass, false);
 	mft_head_forward(net, pass, &loss, mft_pass_at(net, net->chain->head.in.normed));
 	mft_head_ends(net, pass, false);
+	MFT_RANGE_END();
 }
 
 /* ---- backward ---- */
@@ -107,9 +114,11 @@ static void run_layers_again(const struct mft_net *net, const struct mft_pass *p
 	struct mft_pass again = *pass;
 
 	again.again = true;
+	MFT_RANGE_BEGIN("layers again");
 	layers_forward(net, &again, chunk,
 		       last / net->chain->again_layers * net->chain->again_layers, last + 1,
 		       MFT_UNIT_NONE);
+	MFT_RANGE_END();
 }
 
 static bool ends_layers(const struct mft_net *net, const struct mft_net_chunk *chunk, uint32_t i)
@@ -142,6 +151,7 @@ static void layers_backward(const struct mft_net *net, const struct mft_pass *pa
 
 		if (ends_layers(net, chunk, i))
 			run_layers_again(net, pass, chunk, i);
+		MFT_RANGE_BEGIN("layer %u", l->attention.part.layer);
 		mft_visit_begins(net, pass, v);
 		if (i >= net->chain->again_end)
 			mft_make_again(net, pass, &l->mlp);
@@ -150,6 +160,7 @@ static void layers_backward(const struct mft_net *net, const struct mft_pass *pa
 			mft_make_again(net, pass, &l->attention);
 		mft_sublayer_backward(net, pass, &l->attention);
 		mft_visit_ends(net, pass, v);
+		MFT_RANGE_END();
 	}
 }
 
@@ -157,6 +168,7 @@ static void head_backward(const struct mft_net *net, const struct mft_pass *pass
 {
 	const struct mft_head_loss loss = mft_head_loss(net, pass);
 
+	MFT_RANGE_BEGIN("head");
 	mft_head_begins(net, pass, true);
 	mft_mtp_forward(net, pass);
 	mft_mtp_backward(net, pass);
@@ -165,6 +177,7 @@ static void head_backward(const struct mft_net *net, const struct mft_pass *pass
 		mft_mtp_add_dhidden(net, pass);
 	mft_join_backward(net, pass, &net->chain->head.in, mft_branch_now(net), NULL);
 	mft_head_ends(net, pass, true);
+	MFT_RANGE_END();
 }
 
 static void embed_backward(const struct mft_net *net, const struct mft_pass *pass,
@@ -176,9 +189,11 @@ static void embed_backward(const struct mft_net *net, const struct mft_pass *pas
 					.again = (net->args->tied || net->chain->mtp.count) &&
 						 chunk->ends};
 
+	MFT_RANGE_BEGIN("embedding");
 	mft_visit_begins(net, pass, v);
 	mft_embed_backward(net, pass, 0);
 	mft_visit_ends(net, pass, v);
+	MFT_RANGE_END();
 }
 
 static void chunk_backward(const struct mft_net *net, const struct mft_pass *pass,
@@ -216,6 +231,8 @@ void mft_net_step(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_pip
 
 	MFS_TRACE(PASS, "%s of microbatch %llu, chunk %u, slot %u", words[step->kind],
 		  (unsigned long long)step->microbatch, step->chunk, step->slot);
+	MFT_RANGE_BEGIN("%s, microbatch %llu, chunk %u", words[step->kind],
+			(unsigned long long)step->microbatch, step->chunk);
 	net->slot = step->slot;
 	net->chain->now.dx = step->grad;
 	net->chain->now.output = step->output;
@@ -233,6 +250,7 @@ void mft_net_step(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_pip
 		mft_stages_exchange(net, ctx, step);
 		break;
 	}
+	MFT_RANGE_END();
 }
 
 bool mft_net_gives_loss(const struct mft_net *net, const struct mft_pipeline_step *step)

@@ -7,6 +7,7 @@
  *
  * Source: megatron/core/pipeline_parallel/schedules.py: overlap_p2p_comm.
  */
+#include "formats/base/array.h"
 #include "trainer/model/net_i.h"
 
 /* ---- memory ---- */
@@ -85,7 +86,7 @@ void mft_stages_release(struct mft_net *net)
 static void say(const struct mft_net *net, struct mfk_ctx *ctx,
 		const struct mft_pipeline_step *step)
 {
-	struct mfk_message list[sizeof(step->message) / sizeof(step->message[0])];
+	struct mfk_message list[MFS_ARRAY_SIZE(step->message)];
 
 	for (uint32_t i = 0; i < step->message_count; i++) {
 		const struct mft_pipeline_message *m = &step->message[i];

@@ -3,6 +3,7 @@
  * (net_i.h). Its output and the gradient of its input lie in mft_branch_now(), the gradient of the
  * stream in mft_dx_now().
  */
+#include "trainer/base/nvtx_ranges.h"
 #include "trainer/model/net_i.h"
 
 void *mft_branch_now(const struct mft_net *net)
@@ -104,8 +105,10 @@ void mft_sublayer_forward(const struct mft_net *net, const struct mft_pass *pass
 			  const struct mft_sublayer *before, const struct mft_sublayer *s,
 			  void *output)
 {
+	MFT_RANGE_BEGIN("%s", s->part.kind->name);
 	mft_join(net, pass, before, &s->in);
 	part_forward(net, pass, &s->part, mft_pass_at(net, s->in.normed), output);
+	MFT_RANGE_END();
 }
 
 /* What selective recomputation did not keep. */
@@ -115,18 +118,23 @@ void mft_make_again(const struct mft_net *net, const struct mft_pass *pass,
 	struct mft_pass again = *pass;
 
 	again.again = true;
+	MFT_RANGE_BEGIN("%s again", s->part.kind->name);
 	if (s->norm_again)
 		mft_join(net, &again, NULL, &s->in);
 	if (s->part_again)
 		part_forward(net, &again, &s->part, mft_pass_at(net, s->in.normed), NULL);
+	MFT_RANGE_END();
 }
 
 void mft_sublayer_backward(const struct mft_net *net, const struct mft_pass *pass,
 			   const struct mft_sublayer *s)
 {
-	const void *doutput = mft_before_dropout(net, pass, s->part.layer, s->site);
+	const void *doutput;
 	void *dnormed = mft_branch_now(net);
 
+	MFT_RANGE_BEGIN("%s", s->part.kind->name);
+	doutput = mft_before_dropout(net, pass, s->part.layer, s->site);
 	part_backward(net, pass, &s->part, mft_pass_at(net, s->in.normed), doutput, dnormed);
 	mft_join_backward(net, pass, &s->in, dnormed, mft_dx_now(net));
+	MFT_RANGE_END();
 }

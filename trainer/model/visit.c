@@ -56,8 +56,8 @@ void mft_visit_begins(const struct mft_net *net, const struct mft_pass *pass,
 		      struct mft_net_visit v)
 {
 	v.last = pass->info->last;
-	if (net->chain->watch.begins)
-		net->chain->watch.begins(net->chain->watch.arg, pass->ctx, &v);
+	if (net->chain->hooks.begins)
+		net->chain->hooks.begins(net->chain->hooks.arg, pass->ctx, &v);
 	if (v.writes && !v.again)
 		clear_unit(net, pass->ctx, v.unit);
 }
@@ -65,8 +65,8 @@ void mft_visit_begins(const struct mft_net *net, const struct mft_pass *pass,
 void mft_visit_ends(const struct mft_net *net, const struct mft_pass *pass, struct mft_net_visit v)
 {
 	v.last = pass->info->last;
-	if (net->chain->watch.ends)
-		net->chain->watch.ends(net->chain->watch.arg, pass->ctx, &v);
+	if (net->chain->hooks.ends)
+		net->chain->hooks.ends(net->chain->hooks.arg, pass->ctx, &v);
 }
 
 int32_t mft_layer_unit(const struct mft_layer *l)

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "trainer/config/precision.h"
 #include "trainer/optimizers/optimizer.h"
 
 /* ---- in samples ---- */
@@ -172,7 +173,7 @@ void mft_schedule_step(struct mft_schedule *s, uint64_t samples)
 
 void mft_loss_scaler_init(const struct mft_train_config *c, struct mft_loss_scaler *ret)
 {
-	const bool dynamic = c->params_dtype == MFS_F16 && c->loss_scale == 0;
+	const bool dynamic = mft_precision_needs_scale(c->params_dtype) && c->loss_scale == 0;
 
 	*ret = (struct mft_loss_scaler){
 		.dynamic = dynamic,

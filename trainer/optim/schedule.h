@@ -21,8 +21,8 @@ struct mft_schedule {
 	double decoupled_lr, decoupled_min_lr; /* < 0: none */
 	double mup_mult; /* of the rates of parameters that --use-mup singles out */
 	double warmup_steps, decay_steps, wsd_decay_steps, wd_incr_steps; /* samples */
-	enum mft_lr_decay style;
-	enum mft_wsd_decay wsd_style;
+	enum mft_lr_decay_style style;
+	enum mft_wsd_decay_style wsd_style;
 	enum mft_wd_incr wd_style;
 	uint64_t num_steps; /* consumed samples, skipped steps not counted */
 };

@@ -227,9 +227,9 @@ static void ends(void *arg, struct mfk_ctx *ctx, const struct mft_net_visit *v)
 		wrote(s, ctx, v->unit);
 }
 
-struct mft_net_watch mft_sync_watch(struct mft_sync *s)
+struct mft_net_hooks mft_sync_hooks(struct mft_sync *s)
 {
-	return (struct mft_net_watch){.begins = begins, .ends = ends, .arg = s};
+	return (struct mft_net_hooks){.begins = begins, .ends = ends, .arg = s};
 }
 
 /* ---- a step ---- */

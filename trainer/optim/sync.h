@@ -39,7 +39,7 @@ int mft_sync_new(const struct mft_train_config *config, struct mft_params *param
 void mft_sync_free(struct mft_sync *s);
 
 /* What a net tells it: a net needs it where weights or gradients are divided. */
-struct mft_net_watch mft_sync_watch(struct mft_sync *s);
+struct mft_net_hooks mft_sync_hooks(struct mft_sync *s);
 
 /* Before a step's first microbatch. */
 void mft_sync_begin(struct mft_sync *s);

@@ -7,6 +7,7 @@
 #include "formats/base/str.h"
 #include "formats/ckpt/names.h"
 #include "trainer/base/dtype.h"
+#include "trainer/config/precision.h"
 #include "trainer/optim/offload.h"
 
 /* Neighbours that the process owns and that are updated alike. */
@@ -248,7 +249,8 @@ static int sum_ranks(struct mft_update *u, struct mfs_error *err)
 /* optimizer/__init__.py: who has a grad_scaler. */
 static bool has_loss_scale(const struct mft_train_config *c)
 {
-	return c->params_dtype == MFS_F16 || (c->params_dtype == MFS_BF16 && c->loss_scale > 0);
+	return mft_precision_needs_scale(c->params_dtype) ||
+	       (!mft_precision_is_main(c->params_dtype) && c->loss_scale > 0);
 }
 
 int mft_update_norm(struct mft_update *u, struct mfk_ctx *ctx, const struct mft_update_step *step,
@@ -402,7 +404,8 @@ int mft_update_apply(struct mft_update *u, struct mfk_ctx *ctx, const struct mft
 static void sum_params(struct mft_update *u, struct mfk_ctx *ctx, const struct counted *c)
 {
 	const struct mft_params *p = u->params;
-	const enum mfs_state state = p->weight_type == MFS_F32 ? MFS_STATE_MODEL : MFS_STATE_MAIN;
+	const enum mfs_state state =
+		mft_precision_is_main(p->weight_type) ? MFS_STATE_MODEL : MFS_STATE_MAIN;
 	const struct mft_flat flat = mft_params_flat(p, state, c->first);
 
 	u->backend->ops->sum_squares(ctx, mft_mfk_dtype(flat.type), flat.at, (int64_t)c->count,
@@ -431,7 +434,7 @@ int mft_update_params_norm(struct mft_update *u, struct mfk_ctx *ctx, double *re
 			   struct mfs_error *err)
 {
 	/* In fp32 weights are the main parameters, which are on the device. */
-	const bool split = u->offload && u->params->weight_type != MFS_F32;
+	const bool split = u->offload && !mft_precision_is_main(u->params->weight_type);
 	const uint64_t from = split ? u->params->offloaded : 0;
 	int rc;
 

@@ -36,7 +36,7 @@ int mft_windows_new(const struct mft_train_config *config, struct mft_params *pa
 /* Call it when the context `beside` is done. w may be NULL. */
 void mft_windows_free(struct mft_windows *w);
 
-/* The functions of struct mft_net_watch. Between the two calls the unit's weights and gradients are
+/* The functions of struct mft_net_hooks. Between the two calls the unit's weights and gradients are
  * where the net looks for them. */
 void mft_windows_begins(struct mft_windows *w, struct mfk_ctx *ctx, const struct mft_net_visit *v);
 void mft_windows_ends(struct mft_windows *w, struct mfk_ctx *ctx, const struct mft_net_visit *v);

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <math.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/base/str.h"
 #include "formats/optim/rules/optim_rules.h"
@@ -74,7 +75,7 @@ static const struct coefficients all_coefficients[] = {
 /* NULL: there are no such ones. */
 static const struct coefficients *coefficients_of(const char *type)
 {
-	for (size_t i = 0; i < sizeof(all_coefficients) / sizeof(all_coefficients[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(all_coefficients); i++)
 		if (mfs_str_is(type, all_coefficients[i].type))
 			return &all_coefficients[i];
 	return NULL;

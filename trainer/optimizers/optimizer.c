@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 
 #define DIST "dist_"
@@ -16,7 +17,7 @@ static bool is_dist(const char *name)
 
 const struct mft_optimizer_kind *mft_optimizer_kind(const char *name)
 {
-	const size_t count = sizeof(kinds) / sizeof(kinds[0]);
+	const size_t count = MFS_ARRAY_SIZE(kinds);
 	size_t i = 0;
 
 	name += is_dist(name) ? strlen(DIST) : 0;

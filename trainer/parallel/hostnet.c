@@ -17,7 +17,7 @@
 #include "trainer/parallel/hostnet_i.h"
 
 struct mft_hostnet {
-	struct mfk_host_net table; /* the first: who has it has this */
+	struct mfk_host_net_ops table; /* the first: who has it has this */
 	int fd;
 	uint32_t rank, size;
 	char host[256];	      /* of rank 0 */
@@ -138,21 +138,21 @@ static int bring(struct mft_hostnet *n, uint32_t what, const struct mfk_host_gro
 	return rc;
 }
 
-static int net_sum(struct mfk_host_net *net, const struct mfk_host_group *g, double *values,
+static int net_sum(struct mfk_host_net_ops *net, const struct mfk_host_group *g, double *values,
 		   unsigned count, char *why)
 {
 	return bring((struct mft_hostnet *)net, MFT_HOSTNET_SUM, g, values, values,
 		     count * sizeof(*values), why);
 }
 
-static int net_gather(struct mfk_host_net *net, const struct mfk_host_group *g, void *to,
+static int net_gather(struct mfk_host_net_ops *net, const struct mfk_host_group *g, void *to,
 		      const void *from, size_t bytes, char *why)
 {
 	return bring((struct mft_hostnet *)net, MFT_HOSTNET_GATHER, g, to, from, bytes, why);
 }
 
 /* While another thread waits for values, it hears what there is to hear. */
-static int net_look(struct mfk_host_net *net, char *why)
+static int net_look(struct mfk_host_net_ops *net, char *why)
 {
 	struct mft_hostnet *n = (struct mft_hostnet *)net;
 	struct pollfd p = {.fd = n->fd, .events = POLLIN};
@@ -172,7 +172,7 @@ static int net_look(struct mfk_host_net *net, char *why)
 
 /* Rank 0 is told last, so its process may end when it knows. Another thread may wait for values,
  * and hear of it in place of this one. */
-static void net_end_all(struct mfk_host_net *net, int code)
+static void net_end_all(struct mfk_host_net_ops *net, int code)
 {
 	struct mft_hostnet *n = (struct mft_hostnet *)net;
 	const struct mft_hostnet_frame end = {.what = MFT_HOSTNET_END, .code = code};
@@ -188,7 +188,7 @@ static void net_end_all(struct mfk_host_net *net, int code)
 	_exit(code);
 }
 
-struct mfk_host_net *mft_hostnet_table(struct mft_hostnet *n)
+struct mfk_host_net_ops *mft_hostnet_table(struct mft_hostnet *n)
 {
 	return &n->table;
 }
@@ -336,7 +336,7 @@ int mft_hostnet_open(const struct mft_address *at, const struct mft_launch *laun
 
 	if (!n)
 		return mfs_fail_nomem(err);
-	n->table = (struct mfk_host_net){
+	n->table = (struct mfk_host_net_ops){
 		.sum = net_sum, .gather = net_gather, .look = net_look, .end_all = net_end_all};
 	n->fd = -1;
 	n->rank = launch->rank;

@@ -1,6 +1,6 @@
 /*
  * What processes send each other through TCP, in host memory: backends whose library has device
- * memory alone begin and count with it (kernels/kernels.h: struct mfk_host_net).
+ * memory alone begin and count with it (kernels/kernels.h: struct mfk_host_net_ops).
  *
  * The process of rank 0 has a thread that all connect to. It puts together what the processes of a
  * group bring, and hears when one of them ends: all are told which one that was. Messages are
@@ -29,6 +29,6 @@ int mft_hostnet_open(const struct mft_address *at, const struct mft_launch *laun
  * it did in the beginning. -ETIMEDOUT: some have not, and the message names their ranks. */
 int mft_hostnet_close(struct mft_hostnet *n, struct mfs_error *err);
 
-struct mfk_host_net *mft_hostnet_table(struct mft_hostnet *n);
+struct mfk_host_net_ops *mft_hostnet_table(struct mft_hostnet *n);
 
 #endif

@@ -16,7 +16,7 @@ struct mft_hostnet_hello {
 	char host[MFT_HOSTNET_NAME];
 };
 
-enum mft_hostnet_what {
+enum mft_hostnet_message_kind {
 	/* to the server: doubles, bytes; from it: their sum, or all of them by rank */
 	MFT_HOSTNET_SUM,
 	MFT_HOSTNET_GATHER,

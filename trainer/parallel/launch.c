@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
+
 struct launcher {
 	const char *by, *rank, *size, *local_rank, *local_size;
 	const char *also; /* must be there, too; NULL: nothing */
@@ -60,7 +62,7 @@ int mft_launch_find(struct mft_launch *ret, struct mfs_error *err)
 	*ret = (struct mft_launch){.size = 1, .local_size = 1};
 	/* A name that is too long is cut. */
 	gethostname(ret->host, sizeof(ret->host) - 1);
-	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(launchers); i++) {
 		const struct launcher *l = &launchers[i];
 
 		if (getenv(l->rank) && getenv(l->size) && (!l->also || getenv(l->also)))

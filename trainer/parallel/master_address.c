@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
+
 /* Of a bracket the first number: what stands before ',', '-' or ']'. */
 int mft_first_host(const char *list, char *ret, size_t size, struct mfs_error *err)
 {
@@ -89,7 +91,7 @@ static uint64_t job_of(void)
 					    "SLURM_STEP_ID"};
 	uint64_t job = UINT64_C(0xcbf29ce484222325);
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++) {
 		const char *text = getenv(names[i]);
 
 		for (const char *c = text ? text : ""; *c; c++)

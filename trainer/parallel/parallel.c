@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/base/nvtx_ranges.h"
 #include "trainer/parallel/exposure.h"
 #include "trainer/parallel/hostnet.h"
 
@@ -286,11 +287,13 @@ static bool begins(const struct mft_parallel *p, enum mft_group g, const char *w
 	if (!speaks(p, g))
 		return false;
 	mft_watch_begin(p->watch, what, names[g]);
+	MFT_RANGE_BEGIN("%s, %s", names[g], what);
 	return true;
 }
 
 static void ends(const struct mft_parallel *p)
 {
+	MFT_RANGE_END();
 	mft_watch_end(p->watch);
 }
 

@@ -12,6 +12,7 @@
 #include "formats/megatron/blank.h"
 #include "formats/megatron/rank.h"
 #include "formats/optim/rules/optim_rules.h"
+#include "trainer/config/precision.h"
 
 #define DECODER	  "decoder.layers."
 #define MTP	  "mtp.layers."
@@ -138,7 +139,7 @@ static int number_draws(struct mft_params *p, uint64_t **ret, struct mfs_error *
 	for (uint32_t i = 0; i < list->count; i++) {
 		const struct mfs_rank_tensor *t = &list->tensors[i];
 
-		if (!t->base.kind || !t->is_parameter)
+		if (!t->base.ops || !t->is_parameter)
 			continue;
 		from[index_of(p, t->src)] = end;
 		end += mfs_round_up(t->base.bytes / mfs_dtype_size(t->base.dtype), MFT_PARAM_ALIGN);
@@ -217,7 +218,7 @@ static int add_all(struct mft_params *p, const struct mft_train_config *config,
 	for (uint32_t i = 0; i < list->count && !rc; i++) {
 		const struct mfs_rank_tensor *t = &list->tensors[i];
 
-		if (!t->base.kind) /* an _extra_state */
+		if (!t->base.ops) /* an _extra_state */
 			continue;
 		rc = t->is_parameter ? add_param(p, config, parallel, &rules, t, err)
 				     : add_buffer(p, t, err);
@@ -359,7 +360,7 @@ static void set_types(struct mft_params *p, const struct mft_train_config *confi
 	p->grad_type = config->main_grads_dtype;
 	p->optimizer = mft_optimizer_kind(config->optimizer);
 	p->slot[MFT_SLOT_MAIN].type =
-		p->weight_type == MFS_F32 ? MFS_DTYPE_NONE : config->main_params_dtype;
+		mft_precision_is_main(p->weight_type) ? MFS_DTYPE_NONE : config->main_params_dtype;
 	for (unsigned i = MFT_SLOT_KEPT; i < MFT_SLOTS; i++)
 		p->slot[i].type = mft_optimizer_type(p->optimizer, config, i);
 }

@@ -56,7 +56,7 @@ struct mft_report_save {
 void mft_report_saved(struct mfs_buf *b, const struct mft_report_save *s);
 
 /* Why a run ends before its last iteration. */
-enum mft_report_stop {
+enum mft_stop_reason {
 	MFT_STOP_NOT,
 	MFT_STOP_SIGNAL,
 	MFT_STOP_MINUTES,  /* --exit-duration-in-mins */
@@ -64,7 +64,7 @@ enum mft_report_stop {
 };
 struct mft_report_end {
 	struct timeval now;
-	enum mft_report_stop why; /* not MFT_STOP_NOT */
+	enum mft_stop_reason why; /* not MFT_STOP_NOT */
 	uint64_t iteration;
 	double minutes; /* since the run began */
 };

@@ -3,6 +3,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "formats/base/array.h"
+
 #define LOGGER "INFO:megatron.core.utils:"
 
 /* What is compared, in the line's order, but for throughput. */
@@ -80,7 +82,7 @@ bool mft_report_straggler(struct mfs_buf *b, time_t now, const struct mft_stragg
 	localtime_r(&now, &tm);
 	strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm);
 	mfs_buf_printf(b, LOGGER "[%s]", text);
-	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(values); i++) {
 		add_value(b, all, count, i, -1);
 		add_value(b, all, count, i, 1);
 	}

@@ -28,10 +28,10 @@
 
 struct mft_machine {
 	char name[64];
-	double memory;	    /* bytes of a GPU */
-	double host_memory; /* bytes of a host; 0: nobody knows */
-	double units;	    /* multiprocessors */
-	double products[3]; /* FLOP/s, by enum mfk_dtype */
+	double memory;			  /* bytes of a GPU */
+	double host_memory;		  /* bytes of a host; 0: nobody knows */
+	double units;			  /* multiprocessors */
+	double products[MFK_DTYPE_COUNT]; /* FLOP/s, by enum mfk_dtype */
 	double groups_of_products;
 	struct mft_machine_heads {
 		double qk_dim, v_dim, forward, backward; /* FLOP/s */

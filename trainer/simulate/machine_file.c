@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/yaml_tree.h"
 #include "trainer/simulate/machine.h"
 
@@ -29,25 +30,41 @@ static int read_number(const struct reader *r, const struct mfs_yaml_node *n, do
 	return fail(r, n, "expected a number above 0");
 }
 
+/* "expected fp32, bf16 and fp16" */
+static int fail_products(const struct reader *r, const struct mfs_yaml_node *n)
+{
+	char text[64] = "expected";
+
+	for (int i = 0; i < MFK_DTYPE_COUNT; i++) {
+		const size_t end = strlen(text);
+
+		snprintf(text + end, sizeof(text) - end, "%s %s",
+			 !i			   ? ""
+			 : i + 1 < MFK_DTYPE_COUNT ? ","
+						   : " and",
+			 mfk_dtype_row((enum mfk_dtype)i)->word);
+	}
+	return fail(r, n, text);
+}
+
 static int read_products(const struct reader *r, const struct mfs_yaml_node *n)
 {
-	static const char *const types[] = {
-		[MFK_F32] = "fp32", [MFK_BF16] = "bf16", [MFK_F16] = "fp16"};
-	int rc = n->kind == MFS_YAML_MAPPING ? 0 : fail(r, n, "expected fp32, bf16 and fp16");
+	int rc = n->kind == MFS_YAML_MAPPING ? 0 : fail_products(r, n);
 
 	for (const struct mfs_yaml_node *k = n->first; k && !rc; k = k->next->next) {
-		unsigned i = 0;
+		int i = 0;
 
-		while (i < 3 && strcmp(types[i], k->text))
+		while (i < MFK_DTYPE_COUNT &&
+		       strcmp(mfk_dtype_row((enum mfk_dtype)i)->word, k->text))
 			i++;
-		rc = i < 3 ? read_number(r, k->next, &r->m->products[i])
-			   : fail(r, k, "expected fp32, bf16 and fp16");
+		rc = i < MFK_DTYPE_COUNT ? read_number(r, k->next, &r->m->products[i])
+					 : fail_products(r, k);
 		if (!rc)
 			r->m->products[i] *= 1e12;
 	}
-	for (unsigned i = 0; i < 3 && !rc; i++)
+	for (int i = 0; i < MFK_DTYPE_COUNT && !rc; i++)
 		if (r->m->products[i] <= 0)
-			rc = fail(r, n, "expected fp32, bf16 and fp16");
+			rc = fail_products(r, n);
 	return rc;
 }
 
@@ -155,7 +172,7 @@ static const struct key {
 	{"network_gb_per_s", NULL, AT(network), 1e9, false},
 	{"network_us", NULL, AT(network_latency), 1e-6, false},
 };
-#define KEYS (sizeof(keys) / sizeof(keys[0]))
+#define KEYS MFS_ARRAY_SIZE(keys)
 
 static int read_key(const struct reader *r, const struct mfs_yaml_node *n, uint32_t *seen)
 {

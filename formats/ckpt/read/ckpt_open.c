@@ -67,7 +67,7 @@ int mfs_ckpt_begin(const char *dir, unsigned what, struct mfs_ckpt **ret, struct
 	return mfs_ckpt_end(ckpt, rc, ret);
 }
 
-int mfs_ckpt_open_part(const char *dir, unsigned what, const struct mfs_ckpt_parts *parts,
+int mfs_ckpt_open_part(const char *dir, unsigned what, const struct mfs_ckpt_part_ops *parts,
 		       const struct mfs_ckpt_told *told, struct mfs_ckpt **ret,
 		       struct mfs_error *err)
 {

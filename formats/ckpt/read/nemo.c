@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/read/args_file.h"
 #include "formats/ckpt/read/dist_i.h"
 #include "formats/ckpt/read/marks.h"
@@ -52,7 +53,7 @@ static int rename_key(void *arg, struct mfs_pickle_writer *w, mfs_value dict, co
 	int rc;
 
 	(void)dict;
-	for (size_t i = 0; i < sizeof(group_keys) / sizeof(group_keys[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(group_keys); i++) {
 		if (strlen(group_keys[i].nemo) != key_len ||
 		    memcmp(group_keys[i].nemo, key, key_len) != 0)
 			continue;
@@ -154,7 +155,7 @@ static void write_scheduler(struct making *m)
 
 	mfs_pickle_name(&m->w, "opt_param_scheduler");
 	mfs_pickle_dict_begin(&m->w);
-	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(unknown); i++) {
 		mfs_pickle_name(&m->w, unknown[i]);
 		mfs_pickle_none(&m->w);
 	}

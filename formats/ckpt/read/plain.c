@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/read/args_file.h"
 #include "formats/torch/pickle_write.h"
@@ -20,7 +21,7 @@
 struct making {
 	struct mfs_dist_reader *r;
 	const struct mfs_torch_file *f;
-	enum mfs_plain_optim kind;
+	enum mfs_plain_optim_kind kind;
 	struct mfs_pickle_writer w;
 	double step;
 	bool has_step;
@@ -46,7 +47,7 @@ static bool model_is_main(const struct mfs_dist_reader *r)
 	return true;
 }
 
-static enum mfs_plain_optim kind_of_key(const char *key)
+static enum mfs_plain_optim_kind kind_of_key(const char *key)
 {
 	const char *rest = behind(key, "optimizer.optimizer.state.");
 
@@ -60,12 +61,12 @@ static enum mfs_plain_optim kind_of_key(const char *key)
 	return behind(key, "optim") ? MFS_PLAIN_UNREAD : MFS_PLAIN_NONE;
 }
 
-enum mfs_plain_optim mfs_plain_optimizer(const struct mfs_dist_reader *r)
+enum mfs_plain_optim_kind mfs_plain_optimizer(const struct mfs_dist_reader *r)
 {
-	enum mfs_plain_optim found = MFS_PLAIN_NONE;
+	enum mfs_plain_optim_kind found = MFS_PLAIN_NONE;
 
 	for (uint32_t i = 0; i < r->dcp.tensor_count; i++) {
-		const enum mfs_plain_optim kind = kind_of_key(r->dcp.tensors[i].key);
+		const enum mfs_plain_optim_kind kind = kind_of_key(r->dcp.tensors[i].key);
 
 		if (kind != MFS_PLAIN_NONE && found != MFS_PLAIN_NONE && kind != found)
 			return MFS_PLAIN_UNREAD;
@@ -86,7 +87,7 @@ const struct mfs_dcp_item *mfs_plain_scale(const struct mfs_dist_reader *r)
 		       : NULL;
 }
 
-const char *mfs_plain_prefix(enum mfs_plain_optim kind)
+const char *mfs_plain_prefix(enum mfs_plain_optim_kind kind)
 {
 	return kind == MFS_PLAIN_FLOAT16 ? "optimizer.optimizer." : "optimizer.";
 }
@@ -404,7 +405,7 @@ static int write_state(struct making *m)
 	int rc = 0;
 
 	mfs_pickle_dict_begin(&m->w);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !rc; i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names) && !rc; i++) {
 		const struct mfs_dcp_bytes *b = mfs_dcp_bytes(&m->r->dcp, names[i]);
 
 		if (b && b->item.file != MFS_DCP_NO_FILE)
@@ -432,7 +433,7 @@ static int write(struct making *m, struct mfs_buf *ret)
 	return rc;
 }
 
-int mfs_plain_make_state(struct mfs_dist_reader *r, enum mfs_plain_optim kind,
+int mfs_plain_make_state(struct mfs_dist_reader *r, enum mfs_plain_optim_kind kind,
 			 struct mfs_torch_file *f, mfs_value *state)
 {
 	struct making m = {.r = r, .f = f, .kind = kind};

@@ -11,7 +11,7 @@
 
 #include "formats/ckpt/read/dist.h"
 
-enum mfs_plain_optim {
+enum mfs_plain_optim_kind {
 	MFS_PLAIN_NONE,
 	MFS_PLAIN_FLOAT16, /* optimizer.optimizer.state.NUMBER. and fp32_from_fp16_params */
 	MFS_PLAIN_FP32,	   /* optimizer.state.NUMBER. */
@@ -20,7 +20,7 @@ enum mfs_plain_optim {
 	MFS_PLAIN_UNREAD, /* another form */
 };
 
-enum mfs_plain_optim mfs_plain_optimizer(const struct mfs_dist_reader *r);
+enum mfs_plain_optim_kind mfs_plain_optimizer(const struct mfs_dist_reader *r);
 
 #define MFS_PLAIN_SCALE "optimizer.grad_scaler.scale"
 
@@ -29,7 +29,7 @@ enum mfs_plain_optim mfs_plain_optimizer(const struct mfs_dist_reader *r);
 const struct mfs_dcp_item *mfs_plain_scale(const struct mfs_dist_reader *r);
 
 /* "optimizer.optimizer." or "optimizer.": what stands before state and param_groups. */
-const char *mfs_plain_prefix(enum mfs_plain_optim kind);
+const char *mfs_plain_prefix(enum mfs_plain_optim_kind kind);
 
 /*
  * Makes the state of f, the archive of mfs_plain_scale(), or of any of the items where there is
@@ -38,7 +38,7 @@ const char *mfs_plain_prefix(enum mfs_plain_optim kind);
  * not NONE or UNREAD. -ENOTSUP: an item holds a tensor; -EINVAL: see
  * mfs_torch_file_open() and mfs_model_config_write().
  */
-int mfs_plain_make_state(struct mfs_dist_reader *r, enum mfs_plain_optim kind,
+int mfs_plain_make_state(struct mfs_dist_reader *r, enum mfs_plain_optim_kind kind,
 			 struct mfs_torch_file *f, mfs_value *state);
 
 /* ---- for makers of such saves (plain_args.c) ---- */

@@ -19,7 +19,7 @@ static int read_state(struct mfs_dist_reader *r, const struct mfs_dcp_bytes *ite
 
 static bool has_optimizer(const struct mfs_dist_reader *r)
 {
-	const enum mfs_plain_optim kind = mfs_plain_optimizer(r);
+	const enum mfs_plain_optim_kind kind = mfs_plain_optimizer(r);
 
 	return kind != MFS_PLAIN_NONE && kind != MFS_PLAIN_UNREAD;
 }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "formats/base/array.h"
 #include "formats/base/error.h"
 #include "formats/ckpt/format.h"
 #include "formats/ckpt/read/ckpt_readers.h"
@@ -43,7 +44,7 @@ struct mfs_ckpt_reader {
 /* In the order of ckpt_readers.h. */
 extern const struct mfs_ckpt_reader
 	*const mfs_ckpt_readers[MFS_CKPT_READERS(MFS_CKPT_READER_COUNT)];
-#define MFS_CKPT_READER_END (sizeof(mfs_ckpt_readers) / sizeof(mfs_ckpt_readers[0]))
+#define MFS_CKPT_READER_END MFS_ARRAY_SIZE(mfs_ckpt_readers)
 
 /* True if name is a file or a directory below dir. */
 bool mfs_ckpt_dir_has(const char *dir, const char *name);

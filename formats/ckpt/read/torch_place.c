@@ -31,7 +31,7 @@ struct local {
 };
 
 /* MLA's down projections: expected rows tell whether the ranks hold the whole or a part. */
-static enum mfs_tp_split resolve_auto(const struct mfs_torch_reader *r, const struct local *l)
+static enum mfs_tp_split_kind resolve_auto(const struct mfs_torch_reader *r, const struct local *l)
 {
 	const struct mfs_megatron_args *a = &r->ckpt->args;
 	int64_t rows = strstr(l->name.canonical, "linear_kv_down_proj")
@@ -44,7 +44,7 @@ static enum mfs_tp_split resolve_auto(const struct mfs_torch_reader *r, const st
 
 /* Norms of queries and keys: of one head, which all ranks have, or over all of the rank's
  * heads. MLA's are of what all ranks have. */
-static enum mfs_tp_split resolve_heads(const struct mfs_torch_reader *r, const struct local *l)
+static enum mfs_tp_split_kind resolve_heads(const struct mfs_torch_reader *r, const struct local *l)
 {
 	const struct mfs_megatron_args *a = &r->ckpt->args;
 	const bool is_head = l->t->ndim && l->t->shape[0] == (uint64_t)a->kv_channels;
@@ -123,7 +123,7 @@ static int place_sections(struct mfs_torch_reader *r, struct local *l)
 
 static int place(struct mfs_torch_reader *r, struct local *l)
 {
-	enum mfs_tp_split split = l->name.tp;
+	enum mfs_tp_split_kind split = l->name.tp;
 
 	if (split == MFS_TP_HEADS)
 		split = resolve_heads(r, l);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/read/dist_i.h"
 #include "formats/ckpt/read/marks.h"
 #include "formats/ckpt/read/plain.h"
@@ -27,7 +28,7 @@ static const struct mfs_verl places[] = {
 	{"actor/dist_ckpt", "actor/huggingface", NULL},
 };
 
-#define PLACES (sizeof(places) / sizeof(places[0]))
+#define PLACES MFS_ARRAY_SIZE(places)
 
 static bool exists(const char *dir, const char *folder, const char *name)
 {
@@ -186,7 +187,7 @@ static int add_marks(const char *dir, const char *name, struct mfs_marks *marks)
 	} files[] = {{verl ? verl->weights : "", METADATA},
 		     {verl ? verl->weights : "", "metadata.json"},
 		     {verl ? verl->hf : "", "config.json"}};
-	for (size_t i = 0; verl && i < sizeof(files) / sizeof(files[0]) && !rc; i++) {
+	for (size_t i = 0; verl && i < MFS_ARRAY_SIZE(files) && !rc; i++) {
 		snprintf(path, sizeof(path), "%s/%s", files[i].folder, files[i].name);
 		if (mfs_ckpt_dir_has(dir, path))
 			rc = mfs_marks_add(marks, path);

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/base/str.h"
 
@@ -21,7 +22,7 @@ static int parse_dtype(const json_t *root, const char *name, struct mfs_zarray *
 {
 	const char *dtype = json_string_value(json_object_get(root, "dtype"));
 
-	for (size_t i = 0; dtype && i < sizeof(types) / sizeof(types[0]); i++)
+	for (size_t i = 0; dtype && i < MFS_ARRAY_SIZE(types); i++)
 		if (!strcmp(types[i].name, dtype)) {
 			a->dtype = types[i].dtype;
 			return 0;

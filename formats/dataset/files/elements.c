@@ -49,4 +49,4 @@ static int read_computed(void *object, uint64_t off, void *buf, size_t len, stru
 	return mfs_elements_read(object, off, buf, len, err);
 }
 
-const struct mfs_computed mfs_elements_computed = {.read = read_computed};
+const struct mfs_computed_ops mfs_elements_computed = {.read = read_computed};

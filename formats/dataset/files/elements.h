@@ -25,6 +25,6 @@ int mfs_elements_read(const struct mfs_elements *e, uint64_t off, void *buf, siz
 		      struct mfs_error *err);
 
 /* What makes a struct mfs_elements an object of computed parts (vfile.h). */
-extern const struct mfs_computed mfs_elements_computed;
+extern const struct mfs_computed_ops mfs_elements_computed;
 
 #endif

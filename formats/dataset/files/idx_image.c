@@ -171,7 +171,7 @@ static int read_merged(void *object, uint64_t off, void *buf, size_t len, struct
 	return rc ? rc : mfs_indexed_dataset_idx_read(d, off, buf, len, err);
 }
 
-static const struct mfs_computed merged_idx = {.read = read_merged};
+static const struct mfs_computed_ops merged_idx = {.read = read_merged};
 
 /* Parts take objects that are not const. This one is only read. */
 static void *const_cast(const struct mfs_indexed_dataset *d)

@@ -253,7 +253,7 @@ static int read_jsonl(void *object, uint64_t off, void *buf, size_t len, struct 
 	return put_lines(&w, first.row, err);
 }
 
-static const struct mfs_computed computed = {.read = read_jsonl};
+static const struct mfs_computed_ops computed = {.read = read_jsonl};
 
 /* ---- building ---- */
 

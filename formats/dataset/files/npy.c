@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 
 #define PREAMBLE 10 /* magic, version, length of the header */
@@ -46,7 +47,7 @@ size_t mfs_npy_header(enum mfs_dtype dtype, const uint64_t *shape, unsigned ndim
 	const char *descr = "?";
 	size_t digits, len, total;
 
-	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(types); i++)
 		if (types[i].dtype == dtype)
 			descr = types[i].descr;
 	snprintf(text, sizeof(text), "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
@@ -64,7 +65,7 @@ size_t mfs_npy_header(enum mfs_dtype dtype, const uint64_t *shape, unsigned ndim
 }
 
 int mfs_npy_file(enum mfs_dtype dtype, const uint64_t *shape, unsigned ndim,
-		 const struct mfs_computed *ops, void *object, struct mfs_vfile **ret,
+		 const struct mfs_computed_ops *ops, void *object, struct mfs_vfile **ret,
 		 struct mfs_error *err)
 {
 	uint8_t *header = malloc(MFS_NPY_HEADER_MAX);

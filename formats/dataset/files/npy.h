@@ -19,7 +19,7 @@ size_t mfs_npy_header(enum mfs_dtype dtype, const uint64_t *shape, unsigned ndim
 
 /* Makes the file of an array: its header, then bytes that `object` computes (vfile.h). */
 int mfs_npy_file(enum mfs_dtype dtype, const uint64_t *shape, unsigned ndim,
-		 const struct mfs_computed *ops, void *object, struct mfs_vfile **ret,
+		 const struct mfs_computed_ops *ops, void *object, struct mfs_vfile **ret,
 		 struct mfs_error *err);
 
 #endif

@@ -208,5 +208,5 @@ static void willneed_file(void *object, uint64_t off, uint64_t len)
 	}
 }
 
-const struct mfs_computed mfs_parquet_file_computed = {.read = read_file,
-						       .willneed = willneed_file};
+const struct mfs_computed_ops mfs_parquet_file_computed = {.read = read_file,
+							   .willneed = willneed_file};

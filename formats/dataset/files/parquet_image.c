@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/base/grow.h"
 #include "formats/dataset/files/parquet_image_i.h"
@@ -61,7 +62,7 @@ static int get_values(const void *object, uint64_t first, uint64_t count, void *
 	if (mfs_dtype_size(c->dtype) == c->width)
 		return get_stored(c, first, count, ret, err);
 	for (uint64_t n; count && !rc; first += n, count -= n, to += n) {
-		n = mfs_min_u64(count, sizeof(chunk) / sizeof(*chunk));
+		n = mfs_min_u64(count, MFS_ARRAY_SIZE(chunk));
 		rc = get_stored(c, first, n, chunk, err);
 		if (!rc)
 			widen(c->dtype, chunk, n, to);

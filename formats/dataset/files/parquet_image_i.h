@@ -81,7 +81,7 @@ uint64_t mfs_parquet_page_size(const struct column *c, uint64_t entries);
 uint64_t mfs_parquet_group_size(const struct mfs_parquet_image *v, const struct group *g);
 
 /* Of a struct parquet_file. */
-extern const struct mfs_computed mfs_parquet_file_computed;
+extern const struct mfs_computed_ops mfs_parquet_file_computed;
 void mfs_parquet_free_footer(struct mfs_buf *b);
 
 /* ---- parquet_levels.c ---- */

@@ -29,7 +29,7 @@ static int read_tokens(void *object, uint64_t off, void *buf, size_t len, struct
 	return mfs_elements_read(&tokens, off, buf, len, err);
 }
 
-static const struct mfs_computed computed_tokens = {.read = read_tokens};
+static const struct mfs_computed_ops computed_tokens = {.read = read_tokens};
 
 int mfs_rows_add_tokens(const struct mfs_rows *r, uint64_t first, uint64_t count,
 			struct mfs_vfile *f, struct mfs_error *err)

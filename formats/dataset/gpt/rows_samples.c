@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/dataset/gpt/rows_samples_i.h"
 
@@ -73,7 +74,7 @@ static enum mfs_dtype widen(enum mfs_dtype a, enum mfs_dtype b)
 	static const enum mfs_dtype types[] = {MFS_U8,	MFS_I8,	 MFS_I16, MFS_U16,
 					       MFS_I32, MFS_U32, MFS_I64};
 
-	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(types); i++)
 		if (holds(types[i], a) && holds(types[i], b))
 			return types[i];
 	return MFS_DTYPE_NONE;

@@ -106,7 +106,7 @@ static int read_bytes(void *object, uint64_t off, void *buf, size_t len, struct 
 
 /* ---- files ---- */
 
-static const struct mfs_computed computed = {.read = read_bytes};
+static const struct mfs_computed_ops computed = {.read = read_bytes};
 
 static int new_file(const struct index_file *what, enum mfs_dtype dtype, struct mfs_vfile **ret,
 		    struct mfs_error *err)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 
 /* ---- what is in it ---- */
@@ -29,7 +30,7 @@ static void add_model(struct mfs_rank_part *p)
 	for (uint32_t i = 0; i < p->list->count; i++) {
 		const struct mfs_rank_tensor *t = &p->list->tensors[i];
 
-		if (t->base.kind)
+		if (t->base.ops)
 			add(p, t, MFS_STATE_MODEL, 0,
 			    t->base.bytes / mfs_dtype_size(t->base.dtype));
 	}
@@ -131,7 +132,7 @@ static int check_rank(const struct mfs_rank_part_options *o, struct mfs_error *e
 		{"expert-data-parallel", o->expert_dp_rank, slicer_of(o, 1).of},
 	};
 
-	for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(ranks); i++)
 		if (ranks[i].rank >= ranks[i].of)
 			return mfs_fail(err, -EINVAL, "there is no %s rank %u of %u", ranks[i].what,
 					ranks[i].rank, ranks[i].of);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/args/namespace.h"
+#include "formats/base/array.h"
 
 /* New values that a view gives to arguments. */
 enum new_value {
@@ -71,7 +72,7 @@ static const struct argument arguments[] = {
 	{"use_torch_fsdp2", NEW_NO_FSDP, false, false},
 };
 
-#define ARGUMENTS (sizeof(arguments) / sizeof(arguments[0]))
+#define ARGUMENTS MFS_ARRAY_SIZE(arguments)
 
 struct change {
 	const struct mfs_ckpt *ckpt;

@@ -285,12 +285,12 @@ static int by_tensor(const void *a, const void *b)
 int mfs_dist_boxes_index(struct mfs_dist_boxes *b, struct mfs_buf *out, struct mfs_error *err)
 {
 	struct index x = {.b = b};
-	const struct mfs_dcp_writer writer = {.arg = &x,
-					      .tensor_count = b->d.tensor_count,
-					      .bytes_count = b->object_count,
-					      .tensor = tensor,
-					      .chunk = chunk,
-					      .bytes = bytes};
+	const struct mfs_dcp_write_ops writer = {.arg = &x,
+						 .tensor_count = b->d.tensor_count,
+						 .bytes_count = b->object_count,
+						 .tensor = tensor,
+						 .chunk = chunk,
+						 .bytes = bytes};
 	int rc;
 
 	x.first = calloc(b->d.tensor_count + 1u, sizeof(*x.first));

@@ -54,14 +54,14 @@ static enum mfs_op chunk_op(const struct mfs_target *base)
 	return mfs_megatron_op(((const struct chunk *)base)->src);
 }
 
-static const struct mfs_target_kind chunk_kind = {chunk_boxes, chunk_name, chunk_op};
+static const struct mfs_target_ops chunk_ops = {chunk_boxes, chunk_name, chunk_op};
 
 static int make_chunk(const struct mfs_megatron_dist *d, const struct mfs_dist_tensor *t,
 		      uint32_t i, uint32_t part, struct chunk *ret, struct mfs_error *err)
 {
 	uint64_t shape[MFS_CKPT_DIMS];
 
-	*ret = (struct chunk){.base = {.kind = &chunk_kind,
+	*ret = (struct chunk){.base = {.ops = &chunk_ops,
 				       .ckpt = d->options.ckpt,
 				       .dtype = mfs_run_dtype(d->options.ckpt, t->first)},
 			      .src = t->first + i,

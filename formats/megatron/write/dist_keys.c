@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/sections.h"
 
 static const char decoder[] = "decoder.layers.", mtp[] = "mtp.layers.";
@@ -77,7 +78,7 @@ static bool is_fused(const struct mfs_megatron_dist *d, const struct mfs_global_
 static void put_inner(char *key, size_t size, const struct mfs_megatron_dist *d,
 		      const struct mfs_global_tensor *t, const char *inner)
 {
-	for (size_t i = 0; i < sizeof(norms) / sizeof(norms[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(norms); i++) {
 		const char *kind = after(inner, norms[i].plain);
 
 		if (!kind || !is_fused(d, t, norms[i].when))
@@ -177,7 +178,7 @@ bool mfs_dist_has_extra(const struct mfs_global_tensor *t)
 
 	if (t->state != MFS_STATE_MODEL || strcmp(end, weight))
 		return false;
-	for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(endings); i++) {
 		const size_t n = strlen(endings[i]);
 
 		if ((size_t)(end - t->name) > n && !memcmp(end - n, endings[i], n))

@@ -115,12 +115,12 @@ static int bytes(void *arg, uint32_t i, struct mfs_dcp_write_bytes *ret, struct 
 int mfs_dist_index(const struct mfs_megatron_dist *d, struct mfs_buf *out, struct mfs_error *err)
 {
 	struct index x = {.d = d};
-	const struct mfs_dcp_writer writer = {.arg = &x,
-					      .tensor_count = d->tensor_count,
-					      .bytes_count = d->rng_count + d->extra_items,
-					      .tensor = tensor,
-					      .chunk = chunk,
-					      .bytes = bytes};
+	const struct mfs_dcp_write_ops writer = {.arg = &x,
+						 .tensor_count = d->tensor_count,
+						 .bytes_count = d->rng_count + d->extra_items,
+						 .tensor = tensor,
+						 .chunk = chunk,
+						 .bytes = bytes};
 
 	return mfs_dcp_write(&writer, out, err);
 }

@@ -62,7 +62,7 @@ static int write_chunk(struct mfs_rank_writer *r, const struct mfs_model_chunk *
 
 		mfs_rank_tensor_name(t, name, sizeof(name));
 		mfs_pickle_str(r->w, name);
-		if (t->base.kind)
+		if (t->base.ops)
 			rc = mfs_rank_write_tensor(r, t);
 		else
 			mfs_pickle_none(r->w);

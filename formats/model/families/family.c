@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "formats/base/array.h"
 #include "formats/io/regular.h"
 #include "formats/io/whole.h"
 #include "formats/model/families/read.h"
@@ -250,7 +251,7 @@ static bool is_class_of(const char *provider, const char *stem, size_t len)
 
 	if (strncmp(provider, stem, len) != 0)
 		return false;
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(kinds); i++)
 		if (!strncmp(provider + len, kinds[i], strlen(kinds[i])))
 			return true;
 	return false;

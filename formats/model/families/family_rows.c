@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "formats/args/field.h"
+#include "formats/base/array.h"
 #include "formats/base/grow.h"
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
@@ -297,7 +298,7 @@ static int read_policy(struct mfs_family_reader *r, struct mfs_words *w, enum mf
 		w->next = from;
 		return 0;
 	}
-	for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(policies); i++) {
 		const size_t at = w->next;
 
 		if (mfs_words_take(w, policies[i].first) &&

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
@@ -153,7 +154,7 @@ static int read_family(struct mfs_family_reader *r, const struct mfs_conf_line *
 
 	if (!*line->value)
 		return mfs_fail(r->err, -EINVAL, "'%.60s' has no value", line->key);
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(keys); i++) {
 		mfs_nearest_try(&near, keys[i].key);
 		if (!strcmp(keys[i].key, line->key))
 			return keys[i].read(r, line->value, keys[i].field);
@@ -234,7 +235,7 @@ static int read_line(struct mfs_family_reader *r, const struct mfs_conf_line *li
 	struct mfs_nearest near = {.word = line->section};
 	char hint[MFS_NEAREST_HINT];
 
-	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(sections); i++) {
 		const struct section *s = &sections[i];
 
 		mfs_nearest_try(&near, s->name);
@@ -375,7 +376,7 @@ int mfs_family_read(const char *file, const char *bytes, size_t len, mfs_find_ba
 	r.family->file = file;
 	r.family->order = 100;
 	rc = read_lines(&r, bytes, len);
-	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(lists); i++)
 		free(lists[i]->at);
 	if (!rc)
 		*ret = r.family;

@@ -80,7 +80,7 @@ static int list_params(struct builder *b)
 		for (uint32_t i = 0; i < l->chunks[vp].count; i++) {
 			const struct mfs_rank_tensor *t = &l->tensors[l->chunks[vp].first + i];
 
-			if (t->base.kind && t->is_parameter)
+			if (t->base.ops && t->is_parameter)
 				add_param(b, t, vp);
 		}
 	return 0;

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/optim/read/optim_i.h"
 
 /* What a key is of: the model's key after the prefix, or NULL. */
@@ -41,7 +42,7 @@ static bool parse_key(const struct mfs_dist_reader *r, const char *key, struct s
 	if (strncmp(key, start, sizeof(start) - 1))
 		return false;
 	key += sizeof(start) - 1;
-	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(prefixes); i++) {
 		const size_t len = strlen(prefixes[i].prefix);
 
 		if (strncmp(key, prefixes[i].prefix, len))

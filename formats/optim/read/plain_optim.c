@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/read/plain.h"
 #include "formats/optim/read/optim_i.h"
@@ -18,7 +19,7 @@
 static const enum mfs_state moments[] = {MFS_STATE_EXP_AVG, MFS_STATE_EXP_AVG_SQ,
 					 MFS_STATE_MOMENTUM};
 
-#define MOMENTS (sizeof(moments) / sizeof(moments[0]))
+#define MOMENTS MFS_ARRAY_SIZE(moments)
 
 /* ---- by name ---- */
 
@@ -92,7 +93,7 @@ static int add_numbered(struct mfs_dist_reader *r, const char *key,
 }
 
 /* Whether something is missing is found out later (mfs_optim_check_whole()). */
-static int add_param(struct mfs_dist_reader *r, enum mfs_plain_optim kind,
+static int add_param(struct mfs_dist_reader *r, enum mfs_plain_optim_kind kind,
 		     const struct mfs_optim_param *p)
 {
 	const struct mfs_global_tensor *of = p->tensor->src;
@@ -139,7 +140,7 @@ static int check_groups(struct mfs_dist_reader *r, const struct mfs_optim *o)
 			r->ckpt->dir, r->index, o->group_count[0], mfs_value_count(doc, groups));
 }
 
-static int read_params(struct mfs_dist_reader *r, enum mfs_plain_optim kind,
+static int read_params(struct mfs_dist_reader *r, enum mfs_plain_optim_kind kind,
 		       const struct mfs_rank_list *list)
 {
 	struct mfs_optim *o;
@@ -155,7 +156,7 @@ static int read_params(struct mfs_dist_reader *r, enum mfs_plain_optim kind,
 }
 
 /* Numbers are those of one process that has all of the model. */
-static int read_numbered(struct mfs_dist_reader *r, enum mfs_plain_optim kind)
+static int read_numbered(struct mfs_dist_reader *r, enum mfs_plain_optim_kind kind)
 {
 	const struct mfs_layout one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
 	struct mfs_rank_list *list;
@@ -171,7 +172,7 @@ static int read_numbered(struct mfs_dist_reader *r, enum mfs_plain_optim kind)
 
 int mfs_optim_read_plain(struct mfs_dist_reader *r, enum mfs_optim_kind *ret)
 {
-	const enum mfs_plain_optim kind = mfs_plain_optimizer(r);
+	const enum mfs_plain_optim_kind kind = mfs_plain_optimizer(r);
 
 	*ret = kind == MFS_PLAIN_NAMED ? MFS_OPTIM_DISTRIBUTED : MFS_OPTIM_FLOAT16;
 	return kind == MFS_PLAIN_NAMED ? read_named(r) : read_numbered(r, kind);

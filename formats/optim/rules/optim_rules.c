@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/optim/rules/state_dict.h"
 
@@ -92,7 +93,7 @@ void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret
 	if (first_group(&a, state->root))
 		ret->sorted_groups =
 			mfs_value_has(a.doc, first_group(&a, state->root), "default_config");
-	for (size_t i = 0; i < sizeof(unsupported) / sizeof(unsupported[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(unsupported); i++)
 		if (flag(&a, unsupported[i]))
 			ret->unsupported = unsupported[i];
 	if (!mfs_ckpt_args(ckpt)->sgd && mfs_ckpt_has_state(ckpt, MFS_STATE_MOMENTUM))

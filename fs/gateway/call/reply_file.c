@@ -77,7 +77,7 @@ static ssize_t read_body(void *arg, uint64_t at, void *buf, size_t len)
 	return n ? (ssize_t)n : -EIO;
 }
 
-static const struct mfs_http_stream stream = {read_body, release_body};
+static const struct mfs_http_stream_ops stream = {read_body, release_body};
 
 int64_t mfs_view_find(const struct mfs_view *view, const char *name)
 {

@@ -141,7 +141,8 @@ static void refuse_repo(struct mfs_call *c, const char *name)
 }
 
 /* The answer when a revision cannot be held. */
-static void refuse_revision(struct mfs_call *c, int rc, enum mfs_absent what, struct mfs_error *err)
+static void refuse_revision(struct mfs_call *c, int rc, enum mfs_absent_kind what,
+			    struct mfs_error *err)
 {
 	if (rc != -ENOENT || what == MFS_ABSENT_NOTHING) {
 		mfs_reply_failure(c->reply, rc, err);
@@ -155,7 +156,7 @@ static void refuse_revision(struct mfs_call *c, int rc, enum mfs_absent what, st
 static bool hold(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
 		 const char *revision, struct mfs_revision *ret)
 {
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_error err;
 	int rc = mfs_repos_hold(c->gateway->repos, kind, name, revision, ret, &what, &err);
 
@@ -213,7 +214,7 @@ static void resolve(struct mfs_call *c, const struct route *r)
 static void check_access(struct mfs_call *c, const struct route *r)
 {
 	struct mfs_revision revision;
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_error err;
 	int rc;
 

@@ -111,7 +111,7 @@ void mfs_hub_refs(struct mfs_call *c, const struct mfs_revision *r, const char *
 		  const char *rest)
 {
 	struct commits tags = {.reply = c->reply, .list = json_array()};
-	const struct mfs_commits_asked asked = {wants_all, add_tag, &tags};
+	const struct mfs_commits_hooks asked = {wants_all, add_tag, &tags};
 	struct mfs_error err;
 	const int rc = mfs_revision_each_commit(r, true, &asked, &err);
 	json_t *o, *branches;
@@ -164,7 +164,7 @@ void mfs_hub_commits(struct mfs_call *c, const struct mfs_revision *r, const cha
 {
 	const char *expand = mfs_url_query(&c->request->url, "expand[]");
 	struct commits l = {.reply = c->reply, .formatted = mfs_str_is(expand, "formatted")};
-	const struct mfs_commits_asked asked = {wants_commit, add_commit, &l};
+	const struct mfs_commits_hooks asked = {wants_commit, add_commit, &l};
 	struct mfs_error err;
 	int rc;
 

@@ -106,7 +106,7 @@ void mfs_served_note(struct mfs_served *s, const struct mfs_revision *r)
 static int commit_of(const struct mfs_revision *like, struct mfs_iteration *it,
 		     struct mfs_note *ret, struct mfs_error *err)
 {
-	struct mfs_served *s = like->shared->beside;
+	struct mfs_served *s = like->shared->attached;
 	struct mfs_revision r = *like;
 	int rc;
 
@@ -128,7 +128,7 @@ static int commit_of(const struct mfs_revision *like, struct mfs_iteration *it,
 
 /* Those below number end, the newest first. */
 static int each_below(const struct mfs_revision *r, const struct mfs_root_snapshot *s, uint32_t end,
-		      const struct mfs_commits_asked *a, struct mfs_error *err)
+		      const struct mfs_commits_hooks *a, struct mfs_error *err)
 {
 	const bool named = mfs_root_has_iterations(r->shared->root);
 	int rc = 0;
@@ -148,10 +148,10 @@ static int each_below(const struct mfs_revision *r, const struct mfs_root_snapsh
 }
 
 int mfs_revision_each_commit(const struct mfs_revision *r, bool all,
-			     const struct mfs_commits_asked *a, struct mfs_error *err)
+			     const struct mfs_commits_hooks *a, struct mfs_error *err)
 {
 	const struct mfs_root_snapshot *s = mfs_root_snapshot(r->shared->root);
-	struct mfs_served *served = r->shared->beside;
+	struct mfs_served *served = r->shared->attached;
 	uint32_t end = s->count;
 	int rc;
 

@@ -247,7 +247,7 @@ int mfs_repos_losses(struct mfs_repos *repos, const char *name, struct mfs_curve
 	*ret = (struct mfs_curve){0};
 	if (rc)
 		return rc;
-	l = &((struct mfs_served *)shared->beside)->losses;
+	l = &((struct mfs_served *)shared->attached)->losses;
 	if (mfs_mirror_is_url(mfs_root_source(shared->root)) ||
 	    mfs_root_path(shared->root, dir, sizeof(dir)))
 		rc = -EAGAIN;

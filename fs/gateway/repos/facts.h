@@ -64,7 +64,7 @@ bool mfs_repos_facts(struct mfs_repos *repos, enum mfs_repo_kind kind, const cha
  * Errors are those of mfs_repos_hold(), and are noted if they would come again.
  */
 int mfs_repos_learn(struct mfs_repos *repos, enum mfs_repo_kind kind, const char *name,
-		    int64_t until_ns, struct mfs_facts *ret, enum mfs_absent *ret_absent,
+		    int64_t until_ns, struct mfs_facts *ret, enum mfs_absent_kind *ret_absent,
 		    struct mfs_error *err);
 
 /* Whether the source of a model is open: then there is one, whatever can be shown of it. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/clock.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/dataset/rows/rows.h"
@@ -43,7 +44,7 @@ static bool has_tokenizer(const struct mfs_view *view)
 					    "tekken.json"};
 
 	for (uint32_t i = 0; i < view->count; i++)
-		for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++)
+		for (size_t k = 0; k < MFS_ARRAY_SIZE(names); k++)
 			if (!strcmp(view->files[i].name, names[k]))
 				return true;
 	return false;
@@ -218,7 +219,7 @@ static void learn_others(struct mfs_repos *repos, const char *name, struct mfs_f
 }
 
 int mfs_repos_learn(struct mfs_repos *repos, enum mfs_repo_kind kind, const char *name,
-		    int64_t until_ns, struct mfs_facts *ret, enum mfs_absent *ret_absent,
+		    int64_t until_ns, struct mfs_facts *ret, enum mfs_absent_kind *ret_absent,
 		    struct mfs_error *err)
 {
 	struct mfs_revision r;

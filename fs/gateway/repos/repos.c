@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <syslog.h>
 
+#include "formats/base/array.h"
 #include "formats/base/grow.h"
 #include "formats/base/path.h"
 #include "formats/base/str.h"
@@ -28,7 +29,7 @@ struct mfs_repos *mfs_repos_new(unsigned open)
 	if (!repos)
 		return NULL;
 	repos->open = open ? open : MFS_ROOTS_OPEN;
-	repos->roots = mfs_roots_new(repos->open, &mfs_served_kind, NULL);
+	repos->roots = mfs_roots_new(repos->open, &mfs_served_ops, NULL);
 	atomic_init(&repos->shares, 1);
 	if (!repos->roots) {
 		free(repos);
@@ -268,7 +269,7 @@ static bool is_reserved(const char *org, size_t len)
 	static const char *const words[] = {"api",     "datasets", "files", "healthz",
 					    "metrics", "s3",	   "spaces"};
 
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(words); i++)
 		if (strlen(words[i]) == len && !memcmp(words[i], org, len))
 			return true;
 	return false;
@@ -406,7 +407,7 @@ struct naming {
  * model: who asks for it learns why. Several datasets in one directory have no names here. */
 static bool looks_right(const struct naming *n, const char *run)
 {
-	enum mfs_root_look look;
+	enum mfs_root_kind look;
 	char path[PATH_MAX];
 
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s", n->source->path, run) >= sizeof(path) ||

@@ -82,12 +82,12 @@ struct mfs_revision {
 };
 
 /* What is not there: the answer to a client. */
-enum mfs_absent { MFS_ABSENT_NOTHING, MFS_ABSENT_REPO, MFS_ABSENT_REVISION };
+enum mfs_absent_kind { MFS_ABSENT_NOTHING, MFS_ABSENT_REPO, MFS_ABSENT_REVISION };
 
 /* Holds a revision. -ENOENT: *ret_absent says what there is not, and err why; -ESTALE and others of
  * mfs_root_open(), mfs_views_hold(). Any thread. */
 int mfs_repos_hold(struct mfs_repos *repos, enum mfs_repo_kind kind, const char *name,
-		   const char *revision, struct mfs_revision *ret, enum mfs_absent *ret_absent,
+		   const char *revision, struct mfs_revision *ret, enum mfs_absent_kind *ret_absent,
 		   struct mfs_error *err);
 void mfs_revision_drop(struct mfs_revision *r);
 /* A reader has met -ESTALE: the next look is thorough, and the next caller that asks for the view
@@ -104,7 +104,7 @@ int mfs_repos_each_iteration(struct mfs_repos *repos, enum mfs_repo_kind kind, c
 int mfs_repos_each_known(struct mfs_repos *repos, const char *name,
 			 int (*each)(void *arg, const char *iteration), void *arg);
 /* What is asked of a list of commits. */
-struct mfs_commits_asked {
+struct mfs_commits_hooks {
 	/* Whether the next one is wanted: others are not opened. */
 	bool (*wants)(void *arg);
 	/* iteration NULL: it has no name. */
@@ -115,7 +115,7 @@ struct mfs_commits_asked {
  * first. Each iteration is opened once to know it. What is wanted and cannot be opened is left out.
  * -ESTALE: the iteration is no longer shown; errors that may pass. */
 int mfs_revision_each_commit(const struct mfs_revision *r, bool all,
-			     const struct mfs_commits_asked *a, struct mfs_error *err);
+			     const struct mfs_commits_hooks *a, struct mfs_error *err);
 
 /* SOURCE of a repository, as it was named. If it is a directory of runs, the run's name follows.
  * -ENOENT; -errno. */

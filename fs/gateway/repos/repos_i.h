@@ -45,7 +45,7 @@ struct mfs_served {
 	struct mfs_losses_noted losses; /* facts.c */
 };
 
-extern const struct mfs_beside_kind mfs_served_kind;
+extern const struct mfs_attached_ops mfs_served_ops;
 
 /* facts.c: what is known of repositories, by their names. */
 struct mfs_noted;

@@ -92,7 +92,8 @@ static bool cut_name(const char *name, enum mfs_repo_kind kind, struct asked *re
 	return mfs_repo_name_ok(ret->repo);
 }
 
-static int absent(enum mfs_absent what, enum mfs_absent *ret_absent, struct mfs_error *err)
+static int absent(enum mfs_absent_kind what, enum mfs_absent_kind *ret_absent,
+		  struct mfs_error *err)
 {
 	*ret_absent = what;
 	if (err)
@@ -104,7 +105,7 @@ static int absent(enum mfs_absent what, enum mfs_absent *ret_absent, struct mfs_
 
 static struct mfs_served *served(const struct mfs_revision *r)
 {
-	return r->shared->beside;
+	return r->shared->attached;
 }
 
 /* Files that options name are read again when they have changed. */
@@ -223,7 +224,7 @@ static int find_commit(struct mfs_revision *r, const struct mfs_root_snapshot *s
 }
 
 static int hold_model(struct mfs_revision *r, const struct asked *a, const char *revision,
-		      enum mfs_absent *ret_absent, struct mfs_error *err)
+		      enum mfs_absent_kind *ret_absent, struct mfs_error *err)
 {
 	const struct mfs_root_snapshot *s = mfs_root_snapshot(r->shared->root);
 	struct mfs_iteration *it = NULL;
@@ -281,7 +282,8 @@ struct mfs_dataset *mfs_revision_dataset(const struct mfs_revision *r)
 }
 
 static int hold_dataset(struct mfs_revision *r, const struct asked *a, const char *dataset,
-			const char *revision, enum mfs_absent *ret_absent, struct mfs_error *err)
+			const char *revision, enum mfs_absent_kind *ret_absent,
+			struct mfs_error *err)
 {
 	struct mfs_dataset *d = find_dataset(mfs_root_data(r->shared->root), dataset);
 	int rc;
@@ -309,7 +311,7 @@ static bool no_such_view(const struct mfs_revision *r, const struct asked *a)
 
 /* A view that the source cannot have is no repository. */
 static int explain(int rc, const struct mfs_revision *r, const struct asked *a,
-		   enum mfs_absent *ret_absent, struct mfs_error *err)
+		   enum mfs_absent_kind *ret_absent, struct mfs_error *err)
 {
 	if (*ret_absent != MFS_ABSENT_NOTHING)
 		return rc;
@@ -352,7 +354,7 @@ static int find_root(struct mfs_repos *repos, enum mfs_repo_kind kind, const str
 }
 
 int mfs_repos_hold(struct mfs_repos *repos, enum mfs_repo_kind kind, const char *name,
-		   const char *revision, struct mfs_revision *ret, enum mfs_absent *ret_absent,
+		   const char *revision, struct mfs_revision *ret, enum mfs_absent_kind *ret_absent,
 		   struct mfs_error *err)
 {
 	struct mfs_error refresh;

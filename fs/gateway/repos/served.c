@@ -2,9 +2,9 @@
 
 #include "fs/gateway/repos/repos_i.h"
 
-static void served_close(void *beside)
+static void served_close(void *attached)
 {
-	struct mfs_served *s = beside;
+	struct mfs_served *s = attached;
 
 	mfs_served_release(s);
 	mfs_curve_release(&s->losses.curve);
@@ -34,4 +34,4 @@ bool mfs_repos_remote(struct mfs_repos *repos, struct mfs_cache_stats *ret)
 	return mfs_roots_remote(repos->roots, ret);
 }
 
-const struct mfs_beside_kind mfs_served_kind = {served_open, served_close};
+const struct mfs_attached_ops mfs_served_ops = {served_open, served_close};

@@ -35,7 +35,7 @@ static void open_repo(struct mfs_repos *repos, enum mfs_repo_kind kind, const ch
 {
 	char name[MFS_REPO_NAME];
 	struct mfs_facts facts;
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_error err;
 
 	if ((size_t)snprintf(name, sizeof(name), "%s/%s", org, part) >= sizeof(name))

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "formats/base/array.h"
 #include "fs/gateway/call/place.h"
 #include "fs/gateway/s3/s3_i.h"
 
@@ -180,7 +181,7 @@ static bool is_signing(const char *name)
 					    "X-Amz-Date",      "X-Amz-Expires",
 					    "X-Amz-Signature", "X-Amz-SignedHeaders"};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		if (!strcmp(name, names[i]))
 			return true;
 	return false;
@@ -226,7 +227,7 @@ static void absent(struct mfs_call *c)
 static void send_object(struct mfs_call *c, const struct mfs_call_place *place)
 {
 	struct mfs_revision r;
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_error err;
 	int64_t file;
 	int rc = mfs_repos_hold(c->gateway->repos, place->kind, place->name, place->revision, &r,

@@ -147,7 +147,7 @@ static bool walk_revision(struct page *p, enum mfs_repo_kind kind, const char *n
 			  const char *revision, const char *dir)
 {
 	struct mfs_revision r;
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	bool goes_on = true;
 
 	p->rc = mfs_repos_hold(p->call->gateway->repos, kind, name, revision, &r, &what, &p->err);

@@ -147,7 +147,7 @@ static void add_file_headers(struct mfs_call *c)
 static void answer_view(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
 			const char *revision, const char *path)
 {
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_revision r;
 	struct mfs_error err;
 	int64_t file;

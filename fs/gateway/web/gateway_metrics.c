@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/clock.h"
 #include "formats/remote/cache.h"
 #include "fs/gateway/call/call.h"
@@ -50,7 +51,7 @@
 
 static const char *const codes[] = {CODES(CODE, , )};
 
-#define CODE_COUNT (sizeof(codes) / sizeof(*codes))
+#define CODE_COUNT MFS_ARRAY_SIZE(codes)
 #define REQUESTS   (CODE_COUNT * MFS_ROUTE_COUNT)
 enum { ROW_SECONDS = REQUESTS, ROW_BYTES, ROW_GUESSES, ROW_COUNT };
 

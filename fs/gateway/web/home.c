@@ -48,7 +48,7 @@ static bool know(const struct listing *l, const char *name, struct mfs_facts *f)
 {
 	struct mfs_repos *repos = l->call->gateway->repos;
 	char newest[MFS_FACT_TEXT] = "";
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_error err;
 	bool known = mfs_repos_facts(repos, l->kind, name, f);
 	int rc = l->kind == MFS_REPO_MODEL ? mfs_repos_each_known(repos, name, note_first, newest)

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
+
 /* The bytes of the character that begins here, and its number; 0: it is no UTF-8 (RFC 3629). */
 static size_t decode(const uint8_t *at, size_t left, uint32_t *ret)
 {
@@ -18,7 +20,7 @@ static size_t decode(const uint8_t *at, size_t left, uint32_t *ret)
 		     {0xf0, 0xe0, 3, 0x800},
 		     {0xf8, 0xf0, 4, 0x10000}};
 
-	for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(forms); i++) {
 		uint32_t c = *at & (uint8_t)~forms[i].mask;
 
 		if ((*at & forms[i].mask) != forms[i].lead || forms[i].len > left)
@@ -44,7 +46,7 @@ static bool is_hidden(uint32_t c)
 		{0x2028, 0x202e}, {0x2066, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb},
 	};
 
-	for (size_t i = 0; i < sizeof(ranges) / sizeof(*ranges); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(ranges); i++)
 		if (c >= ranges[i][0] && c <= ranges[i][1])
 			return true;
 	return false;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "fs/gateway/call/accept.h"
 #include "fs/gateway/web/page.h"
 #include "fs/gateway/web/web.h"
@@ -25,7 +26,7 @@ static const char *title_of(unsigned status)
 		{503, "Try again in a moment"},
 	};
 
-	for (size_t i = 0; i < sizeof(titles) / sizeof(*titles); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(titles); i++)
 		if (titles[i].status == status)
 			return titles[i].title;
 	return "Refused";

@@ -381,7 +381,7 @@ static void add_source(struct mfs_call *c, const struct asked *a)
 
 static void answer(struct mfs_call *c)
 {
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_facts f;
 	struct mfs_error err;
 	struct asked a;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "fs/gateway/call/gateway_address.h"
 #include "fs/gateway/web/html.h"
 
@@ -37,7 +38,7 @@ static const struct {
 
 const char *mfs_line_of_view(const char *view)
 {
-	for (size_t i = 0; i < sizeof(of_views) / sizeof(*of_views); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(of_views); i++)
 		if (!strncmp(view, of_views[i].view, strlen(of_views[i].view)))
 			return of_views[i].text;
 	return NULL;
@@ -83,8 +84,7 @@ void mfs_page_add_lines(struct mfs_call *c, enum mfs_repo_kind kind, const char 
 {
 	const bool model = kind == MFS_REPO_MODEL;
 	const struct line *lines = model ? of_models : of_datasets;
-	const size_t count = model ? sizeof(of_models) / sizeof(*of_models)
-				   : sizeof(of_datasets) / sizeof(*of_datasets);
+	const size_t count = model ? MFS_ARRAY_SIZE(of_models) : MFS_ARRAY_SIZE(of_datasets);
 	struct mfs_buf *b = &c->reply->text;
 
 	mfs_buf_adds(b, "<h2>Use it</h2>\n");

@@ -1,6 +1,7 @@
 /* An answer for probes at /healthz, numbers for Prometheus at /metrics, and the texts of pages. */
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "fs/gateway/web/gateway_metrics.h"
 #include "fs/gateway/web/page.h"
 #include "fs/gateway/web/web.h"
@@ -48,7 +49,7 @@ static const struct {
 	{MFS_DOCUMENTATION_PATH, answer_documentation},
 };
 
-#define TEXTS (sizeof(texts) / sizeof(*texts))
+#define TEXTS MFS_ARRAY_SIZE(texts)
 
 static size_t find(const struct mfs_request *q)
 {

@@ -379,11 +379,25 @@ static struct key key_of(const struct mfk_device *d, const struct mfk_attention 
 	return k;
 }
 
+/* NULL: cuDNN has no such attention. */
+static const cudnnDataType_t *type_of(enum mfk_dtype dtype)
+{
+	static const struct {
+		enum mfk_dtype dtype;
+		cudnnDataType_t type;
+	} all[] = {{MFK_BF16, CUDNN_DATA_BFLOAT16}, {MFK_F16, CUDNN_DATA_HALF}};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i].dtype == dtype)
+			return &all[i].type;
+	return NULL;
+}
+
 /* What is known before cuDNN is asked (cudnn-frontend's node/sdpa_support_surface.h). */
 static const char *refused(const struct mfk_attention *a, bool backward)
 {
-	if (a->dtype == MFK_F32)
-		return "fp32";
+	if (!type_of(a->dtype))
+		return mfk_dtype_row(a->dtype)->word;
 	if (mfk_is_part(a))
 		return "parts of a sequence";
 	if (a->dropout > 0)
@@ -434,8 +448,7 @@ static void build(struct mfk_cudnn_plan *p, const struct mfk_attention *a)
 		}
 	}
 	p->handle = handles[p->key.device];
-	graph_init(&g, &api, p->handle,
-		   a->dtype == MFK_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF, FIRST_VIRTUAL);
+	graph_init(&g, &api, p->handle, *type_of(a->dtype), FIRST_VIRTUAL);
 	divide(p);
 	part = (struct part){a, p->batch, p->kv_heads * (a->heads / a->kv_heads), p->kv_heads};
 	if (p->key.backward)

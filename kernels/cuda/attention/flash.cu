@@ -2,6 +2,28 @@
 #include "kernels/cuda/attention/flash.h"
 #include "kernels/cuda/attention/flash_launch.cuh"
 
+/* The kernels of a type of elements. */
+struct kernels {
+	enum mfk_dtype dtype;
+	cudaError_t (*run)(const flash &f, bool back, cudaStream_t stream);
+	cudaError_t (*run_dropout)(const flash &f, bool back, cudaStream_t stream);
+	void (*dot)(const flash f);
+};
+
+/* NULL: there are none of this type. */
+static const struct kernels *kernels_of(enum mfk_dtype dtype)
+{
+	static const struct kernels all[] = {
+		{MFK_BF16, flash_run_bf16, flash_run_bf16_dropout, flash_dot<bf16>},
+		{MFK_F16, flash_run_fp16, flash_run_fp16_dropout, flash_dot<fp16>},
+	};
+
+	for (const struct kernels &k : all)
+		if (k.dtype == dtype)
+			return &k;
+	return NULL;
+}
+
 /* Bytes of shared memory of a size, of forward or of backward. */
 static int shared_bytes(int size, bool backward)
 {
@@ -32,8 +54,8 @@ bool mfk_cuda_flash_can(const struct mfk_device *d, const struct mfk_attention *
 {
 	int size = flash_size_of(a->qk_dim, a->v_dim);
 
-	if (a->dtype == MFK_F32)
-		*why = "fp32";
+	if (!kernels_of(a->dtype))
+		*why = mfk_dtype_row(a->dtype)->word;
 	else if (mfk_is_part(a))
 		*why = "parts of a sequence";
 	else if (a->dropout >= 1)
@@ -126,8 +148,7 @@ cudaError_t flash_run_dot(const flash &f, enum mfk_dtype dtype, cudaStream_t str
 {
 	int64_t blocks = (int64_t)f.batch * f.heads * f.seq_padded / DOT_ROWS;
 
-	return dtype == MFK_BF16 ? flash_launch(flash_dot<bf16>, blocks, 128, 0, f, stream)
-				 : flash_launch(flash_dot<fp16>, blocks, 128, 0, f, stream);
+	return flash_launch(kernels_of(dtype)->dot, blocks, 128, 0, f, stream);
 }
 
 static void run(struct mfk_ctx *c, const struct mfk_attention *a, const flash &f, bool backward)
@@ -137,14 +158,11 @@ static void run(struct mfk_ctx *c, const struct mfk_attention *a, const flash &f
 	if (!mfk_cuda_begin(c))
 		return;
 
-	bool drop = a->dropout > 0;
+	const struct kernels *k = kernels_of(a->dtype);
 	cudaError_t rc = backward ? flash_run_dot(f, a->dtype, c->stream) : cudaSuccess;
 
 	if (!rc)
-		rc = a->dtype == MFK_BF16 ? (drop ? flash_run_bf16_dropout
-						  : flash_run_bf16)(f, backward, c->stream)
-					  : (drop ? flash_run_fp16_dropout
-						  : flash_run_fp16)(f, backward, c->stream);
+		rc = (a->dropout > 0 ? k->run_dropout : k->run)(f, backward, c->stream);
 
 	if (mfk_cuda_check(c, rc, what))
 		mfk_cuda_end(c, what);

@@ -40,6 +40,22 @@ static bool map(struct mfk_ctx *c, const struct mfk_attention *a, const void *p,
 	return mfk_cuda_map(c, &m, ret);
 }
 
+typedef cudaError_t hopper_runner(const flash &f, const hopper_maps &m, cudaStream_t stream);
+
+/* For a type that flash attention has kernels of. */
+static hopper_runner *runner_of(enum mfk_dtype dtype)
+{
+	static const struct {
+		enum mfk_dtype dtype;
+		hopper_runner *run;
+	} all[] = {{MFK_BF16, hopper_run_bf16}, {MFK_F16, hopper_run_fp16}};
+	int i = 0;
+
+	while (all[i].dtype != dtype)
+		i++;
+	return all[i].run;
+}
+
 void mfk_cuda_hopper_backward(struct mfk_ctx *c, const struct mfk_attention *a)
 {
 	const char *what = "attention_backward";
@@ -50,9 +66,7 @@ void mfk_cuda_hopper_backward(struct mfk_ctx *c, const struct mfk_attention *a)
 	    !map(c, a, a->k, a->kv_heads, &m.k) || !map(c, a, a->v, a->kv_heads, &m.v) ||
 	    !map(c, a, a->dout, a->heads, &m.dout) ||
 	    !mfk_cuda_check(c, flash_run_dot(f, a->dtype, c->stream), what) ||
-	    !mfk_cuda_check(
-		    c, (a->dtype == MFK_BF16 ? hopper_run_bf16 : hopper_run_fp16)(f, m, c->stream),
-		    what))
+	    !mfk_cuda_check(c, runner_of(a->dtype)(f, m, c->stream), what))
 		return;
 	mfk_cuda_end(c, what);
 }

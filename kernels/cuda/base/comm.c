@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "kernels/cuda/base/context.h"
+#include "kernels/cuda/base/cuda_dtypes.h"
 #include "kernels/cuda/base/nccl.h"
 
 struct mfk_comm {
@@ -25,8 +26,8 @@ struct mfk_comm {
 	struct mfk_comm *next;
 };
 
-static const struct mfk_nccl *nccl;
-static struct mfk_host_net *net;
+static const struct mfk_nccl_ops *nccl;
+static struct mfk_host_net_ops *net;
 static unsigned world_rank;
 static uint32_t opened; /* groups that this process has been in */
 
@@ -481,19 +482,12 @@ static void comm_end_all(int code)
 
 /* ---- operations ---- */
 
-static int type_of(enum mfk_dtype dtype)
-{
-	return dtype == MFK_F32	   ? MFK_NCCL_FLOAT32
-	       : dtype == MFK_BF16 ? MFK_NCCL_BFLOAT16
-				   : MFK_NCCL_FLOAT16;
-}
-
 static void comm_all_reduce(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_reduce op,
 			    enum mfk_dtype dtype, void *data, int64_t count)
 {
 	if (mfk_cuda_begin(c))
 		check(c,
-		      nccl->all_reduce(data, data, (size_t)count, type_of(dtype),
+		      nccl->all_reduce(data, data, (size_t)count, mfk_cuda_dtype(dtype)->nccl,
 				       op == MFK_MAX ? MFK_NCCL_MAX : MFK_NCCL_SUM, g->nccl,
 				       c->stream),
 		      "ncclAllReduce", g);
@@ -504,7 +498,8 @@ static void comm_all_gather(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_dtyp
 {
 	if (mfk_cuda_begin(c))
 		check(c,
-		      nccl->all_gather(from, to, (size_t)count, type_of(dtype), g->nccl, c->stream),
+		      nccl->all_gather(from, to, (size_t)count, mfk_cuda_dtype(dtype)->nccl,
+				       g->nccl, c->stream),
 		      "ncclAllGather", g);
 }
 
@@ -513,8 +508,8 @@ static void comm_reduce_scatter(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_
 {
 	if (mfk_cuda_begin(c))
 		check(c,
-		      nccl->reduce_scatter(from, to, (size_t)count, type_of(dtype), MFK_NCCL_SUM,
-					   g->nccl, c->stream),
+		      nccl->reduce_scatter(from, to, (size_t)count, mfk_cuda_dtype(dtype)->nccl,
+					   MFK_NCCL_SUM, g->nccl, c->stream),
 		      "ncclReduceScatter", g);
 }
 

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "kernels/cuda/base/cuda_dtypes.h"
+
 typedef __typeof__(&cuTensorMapEncodeTiled) encode_function;
 
 static encode_function encoder(struct mfk_ctx *c)
@@ -24,13 +26,6 @@ static encode_function encoder(struct mfk_ctx *c)
 	return p;
 }
 
-static CUtensorMapDataType element_type(enum mfk_dtype t)
-{
-	return t == MFK_F32    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
-	       : t == MFK_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-			       : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-}
-
 bool mfk_cuda_map(struct mfk_ctx *c, const struct mfk_cuda_matrix *m, CUtensorMap *ret)
 {
 	const cuuint64_t size = mfk_dtype_size(m->type);
@@ -43,7 +38,7 @@ bool mfk_cuda_map(struct mfk_ctx *c, const struct mfk_cuda_matrix *m, CUtensorMa
 
 	if (!encode)
 		return false;
-	rc = encode(ret, element_type(m->type), 3, (void *)m->p, dims, strides, box, steps,
+	rc = encode(ret, mfk_cuda_dtype(m->type)->map, 3, (void *)m->p, dims, strides, box, steps,
 		    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
 		    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 	if (rc)

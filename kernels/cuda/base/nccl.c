@@ -52,7 +52,7 @@ __attribute__((unused)) static void compare(ncclComm_t comm, ncclConfig_t *confi
 }
 #endif
 
-static struct mfk_nccl nccl;
+static struct mfk_nccl_ops nccl;
 
 static const struct {
 	const char *name;
@@ -83,7 +83,7 @@ static const struct {
 	{"ncclCommDeregister", (void **)&nccl.comm_deregister, false},
 };
 
-int mfk_nccl_load(const struct mfk_nccl **ret, char *why)
+int mfk_nccl_load(const struct mfk_nccl_ops **ret, char *why)
 {
 	const char *said = getenv("MCOREFS_NCCL");
 	const char *file = said && *said ? said : "libnccl.so.2";

@@ -31,7 +31,7 @@ struct mfk_nccl_id {
 };
 
 /* Functions that return int return ncclResult_t. */
-struct mfk_nccl {
+struct mfk_nccl_ops {
 	int (*get_version)(int *version);
 	int (*get_unique_id)(struct mfk_nccl_id *id);
 	int (*comm_init_rank)(struct ncclComm **comm, int nranks, struct mfk_nccl_id id, int rank);
@@ -66,6 +66,6 @@ struct mfk_nccl {
 
 /* libnccl.so.2, or the file that MCOREFS_NCCL names. It stays loaded. -ENODEV: it cannot be used,
  * and why (of MFK_WHY bytes) says what is missing. */
-int mfk_nccl_load(const struct mfk_nccl **ret, char *why);
+int mfk_nccl_load(const struct mfk_nccl_ops **ret, char *why);
 
 #endif

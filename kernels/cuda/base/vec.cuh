@@ -7,11 +7,10 @@
 #ifndef MFK_CUDA_VEC_CUH
 #define MFK_CUDA_VEC_CUH
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <type_traits>
 
 #include "kernels/cuda/base/context.h"
+#include "kernels/cuda/base/cuda_dtypes.cuh"
 
 #define MFK_N 8 /* elements of a vector */
 
@@ -148,43 +147,37 @@ template <int N = MFK_N>
 static __device__ __forceinline__ void load_any(float *v, enum mfk_dtype t, const void *p,
 						int64_t i, int64_t left, bool wide)
 {
-	if (t == MFK_F32)
-		load<N>(v, static_cast<const float *>(p) + i, left, wide);
-	else if (t == MFK_BF16)
-		load<N>(v, static_cast<const __nv_bfloat16 *>(p) + i, left, wide);
-	else
-		load<N>(v, static_cast<const __half *>(p) + i, left, wide);
+	with_type(t, [&](auto tag) {
+		load<N>(v, static_cast<const typename decltype(tag)::type *>(p) + i, left, wide);
+	});
 }
 
 template <int N = MFK_N>
 static __device__ __forceinline__ void store_any(enum mfk_dtype t, void *p, int64_t i,
 						 const float *v, int64_t left, bool wide)
 {
-	if (t == MFK_F32)
-		store<N>(static_cast<float *>(p) + i, v, left, wide);
-	else if (t == MFK_BF16)
-		store<N>(static_cast<__nv_bfloat16 *>(p) + i, v, left, wide);
-	else
-		store<N>(static_cast<__half *>(p) + i, v, left, wide);
+	with_type(t, [&](auto tag) {
+		store<N>(static_cast<typename decltype(tag)::type *>(p) + i, v, left, wide);
+	});
 }
 
 static __device__ __forceinline__ float load_one(enum mfk_dtype t, const void *p, int64_t i)
 {
-	if (t == MFK_F32)
-		return static_cast<const float *>(p)[i];
-	if (t == MFK_BF16)
-		return to_float(static_cast<const __nv_bfloat16 *>(p)[i]);
-	return to_float(static_cast<const __half *>(p)[i]);
+	float x = 0;
+
+	with_type(t, [&](auto tag) {
+		x = to_float(static_cast<const typename decltype(tag)::type *>(p)[i]);
+	});
+	return x;
 }
 
 static __device__ __forceinline__ void store_one(enum mfk_dtype t, void *p, int64_t i, float x)
 {
-	if (t == MFK_F32)
-		static_cast<float *>(p)[i] = x;
-	else if (t == MFK_BF16)
-		static_cast<__nv_bfloat16 *>(p)[i] = from_float<__nv_bfloat16>(x);
-	else
-		static_cast<__half *>(p)[i] = from_float<__half>(x);
+	with_type(t, [&](auto tag) {
+		typedef typename decltype(tag)::type T;
+
+		static_cast<T *>(p)[i] = from_float<T>(x);
+	});
 }
 
 /* e^x, to 2 ulp; below the smallest normal number it is 0, which saves scaling denormal ones. */
@@ -202,21 +195,6 @@ static __device__ __forceinline__ float fast_exp(float x)
 template <typename... P> static bool aligned(P... p)
 {
 	return ((reinterpret_cast<uintptr_t>(p) | ...) & 15) == 0;
-}
-
-template <typename T> struct type_tag {
-	typedef T type;
-};
-
-/* Calls f with the tag of a type. */
-template <typename F> static void with_type(enum mfk_dtype t, F f)
-{
-	if (t == MFK_F32)
-		f(type_tag<float>());
-	else if (t == MFK_BF16)
-		f(type_tag<__nv_bfloat16>());
-	else
-		f(type_tag<__half>());
 }
 
 static inline int64_t ceil_div(int64_t a, int64_t b)

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/base/cuda_dtypes.h"
 #include "kernels/cuda/gemm/gemm_hopper.h"
 #include "kernels/cuda/ops/ops.h"
 
@@ -145,11 +146,6 @@ struct call {
 	cublasLtMatrixLayout_t a, b, c; /* as cublasLt sees them: a is our b */
 };
 
-static cudaDataType_t type_of(enum mfk_dtype t)
-{
-	return t == MFK_F32 ? CUDA_R_32F : t == MFK_BF16 ? CUDA_R_16BF : CUDA_R_16F;
-}
-
 /* What a product becomes: of an activation or its gradient what that becomes. */
 static void *result_of(const struct mfk_gemm *a, const struct mfk_act *act)
 {
@@ -184,7 +180,7 @@ static cublasStatus_t describe_op(struct call *l, const struct mfk_gemm *a,
 	cublasOperation_t ta = a->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
 	cublasOperation_t tb = a->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
 	cublasLtEpilogue_t epilogue = epilogue_of(a, act);
-	cudaDataType_t bias_type = type_of(a->dtype_bias);
+	cudaDataType_t bias_type = mfk_cuda_dtype(a->dtype_bias)->blas;
 	cublasStatus_t rc = cublasLtMatmulDescCreate(&l->op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
 
 	if (!rc)
@@ -211,7 +207,7 @@ static cublasStatus_t describe_op(struct call *l, const struct mfk_gemm *a,
 
 static cublasStatus_t describe(struct call *l, const struct mfk_gemm *a, const struct mfk_act *act)
 {
-	cudaDataType_t ab = type_of(a->dtype_ab);
+	cudaDataType_t ab = mfk_cuda_dtype(a->dtype_ab)->blas;
 	uint64_t m = (uint64_t)a->m, n = (uint64_t)a->n, k = (uint64_t)a->k;
 	cublasStatus_t rc = describe_op(l, a, act);
 
@@ -222,7 +218,8 @@ static cublasStatus_t describe(struct call *l, const struct mfk_gemm *a, const s
 		rc = cublasLtMatrixLayoutCreate(&l->b, ab, a->trans_a ? m : k, a->trans_a ? k : m,
 						a->lda);
 	if (!rc)
-		rc = cublasLtMatrixLayoutCreate(&l->c, type_of(a->dtype_c), n, m, a->ldc);
+		rc = cublasLtMatrixLayoutCreate(&l->c, mfk_cuda_dtype(a->dtype_c)->blas, n, m,
+						a->ldc);
 	return rc;
 }
 
@@ -423,7 +420,7 @@ static bool is_odd(int64_t size)
 /* Whether it would help: no row of a, b and c begins elsewhere than at 16 bytes. */
 static bool rows_are_even(const struct mfk_gemm *a)
 {
-	return a->dtype_ab != MFK_F32 && (a->lda | a->ldb | a->ldc) % EVEN == 0;
+	return !mfk_is_exact(a->dtype_ab) && (a->lda | a->ldb | a->ldc) % EVEN == 0;
 }
 
 /* k is the length of a row of memory. */
@@ -458,7 +455,7 @@ static void multiply(struct mfk_ctx *c, const struct mfk_gemm *a)
 	} else if (even && is_odd(a->n)) {
 		most.n -= a->n % EVEN;
 		rest = rest_of(a, 0, most.n, 0);
-	} else if (a->dtype_c == MFK_F32 && has_odd_k(a)) {
+	} else if (mfk_is_exact(a->dtype_c) && has_odd_k(a)) {
 		most.k -= a->k % EVEN;
 		rest = rest_of(a, 0, 0, most.k);
 		rest.beta = 1;
@@ -477,7 +474,7 @@ static bool rounds_twice(const struct mfk_gemm *a)
 {
 	int64_t all = a->n | a->k | a->lda | a->ldb | a->ldc;
 
-	return a->bias && a->dtype_c != MFK_F32 && all % 8 != 0;
+	return a->bias && !mfk_is_exact(a->dtype_c) && all % 8 != 0;
 }
 
 static void multiply_then_add(struct mfk_ctx *c, const struct mfk_gemm *a)
@@ -519,7 +516,7 @@ void mfk_cuda_gemm(struct mfk_ctx *c, const struct mfk_gemm *a)
 		return;
 	if (a->k <= 0)
 		mfk_cuda_gemm_bias(c, a, NULL);
-	else if (rounds_twice(a) || (a->dtype_c != MFK_F32 && has_odd_k(a)))
+	else if (rounds_twice(a) || (!mfk_is_exact(a->dtype_c) && has_odd_k(a)))
 		multiply_then_add(c, a);
 	else if (convert_bias(c, &one))
 		multiply(c, &one);

@@ -23,6 +23,7 @@
 #include <errno.h>
 
 #include "kernels/cuda/gemm/bands.h"
+#include "kernels/cuda/base/cuda_dtypes.cuh"
 #include "kernels/cuda/base/sm90.cuh"
 #include "kernels/cuda/base/hopper_map.h"
 
@@ -408,9 +409,9 @@ bool mfk_cuda_gemm_hopper_can(const struct mfk_device *d, const struct mfk_gemm_
 	const int64_t most = INT32_MAX / 2;
 	const bool weights = b->trans_a;
 
-	if (d->capability != 90 || b->dtype_ab == MFK_F32 || b->bias || b->alpha != 1)
+	if (d->capability != 90 || mfk_dtype_size(b->dtype_ab) != 2 || b->bias || b->alpha != 1)
 		return false;
-	if (weights ? b->trans_b || b->dtype_c != MFK_F32 || (b->beta != 0 && b->beta != 1)
+	if (weights ? b->trans_b || !mfk_is_exact(b->dtype_c) || (b->beta != 0 && b->beta != 1)
 		    : b->dtype_c != b->dtype_ab || b->beta != 0)
 		return false;
 	if (b->m < 1 || b->n < 1 || b->k < 1 || b->m > most || b->n > most || b->k > most)
@@ -503,10 +504,8 @@ void mfk_cuda_gemm_hopper(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
 				       a->base.ldc,
 				       a->base.beta != 0};
 
-	if (a->base.dtype_ab == MFK_BF16)
-		launch_form<__nv_bfloat16>(c, a, &args);
-	else
-		launch_form<__half>(c, a, &args);
+	with_type_of<2>(a->base.dtype_ab,
+			[&](auto tag) { launch_form<typename decltype(tag)::type>(c, a, &args); });
 }
 
 #else

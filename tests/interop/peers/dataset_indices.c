@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/dataset/gpt/blend.h"
 #include "formats/dataset/gpt/blend_args.h"
@@ -454,7 +455,7 @@ static void answer(char **words, size_t count)
 	int rc = -ENOSYS;
 
 	err = (struct mfs_error){0};
-	for (size_t i = 0; count && i < sizeof(commands) / sizeof(*commands); i++)
+	for (size_t i = 0; count && i < MFS_ARRAY_SIZE(commands); i++)
 		if (!strcmp(words[0], commands[i].name))
 			rc = commands[i].run(words, count, &out);
 	if (rc)

@@ -8,10 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
 #include "formats/io/regular.h"
 #include "trainer/config/foreign.h"
+#include "trainer/config/precision.h"
 #include "trainer/config/suggest.h"
 #include "trainer/config/parse/yaml_i.h"
 #include "trainer/config/parse/yaml_names.h"
@@ -66,17 +68,10 @@ static int words_of(struct mft_yaml_reader *r, const struct mfs_yaml_node *n, co
 const char *mft_yaml_plain_dtype(const char *text)
 {
 	const char *name = strncmp(text, "torch.", 6) ? text : text + 6;
+	const enum mfs_dtype type = mfs_dtype_from_torch(name);
+	const char *word = mfs_dtype_is_float(type) ? mft_precision_word(type) : NULL;
 
-	switch (mfs_dtype_from_torch(name)) {
-	case MFS_F32:
-		return "fp32";
-	case MFS_BF16:
-		return "bf16";
-	case MFS_F16:
-		return "fp16";
-	default:
-		return text;
-	}
+	return word ? word : text;
 }
 
 /* What a number is called on a command line: 10000.0 is the integer 10000, and 15 is SIGTERM. */
@@ -300,7 +295,7 @@ static const char *group_of(const char *section, const char *key)
 		      {"transformer_config", "model"},
 		      {"checkpoint_config", "checkpoint"}};
 
-	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(groups); i++)
 		if (mfs_str_is(section, "megatron") && mfs_str_is(key, groups[i].key))
 			return groups[i].section;
 	return NULL;
@@ -374,7 +369,7 @@ static int read_plugin(struct mft_yaml_reader *r, const struct mfs_yaml_node *ke
 				"--micro-batch-size of each process that has its own samples",
 				r->name, key->line, key->text, (long long)count);
 	}
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		if (mfs_str_is(name, names[i].name))
 			name = names[i].dest;
 	number = mft_flag_of_dest(name);

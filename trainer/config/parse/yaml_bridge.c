@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "trainer/config/parse/yaml_i.h"
 #include "trainer/config/parse/yaml_names.h"
@@ -182,7 +183,7 @@ static int read_blends(struct mft_yaml_reader *r, const struct mfs_yaml_node *n)
 
 	if (mfs_yaml_is_null(n))
 		return 0;
-	for (size_t i = 0; i < sizeof(dests) / sizeof(dests[0]) && !rc; i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(dests) && !rc; i++) {
 		if (n->kind != MFS_YAML_SEQUENCE || !blend)
 			return mft_yaml_fail(r, n, "expected three blends under",
 					     "blend_per_split");
@@ -199,7 +200,7 @@ static int read_mock(struct mft_yaml_reader *r, const struct mfs_yaml_node *n)
 					    "valid_data_path", "test_data_path",
 					    "data_args_path",  "per_split_data_args_path"};
 
-	for (size_t i = 0; i < sizeof(dests) / sizeof(dests[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(dests); i++)
 		if (mft_yaml_is_taken(r, dests[i]))
 			return 0;
 	return mft_yaml_set(r, "mock_data", "mock", n, true);
@@ -241,9 +242,9 @@ static bool is_either(const char *section, const char *key)
 					   "use_megatron_fsdp", "bf16", "fp16"};
 	bool found = false;
 
-	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(sections); i++)
 		found |= mfs_str_is(section, sections[i]);
-	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]) && found; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(keys) && found; i++)
 		if (mfs_str_is(key, keys[i]))
 			return true;
 	return false;
@@ -333,7 +334,7 @@ int mft_yaml_bridge_section(struct mft_yaml_reader *r, const struct mfs_yaml_nod
 	*ret_done = true;
 	if (*key->text == '_')
 		return 0;
-	for (size_t i = 0; i < sizeof(unused) / sizeof(unused[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(unused); i++)
 		if (mfs_str_is(key->text, unused[i]))
 			return null ? 0 : mft_yaml_unused(r, key->text, "");
 	if (mfs_str_is(key->text, "peft"))

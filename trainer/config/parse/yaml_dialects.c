@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "trainer/config/parse/yaml_i.h"
 
@@ -90,7 +91,7 @@ static const char *section_of(const char *key)
 		      {"model_overrides", "model"},
 		      {"peft", "peft"}};
 
-	for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(groups); i++)
 		if (mfs_str_is(key, groups[i].key))
 			return groups[i].section;
 	return NULL;
@@ -118,7 +119,7 @@ static bool is_its_own(const char *key)
 					  "mtp_detach_heads",
 					  "clear_memory_caches_before_refit"};
 
-	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(own); i++)
 		if (mfs_str_is(key, own[i]))
 			return true;
 	return false;

@@ -3,6 +3,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "formats/base/array.h"
+
 static const char *const sections[] = {
 	"model",	   "train",	     "optimizer", "scheduler", "dataset",
 	"checkpoint",	   "logger",	     "rng",	  "tokenizer", "ddp",
@@ -215,7 +217,7 @@ static const char *const plain_models[] = {
 
 bool mft_yaml_is_section(const char *name)
 {
-	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(sections); i++)
 		if (!strcmp(sections[i], name))
 			return true;
 	return false;
@@ -223,7 +225,7 @@ bool mft_yaml_is_section(const char *name)
 
 const struct mft_yaml_alias *mft_yaml_alias(const char *section, const char *key)
 {
-	for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(aliases); i++)
 		if (!strcmp(aliases[i].section, section) && !strcmp(aliases[i].key, key))
 			return &aliases[i];
 	return NULL;
@@ -231,7 +233,7 @@ const struct mft_yaml_alias *mft_yaml_alias(const char *section, const char *key
 
 const struct mft_yaml_field *mft_yaml_field(const char *section, const char *key)
 {
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(fields); i++)
 		if (!strcmp(fields[i].section, section) && !strcmp(fields[i].key, key))
 			return &fields[i];
 	return NULL;
@@ -239,10 +241,10 @@ const struct mft_yaml_field *mft_yaml_field(const char *section, const char *key
 
 void mft_yaml_try_names(const char *section, struct mfs_nearest *near)
 {
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(fields); i++)
 		if (!strcmp(fields[i].section, section))
 			mfs_nearest_try(near, fields[i].key);
-	for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(aliases); i++)
 		if (!strcmp(aliases[i].section, section))
 			mfs_nearest_try(near, aliases[i].key);
 }
@@ -252,12 +254,12 @@ bool mft_yaml_is_plain_model(const char *class_name)
 {
 	static const char *const kinds[] = {"ModelProvider", "ModelConfig", "Provider"};
 
-	for (size_t i = 0; i < sizeof(plain_models) / sizeof(plain_models[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(plain_models); i++) {
 		const size_t len = strlen(plain_models[i]);
 
 		if (strncmp(class_name, plain_models[i], len) != 0)
 			continue;
-		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+		for (size_t k = 0; k < MFS_ARRAY_SIZE(kinds); k++)
 			if (!strncmp(class_name + len, kinds[k], strlen(kinds[k])))
 				return true;
 	}

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "trainer/config/parse/yaml_i.h"
 
@@ -47,7 +48,7 @@ bool mft_yaml_is_together(const char *section, const char *key)
 					    "output_layer_init_method", "embedding_init_method",
 					    "should_pad_vocab"};
 
-	for (size_t i = 0; i < sizeof(model) / sizeof(model[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(model); i++)
 		if (mfs_str_is(section, "model") && mfs_str_is(key, model[i]))
 			return true;
 	return false;
@@ -299,7 +300,7 @@ static int check_same(struct mft_yaml_reader *r)
 		     {"dataset", "seq_length", "model", "seq_length", "seq_length"}};
 	int64_t one, other;
 
-	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(pairs); i++) {
 		const struct mfs_yaml_node *n = field(r, pairs[i].section, pairs[i].key);
 
 		if (!mfs_yaml_int(n, &one) ||

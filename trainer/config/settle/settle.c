@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "trainer/config/fill.h"
 #include "trainer/config/refuse.h"
@@ -26,7 +27,7 @@ static bool is_missing(const struct mft_flag_values *v, const struct needed *n)
 
 bool mft_train_config_lacks_model(const struct mft_train_config *config)
 {
-	for (size_t i = 0; config->values && i < sizeof(needed) / sizeof(needed[0]); i++)
+	for (size_t i = 0; config->values && i < MFS_ARRAY_SIZE(needed); i++)
 		if (needed[i].model && is_missing(config->values, &needed[i]))
 			return true;
 	return false;
@@ -40,7 +41,7 @@ static int check_missing(struct settle *s)
 	size_t len = 0;
 	unsigned count = 0, of_model = 0;
 
-	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(needed); i++) {
 		if (!is_missing(s->v, &needed[i]) || (plans && i >= 6))
 			continue;
 		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", count ? ", " : "",
@@ -154,7 +155,7 @@ static int fill_signal(struct settle *s)
 	static const int never[] = {SIGKILL, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
 	const struct mft_flag_value *v = mft_flag_get(s->v, name_of(EXIT_SIGNAL));
 
-	for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(never); i++)
 		if (v->number == never[i])
 			return mfs_fail(s->err, -ENOTSUP,
 					"--exit-signal %s is not supported; use SIGTERM, SIGINT, "
@@ -224,7 +225,7 @@ int mft_train_config_settle(struct mft_train_config *config, struct mfs_error *e
 	if (config->settled || !config->values)
 		return 0;
 	r = mft_flags_refuse(config->values, err);
-	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && !r; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(steps) && !r; i++)
 		r = steps[i](&s);
 	config->settled = !r;
 	config->refused = r && r != -ENOMEM;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "trainer/config/flags_source.h"
 #include "trainer/config/settle/settle_i.h"
@@ -103,7 +104,7 @@ int mft_settle_sizes(struct settle *s)
 		r = settle_pair(s, SEQ_LENGTH, ENCODER_SEQ_LENGTH);
 	if (!r)
 		r = require(s, MAX_POSITION_EMBEDDINGS);
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !r; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(sizes) && !r; i++)
 		r = at_least(s, sizes[i], 1);
 	if (r)
 		return r;

@@ -1,4 +1,5 @@
 /* The precision, the optimizer and what is kept for the backward pass. */
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "trainer/config/settle/settle_i.h"
 #include "trainer/optimizers/optimizer.h"
@@ -27,7 +28,7 @@ int mft_settle_precision(struct settle *s)
 
 	if (fp16 && bf16)
 		return mfs_fail(s->err, -EINVAL, "--fp16 and --bf16 exclude each other");
-	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(states); i++)
 		if (mft_flag_get(s->v, name_of(states[i]))->dtype != MFS_F32 &&
 		    !is(s, USE_PRECISION_AWARE_OPTIMIZER))
 			return mfs_fail(s->err, -EINVAL,
@@ -54,7 +55,7 @@ int mft_settle_fp8(struct settle *s)
 					      MOE_ROUTER_PADDING_FOR_FP8};
 	char spelling[MFT_FLAG_SPELLING];
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !fp8; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(parts) && !fp8; i++)
 		if (is(s, parts[i]))
 			return mfs_fail(s->err, -EINVAL, "%s: expected --fp8-format beside it",
 					flag(parts[i], spelling));

@@ -1,4 +1,5 @@
 /* How the processes are divided, and what follows from how many there are. */
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "trainer/config/settle/settle_i.h"
 
@@ -38,7 +39,7 @@ static bool is_comm_type(const struct mft_flag_value *v)
 {
 	static const char *const types[] = {"p2p", "all_gather", "allgather", "a2a", "a2a+p2p"};
 
-	for (size_t i = 0; v->type == MFT_IS_TEXT && i < sizeof(types) / sizeof(types[0]); i++)
+	for (size_t i = 0; v->type == MFT_IS_TEXT && i < MFS_ARRAY_SIZE(types); i++)
 		if (mfs_str_is(v->text, types[i]))
 			return true;
 	return false;
@@ -174,7 +175,7 @@ int mft_settle_parallel(struct settle *s)
 			     "--straggler-ctrlr-port: expected 1 to 65535, found %lld",
 			     (long long)number(s, STRAGGLER_CTRLR_PORT));
 	otherwise(s, EXPERT_TENSOR_PARALLEL_SIZE, number(s, TENSOR_MODEL_PARALLEL_SIZE));
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !r; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(sizes) && !r; i++)
 		r = from_to(s, sizes[i], 1, MOST_PROCESSES);
 	if (!r && !has(s, NUM_EXPERTS))
 		r = check_no_experts(s);

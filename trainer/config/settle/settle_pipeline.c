@@ -5,6 +5,7 @@
  * transformer_config.py: __post_init__; pipeline_parallel/schedules.py:
  * forward_backward_pipelining_with_interleaving.
  */
+#include "formats/base/array.h"
 #include "trainer/config/settle/settle_i.h"
 
 static const enum mft_dest chunk_layers = NUM_LAYERS_PER_VIRTUAL_PIPELINE_STAGE;
@@ -45,7 +46,7 @@ static int check_numbers(struct settle *s)
 					 MICROBATCH_GROUP_SIZE_PER_VP_STAGE};
 	int r = exclude(s, chunk_layers, chunks_of_stage);
 
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) && !r; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(numbers) && !r; i++)
 		r = at_least(s, numbers[i], 1);
 	return r;
 }

@@ -1,5 +1,6 @@
 /* What the processes that share the samples divide: FSDP and the distributed optimizer. Sources:
  * megatron/training/arguments.py: validate_args; core/distributed/fsdp/mcore_fsdp_adapter.py. */
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "trainer/config/settle/settle_i.h"
 
@@ -19,7 +20,7 @@ static int check_torch_sizes(struct settle *s)
 					      EXPERT_MODEL_PARALLEL_SIZE};
 	char spelling[MFT_FLAG_SPELLING];
 
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(sizes); i++)
 		if (number(s, sizes[i]) > 1)
 			return mfs_fail(s->err, -EINVAL,
 					"--use-torch-fsdp2: expected %s 1, found %lld; "
@@ -33,7 +34,7 @@ static int settle_torch(struct settle *s)
 	static const enum mft_dest never[] = {USE_MEGATRON_FSDP, USE_DISTRIBUTED_OPTIMIZER};
 	const int r = check_torch_sizes(s);
 
-	for (size_t i = 0; !r && i < sizeof(never) / sizeof(never[0]); i++)
+	for (size_t i = 0; !r && i < MFS_ARRAY_SIZE(never); i++)
 		if (is(s, never[i]))
 			return refuse_beside(s, USE_TORCH_FSDP2, never[i]);
 	return r;

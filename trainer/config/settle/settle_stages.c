@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "trainer/config/settle/settle_i.h"
 
@@ -210,7 +211,7 @@ static int read_layout(struct settle *s)
 	char a[MFT_FLAG_SPELLING];
 	int r = 0;
 
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]) && !r; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(others) && !r; i++)
 		r = exclude(s, layout_flag, others[i]);
 	for (int i = 0; i < 2 && !r; i++)
 		if (is(s, accounts[i]))

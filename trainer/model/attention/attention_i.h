@@ -18,9 +18,9 @@ struct mfk_attention mft_attention_of(const struct mft_net *net, const struct mf
  * sequence (core.c). */
 #define MFT_CORE_BUFFERS 12
 struct mft_core {
-	enum mft_context_ways way;
-	const struct mft_core_kind *kind; /* what attends, where heads were exchanged, if any are */
-	struct mfk_attention shape;	  /* what it attends with */
+	enum mft_context_kind way;
+	const struct mft_core_ops *ops; /* what attends, where heads were exchanged, if any are */
+	struct mfk_attention shape;	/* what it attends with */
 	/* scratch of forward, of backward: the kind's, and the exchange's */
 	uint64_t at[2][MFT_CORE_BUFFERS], heads_at[2][MFT_CORE_BUFFERS];
 };
@@ -35,17 +35,17 @@ void mft_core_forward(const struct mft_net *net, const struct mft_pass *pass,
 void mft_core_backward(const struct mft_net *net, const struct mft_pass *pass,
 		       const struct mft_core *core, const struct mfk_attention *a);
 /* A layer does it in this way. */
-bool mft_core_has_way(const struct mft_net *net, enum mft_context_ways which);
+bool mft_core_has_way(const struct mft_net *net, enum mft_context_kind which);
 
 /* ---- processes that share sequences; context.c ---- */
 
 /* Of the tokens of one in the ring, [whole / ring]; device memory. */
-const int32_t *mft_context_positions(const struct mft_net *net, enum mft_context_ways which,
+const int32_t *mft_context_positions(const struct mft_net *net, enum mft_context_kind which,
 				     uint32_t part);
 /* Rows of so many bytes: this process's tokens for its neighbour p, which begin at row p * step of
  * parts, become those of all neighbours in joined [batch, net->seq * way.heads], or the reverse. */
 void mft_context_exchange(const struct mft_net *net, const struct mft_pass *pass,
-			  enum mft_context_ways which, void *parts, int64_t step, void *joined,
+			  enum mft_context_kind which, void *parts, int64_t step, void *joined,
 			  size_t row, bool to_joined);
 
 /* ---- tables ---- */

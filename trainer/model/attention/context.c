@@ -86,7 +86,7 @@ int mft_context_plan(struct mft_net *net, struct mfs_error *err)
 
 		/* Code that gathers keys asks for the positions of a ring of all. */
 		way->used =
-			i == MFT_CONTEXT_RING || mft_core_has_way(net, (enum mft_context_ways)i);
+			i == MFT_CONTEXT_RING || mft_core_has_way(net, (enum mft_context_kind)i);
 		if (way->used && way->heads > 1)
 			way->first_key = mft_memory_add(net->memory, MFT_MEMORY_BATCH,
 							net->batch_count * keys_bytes(net, way));
@@ -188,7 +188,7 @@ int mft_context_fill(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error 
 	return r ? mfs_fail(err, r, "%s", why) : 0;
 }
 
-const int32_t *mft_context_positions(const struct mft_net *net, enum mft_context_ways which,
+const int32_t *mft_context_positions(const struct mft_net *net, enum mft_context_kind which,
 				     uint32_t part)
 {
 	const struct mft_context_way *way = &net->context.way[which];
@@ -200,7 +200,7 @@ const int32_t *mft_context_positions(const struct mft_net *net, enum mft_context
 /* ---- messages ---- */
 
 void mft_context_exchange(const struct mft_net *net, const struct mft_pass *pass,
-			  enum mft_context_ways which, void *parts, int64_t step, void *joined,
+			  enum mft_context_kind which, void *parts, int64_t step, void *joined,
 			  size_t row, bool to_joined)
 {
 	const struct mft_context *c = &net->context;
@@ -241,7 +241,7 @@ void mft_context_gather_keys(const struct mft_net *net, struct mft_pass *pass, u
 		if (!way->used || way->heads == 1 || !pass->first_key)
 			continue;
 		joined = mft_net_at(net, way->first_key + place * keys_bytes(net, way));
-		mft_context_exchange(net, pass, (enum mft_context_ways)i, (void *)pass->first_key,
+		mft_context_exchange(net, pass, (enum mft_context_kind)i, (void *)pass->first_key,
 				     0, joined, sizeof(int32_t), true);
 		pass->heads_first_key[i] = joined;
 	}

@@ -58,7 +58,7 @@ static void backward(const struct mft_net *net, const struct mft_pass *pass,
 	net->backend->ops->attention_backward(pass->ctx, &own);
 }
 
-static const struct mft_core_kind alone = {
+static const struct mft_core_ops alone = {
 	.plan = plan,
 	.forward = forward,
 	.backward = backward,
@@ -77,7 +77,7 @@ static const char *word_of(const struct mft_net *net, uint32_t layer)
 	return types->list[layer < types->count ? layer : types->count - 1];
 }
 
-static enum mft_context_ways way_of(const char *type)
+static enum mft_context_kind way_of(const char *type)
 {
 	return !type			     ? MFT_CONTEXT_RING
 	       : mfs_str_is(type, "a2a")     ? MFT_CONTEXT_HEADS
@@ -90,7 +90,7 @@ static bool gathers(const char *type)
 	return type && (mfs_str_is(type, "all_gather") || mfs_str_is(type, "allgather"));
 }
 
-bool mft_core_has_way(const struct mft_net *net, enum mft_context_ways which)
+bool mft_core_has_way(const struct mft_net *net, enum mft_context_kind which)
 {
 	const struct mfs_arg_words *types = &net->config->cp_comm_type;
 
@@ -112,9 +112,9 @@ int mft_core_find(const struct mft_net *net, uint32_t layer, const struct mfk_at
 	int r = 0;
 
 	*ret = (struct mft_core){.way = way_of(type), .shape = *shape};
-	ret->kind = net->context.way[ret->way].ring == 1 ? &alone
-		    : gathers(type)			 ? &mft_core_gather
-							 : &mft_core_ring;
+	ret->ops = net->context.way[ret->way].ring == 1 ? &alone
+		   : gathers(type)			? &mft_core_gather
+							: &mft_core_ring;
 	if (net->config->attention_dropout > 0)
 		ret->shape.dropout = (float)net->config->attention_dropout;
 	if (exchanges_heads(net, ret)) {
@@ -129,7 +129,7 @@ void mft_core_plan(const struct mft_net *net, struct mft_core *core, struct mft_
 {
 	if (exchanges_heads(net, core))
 		mft_core_heads_plan(net, core, p, backward);
-	core->kind->plan(net, core, p, backward);
+	core->ops->plan(net, core, p, backward);
 }
 
 void mft_core_forward(const struct mft_net *net, const struct mft_pass *pass,
@@ -138,7 +138,7 @@ void mft_core_forward(const struct mft_net *net, const struct mft_pass *pass,
 	if (exchanges_heads(net, core))
 		mft_core_heads_forward(net, pass, core, a);
 	else
-		core->kind->forward(net, pass, core, a);
+		core->ops->forward(net, pass, core, a);
 }
 
 void mft_core_backward(const struct mft_net *net, const struct mft_pass *pass,
@@ -147,7 +147,7 @@ void mft_core_backward(const struct mft_net *net, const struct mft_pass *pass,
 	if (exchanges_heads(net, core))
 		mft_core_heads_backward(net, pass, core, a);
 	else
-		core->kind->backward(net, pass, core, a);
+		core->ops->backward(net, pass, core, a);
 }
 
 /* ---- what they share ---- */

@@ -5,7 +5,7 @@
 
 #include "trainer/model/attention/attention_i.h"
 
-struct mft_core_kind {
+struct mft_core_ops {
 	/* Asks for scratch, of forward or of backward. */
 	void (*plan)(const struct mft_net *net, struct mft_core *core, struct mft_part_plan *p,
 		     bool backward);
@@ -17,14 +17,14 @@ struct mft_core_kind {
 			 const struct mft_core *core, const struct mfk_attention *a);
 };
 
-extern const struct mft_core_kind mft_core_gather; /* core_gather.c */
-extern const struct mft_core_kind mft_core_ring;   /* core_ring.c */
+extern const struct mft_core_ops mft_core_gather; /* core_gather.c */
+extern const struct mft_core_ops mft_core_ring;	  /* core_ring.c */
 
 /* Around a kind that attends with some heads of what neighbours have; core_heads.c. */
-int mft_core_heads_check(const struct mft_net *net, enum mft_context_ways way,
+int mft_core_heads_check(const struct mft_net *net, enum mft_context_kind way,
 			 const struct mfk_attention *shape, struct mfs_error *err);
 /* All tokens of neighbours, and some of the heads. */
-struct mfk_attention mft_core_heads_shape(const struct mft_net *net, enum mft_context_ways way,
+struct mfk_attention mft_core_heads_shape(const struct mft_net *net, enum mft_context_kind way,
 					  const struct mfk_attention *a);
 void mft_core_heads_plan(const struct mft_net *net, struct mft_core *core, struct mft_part_plan *p,
 			 bool backward);

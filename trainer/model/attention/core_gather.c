@@ -233,7 +233,7 @@ static void backward(const struct mft_net *net, const struct mft_pass *pass,
 	scatter(net, pass, core, a->kv_heads * a->v_dim, all.dv, a->dv);
 }
 
-const struct mft_core_kind mft_core_gather = {
+const struct mft_core_ops mft_core_gather = {
 	.plan = plan,
 	.forward = forward,
 	.backward = backward,

@@ -12,7 +12,7 @@
 
 enum { PACKED, Q, K, V, OUT, DOUT, DQ, DK, DV };
 
-static int refuse(const struct mft_net *net, enum mft_context_ways way, const char *what,
+static int refuse(const struct mft_net *net, enum mft_context_kind way, const char *what,
 		  int64_t found, struct mfs_error *err)
 {
 	const long long n = net->context.way[way].heads;
@@ -28,7 +28,7 @@ static int refuse(const struct mft_net *net, enum mft_context_ways way, const ch
 			what, n, (long long)found);
 }
 
-int mft_core_heads_check(const struct mft_net *net, enum mft_context_ways way,
+int mft_core_heads_check(const struct mft_net *net, enum mft_context_kind way,
 			 const struct mfk_attention *shape, struct mfs_error *err)
 {
 	const int64_t n = net->context.way[way].heads;
@@ -40,7 +40,7 @@ int mft_core_heads_check(const struct mft_net *net, enum mft_context_ways way,
 	return 0;
 }
 
-struct mfk_attention mft_core_heads_shape(const struct mft_net *net, enum mft_context_ways way,
+struct mfk_attention mft_core_heads_shape(const struct mft_net *net, enum mft_context_kind way,
 					  const struct mfk_attention *a)
 {
 	const int64_t n = net->context.way[way].heads;
@@ -182,7 +182,7 @@ void mft_core_heads_forward(const struct mft_net *net, const struct mft_pass *pa
 {
 	const struct mfk_attention all = attention_of(net, pass, core, a, false);
 
-	attend(net, pass, core, &all, a->heads, core->kind->forward);
+	attend(net, pass, core, &all, a->heads, core->ops->forward);
 	from_heads(net, pass, core, false, all.heads * all.v_dim, all.out, a->out);
 }
 
@@ -196,7 +196,7 @@ void mft_core_heads_backward(const struct mft_net *net, const struct mft_pass *p
 	all.dq = buffer(net, core, true, DQ);
 	all.dk = buffer(net, core, true, DK);
 	all.dv = buffer(net, core, true, DV);
-	attend(net, pass, core, &all, a->heads, core->kind->backward);
+	attend(net, pass, core, &all, a->heads, core->ops->backward);
 	from_heads(net, pass, core, true, all.heads * all.qk_dim, all.dq, a->dq);
 	from_heads(net, pass, core, true, all.kv_heads * all.qk_dim, all.dk, a->dk);
 	from_heads(net, pass, core, true, all.kv_heads * all.v_dim, all.dv, a->dv);

@@ -384,7 +384,7 @@ static void backward(const struct mft_net *net, const struct mft_pass *pass,
 	ops->cast(pass->ctx, net->io, a->dv, MFK_F32, sums.v, s.v);
 }
 
-const struct mft_core_kind mft_core_ring = {
+const struct mft_core_ops mft_core_ring = {
 	.plan = plan,
 	.forward = forward,
 	.backward = backward,

@@ -10,7 +10,7 @@
 #include "trainer/parallel/parallel.h"
 
 /* How processes attend together. */
-enum mft_context_ways {
+enum mft_context_kind {
 	MFT_CONTEXT_RING,  /* all of them in one ring */
 	MFT_CONTEXT_HEADS, /* all of them exchange heads */
 	MFT_CONTEXT_BOTH,  /* neighbours exchange heads */

@@ -178,7 +178,7 @@ static void wide_weight_gradient(const struct mft_net *net, const struct mft_pas
 	const struct mfk_ops *ops = net->backend->ops;
 	const int64_t count = r->experts * net->hidden;
 	void *grad = mft_grad(net, r->linear.weight);
-	void *sum = net->grad == MFK_F32 ? grad : mft_net_scratch(net, r->wide_weight);
+	void *sum = mfk_is_exact(net->grad) ? grad : mft_net_scratch(net, r->wide_weight);
 	const bool is_new = mft_grad_is_new(net, pass, r->linear.weight);
 	const struct mfk_gemm product = {
 		.m = r->experts,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/args/hybrid_layers.h"
 #include "formats/args/megatron_args.h"
@@ -305,7 +306,7 @@ START_TEST(test_hybrid_ratios)
 		{7, 0.35, 0.21, "MM*M*M-"},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++)
 		ck_assert_str_eq(mfs_hybrid_from_ratios(cases[i].layers, cases[i].attention,
 							cases[i].mlp, &arena),
 				 cases[i].pattern);
@@ -747,7 +748,7 @@ START_TEST(test_folder_of_a_tokenizer)
 {
 	static const char *const elsewhere[] = {"", ".", "..", "/etc", "../../elsewhere", "a/b"};
 
-	for (size_t i = 0; i < sizeof(elsewhere) / sizeof(elsewhere[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(elsewhere); i++) {
 		begin();
 		sizes();
 		set_text("nemo_tokenizer", elsewhere[i]);
@@ -779,20 +780,17 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_rope_type_of_mla);
 	tcase_add_test(c, test_yarn);
 	tcase_add_test(c, test_first_of_each_kind);
-	tcase_add_loop_test(c, test_what_leaves_no_tensor, 0, sizeof(routing) / sizeof(routing[0]));
-	tcase_add_loop_test(c, test_numbers_that_leave_no_tensor, 0,
-			    sizeof(numbers) / sizeof(numbers[0]));
-	tcase_add_loop_test(c, test_texts_that_leave_no_tensor, 0,
-			    sizeof(texts) / sizeof(texts[0]));
+	tcase_add_loop_test(c, test_what_leaves_no_tensor, 0, MFS_ARRAY_SIZE(routing));
+	tcase_add_loop_test(c, test_numbers_that_leave_no_tensor, 0, MFS_ARRAY_SIZE(numbers));
+	tcase_add_loop_test(c, test_texts_that_leave_no_tensor, 0, MFS_ARRAY_SIZE(texts));
 	tcase_add_test(c, test_own_spec);
-	tcase_add_loop_test(c, test_windows, 0, sizeof(windows) / sizeof(windows[0]));
-	tcase_add_loop_test(c, test_layers_with_a_window, 0,
-			    sizeof(window_layers) / sizeof(window_layers[0]));
+	tcase_add_loop_test(c, test_windows, 0, MFS_ARRAY_SIZE(windows));
+	tcase_add_loop_test(c, test_layers_with_a_window, 0, MFS_ARRAY_SIZE(window_layers));
 	tcase_add_test(c, test_layers_without_a_window);
 	tcase_add_test(c, test_windows_that_are_no_list);
-	tcase_add_loop_test(c, test_gelu, 0, sizeof(gelus) / sizeof(gelus[0]));
+	tcase_add_loop_test(c, test_gelu, 0, MFS_ARRAY_SIZE(gelus));
 	tcase_add_test(c, test_rope_scaling_factor);
-	tcase_add_loop_test(c, test_null_tokenizer, 0, sizeof(nulls) / sizeof(nulls[0]));
+	tcase_add_loop_test(c, test_null_tokenizer, 0, MFS_ARRAY_SIZE(nulls));
 	c = unit_case(s, "Refused", test_missing);
 	tcase_add_checked_fixture(c, NULL, tear_down);
 	tcase_add_test(c, test_impossible_values);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/read/ckpt_open.h"
@@ -53,7 +54,7 @@ START_TEST(test_fixtures)
 		     {"resume/llama-torch_dist-tp2-pp2/iter_0000040", 40, 1},
 		     {"resume/qwen2-torch-tp2-dp2-distopt/iter_0000020", 20, 2}};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		const struct mfs_ckpt_common *state;
 		struct mfs_ckpt *ckpt;
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/base/yaml_tree.h"
 #include "formats/args/megatron_args.h"
@@ -173,7 +174,7 @@ START_TEST(nemo_tokenizer)
 			   "tokenizer:\n  pretrained_model_name: ";
 	char text[512];
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		snprintf(text, sizeof(text), "%s%s\n", nemo, cases[i].said);
 		unit_ok(read_args(text), &err);
 		if (cases[i].found)
@@ -311,7 +312,7 @@ START_TEST(lora)
 	unit_ok(read_lora("  dim: 16\n  alpha: 32\n", &said), &err);
 	ck_assert_uint_eq(said.rank, 16);
 	ck_assert_float_eq(said.scale, 2);
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++)
 		unit_fails(read_lora(bad[i], &said), &err, -EINVAL, "expected 'dim'");
 }
 END_TEST
@@ -364,7 +365,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "Meaning", forms);
 
 	tcase_add_checked_fixture(c, NULL, tear_down);
-	tcase_add_loop_test(c, activation, 0, sizeof(activations) / sizeof(activations[0]));
+	tcase_add_loop_test(c, activation, 0, MFS_ARRAY_SIZE(activations));
 	tcase_add_test(c, nemo_tokenizer);
 	tcase_add_test(c, layer_specs);
 	tcase_add_test(c, providers);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "formats/arrow/arrow_ipc.h"
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/arrow/flatbuffer.h"
 
@@ -282,7 +283,7 @@ START_TEST(test_cut_anywhere)
 	static const char *const names[] = {"ok-several-batches", "ok-file", "ok-legacy-framing",
 					    "ok-file-schema-without-size"};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++) {
 		char name[100];
 		uint8_t *bytes, *longer;
 		size_t len;
@@ -394,12 +395,12 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("arrow_ipc");
 	TCase *c = unit_case(s, "flatbuffer", test_flatbuffer_fields);
 
-	tcase_add_loop_test(c, test_flatbuffer_damaged, 0, sizeof(bad_bytes) / sizeof(*bad_bytes));
+	tcase_add_loop_test(c, test_flatbuffer_damaged, 0, MFS_ARRAY_SIZE(bad_bytes));
 	c = unit_case(s, "accepted", test_columns);
-	tcase_add_loop_test(c, test_batches, 0, sizeof(layouts) / sizeof(*layouts));
+	tcase_add_loop_test(c, test_batches, 0, MFS_ARRAY_SIZE(layouts));
 	tcase_add_test(c, test_fixed_size_and_nulls);
 	c = unit_case(s, "refused", test_cut_anywhere);
 	tcase_add_test(c, test_versions_and_endianness);
-	tcase_add_loop_test(c, test_sentences, 0, sizeof(refused) / sizeof(*refused));
+	tcase_add_loop_test(c, test_sentences, 0, MFS_ARRAY_SIZE(refused));
 	return s;
 }

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/hash.h"
 #include "formats/base/uthash.h"
 
@@ -24,7 +25,7 @@ START_TEST(test_vectors)
 
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)i;
-	for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(vectors); i++)
 		ck_assert_uint_eq(mfs_siphash(bytes, vectors[i].len, bytes), vectors[i].hash);
 }
 END_TEST

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "formats/base/array.h"
 #include "formats/base/clock.h"
 #include "formats/base/path.h"
 #include "formats/base/str.h"
@@ -63,7 +64,7 @@ START_TEST(test_base_and_parent)
 		{"/a/name", "name", "/a"}, {"a/", "", "a"},	   {"/", "", "/"},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		char *parent = mfs_path_parent(cases[i].path);
 
 		ck_assert_str_eq(parent, cases[i].parent);
@@ -133,7 +134,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(str, test_ends);
 	tcase_add_test(str, test_order);
 	tcase_add_test(str, test_hex);
-	tcase_add_loop_test(str, test_printable, 0, sizeof(names) / sizeof(*names));
+	tcase_add_loop_test(str, test_printable, 0, MFS_ARRAY_SIZE(names));
 	unit_case(s, "clock", test_time);
 	return s;
 }

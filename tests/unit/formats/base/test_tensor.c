@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/base/tensor.h"
 
@@ -51,7 +52,7 @@ START_TEST(test_unknown_names)
 {
 	static const char *const names[] = {"", "?", "QInt8Storage", "BF", "BF161", "Bfloat16"};
 
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++) {
 		ck_assert_int_eq(mfs_dtype_from_torch(names[i]), MFS_DTYPE_NONE);
 		ck_assert_int_eq(mfs_dtype_from_safetensors(names[i]), MFS_DTYPE_NONE);
 		ck_assert_int_eq(mfs_dtype_from_storage(names[i]), MFS_DTYPE_NONE);
@@ -65,7 +66,7 @@ START_TEST(test_floats)
 {
 	unsigned floats = 0;
 
-	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(types); i++)
 		if (mfs_dtype_is_float(types[i].type)) {
 			ck_assert(strstr(types[i].torch, "float") == types[i].torch ||
 				  !strcmp(types[i].torch, "bfloat16"));
@@ -142,7 +143,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("tensor");
 	TCase *c = unit_case(s, "dtype", test_unknown_names);
 
-	tcase_add_loop_test(c, test_names_both_ways, 0, sizeof types / sizeof *types);
+	tcase_add_loop_test(c, test_names_both_ways, 0, MFS_ARRAY_SIZE(types));
 	c = unit_case(s, "shape", test_shape_count);
 	tcase_add_test(c, test_shape_with_an_empty_axis);
 	tcase_add_test(c, test_shape_text_fits);

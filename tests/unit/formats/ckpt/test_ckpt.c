@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/ckpt_build.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/names.h"
@@ -503,7 +504,7 @@ END_TEST
 static const struct {
 	const char *key, *canonical;
 	int layer, expert;
-	enum mfs_tp_split tp;
+	enum mfs_tp_split_kind tp;
 	enum mfs_name_part part;
 } names[] = {
 	{"embedding.word_embeddings.weight", "embedding.word_embeddings.weight", -1, -1,
@@ -651,10 +652,9 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_bytes_that_have_changed);
 	tcase_add_test(c, test_copies_that_differ);
 	c = unit_case(s, "Names", test_names_that_are_none);
-	tcase_add_loop_test(c, test_qkv_of_2020, 0, sizeof(qkv_rows) / sizeof(qkv_rows[0]));
-	tcase_add_loop_test(c, test_refused_before_core, 0,
-			    sizeof(refused_before_core) / sizeof(refused_before_core[0]));
-	tcase_add_loop_test(c, test_names, 0, sizeof(names) / sizeof(names[0]));
-	tcase_add_loop_test(c, test_fixtures, 0, sizeof(fixtures) / sizeof(fixtures[0]));
+	tcase_add_loop_test(c, test_qkv_of_2020, 0, MFS_ARRAY_SIZE(qkv_rows));
+	tcase_add_loop_test(c, test_refused_before_core, 0, MFS_ARRAY_SIZE(refused_before_core));
+	tcase_add_loop_test(c, test_names, 0, MFS_ARRAY_SIZE(names));
+	tcase_add_loop_test(c, test_fixtures, 0, MFS_ARRAY_SIZE(fixtures));
 	return s;
 }

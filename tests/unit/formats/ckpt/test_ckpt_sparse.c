@@ -73,7 +73,8 @@ static int chunk_at(void *arg, uint32_t tensor, uint32_t i, struct mfs_dcp_write
 /* A checkpoint of one stacked tensor, whose file is a hole. */
 static int open_sparse(uint64_t experts, struct mfs_ckpt **ret)
 {
-	const struct mfs_dcp_writer w = {.tensor_count = 1, .tensor = tensor_at, .chunk = chunk_at};
+	const struct mfs_dcp_write_ops w = {
+		.tensor_count = 1, .tensor = tensor_at, .chunk = chunk_at};
 	const char *dir = unit_tmpdir();
 	struct mfs_buf metadata = {0};
 	char path[400];

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/read/demand.h"
@@ -25,7 +26,7 @@ static const char *const names[] = {
 	".metadata",	"metadata.json", "__0_0.distcp",
 	"__1_0.distcp", "__2_0.distcp",	 "__3_0.distcp",
 };
-#define FILES (sizeof(names) / sizeof(*names))
+#define FILES MFS_ARRAY_SIZE(names)
 
 static struct mfs_error err;
 static struct mfs_ckpt *ckpt;
@@ -328,7 +329,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_sha256);
 	tcase_add_test(c, test_unread_is_tried_again);
 	tcase_add_test(c, test_without_sums);
-	tcase_add_loop_test(c, test_bad_manifest, 0, sizeof(manifests) / sizeof(*manifests));
+	tcase_add_loop_test(c, test_bad_manifest, 0, MFS_ARRAY_SIZE(manifests));
 	tcase_add_test(c, test_changed_index);
 	return s;
 }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/read/ckpt_open.h"
 #include "formats/model/hf_told.h"
@@ -297,9 +298,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_a_reference_for_torch_dist);
 	tcase_add_test(c, test_a_reference_for_plain_dcp);
 	tcase_add_checked_fixture(c, set_up, NULL);
-	tcase_add_loop_test(c, test_places_of_verl, 0, sizeof(places) / sizeof(*places));
-	tcase_add_loop_test(c, test_config_of_another_model, 0,
-			    sizeof(contradictions) / sizeof(*contradictions));
+	tcase_add_loop_test(c, test_places_of_verl, 0, MFS_ARRAY_SIZE(places));
+	tcase_add_loop_test(c, test_config_of_another_model, 0, MFS_ARRAY_SIZE(contradictions));
 	tcase_add_test(c, test_weights_beside_an_optimizer);
 	tcase_add_test(c, test_verl_without_a_config);
 	tcase_add_test(c, test_verl_without_weights);

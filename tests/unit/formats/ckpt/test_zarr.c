@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/read/ckpt_open.h"
 #include "formats/ckpt/read/zarray.h"
@@ -281,10 +282,8 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("zarr");
 	TCase *c = unit_case(s, "arrays", test_a_grid);
 
-	tcase_add_loop_test(c, test_names_that_are_no_chunk, 0,
-			    sizeof(strangers) / sizeof(strangers[0]));
-	tcase_add_loop_test(c, test_arrays_that_are_refused, 0,
-			    sizeof(refused) / sizeof(refused[0]));
+	tcase_add_loop_test(c, test_names_that_are_no_chunk, 0, MFS_ARRAY_SIZE(strangers));
+	tcase_add_loop_test(c, test_arrays_that_are_refused, 0, MFS_ARRAY_SIZE(refused));
 	c = unit_case(s, "checkpoints", test_the_same_as_torch_dist);
 	tcase_add_test(c, test_chunks_beyond_the_end);
 	tcase_add_test(c, test_incomplete_saves);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/dataset/files/arrow_image.h"
 #include "formats/dataset/rows/rows_indexed.h"
@@ -507,7 +508,7 @@ START_TEST(test_schema)
 						MFS_U32, MFS_I32, MFS_U64, MFS_I64,
 						MFS_F16, MFS_F32, MFS_F64};
 
-	for (size_t i = 0; i < sizeof(dtypes) / sizeof(*dtypes); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(dtypes); i++) {
 		const struct mfs_arrow_field fields[] = {
 			{"input_ids", MFS_ARROW_LIST, dtypes[i], 0},
 			{"x", MFS_ARROW_NUMBER, dtypes[i], 0},

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/dataset/gpt/blend.h"
 #include "formats/dataset/gpt/blend_args.h"
 #include "formats/dataset/random/numpy.h"
@@ -289,7 +290,7 @@ START_TEST(test_rules)
 	};
 	struct mfs_dataset_rules r;
 
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		unit_ok(mfs_dataset_rules_of(cases[i].version, &r, &err), &err);
 		ck_assert_int_eq(r.surplus_rule, cases[i].surplus);
 		ck_assert_int_eq(r.before_core, cases[i].before_core);
@@ -314,7 +315,7 @@ START_TEST(test_sum)
 
 	for (int i = 1; i <= 300; i++)
 		v[i - 1] = .1 * (i % 7) + .013 * i;
-	for (unsigned i = 0; i < sizeof(want) / sizeof(*want); i++)
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(want); i++)
 		ck_assert_msg(mfs_numpy_sum(v, want[i].count) == want[i].sum, "%zu", want[i].count);
 	ck_assert(mfs_numpy_sum(v, 0) == 0);
 }

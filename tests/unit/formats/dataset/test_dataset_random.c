@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/dataset/files/npy.h"
 #include "formats/dataset/random/numpy.h"
 #include "formats/dataset/gpt/splits.h"
@@ -178,7 +179,7 @@ START_TEST(test_splits_refused)
 	struct mfs_splits s;
 	uint64_t first, end;
 
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(bad); i++)
 		unit_fails(mfs_splits_parse(bad[i], &rules, &s, &err), &err, -EINVAL, "--split");
 	s = mfs_splits_whole(MFS_TEST);
 	unit_ok(mfs_splits_range(&s, MFS_TEST, 9, &first, &end, &err), &err);
@@ -241,7 +242,7 @@ START_TEST(test_npy_types)
 	};
 	const uint64_t shape[] = {3, 2};
 
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		uint8_t header[MFS_NPY_HEADER_MAX];
 		const size_t len = mfs_npy_header(cases[i].dtype, shape, cases[i].ndim, header);
 

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/dataset/rows/arrow_rows.h"
 #include "formats/dataset/rows/hf_dataset.h"
@@ -717,11 +718,11 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_indices);
 	tcase_add_test(c, test_eod);
 	c = unit_case(s, "files", test_many_nulls);
-	tcase_add_loop_test(c, test_files, 0, sizeof(files) / sizeof(*files));
+	tcase_add_loop_test(c, test_files, 0, MFS_ARRAY_SIZE(files));
 	tcase_add_test(c, test_id_too_large);
 	tcase_add_test(c, test_damaged_offset);
 	c = unit_case(s, "refused", test_refused_column);
-	tcase_add_loop_test(c, test_refused_files, 0, sizeof(refused) / sizeof(*refused));
+	tcase_add_loop_test(c, test_refused_files, 0, MFS_ARRAY_SIZE(refused));
 	tcase_add_test(c, test_directories);
 	tcase_add_test(c, test_caches);
 	tcase_add_test(c, test_shards_of_two);

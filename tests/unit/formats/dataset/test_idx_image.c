@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/dataset/files/idx_image.h"
 #include "formats/dataset/files/rows_files.h"
@@ -36,7 +37,7 @@ START_TEST(test_rows)
 	} types[] = {{MFS_U8, 1},  {MFS_I8, 2},	 {MFS_I16, 3}, {MFS_I32, 4},
 		     {MFS_I64, 5}, {MFS_F64, 6}, {MFS_F32, 7}, {MFS_U16, 8}};
 
-	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(types); i++) {
 		struct mfs_buf want = {0};
 		int32_t narrow[ROWS];
 		uint64_t lengths[ROWS];

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/dataset/index/index_files.h"
 #include "formats/dataset/rows/rows_indexed.h"
@@ -66,7 +67,7 @@ static void compare_with_fixture(struct mfs_gpt_dataset *g, const char *name)
 		theirs = unit_slurp(unit_fixture(path), &size);
 		unit_ok(mfs_index_file_gpt(g, a, &rules, &f, &err), &err);
 		ck_assert_uint_eq(mfs_vfile_size(f), size);
-		for (unsigned i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+		for (unsigned i = 0; i < MFS_ARRAY_SIZE(steps); i++) {
 			uint8_t *ours = read_all(f, steps[i], &len);
 
 			ck_assert_mem_eq(ours, theirs, size);
@@ -94,7 +95,7 @@ START_TEST(megatrons_files)
 	struct mfs_splits splits;
 
 	unit_ok(mfs_splits_parse("90,10,0", &rules, &splits, &err), &err);
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		const struct mfs_gpt_config c = {.seq_length = 128,
 						 .seed = 1234,
 						 .samples = cases[i].samples,

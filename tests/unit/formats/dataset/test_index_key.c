@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/dataset/gpt/blend_args.h"
 #include "formats/dataset/gpt/gpt_dataset.h"
 #include "formats/dataset/index/index_key.h"
@@ -137,7 +138,7 @@ START_TEST(no_numbers)
 		     {(double)NAN, "NaN"}};
 	char text[MFS_PYTHON_REPR_SIZE];
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		mfs_python_repr(cases[i].value, text);
 		ck_assert_str_eq(text, cases[i].text);
 	}

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/dataset/files/parquet_image.h"
 #include "formats/dataset/rows/rows_indexed.h"
@@ -225,7 +226,7 @@ static void check_integer(const struct node *e, enum mfs_dtype dtype)
 	};
 	const struct node *integer;
 
-	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(types); i++) {
 		if (types[i].dtype != dtype)
 			continue;
 		ck_assert_int_eq(number(e, 1, T_I32), types[i].type);
@@ -529,7 +530,7 @@ static const enum mfs_dtype dtypes[] = {MFS_U8,	 MFS_I8,  MFS_U16, MFS_I16, MFS_
 
 START_TEST(test_dtypes)
 {
-	for (size_t i = 0; i < sizeof(dtypes) / sizeof(*dtypes); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(dtypes); i++) {
 		const struct mfs_parquet_config config = {
 			.group = 5000, .group_rows = 700, .page = 301, .file = 100000};
 		struct fake_rows *r = random_rows(dtypes[i], ROWS, 40, i % 3 * 20);
@@ -549,8 +550,8 @@ START_TEST(test_pages)
 	static const uint64_t pages[] = {1, 2, 7, 8, 9, 64, 127, 1000, 8191, 8192, 20000};
 	static const unsigned percent[] = {0, 1, 30, 97, 100};
 
-	for (size_t p = 0; p < sizeof(pages) / sizeof(*pages); p++)
-		for (size_t e = 0; e < sizeof(percent) / sizeof(*percent); e++) {
+	for (size_t p = 0; p < MFS_ARRAY_SIZE(pages); p++)
+		for (size_t e = 0; e < MFS_ARRAY_SIZE(percent); e++) {
 			const struct mfs_parquet_config config = {.page = pages[p], .group = 3000};
 			struct fake_rows *r = random_rows(MFS_U16, p < 5 ? 300 : ROWS,
 							  e % 2 ? 3 : 30, percent[e]);
@@ -570,7 +571,7 @@ START_TEST(test_most_levels)
 	static uint64_t lengths[N];
 
 	for (unsigned step = 1; step <= 300; step = step * 3 + 1)
-		for (size_t c = 0; c < sizeof(configs) / sizeof(*configs); c++) {
+		for (size_t c = 0; c < MFS_ARRAY_SIZE(configs); c++) {
 			struct fake_rows *r;
 
 			for (unsigned i = 0; i < N; i++)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/dataset/rows/row_ranges.h"
 #include "formats/dataset/rows/rows.h"
 #include "formats/dataset/rows/rows_indexed.h"
@@ -641,7 +642,7 @@ START_TEST(test_vocab)
 		{5, INT64_MAX, UINT64_MAX, false},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		struct mfs_indexed_dataset *d;
 		struct mfs_rows *r = rows_with(cases[i].code, 7, cases[i].token, &d);
 		char sentence[64];

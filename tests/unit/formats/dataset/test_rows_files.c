@@ -2,6 +2,7 @@
  * elements.h. */
 #include <stdio.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/base/bytes.h"
 #include "formats/dataset/files/elements.h"
@@ -58,7 +59,7 @@ START_TEST(test_npy)
 		     {MFS_I32, "<i4"}, {MFS_I64, "<i8"}, {MFS_F32, "<f4"}, {MFS_F64, "<f8"}};
 	struct mfs_vfile *f;
 
-	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(types); i++) {
 		struct fake_rows *r = random_rows(types[i].dtype, 60);
 
 		fake_add_column(r, "mode", MFS_I8);
@@ -241,7 +242,7 @@ START_TEST(test_jsonl)
 		     {MFS_U32, 10}, {MFS_I32, 11}, {MFS_I64, 20}};
 	static const int widths[] = {4, 6};
 
-	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(types); i++) {
 		struct fake_rows *r = random_rows(types[i].dtype, i % 2 ? 5 : 300);
 
 		check_jsonl(r, 0, types[i].width, NULL);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/dataset/gpt/sampler.h"
 #include "formats/dataset/random/torch_randperm.h"
 
@@ -25,7 +26,7 @@ START_TEST(test_randperm)
 	static uint32_t order[100000];
 	uint64_t sum = 0;
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		mfs_torch_randperm(cases[i].seed, order, cases[i].count);
 		ck_assert_mem_eq(order, cases[i].order, 4 * cases[i].count);
 	}

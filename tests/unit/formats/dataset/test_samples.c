@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/dataset/files/npy.h"
 #include "formats/dataset/rows/rows_indexed.h"
 #include "formats/dataset/gpt/rows_samples.h"
@@ -417,7 +418,7 @@ START_TEST(test_blended)
 		{{MFS_I16, MFS_U16, MFS_U8}, MFS_I32},	{{MFS_I64, MFS_U16, MFS_I32}, MFS_I64}};
 
 	srand(6);
-	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(types); i++) {
 		struct mfs_run run = run_of(1 + (uint32_t)rand() % 20, 200);
 		struct mfs_samples *s;
 		struct mfs_rows *rows;

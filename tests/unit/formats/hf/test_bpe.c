@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/hf/hf_bpe.h"
 
 #define ROWS 64
@@ -180,7 +181,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, test_rows_have_a_limit);
 	tcase_add_test(c, test_space_in_merge);
-	tcase_add_loop_test(c, test_kinds, 0, sizeof(kinds) / sizeof(*kinds));
-	tcase_add_loop_test(c, test_refused_with_a_reason, 0, sizeof(refused) / sizeof(*refused));
+	tcase_add_loop_test(c, test_kinds, 0, MFS_ARRAY_SIZE(kinds));
+	tcase_add_loop_test(c, test_refused_with_a_reason, 0, MFS_ARRAY_SIZE(refused));
 	return s;
 }

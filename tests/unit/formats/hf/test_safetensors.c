@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/hf/safetensors.h"
 
@@ -141,6 +142,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_layout_is_aligned_and_dense);
 	tcase_add_test(c, test_layout_overflow);
 	c = unit_case(s, "reading", test_reads_back);
-	tcase_add_loop_test(c, test_refused_with_a_reason, 0, sizeof refused / sizeof *refused);
+	tcase_add_loop_test(c, test_refused_with_a_reason, 0, MFS_ARRAY_SIZE(refused));
 	return s;
 }

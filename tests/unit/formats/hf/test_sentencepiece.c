@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "formats/base/array.h"
 #include "formats/hf/sentencepiece.h"
 #include "tests/unit/unit.h"
 
@@ -41,7 +42,7 @@ START_TEST(models)
 		{"pad-is-text", 6, 2, -1},
 	};
 
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(all); i++) {
 		struct mfs_sentencepiece model;
 		char path[256];
 		uint8_t *bytes;

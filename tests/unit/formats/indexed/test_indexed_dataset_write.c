@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/indexed/indexed_dataset.h"
 #include "formats/indexed/indexed_dataset_write.h"
 
@@ -81,7 +82,7 @@ static void nothing_else(const char *name)
 					   ".documents.part", ".modes.part",   ".idx.part"};
 	char file[64];
 
-	for (unsigned i = 0; i < sizeof(left) / sizeof(*left); i++) {
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(left); i++) {
 		snprintf(file, sizeof(file), "%s%s", name, left[i]);
 		ck_assert_msg(access(at(file), F_OK) != 0, "%s is left", file);
 	}
@@ -377,7 +378,7 @@ START_TEST(test_refused)
 	unit_fails(try_open("x", MFS_BF16, NEW, &w), &err, -EINVAL, "bfloat16");
 	unit_fails(try_open("no/x", MFS_I32, NEW, &w), &err, -ENOENT, "no/x");
 	unit_fails(try_open("", MFS_I32, NEW, &w), &err, -EINVAL, "names no dataset");
-	for (unsigned i = 0; i < sizeof(ranges) / sizeof(*ranges); i++) {
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(ranges); i++) {
 		const int64_t good[] = {ranges[i].low, ranges[i].high};
 		const int64_t bad[] = {0, ranges[i].low - 1, 0, ranges[i].high + 1};
 		char want[64];
@@ -429,7 +430,7 @@ START_TEST(test_widths)
 	int64_t *tokens = malloc(count * sizeof(*tokens)), *back = malloc(count * sizeof(*back));
 
 	ck_assert(tokens && back);
-	for (unsigned i = 0; i < sizeof(dtypes) / sizeof(*dtypes); i++) {
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(dtypes); i++) {
 		const char *prefix = at("wide");
 		struct mfs_indexed_writer *w = open_writer("wide", dtypes[i], REPLACE, "");
 		struct mfs_indexed_dataset *d;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/indexed/token_text.h"
 
@@ -51,11 +52,11 @@ static struct mfs_token_text_config config(enum mfs_token_format format)
 static int read_pieces(const struct mfs_token_text_config *c, const char *bytes, size_t len,
 		       size_t piece, struct mfs_buf *out, struct mfs_token_position *ended)
 {
-	const struct mfs_token_sink sink = {out, take_tokens, take_sequence, take_document};
+	const struct mfs_token_hooks hooks = {out, take_tokens, take_sequence, take_document};
 	struct mfs_token_text *t;
 	int rc = 0;
 
-	unit_ok(mfs_token_text_new(c, &sink, &t, &err), &err);
+	unit_ok(mfs_token_text_new(c, &hooks, &t, &err), &err);
 	for (size_t at = 0; at < len && !rc; at += piece) {
 		const size_t n = len - at < piece ? len - at : piece;
 		/* A copy, so that ASan sees a read past the piece. */
@@ -278,22 +279,22 @@ END_TEST
 /* Read up to any place that was an end of a document, and from there by another reader. */
 START_TEST(test_goes_on)
 {
-	for (unsigned i = 0; i < sizeof(good) / sizeof(*good); i++) {
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(good); i++) {
 		const struct example *e = &good[i];
 		struct mfs_token_text_config c = config(e->format);
 
 		for (size_t cut = 0; cut <= e->len; cut++) {
-			const struct mfs_token_sink sinks[2] = {
+			const struct mfs_token_hooks choices[2] = {
 				{NULL, take_tokens, take_sequence, take_document},
 				{NULL, take_tokens, take_sequence, take_document}};
 			struct mfs_buf out = {0};
-			struct mfs_token_sink sink = sinks[0];
+			struct mfs_token_hooks hooks = choices[0];
 			struct mfs_token_position ended;
 			struct mfs_token_text *t;
 			char *kept;
 
-			sink.arg = &out;
-			unit_ok(mfs_token_text_new(&c, &sink, &t, &err), &err);
+			hooks.arg = &out;
+			unit_ok(mfs_token_text_new(&c, &hooks, &t, &err), &err);
 			unit_ok(mfs_token_text_feed(t, e->text, cut, &err), &err);
 			ended = *mfs_token_text_ended(t);
 			mfs_token_text_free(t);
@@ -380,7 +381,7 @@ START_TEST(test_last)
 		{MFS_TOKENS_DETECT, TEXT("1 2"), true},
 	};
 
-	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(ends); i++) {
 		const struct mfs_token_text_config c = config(ends[i].format);
 		struct mfs_token_position ended;
 		struct mfs_buf out = {0};
@@ -440,19 +441,19 @@ START_TEST(test_sink_fails)
 {
 	const struct mfs_token_text_config c = config(MFS_TOKENS_DETECT);
 	struct mfs_buf out = {0};
-	const struct mfs_token_sink whole = {&out, take_tokens, take_sequence, take_document};
+	const struct mfs_token_hooks whole = {&out, take_tokens, take_sequence, take_document};
 
 	for (int i = 0; i < 3; i++) {
-		struct mfs_token_sink sink = whole;
+		struct mfs_token_hooks hooks = whole;
 		struct mfs_token_text *t;
 
 		if (i == 0)
-			sink.tokens = refuse_tokens;
+			hooks.tokens = refuse_tokens;
 		if (i == 1)
-			sink.end_sequence = refuse;
+			hooks.end_sequence = refuse;
 		if (i == 2)
-			sink.end_document = refuse;
-		unit_ok(mfs_token_text_new(&c, &sink, &t, &err), &err);
+			hooks.end_document = refuse;
+		unit_ok(mfs_token_text_new(&c, &hooks, &t, &err), &err);
 		unit_fails(mfs_token_text_feed(t, "[1]\n", 4, &err), &err, -ENOSPC, "no room");
 		ck_assert_uint_eq(mfs_token_text_ended(t)->offset, 0);
 		mfs_token_text_free(t);
@@ -500,8 +501,8 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("token_text");
 	TCase *c = tcase_create("tables");
 
-	tcase_add_loop_test(c, test_reads, 0, sizeof(good) / sizeof(*good));
-	tcase_add_loop_test(c, test_faults, 0, sizeof(faults) / sizeof(*faults));
+	tcase_add_loop_test(c, test_reads, 0, MFS_ARRAY_SIZE(good));
+	tcase_add_loop_test(c, test_faults, 0, MFS_ARRAY_SIZE(faults));
 	suite_add_tcase(s, c);
 	unit_case(s, "goes on", test_goes_on);
 	unit_case(s, "last", test_last);

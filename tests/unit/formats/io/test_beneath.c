@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/io/beneath.h"
 
 static char base[300], victim[310];
@@ -120,7 +121,7 @@ START_TEST(test_links_on_the_way)
 	ck_assert_int_eq(mkdir(at("a"), 0755), 0);
 	put_link("way", "");
 	put_link("a/way", "");
-	for (size_t i = 0; i < sizeof(out) / sizeof(*out); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(out); i++) {
 		bool is_new;
 
 		ck_assert_int_lt(mfs_beneath_open(dir, out[i], O_RDONLY, 0), 0);

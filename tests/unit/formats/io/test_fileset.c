@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/io/backing.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
@@ -72,7 +73,7 @@ START_TEST(test_names_that_are_refused)
 	static const char *const names[] = {"",	      "/etc/hostname", "..",	   "../x",
 					    "a/../b", "a/..",	       "a/../../b"};
 
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		unit_fails(mfs_fileset_add(set, names[i], &file, &err), &err, -EINVAL, NULL);
 	ck_assert_int_eq(mkdir(path("dir"), 0755), 0);
 	ck_assert_int_eq(mkfifo(path("fifo"), 0644), 0);

@@ -17,6 +17,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/io/census.h"
 #include "formats/io/directory.h"
 #include "formats/io/fence.h"
@@ -104,7 +105,7 @@ START_TEST(test_leads_where_the_kernel_goes)
 		snprintf(link, sizeof link, "chain%d", i);
 		make_link(target, link);
 	}
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		agrees(path(names[i]));
 	agrees("/");
 	agrees(".");

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "tests/unit/random_layout.h"
 #include "tests/unit/unit.h"
 
@@ -220,7 +221,7 @@ START_TEST(fixtures_were_saved_at)
 }
 END_TEST
 
-#define COUNT(a) (int)(sizeof(a) / sizeof((a)[0]))
+#define COUNT(a) (int)MFS_ARRAY_SIZE(a)
 
 Suite *mfs_suite(void)
 {

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/names.h"
 #include "formats/ckpt/rng.h"
 #include "formats/ckpt/target.h"
@@ -121,7 +122,7 @@ static const char *const fixtures[] = {
 	"resume/qwen2-torch-tp2-dp2-distopt/iter_0000020",
 };
 
-#define FIXTURES (sizeof(fixtures) / sizeof(fixtures[0]))
+#define FIXTURES MFS_ARRAY_SIZE(fixtures)
 
 static struct mfs_ckpt *open_fixture(const char *name)
 {
@@ -273,7 +274,7 @@ START_TEST(test_items)
 	};
 	struct mfs_ckpt *ckpt = open_fixture(fixtures[_i]);
 
-	for (unsigned c = 0; c < sizeof(cuts) / sizeof(cuts[0]); c++) {
+	for (unsigned c = 0; c < MFS_ARRAY_SIZE(cuts); c++) {
 		uint64_t items = 0, files = 0;
 		struct mfs_dcp dcp;
 		struct shown s;

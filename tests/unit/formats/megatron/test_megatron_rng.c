@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/rng.h"
 #include "formats/optim/read/optim_open.h"
 #include "formats/torch/dcp.h"
@@ -403,7 +404,7 @@ START_TEST(test_step)
 	static const double steps[] = {40,	 0,	 0.5,	     1e300,   -1e300,
 				       INFINITY, 0x1p53, 0x1p53 - 1, -0x1p63, 0x1p63};
 
-	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(steps); i++) {
 		struct mfs_pickle_writer w;
 		struct mfs_buf out = {0};
 		struct mfs_pickle *doc;
@@ -440,6 +441,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_items_without_experts);
 	tcase_add_test(c, test_both_spellings_read);
 	c = unit_case(s, "copy", test_step);
-	tcase_add_loop_test(c, test_copy, 0, sizeof(lists) / sizeof(lists[0]));
+	tcase_add_loop_test(c, test_copy, 0, MFS_ARRAY_SIZE(lists));
 	return s;
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/names.h"
 #include "formats/plan/vfile.h"
 #include "tests/unit/fake_ckpt.h"
@@ -103,7 +104,7 @@ static void same_chunk(const struct saved *s, const struct mfs_rank_list *list,
 		snprintf(key, sizeof(key), "%.*s", (int)len, text);
 		ck_assert_uint_eq(mfs_rank_tensor_name(r, name, sizeof(name)), strlen(name));
 		ck_assert_str_eq(name, key);
-		if (r->base.kind)
+		if (r->base.ops)
 			same_tensor(s, r, mfs_value_item(doc, s->dict, i), key);
 		else
 			same_extra(s, mfs_value_item(doc, s->dict, i), key);
@@ -203,7 +204,7 @@ static enum split split_of(const struct mfs_rank_list *l, const char *name)
 {
 	const bool gated = mfs_ckpt_args(l->ckpt)->swiglu;
 
-	for (size_t i = 0; i < sizeof(splits) / sizeof(splits[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(splits); i++)
 		if (ends(name, splits[i].end))
 			return splits[i].split == GATED && !gated ? ROWS : splits[i].split;
 	if (strstr(name, "_down_proj.weight") && l->spec == MFS_LAYER_SPEC_LOCAL)
@@ -342,7 +343,7 @@ static bool shared(const struct mfs_rank_tensor *t, const char *name)
 	const struct mfs_megatron_args *a = mfs_ckpt_args(t->list->ckpt);
 	const bool mtp = a->mtp_num_layers > 0;
 
-	if (!t->base.kind || t->list->layout.pp == 1 || (!a->tied && !mtp))
+	if (!t->base.ops || t->list->layout.pp == 1 || (!a->tied && !mtp))
 		return false;
 	return ends(name, "word_embeddings.weight") ||
 	       (a->tied && !mtp && ends(name, "output_layer.weight"));
@@ -364,7 +365,7 @@ static void check_name(const struct mfs_rank_tensor *t, uint32_t first_layer)
 		ck_assert_str_eq(t->src->name, "embedding.word_embeddings.weight");
 		return;
 	}
-	if (t->base.kind)
+	if (t->base.ops)
 		ck_assert_str_eq(name.canonical, t->src->name);
 	else
 		ck_assert(name.ignored);
@@ -376,10 +377,10 @@ static void check_name(const struct mfs_rank_tensor *t, uint32_t first_layer)
 		ck_assert_int_eq(name.expert + (int32_t)(experts / l->layout.ep * l->rank.ep),
 				 t->src->expert);
 	else
-		ck_assert(t->src->expert < 0 || !t->base.kind);
+		ck_assert(t->src->expert < 0 || !t->base.ops);
 	ck_assert_int_eq(t->is_expert, name.experts);
-	ck_assert_int_eq(t->base.kind && t->is_parameter,
-			 t->base.kind && !ends(text, "router.expert_bias"));
+	ck_assert_int_eq(t->base.ops && t->is_parameter,
+			 t->base.ops && !ends(text, "router.expert_bias"));
 }
 
 static void count_rank(struct census *c, const struct mfs_layout *p, const struct mfs_rank *rank,
@@ -399,7 +400,7 @@ static void count_rank(struct census *c, const struct mfs_layout *p, const struc
 			const struct mfs_rank_tensor *t = &list->tensors[next++];
 
 			check_name(t, first);
-			if (t->base.kind)
+			if (t->base.ops)
 				count_tensor(c, t);
 		}
 	}
@@ -566,7 +567,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, whole_modules_are_missed, 0, 6);
 	tcase_add_test(c, the_vocabulary_is_padded_as_megatron_pads_it);
 	tcase_add_loop_test(c, lists_are_the_state_dicts_of_real_files, 0,
-			    sizeof(fixtures) / sizeof(fixtures[0]));
+			    MFS_ARRAY_SIZE(fixtures));
 	tcase_add_loop_test(c, every_element_lies_on_the_right_ranks, 0, 4 * RANDOM_FAMILIES);
 	return s;
 }

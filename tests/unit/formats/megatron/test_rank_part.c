@@ -102,7 +102,7 @@ static const struct mfs_rank_tensor *in_list(const struct mfs_rank_list *l,
 					     const struct mfs_part_tensor *t)
 {
 	for (uint32_t i = 0; i < l->count; i++)
-		if (l->tensors[i].base.kind && l->tensors[i].row == t->tensor.row &&
+		if (l->tensors[i].base.ops && l->tensors[i].row == t->tensor.row &&
 		    l->tensors[i].layer == t->tensor.layer &&
 		    l->tensors[i].expert == t->tensor.expert &&
 		    l->tensors[i].src->layer == t->tensor.src->layer &&
@@ -151,7 +151,7 @@ static void check_census(const struct census *c)
 	for (uint32_t i = 0; i < c->list->count; i++) {
 		const struct mfs_rank_tensor *t = &c->list->tensors[i];
 		const uint64_t count =
-			t->base.kind ? t->base.bytes / mfs_dtype_size(t->base.dtype) : 0;
+			t->base.ops ? t->base.bytes / mfs_dtype_size(t->base.dtype) : 0;
 
 		for (uint64_t k = 0; k < count && t->is_parameter; k++)
 			ck_assert_msg(c->seen[i][k] == 1, "%s: element %llu on %u ranks",

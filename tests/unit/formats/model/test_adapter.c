@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/numbers/half.h"
 #include "formats/numbers/low_rank.h"
 #include "formats/ckpt/delta.h"
@@ -303,7 +304,7 @@ Suite *mfs_suite(void)
 
 	unit_case(s, "low_rank", test_low_rank);
 	tcase_add_loop_test(unit_case(s, "config", test_config_kinds), test_config, 0,
-			    sizeof(configs) / sizeof(*configs));
+			    MFS_ARRAY_SIZE(configs));
 	unit_case(s, "merged", test_merged);
 	unit_case(s, "refused", test_refused);
 	return s;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/megatron/rank.h"
 #include "formats/model/dims.h"
 #include "formats/model/features.h"
@@ -25,7 +26,7 @@ static struct mfs_megatron_args (*const makers[])(void) = {
 	fake_llama,   fake_qwen2,	 fake_qwen3,	  fake_gpt2,
 	fake_mixtral, fake_deepseek_mtp, fake_qwen3_next, fake_nemotron_h};
 
-#define MAKERS ((int)(sizeof(makers) / sizeof(makers[0])))
+#define MAKERS ((int)(MFS_ARRAY_SIZE(makers)))
 
 /* ---- one table for both ---- */
 
@@ -198,7 +199,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_loop_test(c, families_agree, 0, MAKERS);
 	tcase_add_loop_test(c, every_shape_is_checked, 0, MAKERS);
-	tcase_add_loop_test(c, absurd_arguments, 0, (int)(sizeof(absurd) / sizeof(absurd[0])));
+	tcase_add_loop_test(c, absurd_arguments, 0, (int)(MFS_ARRAY_SIZE(absurd)));
 	tcase_add_test(c, absurd_padding);
 	return s;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/model/families/conf.h"
 #include "formats/model/families/read.h"
 #include "formats/model/features.h"
@@ -297,12 +298,12 @@ START_TEST(test_plain_providers)
 					     ""};
 	struct mfs_megatron_args a = fake_llama();
 
-	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(plain); i++) {
 		a.provider = plain[i];
 		ck_assert_msg(mfs_provider_is_plain(plain[i]), "%s", plain[i]);
 		ck_assert_str_eq(chosen(&a), "llama");
 	}
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(others); i++)
 		ck_assert_msg(!mfs_provider_is_plain(others[i]), "%s", others[i]);
 }
 END_TEST
@@ -587,7 +588,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_impossible);
 	tcase_add_test(c, test_plain_providers);
 	tcase_add_test(c, test_own_modules);
-	tcase_add_loop_test(c, test_wrong, 0, sizeof(wrong) / sizeof(wrong[0]));
+	tcase_add_loop_test(c, test_wrong, 0, MFS_ARRAY_SIZE(wrong));
 	tcase_add_test(c, test_language);
 	tcase_add_test(c, test_many_words);
 	tcase_add_test(c, test_added);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/model/hf_config.h"
 #include "formats/model/features.h"
 #include "formats/model/hf_args.h"
@@ -441,7 +442,7 @@ START_TEST(yarn_scales)
 		{", 'attention_factor': 1, 'mscale_all_dim': 0", 1, 0},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		const double unit = 0.3688879454113936; /* 0.1 ln 40 */
 		struct mfs_megatron_args a;
 		char text[256];
@@ -666,7 +667,7 @@ START_TEST(keys_without_a_row)
 		"{'model_type': 'qwen2', 'attention_bias': true, 'use_qkv_bias': true}",
 	};
 
-	for (size_t i = 0; i < sizeof(harmless) / sizeof(harmless[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(harmless); i++)
 		ck_assert_str_eq(remark_of(harmless[i]), "");
 	ck_assert_str_eq(remark_of("{'model_type': 'llama', 'wingspan': 7, 'a\\u001b\\u007f': 1}"),
 			 "config.json has 'wingspan', 'a\\u001B?': if that changes what the "
@@ -1076,7 +1077,7 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("round trip");
 
 	tcase_add_checked_fixture(c, NULL, tear_down);
-	tcase_add_loop_test(c, every_family_comes_back, 0, sizeof(fakes) / sizeof(fakes[0]));
+	tcase_add_loop_test(c, every_family_comes_back, 0, MFS_ARRAY_SIZE(fakes));
 	tcase_add_test(c, attention_comes_back);
 	tcase_add_test(c, experts_come_back);
 	tcase_add_test(c, deepseek_comes_back);
@@ -1106,6 +1107,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, defaults_of_every_family);
 	c = unit_case(s, "refused", arch_is_for_files_that_do_not_say);
 	tcase_add_checked_fixture(c, NULL, tear_down);
-	tcase_add_loop_test(c, refusals, 0, sizeof(refused) / sizeof(refused[0]));
+	tcase_add_loop_test(c, refusals, 0, MFS_ARRAY_SIZE(refused));
 	return s;
 }

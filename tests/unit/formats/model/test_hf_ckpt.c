@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/read/ckpt_open.h"
 #include "formats/model/hf_config.h"
 #include "formats/model/features.h"
@@ -436,7 +437,7 @@ static struct mfs_megatron_args (*const makers[])(void) = {
 	fake_deepseek, deepseek_with_mtp, llama_with_biases, mimo,	exaone4,
 };
 
-#define MAKERS (sizeof(makers) / sizeof(makers[0]))
+#define MAKERS MFS_ARRAY_SIZE(makers)
 
 START_TEST(what_was_written_is_shown)
 {
@@ -735,7 +736,7 @@ static const struct {
 	{tied_deepseek, "model.embed_tokens.weight"},
 };
 
-#define TIED_MAKERS ((int)(sizeof(tied_makers) / sizeof(tied_makers[0])))
+#define TIED_MAKERS ((int)(MFS_ARRAY_SIZE(tied_makers)))
 
 /* As transformers: a head that differs from the embedding in one bit is a head of its own. In one
  * file, and in shards, where the two lie in different files. */
@@ -1083,7 +1084,7 @@ START_TEST(broken_indices)
 
 	imagine(&w, &a);
 	unit_write(w.dir, "config.json", w.config, w.config_len);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		unit_write(w.dir, "model.safetensors.index.json", cases[i].text,
 			   strlen(cases[i].text));
 		fails(w.dir, cases[i].code, cases[i].says);
@@ -1126,7 +1127,7 @@ static const char *const checkpoints[] = {
 	"weights/gpt2-torch-tp2-pp2/iter_0000040",
 };
 
-#define CHECKPOINTS (sizeof(checkpoints) / sizeof(checkpoints[0]))
+#define CHECKPOINTS MFS_ARRAY_SIZE(checkpoints)
 
 /* The HF view's bytes, by way of a list of its tensors. */
 static void export_to(struct world *w, struct mfs_model *model)

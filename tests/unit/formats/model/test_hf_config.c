@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/model/hf_config.h"
 #include "formats/model/families/family.h"
 #include "tests/unit/fake_ckpt.h"
@@ -404,7 +405,7 @@ START_TEST(test_reference_says_no_more)
 	struct mfs_megatron_args args = fake_llama();
 	struct shown s;
 
-	for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(left); i++) {
 		char ref[64];
 
 		snprintf(ref, sizeof(ref), "{\"%s\": 7}", left[i]);
@@ -575,7 +576,7 @@ START_TEST(test_reference_broken)
 					     "{"};
 	struct mfs_hf_ref *ref;
 
-	for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(broken); i++)
 		unit_fails(
 			mfs_hf_ref_parse(broken[i], strlen(broken[i]), "x/config.json", &ref, &err),
 			&err, -EINVAL, "x/config.json");
@@ -609,7 +610,7 @@ START_TEST(test_reference_directory)
 	char path[300];
 	uint32_t count;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		unit_write(dir, names[i], "{\"vocab_size\": 77, \"auto_map\": {}}", 34);
 	snprintf(path, sizeof(path), "%s/link.txt", dir);
 	ck_assert_int_eq(symlink("tokenizer.json", path), 0);
@@ -620,11 +621,11 @@ START_TEST(test_reference_directory)
 	ck_assert(mfs_hf_ref_has_code(ref));
 	mfs_hf_ref_free(ref);
 	unit_ok(mfs_hf_files(dir, true, &arena, &found, &count, &err), &err);
-	ck_assert_uint_eq(count, sizeof(want) / sizeof(want[0]));
+	ck_assert_uint_eq(count, MFS_ARRAY_SIZE(want));
 	for (uint32_t i = 0; i < count; i++)
 		ck_assert_str_eq(found[i], want[i]);
 	unit_ok(mfs_hf_files(dir, false, &arena, &found, &count, &err), &err);
-	ck_assert_uint_eq(count, sizeof(want) / sizeof(want[0]) - 1);
+	ck_assert_uint_eq(count, MFS_ARRAY_SIZE(want) - 1);
 	unit_ok(mfs_hf_files("/nowhere", false, &arena, &found, &count, &err), &err);
 	ck_assert_uint_eq(count, 0);
 	mfs_arena_release(&arena);
@@ -781,7 +782,7 @@ START_TEST(test_token_count_broken)
 	};
 	uint64_t count;
 
-	for (size_t i = 0; i < sizeof(broken) / sizeof(broken[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(broken); i++)
 		unit_fails(mfs_hf_token_count_parse(broken[i], strlen(broken[i]), &count, &err),
 			   &err, -EINVAL, "tokenizer.json");
 }
@@ -809,15 +810,14 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_reference_by_another_name);
 	tcase_add_test(c, test_reference_rotary_forms);
 	tcase_add_test(c, test_reference_with_warnings);
-	tcase_add_loop_test(c, test_reference_rotary_factor, 0,
-			    (int)(sizeof(factors) / sizeof(factors[0])));
+	tcase_add_loop_test(c, test_reference_rotary_factor, 0, (int)(MFS_ARRAY_SIZE(factors)));
 	tcase_add_loop_test(c, test_reference_of_itself, 0, 6);
 	tcase_add_test(c, test_reference_broken);
 	tcase_add_test(c, test_reference_directory);
 	c = unit_case(s, "tokenizer", test_tokens);
 	tcase_add_test(c, test_tokens_elsewhere);
 	tcase_add_test(c, test_tokens_of_a_fixture);
-	tcase_add_loop_test(c, test_token_count, 0, sizeof(counts) / sizeof(counts[0]));
+	tcase_add_loop_test(c, test_token_count, 0, MFS_ARRAY_SIZE(counts));
 	tcase_add_test(c, test_token_count_broken);
 	return s;
 }

@@ -1,6 +1,7 @@
 /* Families, targets and refusals: formats/model/model.h, on checkpoints without files. */
 #include "tests/unit/unit.h"
 
+#include "formats/base/array.h"
 #include "formats/ckpt/names.h"
 #include "formats/ckpt/read/ckpt_open.h"
 #include "formats/model/families/family.h"
@@ -43,7 +44,7 @@ static const struct {
 	 "transformer.h.1.attn.c_attn.weight", "transformer.ln_f.bias", "[64, 192]"},
 };
 
-#define FAMILIES (sizeof(families) / sizeof(families[0]))
+#define FAMILIES MFS_ARRAY_SIZE(families)
 
 static const char *name_of(const struct mfs_hf_target *t)
 {
@@ -669,6 +670,6 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "refusals", test_arch);
 	tcase_add_test(c, test_refusals);
 	c = unit_case(s, "size", test_many_targets);
-	tcase_add_loop_test(c, test_fixture, 0, sizeof(fixtures) / sizeof(fixtures[0]));
+	tcase_add_loop_test(c, test_fixture, 0, MFS_ARRAY_SIZE(fixtures));
 	return s;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/model/rules/rules.h"
 
 #define MAX_ROWS 4096
@@ -282,7 +283,7 @@ END_TEST
 
 Suite *mfs_suite(void)
 {
-	const int count = sizeof(shapes) / sizeof(shapes[0]);
+	const int count = MFS_ARRAY_SIZE(shapes);
 	Suite *s = suite_create("rules");
 	TCase *c = unit_case(s, "rows", test_halves_and_vocabulary);
 

@@ -5,10 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/net/sigv4.h"
 #include "formats/net/uri.h"
-
-#define COUNT(a) (sizeof(a) / sizeof(*(a)))
 
 /* ---- the test suite: "service" in us-east-1 ---- */
 
@@ -35,24 +34,25 @@ static const struct suite_case {
 	size_t count;
 	const char *signature;
 } cases[] = {
-	{"get-vanilla", "GET", "/", NULL, plain, COUNT(plain),
+	{"get-vanilla", "GET", "/", NULL, plain, MFS_ARRAY_SIZE(plain),
 	 "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"},
-	{"post-vanilla", "POST", "/", "", plain, COUNT(plain),
+	{"post-vanilla", "POST", "/", "", plain, MFS_ARRAY_SIZE(plain),
 	 "5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b"},
 	{"get-vanilla-query-order-key-case", "GET", "/", "Param2=value2&Param1=value1", plain,
-	 COUNT(plain), "b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500"},
+	 MFS_ARRAY_SIZE(plain), "b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500"},
 	{"get-vanilla-query-unreserved", "GET", "/",
 	 "-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz="
 	 "-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
-	 plain, COUNT(plain), "9c3e54bfcdf0b19771a7f523ee5669cdf59bc7cc0884027167c21bb143a40197"},
-	{"get-vanilla-utf8-query", "GET", "/", "\xe1\x88\xb4=bar", plain, COUNT(plain),
+	 plain, MFS_ARRAY_SIZE(plain),
+	 "9c3e54bfcdf0b19771a7f523ee5669cdf59bc7cc0884027167c21bb143a40197"},
+	{"get-vanilla-utf8-query", "GET", "/", "\xe1\x88\xb4=bar", plain, MFS_ARRAY_SIZE(plain),
 	 "2cdec8eed098649ff3a119c94853b13c643bcf08f8b0a1d91e12c9027818dd04"},
 	{"get-unreserved", "GET",
 	 "/-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", "", plain,
-	 COUNT(plain), "07ef7494c76fa4850883e2b006601f940f8a34d404d0cfa977f52a65bbf5f24f"},
-	{"get-header-key-duplicate", "GET", "/", "", doubled, COUNT(doubled),
+	 MFS_ARRAY_SIZE(plain), "07ef7494c76fa4850883e2b006601f940f8a34d404d0cfa977f52a65bbf5f24f"},
+	{"get-header-key-duplicate", "GET", "/", "", doubled, MFS_ARRAY_SIZE(doubled),
 	 "c9d5ea9f3f72853aea855b47ea873832890dbdd183b4468f858259531a5138ea"},
-	{"get-header-value-trim", "GET", "/", "", spaces, COUNT(spaces),
+	{"get-header-value-trim", "GET", "/", "", spaces, MFS_ARRAY_SIZE(spaces),
 	 "acc3ed3afb60bb290fc8d2dd0098b9911fcaa05412b367055dee359757a9c736"},
 };
 
@@ -88,7 +88,7 @@ START_TEST(test_s3_get_object)
 	const struct mfs_sigv4_request r = {.method = "GET",
 					    .path = "/test.txt",
 					    .headers = headers,
-					    .header_count = COUNT(headers),
+					    .header_count = MFS_ARRAY_SIZE(headers),
 					    .payload = MFS_SIGV4_EMPTY,
 					    .time = "20130524T000000Z"};
 	struct mfs_error err;
@@ -138,7 +138,7 @@ START_TEST(test_s3_queries)
 	const struct mfs_sigv4_request r = {.method = "GET",
 					    .query = queries[_i].query,
 					    .headers = headers,
-					    .header_count = COUNT(headers),
+					    .header_count = MFS_ARRAY_SIZE(headers),
 					    .payload = MFS_SIGV4_EMPTY,
 					    .time = "20130524T000000Z"};
 	char got[MFS_SIGV4_SIGNATURE];
@@ -216,10 +216,10 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("sigv4");
 	TCase *c = tcase_create("vectors");
 
-	tcase_add_loop_test(c, test_suite, 0, COUNT(cases));
+	tcase_add_loop_test(c, test_suite, 0, MFS_ARRAY_SIZE(cases));
 	tcase_add_test(c, test_s3_get_object);
 	tcase_add_test(c, test_plus);
-	tcase_add_loop_test(c, test_s3_queries, 0, COUNT(queries));
+	tcase_add_loop_test(c, test_s3_queries, 0, MFS_ARRAY_SIZE(queries));
 	tcase_add_test(c, test_s3_presigned);
 	suite_add_tcase(s, c);
 	unit_case(s, "refusals", test_refuses);

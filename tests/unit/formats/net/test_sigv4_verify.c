@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "formats/base/array.h"
 #include "formats/net/sigv4_verify.h"
 
 #define SECRET	   "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
@@ -94,7 +95,7 @@ START_TEST(test_others)
 		{"GET", "/test.txt", SECRET, unsigned_payload},
 	};
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++)
 		unit_fails(verify_at(GET_OBJECT, bad[i].method, bad[i].target, bad[i].sent,
 				     bad[i].secret, NOW),
 			   &err, -EKEYREJECTED, "signature");
@@ -238,7 +239,7 @@ START_TEST(test_presigned_forms)
 	struct mfs_sigv4_claim c;
 	char *longer;
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++)
 		unit_fails(parse_changed(bad[i][0], bad[i][1]), &err, -EINVAL, bad[i][2]);
 	unit_ok(mfs_sigv4_claim_parse_query("a&&b=&" QUERY, &c, &err), &err);
 	ck_assert(c.presigned);
@@ -281,7 +282,7 @@ START_TEST(test_forms)
 	};
 	struct mfs_sigv4_claim c;
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++)
 		unit_fails(mfs_sigv4_claim_parse(bad[i], &c, &err), &err, -EINVAL, "Authorization");
 	unit_ok(mfs_sigv4_claim_parse("AWS4-HMAC-SHA256 Credential=a/b/20130524/x/s3/aws4_request,"
 				      "SignedHeaders=host,Signature=" OBJECT,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/numbers/cast.h"
 #include "formats/numbers/half.h"
 
@@ -12,7 +13,7 @@
 
 static const enum mfs_dtype types[] = {MFS_F32, MFS_BF16, MFS_F16};
 
-#define TYPES (int)(sizeof(types) / sizeof(*types))
+#define TYPES (int)(MFS_ARRAY_SIZE(types))
 
 static uint32_t get(enum mfs_dtype type, const uint8_t *p)
 {

@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/numbers/cast.h"
 #include "formats/ckpt/read/ckpt_open.h"
@@ -184,7 +185,7 @@ static const struct {
 	{"dcp/llama-fsdp-optimizer", MFS_OPTIM_DISTRIBUTED, 1, {2}, 1},
 };
 
-#define FIXTURES ((int)(sizeof(fixtures) / sizeof(fixtures[0])))
+#define FIXTURES ((int)(MFS_ARRAY_SIZE(fixtures)))
 
 static void check_info(const struct mfs_ckpt *ckpt, int i)
 {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/numbers/half.h"
 #include "formats/ckpt/element.h"
 #include "formats/ckpt/target.h"
@@ -343,6 +344,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, a_file_that_was_cut);
 	tcase_add_loop_test(c, equal_however_they_lie, 0, 20);
 	tcase_add_loop_test(c, changed_elements_are_counted, 0, 12);
-	tcase_add_loop_test(c, elements_have_places, 0, sizeof(places) / sizeof(places[0]));
+	tcase_add_loop_test(c, elements_have_places, 0, MFS_ARRAY_SIZE(places));
 	return s;
 }

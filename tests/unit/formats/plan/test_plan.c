@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/numbers/cast.h"
 #include "formats/numbers/fp8.h"
 #include "formats/numbers/half.h"
@@ -246,7 +247,7 @@ static void build(struct world *w, enum mfs_rule rule, bool transposed)
 	w->row = (struct mfs_family_tensor){
 		.hf = "x", .name = "x", .rule = rule, .transposed = transposed};
 	w->model.vocab.rows = 1 + below((unsigned)rows);
-	w->target = (struct mfs_hf_target){.base = {.kind = &mfs_hf_target_kind,
+	w->target = (struct mfs_hf_target){.base = {.ops = &mfs_hf_target_ops,
 						    .ckpt = &w->ckpt,
 						    .dtype = w->tensor.dtype,
 						    .ndim = 2},
@@ -763,7 +764,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "Gather", gathers_stay_within_their_iovecs);
 
 	tcase_add_loop_test(c, every_rule_over_random_chunks, 0,
-			    UNIT_TSAN ? 1 : 2 * (int)(sizeof(rules) / sizeof(rules[0])));
+			    UNIT_TSAN ? 1 : 2 * (int)(MFS_ARRAY_SIZE(rules)));
 	tcase_add_test(c, holes_and_overlaps_are_refused);
 	tcase_add_test(c, threads_agree);
 	tcase_add_test(c, halves_round_trip);

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/net/sigv4.h"
 #include "formats/remote/credentials.h"
 #include "formats/remote/curl.h"
@@ -264,7 +265,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_expired);
 	suite_add_tcase(s, c);
 	c = tcase_create("signatures");
-	tcase_add_loop_test(c, test_host, 0, sizeof(hosts) / sizeof(*hosts));
+	tcase_add_loop_test(c, test_host, 0, MFS_ARRAY_SIZE(hosts));
 	suite_add_tcase(s, c);
 	return s;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/net/special.h"
 #include "formats/remote/listing.h"
 
@@ -123,7 +124,7 @@ START_TEST(test_special_addresses)
 		{"2002:808:808::1", false},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		struct sockaddr_in6 six = {.sin6_family = AF_INET6};
 		struct sockaddr_in four = {.sin_family = AF_INET};
 		const bool old = inet_pton(AF_INET, cases[i].text, &four.sin_addr) == 1;

@@ -9,15 +9,15 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "formats/base/array.h"
 #include "formats/base/clock.h"
 #include "formats/io/whole.h"
 #include "formats/remote/cache.h"
 #include "formats/remote/cache_i.h"
 #include "tests/unit/range_server.h"
 
-#define MIB	 (1ull << 20)
-#define SIZE	 (10 * MIB + 12345)
-#define COUNT(a) (sizeof(a) / sizeof(*(a)))
+#define MIB  (1ull << 20)
+#define SIZE (10 * MIB + 12345)
 
 static struct range_server server;
 static struct mfs_cache *cache;
@@ -842,9 +842,9 @@ Suite *mfs_suite(void)
 	c = case_of(s, "nothing", setup_whole_blocks);
 	tcase_add_test(c, test_nothing_to_read);
 	c = case_of(s, "failures", setup);
-	tcase_add_loop_test(c, test_passes, 0, COUNT(passing));
+	tcase_add_loop_test(c, test_passes, 0, MFS_ARRAY_SIZE(passing));
 	tcase_add_test(c, test_gets_further);
-	tcase_add_loop_test(c, test_lasts, 0, COUNT(lasting));
+	tcase_add_loop_test(c, test_lasts, 0, MFS_ARRAY_SIZE(lasting));
 	tcase_add_test(c, test_changes);
 	tcase_add_loop_test(c, test_changes_without_etag, 0, 2);
 	tcase_add_test(c, test_no_version);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/torch/dcp.h"
 
@@ -267,6 +268,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_one_dict_many_times);
 	tcase_add_test(c, test_one_list_of_chunks_many_times);
 	tcase_add_test(c, test_one_name_many_times);
-	tcase_add_loop_test(c, test_refused_with_a_reason, 0, sizeof refused / sizeof *refused);
+	tcase_add_loop_test(c, test_refused_with_a_reason, 0, MFS_ARRAY_SIZE(refused));
 	return s;
 }

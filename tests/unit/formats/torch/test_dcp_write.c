@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/torch/dcp.h"
 #include "formats/torch/dcp_write.h"
 #include "formats/torch/pickle_write.h"
@@ -22,7 +23,7 @@ static void teardown(void)
 	mfs_buf_release(&out);
 }
 
-static void write_and_parse(const struct mfs_dcp_writer *w)
+static void write_and_parse(const struct mfs_dcp_write_ops *w)
 {
 	unit_ok(mfs_dcp_write(w, &out, &err), &err);
 	unit_ok(mfs_dcp_parse(out.data, out.len, "written", &again, &err), &err);
@@ -110,7 +111,8 @@ static void parse_fixture(const char *path, size_t *ret_len)
 
 START_TEST(test_real_metadata_again)
 {
-	struct mfs_dcp_writer w = {.tensor = real_tensor, .chunk = real_chunk, .bytes = real_bytes};
+	struct mfs_dcp_write_ops w = {
+		.tensor = real_tensor, .chunk = real_chunk, .bytes = real_bytes};
 	size_t len;
 
 	parse_fixture(fixtures[_i], &len);
@@ -194,7 +196,7 @@ static int many_chunk(void *arg, uint32_t i, uint32_t chunk, struct mfs_dcp_writ
 
 START_TEST(test_a_hundred_thousand_chunks)
 {
-	const struct mfs_dcp_writer w = {
+	const struct mfs_dcp_write_ops w = {
 		.tensor_count = 7, .tensor = many_tensor, .chunk = many_chunk};
 
 	write_and_parse(&w);
@@ -222,7 +224,7 @@ static int nameless(void *arg, uint32_t i, struct mfs_dcp_write_tensor *ret, str
 
 START_TEST(test_failures)
 {
-	struct mfs_dcp_writer w = {.tensor_count = 2, .tensor = no_tensor, .chunk = many_chunk};
+	struct mfs_dcp_write_ops w = {.tensor_count = 2, .tensor = no_tensor, .chunk = many_chunk};
 
 	unit_fails(mfs_dcp_write(&w, &out, &err), &err, -ENODATA, "tensor 0");
 	w.tensor = nameless;
@@ -251,8 +253,8 @@ static const struct tensor {
 
 static const char *const objects[] = {"decoder._extra_state/shard_0_1", "common_state/shard_0_1"};
 
-#define TENSORS (sizeof tensors / sizeof *tensors)
-#define OBJECTS (sizeof objects / sizeof *objects)
+#define TENSORS MFS_ARRAY_SIZE(tensors)
+#define OBJECTS MFS_ARRAY_SIZE(objects)
 
 static struct mfs_torch_items *items;
 static struct mfs_buf files[2]; /* of which items take turns */
@@ -367,11 +369,11 @@ static void write_files(void)
 
 START_TEST(test_checkpoint)
 {
-	const struct mfs_dcp_writer w = {.tensor_count = TENSORS,
-					 .bytes_count = OBJECTS,
-					 .tensor = small_tensor,
-					 .chunk = small_chunk,
-					 .bytes = small_bytes};
+	const struct mfs_dcp_write_ops w = {.tensor_count = TENSORS,
+					    .bytes_count = OBJECTS,
+					    .tensor = small_tensor,
+					    .chunk = small_chunk,
+					    .bytes = small_bytes};
 
 	unit_ok(mfs_torch_items_new(&items, &err), &err);
 	for (unsigned i = 0; i < OBJECTS; i++)
@@ -408,8 +410,8 @@ Suite *mfs_suite(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, teardown);
-	tcase_add_loop_test(c, test_real_metadata_again, 0, sizeof fixtures / sizeof *fixtures);
-	tcase_add_loop_test(c, test_real_item_lengths, 0, sizeof fixtures / sizeof *fixtures);
+	tcase_add_loop_test(c, test_real_metadata_again, 0, MFS_ARRAY_SIZE(fixtures));
+	tcase_add_loop_test(c, test_real_item_lengths, 0, MFS_ARRAY_SIZE(fixtures));
 	tcase_add_test(c, test_a_hundred_thousand_chunks);
 	tcase_add_test(c, test_failures);
 	tcase_add_test(c, test_checkpoint);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/torch/pickle.h"
 
@@ -349,7 +350,7 @@ Suite *mfs_suite(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, teardown);
-	tcase_add_loop_test(c, test_integers, 0, sizeof integers / sizeof *integers);
+	tcase_add_loop_test(c, test_integers, 0, MFS_ARRAY_SIZE(integers));
 	tcase_add_test(c, test_scalars);
 	tcase_add_test(c, test_long_dicts);
 	tcase_add_test(c, test_long_keys_in_long_dicts);

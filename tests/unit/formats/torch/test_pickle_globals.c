@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/torch/pickle_globals.h"
 #include "fs/fsck/verdict.h"
 
@@ -215,7 +216,7 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("globals");
 
 	suite_add_tcase(s, c);
-	tcase_add_loop_test(c, test_imports, 0, sizeof(streams) / sizeof(*streams));
-	tcase_add_loop_test(c, test_verdicts, 0, sizeof(names) / sizeof(*names));
+	tcase_add_loop_test(c, test_imports, 0, MFS_ARRAY_SIZE(streams));
+	tcase_add_loop_test(c, test_verdicts, 0, MFS_ARRAY_SIZE(names));
 	return s;
 }

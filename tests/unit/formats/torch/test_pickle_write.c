@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/torch/pickle_write.h"
 #include "formats/torch/torch_file.h"
 
@@ -612,15 +613,14 @@ Suite *mfs_suite(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, teardown);
-	tcase_add_loop_test(c, test_integers, 0, sizeof integers / sizeof *integers);
+	tcase_add_loop_test(c, test_integers, 0, MFS_ARRAY_SIZE(integers));
 	tcase_add_test(c, test_scalars);
 	tcase_add_loop_test(c, test_memo, 0, 2);
 	tcase_add_test(c, test_state_dict);
 	tcase_add_test(c, test_refused);
-	tcase_add_loop_test(c, test_copy_of_real_state_dicts, 0,
-			    sizeof fixtures / sizeof *fixtures);
-	tcase_add_loop_test(c, test_copy_of_real_metadata, 0, sizeof metadata / sizeof *metadata);
-	tcase_add_loop_test(c, test_copy_keeps_forms, 0, sizeof forms / sizeof *forms);
+	tcase_add_loop_test(c, test_copy_of_real_state_dicts, 0, MFS_ARRAY_SIZE(fixtures));
+	tcase_add_loop_test(c, test_copy_of_real_metadata, 0, MFS_ARRAY_SIZE(metadata));
+	tcase_add_loop_test(c, test_copy_keeps_forms, 0, MFS_ARRAY_SIZE(forms));
 	tcase_add_test(c, test_copy_to_protocol_2);
 	tcase_add_test(c, test_hooks);
 	tcase_add_test(c, test_small_hooks);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/torch/torch_file.h"
 
 static struct mfs_error err;
@@ -203,7 +204,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_views_into_one_storage);
 	tcase_add_test(c, test_wrapped_by_type);
 	tcase_add_test(c, test_other_forms);
-	tcase_add_loop_test(c, test_refused_on_opening, 0, sizeof refused / sizeof *refused);
-	tcase_add_loop_test(c, test_refused_tensor, 0, sizeof bad_tensors / sizeof *bad_tensors);
+	tcase_add_loop_test(c, test_refused_on_opening, 0, MFS_ARRAY_SIZE(refused));
+	tcase_add_loop_test(c, test_refused_tensor, 0, MFS_ARRAY_SIZE(bad_tensors));
 	return s;
 }

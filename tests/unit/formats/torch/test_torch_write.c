@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/torch/pickle_write.h"
 #include "formats/torch/torch_file.h"
@@ -610,8 +611,8 @@ Suite *mfs_suite(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, teardown);
-	tcase_add_loop_test(c, test_real_file_to_the_byte, 0, sizeof fixtures / sizeof *fixtures);
-	tcase_add_loop_test(c, test_zip64, 0, sizeof large / sizeof *large);
+	tcase_add_loop_test(c, test_real_file_to_the_byte, 0, MFS_ARRAY_SIZE(fixtures));
+	tcase_add_loop_test(c, test_zip64, 0, MFS_ARRAY_SIZE(large));
 	tcase_add_test(c, test_segments);
 	tcase_add_test(c, test_many_storages);
 	tcase_add_test(c, test_refused);
@@ -620,6 +621,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_odd_shapes);
 	tcase_add_test(c, test_byte_item);
 	tcase_add_loop_test(c, test_state_dict, 0, 2);
-	tcase_add_loop_test(c, test_copied_file, 0, sizeof fixtures / sizeof *fixtures);
+	tcase_add_loop_test(c, test_copied_file, 0, MFS_ARRAY_SIZE(fixtures));
 	return s;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/torch/zip.h"
 
@@ -35,7 +36,7 @@ START_TEST(test_real_checkpoint)
 
 	unit_ok(mfs_zip_open(&src, &zip, &err), &err);
 	ck_assert_uint_eq(zip.count, 20);
-	for (size_t i = 0; i < sizeof records / sizeof *records; i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(records); i++)
 		ck_assert_ptr_nonnull(mfs_zip_find(&zip, record_name(records[i])));
 	ck_assert_ptr_null(mfs_zip_find(&zip, "data.pkl"));
 	ck_assert_uint_eq(mfs_zip_find(&zip, record_name("data/13"))->size, 65536);
@@ -250,6 +251,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_zip64);
 	c = tcase_create("refused");
 	suite_add_tcase(s, c);
-	tcase_add_loop_test(c, test_refused_with_a_reason, 0, sizeof refused / sizeof *refused);
+	tcase_add_loop_test(c, test_refused_with_a_reason, 0, MFS_ARRAY_SIZE(refused));
 	return s;
 }

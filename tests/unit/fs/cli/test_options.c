@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "fs/cli/options.h"
 #include "fs/fuse/remount.h"
 
@@ -43,11 +44,11 @@ START_TEST(test_sizes)
 					  "17179869184GiB"};
 	uint64_t v;
 
-	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(good); i++) {
 		ck_assert_msg(!mfs_parse_size(good[i].text, &v), "%s", good[i].text);
 		ck_assert_uint_eq(v, good[i].bytes);
 	}
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++) {
 		v = 42;
 		ck_assert_msg(mfs_parse_size(bad[i], &v) == -EINVAL, "%s", bad[i]);
 		ck_assert_uint_eq(v, 42);
@@ -177,7 +178,7 @@ START_TEST(test_refused_options)
 		{"prefetch=2x", "from 0 to 8, not '2x'", -EINVAL},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		struct mfs_options opt = {0};
 		struct mfs_error err;
 

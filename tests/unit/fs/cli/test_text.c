@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "fs/cli/progress.h"
 #include "fs/cli/text.h"
 
@@ -29,7 +30,7 @@ START_TEST(test_bytes)
 	};
 	char text[MFS_HUMAN];
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++)
 		ck_assert_str_eq(mfs_human_bytes(cases[i].n, text), cases[i].text);
 }
 END_TEST

@@ -31,7 +31,7 @@ static void every(void *arg)
 
 static void *wait_for_signals(void *arg)
 {
-	static const struct mfs_signals_calls calls = {status, read_again, every, 1};
+	static const struct mfs_signals_hooks calls = {status, read_again, every, 1};
 
 	mfs_signals_wait(&calls, arg, &stop);
 	return NULL;

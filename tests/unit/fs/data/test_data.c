@@ -208,7 +208,7 @@ START_TEST(test_views_are_opened_once)
 END_TEST
 
 static sem_t npy_begun, npy_go;
-static const struct mfs_open_kind *views_kind;
+static const struct mfs_open_ops *views_ops;
 
 static int open_slowly(void *owner, const char *name, void **ret, struct mfs_error *err)
 {
@@ -216,7 +216,7 @@ static int open_slowly(void *owner, const char *name, void **ret, struct mfs_err
 		sem_post(&npy_begun);
 		sem_wait(&npy_go);
 	}
-	return views_kind->open(owner, name, ret, err);
+	return views_ops->open(owner, name, ret, err);
 }
 
 static void *open_npy(void *arg)
@@ -231,7 +231,7 @@ static void *open_npy(void *arg)
 /* While "npy" is opened by another thread nothing else waits for it. */
 START_TEST(test_views_do_not_wait_for_each_other)
 {
-	struct mfs_open_kind slow = {.open = open_slowly};
+	struct mfs_open_ops slow = {.open = open_slowly};
 	const struct mfs_data_options none = {0};
 	const char *dir = unit_tmpdir();
 	struct mfs_view *view = NULL;
@@ -245,9 +245,9 @@ START_TEST(test_views_do_not_wait_for_each_other)
 	write_prefix(dir, "a");
 	data = opened(dir, &none, "a");
 	d = mfs_data_at(data, 0);
-	views_kind = d->views.open.kind;
-	slow.close = views_kind->close;
-	d->views.open.kind = &slow;
+	views_ops = d->views.open.ops;
+	slow.close = views_ops->close;
+	d->views.open.ops = &slow;
 	sem_init(&npy_begun, 0, 0);
 	sem_init(&npy_go, 0, 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, open_npy, d), 0);

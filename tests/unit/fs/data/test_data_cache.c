@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "formats/base/array.h"
 #include "formats/dataset/gpt/gpt_dataset.h"
 #include "fs/data/data.h"
 #include "fs/data/data_kinds.h"
@@ -49,7 +50,7 @@ START_TEST(specs)
 		 "969, 30, 1"},
 	};
 
-	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(good); i++) {
 		struct mfs_cache_spec s;
 
 		unit_ok(mfs_cache_spec_parse(good[i].name, &s, &err), &err);
@@ -92,10 +93,10 @@ START_TEST(no_specs)
 						 "s4-seed4294967296"};
 	struct mfs_cache_spec s;
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++)
 		unit_fails(mfs_cache_spec_parse(bad[i], &s, &err), &err, -ENOENT,
 			   "is not a directory");
-	for (size_t i = 0; i < sizeof(impossible) / sizeof(*impossible); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(impossible); i++)
 		unit_fails(mfs_cache_spec_parse(impossible[i], &s, &err), &err, -EINVAL,
 			   "a number is out of range");
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/dataset/gpt/gpt_dataset.h"
 #include "fs/data/data.h"
 #include "fs/data/data_run.h"
@@ -26,7 +27,7 @@ START_TEST(test_names)
 		{"valid-s8-n3-seed7-split.5,0.5", {MFS_VALID, 8, 3, 7, ".5,0.5"}},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		const struct mfs_samples_spec *want = &cases[i].spec;
 		struct mfs_samples_spec got;
 		char text[MFS_SPEC_SIZE];
@@ -74,7 +75,7 @@ START_TEST(test_no_names)
 	struct mfs_samples_spec s;
 	char longest[400] = "train-s8-split";
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		ck_assert_msg(!mfs_samples_spec_parse(names[i], &s), "'%s' is taken", names[i]);
 	memset(longest + strlen(longest), '9', 200);
 	ck_assert(!mfs_samples_spec_parse(longest, &s));
@@ -151,7 +152,7 @@ START_TEST(test_resolve)
 	struct mfs_data *data;
 
 	unit_ok(mfs_data_open(unit_fixture("data"), &none, &data, &err), &err);
-	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(ways); i++) {
 		unit_ok(mfs_data_resolve(data, ways[i], &rows, &err), &err);
 		ck_assert_msg(!first || rows == first, "%s", ways[i]);
 		first = rows;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/args/field.h"
+#include "formats/base/array.h"
 #include "formats/base/tensor.h"
 #include "formats/ckpt/ckpt_build.h"
 #include "fs/diff/diff.h"
@@ -83,7 +84,7 @@ static struct mfs_megatron_args with_mixers(void)
 static struct mfs_megatron_args (*const models[])(void) = {
 	fake_llama, fake_gpt2, with_everything, with_yarn, with_mla, with_nets, with_mixers,
 };
-#define MODELS (sizeof(models) / sizeof(models[0]))
+#define MODELS MFS_ARRAY_SIZE(models)
 
 static void change(struct mfs_megatron_args *a, const struct mfs_args_field *f)
 {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/io/commit.h"
 #include "formats/io/io_engine.h"
 #include "fs/export/copy.h"
@@ -364,7 +365,7 @@ START_TEST(test_damaged_journals_start_over)
 	struct mfs_error err;
 
 	unit_ok(mfs_fingerprint_view(&view, &source, &err), &err);
-	for (size_t i = 0; i < sizeof(damaged) / sizeof(damaged[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(damaged); i++) {
 		unit_ok(mfs_commit_file(dirfd_, MFS_EXPORT_JOURNAL, damaged[i], strlen(damaged[i]),
 					&err),
 			&err);

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/plan/vfile.h"
 #include "fs/fuse/readahead.h"
@@ -155,7 +156,7 @@ static unsigned read_file(const struct mfs_node *node, size_t first_step)
 
 	unit_ok(mfs_tree_open(node, &file, NULL, &err), &err);
 	first = read_all(node, file.data, first_step);
-	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(steps); i++) {
 		const unsigned again = read_all(node, file.data, steps[i]);
 
 		ck_assert_msg(!again, "%s: reads of %zu bytes allocated %u times", node->path,
@@ -326,7 +327,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("read_memory");
 	TCase *c = unit_case(s, "views", each_kind);
 
-	tcase_add_loop_test(c, each_source, 0, sizeof(fixtures) / sizeof(*fixtures));
+	tcase_add_loop_test(c, each_source, 0, MFS_ARRAY_SIZE(fixtures));
 	tcase_add_test(c, eight_bits);
 	tcase_add_test(c, four_bits);
 	return s;

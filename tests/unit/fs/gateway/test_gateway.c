@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/model/families/family.h"
 #include "formats/plan/vfile.h"
 #include "fs/cli/option_rows.h"
@@ -45,11 +46,11 @@ START_TEST(test_names)
 	} parts[] = {{"llama", "llama"}, {"a b", "a-b"}, {"..x--y", "x-y"},
 		     {"a__b", "a_b"},	 {"---", "_"},	 {"x.-", "x"}};
 
-	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(good); i++)
 		ck_assert_msg(mfs_repo_name_ok(good[i]), "%s", good[i]);
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++)
 		ck_assert_msg(!mfs_repo_name_ok(bad[i]), "%s", bad[i]);
-	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(parts); i++) {
 		char *part = mfs_repo_part(parts[i].disk);
 
 		ck_assert_str_eq(part, parts[i].part);
@@ -92,7 +93,7 @@ START_TEST(test_names_of_datasets)
 	char command[3 * PATH_MAX], other[PATH_MAX], both[PATH_MAX];
 	struct mfs_buf names = {0};
 	struct mfs_revision r;
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 
 	snprintf(both, sizeof(both), "%s/both", unit_tmpdir());
 	snprintf(other, sizeof(other), "%s/both/tales_text_document", unit_tmpdir());
@@ -142,14 +143,14 @@ static void copy(const char *from, const char *to)
 static void hold(struct mfs_repos *repos, const char *name, const char *revision,
 		 struct mfs_revision *r)
 {
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 
 	unit_ok(mfs_repos_hold(repos, MFS_REPO_MODEL, name, revision, r, &what, &err), &err);
 }
 
-static enum mfs_absent absent(struct mfs_repos *repos, const char *name, const char *revision)
+static enum mfs_absent_kind absent(struct mfs_repos *repos, const char *name, const char *revision)
 {
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_revision r;
 
 	unit_fails(mfs_repos_hold(repos, MFS_REPO_MODEL, name, revision, &r, &what, &err), &err,
@@ -216,7 +217,7 @@ static void commit_of(const char *source, enum mfs_repo_kind kind, const char *n
 		      const struct mfs_view_options *o, char ret[MFS_COMMIT_SIZE])
 {
 	struct mfs_repos *repos = mfs_repos_new(0);
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_revision r;
 
 	unit_ok(mfs_repos_add(repos, "lab/x", source, o, &err), &err);
@@ -259,7 +260,7 @@ START_TEST(test_commits_of_option_files)
 	struct mfs_data_options data = {0};
 	const struct mfs_view_options o = {.data = &data};
 	struct mfs_repos *repos = mfs_repos_new(0);
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_revision r;
 
 	for (int i = 0; i < 2; i++) {
@@ -330,7 +331,7 @@ static void give(const struct mfs_option_row *row, struct mfs_options *ret)
 	char list[PATH_MAX + 64], value[PATH_MAX];
 	int rc = -EINVAL;
 
-	for (size_t i = 0; i < sizeof(values) / sizeof(*values) && rc; i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(values) && rc; i++) {
 		snprintf(value, sizeof(value), values[i], unit_tmpdir());
 		snprintf(list, sizeof(list), "%s%s", row->name, value);
 		*ret = (struct mfs_options){0};
@@ -384,7 +385,7 @@ START_TEST(test_option_files_are_read_once)
 	struct mfs_repos *repos = mfs_repos_new(0);
 	const struct timespec old = {.tv_sec = 1, .tv_nsec = 100000000};
 	struct rlimit limit, none = {0};
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_revision r;
 	char dir[PATH_MAX], path[PATH_MAX];
 	int rc;
@@ -620,7 +621,7 @@ START_TEST(test_passing_failure)
 	struct mfs_repos *repos = mfs_repos_new(0);
 	struct rlimit limit, none = {0};
 	char commit[MFS_COMMIT_SIZE];
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_revision r;
 	int rc;
 
@@ -679,7 +680,7 @@ static void *use_runs(void *arg)
 
 	for (int i = 0; i < 12; i++) {
 		static const char *const names[] = {"runs/a", "runs/b", "runs/c"};
-		enum mfs_absent what;
+		enum mfs_absent_kind what;
 		struct mfs_revision r;
 		struct mfs_error e;
 		size_t n;
@@ -764,7 +765,7 @@ START_TEST(test_kinds_of_runs)
 	struct mfs_repos *repos = mfs_repos_new(0);
 	const char *dir = unit_tmpdir();
 	char path[PATH_MAX];
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_revision r;
 
 	ck_assert_str_eq(list_runs(unit_fixture("data"), &options, MFS_REPO_MODEL), "");
@@ -849,7 +850,7 @@ START_TEST(test_bad_rules)
 	};
 	struct mfs_rules *rules;
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++)
 		unit_fails(mfs_rules_parse("t", bad[i], strlen(bad[i]), &rules, &err), &err,
 			   -EINVAL, "t:");
 	unit_fails(mfs_rules_parse("t", "a\0b", 3, &rules, &err), &err, -EINVAL, "text");
@@ -941,7 +942,7 @@ START_TEST(test_bad_configs)
 		"repositories: {a/b: [x]}\n",
 	};
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++) {
 		struct mfs_serve_config c;
 
 		mfs_serve_config_init(&c);
@@ -1227,7 +1228,7 @@ START_TEST(test_access)
 	snprintf(path, sizeof(path), "%s/t", unit_tmpdir());
 	chmod(path, 0600);
 	begin_gateway(path);
-	for (size_t i = 0; i < sizeof(targets) / sizeof(*targets); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(targets); i++) {
 		check(MFS_METHOD_GET, targets[i], alice, NULL, 200, NULL, NULL);
 		check(MFS_METHOD_GET, targets[i], bob, NULL, 404, NULL, NULL);
 		check(MFS_METHOD_GET, targets[i], NULL, NULL, 401, NULL, NULL);
@@ -1267,7 +1268,7 @@ START_TEST(test_no_memory)
 	unsigned failures;
 
 	begin_gateway(NULL);
-	for (size_t i = 0; i < sizeof(targets) / sizeof(*targets); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(targets); i++) {
 		struct mfs_reply whole, a;
 
 		ask(MFS_METHOD_GET, targets[i], NULL, NULL, &whole);

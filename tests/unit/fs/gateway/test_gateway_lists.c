@@ -186,7 +186,7 @@ START_TEST(test_commits)
 	static const char first[] = "/api/models/lab/x/commits/main";
 	char path[PATH_MAX], target[256], ids[4096];
 	struct mfs_revision r;
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	json_t *list, *o;
 	size_t i;
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "fs/gateway/access/authorization.h"
 #include "fs/gateway/access/guesses.h"
@@ -49,7 +50,7 @@ START_TEST(test_escapes)
 		{"\xc2\x85", "&#xFFFD;"},	    /* C1 */
 	};
 
-	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(texts); i++) {
 		struct mfs_buf b = {0};
 
 		mfs_html_text(&b, texts[i].text);
@@ -103,7 +104,7 @@ START_TEST(test_authorization)
 		{NULL, NULL},
 	};
 
-	for (size_t i = 0; i < sizeof(headers) / sizeof(*headers); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(headers); i++) {
 		char *token;
 
 		ck_assert_int_eq(mfs_authorization_token(headers[i].header, &token), 0);
@@ -436,7 +437,7 @@ START_TEST(test_sign_in_refused)
 	ck_assert_str_eq(value_of(&a, "Set-Cookie"), "");
 	ck_assert_ptr_null(strstr(a.text.data, "hf_alice1"));
 	mfs_reply_release(&a);
-	for (size_t i = 0; i < sizeof(evil) / sizeof(*evil); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(evil); i++) {
 		ask("/sign-in", evil[i], "token=hf_alice1", 403, &a);
 		/* A page of another host may be this one's, by a proxy that hides it. */
 		ck_assert_int_eq(strstr(a.why, "X-Forwarded-Host") &&
@@ -447,7 +448,7 @@ START_TEST(test_sign_in_refused)
 		ask("/sign-out", evil[i], "", 403, &a);
 		mfs_reply_release(&a);
 	}
-	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(good); i++) {
 		ask("/sign-in", good[i], "token=hf_alice1", 303, &a);
 		mfs_reply_release(&a);
 	}
@@ -545,7 +546,7 @@ START_TEST(test_next)
 	struct mfs_reply a;
 
 	begin_gateway(TOKENS);
-	for (size_t i = 0; i < sizeof(nexts) / sizeof(*nexts); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(nexts); i++) {
 		char text[256];
 
 		snprintf(text, sizeof(text), "token=hf_alice1&next=%s", nexts[i].next);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "fs/gateway/gateway_config.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/web/gateway_metrics.h"
@@ -20,7 +21,7 @@ static struct mfs_proxies some(void)
 	static const char *const texts[] = {"10.0.0.0/8", "192.0.2.1", "fd00::/8", "172.16.0.0/12"};
 	struct mfs_proxies p = {0};
 
-	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(texts); i++)
 		unit_ok(mfs_proxies_add(&p, texts[i], &err), &err);
 	return p;
 }
@@ -39,9 +40,9 @@ START_TEST(test_trust)
 					 "x"};
 	struct mfs_proxies p = some();
 
-	for (size_t i = 0; i < sizeof(yes) / sizeof(*yes); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(yes); i++)
 		ck_assert_msg(mfs_proxies_trust(&p, yes[i]), "%s", yes[i]);
-	for (size_t i = 0; i < sizeof(no) / sizeof(*no); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(no); i++)
 		ck_assert_msg(!mfs_proxies_trust(&p, no[i]), "%s", no[i]);
 	ck_assert(!mfs_proxies_trust(NULL, "10.0.0.1:1"));
 	unit_ok(mfs_proxies_add(&p, "unix", &err), &err);
@@ -66,7 +67,7 @@ START_TEST(test_bad_proxies)
 					  "*"};
 	struct mfs_proxies p = {0};
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++)
 		unit_fails(mfs_proxies_add(&p, bad[i], &err), &err, -EINVAL, bad[i]);
 	ck_assert_uint_eq(p.count, 0);
 }
@@ -97,7 +98,7 @@ START_TEST(test_client)
 	struct mfs_proxies p = some();
 	char client[48];
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		mfs_proxies_client(&p, cases[i].peer, cases[i].forwarded, client, sizeof(client));
 		ck_assert_msg(!strcmp(client, cases[i].client), "%s: '%s' instead of '%s'",
 			      cases[i].forwarded, client, cases[i].client);

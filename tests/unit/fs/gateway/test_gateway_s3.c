@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "formats/base/array.h"
 #include "formats/net/sigv4.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/s3/s3_i.h"
@@ -157,7 +158,7 @@ static void same_by_pages(const char *query, const char *expected)
 {
 	static const unsigned sizes[] = {1, 2, 3, 1000};
 
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(sizes); i++) {
 		struct mfs_buf got = {0};
 
 		mfs_buf_adds(&got, "");

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/net/signed_url.h"
 #include "fs/gateway/gateway_config.h"
 #include "fs/gateway/gateway.h"
@@ -45,7 +46,7 @@ START_TEST(test_signature)
 	unit_ok(mfs_signed_url_sign(OLD, &url, got, &err), &err);
 	ck_assert_str_eq(got, expected);
 	unit_ok(mfs_signed_url_verify(OLD, &url, expected, &err), &err);
-	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(others); i++)
 		unit_fails(mfs_signed_url_verify(OLD, &others[i], expected, &err), &err,
 			   -EKEYREJECTED, "signature");
 	unit_fails(mfs_signed_url_verify(NEW, &url, expected, &err), &err, -EKEYREJECTED, NULL);
@@ -64,7 +65,7 @@ START_TEST(test_times)
 	ck_assert(mfs_signed_url_time("1700000000", &n));
 	ck_assert_int_eq(n, 1700000000);
 	ck_assert(mfs_signed_url_time("0", &n));
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++)
 		ck_assert_msg(!mfs_signed_url_time(bad[i], &n), "'%s'", bad[i]);
 }
 END_TEST
@@ -106,7 +107,7 @@ START_TEST(test_secrets)
 	ck_assert_uint_eq(list.count, 2);
 	ck_assert_str_eq(list.list[0], NEW);
 	ck_assert_str_eq(list.list[1], OLD);
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++) {
 		unit_fails(mfs_secrets_parse("s", bad[i], strlen(bad[i]), &list, &err), &err,
 			   -EINVAL, "secret");
 		ck_assert_ptr_null(strstr(err.msg, OLD));
@@ -289,7 +290,7 @@ START_TEST(test_log)
 
 	snprintf(path, sizeof(path), "%s/access", unit_tmpdir());
 	open_gateway(&g, NULL, NULL);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		g.access_log = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 		ask(&g, MFS_METHOD_GET, cases[i].target, NULL);
 		close(g.access_log);
@@ -321,7 +322,7 @@ START_TEST(test_config)
 	unit_ok(mfs_serve_config_check(&c, &err), &err);
 	c.data_node = "http://[::1]:8080/behind/";
 	unit_ok(mfs_serve_config_check(&c, &err), &err);
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++) {
 		c.data_node = bad[i];
 		unit_fails(mfs_serve_config_check(&c, &err), &err, -EINVAL, "data_node");
 	}

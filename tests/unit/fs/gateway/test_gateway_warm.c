@@ -66,7 +66,7 @@ static void wait_done(struct mfs_repos *repos)
 static void *use(void *arg)
 {
 	struct mfs_repos *repos = arg;
-	enum mfs_absent what;
+	enum mfs_absent_kind what;
 	struct mfs_revision r;
 	struct mfs_error e;
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "fs/http/listen.h"
 #include "fs/http/message.h"
 #include "fs/http/range.h"
@@ -56,7 +57,7 @@ START_TEST(test_bad_paths)
 	static char deep[MFS_URL_BYTES + 8];
 	struct mfs_url u;
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++)
 		unit_fails(mfs_url_parse(bad[i], &u, &err), &err, -EINVAL, NULL);
 	for (int i = 0; i <= MFS_URL_PARTS; i++)
 		strcat(many, "/a");
@@ -75,7 +76,7 @@ START_TEST(test_ranges)
 	static const struct {
 		const char *header;
 		uint64_t size;
-		enum mfs_range want;
+		enum mfs_range_kind want;
 		uint64_t off, len;
 	} cases[] = {
 		{NULL, 10, MFS_RANGE_WHOLE, 0, 10},
@@ -103,7 +104,7 @@ START_TEST(test_ranges)
 		{"", 10, MFS_RANGE_WHOLE, 0, 10},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		uint64_t off = 77, len = 77;
 
 		ck_assert_msg(mfs_range_parse(cases[i].header, cases[i].size, &off, &len) ==
@@ -163,7 +164,7 @@ START_TEST(test_conditions)
 		{{.range = "bytes=10-", .match = "\"b\""}, 412},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++)
 		ck_assert_uint_eq(mfs_conditions_judge(&cases[i].c, "a", 10).status,
 				  cases[i].status);
 }

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "fs/http/deadlines.h"
 #include "fs/http/http_server.h"
 
@@ -290,7 +291,7 @@ START_TEST(test_too_much)
 	};
 	unsigned answered = 0;
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		int status;
 
 		if (!*cases[i].after) { /* it hangs up in the middle of its first line */
@@ -351,7 +352,7 @@ START_TEST(test_unclear)
 		CASE("GET /" HOST "Expect: 100-Continue\r\n\r\n", 100),
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		const int fd = dial();
 		int status;
 

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/base/version.h"
 #include "fs/lib/mcorefs.h"
 #include "tests/unit/unit.h"
@@ -560,7 +561,7 @@ END_TEST
 
 Suite *mfs_suite(void)
 {
-	const int count = sizeof(cases) / sizeof(*cases);
+	const int count = MFS_ARRAY_SIZE(cases);
 	Suite *s = suite_create("library");
 	TCase *c = unit_case(s, "lists", iterations_views_and_files_are_those_of_a_mount);
 

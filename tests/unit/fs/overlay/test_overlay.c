@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "fs/overlay/overlay.h"
 
 #define HF "tales/hf"
@@ -363,7 +364,7 @@ START_TEST(test_no_way_out)
 	struct mfs_overlay_file *f;
 	int fd;
 
-	for (unsigned i = 0; i < sizeof(paths) / sizeof(*paths); i++)
+	for (unsigned i = 0; i < MFS_ARRAY_SIZE(paths); i++)
 		unit_fails(mfs_overlay_create(o, paths[i], "tmp1", &by_open, &f, &fd, &err), &err,
 			   -EINVAL, paths[i]);
 	unit_fails(mfs_overlay_create(o, HF, "state.json", &by_open, &f, &fd, &err), &err, -EROFS,

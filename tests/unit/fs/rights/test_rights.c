@@ -24,6 +24,7 @@
 #include <unistd.h>
 #include <utime.h>
 
+#include "formats/base/array.h"
 #include "fs/rights/rights.h"
 #include "fs/rights/rights_i.h"
 
@@ -320,7 +321,7 @@ static int check_clone(void)
 	struct clone_args args = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
 	long pid;
 
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(kinds); i++) {
 		pid = syscall(SYS_clone, kinds[i] | SIGCHLD, 0, 0, 0, 0);
 		if (!pid)
 			_exit(0);

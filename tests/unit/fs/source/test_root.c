@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/megatron/tracker.h"
 #include "fs/source/iteration.h"
@@ -250,7 +251,7 @@ START_TEST(test_numbers_of_iterations)
 	static const double none[] = {-1, -0.5, 40.7, 1e15, 1e300, INFINITY, -INFINITY, NAN};
 	int64_t n = -7;
 
-	for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(none); i++)
 		ck_assert_msg(!mfs_tracker_iteration(none[i], &n) && n == -7, "%g", none[i]);
 	ck_assert(mfs_tracker_iteration(0, &n) && n == 0);
 	ck_assert(mfs_tracker_iteration(999999999999999, &n) && n == 999999999999999);
@@ -302,7 +303,7 @@ START_TEST(test_other_names_are_no_iterations)
 					    "Iter_0000040"};
 	const struct mfs_root_snapshot *s;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		ck_assert_int_eq(mkdir(at(names[i]), 0755), 0);
 	unit_write(base, "iter_0000007", "a file", 6);
 	add("iter_12345678", DIST);
@@ -743,7 +744,7 @@ START_TEST(test_names_of_no_view)
 	add("iter_0000020", DIST);
 	add("iter_0000040", TORCH);
 	look();
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++) {
 		unit_fails(mfs_root_view(root, names[i], &view, NULL, &err), &err, -ENOENT,
 			   "iter_0000040/hf");
 		unit_sentence(err.msg, names[i]);
@@ -775,7 +776,7 @@ START_TEST(test_places)
 	add("iter_0000020", DIST);
 	add("iter_0000040", TORCH);
 	look();
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(places); i++) {
 		unit_ok(mfs_root_find(root, places[i].name, &place, &err), &err);
 		ck_assert_str_eq(mfs_iteration_name(place.iteration), places[i].iteration);
 		ck_assert_str_eq(place.view, places[i].view);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/read/ckpt_open.h"
 #include "fs/sums/tensor_hash.h"
 #include "fs/sums/signature.h"
@@ -231,7 +232,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("sums");
 	TCase *c = unit_case(s, "sums", test_parse);
 
-	tcase_add_loop_test(c, test_bad, 0, sizeof(bad) / sizeof(*bad));
+	tcase_add_loop_test(c, test_bad, 0, MFS_ARRAY_SIZE(bad));
 	tcase_add_test(c, test_hash);
 	tcase_add_test(c, test_signatures);
 	tcase_add_test(c, test_bad_keys);

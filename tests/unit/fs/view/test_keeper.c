@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "fs/view/keeper.h"
 
 #define KEEP 2
@@ -63,7 +64,7 @@ static void thing_close(void *object)
 	free(t);
 }
 
-static const struct mfs_open_kind kind = {thing_open, thing_close};
+static const struct mfs_open_ops kind = {thing_open, thing_close};
 
 static void set_up(void)
 {
@@ -376,8 +377,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_renewed);
 	tcase_add_test(c, test_offer);
 	tcase_add_test(c, test_held_to_the_end);
-	tcase_add_loop_test(c, test_failures_that_last, 0, sizeof(lasting) / sizeof(*lasting));
-	tcase_add_loop_test(c, test_failures_that_pass, 0, sizeof(passing) / sizeof(*passing));
+	tcase_add_loop_test(c, test_failures_that_last, 0, MFS_ARRAY_SIZE(lasting));
+	tcase_add_loop_test(c, test_failures_that_pass, 0, MFS_ARRAY_SIZE(passing));
 	tcase_add_test(c, test_failures_are_bounded);
 	c = unit_case(s, "threads", test_nobody_waits_for_another_name);
 	tcase_add_checked_fixture(c, set_up, tear_down);

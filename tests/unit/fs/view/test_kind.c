@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/buf.h"
 #include "formats/plan/vfile.h"
 #include "fs/data/data_kinds.h"
@@ -16,7 +17,7 @@ static const struct owner {
 	unsigned of;
 } owners[] = {{&mfs_ckpt_views, MFS_VIEW_OF_CKPT}, {&mfs_data_views, MFS_VIEW_OF_DATA}};
 
-#define OWNERS (sizeof(owners) / sizeof(*owners))
+#define OWNERS MFS_ARRAY_SIZE(owners)
 
 /* What front ends rely on without looking. */
 START_TEST(test_rows)

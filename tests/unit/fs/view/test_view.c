@@ -10,6 +10,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/io/fileset.h"
 #include "fs/export/dir.h"
 #include "fs/export/journal.h"
@@ -26,7 +27,7 @@ static struct mfs_view *view_of(const char *const *names, size_t count)
 	return v;
 }
 
-#define VIEW_OF(names) view_of(names, sizeof(names) / sizeof(*(names)))
+#define VIEW_OF(names) view_of(names, MFS_ARRAY_SIZE(names))
 
 static const char *const nested[] = {
 	"iter_0000040/mp_rank_01/model_optim_rng.pt",
@@ -82,7 +83,7 @@ START_TEST(test_names_that_cannot_be)
 	struct mfs_view *v;
 	char longest[400];
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++) {
 		v = view_of(&bad[i], 1);
 		unit_fails(mfs_view_finish(v, &err), &err, -EINVAL, bad[i]);
 		mfs_view_free(v);

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/numbers/half.h"
 #include "formats/ckpt/target.h"
 #include "formats/model/hf_ckpt.h"
@@ -172,7 +173,7 @@ static const struct fixture fixtures[] = {
 	{"optim/qwen2-torch_dist-pp2-buckets", 1, true},
 };
 
-#define FIXTURES (sizeof(fixtures) / sizeof(fixtures[0]))
+#define FIXTURES MFS_ARRAY_SIZE(fixtures)
 
 static struct mfs_ckpt *open_fixture(const struct fixture *f)
 {
@@ -246,7 +247,7 @@ static const struct {
 	{{"optim/mixtral-torch-tp2-ep2-etp1-distopt", 1, true}, {2, 1, 1, 1, 1, 2, 1, 0, 0}, 1},
 	{{"optim/mixtral-torch_dist-ep2-flattened", 1, true}, {2, 1, 2, 1, 2, 2, 1, 0, 0}, 1},
 };
-#define PLACES (sizeof(places) / sizeof(places[0]))
+#define PLACES MFS_ARRAY_SIZE(places)
 
 /* Elements that some process has, for each tensor of the whole model. */
 static void mark(const struct mft_params *p, uint8_t **seen)

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/rng.h"
 #include "formats/ckpt/target.h"
 #include "formats/megatron/tracker.h"
@@ -63,7 +64,7 @@ static const struct fixture fixtures[] = {
 	 "--bf16 --use-distributed-optimizer --ckpt-format torch"},
 };
 
-#define FIXTURES (sizeof(fixtures) / sizeof(fixtures[0]))
+#define FIXTURES MFS_ARRAY_SIZE(fixtures)
 
 struct setup {
 	struct mft_train_config config;
@@ -321,7 +322,7 @@ static void check_clean(const struct setup *s)
 
 /* ---- saves ---- */
 
-static struct mft_saver *new_saver(const struct setup *s, const struct mft_save_system *system,
+static struct mft_saver *new_saver(const struct setup *s, const struct mft_save_system_ops *system,
 				   uint64_t ring)
 {
 	struct mft_saver *saver;
@@ -448,7 +449,7 @@ static void check_states(const struct mfs_rng *rng)
 	struct mfs_torch_tensor t;
 
 	ck_assert_uint_eq(mfs_value_count(doc, rng->value), 1);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		ck_assert(mfs_value_has(doc, states, names[i]));
 	unit_ok(mfs_torch_tensor(&rng->archive, mfs_value_get(doc, states, names[2]), &t, &err),
 		&err);
@@ -525,7 +526,7 @@ static int waits_in_mkdir(void *arg, int dirfd, const char *name)
 
 START_TEST(busy)
 {
-	struct mft_save_system system = mft_save_system;
+	struct mft_save_system_ops system = mft_save_system;
 	struct mft_save_result result;
 	struct mft_saver *saver;
 	struct setup s;
@@ -578,7 +579,7 @@ static int no_exchange(void *arg, int dirfd, const char *a, const char *b)
  * then, a load finds it, and the next saver gives it its name back. */
 START_TEST(makes_room)
 {
-	struct mft_save_system system = mft_save_system;
+	struct mft_save_system_ops system = mft_save_system;
 	char path[512], aside[sizeof(path) + 8], tokenizer[sizeof(aside) + 16];
 	struct mft_saver *saver;
 	struct mft_load *l;
@@ -805,25 +806,25 @@ static int f_engine(void *arg, unsigned depth, struct mfs_io_engine **ret, struc
 	return mfs_io_engine_with(&ops, state, depth, ret, e);
 }
 
-static struct mft_save_system faulty(struct faults *f)
+static struct mft_save_system_ops faulty(struct faults *f)
 {
-	return (struct mft_save_system){.mkdir = f_mkdir,
-					.open_dir = f_open_dir,
-					.open = f_open,
-					.allocate = f_allocate,
-					.truncate = f_truncate,
-					.close = f_close,
-					.sync_dir = f_sync_dir,
-					.rename = f_rename,
-					.exchange = f_exchange,
-					.remove = f_remove,
-					.engine = f_engine,
-					.alloc = f_alloc,
-					.sum_new = f_sum_new,
-					.sum_add = f_sum_add,
-					.sum_end = f_sum_end,
-					.sum_free = mft_save_system.sum_free,
-					.arg = f};
+	return (struct mft_save_system_ops){.mkdir = f_mkdir,
+					    .open_dir = f_open_dir,
+					    .open = f_open,
+					    .allocate = f_allocate,
+					    .truncate = f_truncate,
+					    .close = f_close,
+					    .sync_dir = f_sync_dir,
+					    .rename = f_rename,
+					    .exchange = f_exchange,
+					    .remove = f_remove,
+					    .engine = f_engine,
+					    .alloc = f_alloc,
+					    .sum_new = f_sum_new,
+					    .sum_add = f_sum_add,
+					    .sum_end = f_sum_end,
+					    .sum_free = mft_save_system.sum_free,
+					    .arg = f};
 }
 
 /* Few and small files: a save is begun for each of its calls. */
@@ -836,7 +837,7 @@ static const struct fixture small = {
 static unsigned count_calls(const struct setup *s)
 {
 	struct faults f = {0};
-	const struct mft_save_system system = faulty(&f);
+	const struct mft_save_system_ops system = faulty(&f);
 	struct mft_saver *saver = new_saver(s, &system, 0);
 
 	atomic_store(&f.calls, 0);
@@ -947,7 +948,7 @@ START_TEST(errors)
 	undo(&s, again, true);
 	for (unsigned at = first_call(); at <= calls; at += torch ? 3 * STRIDE : STRIDE, tried++) {
 		struct faults f = {.at = at, .fault = errors[_i / 2]};
-		const struct mft_save_system system = faulty(&f);
+		const struct mft_save_system_ops system = faulty(&f);
 		struct mft_save_result result;
 		struct mft_saver *saver = new_saver(&s, &system, 0);
 		bool is_new;
@@ -990,7 +991,7 @@ START_TEST(kills)
 		ck_assert_int_ge(child, 0);
 		if (!child) {
 			struct faults f = {.at = at};
-			const struct mft_save_system system = faulty(&f);
+			const struct mft_save_system_ops system = faulty(&f);
 			struct mft_saver *saver;
 			struct run r;
 			struct mft_save_result result;
@@ -1248,7 +1249,7 @@ START_TEST(swapped)
 	undo(&s, false, true);
 	for (unsigned at = first_call(); at <= calls; at += _i ? 3 * STRIDE : STRIDE) {
 		struct faults f = {.at = at, .meanwhile = _i ? swap_save : swap_tmp};
-		const struct mft_save_system system = faulty(&f);
+		const struct mft_save_system_ops system = faulty(&f);
 		struct mft_saver *saver = new_saver(&s, &system, 0);
 		struct mfs_tracker t = {0};
 		char when[40];
@@ -1273,7 +1274,7 @@ END_TEST
 START_TEST(short_writes)
 {
 	struct faults f = {.partial = true};
-	const struct mft_save_system system = faulty(&f);
+	const struct mft_save_system_ops system = faulty(&f);
 	struct mft_saver *saver;
 	struct setup s;
 
@@ -1368,7 +1369,7 @@ END_TEST
 /* Several writes of one file are under way when it is found to refuse them. */
 START_TEST(refuses_direct)
 {
-	struct mft_save_system system = mft_save_system;
+	struct mft_save_system_ops system = mft_save_system;
 	struct refusing e = {0};
 	struct mft_saver *saver;
 	struct setup s;

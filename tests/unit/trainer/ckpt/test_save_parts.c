@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/read/integrity.h"
 #include "formats/ckpt/read/ckpt_open.h"
 #include "formats/ckpt/rng.h"
@@ -242,7 +243,7 @@ struct process {
 	struct mfk_comm comm;
 	struct mft_params *params;
 	struct run run;
-	struct mft_save_system system;
+	struct mft_save_system_ops system;
 	struct mft_saver *saver;
 	struct mft_save_result result;
 	uint64_t bytes; /* of its files */
@@ -274,7 +275,7 @@ static const struct model {
 	{"weights/deepseek-torch_dist-pp2-ep2/iter_0000040", "--bf16 --use-distributed-optimizer"},
 };
 
-#define MODELS (sizeof(models) / sizeof(models[0]))
+#define MODELS MFS_ARRAY_SIZE(models)
 
 static void configure(struct team *t, const struct model *m)
 {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "formats/args/field.h"
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/read/ckpt_open.h"
 #include "tests/unit/unit.h"
@@ -967,7 +968,7 @@ START_TEST(sharding)
 		{"--use-torch-fsdp2 --fp16", MFT_SHARD_WEIGHTS, MFS_F16},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		struct mft_train_config c;
 		char line[512];
 
@@ -1009,7 +1010,7 @@ START_TEST(formats)
 	static const char *const all[] = {"torch", "torch_dist", "torch_dcp", "fsdp_dtensor",
 					  "zarr"};
 
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(all); i++) {
 		const bool torch = !i, said = i > 1;
 		struct mft_train_config c;
 		struct mfs_buf notes = {0};
@@ -1297,7 +1298,7 @@ START_TEST(adopted)
 		"resume/qwen2-torch-tp2-dp2-distopt/iter_0000020",
 	};
 
-	for (size_t i = 0; i < sizeof(fixtures) / sizeof(fixtures[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(fixtures); i++)
 		check_adopted(fixtures[i]);
 }
 END_TEST
@@ -1498,7 +1499,7 @@ START_TEST(tokenizer_models)
 	char line[1024], path[256];
 	const char *dir = unit_tmpdir();
 
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(types); i++) {
 		snprintf(line, sizeof(line),
 			 SMALL MODELS "ok-eos-last --eod-mask-loss --tokenizer-type %s", types[i]);
 		read_ok(line, &c);
@@ -1835,7 +1836,7 @@ START_TEST(yaml_activation)
 	struct mft_train_config c;
 	char text[512];
 
-	for (size_t i = 0; i < 2 * (sizeof(had) / sizeof(had[0])); i++) {
+	for (size_t i = 0; i < 2 * MFS_ARRAY_SIZE(had); i++) {
 		const char *order = i % 2 ? "  gated_linear_unit: %s\n  activation_func: %s\n%s"
 					  : "%3$s  activation_func: %2$s\n"
 					    "  gated_linear_unit: %1$s\n";
@@ -1851,7 +1852,7 @@ START_TEST(yaml_activation)
 			ck_assert_msg(c.model.exact_gelu == had[i / 2].erf, "%s", text);
 		mft_train_config_release(&c);
 	}
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(refused); i++)
 		unit_fails(model_yaml(refused[i], &c), &err, -ENOTSUP, "activation_func '");
 	unit_fails(model_yaml("  gated_linear_unit: 3\n", &c), &err, -EINVAL, "true or false");
 	unit_fails(model_yaml("  activation_func: [a]\n", &c), &err, -EINVAL, "the name of a");
@@ -2077,7 +2078,7 @@ START_TEST(yaml_bridge_refused)
 	};
 	struct mft_train_config c;
 
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(refused); i++)
 		unit_fails(yaml(SMALL, refused[i][0], &c), &err, -ENOTSUP, refused[i][1]);
 	unit_fails(yaml("", "dataset:\n  sequence_length: 8\nmodel:\n  seq_length: 16\n", &c), &err,
 		   -ENOTSUP, "dataset.sequence_length 8 is not model.seq_length 16");

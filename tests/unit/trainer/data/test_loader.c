@@ -68,7 +68,7 @@ static void give_memory(void *arg, void *p, size_t bytes)
 }
 
 static int blocks;
-static const struct mft_slot_memory memory = {take_memory, give_memory, &blocks};
+static const struct mft_slot_memory_ops memory = {take_memory, give_memory, &blocks};
 
 static struct mfs_io_engine *engine_of(int i)
 {

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "kernels/record/record.h"
 #include "tests/unit/unit.h"
@@ -185,7 +186,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("exposed_waits");
 	TCase *c = tcase_create("waits");
 
-	tcase_add_loop_test(c, test_waits, 0, sizeof(layouts) / sizeof(layouts[0]));
+	tcase_add_loop_test(c, test_waits, 0, MFS_ARRAY_SIZE(layouts));
 	suite_add_tcase(s, c);
 	return s;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/read/ckpt_open.h"
 #include "formats/model/dims.h"
 #include "tests/unit/npz.h"
@@ -204,7 +205,7 @@ static const struct {
 	{MFT_RECOMPUTE_FULL, "block", 1, outer},
 	{MFT_RECOMPUTE_FULL, "block", 3, outer},
 };
-#define RECOMPUTED ((int)(sizeof(recomputed) / sizeof(recomputed[0])))
+#define RECOMPUTED ((int)(MFS_ARRAY_SIZE(recomputed)))
 
 /* Loss and gradients of a model, the same bits in each way to recompute. */
 START_TEST(test_recomputed_is_the_same)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "tests/unit/small_models.h"
 #include "trainer/model/net_i.h"
 
@@ -35,7 +36,7 @@ static void keep(struct mfk_ctx *ctx, struct mfk_comm *g, const struct mfk_messa
 	struct said *s = &g->said[g->begun++ % MOST_SAID];
 
 	(void)ctx;
-	ck_assert_uint_le(count, sizeof(s->list) / sizeof(s->list[0]));
+	ck_assert_uint_le(count, MFS_ARRAY_SIZE(s->list));
 	ck_assert_uint_le(g->begun - g->done, MOST_SAID);
 	memcpy(s->list, list, count * sizeof(*list));
 	s->count = count;
@@ -65,7 +66,7 @@ static const struct shape shapes[] = {
 	{2, 1, 3, MFS_UNSET, 1, false, true}, {3, 1, 2, MFS_UNSET, 5, false, false},
 	{2, 2, 0, MFS_UNSET, 6, false, true},
 };
-#define SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
+#define SHAPES ((int)(MFS_ARRAY_SIZE(shapes)))
 
 /* Gradients at their places in the whole model; those of the embedding's copy apart. */
 struct result {

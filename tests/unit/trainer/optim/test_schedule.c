@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "formats/args/megatron_args.h"
+#include "formats/base/array.h"
 #include "trainer/config/settle/batch_steps.h"
 #include "trainer/optim/schedule.h"
 
@@ -277,7 +278,7 @@ END_TEST
 START_TEST(test_wsd)
 {
 	static const struct {
-		enum mft_wsd_decay style;
+		enum mft_wsd_decay_style style;
 		const double *want;
 	} cases[] = {{MFT_WSD_EXPONENTIAL, wsd_exponential},
 		     {MFT_WSD_LINEAR, wsd_linear},
@@ -444,7 +445,7 @@ START_TEST(test_ramp)
 	};
 	struct mfs_arena arena = {0};
 
-	for (size_t i = 0; i < sizeof(ramps) / sizeof(ramps[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(ramps); i++) {
 		struct mft_train_config c = run();
 
 		c.global_batch_size = ramps[i].end;

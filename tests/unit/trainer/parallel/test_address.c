@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "formats/base/array.h"
 #include "trainer/parallel/master_address.h"
 
 static struct mfs_error err;
@@ -16,7 +17,7 @@ static void forget(void)
 		"SLURM_JOB_ID",	       "SLURM_STEP_ID",	     "TORCHELASTIC_RUN_ID",
 	};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		unsetenv(names[i]);
 }
 
@@ -52,7 +53,7 @@ START_TEST(test_first_host)
 	expect_first("n[1-2]-ib,x", "n1-ib");
 	expect_first("10.0.0.1,10.0.0.2", "10.0.0.1");
 	expect_first("node-of-exactly-thirty-1-chars.", "node-of-exactly-thirty-1-chars.");
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(wrong); i++)
 		unit_fails(mft_first_host(wrong[i], host, sizeof(host), &err), &err, -EINVAL,
 			   "expected a list of hosts");
 }
@@ -113,7 +114,7 @@ START_TEST(test_ports)
 		.rank = 0, .size = 2, .local_rank = 0, .local_size = 2, .by = "mpirun"};
 	struct mft_address at, other;
 
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(wrong); i++) {
 		forget();
 		set("MCOREFS_PORT", wrong[i]);
 		unit_fails(mft_address_find(&l, &at, &err), &err, -EINVAL,

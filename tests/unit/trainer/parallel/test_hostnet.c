@@ -24,7 +24,7 @@ struct one {
 	struct mft_address at;
 	struct mft_launch launch;
 	unsigned seconds, late_ms;
-	void (*then)(struct one *o, struct mfk_host_net *n);
+	void (*then)(struct one *o, struct mfk_host_net_ops *n);
 	int rc;
 	struct mfs_error err;
 	int64_t values[SIZE * 3000];
@@ -69,7 +69,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static struct one *prepare(unsigned size, void (*then)(struct one *o, struct mfk_host_net *n))
+static struct one *prepare(unsigned size, void (*then)(struct one *o, struct mfk_host_net_ops *n))
 {
 	struct one *all = calloc(size, sizeof(*all));
 	const struct mft_address at = here();
@@ -140,7 +140,7 @@ static const char *answer_to(const struct mft_address *at, const struct mft_host
 /* ---- values ---- */
 
 /* Sums and gathers of the world, of odd and even ranks, of few bytes and of many. */
-static void talk(struct one *o, struct mfk_host_net *n)
+static void talk(struct one *o, struct mfk_host_net_ops *n)
 {
 	const unsigned rank = o->launch.rank;
 	const struct mfk_host_group world = {1, rank, SIZE};
@@ -292,7 +292,7 @@ END_TEST
 /* ---- who ends ---- */
 
 /* Rank 2 has everything it wants, but does not say that it goes. */
-static void stay(struct one *o, struct mfk_host_net *n)
+static void stay(struct one *o, struct mfk_host_net_ops *n)
 {
 	(void)n;
 	if (o->launch.rank == 2)
@@ -369,7 +369,7 @@ static pid_t start_process(struct one *o)
 	_exit(o->rc ? 1 : 0);
 }
 
-static void vanish(struct one *o, struct mfk_host_net *n)
+static void vanish(struct one *o, struct mfk_host_net_ops *n)
 {
 	(void)o;
 	(void)n;
@@ -377,7 +377,7 @@ static void vanish(struct one *o, struct mfk_host_net *n)
 	_exit(9);
 }
 
-static void end_all(struct one *o, struct mfk_host_net *n)
+static void end_all(struct one *o, struct mfk_host_net_ops *n)
 {
 	(void)o;
 	wait_ms(200);
@@ -385,7 +385,7 @@ static void end_all(struct one *o, struct mfk_host_net *n)
 }
 
 /* Hears of it by looking, or by asking for a sum. */
-static void survive(struct one *o, struct mfk_host_net *n)
+static void survive(struct one *o, struct mfk_host_net_ops *n)
 {
 	const struct mfk_host_group world = {1, o->launch.rank, o->launch.size};
 	double sum = 1;
@@ -399,7 +399,7 @@ static void survive(struct one *o, struct mfk_host_net *n)
 }
 
 /* The rank that goes does so in the way `goes`; the others hear why. */
-static void expect_end(unsigned going, void (*goes)(struct one *o, struct mfk_host_net *n),
+static void expect_end(unsigned going, void (*goes)(struct one *o, struct mfk_host_net_ops *n),
 		       int want_status, const char *why)
 {
 	struct one *all = prepare(4, survive);
@@ -433,7 +433,7 @@ START_TEST(test_end)
 END_TEST
 
 /* Members of a group that do not agree on what they do. */
-static void disagree(struct one *o, struct mfk_host_net *n)
+static void disagree(struct one *o, struct mfk_host_net_ops *n)
 {
 	const struct mfk_host_group world = {1, o->launch.rank, o->launch.size};
 	double sums[2] = {1, 1};

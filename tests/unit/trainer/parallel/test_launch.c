@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "trainer/parallel/launch.h"
 
 static struct mfs_error err;
@@ -23,7 +24,7 @@ static void forget(void)
 					    "SLURM_LOCALID",
 					    "SLURM_STEP_ID"};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
 		unsetenv(names[i]);
 }
 
@@ -81,7 +82,7 @@ START_TEST(test_refused)
 
 	forget();
 	set("WORLD_SIZE", "2");
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(wrong); i++) {
 		set("RANK", wrong[i]);
 		ck_assert_int_eq(mft_launch_find(&l, &err), -EINVAL);
 		ck_assert_msg(strstr(err.msg, "RANK: expected a number"), "%s", err.msg);

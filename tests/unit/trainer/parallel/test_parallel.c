@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "tests/unit/unit.h"
 
 static struct mfs_error err;
@@ -81,7 +82,7 @@ static const struct {
 	{MFT_GROUP_EXPERT_GRADS, true, 1u << DP, "expert dp"},
 	{MFT_GROUP_EXPERT_MODEL, true, 1u << TP | 1u << EP | 1u << PP, "expert tp-ep-pp"},
 };
-#define GROUPS (sizeof(groups) / sizeof(groups[0]))
+#define GROUPS MFS_ARRAY_SIZE(groups)
 
 /* ---- a world whose groups are what split() was asked for ---- */
 
@@ -369,7 +370,7 @@ START_TEST(test_real_table)
 	static const struct mft_parallel_sizes two = {1, 16, 1, 1, 1, 1, 16, 2, 0};
 	static const struct mft_parallel_sizes four = {1, 16, 1, 1, 1, 1, 16, 4, 0};
 
-	check_rows(&s, table, sizeof(table) / sizeof(table[0]));
+	check_rows(&s, table, MFS_ARRAY_SIZE(table));
 	check_rows(&two, &by_two, 1);
 	check_rows(&four, &by_four, 1);
 }

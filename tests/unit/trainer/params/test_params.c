@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/ckpt/target.h"
 #include "formats/model/dims.h"
 #include "formats/model/hf_ckpt.h"
@@ -287,7 +288,7 @@ START_TEST(mup)
 		c.optimizer = sgd ? "sgd" : "adam";
 		c.model.mup = (struct mfs_mup){true, 4, 1, 0.25, 1};
 		unit_ok(mft_params_new(&c, NULL, &p, &err), &err);
-		for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		for (size_t i = 0; i < MFS_ARRAY_SIZE(all); i++) {
 			const int32_t layer = strstr(all[i].name, "layers.") ? 1 : -1;
 			const struct mft_param *q = mft_params_find(p, all[i].name, layer, -1);
 
@@ -360,7 +361,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("params");
 	TCase *c = tcase_create("checkpoints");
 
-	tcase_add_loop_test(c, model_of_arguments, 0, sizeof(fixtures) / sizeof(fixtures[0]));
+	tcase_add_loop_test(c, model_of_arguments, 0, MFS_ARRAY_SIZE(fixtures));
 	tcase_add_test(c, biases_of_experts);
 	tcase_add_loop_test(c, model_of_hf, 0, 2);
 	suite_add_tcase(s, c);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "tests/unit/unit.h"
 #include "trainer/parallel/pipeline.h"
 #include "trainer/simulate/timeline.h"
@@ -445,7 +446,7 @@ START_TEST(files_that_are_no_machine)
 	};
 	struct mft_machine m;
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++) {
 		ck_assert_int_eq(mft_machine_parse("m", bad[i].text, strlen(bad[i].text), &m, &err),
 				 -EINVAL);
 		ck_assert_msg(strstr(err.msg, bad[i].why), "%s: %s", bad[i].text, err.msg);
