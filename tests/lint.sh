@@ -235,6 +235,9 @@ done < <(git ls-files -- '*.[ch]' | grep -v ^tests/ | xargs grep -hoE '^(struct|
 forbid '^(struct|enum|union) mfs_[a-z0-9_]+ \{' "names of the trainer begin with mft_" $(git ls-files -- 'trainer/*.[ch]')
 forbid '^(struct|enum|union) mft_[a-z0-9_]+ \{' "mft_ is the trainer's" $(git ls-files -- 'fs/*.[ch]' 'formats/*.[ch]' 'kernels/*.[ch]')
 
+# What is not there is absent, none or unknown (docs/STYLE.md).
+forbid '\bMF[KST]_([A-Z0-9]+_)*(UNSET|UNSAID|NOT_SAID|NOT_GIVEN|NOTHING|NEITHER|NOWHERE|NO_(AXIS|FILE|RANK|TOKEN|SCALES|GAP|DEST))\b' \
+	"MFS_ABSENT (formats/base/absent.h), or _NONE" "$@"
 forbid 'sizeof[ (]([a-z_.>-]+)\)? / sizeof[ (](\*\(?\1\b|\(?\1\)?\[0\])' "MFS_ARRAY_SIZE (formats/base/array.h)" \
 	$(git ls-files -- '*.[ch]' ':!kernels' ':!tests/gpu' ':!formats/base/array.h')
 

@@ -12,7 +12,7 @@
 #include "formats/args/megatron_args.h"
 
 enum mfs_args_type {
-	MFS_ARGS_INT,	 /* int64_t; MFS_UNSET is None */
+	MFS_ARGS_INT,	 /* int64_t; MFS_ABSENT is None */
 	MFS_ARGS_REAL,	 /* double */
 	MFS_ARGS_FLAG,	 /* bool */
 	MFS_ARGS_TEXT,	 /* const char *; NULL is None */

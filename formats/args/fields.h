@@ -38,18 +38,18 @@
 /* ---- size of the model ---- */
 ARG(INT, num_layers, REQUIRED, WRITTEN, MODEL, WORD, TAKEN, FITS)
 ARG(INT, hidden_size, REQUIRED, WRITTEN, MODEL, WORD, TAKEN, FITS)
-ARG(INT, ffn_hidden_size, POSITIVE(MFS_UNSET), WRITTEN, MODEL, WORD, TAKEN, FITS)
+ARG(INT, ffn_hidden_size, POSITIVE(MFS_ABSENT), WRITTEN, MODEL, WORD, TAKEN, FITS)
 ARG(INT, num_attention_heads, REQUIRED, WRITTEN, MODEL, WORD, TAKEN, FITS)
 /* = heads without group_query_attention */
-ARG(INT, num_query_groups, PLAIN(.number = MFS_UNSET), WRITTEN, MODEL, WORD, FORCED, FITS)
-ARG(INT, kv_channels, POSITIVE(MFS_UNSET), WRITTEN, MODEL, WORD, TAKEN, FITS)
-ARG(INT, seq_length, POSITIVE(MFS_UNSET), PLAIN(.number = 0), WRITTEN, TRAINING)
-ARG(INT, max_position_embeddings, POSITIVE(MFS_UNSET), PLAIN(.number = 0), WRITTEN, MODEL, WORD,
+ARG(INT, num_query_groups, PLAIN(.number = MFS_ABSENT), WRITTEN, MODEL, WORD, FORCED, FITS)
+ARG(INT, kv_channels, POSITIVE(MFS_ABSENT), WRITTEN, MODEL, WORD, TAKEN, FITS)
+ARG(INT, seq_length, POSITIVE(MFS_ABSENT), PLAIN(.number = 0), WRITTEN, TRAINING)
+ARG(INT, max_position_embeddings, POSITIVE(MFS_ABSENT), PLAIN(.number = 0), WRITTEN, MODEL, WORD,
     TAKEN)
-/* the true size, MFS_UNSET in most files */
-ARG(INT, vocab_size, POSITIVE(MFS_UNSET), PLAIN(.number = 0), WRITTEN,
+/* the true size, MFS_ABSENT in most files */
+ARG(INT, vocab_size, POSITIVE(MFS_ABSENT), PLAIN(.number = 0), WRITTEN,
     APART("the tensors have it, and rows of padding are no difference"), TAKEN)
-ARG(INT, padded_vocab_size, POSITIVE(MFS_UNSET), PLAIN(.number = 0), WRITTEN,
+ARG(INT, padded_vocab_size, POSITIVE(MFS_ABSENT), PLAIN(.number = 0), WRITTEN,
     APART("the tensors have it"), TAKEN)
 ARG(INT, make_vocab_size_divisible_by, POSITIVE(128), WRITTEN,
     APART("the tensors' padding follows from it"))
@@ -123,7 +123,7 @@ ARG(FLAG, use_rope_scaling, FLAG_OR(false), WRITTEN, MODEL, TAKEN)
 ARG(REAL, rope_scaling_factor, PLAIN(.real = MFS_ROPE_SCALING_FACTOR), WRITTEN, MODEL, TAKEN)
 /* a different one in the run's arguments; 0: none */
 ARG(REAL, rope_scaling_ignored, APART("no release of Megatron gives it to the model"))
-/* 0: unset */
+/* 0: absent */
 ARG(REAL, rotary_seq_len_interpolation_factor, REAL_OR(0), WRITTEN, ZERO_IS_NONE, MODEL, TAKEN)
 /* Of MLA: "rope" or "yarn". Until core 0.13 there was no such argument, and since then None means
  * the same: YaRN. */
@@ -137,17 +137,17 @@ ARG(REAL, beta_slow, REAL_OR(1), WRITTEN, MODEL)
 ARG(INT, original_max_position_embeddings, POSITIVE(4096), WRITTEN, MODEL)
 /* GPT form: not yarn_correction_range_round_to_int */
 ARG(FLAG, yarn_unrounded, MODEL)
-/* left window + 1 as HF counts it; MFS_UNSET: none */
-ARG(INT, window_size, PLAIN(.number = MFS_UNSET), MODEL, WORD)
+/* left window + 1 as HF counts it; MFS_ABSENT: none */
+ARG(INT, window_size, PLAIN(.number = MFS_ABSENT), MODEL, WORD)
 /* [num_layers], 1 where a layer has it (window_attn_skip_freq); NULL: all have */
 ARG(LAYERS, window_layers, APART("compared by layers"))
 
 /* ---- mixture of experts ---- */
-/* MFS_UNSET: dense */
-ARG(INT, num_experts, POSITIVE(MFS_UNSET), WRITTEN, MODEL, WORD, FORCED, FITS)
+/* MFS_ABSENT: dense */
+ARG(INT, num_experts, POSITIVE(MFS_ABSENT), WRITTEN, MODEL, WORD, FORCED, FITS)
 ARG(INT, moe_router_topk, POSITIVE(2), WRITTEN, MODEL, WORD, FORCED)
-ARG(INT, moe_ffn_hidden_size, POSITIVE(MFS_UNSET), WRITTEN, MODEL, WORD)
-ARG(INT, moe_shared_expert_intermediate_size, POSITIVE(MFS_UNSET), WRITTEN, MODEL, WORD, FORCED)
+ARG(INT, moe_ffn_hidden_size, POSITIVE(MFS_ABSENT), WRITTEN, MODEL, WORD)
+ARG(INT, moe_shared_expert_intermediate_size, POSITIVE(MFS_ABSENT), WRITTEN, MODEL, WORD, FORCED)
 ARG(FLAG, moe_shared_expert_gate, FLAG_OR(false), WRITTEN, MODEL, TAKEN)
 ARG(FLAG, moe_router_pre_softmax, FLAG_OR(false), WRITTEN, MODEL, FORCED)
 ARG(FLAG, moe_router_enable_expert_bias, FLAG_OR(false), WRITTEN, MODEL, FORCED)
@@ -155,10 +155,10 @@ ARG(FLAG, moe_grouped_gemm, FLAG_OR(false), WRITTEN, APART("the same products, c
     FORCED)
 /* "softmax", "sigmoid" */
 ARG(TEXT, moe_router_score_function, TEXT_OR("softmax"), WRITTEN, MODEL, FORCED)
-/* 0: unset */
+/* 0: absent */
 ARG(REAL, moe_router_topk_scaling_factor, REAL_OR(0), WRITTEN, ZERO_IS_NONE, MODEL)
-ARG(INT, moe_router_num_groups, POSITIVE(MFS_UNSET), WRITTEN, MODEL, TAKEN)
-ARG(INT, moe_router_group_topk, POSITIVE(MFS_UNSET), WRITTEN, MODEL, TAKEN)
+ARG(INT, moe_router_num_groups, POSITIVE(MFS_ABSENT), WRITTEN, MODEL, TAKEN)
+ARG(INT, moe_router_group_topk, POSITIVE(MFS_ABSENT), WRITTEN, MODEL, TAKEN)
 ARG(REAL, moe_aux_loss_coeff, WRITTEN, TRAINING, WORD)
 /* leading zeros of moe_layer_freq */
 ARG(INT, first_dense_layers, APART("it follows from moe_layers"), WORD)
@@ -170,7 +170,7 @@ ARG(FLAG, moe_layer_freq_listed, APART("it decides names in files"))
 
 /* ---- multi-latent attention ---- */
 ARG(FLAG, multi_latent_attention, FLAG_OR(false), WRITTEN, MODEL, TAKEN, FITS)
-ARG(INT, q_lora_rank, POSITIVE(MFS_UNSET), WRITTEN, MODEL, WORD, TAKEN)
+ARG(INT, q_lora_rank, POSITIVE(MFS_ABSENT), WRITTEN, MODEL, WORD, TAKEN)
 ARG(INT, kv_lora_rank, POSITIVE(32), WRITTEN, MODEL, WORD, TAKEN)
 ARG(INT, qk_head_dim, POSITIVE(128), WRITTEN, MODEL, WORD, TAKEN)
 ARG(INT, qk_pos_emb_head_dim, POSITIVE(64), WRITTEN, MODEL, WORD, TAKEN)
@@ -193,7 +193,7 @@ ARG(TEXT, hybrid_layers, MODEL, SHOWN("hybrid_layer_pattern"))
 ARG(INT, mamba_state_dim, POSITIVE(128), WRITTEN_IN(HYBRID), MODEL, WORD)
 ARG(INT, mamba_head_dim, POSITIVE(64), WRITTEN_IN(HYBRID), MODEL, WORD)
 ARG(INT, mamba_num_groups, POSITIVE(8), WRITTEN_IN(HYBRID), MODEL, WORD)
-ARG(INT, mamba_num_heads, POSITIVE(MFS_UNSET), PLAIN(.number = 128), WRITTEN_IN(HYBRID), MODEL,
+ARG(INT, mamba_num_heads, POSITIVE(MFS_ABSENT), PLAIN(.number = 128), WRITTEN_IN(HYBRID), MODEL,
     WORD)
 /* A mixer's convolution is no module of its own (since core 0.19): in legacy files its names are
  * conv1d_weight and conv1d_bias, and it comes first. No run has written a plain model: it is as
@@ -218,10 +218,10 @@ ARG(TEXT, provider, NAMED("model_provider"), TEXT_OR(NULL), WRITTEN_IN(CLASS), M
 ARG(TEXT, foreign, MODEL, SHOWN("other arguments"))
 /* the first such argument that the trainer does not know either */
 ARG(TEXT, untrainable, APART("foreign has it"))
-/* the rows of fc1 are interleaved in blocks of that size in the file; MFS_UNSET or 0: they are
+/* the rows of fc1 are interleaved in blocks of that size in the file; MFS_ABSENT or 0: they are
  * not */
-ARG(INT, moe_mlp_glu_interleave_size, NATURAL(MFS_UNSET), MODEL)
-ARG(INT, moe_shared_expert_glu_interleave_size, NATURAL(MFS_UNSET), MODEL)
+ARG(INT, moe_mlp_glu_interleave_size, NATURAL(MFS_ABSENT), MODEL)
+ARG(INT, moe_shared_expert_glu_interleave_size, NATURAL(MFS_ABSENT), MODEL)
 
 /* ---- layout of the files ---- */
 /* model_parallel_size before pipelines (October 2020) */
@@ -229,18 +229,18 @@ ARG(INT, tensor_model_parallel_size, OR_AS("model_parallel_size"), POSITIVE(1), 
     APART("the layout"))
 ARG(INT, pipeline_model_parallel_size, POSITIVE(1), WRITTEN, APART("the layout"))
 /* chunks of a stage, 1 without */
-ARG(INT, virtual_pipeline_model_parallel_size, POSITIVE(MFS_UNSET), PLAIN(.number = 1),
+ARG(INT, virtual_pipeline_model_parallel_size, POSITIVE(MFS_ABSENT), PLAIN(.number = 1),
     APART("the layout"))
 ARG(INT, expert_model_parallel_size, POSITIVE(1), WRITTEN, APART("the layout"))
-ARG(INT, expert_tensor_parallel_size, POSITIVE(MFS_UNSET), PLAIN(.number = 1), WRITTEN,
+ARG(INT, expert_tensor_parallel_size, POSITIVE(MFS_ABSENT), PLAIN(.number = 1), WRITTEN,
     APART("the layout"))
 ARG(INT, data_parallel_size, POSITIVE(1), WRITTEN, APART("the layout"))
-ARG(INT, world_size, POSITIVE(MFS_UNSET), PLAIN(.number = 1), WRITTEN, APART("the layout"))
-/* layers of the first and of the last pipeline stage; MFS_UNSET: an equal share */
-ARG(INT, first_stage_layers, NAMED("decoder_first_pipeline_num_layers"), POSITIVE(MFS_UNSET),
+ARG(INT, world_size, POSITIVE(MFS_ABSENT), PLAIN(.number = 1), WRITTEN, APART("the layout"))
+/* layers of the first and of the last pipeline stage; MFS_ABSENT: an equal share */
+ARG(INT, first_stage_layers, NAMED("decoder_first_pipeline_num_layers"), POSITIVE(MFS_ABSENT),
     WRITTEN, APART("the layout"))
-ARG(INT, last_stage_layers, NAMED("decoder_last_pipeline_num_layers"), POSITIVE(MFS_UNSET), WRITTEN,
-    APART("the layout"))
+ARG(INT, last_stage_layers, NAMED("decoder_last_pipeline_num_layers"), POSITIVE(MFS_ABSENT),
+    WRITTEN, APART("the layout"))
 /* pipeline_model_parallel_layout or account_for_*_in_pipeline_split places the layers */
 ARG(FLAG, other_stages, APART("the layout"))
 /* the embedding or the loss counts as a layer where layers are divided among stages */

@@ -74,9 +74,9 @@ static int64_t positive(struct reader *r, const char *name, int64_t otherwise)
 
 static int64_t required(struct reader *r, const char *name)
 {
-	int64_t i = positive(r, name, MFS_UNSET);
+	int64_t i = positive(r, name, MFS_ABSENT);
 
-	if (i == MFS_UNSET && !r->rc)
+	if (i == MFS_ABSENT && !r->rc)
 		r->rc = mfs_fail(r->err, -ENODATA, "argument '%s' of the run is missing", name);
 	return i;
 }
@@ -199,7 +199,7 @@ static void read_rows(struct reader *r, struct mfs_megatron_args *a)
 /* A size that is absent follows from others. */
 static void complete(struct reader *r, const char *name, int64_t *size, int64_t otherwise)
 {
-	if (*size == MFS_UNSET)
+	if (*size == MFS_ABSENT)
 		*size = otherwise;
 	if (!*size)
 		wrong(r, name, "a positive number");
@@ -282,7 +282,7 @@ static int64_t window(struct reader *r)
 	int64_t left, right;
 
 	if (mfs_arg_is_none(v))
-		return MFS_UNSET;
+		return MFS_ABSENT;
 	/* Bridge's Gemma 3 makes (left, 0) of a number. */
 	if (lookup_has(r, "interleaved_attn_pattern") && mfs_arg_int(v, &left) && left > 0 &&
 	    left <= MAX_NUMBER)
@@ -290,9 +290,9 @@ static int64_t window(struct reader *r)
 	if (v.count != 2 || !item_int(r, v, 0, &left) || !item_int(r, v, 1, &right) || left < -1 ||
 	    left > MAX_NUMBER || right < -1 || right > MAX_NUMBER) {
 		wrong(r, "window_size", "a pair of numbers, (left, right)");
-		return MFS_UNSET;
+		return MFS_ABSENT;
 	}
-	return left < 0 ? MFS_UNSET : left + 1;
+	return left < 0 ? MFS_ABSENT : left + 1;
 }
 
 /* An argument that is a list with 1 for each layer that has something, or a number N, 1 if absent:
@@ -361,7 +361,7 @@ static void read_window_layers(struct reader *r, struct mfs_megatron_args *a)
 	const uint8_t *has;
 	int64_t count = 0;
 
-	if (a->window_size == MFS_UNSET || r->rc)
+	if (a->window_size == MFS_ABSENT || r->rc)
 		return;
 	if (!mfs_arg_is_none(lookup(r, "interleaved_attn_pattern")))
 		has = interleaved_layers(r, a->num_layers);
@@ -372,7 +372,7 @@ static void read_window_layers(struct reader *r, struct mfs_megatron_args *a)
 	for (int64_t i = 0; has && i < a->num_layers; i++)
 		count += has[i];
 	if (!count)
-		a->window_size = MFS_UNSET;
+		a->window_size = MFS_ABSENT;
 	else if (count < a->num_layers)
 		a->window_layers = has;
 }
@@ -459,7 +459,7 @@ static void read_positions(struct reader *r, struct mfs_megatron_args *a)
 /* moe_layer_freq: every Nth layer is MoE, from the first on. */
 static void read_moe_layers(struct reader *r, struct mfs_megatron_args *a)
 {
-	if (a->num_experts == MFS_UNSET)
+	if (a->num_experts == MFS_ABSENT)
 		return;
 	a->moe_layers = read_layers(r, "moe_layer_freq", a->num_layers, every_nth);
 	while (a->moe_layers && a->first_dense_layers < a->num_layers &&
@@ -537,8 +537,8 @@ static void read_hybrid_experts(struct reader *r, struct mfs_megatron_args *a)
 	a->moe_layers = NULL;
 	a->first_dense_layers = 0;
 	if (!strchr(a->hybrid_layers, MFS_HYBRID_MOE))
-		a->num_experts = MFS_UNSET;
-	else if (a->num_experts == MFS_UNSET)
+		a->num_experts = MFS_ABSENT;
+	else if (a->num_experts == MFS_ABSENT)
 		wrong(r, "num_experts", "a positive number: the pattern of layers has experts");
 	else if (!(a->moe_layers = mfs_hybrid_moe_layers(a->hybrid_layers, r->arena)))
 		r->rc = mfs_fail_nomem(r->err);
@@ -554,9 +554,9 @@ static void read_hybrid(struct reader *r, struct mfs_megatron_args *a)
 	a->mamba_conv_params = lookup_has(r, "freeze_all_layers");
 	if (!pattern || r->rc)
 		return;
-	if (a->mamba_num_heads == MFS_UNSET && 2 * a->hidden_size % a->mamba_head_dim)
+	if (a->mamba_num_heads == MFS_ABSENT && 2 * a->hidden_size % a->mamba_head_dim)
 		wrong(r, "mamba_head_dim", "a divisor of twice the hidden_size");
-	else if (a->mamba_num_heads == MFS_UNSET)
+	else if (a->mamba_num_heads == MFS_ABSENT)
 		a->mamba_num_heads = 2 * a->hidden_size / a->mamba_head_dim;
 	if (r->rc)
 		return;
@@ -585,8 +585,8 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 
 	complete(r, "expert_tensor_parallel_size", &a->expert_tensor_parallel_size,
 		 a->tensor_model_parallel_size);
-	per_chunk = positive(r, "num_layers_per_virtual_pipeline_stage", MFS_UNSET);
-	if (a->virtual_pipeline_model_parallel_size == MFS_UNSET && per_chunk != MFS_UNSET &&
+	per_chunk = positive(r, "num_layers_per_virtual_pipeline_stage", MFS_ABSENT);
+	if (a->virtual_pipeline_model_parallel_size == MFS_ABSENT && per_chunk != MFS_ABSENT &&
 	    !r->rc)
 		a->virtual_pipeline_model_parallel_size =
 			a->num_layers / a->pipeline_model_parallel_size / per_chunk;

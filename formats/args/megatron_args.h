@@ -13,11 +13,10 @@
 #include <stdint.h>
 
 #include "formats/args/args_source.h"
+#include "formats/base/absent.h"
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "formats/torch/pickle.h"
-
-#define MFS_UNSET (-1) /* an integer argument that is None or absent */
 
 /* Weights that a model can have, 16 of a layer and 3 of an expert: 128 layers with 1024 experts are
  * within it. Each is a record, whatever its size, and a few numbers in a file can ask for any. */

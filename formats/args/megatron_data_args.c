@@ -29,10 +29,10 @@ static int64_t integer(struct reader *r, const char *name)
 	int64_t i;
 
 	if (mfs_value_is_none(r->doc, v))
-		return MFS_UNSET;
+		return MFS_ABSENT;
 	if (!mfs_value_int(r->doc, v, &i) || i < 0) {
 		wrong(r, name, "a natural number");
-		return MFS_UNSET;
+		return MFS_ABSENT;
 	}
 	return i;
 }
@@ -183,7 +183,7 @@ static void read_length(struct reader *r, struct mfs_megatron_data_args *a)
 	a->seq_length = integer(r, "seq_length");
 	a->train_iters = integer(r, "train_iters");
 	a->train_samples = integer(r, "train_samples");
-	a->eval_iters = batches_of_sets(r) ? MFS_UNSET : integer(r, "eval_iters");
+	a->eval_iters = batches_of_sets(r) ? MFS_ABSENT : integer(r, "eval_iters");
 	a->eval_interval = integer(r, "eval_interval");
 	a->global_batch_size = integer(r, "global_batch_size");
 	a->micro_batch_size = integer(r, "micro_batch_size");
@@ -215,7 +215,7 @@ int mfs_megatron_data_args_read(const struct mfs_pickle *doc, mfs_value state,
 {
 	struct reader r = {
 		doc, mfs_value_get(doc, state, "args"), arena, err, 0, mfs_pickle_length(doc)};
-	struct mfs_megatron_data_args a = {.iteration = MFS_UNSET};
+	struct mfs_megatron_data_args a = {.iteration = MFS_ABSENT};
 
 	if (mfs_value_is_none(doc, r.args))
 		return mfs_fail(err, -ENODATA, "the checkpoint holds no arguments of its run");
@@ -224,7 +224,7 @@ int mfs_megatron_data_args_read(const struct mfs_pickle *doc, mfs_value state,
 	read_kind(&r, &a);
 	if (mfs_value_int(doc, mfs_value_get(doc, state, "iteration"), &a.iteration) &&
 	    a.iteration < 0)
-		a.iteration = MFS_UNSET;
+		a.iteration = MFS_ABSENT;
 	if (!r.rc)
 		*ret = a;
 	return r.rc;

@@ -19,7 +19,7 @@ struct mfs_arg_words {
 	size_t count;
 };
 
-/* An argument that is None or absent is -1 (MFS_UNSET) if it is an integer, NULL if it is text. */
+/* An argument that is None or absent is -1 (MFS_ABSENT) if it is an integer, NULL if it is text. */
 struct mfs_megatron_data_args {
 	struct mfs_arg_words data_path, split_data_path[3]; /* train, valid, test */
 	const char *data_args_path, *per_split_data_args_path;

@@ -127,7 +127,7 @@ static bool ends_at_token(const struct reader *r, struct mfs_arg v)
 {
 	int64_t right;
 
-	return r->known->window_size == MFS_UNSET || !v.count ||
+	return r->known->window_size == MFS_ABSENT || !v.count ||
 	       (mfs_arg_int(mfs_args_item(r->source, v, 1), &right) && !right);
 }
 
@@ -302,11 +302,11 @@ static bool counts(const struct mfs_megatron_args *a, enum of of)
 	switch (of) {
 	case OF_MOE:
 	case OF_MOE_TRAINED:
-		return a->num_experts != MFS_UNSET;
+		return a->num_experts != MFS_ABSENT;
 	case OF_GATED:
 		return mfs_args_gated(a);
 	case OF_WINDOWED:
-		return a->window_size != MFS_UNSET;
+		return a->window_size != MFS_ABSENT;
 	case OF_MTP:
 		return a->mtp_num_layers > 0;
 	case OF_ALL:

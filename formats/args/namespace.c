@@ -6,7 +6,7 @@
 
 static void write_int(struct mfs_pickle_writer *w, int64_t value)
 {
-	if (value == MFS_UNSET)
+	if (value == MFS_ABSENT)
 		mfs_pickle_none(w);
 	else
 		mfs_pickle_int(w, value);
@@ -125,7 +125,7 @@ static void write_layer_freq(struct mfs_pickle_writer *w, const struct mfs_megat
 static void write_window(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
 {
 	mfs_pickle_name(w, "window_size");
-	if (a->window_size == MFS_UNSET) {
+	if (a->window_size == MFS_ABSENT) {
 		mfs_pickle_none(w);
 		return;
 	}
@@ -191,7 +191,7 @@ static void write_layout(struct mfs_pickle_writer *w, const struct mfs_megatron_
 {
 	const int64_t chunks = a->virtual_pipeline_model_parallel_size;
 
-	number(w, "virtual_pipeline_model_parallel_size", chunks > 1 ? chunks : MFS_UNSET);
+	number(w, "virtual_pipeline_model_parallel_size", chunks > 1 ? chunks : MFS_ABSENT);
 	number(w, "context_parallel_size", 1);
 	flag(w, "sequence_parallel", false);
 	text(w, "transformer_impl", a->local_spec ? "local" : "transformer_engine");

@@ -11,12 +11,12 @@
 
 #include "formats/ckpt/ckpt.h"
 
-#define MFS_NO_AXIS UINT8_MAX
+#define MFS_AXIS_NONE UINT8_MAX
 
 /*
  * A box of a target, and the box of its source that fills it. Axis a of the target is axis
  * src_axis[a] of the source, which begins at src_lo[src_axis[a]] and goes in steps of step[a]
- * elements. Other axes of the source stay at src_lo. An axis of MFS_NO_AXIS has no axis of the
+ * elements. Other axes of the source stay at src_lo. An axis of MFS_AXIS_NONE has no axis of the
  * source, as that of stacked experts. src NULL: the box is zeros.
  *
  * Where tensors alternate along the last axis (gate, up, gate, up, ...), that axis has lanes, and a

@@ -617,7 +617,7 @@ static int read_template(struct reader *r, const struct mfs_bpe_files *f, const 
 static void within(const struct reader *r, int64_t *id)
 {
 	if (*id >= r->bpe->count)
-		*id = MFS_HF_NO_TOKEN;
+		*id = MFS_ABSENT;
 }
 
 static int read_config(struct reader *r, const struct mfs_bpe_files *f)
@@ -627,7 +627,7 @@ static int read_config(struct reader *r, const struct mfs_bpe_files *f)
 	json_t *config = NULL;
 	int rc = 0;
 
-	r->bpe->special = (struct mfs_hf_tokens){MFS_HF_NO_TOKEN, MFS_HF_NO_TOKEN, MFS_HF_NO_TOKEN};
+	r->bpe->special = (struct mfs_hf_tokens){MFS_ABSENT, MFS_ABSENT, MFS_ABSENT};
 	if (f->config)
 		rc = mfs_json_load(f->config, f->config_len, MFS_HF_TOKENIZER_CONFIG_MAX,
 				   JSON_DECODE_INT_AS_REAL, CONFIG, &config, r->err);

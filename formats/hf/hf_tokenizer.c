@@ -47,7 +47,7 @@ static int64_t id_among_added(const json_t *added, const char *content)
 		if (text && json_is_integer(id) && !strcmp(text, content))
 			return json_integer_value(id);
 	}
-	return MFS_HF_NO_TOKEN;
+	return MFS_ABSENT;
 }
 
 /* {"0": {"content": ...}, ...} of tokenizer_config.json. */
@@ -65,7 +65,7 @@ static int64_t id_among_decoder(json_t *decoder, const char *content)
 		if (text && !strcmp(text, content) && mfs_scan_id(&digits, &id))
 			return id;
 	}
-	return MFS_HF_NO_TOKEN;
+	return MFS_ABSENT;
 }
 
 /* ---- the vocabulary of tokenizer.json ---- */
@@ -94,13 +94,13 @@ static int64_t id_in_object(struct mfs_scan vocab, const char *content)
 	int64_t id;
 
 	if (!mfs_scan_accept(&vocab, '{'))
-		return MFS_HF_NO_TOKEN;
+		return MFS_ABSENT;
 	while (mfs_scan_member(&vocab, &first, &key, &broken))
 		if (!mfs_scan_value(&vocab, &value) || !mfs_scan_id(&value, &id))
-			return MFS_HF_NO_TOKEN;
+			return MFS_ABSENT;
 		else if (is_content(&key, content))
 			return id;
-	return MFS_HF_NO_TOKEN;
+	return MFS_ABSENT;
 }
 
 /* [["token", score], ...] of Unigram: the place is the id. */
@@ -109,7 +109,7 @@ static int64_t id_in_list(struct mfs_scan vocab, const char *content)
 	struct mfs_scan pair, text;
 
 	if (!mfs_scan_accept(&vocab, '['))
-		return MFS_HF_NO_TOKEN;
+		return MFS_ABSENT;
 	for (int64_t id = 0; id < MAX_ID && mfs_scan_value(&vocab, &pair); id++) {
 		if (mfs_scan_accept(&pair, '[') && mfs_scan_string(&pair, &text) &&
 		    is_content(&text, content))
@@ -117,7 +117,7 @@ static int64_t id_in_list(struct mfs_scan vocab, const char *content)
 		if (!mfs_scan_accept(&vocab, ','))
 			break;
 	}
-	return MFS_HF_NO_TOKEN;
+	return MFS_ABSENT;
 }
 
 static int64_t id_in_vocab(const struct mfs_hf_text *tokenizer, const char *content)
@@ -126,12 +126,12 @@ static int64_t id_in_vocab(const struct mfs_hf_text *tokenizer, const char *cont
 	int64_t id;
 
 	if (!tokenizer->text)
-		return MFS_HF_NO_TOKEN;
+		return MFS_ABSENT;
 	whole = (struct mfs_scan){tokenizer->text, tokenizer->text + tokenizer->len};
 	if (!mfs_scan_find(whole, "model", &model) || !mfs_scan_find(model, "vocab", &vocab))
-		return MFS_HF_NO_TOKEN;
+		return MFS_ABSENT;
 	id = id_in_object(vocab, content);
-	return id != MFS_HF_NO_TOKEN ? id : id_in_list(vocab, content);
+	return id != MFS_ABSENT ? id : id_in_list(vocab, content);
 }
 
 /* ---- the special tokens ---- */
@@ -185,13 +185,13 @@ static int64_t find_token(const struct finder *f, const char *name)
 	int64_t id;
 
 	if (!content)
-		return MFS_HF_NO_TOKEN;
+		return MFS_ABSENT;
 	id = id_among_decoder(json_object_get(f->config, "added_tokens_decoder"), content);
-	if (id == MFS_HF_NO_TOKEN)
+	if (id == MFS_ABSENT)
 		id = id_among_added(f->added, content);
-	if (id == MFS_HF_NO_TOKEN)
+	if (id == MFS_ABSENT)
 		id = id_in_vocab(&f->files->tokenizer, content);
-	return id >= 0 && id < MAX_ID ? id : MFS_HF_NO_TOKEN;
+	return id >= 0 && id < MAX_ID ? id : MFS_ABSENT;
 }
 
 /* Integers as reals: model_max_length is often 10^30. */
@@ -240,7 +240,7 @@ int mfs_hf_tokens_read(const char *dir, struct mfs_hf_tokens *ret, struct mfs_er
 	struct mfs_hf_token_files files = {0};
 	int rc;
 
-	*ret = (struct mfs_hf_tokens){MFS_HF_NO_TOKEN, MFS_HF_NO_TOKEN, MFS_HF_NO_TOKEN};
+	*ret = (struct mfs_hf_tokens){MFS_ABSENT, MFS_ABSENT, MFS_ABSENT};
 	rc = slurp(dir, CONFIG, MFS_HF_TOKENIZER_CONFIG_MAX, &files.config, &config, err);
 	if (!rc)
 		rc = slurp(dir, MAP, MFS_HF_TOKENIZER_CONFIG_MAX, &files.map, &map, err);

@@ -17,15 +17,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "formats/base/absent.h"
 #include "formats/base/error.h"
 
 #define MFS_HF_TOKENIZER_CONFIG_MAX (4u << 20)	 /* bytes; also of the list of added tokens */
 #define MFS_HF_TOKENIZER_MAX	    (256u << 20) /* bytes */
 
-#define MFS_HF_NO_TOKEN (-1)
-
 struct mfs_hf_tokens {
-	int64_t bos, eos, pad; /* MFS_HF_NO_TOKEN: the files do not say */
+	int64_t bos, eos, pad; /* MFS_ABSENT: the files do not say */
 };
 
 struct mfs_hf_text {
@@ -42,7 +41,7 @@ struct mfs_hf_token_files {
 /* -EINVAL: not JSON; -ENOTSUP: too large. */
 int mfs_hf_tokens_parse(const struct mfs_hf_token_files *files, struct mfs_hf_tokens *ret,
 			struct mfs_error *err);
-/* The same from a directory. A file or directory that does not exist gives MFS_HF_NO_TOKEN. */
+/* The same from a directory. A file or directory that does not exist gives MFS_ABSENT. */
 int mfs_hf_tokens_read(const char *dir, struct mfs_hf_tokens *ret, struct mfs_error *err);
 
 /* The largest id of tokenizer.json's vocabulary and added tokens, plus 1. -EINVAL: not such a

@@ -71,17 +71,17 @@ static void missing_at_ends(const struct mfs_megatron_args *a, int64_t *ret_firs
 {
 	const int64_t first = a->first_stage_layers, last = a->last_stage_layers;
 	const int64_t stages =
-		a->pipeline_model_parallel_size - (first != MFS_UNSET) - (last != MFS_UNSET);
+		a->pipeline_model_parallel_size - (first != MFS_ABSENT) - (last != MFS_ABSENT);
 	int64_t rest = a->num_layers, each;
 
 	*ret_first = a->account_for_embedding;
 	*ret_last = a->account_for_loss;
-	rest -= (first != MFS_UNSET ? first : 0) + (last != MFS_UNSET ? last : 0);
-	if ((first == MFS_UNSET && last == MFS_UNSET) || stages < 1 || rest < 0)
+	rest -= (first != MFS_ABSENT ? first : 0) + (last != MFS_ABSENT ? last : 0);
+	if ((first == MFS_ABSENT && last == MFS_ABSENT) || stages < 1 || rest < 0)
 		return;
 	each = rest / stages;
-	*ret_first = first == MFS_UNSET ? 0 : each - first;
-	*ret_last = last == MFS_UNSET ? 0 : each - last;
+	*ret_first = first == MFS_ABSENT ? 0 : each - first;
+	*ret_last = last == MFS_ABSENT ? 0 : each - last;
 }
 
 void mfs_layout_resolve(struct mfs_layout *p, const struct mfs_megatron_args *a)
@@ -103,14 +103,14 @@ void mfs_layout_resolve(struct mfs_layout *p, const struct mfs_megatron_args *a)
 
 struct check {
 	const char *what; /* that is divided */
-	int64_t count;	  /* MFS_UNSET: the model has none */
+	int64_t count;	  /* MFS_ABSENT: the model has none */
 	const char *by;
 	uint32_t parts;
 };
 
 static int divisible(const struct check *c, struct mfs_error *err)
 {
-	if (c->count == MFS_UNSET || c->count % c->parts == 0)
+	if (c->count == MFS_ABSENT || c->count % c->parts == 0)
 		return 0;
 	return mfs_fail(err, -EINVAL, "%s%u is impossible: %lld %s cannot be divided by %u", c->by,
 			c->parts, (long long)c->count, c->what, c->parts);
@@ -135,7 +135,7 @@ static int64_t qkv_rows(const struct mfs_megatron_args *a)
 {
 	const int64_t heads = (a->attention_output_gate ? 2 : 1) * a->num_attention_heads;
 
-	return a->multi_latent_attention ? MFS_UNSET
+	return a->multi_latent_attention ? MFS_ABSENT
 					 : (heads + 2 * a->num_query_groups) * a->kv_channels;
 }
 
@@ -160,23 +160,23 @@ static int check_widths(const struct mfs_layout *p, const struct mfs_megatron_ar
 	const bool split_down = a->multi_latent_attention && a->local_spec;
 	const struct check checks[] = {
 		{"attention heads", a->num_attention_heads, "tp", p->tp},
-		{"feed-forward columns", dense ? a->ffn_hidden_size : MFS_UNSET, "tp", p->tp},
+		{"feed-forward columns", dense ? a->ffn_hidden_size : MFS_ABSENT, "tp", p->tp},
 		{"columns of the shared expert", a->moe_shared_expert_intermediate_size, "tp",
 		 p->tp},
-		{"columns of each expert", a->moe_layers ? a->moe_ffn_hidden_size : MFS_UNSET,
+		{"columns of each expert", a->moe_layers ? a->moe_ffn_hidden_size : MFS_ABSENT,
 		 "etp", p->etp},
-		{"experts", a->moe_layers ? a->num_experts : MFS_UNSET, "ep", p->ep},
+		{"experts", a->moe_layers ? a->num_experts : MFS_ABSENT, "ep", p->ep},
 		{"rows of qkv", qkv_rows(a), "tp", p->tp},
 		{"key heads of linear attention",
-		 a->linear_layers ? a->linear_num_key_heads : MFS_UNSET, "tp", p->tp},
-		{"groups of a Mamba mixer", mamba ? a->mamba_num_groups : MFS_UNSET, "tp", p->tp},
-		{"heads of a Mamba mixer", mamba ? a->mamba_num_heads : MFS_UNSET, "tp", p->tp},
-		{"columns of eh_proj", a->mtp_num_layers > 0 ? a->hidden_size : MFS_UNSET, "tp",
+		 a->linear_layers ? a->linear_num_key_heads : MFS_ABSENT, "tp", p->tp},
+		{"groups of a Mamba mixer", mamba ? a->mamba_num_groups : MFS_ABSENT, "tp", p->tp},
+		{"heads of a Mamba mixer", mamba ? a->mamba_num_heads : MFS_ABSENT, "tp", p->tp},
+		{"columns of eh_proj", a->mtp_num_layers > 0 ? a->hidden_size : MFS_ABSENT, "tp",
 		 p->tp},
 		{"rows of the query's down projection",
-		 split_down && a->q_lora_rank > 0 ? a->q_lora_rank : MFS_UNSET, "tp", p->tp},
+		 split_down && a->q_lora_rank > 0 ? a->q_lora_rank : MFS_ABSENT, "tp", p->tp},
 		{"rows of the key's and value's down projection",
-		 split_down ? a->kv_lora_rank + a->qk_pos_emb_head_dim : MFS_UNSET, "tp", p->tp},
+		 split_down ? a->kv_lora_rank + a->qk_pos_emb_head_dim : MFS_ABSENT, "tp", p->tp},
 	};
 	int rc = 0;
 
@@ -382,9 +382,9 @@ bool mfs_layout_of(const struct mfs_ckpt *ckpt, struct mfs_layout *ret)
 		p.ep = l->ep;
 		p.etp = l->etp;
 	}
-	if (a->first_stage_layers != MFS_UNSET)
+	if (a->first_stage_layers != MFS_ABSENT)
 		p.first = (uint32_t)a->first_stage_layers;
-	if (a->last_stage_layers != MFS_UNSET)
+	if (a->last_stage_layers != MFS_ABSENT)
 		p.last = (uint32_t)a->last_stage_layers;
 	if (mfs_layout_check(&p, a, NULL))
 		return false;

@@ -139,7 +139,7 @@ static bool is_needed(const struct mfs_megatron_args *a, enum need need)
 	case NEED_QK_NORM_BIAS:
 		return a->layernorm && a->qk_layernorm;
 	case NEED_Q_LORA_NORM_BIAS:
-		return a->layernorm && a->q_lora_rank != MFS_UNSET && a->qk_layernorm;
+		return a->layernorm && a->q_lora_rank != MFS_ABSENT && a->qk_layernorm;
 	case NEED_LINEAR_BIAS:
 		return a->add_bias_linear;
 	case NEED_QKV_BIAS:
@@ -149,15 +149,15 @@ static bool is_needed(const struct mfs_megatron_args *a, enum need need)
 	case NEED_SINKS:
 		return a->learnable_softmax;
 	case NEED_Q_LORA:
-		return a->q_lora_rank != MFS_UNSET;
+		return a->q_lora_rank != MFS_ABSENT;
 	case NEED_NO_Q_LORA:
-		return a->q_lora_rank == MFS_UNSET;
+		return a->q_lora_rank == MFS_ABSENT;
 	case NEED_Q_LORA_NORM:
-		return a->q_lora_rank != MFS_UNSET && a->qk_layernorm;
+		return a->q_lora_rank != MFS_ABSENT && a->qk_layernorm;
 	case NEED_SHARED_EXPERT:
-		return a->moe_shared_expert_intermediate_size != MFS_UNSET;
+		return a->moe_shared_expert_intermediate_size != MFS_ABSENT;
 	case NEED_SHARED_GATE:
-		return a->moe_shared_expert_intermediate_size != MFS_UNSET &&
+		return a->moe_shared_expert_intermediate_size != MFS_ABSENT &&
 		       a->moe_shared_expert_gate;
 	case NEED_EXPERT_BIAS:
 		return a->moe_router_enable_expert_bias;

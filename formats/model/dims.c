@@ -17,7 +17,7 @@ static uint64_t times(uint64_t a, uint64_t b)
 	return mfs_mul_overflows(a, b, &product) ? UINT64_MAX : product;
 }
 
-/* MFS_UNSET becomes 0. */
+/* MFS_ABSENT becomes 0. */
 static uint64_t size_of(int64_t argument)
 {
 	return argument > 0 ? (uint64_t)argument : 0;

@@ -63,11 +63,11 @@ static mfs_features attention(const struct mfs_megatron_args *a)
 			 when(a->linear_layers, MFS_HAS(LINEAR_ATTENTION)) |
 			 when(a->hybrid_layers, MFS_HAS(HYBRID)) |
 			 when(has_other_eps(a), MFS_HAS(MAMBA_EPS)) |
-			 when(a->window_size != MFS_UNSET, MFS_HAS(WINDOW)) |
+			 when(a->window_size != MFS_ABSENT, MFS_HAS(WINDOW)) |
 			 when(a->window_layers, MFS_HAS(WINDOW_MIXED));
 
 	if (a->multi_latent_attention)
-		return f | MFS_HAS(MLA) | when(a->q_lora_rank != MFS_UNSET, MFS_HAS(Q_LORA));
+		return f | MFS_HAS(MLA) | when(a->q_lora_rank != MFS_ABSENT, MFS_HAS(Q_LORA));
 	return f | when(a->num_query_groups != a->num_attention_heads, MFS_HAS(GQA)) |
 	       when(a->qk_norm_wide, MFS_HAS(QK_NORM_WIDE)) |
 	       when(!is_usual_scale(a), MFS_HAS(SOFTMAX_SCALE)) |
@@ -132,7 +132,7 @@ static mfs_features shared_expert(const struct mfs_megatron_args *a)
 {
 	const int64_t size = a->moe_shared_expert_intermediate_size;
 
-	if (size == MFS_UNSET)
+	if (size == MFS_ABSENT)
 		return 0;
 	return MFS_HAS(SHARED_EXPERT) |
 	       when(size % a->moe_ffn_hidden_size != 0, MFS_HAS(SHARED_RAGGED)) |
@@ -146,7 +146,7 @@ static mfs_features router(const struct mfs_megatron_args *a)
 {
 	const char *score = a->moe_router_score_function;
 	const double scale = a->moe_router_topk_scaling_factor;
-	const bool grouped = a->moe_router_group_topk != MFS_UNSET && a->moe_router_num_groups > 1;
+	const bool grouped = a->moe_router_group_topk != MFS_ABSENT && a->moe_router_num_groups > 1;
 
 	return when(mfs_str_is(score, "sigmoid"), MFS_HAS(SIGMOID_ROUTER)) |
 	       when(!mfs_str_is(score, "sigmoid") && !mfs_str_is(score, "softmax"),

@@ -24,9 +24,9 @@ static bool flag(struct mfs_hf_reader *r, const char *key)
 static int64_t positive(struct mfs_hf_reader *r, const char *key)
 {
 	const json_t *found = mfs_hf_set_key(r, key);
-	const int64_t n = mfs_hf_integer(r, key, found, 1, MFS_UNSET);
+	const int64_t n = mfs_hf_integer(r, key, found, 1, MFS_ABSENT);
 
-	if (n == MFS_UNSET)
+	if (n == MFS_ABSENT)
 		mfs_hf_refuse(r, -ENODATA, key, mfs_hf_key(r, key), "a positive number");
 	return n;
 }
@@ -80,7 +80,7 @@ static void read_integer(struct mfs_hf_reader *r, const struct mfs_config_row *r
 	int64_t *field = (int64_t *)((char *)r->args + row->field);
 	const json_t *found = mfs_hf_key(r, row->key);
 	const char *earlier = earlier_key(r, row);
-	const int64_t none = may_be_zero(row) ? 0 : MFS_UNSET;
+	const int64_t none = may_be_zero(row) ? 0 : MFS_ABSENT;
 	char expected[96];
 	int64_t n;
 
@@ -276,7 +276,7 @@ static void read_window(struct mfs_hf_reader *r)
 		mfs_hf_refuse(r, -EINVAL, "layer_types", types, "one text a layer");
 	for (int64_t i = 0; i < layers && !r->rc; i++)
 		sliding += has[i] = slides(r, types, (size_t)i, size);
-	r->args->window_size = MFS_UNSET;
+	r->args->window_size = MFS_ABSENT;
 	if (!sliding || r->rc)
 		return;
 	r->args->window_layers = sliding < layers ? has : NULL;
@@ -284,8 +284,8 @@ static void read_window(struct mfs_hf_reader *r)
 		mfs_hf_refuse(r, -ENOTSUP, types ? "layer_types" : "max_window_layers",
 			      types ? types : mfs_hf_key(r, "max_window_layers"),
 			      "sliding-window attention in all layers or in none");
-	r->args->window_size = mfs_hf_integer(r, "sliding_window", size, 1, MFS_UNSET);
-	if (r->args->window_size == MFS_UNSET)
+	r->args->window_size = mfs_hf_integer(r, "sliding_window", size, 1, MFS_ABSENT);
+	if (r->args->window_size == MFS_ABSENT)
 		mfs_hf_refuse(r, -EINVAL, "sliding_window", mfs_hf_key(r, "sliding_window"),
 			      "a number that is in use: layer_types has sliding layers");
 	else
@@ -438,9 +438,9 @@ static void read_hybrid_experts(struct mfs_hf_reader *r)
 		mfs_hf_refuse(r, -EINVAL, "mamba_num_heads", mfs_hf_key(r, "mamba_num_heads"),
 			      "a multiple of the mixer's groups");
 	if (!strchr(a->hybrid_layers, MFS_HYBRID_MOE)) {
-		a->num_experts = a->moe_shared_expert_intermediate_size = MFS_UNSET;
+		a->num_experts = a->moe_shared_expert_intermediate_size = MFS_ABSENT;
 		a->moe_layers = NULL;
-	} else if (a->num_experts == MFS_UNSET) {
+	} else if (a->num_experts == MFS_ABSENT) {
 		r->rc = mfs_fail(r->err, -ENOTSUP,
 				 "%s: the pattern of layers has experts, but "
 				 "there is no number of them",
@@ -462,7 +462,7 @@ static void read_dtype(struct mfs_hf_reader *r, const json_t *found)
 		r->args->params_dtype = mfs_dtype_torch(type);
 }
 
-/* One group means no groups, which is MFS_UNSET in the arguments. */
+/* One group means no groups, which is MFS_ABSENT in the arguments. */
 static void read_groups(struct mfs_hf_reader *r)
 {
 	struct mfs_megatron_args *a = r->args;
@@ -739,15 +739,15 @@ static void complete_sizes(struct mfs_hf_reader *r)
 				 r->name);
 		return;
 	}
-	if (a->num_query_groups == MFS_UNSET)
+	if (a->num_query_groups == MFS_ABSENT)
 		a->num_query_groups = a->num_attention_heads;
-	if (a->kv_channels == MFS_UNSET)
+	if (a->kv_channels == MFS_ABSENT)
 		a->kv_channels = a->hidden_size / a->num_attention_heads;
 	if (mla && !a->kv_channels)
 		a->kv_channels = 1; /* not used there */
-	if (a->ffn_hidden_size == MFS_UNSET)
+	if (a->ffn_hidden_size == MFS_ABSENT)
 		a->ffn_hidden_size = 4 * a->hidden_size;
-	if (a->moe_ffn_hidden_size == MFS_UNSET)
+	if (a->moe_ffn_hidden_size == MFS_ABSENT)
 		a->moe_ffn_hidden_size = a->ffn_hidden_size;
 	if (!a->kv_channels)
 		r->rc = mfs_fail(r->err, -EINVAL,
@@ -768,7 +768,7 @@ static void read_moe_layers(struct mfs_hf_reader *r)
 	struct mfs_megatron_args *a = r->args;
 	uint8_t *moe;
 
-	if (a->num_experts == MFS_UNSET)
+	if (a->num_experts == MFS_ABSENT)
 		return;
 	if (a->num_experts > MAX_EXPERTS)
 		r->rc = mfs_fail(r->err, -ENOTSUP, "%s: %lld experts, expected at most %d", r->name,

@@ -290,7 +290,7 @@ static int add_chunk(const struct mfs_box_map *m, void *arg)
 		const unsigned to = m->src_axis[a];
 
 		p.chunk.origin += (m->lo[a] * lanes + (lanes > 1 ? m->lane : 0)) * hf->stride[a];
-		if (to == MFS_NO_AXIS)
+		if (to == MFS_AXIS_NONE)
 			continue;
 		if (m->step[a] != 1)
 			return mfs_fail(inv->b->err, -ENOTSUP,

@@ -95,7 +95,7 @@ static void append(json_t **list, json_t *value)
 
 static bool slides(const struct mfs_megatron_args *a, int64_t layer)
 {
-	return a->window_size != MFS_UNSET && (!a->window_layers || a->window_layers[layer]);
+	return a->window_size != MFS_ABSENT && (!a->window_layers || a->window_layers[layer]);
 }
 
 static json_t *layer_types(const struct writer *w)
@@ -190,8 +190,7 @@ static json_t *token(const struct writer *w, int64_t id)
 
 static json_t *value_of(const struct writer *w, enum mfs_config_value value)
 {
-	static const struct mfs_hf_tokens none = {MFS_HF_NO_TOKEN, MFS_HF_NO_TOKEN,
-						  MFS_HF_NO_TOKEN};
+	static const struct mfs_hf_tokens none = {MFS_ABSENT, MFS_ABSENT, MFS_ABSENT};
 	const struct mfs_hf_tokens *tokens = w->tokens ? w->tokens : &none;
 	const struct mfs_megatron_args *a = w->args;
 	const bool grouped = w->features & MFS_HAS(ROUTER_GROUPS);
@@ -244,7 +243,8 @@ static json_t *value_of(const struct writer *w, enum mfs_config_value value)
 	case MFS_VALUE_QUERY_PRE_ATTN:
 		return query_pre_attn_scalar(a);
 	case MFS_VALUE_WINDOW_LEFT:
-		return a->window_size == MFS_UNSET ? json_null() : json_integer(a->window_size - 1);
+		return a->window_size == MFS_ABSENT ? json_null()
+						    : json_integer(a->window_size - 1);
 	case MFS_VALUE_ALTERNATING:
 		return alternating(a);
 	case MFS_VALUE_WINDOW_INTERVAL:
@@ -268,7 +268,7 @@ static json_t *row_value(const struct writer *w, const struct mfs_config_row *ro
 	switch (row->kind) {
 	case MFS_CONFIG_INT:
 		memcpy(&integer, field, sizeof(integer));
-		return integer == MFS_UNSET ? json_null() : json_integer(integer);
+		return integer == MFS_ABSENT ? json_null() : json_integer(integer);
 	case MFS_CONFIG_REAL:
 		memcpy(&real, field, sizeof(real));
 		return json_real(real);

@@ -453,8 +453,8 @@ static bool depends(const struct mfs_family *f, const struct mfs_megatron_args *
 	} else if (!strcmp(key, "layer_types") && f->required & MFS_HAS(HYBRID)) {
 		*ret_usual = true; /* read with the pattern */
 	} else if (!strcmp(key, "layer_types")) {
-		*ret_usual = none ||
-			     (is_usual(value, "\"full_attention\"") && a->window_size == MFS_UNSET);
+		*ret_usual = none || (is_usual(value, "\"full_attention\"") &&
+				      a->window_size == MFS_ABSENT);
 		*ret_words = "full attention in all layers: readers of this class differ in it";
 	} else if (!strcmp(key, "sliding_window")) {
 		*ret_usual = none || is_number(value, 0);

@@ -96,7 +96,7 @@ static int emit_box(const struct mfs_row_map *map, void *arg)
 	if (stacked) {
 		m.lo[0] = (uint64_t)b->expert;
 		m.size[0] = 1;
-		m.src_axis[0] = MFS_NO_AXIS;
+		m.src_axis[0] = MFS_AXIS_NONE;
 	}
 	m.lo[rows] = map->to;
 	m.size[rows] = map->count;

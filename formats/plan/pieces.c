@@ -51,7 +51,7 @@ static int visit_block(const struct part *p, const struct mfs_plan_band *band,
 	of.col = from;
 	of.cols = to - from;
 	piece.of = rectangle_of(&of);
-	if (b->file != MFS_NO_FILE) {
+	if (b->file != MFS_FILE_NONE) {
 		piece.kind = MFS_PIECE_SOURCE;
 		piece.files = p->plan->files;
 		piece.file = b->file;

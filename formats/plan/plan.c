@@ -91,7 +91,7 @@ static bool intersect(const struct builder *b, const struct mfs_box_map *m,
 		const unsigned s = m->src_axis[a];
 		uint64_t first, last;
 
-		if (s == MFS_NO_AXIS) {
+		if (s == MFS_AXIS_NONE) {
 			p->lo[a] = m->lo[a];
 			p->size[a] = m->size[a];
 			p->stride[a] = 0;
@@ -167,7 +167,7 @@ static int add_zeros(struct builder *b, const struct mfs_box_map *m)
 
 	memcpy(p.lo, m->lo, sizeof(p.lo));
 	memcpy(p.size, m->size, sizeof(p.size));
-	return add_overlap(b, &p, MFS_NO_FILE, 0, MFS_NO_SCALES);
+	return add_overlap(b, &p, MFS_FILE_NONE, 0, MFS_SCALES_NONE);
 }
 
 /* All sources are of one dtype: that of the first. */
@@ -198,7 +198,7 @@ static int add_scales(struct builder *b, const struct mfs_global_tensor *t, uint
 	struct mfs_plan_scales s = {.matrix = base};
 	int rc;
 
-	*ret = MFS_NO_SCALES;
+	*ret = MFS_SCALES_NONE;
 	if (!t->quantised)
 		return 0;
 	s.of = *scales;
@@ -241,7 +241,7 @@ static int add_box(const struct mfs_box_map *m, void *arg)
 	for (uint32_t i = 0; i < m->src->chunk_count && !rc; i++) {
 		struct overlap p;
 		uint64_t base = 0;
-		uint32_t file = MFS_NO_FILE, scales = MFS_NO_SCALES;
+		uint32_t file = MFS_FILE_NONE, scales = MFS_SCALES_NONE;
 
 		if (!intersect(b, m, &chunks[i], &p))
 			continue;
@@ -250,7 +250,7 @@ static int add_box(const struct mfs_box_map *m, void *arg)
 		else
 			rc = mfs_ckpt_locate(b->ckpt, m->src, chunks[i].storage, &file, &base,
 					     b->err);
-		if (!rc && file != MFS_NO_FILE)
+		if (!rc && file != MFS_FILE_NONE)
 			rc = add_scales(b, m->src, chunks[i].storage, base, &scales);
 		if (!rc)
 			rc = add_overlap(b, &p, file, base, scales);
@@ -412,7 +412,7 @@ static int check_sources(const struct builder *b, const struct mfs_plan *plan)
 			const struct mfs_plan_block *block = &plan->blocks[band->first + k];
 			uint64_t down, right, end;
 
-			if (block->file == MFS_NO_FILE)
+			if (block->file == MFS_FILE_NONE)
 				continue;
 			if (mfs_mul_overflows(band->rows - 1, block->row_stride, &down) ||
 			    mfs_mul_overflows(block->width - 1, block->col_stride, &right) ||

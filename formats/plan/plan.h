@@ -24,8 +24,8 @@
 #include "formats/io/fileset.h"
 #include "formats/plan/vfile.h"
 
-#define MFS_NO_FILE   UINT32_MAX /* a block of zeros */
-#define MFS_NO_SCALES UINT32_MAX /* a block whose elements are what they are */
+#define MFS_FILE_NONE	UINT32_MAX /* a block of zeros */
+#define MFS_SCALES_NONE UINT32_MAX /* a block whose elements are what they are */
 
 struct mfs_fp8_scales;
 struct mfs_plan_reader;
@@ -36,7 +36,7 @@ struct mfs_plan_block {
 	uint64_t src;			 /* byte offset in file of the band's first row at col */
 	uint64_t row_stride, col_stride; /* bytes */
 	uint32_t file;
-	uint32_t scales; /* number of the scales in the plan's list, or MFS_NO_SCALES */
+	uint32_t scales; /* number of the scales in the plan's list, or MFS_SCALES_NONE */
 	uint32_t lane;
 };
 

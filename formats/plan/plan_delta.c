@@ -115,7 +115,7 @@ static bool cover(const struct mfs_target *t, const struct mfs_box_map *m,
 		const unsigned s = m->src_axis[a];
 		uint64_t first = 0, last = m->size[a];
 
-		if (s == MFS_NO_AXIS) {
+		if (s == MFS_AXIS_NONE) {
 			c->lo[a] = m->lo[a];
 			c->size[a] = m->size[a];
 			continue;

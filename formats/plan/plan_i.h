@@ -5,7 +5,7 @@
 
 #include "formats/plan/plan.h"
 
-#define MFS_PLAN_NO_AXIS MFS_CKPT_DIMS
+#define MFS_PLAN_AXIS_NONE MFS_CKPT_DIMS
 
 /* Two elements share a byte. */
 static inline bool mfs_plan_is_fp4(const struct mfs_plan_scales *s)
@@ -19,7 +19,7 @@ static inline uint64_t mfs_plan_place(const struct mfs_plan *plan, const struct 
 {
 	const struct mfs_plan_scales *s;
 
-	if (b->scales == MFS_NO_SCALES)
+	if (b->scales == MFS_SCALES_NONE)
 		return src;
 	s = &plan->scales[b->scales];
 	return mfs_plan_is_fp4(s) ? s->matrix + (src - s->matrix) / 2 : src;
@@ -28,12 +28,12 @@ static inline uint64_t mfs_plan_place(const struct mfs_plan *plan, const struct 
 /* The axis of a target whose indices are the rows of a rectangle, or its columns. */
 static inline unsigned mfs_plan_row_axis(unsigned ndim)
 {
-	return ndim >= 2 ? ndim - 2 : MFS_PLAN_NO_AXIS;
+	return ndim >= 2 ? ndim - 2 : MFS_PLAN_AXIS_NONE;
 }
 
 static inline unsigned mfs_plan_col_axis(unsigned ndim)
 {
-	return ndim ? ndim - 1 : MFS_PLAN_NO_AXIS;
+	return ndim ? ndim - 1 : MFS_PLAN_AXIS_NONE;
 }
 
 /* Indices [*first, *last) of a target axis whose source coordinate lies in [lo, hi). False: there

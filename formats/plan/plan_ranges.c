@@ -76,9 +76,9 @@ static int band_ranges(void *arg, const struct mfs_plan_band *band, uint64_t off
 	for (uint32_t i = 0; i < band->count && !rc; i++) {
 		const struct mfs_plan_block *b = &e->plan->blocks[band->first + i];
 
-		if (b->file == MFS_NO_FILE)
+		if (b->file == MFS_FILE_NONE)
 			continue;
-		if (b->scales != MFS_NO_SCALES)
+		if (b->scales != MFS_SCALES_NONE)
 			rc = scale_range(e, &e->plan->scales[b->scales]);
 		if (!rc)
 			rc = block_range(e, band, b, first, end);

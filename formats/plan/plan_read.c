@@ -100,14 +100,14 @@ static int gather_bytes(struct mfs_plan_reader *r, const struct mfs_plan_block *
 	const uint8_t *map;
 	int rc;
 
-	if (block->file == MFS_NO_FILE) {
+	if (block->file == MFS_FILE_NONE) {
 		r->taker->zeros(r, n);
 		return 0;
 	}
 	rc = mfs_plan_map(r, block->file, &map);
 	if (rc)
 		return rc;
-	if (block->scales != MFS_NO_SCALES)
+	if (block->scales != MFS_SCALES_NONE)
 		return mfs_plan_dequantise(r, block, src, map, n);
 	r->taker->put(r, map + src, n);
 	return 0;
@@ -188,7 +188,7 @@ static int copy_rectangle(struct mfs_plan_reader *r, const struct mfs_plan_band 
 
 		if (first >= last)
 			continue;
-		rc = b->file == MFS_NO_FILE ? 0 : mfs_plan_map(r, b->file, &map);
+		rc = b->file == MFS_FILE_NONE ? 0 : mfs_plan_map(r, b->file, &map);
 		if (rc)
 			return rc;
 		s.cols = last - first;
@@ -367,7 +367,7 @@ static bool is_plain(const struct mfs_plan *plan, const struct mfs_plan_band *ba
 	if (mfs_plan_shift(plan) != 0 || plan->lanes > 1)
 		return false;
 	for (uint32_t i = 0; i < band->count; i++)
-		if (blocks[i].file != MFS_NO_FILE && blocks[i].width > 1 &&
+		if (blocks[i].file != MFS_FILE_NONE && blocks[i].width > 1 &&
 		    blocks[i].col_stride != plan->element)
 			return false;
 	return true;
@@ -378,7 +378,7 @@ static bool is_contiguous(const struct mfs_plan *plan, const struct mfs_plan_ban
 {
 	const struct mfs_plan_block *block = &plan->blocks[band->first];
 
-	return band->count == 1 && (band->rows == 1 || block->file == MFS_NO_FILE ||
+	return band->count == 1 && (band->rows == 1 || block->file == MFS_FILE_NONE ||
 				    block->row_stride == plan->cols * plan->element);
 }
 

@@ -12,8 +12,8 @@
 #include "formats/io/regular.h"
 #include "formats/remote/cache_i.h"
 
-#define SECOND 1000000000ll
-#define NO_PIN UINT32_MAX /* of a range without bytes */
+#define SECOND	 1000000000ll
+#define PIN_NONE UINT32_MAX /* of a range without bytes */
 
 void mfs_object_name(const char *key, const char *end, char ret[MFS_KEY + 8])
 {
@@ -199,7 +199,7 @@ static int acquire(void *object, uint64_t off, uint64_t len, uint32_t *ret_pin,
 	struct mfs_cache *c = o->cache;
 	int rc;
 
-	*ret_pin = NO_PIN;
+	*ret_pin = PIN_NONE;
 	if (!len)
 		return 0;
 	rc = mfs_object_ready(o, c->timeout, err);
@@ -237,7 +237,7 @@ static void release(void *object, uint32_t pin)
 {
 	struct mfs_object *o = object;
 
-	if (pin != NO_PIN)
+	if (pin != PIN_NONE)
 		mfs_pins_remove(&o->cache->pins, pin);
 }
 

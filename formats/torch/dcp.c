@@ -156,7 +156,7 @@ static int read_chunks(struct parser *p, mfs_value chunks, struct mfs_dcp_tensor
 		mfs_value chunk = mfs_value_at(p->doc, chunks, i);
 		struct mfs_dcp_chunk *c = &t->chunks[i];
 
-		c->item.file = MFS_DCP_NO_FILE;
+		c->item.file = MFS_DCP_FILE_NONE;
 		rc = read_dims(p, t->key, mfs_value_attr(p->doc, chunk, "offsets"), t->ndim,
 			       &c->lo);
 		if (!rc)
@@ -223,7 +223,7 @@ static int read_keys(struct parser *p, mfs_value table)
 			return p->err ? p->err->code : -EINVAL;
 		if (mfs_value_is_object_of(p->doc, v, "BytesStorageMetadata")) {
 			dcp->bytes[dcp->bytes_count++] =
-				(struct mfs_dcp_bytes){.key = key, .item.file = MFS_DCP_NO_FILE};
+				(struct mfs_dcp_bytes){.key = key, .item.file = MFS_DCP_FILE_NONE};
 			continue;
 		}
 		if (!mfs_value_is_object_of(p->doc, v, "TensorStorageMetadata"))
@@ -470,7 +470,7 @@ int mfs_dcp_check(const struct mfs_dcp_tensor *t, const char *name, struct mfs_e
 	for (uint32_t i = 0; i < t->chunk_count; i++) {
 		const struct mfs_dcp_chunk *c = &t->chunks[i];
 
-		if (c->item.file == MFS_DCP_NO_FILE)
+		if (c->item.file == MFS_DCP_FILE_NONE)
 			return mfs_fail(err, -EINVAL, "%s: '%s': a chunk is in no file", name,
 					t->key);
 		for (unsigned d = 0; d < t->ndim; d++)

@@ -56,7 +56,7 @@ struct mfs_dcp {
 	struct mfs_arena arena;
 };
 
-#define MFS_DCP_NO_FILE UINT32_MAX /* item.file of a chunk that storage_data does not know */
+#define MFS_DCP_FILE_NONE UINT32_MAX /* item.file of a chunk that storage_data does not know */
 
 /*
  * Parses the pickle. all_local_plans is skipped. Tensors are not checked yet, so that an

@@ -612,7 +612,7 @@ int mfs_pickle_parse(const void *bytes, size_t len, const char *name,
 			    .at = bytes,
 			    .opcode = bytes,
 			    .end = (const uint8_t *)bytes + len,
-			    .memo.gap_start = MFS_MEMO_NO_GAP,
+			    .memo.gap_start = MFS_MEMO_GAP_NONE,
 			    .skip.key = opt ? opt->discard_key : NULL,
 			    .err = err};
 	int rc;

@@ -13,7 +13,7 @@
 #include "formats/base/grow.h"
 #include "formats/torch/pickle_tree_i.h"
 
-#define MFS_MEMO_NO_GAP UINT64_MAX
+#define MFS_MEMO_GAP_NONE UINT64_MAX
 
 struct mfs_memo {
 	mfs_value *values; /* of the slots before the gap, then of those after it */

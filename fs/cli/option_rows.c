@@ -490,8 +490,8 @@ const struct mfs_option_row mfs_option_rows[] = {
 	{"dev", BARE, take_note, MOUNT(mfs_option_of_mounts)},
 	{"exec", BARE, take_note, MOUNT(mfs_option_of_mounts)},
 
-	{"rw", BARE, set_rw, OF(OF_NOTHING)},
-	{"ro", BARE, set_ro, OF(OF_NOTHING)},
+	{"rw", BARE, set_rw, OF(OF_NONE)},
+	{"ro", BARE, set_ro, OF(OF_NONE)},
 	{"remount", BARE, set_flag, OPTIONS(remount)},
 	{"user_id", VALUED, .apply = NULL}, /* shown by the kernel for a mount */
 	{"group_id", VALUED, .apply = NULL},
@@ -595,7 +595,7 @@ int mfs_option_apply(struct mfs_options *opt, const struct mfs_option_row *row, 
 		return mfs_fail(err, -EINVAL, "option '%s' takes no value, found '%s'", row->name,
 				value);
 	rc = row->apply ? row->apply(opt, row, value, err) : 0;
-	return rc || row->of == MFS_OPTION_OF_NOTHING ? rc : add_setting(opt, row, value, err);
+	return rc || row->of == MFS_OPTION_OF_NONE ? rc : add_setting(opt, row, value, err);
 }
 
 void mfs_option_texts_free(struct mfs_options *opt)

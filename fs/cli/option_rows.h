@@ -21,7 +21,7 @@ enum mfs_option_value_kind {
 
 /* What an option says something about. */
 enum mfs_option_scope {
-	MFS_OPTION_OF_NOTHING, /* it is known, and has no effect on what is shown */
+	MFS_OPTION_OF_NONE, /* it is known, and has no effect on what is shown */
 	MFS_OPTION_OF_MODELS,
 	MFS_OPTION_OF_DATASETS,	   /* how those that there are are shown */
 	MFS_OPTION_NAMES_DATASETS, /* which there are: an option for one SOURCE */
@@ -32,7 +32,7 @@ enum mfs_option_scope {
 
 /* How an option counts in the digest of a view's options, and so in commits and ETags. */
 enum mfs_option_digest_kind {
-	MFS_DIGEST_UNSAID,    /* a mistake, which a unit test finds */
+	MFS_DIGEST_NONE,      /* a mistake, which a unit test finds */
 	MFS_DIGEST_LEFT_OUT,  /* no byte of any file depends on it */
 	MFS_DIGEST_BY_VIEW,   /* files that it names, which a view's identity has */
 	MFS_DIGEST_TEXT,      /* the text, as it was given */

@@ -229,7 +229,7 @@ static int add_path(struct mfs_data *data, const char *named, struct mfs_error *
 	case MFS_DATA_HOLDS_PREFIXES:
 		rc = add_directory(data, path, err);
 		break;
-	case MFS_DATA_HOLDS_NOTHING:
+	case MFS_DATA_HOLDS_NONE:
 		rc = mfs_fail(
 			err, -ENODATA,
 			"'%s' holds no dataset: looked for PREFIX.idx beside PREFIX.bin, and for "

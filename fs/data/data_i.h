@@ -33,7 +33,7 @@ extern const struct mfs_views_owner_ops mfs_dataset_owner_ops;
 struct mfs_samples;
 
 enum mfs_data_path_kind {
-	MFS_DATA_HOLDS_NOTHING,
+	MFS_DATA_HOLDS_NONE,
 	MFS_DATA_HOLDS_PREFIX,	 /* .idx and .bin, of this name */
 	MFS_DATA_HOLDS_HF,	 /* a file or a directory of an HF dataset */
 	MFS_DATA_HOLDS_PREFIXES, /* a directory of .idx and .bin */

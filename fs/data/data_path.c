@@ -80,7 +80,7 @@ enum mfs_data_path_kind mfs_data_holds(const char *path)
 		return MFS_DATA_HOLDS_PREFIX;
 	if (mfs_hf_dataset_looks_like_one(path))
 		return MFS_DATA_HOLDS_HF;
-	return has_prefixes(path) ? MFS_DATA_HOLDS_PREFIXES : MFS_DATA_HOLDS_NOTHING;
+	return has_prefixes(path) ? MFS_DATA_HOLDS_PREFIXES : MFS_DATA_HOLDS_NONE;
 }
 
 bool mfs_data_looks_like_one(const char *path)

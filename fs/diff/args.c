@@ -13,14 +13,14 @@
 
 static void drop_experts(struct mfs_megatron_args *a)
 {
-	a->num_experts = a->moe_router_topk = a->moe_ffn_hidden_size = MFS_UNSET;
-	a->moe_shared_expert_intermediate_size = MFS_UNSET;
-	a->moe_router_num_groups = a->moe_router_group_topk = MFS_UNSET;
+	a->num_experts = a->moe_router_topk = a->moe_ffn_hidden_size = MFS_ABSENT;
+	a->moe_shared_expert_intermediate_size = MFS_ABSENT;
+	a->moe_router_num_groups = a->moe_router_group_topk = MFS_ABSENT;
 	a->moe_shared_expert_gate = a->moe_router_pre_softmax = false;
 	a->moe_router_enable_expert_bias = false;
 	a->moe_router_score_function = NULL;
 	a->moe_router_topk_scaling_factor = a->moe_aux_loss_coeff = 0;
-	a->moe_mlp_glu_interleave_size = a->moe_shared_expert_glu_interleave_size = MFS_UNSET;
+	a->moe_mlp_glu_interleave_size = a->moe_shared_expert_glu_interleave_size = MFS_ABSENT;
 }
 
 /* As in formats/model/features.c: groups count only if group_topk is set, a scaling factor of 1 is
@@ -32,18 +32,18 @@ static void settle_experts(struct mfs_megatron_args *a)
 		return;
 	}
 	if (!mfs_args_layers_differ(a))
-		a->ffn_hidden_size = MFS_UNSET;
-	if (a->moe_router_group_topk == MFS_UNSET || a->moe_router_num_groups <= 1)
-		a->moe_router_num_groups = a->moe_router_group_topk = MFS_UNSET;
+		a->ffn_hidden_size = MFS_ABSENT;
+	if (a->moe_router_group_topk == MFS_ABSENT || a->moe_router_num_groups <= 1)
+		a->moe_router_num_groups = a->moe_router_group_topk = MFS_ABSENT;
 	if (a->moe_router_topk_scaling_factor == 0)
 		a->moe_router_topk_scaling_factor = 1;
 	if (!mfs_str_is(a->moe_router_score_function, "softmax"))
 		a->moe_router_pre_softmax = false;
 	if (a->moe_mlp_glu_interleave_size == 0)
-		a->moe_mlp_glu_interleave_size = MFS_UNSET;
+		a->moe_mlp_glu_interleave_size = MFS_ABSENT;
 	if (a->moe_shared_expert_glu_interleave_size == 0 ||
-	    a->moe_shared_expert_intermediate_size == MFS_UNSET)
-		a->moe_shared_expert_glu_interleave_size = MFS_UNSET;
+	    a->moe_shared_expert_intermediate_size == MFS_ABSENT)
+		a->moe_shared_expert_glu_interleave_size = MFS_ABSENT;
 }
 
 /* One over the root of the head size, where nothing says another. */
@@ -58,14 +58,14 @@ static void settle_scale(struct mfs_megatron_args *a)
 static void settle_mla(struct mfs_megatron_args *a)
 {
 	if (a->multi_latent_attention) {
-		a->num_query_groups = a->kv_channels = MFS_UNSET;
+		a->num_query_groups = a->kv_channels = MFS_ABSENT;
 		a->softmax_scale = 0; /* it has its own */
 		/* Both of its low-rank norms come with it. */
 		a->qk_layernorm = true;
 	} else {
 		settle_scale(a);
-		a->q_lora_rank = a->kv_lora_rank = MFS_UNSET;
-		a->qk_head_dim = a->qk_pos_emb_head_dim = a->v_head_dim = MFS_UNSET;
+		a->q_lora_rank = a->kv_lora_rank = MFS_ABSENT;
+		a->qk_head_dim = a->qk_pos_emb_head_dim = a->v_head_dim = MFS_ABSENT;
 		a->rope_type = NULL;
 	}
 }
@@ -79,7 +79,7 @@ static void settle_yarn(struct mfs_megatron_args *a)
 	if (mfs_str_is(mla ? a->rope_type : a->position_embedding_type, "yarn"))
 		return;
 	a->mscale = a->beta_fast = a->beta_slow = 0;
-	a->original_max_position_embeddings = MFS_UNSET;
+	a->original_max_position_embeddings = MFS_ABSENT;
 	a->yarn_unrounded = false;
 	if (!mla || a->rotary_scaling_factor <= 1 || a->mscale_all_dim == 0)
 		a->rotary_scaling_factor = a->mscale_all_dim = 0;
@@ -89,17 +89,17 @@ static void settle_linear_attention(struct mfs_megatron_args *a)
 {
 	if (a->linear_layers)
 		return;
-	a->linear_conv_kernel_dim = MFS_UNSET;
-	a->linear_key_head_dim = a->linear_value_head_dim = MFS_UNSET;
-	a->linear_num_key_heads = a->linear_num_value_heads = MFS_UNSET;
+	a->linear_conv_kernel_dim = MFS_ABSENT;
+	a->linear_key_head_dim = a->linear_value_head_dim = MFS_ABSENT;
+	a->linear_num_key_heads = a->linear_num_value_heads = MFS_ABSENT;
 }
 
 static void settle_mamba(struct mfs_megatron_args *a)
 {
 	if (a->hybrid_layers && strchr(a->hybrid_layers, MFS_HYBRID_MAMBA))
 		return;
-	a->mamba_state_dim = a->mamba_head_dim = MFS_UNSET;
-	a->mamba_num_groups = a->mamba_num_heads = MFS_UNSET;
+	a->mamba_state_dim = a->mamba_head_dim = MFS_ABSENT;
+	a->mamba_num_groups = a->mamba_num_heads = MFS_ABSENT;
 }
 
 static void settle_positions(struct mfs_megatron_args *a)
@@ -182,7 +182,7 @@ static const char *in_words(struct mfs_diff *d, const struct mfs_args_field *f, 
 	switch (f->type) {
 	case MFS_ARGS_INT:
 		n = *(const int64_t *)at;
-		return n == MFS_UNSET ? "none" : mfs_arena_printf(&d->arena, "%lld", (long long)n);
+		return n == MFS_ABSENT ? "none" : mfs_arena_printf(&d->arena, "%lld", (long long)n);
 	case MFS_ARGS_REAL:
 		return mfs_arena_printf(&d->arena, "%.15g", *(const double *)at);
 	case MFS_ARGS_FLAG:
@@ -235,7 +235,7 @@ static const uint8_t *window_layers(struct mfs_diff *d, const struct mfs_megatro
 {
 	uint8_t *all;
 
-	if (a->window_layers || a->window_size == MFS_UNSET)
+	if (a->window_layers || a->window_size == MFS_ABSENT)
 		return a->window_layers;
 	all = mfs_arena_alloc(&d->arena, (size_t)a->num_layers);
 	if (all)

@@ -10,10 +10,10 @@
 #include "fs/inspect/inspect_data.h"
 #include "fs/cli/json.h"
 
-/* A JSON null for MFS_UNSET. */
+/* A JSON null for MFS_ABSENT. */
 static json_t *argument(int64_t n)
 {
-	return n == MFS_UNSET ? json_null() : json_integer(n);
+	return n == MFS_ABSENT ? json_null() : json_integer(n);
 }
 
 /* An HF directory has none. */

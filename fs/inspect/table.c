@@ -78,7 +78,7 @@ static void experts_row(struct mfs_frame *frame, const struct mfs_megatron_args 
 {
 	struct mfs_buf b = {0};
 
-	if (a->num_experts == MFS_UNSET)
+	if (a->num_experts == MFS_ABSENT)
 		return;
 	mfs_buf_printf(&b, "%lld, top %lld", (long long)a->num_experts,
 		       (long long)a->moe_router_topk);
@@ -192,7 +192,7 @@ static void checkpoint_rows(struct mfs_frame *frame, const struct mfs_inspection
 	shape_row(frame, args);
 	experts_row(frame, args);
 	if (!mfs_ckpt_format(in->ckpt)->is_hf)
-		layout_row(frame, mfs_ckpt_layout(in->ckpt), args->num_experts != MFS_UNSET);
+		layout_row(frame, mfs_ckpt_layout(in->ckpt), args->num_experts != MFS_ABSENT);
 	if (in->view)
 		model_rows(frame, in);
 }

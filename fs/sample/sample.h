@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "formats/base/absent.h"
 #include "formats/base/buf.h"
 #include "formats/base/error.h"
 #include "formats/dataset/gpt/sampler.h"
@@ -21,8 +22,6 @@
 #include "fs/cli/options.h"
 
 struct mfs_data;
-
-#define MFS_UNSAID UINT64_MAX /* a number that was not given */
 
 /* The command line. Texts that were not given are NULL or empty. */
 struct mfs_sample_options {
@@ -39,7 +38,7 @@ extern const struct mfs_sample_options mfs_sample_nothing_said;
 /* A plan in which everything that a sample needs is settled. */
 struct mfs_sample_plan {
 	uint64_t step, batch; /* samples of the whole step */
-	uint64_t rank;	      /* MFS_UNSAID: those of all */
+	uint64_t rank;	      /* MFS_ABSENT_U64: those of all */
 	bool has_ranks;	      /* microbatches are known, and who gets which */
 	struct mfs_data_run words;
 	struct mfs_sampler_config sampler; /* but for total */

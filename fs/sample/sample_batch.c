@@ -27,7 +27,7 @@ static int draw_all(const struct mfs_sample_plan *plan, struct mfs_sampler *s,
 {
 	const uint32_t ranks = plan->sampler.ranks, size = plan->sampler.micro_batch;
 	const uint64_t microbatches = plan->batch / size / ranks;
-	const bool all = plan->rank == MFS_UNSAID;
+	const bool all = plan->rank == MFS_ABSENT_U64;
 	int rc = 0;
 
 	for (uint64_t m = 0; m < microbatches && !rc; m++)
@@ -41,7 +41,7 @@ int mfs_sample_draw(const struct mfs_sample_plan *plan, const struct mfs_samples
 		    struct mfs_sample_drawn **ret, uint64_t *ret_count, struct mfs_error *err)
 {
 	const uint64_t count =
-		plan->rank == MFS_UNSAID ? plan->batch : plan->batch / plan->sampler.ranks;
+		plan->rank == MFS_ABSENT_U64 ? plan->batch : plan->batch / plan->sampler.ranks;
 	struct mfs_sampler_config config = plan->sampler;
 	struct mfs_sample_drawn *drawn;
 	struct mfs_sampler *s;

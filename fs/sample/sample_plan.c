@@ -14,31 +14,31 @@
 
 /* The arguments of a run that has saved none. */
 static const struct mfs_megatron_data_args nothing = {
-	.seed = MFS_UNSET,
-	.seq_length = MFS_UNSET,
-	.train_iters = MFS_UNSET,
-	.train_samples = MFS_UNSET,
-	.global_batch_size = MFS_UNSET,
-	.micro_batch_size = MFS_UNSET,
-	.data_parallel_size = MFS_UNSET,
-	.consumed_train_samples = MFS_UNSET,
-	.iteration = MFS_UNSET,
+	.seed = MFS_ABSENT,
+	.seq_length = MFS_ABSENT,
+	.train_iters = MFS_ABSENT,
+	.train_samples = MFS_ABSENT,
+	.global_batch_size = MFS_ABSENT,
+	.micro_batch_size = MFS_ABSENT,
+	.data_parallel_size = MFS_ABSENT,
+	.consumed_train_samples = MFS_ABSENT,
+	.iteration = MFS_ABSENT,
 	.surplus = -1,
 };
 
 const struct mfs_sample_options mfs_sample_nothing_said = {
-	.step = MFS_UNSAID,
-	.seq_length = MFS_UNSAID,
-	.seed = MFS_UNSAID,
-	.train_samples = MFS_UNSAID,
-	.train_iters = MFS_UNSAID,
-	.global_batch_size = MFS_UNSAID,
-	.micro_batch_size = MFS_UNSAID,
-	.data_parallel_size = MFS_UNSAID,
-	.rank = MFS_UNSAID,
-	.consumed_samples = MFS_UNSAID,
-	.eod = MFS_UNSAID,
-	.pad = MFS_UNSAID,
+	.step = MFS_ABSENT_U64,
+	.seq_length = MFS_ABSENT_U64,
+	.seed = MFS_ABSENT_U64,
+	.train_samples = MFS_ABSENT_U64,
+	.train_iters = MFS_ABSENT_U64,
+	.global_batch_size = MFS_ABSENT_U64,
+	.micro_batch_size = MFS_ABSENT_U64,
+	.data_parallel_size = MFS_ABSENT_U64,
+	.rank = MFS_ABSENT_U64,
+	.consumed_samples = MFS_ABSENT_U64,
+	.eod = MFS_ABSENT_U64,
+	.pad = MFS_ABSENT_U64,
 };
 
 struct planner {
@@ -49,10 +49,10 @@ struct planner {
 	struct mfs_sample_plan *plan;
 };
 
-/* The first of two numbers that was given, or MFS_UNSAID. */
+/* The first of two numbers that was given, or MFS_ABSENT_U64. */
 static uint64_t either(uint64_t said, int64_t saved)
 {
-	return said != MFS_UNSAID ? said : saved >= 0 ? (uint64_t)saved : MFS_UNSAID;
+	return said != MFS_ABSENT_U64 ? said : saved >= 0 ? (uint64_t)saved : MFS_ABSENT_U64;
 }
 
 static const char *first_text(const char *a, const char *b, const char *c)
@@ -63,7 +63,7 @@ static const char *first_text(const char *a, const char *b, const char *c)
 /* A number that must be there and is not 0. */
 static int need(const char *option, uint64_t value, uint64_t most)
 {
-	if (value == MFS_UNSAID)
+	if (value == MFS_ABSENT_U64)
 		return mfs_usage_error("sample: %s is needed", option);
 	if (!value || value > most)
 		return mfs_usage_error("sample: %s cannot be %llu", option,
@@ -189,7 +189,7 @@ static int take_order(const struct planner *p, struct mfs_error *err)
 
 	if (exit_code)
 		return exit_code;
-	if (seed == MFS_UNSAID)
+	if (seed == MFS_ABSENT_U64)
 		seed = MFS_RUN_SEED;
 	if (seed > UINT32_MAX)
 		return mfs_usage_error("sample: --seed goes up to 2^32 - 1");
@@ -209,16 +209,17 @@ static int take_order(const struct planner *p, struct mfs_error *err)
 /* How many samples the run asks for, which decides their order. */
 static int take_samples(const struct planner *p, struct mfs_error *err)
 {
-	const bool said = p->o->train_samples != MFS_UNSAID || p->o->train_iters != MFS_UNSAID;
+	const bool said =
+		p->o->train_samples != MFS_ABSENT_U64 || p->o->train_iters != MFS_ABSENT_U64;
 	struct mfs_run_length length = {.global_batch_size = p->plan->batch, .eval_interval = 1};
 	uint64_t samples = p->o->train_samples, iters = p->o->train_iters;
 
 	if (!said) {
-		samples = either(MFS_UNSAID, p->args->train_samples);
-		iters = either(MFS_UNSAID, p->args->train_iters);
+		samples = either(MFS_ABSENT_U64, p->args->train_samples);
+		iters = either(MFS_ABSENT_U64, p->args->train_iters);
 	}
-	length.train_samples = samples == MFS_UNSAID ? 0 : samples;
-	length.train_iters = iters == MFS_UNSAID ? 0 : iters;
+	length.train_samples = samples == MFS_ABSENT_U64 ? 0 : samples;
+	length.train_iters = iters == MFS_ABSENT_U64 ? 0 : iters;
 	if (!length.train_samples && !length.train_iters)
 		return mfs_usage_error("sample: --train-iters or --train-samples is needed: the "
 				       "order of samples depends on it");
@@ -238,15 +239,16 @@ static int need_all(const struct planner *p)
 {
 	const struct mfs_sample_options *o = p->o;
 	const struct mfs_megatron_data_args *a = p->args;
-	const bool has_iters = o->train_samples != MFS_UNSAID || o->train_iters != MFS_UNSAID ||
-			       either(MFS_UNSAID, a->train_samples) != MFS_UNSAID ||
-			       either(MFS_UNSAID, a->train_iters) != MFS_UNSAID;
+	const bool has_iters = o->train_samples != MFS_ABSENT_U64 ||
+			       o->train_iters != MFS_ABSENT_U64 ||
+			       either(MFS_ABSENT_U64, a->train_samples) != MFS_ABSENT_U64 ||
+			       either(MFS_ABSENT_U64, a->train_iters) != MFS_ABSENT_U64;
 	struct mfs_buf list = {0};
 	int exit_code = MFS_EXIT_OK;
 
-	add_missing(&list, o->step == MFS_UNSAID && a->iteration < 0, "--step");
-	add_missing(&list, either(o->seq_length, a->seq_length) == MFS_UNSAID, "--seq-length");
-	add_missing(&list, either(o->global_batch_size, a->global_batch_size) == MFS_UNSAID,
+	add_missing(&list, o->step == MFS_ABSENT_U64 && a->iteration < 0, "--step");
+	add_missing(&list, either(o->seq_length, a->seq_length) == MFS_ABSENT_U64, "--seq-length");
+	add_missing(&list, either(o->global_batch_size, a->global_batch_size) == MFS_ABSENT_U64,
 		    "--global-batch-size");
 	add_missing(&list, !has_iters,
 		    "--train-iters or --train-samples (the order of samples depends on it)");
@@ -261,11 +263,11 @@ static int need_all(const struct planner *p)
 static int take_step(const struct planner *p)
 {
 	const uint64_t after =
-		p->args->iteration >= 0 ? (uint64_t)p->args->iteration + 1 : MFS_UNSAID;
+		p->args->iteration >= 0 ? (uint64_t)p->args->iteration + 1 : MFS_ABSENT_U64;
 	struct mfs_sample_plan *plan = p->plan;
 	int exit_code;
 
-	plan->step = p->o->step != MFS_UNSAID ? p->o->step : after;
+	plan->step = p->o->step != MFS_ABSENT_U64 ? p->o->step : after;
 	plan->batch = either(p->o->global_batch_size, p->args->global_batch_size);
 	exit_code = need("--step", plan->step, (uint64_t)1 << 53);
 	return exit_code ? exit_code : need("--global-batch-size", plan->batch, (uint64_t)1 << 31);
@@ -277,8 +279,8 @@ static int check_constant(const struct planner *p)
 	const struct mfs_sample_options *o = p->o;
 
 	if (!p->args->varies ||
-	    (o->consumed_samples != MFS_UNSAID && o->global_batch_size != MFS_UNSAID &&
-	     (o->train_samples != MFS_UNSAID || o->train_iters != MFS_UNSAID)))
+	    (o->consumed_samples != MFS_ABSENT_U64 && o->global_batch_size != MFS_ABSENT_U64 &&
+	     (o->train_samples != MFS_ABSENT_U64 || o->train_iters != MFS_ABSENT_U64)))
 		return MFS_EXIT_OK;
 	return mfs_command_failed("the run has '%s': --consumed-samples, --global-batch-size and "
 				  "--train-samples must say where it was at step %llu",
@@ -310,7 +312,7 @@ static int take_consumed(const struct planner *p, uint64_t *ret)
 	const uint64_t iteration = known ? (uint64_t)a->iteration : 0;
 	const uint64_t consumed = known ? (uint64_t)a->consumed_train_samples : 0;
 
-	if (p->o->consumed_samples != MFS_UNSAID) {
+	if (p->o->consumed_samples != MFS_ABSENT_U64) {
 		*ret = p->o->consumed_samples;
 		/* A cyclic loader counts epochs that may have been another run's. */
 		return p->plan->sampler.type == MFS_SAMPLER_CYCLIC ? MFS_EXIT_OK
@@ -337,11 +339,11 @@ static int take_ranks(const struct planner *p)
 	const uint64_t micro = either(p->o->micro_batch_size, p->args->micro_batch_size);
 	uint64_t ranks = either(p->o->data_parallel_size, p->args->data_parallel_size);
 
-	if (ranks == MFS_UNSAID)
+	if (ranks == MFS_ABSENT_U64)
 		ranks = 1;
-	plan->has_ranks = micro != MFS_UNSAID;
+	plan->has_ranks = micro != MFS_ABSENT_U64;
 	if (!plan->has_ranks &&
-	    (p->o->rank != MFS_UNSAID || plan->sampler.type == MFS_SAMPLER_CYCLIC))
+	    (p->o->rank != MFS_ABSENT_U64 || plan->sampler.type == MFS_SAMPLER_CYCLIC))
 		return mfs_usage_error("sample: --micro-batch-size is needed");
 	if (plan->has_ranks && (!micro || !ranks || micro > plan->batch || plan->batch % micro ||
 				plan->batch / micro % ranks))
@@ -353,7 +355,7 @@ static int take_ranks(const struct planner *p)
 	plan->sampler.micro_batch = (uint32_t)(plan->has_ranks ? micro : plan->batch);
 	plan->sampler.ranks = (uint32_t)(plan->has_ranks ? ranks : 1);
 	plan->rank = p->o->rank;
-	if (plan->rank != MFS_UNSAID && plan->rank >= ranks)
+	if (plan->rank != MFS_ABSENT_U64 && plan->rank >= ranks)
 		return mfs_usage_error("sample: there is no rank %llu of %llu",
 				       (unsigned long long)plan->rank, (unsigned long long)ranks);
 	return MFS_EXIT_OK;
@@ -378,7 +380,7 @@ static int take_sampler(const struct planner *p, struct mfs_error *err)
 	stride = (uint64_t)plan->sampler.micro_batch * plan->sampler.ranks;
 	plan->sampler.no_sharding = p->o->no_data_sharding || p->args->no_data_sharding;
 	plan->sampler.consumed = consumed;
-	if (plan->sampler.type == MFS_SAMPLER_CYCLIC && p->o->consumed_samples == MFS_UNSAID) {
+	if (plan->sampler.type == MFS_SAMPLER_CYCLIC && p->o->consumed_samples == MFS_ABSENT_U64) {
 		if (consumed % stride)
 			return mfs_command_failed(
 				"%llu consumed samples are not whole microbatches",
@@ -391,8 +393,9 @@ static int take_sampler(const struct planner *p, struct mfs_error *err)
 
 static int take_mask(const struct planner *p)
 {
-	const bool eod = p->o->eod_mask_loss || (p->args->eod_mask_loss && p->o->eod != MFS_UNSAID);
-	const bool pad = p->o->pad != MFS_UNSAID;
+	const bool eod =
+		p->o->eod_mask_loss || (p->args->eod_mask_loss && p->o->eod != MFS_ABSENT_U64);
+	const bool pad = p->o->pad != MFS_ABSENT_U64;
 
 	if (eod && p->o->eod > INT64_MAX)
 		return mfs_usage_error("sample: --eod-mask-loss needs --eod ID");

@@ -587,7 +587,7 @@ int mfs_root_look(const char *dir, enum mfs_root_kind *ret)
 	enum source_kind kind = SOURCE_DATA;
 	const int rc = kind_of(dir, &kind, NULL);
 
-	*ret = MFS_ROOT_NEITHER;
+	*ret = MFS_ROOT_NONE;
 	if (!rc)
 		*ret = kind == SOURCE_DATA ? MFS_ROOT_DATA : MFS_ROOT_MODEL;
 	return rc == -ENODATA || rc == -ENOENT ? 0 : rc;

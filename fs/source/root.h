@@ -56,7 +56,7 @@ int mfs_root_open_with(const char *source, const struct mfs_view_options *opt,
 		       struct mfs_keeper *keeper, struct mfs_root **ret, struct mfs_error *err);
 void mfs_root_free(struct mfs_root *root);
 /* What names in a directory say that it is. Nothing is opened. */
-enum mfs_root_kind { MFS_ROOT_NEITHER, MFS_ROOT_MODEL, MFS_ROOT_DATA };
+enum mfs_root_kind { MFS_ROOT_NONE, MFS_ROOT_MODEL, MFS_ROOT_DATA };
 /* -errno: the directory cannot be read. */
 int mfs_root_look(const char *dir, enum mfs_root_kind *ret);
 /* Whether it is a SOURCE. */

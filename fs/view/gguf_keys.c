@@ -69,7 +69,7 @@ static int64_t token_of(const json_t *config, const char *key, uint64_t rows)
 	const json_t *id = json_object_get(config, key);
 	const json_int_t n = json_is_integer(id) ? json_integer_value(id) : -1;
 
-	return n >= 0 && (uint64_t)n < rows ? n : MFS_HF_NO_TOKEN;
+	return n >= 0 && (uint64_t)n < rows ? n : MFS_ABSENT;
 }
 
 static double factor_of(const json_t *config, double otherwise)
@@ -161,7 +161,7 @@ static void number(struct keys *k, const char *name, int64_t value)
 /* Within the window a model sees all that stands before a token, as llama.cpp lets it. */
 static int add_context(struct keys *k, struct mfs_model *model, const struct mfs_megatron_args *a)
 {
-	const bool slides = a->window_size != MFS_UNSET && a->window_size > 0 &&
+	const bool slides = a->window_size != MFS_ABSENT && a->window_size > 0 &&
 			    a->window_size < a->max_position_embeddings;
 
 	number(k, "context_length", slides ? a->window_size : a->max_position_embeddings);
@@ -255,9 +255,9 @@ int mfs_gguf_add_keys(struct mfs_gguf *g, struct mfs_model *model, enum mfs_dtyp
 
 static void add_token(struct mfs_gguf *g, const char *name, int64_t theirs, int64_t otherwise)
 {
-	const int64_t id = theirs != MFS_HF_NO_TOKEN ? theirs : otherwise;
+	const int64_t id = theirs != MFS_ABSENT ? theirs : otherwise;
 
-	if (id != MFS_HF_NO_TOKEN)
+	if (id != MFS_ABSENT)
 		mfs_gguf_u32(g, name, (uint32_t)id);
 }
 

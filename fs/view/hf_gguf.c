@@ -144,7 +144,7 @@ static int stacked(const struct mfs_box_map *m, const struct mover *mover)
 	}
 	box.lo[0] = mover->expert;
 	box.size[0] = 1;
-	box.src_axis[0] = MFS_NO_AXIS;
+	box.src_axis[0] = MFS_AXIS_NONE;
 	return mover->emit(&box, mover->arg);
 }
 
@@ -163,7 +163,7 @@ static int half_of_head(const struct mfs_box_map *m, const struct mover *mover, 
 	if (t->ndim == 1) {
 		box.lo[1] = 0;
 		box.size[1] = 1;
-		box.src_axis[1] = MFS_NO_AXIS;
+		box.src_axis[1] = MFS_AXIS_NONE;
 	}
 	box.lo[1] += at / half % 2 * columns;
 	return mover->emit(&box, mover->arg);

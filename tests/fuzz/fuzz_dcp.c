@@ -46,7 +46,7 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 		fuzz_require(!i || strcmp(dcp.bytes[i - 1].key, dcp.bytes[i].key) <= 0);
 		fuzz_require(mfs_dcp_bytes(&dcp, dcp.bytes[i].key));
 		fuzz_require(dcp.bytes[i].item.file < dcp.file_count ||
-			     dcp.bytes[i].item.file == MFS_DCP_NO_FILE);
+			     dcp.bytes[i].item.file == MFS_DCP_FILE_NONE);
 	}
 	for (uint32_t i = 0; i < dcp.file_count; i++)
 		fuzz_require(dcp.files[i][0]);

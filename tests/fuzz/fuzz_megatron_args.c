@@ -23,7 +23,7 @@ static void read_data_args(const struct mfs_pickle *doc)
 		check_words(&args.data_path);
 		for (int i = 0; i < 3; i++)
 			check_words(&args.split_data_path[i]);
-		fuzz_require(args.seed >= MFS_UNSET && args.iteration >= MFS_UNSET);
+		fuzz_require(args.seed >= MFS_ABSENT && args.iteration >= MFS_ABSENT);
 	} else {
 		fuzz_require(*err.msg);
 	}

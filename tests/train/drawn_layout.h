@@ -17,7 +17,7 @@ struct layout {
 	struct mft_parallel_sizes size;
 	uint32_t chunks;       /* of a stage */
 	uint32_t microbatches; /* of each data parallel place */
-	int64_t group; /* of them, that take turns; MFS_UNSET: as many as there are stages */
+	int64_t group; /* of them, that take turns; MFS_ABSENT: as many as there are stages */
 	bool sequence_parallel, overlap;
 	bool sharded; /* weights, gradients or states may be divided */
 	bool drawn;   /* and so may be what models have in addition to their family's */
@@ -49,7 +49,7 @@ static inline void layout_draw_microbatches(struct layout *l, uint64_t *seed)
 {
 	const uint32_t pp = l->size.pp, group = pp + (uint32_t)layout_below(seed, 2);
 
-	l->group = MFS_UNSET;
+	l->group = MFS_ABSENT;
 	l->microbatches = 1 + (uint32_t)layout_below(seed, 2 * pp);
 	if (l->chunks == 1)
 		return;
@@ -128,7 +128,7 @@ static inline void layout_from_environment(struct layout *l, uint32_t processes)
 				      .edp = processes / (etp * ep)},
 			     .chunks = 1,
 			     .microbatches = getenv("FSDP") ? 2 : 1,
-			     .group = MFS_UNSET,
+			     .group = MFS_ABSENT,
 			     .sequence_parallel = layout_setting("SP", 0),
 			     .sharded = getenv("FSDP")};
 }

@@ -116,7 +116,7 @@ static struct mft_train_config qwen3_like(void)
 static void divide_downs(struct mfs_megatron_args *m)
 {
 	m->local_spec = true;
-	if (m->q_lora_rank != MFS_UNSET)
+	if (m->q_lora_rank != MFS_ABSENT)
 		m->q_lora_rank = (m->q_lora_rank + 3) / 4 * 4;
 	m->kv_lora_rank = (m->kv_lora_rank + 3) / 4 * 4 + m->qk_pos_emb_head_dim % 4;
 }
@@ -131,7 +131,7 @@ static struct mft_train_config deepseek_like(void)
 	c.model.num_query_groups = c.model.num_attention_heads;
 	c.model.qk_layernorm = below(2);
 	c.model.rope_type = "rope";
-	c.model.q_lora_rank = below(2) ? MFS_UNSET : 5 + below(9);
+	c.model.q_lora_rank = below(2) ? MFS_ABSENT : 5 + below(9);
 	c.model.kv_lora_rank = 3 + below(9);
 	c.model.qk_head_dim = 1 + below(9);
 	c.model.qk_pos_emb_head_dim = 2 * (1 + below(3));
@@ -283,7 +283,7 @@ static struct mft_sync *sync_of_part;
  * passes. */
 static void divide(struct mft_train_config *c)
 {
-	c->ddp_num_buckets = c->ddp_bucket_size = MFS_UNSET;
+	c->ddp_num_buckets = c->ddp_bucket_size = MFS_ABSENT;
 	if (!layout.sharded)
 		return;
 	c->sharding = (enum mft_sharding)below(MFT_SHARD_WEIGHTS + 1);
@@ -459,7 +459,7 @@ static void compare_gradient(const struct train_model *part, const struct train_
 static void compare_norms(const struct train_model *one, const struct train_model *part,
 			  double squares[2])
 {
-	const bool divided = part->params->sharding != MFT_SHARD_NOTHING;
+	const bool divided = part->params->sharding != MFT_SHARD_NONE;
 	const enum mft_group among = mft_parallel_in_instance(&parallel, MFT_GROUP_WORLD);
 	const float *grads = one->params->grads;
 	double want = 0, found;

@@ -25,7 +25,7 @@ static inline struct mfs_megatron_args fake_llama(void)
 		.kv_channels = 16,
 		.seq_length = 128,
 		.max_position_embeddings = 256,
-		.vocab_size = MFS_UNSET,
+		.vocab_size = MFS_ABSENT,
 		.padded_vocab_size = 1024,
 		.make_vocab_size_divisible_by = 128,
 		.tensor_model_parallel_size = 1,
@@ -40,22 +40,22 @@ static inline struct mfs_megatron_args fake_llama(void)
 		.beta_fast = 32,
 		.beta_slow = 1,
 		.original_max_position_embeddings = 4096,
-		.window_size = MFS_UNSET,
-		.num_experts = MFS_UNSET,
+		.window_size = MFS_ABSENT,
+		.num_experts = MFS_ABSENT,
 		.moe_router_topk = 2,
 		.moe_ffn_hidden_size = 176,
-		.moe_shared_expert_intermediate_size = MFS_UNSET,
+		.moe_shared_expert_intermediate_size = MFS_ABSENT,
 		.moe_router_score_function = "softmax",
-		.moe_router_num_groups = MFS_UNSET,
-		.moe_router_group_topk = MFS_UNSET,
-		.q_lora_rank = MFS_UNSET,
+		.moe_router_num_groups = MFS_ABSENT,
+		.moe_router_group_topk = MFS_ABSENT,
+		.q_lora_rank = MFS_ABSENT,
 		.kv_lora_rank = 32,
 		.qk_head_dim = 128,
 		.qk_pos_emb_head_dim = 64,
 		.v_head_dim = 128,
 		.init_method_std = 0.02,
-		.moe_mlp_glu_interleave_size = MFS_UNSET,
-		.moe_shared_expert_glu_interleave_size = MFS_UNSET,
+		.moe_mlp_glu_interleave_size = MFS_ABSENT,
+		.moe_shared_expert_glu_interleave_size = MFS_ABSENT,
 	};
 }
 
@@ -269,7 +269,7 @@ static inline void fake_mla(struct mfs_ckpt *c, const char *p, int32_t l)
 	const int64_t h = a->hidden_size, n = a->num_attention_heads;
 	const int64_t q = n * (a->qk_head_dim + a->qk_pos_emb_head_dim);
 
-	if (a->q_lora_rank == MFS_UNSET) {
+	if (a->q_lora_rank == MFS_ABSENT) {
 		fake_add(c, p, "self_attention.linear_q_proj.weight", l, -1, q, h);
 	} else {
 		fake_add(c, p, "self_attention.linear_q_down_proj.weight", l, -1, a->q_lora_rank,
@@ -305,7 +305,7 @@ static inline void fake_experts(struct mfs_ckpt *c, const char *p, int32_t l)
 		fake_add(c, p, "mlp.experts.experts.linear_fc1.bias", l, e, 2 * f, 0);
 		fake_add(c, p, "mlp.experts.experts.linear_fc2.bias", l, e, h, 0);
 	}
-	if (shared == MFS_UNSET)
+	if (shared == MFS_ABSENT)
 		return;
 	fake_add(c, p, "mlp.shared_experts.linear_fc1.weight", l, -1, halves * shared, h);
 	fake_add(c, p, "mlp.shared_experts.linear_fc2.weight", l, -1, h, shared);

@@ -131,7 +131,8 @@ static inline void random_widths(struct mfs_megatron_args *a, const struct mfs_l
 	a->make_vocab_size_divisible_by = 1 + random_of(8);
 	a->padded_vocab_size = p->tp * (3 + random_of(9)) + random_of(2) * random_of(3);
 	a->max_position_embeddings = 5;
-	a->q_lora_rank = a->multi_latent_attention && random_of(2) ? (int64_t)p->tp * 3 : MFS_UNSET;
+	a->q_lora_rank =
+		a->multi_latent_attention && random_of(2) ? (int64_t)p->tp * 3 : MFS_ABSENT;
 	a->kv_lora_rank = p->tp * 2;
 	a->qk_head_dim = 2;
 	a->v_head_dim = 3;
@@ -142,7 +143,7 @@ static inline void random_widths(struct mfs_megatron_args *a, const struct mfs_l
 		return;
 	a->num_experts = p->ep * (1 + random_of(2));
 	a->moe_ffn_hidden_size = p->etp * (1 + random_of(3));
-	if (a->moe_shared_expert_intermediate_size != MFS_UNSET)
+	if (a->moe_shared_expert_intermediate_size != MFS_ABSENT)
 		a->moe_shared_expert_intermediate_size = p->tp * 2;
 	memset(moe, 1, sizeof(moe));
 	a->first_dense_layers = random_of(2) && a->num_layers > 1;

@@ -44,7 +44,7 @@ static inline void run_say_moe(struct run_words *w, const struct mfs_megatron_ar
 	if (a->first_dense_layers)
 		run_say(w, "--moe-layer-freq ([0]*%lld+[1]*%lld)", (long long)a->first_dense_layers,
 			(long long)(a->num_layers - a->first_dense_layers));
-	if (a->moe_shared_expert_intermediate_size != MFS_UNSET)
+	if (a->moe_shared_expert_intermediate_size != MFS_ABSENT)
 		run_say(w, "--moe-shared-expert-intermediate-size %lld",
 			(long long)a->moe_shared_expert_intermediate_size);
 	if (!strcmp(a->moe_router_score_function, "sigmoid"))
@@ -68,7 +68,7 @@ static inline void run_say_mla(struct run_words *w, const struct mfs_megatron_ar
 		"--qk-pos-emb-head-dim %lld --v-head-dim %lld --rope-type %s",
 		(long long)a->kv_lora_rank, (long long)a->qk_head_dim,
 		(long long)a->qk_pos_emb_head_dim, (long long)a->v_head_dim, a->rope_type);
-	if (a->q_lora_rank != MFS_UNSET)
+	if (a->q_lora_rank != MFS_ABSENT)
 		run_say(w, "--q-lora-rank %lld", (long long)a->q_lora_rank);
 }
 

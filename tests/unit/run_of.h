@@ -29,9 +29,9 @@ static inline struct mft_train_config run_config(const struct mfs_ckpt *ckpt)
 		.exp_avg_dtype = MFS_F32,
 		.exp_avg_sq_dtype = MFS_F32,
 		.override_opt_param_scheduler = true,
-		.ckpt_step = MFS_UNSET,
-		.save_interval = MFS_UNSET,
-		.save_retain_interval = MFS_UNSET,
+		.ckpt_step = MFS_ABSENT,
+		.save_interval = MFS_ABSENT,
+		.save_retain_interval = MFS_ABSENT,
 	};
 
 	c.model.padded_vocab_size = (int64_t)mfs_dims_padded_vocab(ckpt);

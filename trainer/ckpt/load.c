@@ -23,7 +23,7 @@
 /* ---- which one ---- */
 
 enum source {
-	SOURCE_NOTHING,
+	SOURCE_NONE,
 	SOURCE_ITERATION,
 	SOURCE_HF,
 };
@@ -118,11 +118,11 @@ static int find(const struct mft_train_config *config, const char *root, struct 
 {
 	int rc;
 
-	*ret = (struct place){.kind = SOURCE_NOTHING};
+	*ret = (struct place){.kind = SOURCE_NONE};
 	if (!root)
 		return 0;
 	rc = by_tracker(config, root, ret, err);
-	if (rc || ret->kind != SOURCE_NOTHING)
+	if (rc || ret->kind != SOURCE_NONE)
 		return rc;
 	if (is_iteration(root)) {
 		ret->kind = SOURCE_ITERATION;
@@ -304,17 +304,17 @@ int mft_load_open(const struct mft_train_config *config, struct mft_load **ret,
 	*ret = NULL;
 	if (!rc)
 		rc = find_non_persistent(config, &p, err);
-	if (!rc && p.kind == SOURCE_NOTHING && config->pretrained_checkpoint) {
+	if (!rc && p.kind == SOURCE_NONE && config->pretrained_checkpoint) {
 		finetune = true;
 		rc = find(config, config->pretrained_checkpoint, &p, err);
-		if (!rc && p.kind == SOURCE_NOTHING)
+		if (!rc && p.kind == SOURCE_NONE)
 			return mfs_fail(err, -ENODATA,
 					"--pretrained-checkpoint: '%s' holds no checkpoint",
 					config->pretrained_checkpoint);
 	}
 	if (rc)
 		return rc;
-	if (p.kind != SOURCE_NOTHING)
+	if (p.kind != SOURCE_NONE)
 		return open_place(config, &p, finetune, ret, err);
 	if (config->load && config->exit_on_missing_checkpoint)
 		return mfs_fail(

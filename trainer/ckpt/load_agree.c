@@ -37,7 +37,7 @@ static void wait_a_little(void)
 
 /* What a process has found. The order is that of preference. */
 enum found_kind {
-	FOUND_NOTHING,
+	FOUND_NONE,
 	FOUND_PRETRAINED, /* --pretrained-checkpoint stands in for --load */
 	FOUND_LOAD,
 };
@@ -51,7 +51,7 @@ struct found {
 static struct found what_is_found(const struct mft_load *l, const struct mft_train_config *config,
 				  const struct mft_launch *launch)
 {
-	struct found f = {.kind = FOUND_NOTHING, .iteration = MFS_RELEASE};
+	struct found f = {.kind = FOUND_NONE, .iteration = MFS_RELEASE};
 
 	if (l) {
 		f.kind = l->finetune && !config->finetune ? FOUND_PRETRAINED : FOUND_LOAD;
@@ -69,7 +69,7 @@ static bool is_newer(const struct found *a, const struct found *b)
 static const char *describe(const struct found *f, char text[64])
 {
 	static const char *const kinds[] = {
-		[FOUND_NOTHING] = "no checkpoint",
+		[FOUND_NONE] = "no checkpoint",
 		[FOUND_PRETRAINED] = "the pretrained checkpoint",
 		[FOUND_LOAD] = "a checkpoint without an iteration",
 	};

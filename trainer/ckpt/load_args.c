@@ -26,7 +26,7 @@ static const char *value_of(const struct mfs_megatron_args *a, const struct mfs_
 		return *(const bool *)at ? "True" : "False";
 	if (f->type == MFS_ARGS_TEXT)
 		return *(const char *const *)at ? *(const char *const *)at : "None";
-	if (*(const int64_t *)at == MFS_UNSET)
+	if (*(const int64_t *)at == MFS_ABSENT)
 		return "None";
 	snprintf(text, 32, "%lld", (long long)*(const int64_t *)at);
 	return text;

@@ -182,8 +182,8 @@ static int add_param(struct lister *l, const struct mft_param *q)
 	int rc = 0;
 
 	if (writes(l, &q->part))
-		rc = l->params->sharding != MFT_SHARD_NOTHING ? add_owned(l, q, &c)
-							      : add_share(l, q, &c);
+		rc = l->params->sharding != MFT_SHARD_NONE ? add_owned(l, q, &c)
+							   : add_share(l, q, &c);
 	l->before[q->is_expert] += q->elements;
 	return rc;
 }

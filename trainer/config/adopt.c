@@ -25,7 +25,7 @@ static struct mft_flag_value *place(struct adopt *a, const char *dest, bool forc
 
 static void put_number(struct mft_flag_value *to, int64_t number)
 {
-	to->type = number == MFS_UNSET ? MFT_IS_NONE : MFT_IS_INT;
+	to->type = number == MFS_ABSENT ? MFT_IS_NONE : MFT_IS_INT;
 	to->number = number;
 }
 
@@ -68,7 +68,7 @@ static void put_rounded(struct adopt *a, const char *dest, bool force, double va
 	struct mft_flag_value *to = place(a, dest, force);
 
 	if (to)
-		put_number(to, value > 0 ? (int64_t)llround(value) : MFS_UNSET);
+		put_number(to, value > 0 ? (int64_t)llround(value) : MFS_ABSENT);
 }
 
 static int put_field(struct adopt *a, const struct mfs_args_field *f)
@@ -142,7 +142,7 @@ static int put_window(struct adopt *a)
 	if (!to)
 		return 0;
 	*to = (struct mft_flag_value){.type = MFT_IS_NONE};
-	if (size == MFS_UNSET)
+	if (size == MFS_ABSENT)
 		return 0;
 	items = mfs_arena_array(&a->c->arena, 2, sizeof(*items));
 	if (!items)
@@ -164,7 +164,7 @@ static int put_model(struct adopt *a)
 		  !m->multi_latent_attention && m->num_query_groups != m->num_attention_heads);
 	to = place(a, "moe_ffn_hidden_size", true);
 	if (to)
-		put_number(to, m->num_experts == MFS_UNSET ? MFS_UNSET : m->moe_ffn_hidden_size);
+		put_number(to, m->num_experts == MFS_ABSENT ? MFS_ABSENT : m->moe_ffn_hidden_size);
 	if (m->moe_router_topk_scaling_factor != 0)
 		put_real(a, "moe_router_topk_scaling_factor", true,
 			 m->moe_router_topk_scaling_factor);

@@ -4,7 +4,7 @@
  * The model's are struct mfs_megatron_args, as they are read from checkpoints. Here are those of
  * training. Names are the dest of Megatron's arguments (megatron/training/arguments.py and
  * megatron/training/config/training_config.py). An argument that was not given has Megatron's
- * default. MFS_UNSET: an integer that is None; NULL: a text that is None.
+ * default. MFS_ABSENT: an integer that is None; NULL: a text that is None.
  */
 #ifndef MFT_TRAINER_CONFIG_CONFIG_H
 #define MFT_TRAINER_CONFIG_CONFIG_H
@@ -33,7 +33,7 @@ enum mft_wsd_decay_style {
 enum mft_wd_incr { MFT_WD_CONSTANT, MFT_WD_LINEAR, MFT_WD_COSINE };
 /* What the processes that share the samples divide, each with what stands before it: the choices of
  * --data-parallel-sharding-strategy. The distributed optimizer divides the state. */
-enum mft_sharding { MFT_SHARD_NOTHING, MFT_SHARD_STATE, MFT_SHARD_GRADS, MFT_SHARD_WEIGHTS };
+enum mft_sharding { MFT_SHARD_NONE, MFT_SHARD_STATE, MFT_SHARD_GRADS, MFT_SHARD_WEIGHTS };
 /* Losses that balance experts: over a microbatch, over each sequence of it, and over the
  * microbatches that all processes have computed of the step. */
 enum mft_aux_loss { MFT_AUX_LOSS, MFT_SEQ_AUX_LOSS, MFT_GLOBAL_AUX_LOSS, MFT_AUX_LOSSES };
@@ -93,8 +93,8 @@ struct mft_train_config {
 	int64_t micro_batch_size, global_batch_size;
 	/* processes that share the samples, and this one's number; 0 of 0: it is alone */
 	int64_t data_parallel_rank, data_parallel_size;
-	/* microbatches that go through a model chunk before the next one's turn; MFS_UNSET: as many
-	 * as there are stages */
+	/* microbatches that go through a model chunk before the next one's turn; MFS_ABSENT: as
+	 * many as there are stages */
 	int64_t microbatch_group_size;
 	/* [model chunks]: layers of each, Megatron's vp * P + pp (formats/megatron/layout.h); NULL:
 	 * equal shares, or as the model's first_stage_layers and last_stage_layers say */
@@ -117,13 +117,13 @@ struct mft_train_config {
 	int64_t seed;
 
 	/* length */
-	int64_t train_iters, train_samples; /* MFS_UNSET: the other one says */
-	int64_t exit_interval;		    /* MFS_UNSET: none */
+	int64_t train_iters, train_samples; /* MFS_ABSENT: the other one says */
+	int64_t exit_interval;		    /* MFS_ABSENT: none */
 	double exit_duration_in_mins;	    /* < 0: none */
 	int64_t exit_signal;		    /* its number; it ends a run as SIGTERM does */
 	const int64_t *iterations_to_skip;
 	size_t skip_count;
-	int64_t eval_iters, eval_interval; /* eval_interval MFS_UNSET: no validation */
+	int64_t eval_iters, eval_interval; /* eval_interval MFS_ABSENT: no validation */
 	int64_t start_eval_at_iter;
 	bool full_validation;
 	bool multiple_validation_sets;
@@ -157,7 +157,7 @@ struct mft_train_config {
 	bool overlap_p2p_comm;
 	int64_t num_distributed_optimizer_instances;
 	enum mft_sharding sharding;		  /* settled, with FSDP and without */
-	int64_t ddp_bucket_size, ddp_num_buckets; /* elements of a bucket; MFS_UNSET: not given */
+	int64_t ddp_bucket_size, ddp_num_buckets; /* elements of a bucket; MFS_ABSENT: not given */
 	bool optimizer_cpu_offload;
 	double optimizer_offload_fraction; /* of the parameters */
 
@@ -175,8 +175,8 @@ struct mft_train_config {
 	bool mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss, no_data_sharding;
 	double mid_level_dataset_surplus;
 	int64_t num_workers; /* batches that are prefetched are at least this many */
-	int64_t eod;	     /* token that ends a document; MFS_UNSET: not known */
-	int64_t pad;	     /* token that is padding; MFS_UNSET: none is */
+	int64_t eod;	     /* token that ends a document; MFS_ABSENT: not known */
+	int64_t pad;	     /* token that is padding; MFS_ABSENT: none is */
 	bool pad_unknown;    /* the tokenizer may have one, and its files are not there */
 	bool pad_ambiguous; /* it has one that ends documents, too, and so none counts as padding */
 

@@ -47,7 +47,7 @@ static int fill_field(struct mft_train_config *c, const struct mft_flag *f,
 	const bool truth = v->type == MFT_IS_BOOL && v->truth;
 
 	switch (f->as) {
-	case MFT_AS_NOTHING:
+	case MFT_AS_NONE:
 		break;
 	case MFT_AS_BOOL:
 		*(bool *)at = truth;

@@ -45,7 +45,7 @@ enum mft_flag_use {
 
 /* How a field of struct mft_train_config takes the value. */
 enum mft_flag_member_type {
-	MFT_AS_NOTHING,
+	MFT_AS_NONE,
 	MFT_AS_BOOL,
 	MFT_AS_NOT, /* bool, the other way round */
 	MFT_AS_INT,

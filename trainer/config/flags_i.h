@@ -43,7 +43,7 @@
 		struct mfs_arg_words: MFT_AS_WORDS)
 #define AT(member)	     USED, .at = offsetof(struct mft_train_config, member)
 #define TO_OR(member, value) AT(member), .as = AS(member), .none = (value)
-#define TO(member)	     TO_OR(member, MFS_UNSET)
+#define TO(member)	     TO_OR(member, MFS_ABSENT)
 #define INVERSE(member)	     AT(member), .as = MFT_AS_NOT
 #define CHOICE_TO(member)    AT(member), .as = MFT_AS_CHOICE
 #define DTYPE_TO(member)     AT(member), .as = MFT_AS_DTYPE

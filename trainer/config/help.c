@@ -353,12 +353,12 @@ int mft_help_completions(const char *shell, struct mfs_buf *out, struct mfs_erro
  * one is. */
 static void note_tokens(const struct mft_train_config *config, struct mfs_buf *out)
 {
-	if (config->pad_unknown && config->eod == MFS_UNSET && config->tokenizer_model)
+	if (config->pad_unknown && config->eod == MFS_ABSENT && config->tokenizer_model)
 		mfs_buf_printf(out,
 			       "no files of a tokenizer are at '%.200s' here: no token is known to "
 			       "end documents (--eod-id ID)\n",
 			       config->tokenizer_model);
-	if (config->pad != MFS_UNSET)
+	if (config->pad != MFS_ABSENT)
 		mfs_buf_printf(out, "labels that are the pad token %lld do not count\n",
 			       (long long)config->pad);
 	else if (config->pad_ambiguous)

@@ -62,7 +62,7 @@ int mft_batch_rules_take(const struct mft_train_config *config, uint32_t micro, 
 		.length = (uint32_t)config->seq_length,
 		.vocab = vocab,
 		.eod = config->eod,
-		.pad = config->pad, /* MFS_UNSET is MFT_NO_TOKEN */
+		.pad = config->pad, /* MFS_ABSENT is MFT_PAD_TOKEN_ID */
 		.reset_position_ids = config->reset_position_ids,
 		.reset_attention_mask = config->reset_attention_mask,
 		.eod_mask_loss = config->eod_mask_loss,
@@ -78,7 +78,7 @@ int mft_batch_rules_take(const struct mft_train_config *config, uint32_t micro, 
 		return mfs_fail(err, -EINVAL,
 				"a microbatch of %u sequences of %u tokens is too large", micro,
 				ret->length);
-	if (config->eod == MFS_UNSET &&
+	if (config->eod == MFS_ABSENT &&
 	    (config->reset_position_ids || config->reset_attention_mask || config->eod_mask_loss))
 		return mfs_fail(err, -EINVAL,
 				"%s needs a token that ends a document: no tokenizer says one",
@@ -156,7 +156,7 @@ static uint64_t fill_sequence(const struct mft_batch_rules *r, struct mft_batch 
 	uint64_t counted = 0;
 
 	for (uint32_t t = 0; t < r->length; t++) {
-		const bool ends = r->eod != MFS_UNSET && tokens[t] == r->eod;
+		const bool ends = r->eod != MFS_ABSENT && tokens[t] == r->eod;
 		const bool masked = !counts || (r->eod_mask_loss && ends) || labels[t] == r->pad;
 
 		b->positions[first + t] = (int32_t)(r->reset_position_ids ? t - start : t);

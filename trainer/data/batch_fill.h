@@ -13,9 +13,9 @@
 struct mft_batch_rules {
 	uint32_t sequences, length; /* B, S */
 	uint64_t vocab;		    /* padded rows: tokens are less */
-	int64_t eod;		    /* MFS_UNSET: not known */
+	int64_t eod;		    /* MFS_ABSENT: not known */
 	/* What is padding: it does not count as a label, and 0 is embedded in its place. Short
-	 * samples end with it. MFT_NO_TOKEN: the tokenizer has none. */
+	 * samples end with it. MFT_PAD_TOKEN_ID: the tokenizer has none. */
 	int64_t pad;
 	bool reset_position_ids, reset_attention_mask, eod_mask_loss;
 	/* Processes that share a sequence, and this one's number

@@ -43,7 +43,7 @@ struct mft_fetch {
 	struct mfs_error err;
 };
 
-#define MFT_NO_TOKEN (-1) /* what is padding where no token is: Megatron's _PAD_TOKEN_ID */
+#define MFT_PAD_TOKEN_ID (-1) /* what is padding where no token is: Megatron's _PAD_TOKEN_ID */
 
 struct mft_fetcher;
 

@@ -167,7 +167,7 @@ static int open_mock(const struct mft_train_config *c, uint64_t vocab, struct mf
 {
 	const uint64_t own = c->model.vocab_size > 0 ? (uint64_t)c->model.vocab_size : vocab;
 
-	if (c->eod == MFS_UNSET)
+	if (c->eod == MFS_ABSENT)
 		return mfs_fail(err, -EINVAL,
 				"--mock-data needs a token that ends a document: no tokenizer says "
 				"one");
@@ -201,7 +201,7 @@ static int open_sampler(const struct mft_train_config *c, uint64_t consumed,
 static int check_wanted(const struct mft_train_config *c, enum mfs_split split,
 			const struct mfs_run *run, struct mfs_error *err)
 {
-	if (split == MFS_VALID && c->eval_interval == MFS_UNSET)
+	if (split == MFS_VALID && c->eval_interval == MFS_ABSENT)
 		return mfs_fail(err, -ENODATA, "no validation was asked for (--eval-interval)");
 	if (!run->samples[split])
 		return mfs_fail(err, -ENODATA, "the %s split is asked for no sample",

@@ -59,7 +59,7 @@ static const char *const again[] = {
 };
 
 struct layout {
-	int64_t at[KNOBS]; /* MFS_UNSET: as it was given */
+	int64_t at[KNOBS]; /* MFS_ABSENT: as it was given */
 	/* of its plan */
 	bool possible, fits;
 	bool of_experts; /* experts' rows are the largest part of a stage */
@@ -95,7 +95,7 @@ static int values_of(const struct search *s, enum knob k, int64_t ret[MOST])
 	int count = 0;
 
 	if (mft_flag_is_given(s->config->values, knobs[k].dest)) {
-		ret[0] = MFS_UNSET;
+		ret[0] = MFS_ABSENT;
 		return 1;
 	}
 	for (int i = 0; i < knobs[k].count; i++)

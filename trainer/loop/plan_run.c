@@ -79,7 +79,7 @@ static void make_up(struct mft_train_config *c)
 	c->rampup_samples = 0;
 	if (c->train_iters < 2 && c->train_samples < 2 * c->global_batch_size)
 		c->train_iters = 2;
-	if (c->eod == MFS_UNSET)
+	if (c->eod == MFS_ABSENT)
 		c->eod = 0;
 	if (c->lr < 0)
 		c->lr = 1;

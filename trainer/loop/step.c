@@ -60,7 +60,7 @@ static int measure(struct mft_trainer *t, struct mft_step *step, struct mfs_erro
 	const struct mft_train_config *c = t->config;
 	int rc = 0;
 
-	step->params_norm = step->zeros = MFT_NOT_SAID;
+	step->params_norm = step->zeros = MFS_ABSENT;
 	if (!mft_log_reports(t))
 		return 0;
 	if (c->log_params_norm)
@@ -156,7 +156,7 @@ static int check(struct mft_trainer *t, double norm, struct mfs_error *err)
 	const int rc = mft_parallel_first(&t->parallel, MFT_GROUP_WORLD,
 					  t->check.verdict == MFT_REJECTED, &first, err);
 
-	if (!rc && first != MFT_NO_RANK)
+	if (!rc && first != MFT_RANK_NONE)
 		mft_check_reject(&t->check, first);
 	else if (!rc)
 		mft_check_grads(&t->check, t->progress.iteration + 1, norm);

@@ -240,7 +240,7 @@ static unsigned name_losses(const struct mft_train_config *c, const struct mft_l
 	static const char *const mtp[MFT_MTP_MOST] = {"mtp_1 loss", "mtp_2 loss", "mtp_3 loss",
 						      "mtp_4 loss", "mtp_5 loss", "mtp_6 loss",
 						      "mtp_7 loss", "mtp_8 loss"};
-	const bool experts = c->model.num_experts != MFS_UNSET;
+	const bool experts = c->model.num_experts != MFS_ABSENT;
 	unsigned n = 0;
 
 	ret[n++] = (struct mft_report_loss){"lm loss", l->lm / steps};
@@ -362,9 +362,9 @@ static void tell_step(struct mft_trainer *t, const struct mft_step *step)
 		tell_both(t, "world-size", t->parallel.group[MFT_GROUP_WORLD].size);
 	if (!step->update.skipped)
 		tell_both(t, "grad-norm", step->update.grad_norm);
-	if (step->zeros != MFT_NOT_SAID)
+	if (step->zeros != MFS_ABSENT)
 		tell_both(t, "num-zeros", step->zeros);
-	if (step->params_norm != MFT_NOT_SAID)
+	if (step->params_norm != MFS_ABSENT)
 		tell_both(t, "params-norm", step->params_norm);
 	if (c->log_memory_to_tensorboard)
 		tell_memory(t);
@@ -380,7 +380,7 @@ static void tell_times(struct mft_trainer *t, const struct mft_report_iteration 
 		return;
 	if (t->said_first)
 		tell(t, "iteration-time", line->seconds);
-	if (line->throughput != MFT_NOT_SAID)
+	if (line->throughput != MFS_ABSENT)
 		tell(t, "throughput", line->throughput);
 	flush_told(t);
 }
@@ -404,13 +404,13 @@ static void print_window(struct mft_trainer *t, const struct mft_step *step)
 		.consumed_samples = p->consumed_train_samples,
 		.skipped_samples = p->skipped_train_samples,
 		.seconds = (double)(mfs_now_ns() - w->began_ns) / 1e9 / (double)(all ? all : 1),
-		.throughput = MFT_NOT_SAID,
-		.sol = MFT_NOT_SAID,
+		.throughput = MFS_ABSENT,
+		.sol = MFS_ABSENT,
 		.learning_rate = (double)(float)mft_schedule_lr(&p->schedule),
 		.batch = step->batch,
 		.losses = losses,
 		.loss_scale = p->scaler.scale,
-		.grad_norm = step->update.skipped ? MFT_NOT_SAID : step->update.grad_norm,
+		.grad_norm = step->update.skipped ? MFS_ABSENT : step->update.grad_norm,
 		.zeros = step->zeros,
 		.params_norm = step->params_norm,
 		.skipped = w->skipped,
@@ -422,7 +422,7 @@ static void print_window(struct mft_trainer *t, const struct mft_step *step)
 	/* After the first loss of a process, Megatron reports that skipped steps have a loss of
 	 * 0. */
 	if (!t->has_loss)
-		losses[0].value = MFT_NOT_SAID;
+		losses[0].value = MFS_ABSENT;
 	if (c->log_throughput)
 		line.throughput = flops / line.seconds / 1e12;
 	if (t->peak.flops > 0)

@@ -200,7 +200,7 @@ static int agree(struct mft_trainer *t, struct mfs_error *err)
 	const bool wanted = atomic_exchange(&s->wanted, false);
 	const int rc = mft_parallel_first(&t->parallel, MFT_GROUP_WORLD, wanted, &first, err);
 
-	if (rc || first == MFT_NO_RANK)
+	if (rc || first == MFT_RANK_NONE)
 		return rc;
 	s->on = !s->on;
 	s->told_on = s->on;

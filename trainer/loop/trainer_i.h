@@ -147,7 +147,7 @@ struct mft_step {
 	struct mft_net_losses losses;
 	struct mft_update_result update;
 	uint64_t microbatches;
-	double params_norm, zeros; /* of steps that are reported, if asked for; else MFT_NOT_SAID */
+	double params_norm, zeros; /* of steps that are reported, if asked for; else MFS_ABSENT */
 };
 /* What t->check rejects changes nothing: neither weights nor progress. */
 int mft_trainer_step(struct mft_trainer *t, struct mft_step *ret, struct mfs_error *err);

@@ -10,7 +10,7 @@
 
 static bool has_window(const struct mft_net *net)
 {
-	return net->args->window_size != MFS_UNSET && net->args->window_size < net->context.whole;
+	return net->args->window_size != MFS_ABSENT && net->args->window_size < net->context.whole;
 }
 
 static size_t keys_bytes(const struct mft_net *net)

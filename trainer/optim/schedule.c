@@ -9,13 +9,13 @@
 
 /* training.py: get_optimizer_param_scheduler. A number that was not given is None there. */
 struct lengths {
-	int64_t whole, decay, wsd, warmup; /* MFS_UNSET: not given */
+	int64_t whole, decay, wsd, warmup; /* MFS_ABSENT: not given */
 	double unit;			   /* samples of each */
 };
 
 static struct lengths lengths_of(const struct mft_train_config *c)
 {
-	if (c->train_samples != MFS_UNSET && c->train_samples > 0)
+	if (c->train_samples != MFS_ABSENT && c->train_samples > 0)
 		return (struct lengths){c->train_samples, c->lr_decay_samples,
 					c->lr_wsd_decay_samples, c->lr_warmup_samples, 1};
 	return (struct lengths){c->train_iters, c->lr_decay_iters, c->lr_wsd_decay_iters,
@@ -65,8 +65,8 @@ int mft_schedule_init(const struct mft_train_config *c, struct mft_schedule *ret
 		.decoupled_lr = c->decoupled_lr,
 		.decoupled_min_lr = c->decoupled_min_lr,
 		.mup_mult = mft_optimizer_mup(c),
-		.decay_steps = l.decay == MFS_UNSET ? whole : (double)l.decay * l.unit,
-		.wsd_decay_steps = l.wsd == MFS_UNSET ? 0 : (double)l.wsd * l.unit,
+		.decay_steps = l.decay == MFS_ABSENT ? whole : (double)l.decay * l.unit,
+		.wsd_decay_steps = l.wsd == MFS_ABSENT ? 0 : (double)l.wsd * l.unit,
 		.wd_incr_steps = whole,
 		.style = c->lr_decay_style,
 		.wsd_style = c->lr_wsd_decay_style,

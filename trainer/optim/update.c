@@ -233,7 +233,7 @@ static int read_sums(struct mft_update *u, struct mfk_ctx *ctx, struct mfs_error
  * is divided counts in one process of an instance. */
 static int sum_ranks(struct mft_update *u, struct mfs_error *err)
 {
-	const bool divided = u->params->sharding != MFT_SHARD_NOTHING;
+	const bool divided = u->params->sharding != MFT_SHARD_NONE;
 	const enum mft_group among = mft_parallel_in_instance(u->parallel, MFT_GROUP_WORLD);
 	double *dense = u->host, *experts = u->host + 2;
 	int rc = mft_parallel_sum(u->parallel, divided ? among : MFT_GROUP_MODEL, dense, 2, err);

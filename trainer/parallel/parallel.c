@@ -409,7 +409,7 @@ int mft_parallel_first(const struct mft_parallel *p, enum mft_group g, bool mine
 	if (!all)
 		return mfs_fail_nomem(err);
 	rc = mft_parallel_gather(p, g, all, &own, 1, err);
-	*ret = MFT_NO_RANK;
+	*ret = MFT_RANK_NONE;
 	for (uint32_t i = size; i-- > 0 && !rc;)
 		if (all[i])
 			*ret = i;

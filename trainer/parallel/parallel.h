@@ -140,8 +140,8 @@ int mft_parallel_sum(const struct mft_parallel *p, enum mft_group g, double *val
 /* Host memory: to [size][bytes] of all processes' from [bytes]. Waits. */
 int mft_parallel_gather(const struct mft_parallel *p, enum mft_group g, void *to, const void *from,
 			size_t bytes, struct mfs_error *err);
-/* The first of the group's ranks that says true; MFT_NO_RANK: none does. Waits. */
-#define MFT_NO_RANK UINT32_MAX
+/* The first of the group's ranks that says true; MFT_RANK_NONE: none does. Waits. */
+#define MFT_RANK_NONE UINT32_MAX
 int mft_parallel_first(const struct mft_parallel *p, enum mft_group g, bool mine, uint32_t *ret,
 		       struct mfs_error *err);
 /* Device memory: sums of counts over a group. Waits for the context, if there is a group. */

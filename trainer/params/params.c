@@ -285,7 +285,7 @@ static struct mft_bucket_parts bucket_parts(const struct mft_train_config *confi
 {
 	const struct mft_group_place *place;
 
-	if (config->sharding == MFT_SHARD_NOTHING)
+	if (config->sharding == MFT_SHARD_NONE)
 		return (struct mft_bucket_parts){.group = g, .count = 1};
 	g = mft_parallel_in_instance(parallel, g);
 	place = &parallel->group[g];
@@ -306,7 +306,7 @@ static int divide(struct mft_params *p, const struct mft_train_config *config,
 		.dense = bucket_parts(config, parallel, MFT_GROUP_GRADS),
 		.experts = bucket_parts(config, parallel, MFT_GROUP_EXPERT_GRADS),
 		.apart = mft_experts_are_apart(parallel),
-		.shared_alone = config->sharding != MFT_SHARD_NOTHING && parallel->size.pp > 1,
+		.shared_alone = config->sharding != MFT_SHARD_NONE && parallel->size.pp > 1,
 		.units = config->sharding >= MFT_SHARD_GRADS,
 	};
 	return mft_buckets_lay_out(p, &rule, err);

@@ -10,7 +10,7 @@ struct attention {
 
 static double set_or_0(int64_t value)
 {
-	return value == MFS_UNSET ? 0 : (double)value;
+	return value == MFS_ABSENT ? 0 : (double)value;
 }
 
 static struct attention latent_attention(const struct mfs_megatron_args *m)
@@ -58,7 +58,7 @@ static double mlps(const struct mfs_megatron_args *m)
 {
 	const double matrices = m->swiglu ? 3 : 2, ffn = (double)m->ffn_hidden_size;
 	const double expert =
-		m->moe_ffn_hidden_size == MFS_UNSET ? ffn : (double)m->moe_ffn_hidden_size;
+		m->moe_ffn_hidden_size == MFS_ABSENT ? ffn : (double)m->moe_ffn_hidden_size;
 	const double routed = expert * set_or_0(m->moe_router_topk);
 	const double shared = set_or_0(m->moe_shared_expert_intermediate_size);
 	double dense, moe;

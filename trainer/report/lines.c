@@ -29,7 +29,7 @@ static double plain(double value)
 
 static bool said(double value)
 {
-	return value != MFT_NOT_SAID;
+	return value != MFS_ABSENT;
 }
 
 void mft_report_iteration(struct mfs_buf *b, const struct mft_report_iteration *r)

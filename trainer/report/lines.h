@@ -11,9 +11,8 @@
 #include <stdint.h>
 #include <sys/time.h>
 
+#include "formats/base/absent.h"
 #include "formats/base/buf.h"
-
-#define MFT_NOT_SAID (-1.0) /* a number that the line leaves out */
 
 /* A loss: "lm loss", "load_balancing_loss". Below 0 or NaN: it is left out. */
 struct mft_report_loss {
@@ -26,16 +25,16 @@ struct mft_report_iteration {
 	struct timeval now;
 	uint64_t iteration, iterations, consumed_samples, skipped_samples;
 	double seconds;	   /* per iteration */
-	double throughput; /* TFLOP/s of a GPU, or MFT_NOT_SAID */
+	double throughput; /* TFLOP/s of a GPU, or MFS_ABSENT */
 	/* Ours: the share of the time that the operations need at the device's peak ("sol", speed
-	 * of light); or MFT_NOT_SAID. */
+	 * of light); or MFS_ABSENT. */
 	double sol;
 	double learning_rate;
 	uint64_t batch;
 	const struct mft_report_loss *losses; /* means */
 	unsigned loss_count;
 	double loss_scale;
-	double grad_norm, zeros, params_norm; /* or MFT_NOT_SAID */
+	double grad_norm, zeros, params_norm; /* or MFS_ABSENT */
 	uint64_t skipped, not_finite;
 };
 void mft_report_iteration(struct mfs_buf *b, const struct mft_report_iteration *r);

@@ -103,7 +103,7 @@ static int note_rng(struct mfs_dist_reader *r)
 	for (uint32_t i = 0; i < r->dcp.bytes_count; i++) {
 		const struct mfs_dcp_bytes *b = &r->dcp.bytes[i];
 
-		if (b->item.file == MFS_DCP_NO_FILE || !parse_rng_key(b->key, &rng))
+		if (b->item.file == MFS_DCP_FILE_NONE || !parse_rng_key(b->key, &rng))
 			continue;
 		rng.file = r->files[b->item.file];
 		rng.at = b->item.offset;
@@ -139,7 +139,7 @@ int mfs_dist_read_common(struct mfs_dist_reader *r)
 		src = mfs_source_file(r->ckpt->files, file);
 		return mfs_dist_read_state(r, &src, COMMON_FILE, file, 0);
 	}
-	if (!item || item->item.file == MFS_DCP_NO_FILE)
+	if (!item || item->item.file == MFS_DCP_FILE_NONE)
 		return mfs_fail(r->err, -ENODATA,
 				"%s: neither %s nor the item '%s': the arguments are missing",
 				r->ckpt->dir, COMMON_FILE, COMMON_ITEM);

@@ -16,7 +16,7 @@ static int check_item(struct mfs_dist_reader *r, const char *key, const struct m
 {
 	uint64_t size;
 
-	if (item->file == MFS_DCP_NO_FILE)
+	if (item->file == MFS_DCP_FILE_NONE)
 		return 0; /* mfs_dcp_check() reports it if it matters */
 	size = mfs_fileset_size(r->ckpt->files, r->files[item->file]);
 	if (mfs_range_ok(item->offset, item->length, size))
@@ -59,11 +59,11 @@ static uint32_t list_items(const struct mfs_dist_reader *r, const struct mfs_dcp
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < r->dcp.bytes_count; i++)
-		if (r->dcp.bytes[i].item.file != MFS_DCP_NO_FILE)
+		if (r->dcp.bytes[i].item.file != MFS_DCP_FILE_NONE)
 			items[count++] = &r->dcp.bytes[i].item;
 	for (uint32_t i = 0; i < r->dcp.tensor_count; i++)
 		for (uint32_t c = 0; c < r->dcp.tensors[i].chunk_count; c++)
-			if (r->dcp.tensors[i].chunks[c].item.file != MFS_DCP_NO_FILE)
+			if (r->dcp.tensors[i].chunks[c].item.file != MFS_DCP_FILE_NONE)
 				items[count++] = &r->dcp.tensors[i].chunks[c].item;
 	return count;
 }

@@ -82,7 +82,7 @@ const struct mfs_dcp_item *mfs_plain_scale(const struct mfs_dist_reader *r)
 {
 	const struct mfs_dcp_tensor *t = mfs_dcp_tensor(&r->dcp, MFS_PLAIN_SCALE);
 
-	return t && t->chunk_count == 1 && t->chunks[0].item.file != MFS_DCP_NO_FILE
+	return t && t->chunk_count == 1 && t->chunks[0].item.file != MFS_DCP_FILE_NONE
 		       ? &t->chunks[0].item
 		       : NULL;
 }
@@ -136,7 +136,7 @@ static int copy_items(struct making *m, const char *prefix, uint32_t *ret)
 		const struct mfs_dcp_bytes *b = &m->r->dcp.bytes[i];
 		const char *name = behind(b->key, prefix);
 
-		if (!name || !*name || strchr(name, '.') || b->item.file == MFS_DCP_NO_FILE)
+		if (!name || !*name || strchr(name, '.') || b->item.file == MFS_DCP_FILE_NONE)
 			continue;
 		mfs_pickle_batch(&m->w, MFS_OP_SETITEMS, (*ret)++);
 		rc = copy_item(m, b, name);
@@ -158,7 +158,7 @@ static int read_step(struct making *m)
 		struct mfs_torch_file f;
 
 		if (!behind(t->key, prefix) || !mfs_str_ends(t->key, ".step") ||
-		    t->chunk_count != 1 || t->chunks[0].item.file == MFS_DCP_NO_FILE)
+		    t->chunk_count != 1 || t->chunks[0].item.file == MFS_DCP_FILE_NONE)
 			continue;
 		rc = open_item(m, &(struct mfs_dcp_bytes){t->key, t->chunks[0].item}, &f);
 		if (rc)
@@ -187,7 +187,7 @@ static int write_scaler(struct making *m)
 	uint32_t pairs;
 	int rc;
 
-	if (constant && constant->item.file != MFS_DCP_NO_FILE)
+	if (constant && constant->item.file != MFS_DCP_FILE_NONE)
 		return copy_item(m, constant, "grad_scaler");
 	if (!mfs_plain_scale(m->r))
 		return 0;
@@ -234,10 +234,10 @@ struct meta {
 static int read_number(const struct making *m, const struct mfs_dcp_bytes *b, double *ret)
 {
 	struct mfs_torch_file f;
-	int rc = b->item.file == MFS_DCP_NO_FILE ? 0 : open_item(m, b, &f);
+	int rc = b->item.file == MFS_DCP_FILE_NONE ? 0 : open_item(m, b, &f);
 	bool flag;
 
-	if (rc || b->item.file == MFS_DCP_NO_FILE)
+	if (rc || b->item.file == MFS_DCP_FILE_NONE)
 		return rc;
 	if (mfs_value_bool(f.doc, mfs_pickle_root(f.doc), &flag))
 		*ret = flag;
@@ -408,7 +408,7 @@ static int write_state(struct making *m)
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(names) && !rc; i++) {
 		const struct mfs_dcp_bytes *b = mfs_dcp_bytes(&m->r->dcp, names[i]);
 
-		if (b && b->item.file != MFS_DCP_NO_FILE)
+		if (b && b->item.file != MFS_DCP_FILE_NONE)
 			rc = copy_item(m, b, names[i]);
 		else if (!i)
 			rc = write_config(m);

@@ -34,7 +34,7 @@ static bool state_item(const struct mfs_dist_reader *r, struct mfs_dcp_bytes *re
 
 	if (!item && !mfs_fileset_add(r->ckpt->files, MFS_RUN_CONFIG, &file, NULL))
 		item = mfs_dcp_bytes(&r->dcp, "iteration");
-	if (!item || item->item.file == MFS_DCP_NO_FILE || !has_optimizer(r) ||
+	if (!item || item->item.file == MFS_DCP_FILE_NONE || !has_optimizer(r) ||
 	    !(r->ckpt->what & MFS_CKPT_COMMON))
 		return false;
 	*ret = scale ? (struct mfs_dcp_bytes){MFS_PLAIN_SCALE, *scale} : *item;
@@ -63,7 +63,7 @@ int mfs_plain_read_items(struct mfs_dist_reader *r, bool *ret_found)
 	*ret_found = true;
 	if (state_item(r, &of_state))
 		return read_state(r, &of_state);
-	if (item && item->item.file != MFS_DCP_NO_FILE)
+	if (item && item->item.file != MFS_DCP_FILE_NONE)
 		return read_args_item(r, item);
 	*ret_found = false;
 	return 0;

@@ -11,7 +11,7 @@
 /* One mp_rank_* directory. */
 struct mfs_torch_rank {
 	char *name;
-	uint32_t number[3]; /* numbers in the name; NO_RANK: absent */
+	uint32_t number[3]; /* numbers in the name; RANK_NONE: absent */
 	uint32_t tp, pp, ep;
 	uint32_t file;
 	struct mfs_torch_file state; /* open while chunks are counted and read */

@@ -21,7 +21,7 @@
 
 #define STATE_FILE     "model_optim_rng.pt"
 #define OPTIMIZER_FILE "distrib_optim.pt"
-#define NO_RANK	       UINT32_MAX
+#define RANK_NONE      UINT32_MAX
 #define MAX_RANKS      1000000 /* of one axis; keeps tp * pp * ep far from overflow */
 
 static bool is_rank_dir(const char *name)
@@ -36,7 +36,7 @@ static bool parse_rank_name(const char *name, struct mfs_torch_rank *ret)
 	if (!is_rank_dir(name))
 		return false;
 	for (int i = 0; i < 3; i++)
-		ret->number[i] = NO_RANK;
+		ret->number[i] = RANK_NONE;
 	for (int i = 0; i < 3; i++) {
 		size_t digits = strspn(at, "0123456789");
 
@@ -157,7 +157,7 @@ static int read_layout(struct mfs_torch_reader *r)
 	r->tp = (uint32_t)a->tensor_model_parallel_size;
 	r->pp = (uint32_t)a->pipeline_model_parallel_size;
 	r->ep = (uint32_t)a->expert_model_parallel_size;
-	r->etp = a->num_experts == MFS_UNSET ? r->tp : (uint32_t)a->expert_tensor_parallel_size;
+	r->etp = a->num_experts == MFS_ABSENT ? r->tp : (uint32_t)a->expert_tensor_parallel_size;
 	r->vpp = (uint32_t)a->virtual_pipeline_model_parallel_size;
 	return mfs_torch_read_age(r, &r->ranks[0]);
 }
@@ -169,7 +169,7 @@ static int assign_ranks(struct mfs_torch_reader *r)
 
 	for (uint32_t i = 0; i < r->count; i++) {
 		struct mfs_torch_rank *d = &r->ranks[i];
-		unsigned found = 1 + (d->number[1] != NO_RANK) + (d->number[2] != NO_RANK);
+		unsigned found = 1 + (d->number[1] != RANK_NONE) + (d->number[2] != RANK_NONE);
 
 		d->tp = d->number[0];
 		d->pp = r->pp > 1 ? d->number[1] : 0;

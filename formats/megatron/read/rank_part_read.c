@@ -113,7 +113,7 @@ static int add_block(struct reader *r, uint32_t tensor, const struct mfs_plan *p
 	p.cols = right - col;
 	p.src = b->src + (row - band->row) * b->row_stride + (col - b->col) * b->col_stride;
 	p.to = a->to + ((row - a->row) * plan->cols + col - a->col) * element;
-	if (b->file == MFS_NO_FILE) {
+	if (b->file == MFS_FILE_NONE) {
 		fill_zeros(&p, element);
 		return 0;
 	}

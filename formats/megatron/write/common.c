@@ -283,8 +283,8 @@ static void make_arguments(struct mfs_pickle_writer *w, const struct change *c)
 	a.data_parallel_size = c->options->layout ? replicas(c) : 1;
 	a.world_size = a.tensor_model_parallel_size * a.pipeline_model_parallel_size *
 		       a.data_parallel_size;
-	a.first_stage_layers = p->first ? (int64_t)p->first : MFS_UNSET;
-	a.last_stage_layers = p->last ? (int64_t)p->last : MFS_UNSET;
+	a.first_stage_layers = p->first ? (int64_t)p->first : MFS_ABSENT;
+	a.last_stage_layers = p->last ? (int64_t)p->last : MFS_ABSENT;
 	a.local_spec = c->options->spec == MFS_LAYER_SPEC_LOCAL;
 	mfs_namespace_write(w, &a);
 }

@@ -155,7 +155,7 @@ struct mfs_family_tensor {
 };
 
 enum mfs_config_kind {
-	MFS_CONFIG_INT,	  /* an int64_t of the arguments; MFS_UNSET is null */
+	MFS_CONFIG_INT,	  /* an int64_t of the arguments; MFS_ABSENT is null */
 	MFS_CONFIG_REAL,  /* a double of the arguments */
 	MFS_CONFIG_HAS,	  /* true if the model has a feature of .has */
 	MFS_CONFIG_LACKS, /* true if it has none of these */
@@ -185,8 +185,8 @@ enum mfs_config_value {
 	MFS_VALUE_HYBRID_PATTERN, /* a letter a layer */
 	MFS_VALUE_LAYER_TYPES,	  /* "full_attention" or "sliding_attention" for each layer */
 	MFS_VALUE_SHARED_EXPERTS, /* width of the shared expert over a routed expert's */
-	MFS_VALUE_ROUTED_SCALE,	  /* 1.0 if unset */
-	MFS_VALUE_EXPERT_GROUPS,  /* 1 if unset */
+	MFS_VALUE_ROUTED_SCALE,	  /* 1.0 if absent */
+	MFS_VALUE_EXPERT_GROUPS,  /* 1 if absent */
 	MFS_VALUE_GROUP_TOPK,
 	MFS_VALUE_DENSE_LAYERS,	   /* numbers of the layers without experts */
 	MFS_VALUE_MLP_LAYER_TYPES, /* "dense" or "sparse" for each layer */

@@ -67,7 +67,7 @@ static int open_object(struct object *o)
 
 	if (!b && !h->optimizer)
 		b = find(o, h->o->optimizers == 1);
-	if (!b || b->item.file == MFS_DCP_NO_FILE)
+	if (!b || b->item.file == MFS_DCP_FILE_NONE)
 		return mfs_fail(h->r->err, -ENODATA,
 				"%s/%s: '%s' is missing; the arguments ask for it", ckpt->dir,
 				h->r->index, o->key);

@@ -74,7 +74,7 @@ static int open_item(const struct mfs_dist_reader *r, const char *key, struct mf
 	int rc;
 
 	*ret = NULL;
-	if (!b || b->item.file == MFS_DCP_NO_FILE)
+	if (!b || b->item.file == MFS_DCP_FILE_NONE)
 		return 0;
 	src = mfs_dist_item(r, &b->item);
 	rc = mfs_torch_file_open(&src, f, r->err);

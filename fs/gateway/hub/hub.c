@@ -144,7 +144,7 @@ static void refuse_repo(struct mfs_call *c, const char *name)
 static void refuse_revision(struct mfs_call *c, int rc, enum mfs_absent_kind what,
 			    struct mfs_error *err)
 {
-	if (rc != -ENOENT || what == MFS_ABSENT_NOTHING) {
+	if (rc != -ENOENT || what == MFS_ABSENT_NONE) {
 		mfs_reply_failure(c->reply, rc, err);
 		return;
 	}

@@ -43,7 +43,7 @@ struct mfs_facts {
 	char family[MFS_FACT_TEXT], architecture[MFS_FACT_TEXT];
 	const char *dtype; /* static */
 	uint64_t parameters;
-	int64_t layers, hidden, heads, experts, experts_used, context; /* negative: unset */
+	int64_t layers, hidden, heads, experts, experts_used, context; /* MFS_ABSENT */
 	uint64_t vocabulary;
 	uint32_t tp, pp, vpp, ep, etp; /* 0: an HF directory, which has none */
 	bool has_tokenizer;

@@ -235,7 +235,7 @@ int mfs_repos_learn(struct mfs_repos *repos, enum mfs_repo_kind kind, const char
 	}
 	*ret = (struct mfs_facts){0};
 	snprintf(ret->why, sizeof(ret->why), "%s", err->msg);
-	if ((rc == -ENOENT && *ret_absent != MFS_ABSENT_NOTHING) || mfs_keeper_lasts(rc))
+	if ((rc == -ENOENT && *ret_absent != MFS_ABSENT_NONE) || mfs_keeper_lasts(rc))
 		lasts = mfs_repos_is_open(repos, kind, name);
 	if (lasts)
 		learn_others(repos, name, ret);

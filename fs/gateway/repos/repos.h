@@ -82,7 +82,7 @@ struct mfs_revision {
 };
 
 /* What is not there: the answer to a client. */
-enum mfs_absent_kind { MFS_ABSENT_NOTHING, MFS_ABSENT_REPO, MFS_ABSENT_REVISION };
+enum mfs_absent_kind { MFS_ABSENT_NONE, MFS_ABSENT_REPO, MFS_ABSENT_REVISION };
 
 /* Holds a revision. -ENOENT: *ret_absent says what there is not, and err why; -ESTALE and others of
  * mfs_root_open(), mfs_views_hold(). Any thread. */

@@ -313,7 +313,7 @@ static bool no_such_view(const struct mfs_revision *r, const struct asked *a)
 static int explain(int rc, const struct mfs_revision *r, const struct asked *a,
 		   enum mfs_absent_kind *ret_absent, struct mfs_error *err)
 {
-	if (*ret_absent != MFS_ABSENT_NOTHING)
+	if (*ret_absent != MFS_ABSENT_NONE)
 		return rc;
 	if (rc == -ENOTSUP || rc == -ENODATA)
 		return absent(MFS_ABSENT_REPO, ret_absent, err);
@@ -363,7 +363,7 @@ int mfs_repos_hold(struct mfs_repos *repos, enum mfs_repo_kind kind, const char 
 	int rc;
 
 	*ret = (struct mfs_revision){.repos = repos};
-	*ret_absent = MFS_ABSENT_NOTHING;
+	*ret_absent = MFS_ABSENT_NONE;
 	if (!cut_name(name, kind, &a)) {
 		mfs_error_set(err, -ENOENT, "'%.100s' is no name of a repository", name);
 		return absent(MFS_ABSENT_REPO, ret_absent, err);

@@ -233,7 +233,7 @@ static void send_object(struct mfs_call *c, const struct mfs_call_place *place)
 	int rc = mfs_repos_hold(c->gateway->repos, place->kind, place->name, place->revision, &r,
 				&what, &err);
 
-	if (rc == -ENOENT && what != MFS_ABSENT_NOTHING) {
+	if (rc == -ENOENT && what != MFS_ABSENT_NONE) {
 		absent(c);
 		return;
 	}

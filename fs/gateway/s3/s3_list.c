@@ -151,7 +151,7 @@ static bool walk_revision(struct page *p, enum mfs_repo_kind kind, const char *n
 	bool goes_on = true;
 
 	p->rc = mfs_repos_hold(p->call->gateway->repos, kind, name, revision, &r, &what, &p->err);
-	if (p->rc == -ENOENT && what != MFS_ABSENT_NOTHING) {
+	if (p->rc == -ENOENT && what != MFS_ABSENT_NONE) {
 		p->rc = 0; /* it has gone meanwhile, or the prefix names what there is not */
 		return true;
 	}

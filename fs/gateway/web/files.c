@@ -153,7 +153,7 @@ static void answer_view(struct mfs_call *c, enum mfs_repo_kind kind, const char 
 	int64_t file;
 	int rc = mfs_repos_hold(c->gateway->repos, kind, name, revision, &r, &what, &err);
 
-	if (rc == -ENOENT && what != MFS_ABSENT_NOTHING) {
+	if (rc == -ENOENT && what != MFS_ABSENT_NONE) {
 		mfs_hide_directories(err.msg);
 		mfs_reply_error(c->reply, 404, "%s", err.msg);
 		return;

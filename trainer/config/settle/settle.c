@@ -14,15 +14,15 @@
 static const struct needed {
 	enum mft_dest dest, other;
 	bool model; /* a checkpoint says it */
-} needed[] = {{NUM_LAYERS, ENCODER_NUM_LAYERS, true},	{HIDDEN_SIZE, NO_DEST, true},
-	      {NUM_ATTENTION_HEADS, NO_DEST, true},	{SEQ_LENGTH, ENCODER_SEQ_LENGTH, true},
-	      {MAX_POSITION_EMBEDDINGS, NO_DEST, true}, {MICRO_BATCH_SIZE, NO_DEST, false},
-	      {TRAIN_ITERS, TRAIN_SAMPLES, false},	{LR, NO_DEST, false}};
+} needed[] = {{NUM_LAYERS, ENCODER_NUM_LAYERS, true},	  {HIDDEN_SIZE, DEST_NONE, true},
+	      {NUM_ATTENTION_HEADS, DEST_NONE, true},	  {SEQ_LENGTH, ENCODER_SEQ_LENGTH, true},
+	      {MAX_POSITION_EMBEDDINGS, DEST_NONE, true}, {MICRO_BATCH_SIZE, DEST_NONE, false},
+	      {TRAIN_ITERS, TRAIN_SAMPLES, false},	  {LR, DEST_NONE, false}};
 
 static bool is_missing(const struct mft_flag_values *v, const struct needed *n)
 {
 	return mft_flag_is_none(v, name_of(n->dest)) &&
-	       (n->other == NO_DEST || mft_flag_is_none(v, name_of(n->other)));
+	       (n->other == DEST_NONE || mft_flag_is_none(v, name_of(n->other)));
 }
 
 bool mft_train_config_lacks_model(const struct mft_train_config *config)

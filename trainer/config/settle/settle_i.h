@@ -33,7 +33,7 @@ static inline bool has(const struct settle *s, enum mft_dest dest)
 
 static inline int64_t number(const struct settle *s, enum mft_dest dest)
 {
-	return mft_flag_number(s->v, name_of(dest), MFS_UNSET);
+	return mft_flag_number(s->v, name_of(dest), MFS_ABSENT);
 }
 
 static inline const char *text(const struct settle *s, enum mft_dest dest)

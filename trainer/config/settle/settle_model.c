@@ -53,7 +53,7 @@ static int64_t usual_mlp(const struct settle *s, int64_t hidden)
 
 	if (!is(s, SWIGLU))
 		return 4 * hidden;
-	if (multiple == MFS_UNSET)
+	if (multiple == MFS_ABSENT)
 		return (int64_t)(gated / 64) * 64;
 	/* Numbers beyond LARGEST are refused later. */
 	size = (int64_t)fmin((double)(int64_t)gated *
@@ -272,9 +272,9 @@ static int64_t rows_of(const struct settle *s, int64_t tokens, int64_t tp)
 {
 	const int64_t extra = number(s, EXTRA_VOCAB_ROWS);
 	const int64_t multiple =
-		tp * (extra == MFS_UNSET ? number(s, MAKE_VOCAB_SIZE_DIVISIBLE_BY) : 1);
+		tp * (extra == MFS_ABSENT ? number(s, MAKE_VOCAB_SIZE_DIVISIBLE_BY) : 1);
 
-	if (extra != MFS_UNSET)
+	if (extra != MFS_ABSENT)
 		tokens += extra;
 	else if (!is(s, PAD_VOCAB_SIZE))
 		return tokens;
@@ -306,7 +306,7 @@ int mft_settle_vocab(struct settle *s)
 				"--padded-vocab-size: expected a multiple of "
 				"--tensor-model-parallel-size %lld, found %lld",
 				(long long)tp, (long long)number(s, PADDED_VOCAB_SIZE));
-	if (ends && found.eod == MFS_UNSET)
+	if (ends && found.eod == MFS_ABSENT)
 		return mfs_fail(s->err, -ENODATA,
 				"the token that ends a document is not known, which "
 				"--reset-position-ids, --reset-attention-mask and --eod-mask-loss "

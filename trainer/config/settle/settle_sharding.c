@@ -117,7 +117,7 @@ int mft_settle_fill_sharding(struct settle *s)
 		r = check_accumulation(s);
 	if (r || is(s, USE_MEGATRON_FSDP))
 		return r;
-	c->sharding = c->use_distributed_optimizer ? MFT_SHARD_STATE : MFT_SHARD_NOTHING;
+	c->sharding = c->use_distributed_optimizer ? MFT_SHARD_STATE : MFT_SHARD_NONE;
 	if (is(s, USE_TORCH_FSDP2)) {
 		c->sharding = MFT_SHARD_WEIGHTS;
 		/* Nothing says that it does not. */

@@ -47,8 +47,8 @@ static int from_directory(const char *dir, struct mft_vocab_found *ret, struct m
 	if (r)
 		return r;
 	ret->size = (int64_t)count;
-	ret->eod = tokens.eos == MFS_HF_NO_TOKEN ? MFS_UNSET : tokens.eos;
-	ret->pad = tokens.pad == MFS_HF_NO_TOKEN ? MFS_UNSET : tokens.pad;
+	ret->eod = tokens.eos == MFS_ABSENT ? MFS_ABSENT : tokens.eos;
+	ret->pad = tokens.pad == MFS_ABSENT ? MFS_ABSENT : tokens.pad;
 	ret->pad_unknown = false;
 	return 0;
 }
@@ -113,7 +113,7 @@ static int from_sentencepiece(const struct mft_flag_values *v, const char *path,
 	if (r)
 		return r;
 	ret->size = (int64_t)model.count;
-	ret->eod = model.eos < 0 ? MFS_UNSET : model.eos;
+	ret->eod = model.eos < 0 ? MFS_ABSENT : model.eos;
 	if (model.pad >= 0 && !mft_flag_truth(v, name_of(TOKENIZER_SENTENCEPIECE_LEGACY)))
 		ret->pad = model.pad;
 	ret->pad_unknown = false;
@@ -193,42 +193,42 @@ static const char *files_of(const char *type)
 static void settle_pad(const struct mft_flag_values *v, int64_t eod, struct mft_vocab_found *found)
 {
 	if (mfs_str_is(mft_flag_text(v, name_of(TOKENIZER_TYPE)), "NullTokenizer")) {
-		found->pad = mft_flag_number(v, name_of(NULL_TOKENIZER_PAD_ID), MFS_UNSET);
+		found->pad = mft_flag_number(v, name_of(NULL_TOKENIZER_PAD_ID), MFS_ABSENT);
 		found->pad_unknown = false;
 	}
 	if (!mft_flag_is_none(v, name_of(PAD_ID))) {
-		found->pad = mft_flag_number(v, name_of(PAD_ID), MFS_UNSET);
+		found->pad = mft_flag_number(v, name_of(PAD_ID), MFS_ABSENT);
 		found->pad_unknown = false;
 	}
-	found->pad_ambiguous = found->pad != MFS_UNSET &&
+	found->pad_ambiguous = found->pad != MFS_ABSENT &&
 			       (found->pad == eod || found->pad == found->eod) &&
 			       !mft_flag_truth(v, name_of(ALLOW_AMBIGUOUS_PAD_TOKENS));
 	if (found->pad_ambiguous || found->pad < 0)
-		found->pad = MFS_UNSET;
+		found->pad = MFS_ABSENT;
 }
 
 int mft_vocab_find(const struct mft_flag_values *v, struct mft_vocab_found *ret,
 		   struct mfs_error *err)
 {
 	struct mft_vocab_found found = {
-		.size = MFS_UNSET, .eod = MFS_UNSET, .pad = MFS_UNSET, .pad_unknown = true};
+		.size = MFS_ABSENT, .eod = MFS_ABSENT, .pad = MFS_ABSENT, .pad_unknown = true};
 	int64_t eod;
 	const char *type = mft_flag_text(v, name_of(TOKENIZER_TYPE));
-	const int64_t said = mft_flag_number(v, name_of(VOCAB_SIZE), MFS_UNSET);
+	const int64_t said = mft_flag_number(v, name_of(VOCAB_SIZE), MFS_ABSENT);
 	int r = from_files(v, &found, err);
 
 	if (r)
 		return r;
-	if (found.size == MFS_UNSET)
+	if (found.size == MFS_ABSENT)
 		found.size = said;
 	if (mfs_str_is(type, "NullTokenizer"))
 		found.eod = mft_flag_number(v, name_of(NULL_TOKENIZER_EOD_ID),
-					    found.size == MFS_UNSET ? MFS_UNSET : found.size - 1);
+					    found.size == MFS_ABSENT ? MFS_ABSENT : found.size - 1);
 	eod = found.eod;
 	if (!mft_flag_is_none(v, name_of(EOD_ID)))
-		found.eod = mft_flag_number(v, name_of(EOD_ID), MFS_UNSET);
+		found.eod = mft_flag_number(v, name_of(EOD_ID), MFS_ABSENT);
 	settle_pad(v, eod, &found);
-	if (found.size == MFS_UNSET && mft_flag_is_none(v, name_of(PADDED_VOCAB_SIZE)))
+	if (found.size == MFS_ABSENT && mft_flag_is_none(v, name_of(PADDED_VOCAB_SIZE)))
 		return mfs_fail(err, -ENODATA,
 				"the size of the vocabulary is not known: expected --vocab-size, "
 				"--padded-vocab-size, or the files of %s (%s)",

@@ -9,9 +9,9 @@
 #include "trainer/config/value.h"
 
 struct mft_vocab_found {
-	int64_t size; /* tokens; MFS_UNSET: only the padded size is known */
-	int64_t eod;  /* MFS_UNSET: not known */
-	int64_t pad;  /* MFS_UNSET: none; also one that ends documents, too (pad_ambiguous) */
+	int64_t size; /* tokens; MFS_ABSENT: only the padded size is known */
+	int64_t eod;  /* MFS_ABSENT: not known */
+	int64_t pad;  /* MFS_ABSENT: none; also one that ends documents, too (pad_ambiguous) */
 	bool pad_unknown, pad_ambiguous; /* config.h */
 };
 

@@ -107,7 +107,7 @@ static int find_q(struct mft_net *net, uint32_t layer, struct lora *q, struct mf
 {
 	int r;
 
-	if (net->args->q_lora_rank == MFS_UNSET) {
+	if (net->args->q_lora_rank == MFS_ABSENT) {
 		r = find_linear(net, "decoder.layers.self_attention.linear_q_proj", layer, &q->up,
 				err);
 		q->up.adds = q->up.ends_dx = true;

@@ -21,7 +21,7 @@
 static int check_choice(const struct mft_net *net, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = net->args;
-	const bool grouped = a->moe_router_group_topk != MFS_UNSET;
+	const bool grouped = a->moe_router_group_topk != MFS_ABSENT;
 	const int64_t groups = a->moe_router_num_groups, take = a->moe_router_group_topk;
 
 	if (!mfs_str_is(a->moe_router_score_function, "softmax") &&
@@ -41,7 +41,7 @@ static int check_choice(const struct mft_net *net, struct mfs_error *err)
 				"--moe-router-topk: expected at most %lld, found %lld",
 				(long long)a->num_experts, (long long)a->moe_router_topk);
 	if (grouped &&
-	    (groups == MFS_UNSET || a->num_experts % groups || take > groups ||
+	    (groups == MFS_ABSENT || a->num_experts % groups || take > groups ||
 	     a->moe_router_topk < take || a->moe_router_topk > take * (a->num_experts / groups) ||
 	     a->moe_router_topk / take > a->num_experts / groups))
 		return mfs_fail(err, -EINVAL,
@@ -264,7 +264,7 @@ static struct mfk_route route_of(const struct mft_net *net, const struct mft_par
 	const struct mft_moe *moe = part->own;
 	const struct mft_router *m = &moe->router;
 	const bool sinkhorn = net->config->moe_sinkhorn;
-	const bool grouped = !sinkhorn && a->moe_router_group_topk != MFS_UNSET;
+	const bool grouped = !sinkhorn && a->moe_router_group_topk != MFS_ABSENT;
 	const double scale = sinkhorn ? 0 : a->moe_router_topk_scaling_factor;
 
 	return (struct mfk_route){

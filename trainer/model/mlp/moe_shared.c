@@ -33,7 +33,7 @@ int mft_shared_experts_plan(struct mft_net *net, uint32_t layer, struct mft_shar
 {
 	int rc;
 
-	s->exist = net->args->moe_shared_expert_intermediate_size != MFS_UNSET;
+	s->exist = net->args->moe_shared_expert_intermediate_size != MFS_ABSENT;
 	if (!s->exist)
 		return 0;
 	s->mlp.again = mft_recomputes(net, "shared_experts");

@@ -121,8 +121,8 @@ START_TEST(test_defaults)
 	ck_assert_int_eq(args.kv_channels, 8);
 	ck_assert_int_eq(args.num_query_groups, 8);
 	ck_assert(args.layernorm && args.add_bias_linear && args.tied && !args.swiglu);
-	ck_assert_int_eq(args.vocab_size, MFS_UNSET);
-	ck_assert_int_eq(args.num_experts, MFS_UNSET);
+	ck_assert_int_eq(args.vocab_size, MFS_ABSENT);
+	ck_assert_int_eq(args.num_experts, MFS_ABSENT);
 	ck_assert_str_eq(args.position_embedding_type, "learned_absolute");
 	ck_assert(args.norm_epsilon == 1e-5 && args.rotary_base == 10000);
 	ck_assert_int_eq(args.virtual_pipeline_model_parallel_size, 1);
@@ -259,7 +259,7 @@ START_TEST(test_hybrid_layers)
 	hybrid("hybrid_layer_pattern", "MM|*-");
 	unit_ok(finish(), &err);
 	ck_assert_str_eq(args.hybrid_layers, "MM*-");
-	ck_assert(!args.moe_layers && args.num_experts == MFS_UNSET && !args.other_stages);
+	ck_assert(!args.moe_layers && args.num_experts == MFS_ABSENT && !args.other_stages);
 	ck_assert_int_eq(args.mamba_num_heads, 2); /* 64 twice, in heads of 64 */
 	hybrid("hybrid_layer_pattern", "MM*|-");
 	unit_ok(finish(), &err);
@@ -536,8 +536,8 @@ static const struct {
 } windows[] = {
 	{{127, 0}, 2, 128, NULL},
 	{{0, 0}, 2, 1, NULL},
-	{{-1, 0}, 2, MFS_UNSET, NULL},
-	{{-1, -1}, 2, MFS_UNSET, NULL},
+	{{-1, 0}, 2, MFS_ABSENT, NULL},
+	{{-1, -1}, 2, MFS_ABSENT, NULL},
 	{{127, 5}, 2, 128, "window_size ([127, 5])"},
 	{{127, -1}, 2, 128, "window_size ([127, -1])"},
 	{{127}, 1, 0, "window_size"},
@@ -599,7 +599,7 @@ START_TEST(test_layers_with_a_window)
 	}
 	unit_ok(finish(), &err);
 	ck_assert_ptr_null(args.foreign);
-	ck_assert_int_eq(args.window_size, layers ? 128 : MFS_UNSET);
+	ck_assert_int_eq(args.window_size, layers ? 128 : MFS_ABSENT);
 	if (!layers || !*layers)
 		ck_assert_ptr_null(args.window_layers);
 	else
@@ -613,7 +613,7 @@ START_TEST(test_layers_without_a_window)
 	begin_model(GELU);
 	set_int("window_attn_skip_freq", -2);
 	unit_ok(finish(), &err);
-	ck_assert_int_eq(args.window_size, MFS_UNSET);
+	ck_assert_int_eq(args.window_size, MFS_ABSENT);
 	ck_assert_ptr_null(args.foreign);
 }
 END_TEST
@@ -629,7 +629,7 @@ START_TEST(test_windows_that_are_no_list)
 	begin_model(GELU);
 	set_none("window_size");
 	unit_ok(finish(), &err);
-	ck_assert_int_eq(args.window_size, MFS_UNSET);
+	ck_assert_int_eq(args.window_size, MFS_ABSENT);
 }
 END_TEST
 

@@ -126,7 +126,7 @@ START_TEST(test_values)
 	ck_assert_str_eq(args.split_data_path[0].list[1], "b");
 	/* What --multiple-validation-sets leaves: batches of each set. */
 	unit_ok(READ("eval_iters", "](K\1K\2e"), &err);
-	ck_assert_int_eq(args.eval_iters, MFS_UNSET);
+	ck_assert_int_eq(args.eval_iters, MFS_ABSENT);
 	unit_ok(READ("data_sharding", "\x89"), &err);
 	ck_assert(args.no_data_sharding);
 	unit_ok(READ("rampup_batch_size", "](K\1K\1K\1e"), &err);

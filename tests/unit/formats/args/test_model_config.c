@@ -108,7 +108,7 @@ static void check_llama(void)
 {
 	ck_assert_int_eq(args.num_layers, 4);
 	ck_assert_int_eq(args.num_query_groups, 2);
-	ck_assert_int_eq(args.num_experts, MFS_UNSET);
+	ck_assert_int_eq(args.num_experts, MFS_ABSENT);
 	ck_assert_int_eq(args.max_position_embeddings, 128);
 	ck_assert(args.swiglu && !args.tied && !args.layernorm && !args.add_bias_linear);
 	ck_assert_double_eq(args.rotary_base, 500000);

@@ -75,7 +75,7 @@ START_TEST(test_tokens)
 	ck_assert_str_eq(bpe.chat_template, "{{ m }}");
 	ck_assert_int_eq(bpe.special.bos, 0);
 	ck_assert_int_eq(bpe.special.eos, 0);
-	ck_assert_int_eq(bpe.special.pad, MFS_HF_NO_TOKEN);
+	ck_assert_int_eq(bpe.special.pad, MFS_ABSENT);
 	mfs_bpe_release(&bpe);
 }
 END_TEST

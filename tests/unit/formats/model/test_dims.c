@@ -166,7 +166,7 @@ START_TEST(absurd_padding)
 		   "make_vocab_size_divisible_by: expected 2147483648 rows or more, found 1024");
 	ckpt.args.make_vocab_size_divisible_by = 2048;
 	unit_ok(mfs_rank_check(&ckpt, MFS_LAYER_SPEC_TE, &err), &err);
-	ckpt.args.make_vocab_size_divisible_by = MFS_UNSET;
+	ckpt.args.make_vocab_size_divisible_by = MFS_ABSENT;
 	unit_ok(mfs_rank_check(&ckpt, MFS_LAYER_SPEC_TE, &err), &err);
 	fake_release(&ckpt);
 }

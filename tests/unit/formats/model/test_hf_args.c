@@ -46,7 +46,7 @@ static struct mfs_megatron_args accepted(const char *text)
 static void same_moe(const struct mfs_megatron_args *a, const struct mfs_megatron_args *b)
 {
 	ck_assert_int_eq(a->num_experts, b->num_experts);
-	if (a->num_experts == MFS_UNSET) {
+	if (a->num_experts == MFS_ABSENT) {
 		ck_assert_ptr_null(b->moe_layers);
 		return;
 	}
@@ -116,7 +116,7 @@ static void same_args(const struct mfs_megatron_args *a, const struct mfs_megatr
 	ck_assert_int_eq(a->num_query_groups, b->num_query_groups);
 	if (!a->multi_latent_attention)
 		ck_assert_int_eq(a->kv_channels, b->kv_channels);
-	if (a->num_experts == MFS_UNSET || a->first_dense_layers)
+	if (a->num_experts == MFS_ABSENT || a->first_dense_layers)
 		ck_assert_int_eq(a->ffn_hidden_size, b->ffn_hidden_size);
 	ck_assert_int_eq(a->max_position_embeddings, b->max_position_embeddings);
 	ck_assert_int_eq(a->max_position_embeddings, b->seq_length);
@@ -272,7 +272,7 @@ START_TEST(deepseek_comes_back)
 {
 	struct mfs_megatron_args a = fake_deepseek();
 
-	a.q_lora_rank = MFS_UNSET;
+	a.q_lora_rank = MFS_ABSENT;
 	a.moe_shared_expert_intermediate_size = 96;
 	a.mtp_num_layers = 2;
 	a.moe_router_topk_scaling_factor = 2.5;
@@ -291,7 +291,7 @@ START_TEST(deepseek_comes_back)
 	a.mscale = 0.5; /* the quotient is written as attention_factor */
 	round_trip(&a);
 	a.moe_router_topk = 1; /* norm_topk_prob is false */
-	a.moe_router_num_groups = a.moe_router_group_topk = MFS_UNSET;
+	a.moe_router_num_groups = a.moe_router_group_topk = MFS_ABSENT;
 	round_trip(&a);
 }
 END_TEST
@@ -311,7 +311,7 @@ START_TEST(defaults_are_the_class_s)
 	ck_assert(!a.tied && !a.add_bias_linear && a.swiglu && !a.layernorm);
 	a = accepted("{'model_type': 'qwen3', 'hidden_size': 1024, 'num_attention_heads': 32}");
 	ck_assert_int_eq(a.kv_channels, 128);
-	ck_assert_int_eq(a.window_size, MFS_UNSET);
+	ck_assert_int_eq(a.window_size, MFS_ABSENT);
 	ck_assert(a.qk_layernorm);
 	a = accepted("{'model_type': 'mixtral'}");
 	ck_assert_double_eq(a.rotary_base, 1e6);
@@ -350,7 +350,7 @@ START_TEST(null_is_computed)
 	ck_assert_int_eq(a.num_query_groups, 8);
 	ck_assert_int_eq(a.kv_channels, 64);
 	a = accepted("{'model_type': 'deepseek_v3', 'q_lora_rank': null}");
-	ck_assert_int_eq(a.q_lora_rank, MFS_UNSET);
+	ck_assert_int_eq(a.q_lora_rank, MFS_ABSENT);
 }
 END_TEST
 
@@ -468,7 +468,7 @@ START_TEST(windows)
 	ck_assert_int_eq(a.window_size, 64);
 	a = accepted("{'model_type': 'qwen2', 'num_hidden_layers': 2, 'use_sliding_window': true,"
 		     " 'sliding_window': 64, 'max_window_layers': 2}");
-	ck_assert_int_eq(a.window_size, MFS_UNSET);
+	ck_assert_int_eq(a.window_size, MFS_ABSENT);
 	a = accepted("{'model_type': 'qwen3', 'num_hidden_layers': 2, 'use_sliding_window': true,"
 		     " 'layer_types': ['sliding_attention', 'sliding_attention']}");
 	ck_assert_int_eq(a.window_size, 4096);
@@ -522,9 +522,9 @@ START_TEST(windows_of_some_layers)
 	ck_assert_ptr_null(a.window_layers);
 	a = accepted("{'model_type': 'ministral', 'num_hidden_layers': 1,"
 		     " 'layer_types': ['full_attention']}");
-	ck_assert_int_eq(a.window_size, MFS_UNSET);
+	ck_assert_int_eq(a.window_size, MFS_ABSENT);
 	a = accepted("{'model_type': 'ministral', 'num_hidden_layers': 1, 'sliding_window': null}");
-	ck_assert_int_eq(a.window_size, MFS_UNSET);
+	ck_assert_int_eq(a.window_size, MFS_ABSENT);
 }
 END_TEST
 
@@ -585,7 +585,7 @@ START_TEST(layers_of_one_sublayer)
 	a = accepted("{'model_type': 'nemotron_h', 'hybrid_override_pattern': 'M-M*',"
 		     " 'time_step_limit': [0.0, Infinity]}");
 	ck_assert_str_eq(a.hybrid_layers, "M-M*");
-	ck_assert(a.num_layers == 4 && a.num_experts == MFS_UNSET && !a.moe_layers);
+	ck_assert(a.num_layers == 4 && a.num_experts == MFS_ABSENT && !a.moe_layers);
 	ck_assert_str_eq(a.position_embedding_type, "none");
 	a = accepted("{'model_type': 'nemotron_h', 'num_hidden_layers': 4,"
 		     " 'layers_block_type': ['mamba', 'attention', 'moe', 'mlp'],"
@@ -739,7 +739,7 @@ START_TEST(layer_types_of_a_mistral)
 	ck_assert(a.window_size == 64 && !a.window_layers[0] && a.window_layers[1]);
 	a = accepted("{'model_type': 'mistral', 'num_hidden_layers': 1,"
 		     " 'layer_types': ['full_attention']}");
-	ck_assert_int_eq(a.window_size, MFS_UNSET);
+	ck_assert_int_eq(a.window_size, MFS_ABSENT);
 	accepted("{'model_type': 'mistral', 'layer_types': null}");
 	ck_assert_str_eq(family->name, "mistral");
 }

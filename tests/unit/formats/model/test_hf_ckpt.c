@@ -403,7 +403,7 @@ static struct mfs_megatron_args deepseek_with_mtp(void)
 	struct mfs_megatron_args a = fake_deepseek();
 
 	a.mtp_num_layers = 2;
-	a.q_lora_rank = MFS_UNSET;
+	a.q_lora_rank = MFS_ABSENT;
 	return a;
 }
 

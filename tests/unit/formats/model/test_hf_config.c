@@ -22,7 +22,7 @@ struct shown {
 	json_t *config;
 };
 
-static const struct mfs_hf_tokens tokens = {.bos = 1, .eos = 2, .pad = MFS_HF_NO_TOKEN};
+static const struct mfs_hf_tokens tokens = {.bos = 1, .eos = 2, .pad = MFS_ABSENT};
 
 static void open_model(struct shown *s, const struct mfs_megatron_args *args)
 {
@@ -191,7 +191,7 @@ START_TEST(test_deepseek_router)
 	args.moe_router_num_groups = 4;
 	args.moe_router_group_topk = 1;
 	args.moe_router_topk_scaling_factor = 2.5;
-	args.q_lora_rank = MFS_UNSET;
+	args.q_lora_rank = MFS_ABSENT;
 	show(&s, &args);
 	has(&s, "n_group", "4");
 	has(&s, "topk_group", "1");
@@ -297,7 +297,7 @@ START_TEST(test_yarn_of_gpt_oss)
 	has(&s, "swiglu_limit", "7.0");
 	has(&s, "sliding_window", "128");
 	release(&s);
-	args.window_size = MFS_UNSET;
+	args.window_size = MFS_ABSENT;
 	args.window_layers = NULL;
 	show(&s, &args);
 	has(&s, "sliding_window", "128"); /* the class wants a number */
@@ -668,15 +668,15 @@ START_TEST(test_tokens)
 			 added);
 	ck_assert_int_eq(t.bos, 7);
 	ck_assert_int_eq(t.eos, 8);
-	ck_assert_int_eq(t.pad, MFS_HF_NO_TOKEN);
+	ck_assert_int_eq(t.pad, MFS_ABSENT);
 	t = parse_tokens("{\"added_tokens_decoder\": {\"3\": {\"content\": \"</s>\"}, \"x\": 1}, "
 			 "\"eos_token\": \"</s>\", \"pad_token\": \"neg\", \"bos_token\": 5}",
 			 added);
-	ck_assert_int_eq(t.bos, MFS_HF_NO_TOKEN);
+	ck_assert_int_eq(t.bos, MFS_ABSENT);
 	ck_assert_int_eq(t.eos, 3);
-	ck_assert_int_eq(t.pad, MFS_HF_NO_TOKEN);
+	ck_assert_int_eq(t.pad, MFS_ABSENT);
 	t = parse_tokens("{\"eos_token\": \"</s>\"}", NULL);
-	ck_assert_int_eq(t.eos, MFS_HF_NO_TOKEN);
+	ck_assert_int_eq(t.eos, MFS_ABSENT);
 }
 END_TEST
 
@@ -689,7 +689,7 @@ START_TEST(test_tokens_elsewhere)
 
 	ck_assert_int_eq(parse_tokens("{\"pad_token\": \"<p>\"}", pairs).pad, 4);
 	ck_assert_int_eq(parse_tokens("{\"pad_token\": \"<p>\"}", list).pad, 1);
-	ck_assert_int_eq(parse_tokens("{\"pad_token\": \"<q>\"}", list).pad, MFS_HF_NO_TOKEN);
+	ck_assert_int_eq(parse_tokens("{\"pad_token\": \"<q>\"}", list).pad, MFS_ABSENT);
 	/* special_tokens_map.json counts before an older tokenizer_config.json. */
 	ck_assert_int_eq(parse_files(NULL, "{\"pad_token\": \"<p>\"}", pairs).pad, 4);
 	ck_assert_int_eq(
@@ -711,7 +711,7 @@ START_TEST(test_tokens_elsewhere)
 			     "\"added_tokens_decoder\": {\"7\": {\"content\": \"<pad>\"}}}",
 			     NULL)
 			.pad,
-		MFS_HF_NO_TOKEN);
+		MFS_ABSENT);
 }
 END_TEST
 
@@ -724,11 +724,11 @@ START_TEST(test_tokens_of_a_fixture)
 	unit_ok(mfs_hf_tokens_read(dir, &t, &err), &err);
 	ck_assert_int_eq(t.bos, 0);
 	ck_assert_int_eq(t.eos, 0);
-	ck_assert_int_eq(t.pad, MFS_HF_NO_TOKEN);
+	ck_assert_int_eq(t.pad, MFS_ABSENT);
 	unit_ok(mfs_hf_token_count_read(dir, &count, &err), &err);
 	ck_assert_uint_eq(count, 1000);
 	unit_ok(mfs_hf_tokens_read("/nowhere", &t, &err), &err);
-	ck_assert_int_eq(t.eos, MFS_HF_NO_TOKEN);
+	ck_assert_int_eq(t.eos, MFS_ABSENT);
 	unit_fails(mfs_hf_token_count_read("/nowhere", &count, &err), &err, -ENODATA,
 		   "tokenizer.json");
 }

@@ -98,7 +98,7 @@ static int check_box(const struct mfs_box_map *m, void *arg)
 		ck_assert_uint_gt(m->size[a], 0);
 		ck_assert_uint_le((m->lo[a] + m->size[a]) * lanes, box_target->shape[a]);
 		elements *= m->size[a];
-		if (s == MFS_NO_AXIS)
+		if (s == MFS_AXIS_NONE)
 			continue;
 		ck_assert_uint_lt(s, m->src->ndim);
 		ck_assert_uint_lt(m->src_lo[s] + (m->size[a] - 1) * m->step[a], m->src->shape[s]);
@@ -306,7 +306,7 @@ START_TEST(test_queries_without_a_low_rank)
 	struct mfs_model *m;
 	struct mfs_ckpt c;
 
-	args.q_lora_rank = MFS_UNSET;
+	args.q_lora_rank = MFS_ABSENT;
 	fake_ckpt(&c, &args);
 	unit_ok(build(&c, NULL, &m), &err);
 	ck_assert_uint_eq(target(m, "model.layers.0.self_attn.q_proj.weight")->base.shape[0],

@@ -93,7 +93,7 @@ static void change(struct mfs_megatron_args *a, const struct mfs_args_field *f)
 
 	switch (f->type) {
 	case MFS_ARGS_INT:
-		*integer = *integer == MFS_UNSET ? 2 : *integer + 1;
+		*integer = *integer == MFS_ABSENT ? 2 : *integer + 1;
 		return;
 	case MFS_ARGS_REAL:
 		*(double *)at += 1.5;

@@ -357,9 +357,9 @@ START_TEST(test_options_are_in_the_digest)
 	for (size_t i = 0; i < mfs_option_row_count; i++) {
 		const struct mfs_option_row *row = &mfs_option_rows[i];
 
-		if (row->of == MFS_OPTION_OF_NOTHING)
+		if (row->of == MFS_OPTION_OF_NONE)
 			continue;
-		ck_assert_msg(row->digest != MFS_DIGEST_UNSAID, "%s", row->name);
+		ck_assert_msg(row->digest != MFS_DIGEST_NONE, "%s", row->name);
 		unit_ok(mfs_options_digest(&opt.view, none, &err), &err);
 		mfs_options_release(&opt);
 		give(row, &opt);

@@ -26,7 +26,7 @@ static void reset(void)
 					       .seed = 1234,
 					       .seq_length = 128,
 					       .train_iters = 40,
-					       .train_samples = MFS_UNSET,
+					       .train_samples = MFS_ABSENT,
 					       .global_batch_size = 8,
 					       .micro_batch_size = 2,
 					       .data_parallel_size = 1,
@@ -85,7 +85,7 @@ static void consumed(uint64_t step, uint64_t want)
 START_TEST(test_consumed)
 {
 	reset();
-	consumed(MFS_UNSAID, 160);
+	consumed(MFS_ABSENT_U64, 160);
 	consumed(1, 0);
 	consumed(40, 312);
 	o.step = 41;
@@ -94,8 +94,8 @@ START_TEST(test_consumed)
 	refused(MFS_EXIT_FAILED, "the run has 40");
 	/* Saved before samples were counted, or converted: Megatron counts iterations then. */
 	args.consumed_train_samples = 0;
-	consumed(MFS_UNSAID, 160);
-	args.consumed_train_samples = MFS_UNSET;
+	consumed(MFS_ABSENT_U64, 160);
+	args.consumed_train_samples = MFS_ABSENT;
 	consumed(30, 232);
 	/* Where the place is given, too, the run has an end; a cyclic loader's epochs have none. */
 	o.consumed_samples = 312;

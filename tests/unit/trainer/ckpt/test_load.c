@@ -450,7 +450,7 @@ END_TEST
 
 START_TEST(nothing_to_load)
 {
-	struct mft_train_config c = {.ckpt_step = MFS_UNSET};
+	struct mft_train_config c = {.ckpt_step = MFS_ABSENT};
 	struct mft_load *l = (struct mft_load *)&c;
 
 	unit_ok(mft_load_open(&c, &l, &err), &err);

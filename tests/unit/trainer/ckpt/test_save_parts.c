@@ -315,7 +315,7 @@ static bool set_sizes(struct team *t, const struct mft_parallel_sizes *sizes, ui
 	if (sizes->instances &&
 	    (sizes->cp * sizes->dp % sizes->instances || t->sizes.edp % sizes->instances))
 		return false;
-	t->config.model.virtual_pipeline_model_parallel_size = vpp > 1 ? (int64_t)vpp : MFS_UNSET;
+	t->config.model.virtual_pipeline_model_parallel_size = vpp > 1 ? (int64_t)vpp : MFS_ABSENT;
 	places(t, 0, &parallel);
 	if (mft_params_new(&t->config, &parallel, &p, &err))
 		return false;

@@ -167,7 +167,7 @@ static void check_row(const struct mft_flag *f, size_t number)
 	ck_assert_msg(f->use != MFT_FLAG_REFUSED || f->instead, "%s: refused without a word",
 		      f->dest);
 	ck_assert_msg(f->kind != MFT_FLAG_ENUM || f->of, "%s has no enum", f->dest);
-	ck_assert_msg(f->as == MFT_AS_NOTHING || f->use == MFT_FLAG_USED, "%s", f->dest);
+	ck_assert_msg(f->as == MFT_AS_NONE || f->use == MFT_FLAG_USED, "%s", f->dest);
 }
 
 START_TEST(table)
@@ -201,8 +201,8 @@ START_TEST(defaults_are_supported)
 	ck_assert_double_eq(c.decoupled_lr, -1);
 	ck_assert_double_eq(c.decoupled_min_lr, -1);
 	ck_assert_double_eq(c.exit_duration_in_mins, -1);
-	ck_assert_int_eq(c.exit_interval, MFS_UNSET);
-	ck_assert_int_eq(c.eval_interval, MFS_UNSET);
+	ck_assert_int_eq(c.exit_interval, MFS_ABSENT);
+	ck_assert_int_eq(c.eval_interval, MFS_ABSENT);
 	ck_assert(!c.no_data_sharding && !c.no_load_optim);
 	ck_assert(c.save_tokenizer_assets && c.decoupled_weight_decay);
 	ck_assert_int_eq(c.eod, 99);
@@ -841,7 +841,7 @@ START_TEST(refused)
 		      "--overlap-param-gather --muon-use-nesterov --muon-no-split-qkv",
 		&c);
 	ck_assert_str_eq(c.optimizer, "dist_muon");
-	ck_assert_int_eq(c.sharding, MFT_SHARD_NOTHING);
+	ck_assert_int_eq(c.sharding, MFT_SHARD_NONE);
 	ck_assert(c.muon.nesterov && !c.muon.split_qkv && c.muon.num_ns_steps == 5);
 	mft_train_config_release(&c);
 	fails(SMALL "--optimizer sgd --use-distributed-optimizer", -ENOTSUP,
@@ -946,14 +946,13 @@ START_TEST(sharding)
 		enum mft_sharding divided;
 		enum mfs_dtype grads;
 	} cases[] = {
-		{"--bf16", MFT_SHARD_NOTHING, MFS_F32},
+		{"--bf16", MFT_SHARD_NONE, MFS_F32},
 		{"--bf16 --use-distributed-optimizer", MFT_SHARD_STATE, MFS_F32},
 		/* It says nothing by itself. */
-		{"--bf16 --data-parallel-sharding-strategy optim_grads", MFT_SHARD_NOTHING,
-		 MFS_F32},
+		{"--bf16 --data-parallel-sharding-strategy optim_grads", MFT_SHARD_NONE, MFS_F32},
 		{"--bf16 --use-megatron-fsdp", MFT_SHARD_WEIGHTS, MFS_F32},
-		{"--use-megatron-fsdp --data-parallel-sharding-strategy no_shard",
-		 MFT_SHARD_NOTHING, MFS_F32},
+		{"--use-megatron-fsdp --data-parallel-sharding-strategy no_shard", MFT_SHARD_NONE,
+		 MFS_F32},
 		{"--use-megatron-fsdp --data-parallel-sharding-strategy optim", MFT_SHARD_STATE,
 		 MFS_F32},
 		{"--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads",
@@ -1050,7 +1049,7 @@ START_TEST(honoured)
 		"p2p --outer-dp-sharding-strategy no_shard "
 		"--ddp-reduce-scatter-with-fp32-accumulation",
 		&c);
-	ck_assert_int_eq(c.model.num_experts, MFS_UNSET);
+	ck_assert_int_eq(c.model.num_experts, MFS_ABSENT);
 	mft_flags_unused(c.values, &unused);
 	ck_assert_str_eq(unused.data, "--no-rope-fusion, --ddp-average-in-collective");
 	mfs_buf_release(&unused);
@@ -1463,21 +1462,21 @@ START_TEST(pad_tokens)
 {
 	char line[1024];
 
-	pads(SMALL, MFS_UNSET, false, false);
+	pads(SMALL, MFS_ABSENT, false, false);
 	pads(SMALL "--null-tokenizer-pad-id 7", 7, false, false);
-	pads(SMALL "--null-tokenizer-pad-id 99", MFS_UNSET, false, true); /* it ends documents */
+	pads(SMALL "--null-tokenizer-pad-id 99", MFS_ABSENT, false, true); /* it ends documents */
 	pads(SMALL "--null-tokenizer-pad-id 99 --allow-ambiguous-pad-tokens", 99, false, false);
-	pads(SMALL "--null-tokenizer-pad-id 99 --eod-id 3", MFS_UNSET, false, true);
+	pads(SMALL "--null-tokenizer-pad-id 99 --eod-id 3", MFS_ABSENT, false, true);
 	pads(SMALL "--pad-id 0", 0, false, false);
-	pads(SMALL "--pad-id 4 --eod-id 4", MFS_UNSET, false, true);
-	pads(SMALL "--tokenizer-type HuggingFaceTokenizer --tokenizer-model some/where", MFS_UNSET,
+	pads(SMALL "--pad-id 4 --eod-id 4", MFS_ABSENT, false, true);
+	pads(SMALL "--tokenizer-type HuggingFaceTokenizer --tokenizer-model some/where", MFS_ABSENT,
 	     true, false);
 	pads(SMALL "--tokenizer-type HuggingFaceTokenizer --tokenizer-model some/where --pad-id -1",
-	     MFS_UNSET, false, false);
+	     MFS_ABSENT, false, false);
 	snprintf(line, sizeof(line),
 		 SMALL "--tokenizer-type HuggingFaceTokenizer --tokenizer-model %s",
 		 unit_fixture("data/tokenizer"));
-	pads(line, MFS_UNSET, false, false);
+	pads(line, MFS_ABSENT, false, false);
 	ck_assert(!lacks_eod(line));
 	ck_assert(!lacks_eod(SMALL));
 	ck_assert(lacks_eod(SMALL "--tokenizer-type HuggingFaceTokenizer "
@@ -1511,7 +1510,7 @@ START_TEST(tokenizer_models)
 	}
 	pads(SMALL MODELS "ok-eos-last --tokenizer-type Llama2Tokenizer "
 			  "--tokenizer-sentencepiece-legacy",
-	     MFS_UNSET, false, false);
+	     MFS_ABSENT, false, false);
 	fails(SMALL MODELS "ok-no-eos --eod-mask-loss --tokenizer-type Llama2Tokenizer", -ENODATA,
 	      "--eod-id");
 	fails(SMALL "--tokenizer-model tests/fuzz/reject/sentencepiece/json --tokenizer-type "

@@ -43,14 +43,14 @@ static struct mft_train_config fixtures_run(void)
 		.micro_batch_size = 2,
 		.global_batch_size = 8,
 		.train_iters = 40,
-		.train_samples = MFS_UNSET,
+		.train_samples = MFS_ABSENT,
 		.eval_interval = 10,
 		.eval_iters = 2,
 		.seed = 1234,
 		.mid_level_dataset_surplus = 0.005,
 		.num_workers = 2,
-		.eod = MFS_UNSET,
-		.pad = MFS_UNSET,
+		.eod = MFS_ABSENT,
+		.pad = MFS_ABSENT,
 	};
 }
 
@@ -293,7 +293,7 @@ START_TEST(test_masks)
 	struct mft_train_config c = fixtures_run();
 	struct mft_loader *l;
 	uint64_t count, most = 0;
-	int64_t second = MFS_UNSET;
+	int64_t second = MFS_ABSENT;
 	int64_t *tokens = samples_of(&c, MFS_TRAIN, &count);
 	unsigned seen[VOCAB] = {0};
 
@@ -303,7 +303,7 @@ START_TEST(test_masks)
 			second = c.eod != tokens[i] ? c.eod : second;
 			c.eod = tokens[i];
 		}
-	ck_assert_int_ne(second, MFS_UNSET);
+	ck_assert_int_ne(second, MFS_ABSENT);
 	free(tokens);
 	c.reset_position_ids = _i & 1;
 	c.reset_attention_mask = _i & 2;
@@ -696,7 +696,7 @@ START_TEST(test_validation_sets)
 	}
 	c.split_data_path[MFS_VALID] = (struct mfs_arg_words){weighted, 4};
 	refused(&c, MFS_VALID, -EINVAL, "has a weight, but no number of samples");
-	c.eval_interval = MFS_UNSET;
+	c.eval_interval = MFS_ABSENT;
 	unit_fails(mft_loader_sets(&c, MFS_VALID, &sets, &err), &err, -ENODATA, "--eval-interval");
 }
 END_TEST
@@ -871,7 +871,7 @@ START_TEST(test_refused)
 	struct mft_train_config c = fixtures_run();
 
 	refused(&c, MFS_TEST, -ENODATA, "split");
-	c.eval_interval = MFS_UNSET;
+	c.eval_interval = MFS_ABSENT;
 	refused(&c, MFS_VALID, -ENODATA, "--eval-interval");
 	c.eval_interval = 10;
 	c.eval_iters = 0;

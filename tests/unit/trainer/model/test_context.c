@@ -58,7 +58,7 @@ static void add_latents(struct mft_train_config *c, uint64_t *random)
 	c->model.qk_head_dim = 8;
 	c->model.qk_pos_emb_head_dim = 4;
 	c->model.v_head_dim = 6;
-	c->model.q_lora_rank = one_of(random, MFS_UNSET, 9, 12);
+	c->model.q_lora_rank = one_of(random, MFS_ABSENT, 9, 12);
 	c->model.rotary_scaling_factor = c->model.mscale = 1;
 }
 
@@ -108,7 +108,7 @@ static struct mft_train_config random_model(uint64_t *random, int number)
 	c.model.padded_vocab_size = VOCAB;
 	if (!one_of(random, 0, 1, 1))
 		c.model.position_embedding_type = "learned_absolute";
-	c.model.window_size = one_of(random, MFS_UNSET, MFS_UNSET, 7);
+	c.model.window_size = one_of(random, MFS_ABSENT, MFS_ABSENT, 7);
 	c.model.swiglu = one_of(random, 0, 1, 1);
 	c.model.layernorm = one_of(random, 0, 0, 1);
 	c.model.qk_layernorm = one_of(random, 0, 1, 0);

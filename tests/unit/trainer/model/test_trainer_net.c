@@ -197,8 +197,8 @@ static const struct {
 	int64_t layers;
 	const char *const *modules;
 } recomputed[] = {
-	{MFT_RECOMPUTE_SELECTIVE, NULL, MFS_UNSET, outer},
-	{MFT_RECOMPUTE_SELECTIVE, NULL, MFS_UNSET, inner},
+	{MFT_RECOMPUTE_SELECTIVE, NULL, MFS_ABSENT, outer},
+	{MFT_RECOMPUTE_SELECTIVE, NULL, MFS_ABSENT, inner},
 	{MFT_RECOMPUTE_FULL, "uniform", 1, outer},
 	{MFT_RECOMPUTE_FULL, "uniform", 2, outer},
 	{MFT_RECOMPUTE_FULL, "uniform", 3, outer},

@@ -61,10 +61,10 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-	{2, 1, 0, MFS_UNSET, 4, false, true}, {2, 2, 0, MFS_UNSET, 4, false, false},
-	{2, 2, 0, 3, 5, true, true},	      {4, 1, 0, MFS_UNSET, 4, true, true},
-	{2, 1, 3, MFS_UNSET, 1, false, true}, {3, 1, 2, MFS_UNSET, 5, false, false},
-	{2, 2, 0, MFS_UNSET, 6, false, true},
+	{2, 1, 0, MFS_ABSENT, 4, false, true}, {2, 2, 0, MFS_ABSENT, 4, false, false},
+	{2, 2, 0, 3, 5, true, true},	       {4, 1, 0, MFS_ABSENT, 4, true, true},
+	{2, 1, 3, MFS_ABSENT, 1, false, true}, {3, 1, 2, MFS_ABSENT, 5, false, false},
+	{2, 2, 0, MFS_ABSENT, 6, false, true},
 };
 #define SHAPES ((int)(MFS_ARRAY_SIZE(shapes)))
 
@@ -129,7 +129,7 @@ static void open_stage(struct stage *st, const struct train_model *whole, const 
 	struct mft_parallel parallel;
 
 	config.model.virtual_pipeline_model_parallel_size = s->chunks;
-	config.model.first_stage_layers = s->first ? (int64_t)s->first : MFS_UNSET;
+	config.model.first_stage_layers = s->first ? (int64_t)s->first : MFS_ABSENT;
 	mft_parallel_places(&launch, &sizes, &parallel);
 	parallel.ops = &carried;
 	parallel.group[MFT_GROUP_PIPELINE].comm = &st->comm;

@@ -25,15 +25,15 @@ static struct mft_train_config run(void)
 	return (struct mft_train_config){
 		.params_dtype = MFS_BF16,
 		.train_iters = 40,
-		.train_samples = MFS_UNSET,
+		.train_samples = MFS_ABSENT,
 		.global_batch_size = 8,
 		.lr = 1e-3,
 		.min_lr = 1e-4,
 		.lr_decay_style = MFT_LR_COSINE,
-		.lr_decay_iters = MFS_UNSET,
-		.lr_decay_samples = MFS_UNSET,
-		.lr_wsd_decay_iters = MFS_UNSET,
-		.lr_wsd_decay_samples = MFS_UNSET,
+		.lr_decay_iters = MFS_ABSENT,
+		.lr_decay_samples = MFS_ABSENT,
+		.lr_wsd_decay_iters = MFS_ABSENT,
+		.lr_wsd_decay_samples = MFS_ABSENT,
 		.lr_warmup_iters = 5,
 		.lr_warmup_fraction = -1,
 		.decoupled_lr = -1,
@@ -300,7 +300,7 @@ START_TEST(test_samples)
 {
 	struct mft_train_config c = run();
 
-	c.train_iters = MFS_UNSET;
+	c.train_iters = MFS_ABSENT;
 	c.train_samples = 320;
 	c.lr_warmup_iters = 0;
 	c.lr_warmup_samples = 40;
@@ -378,7 +378,7 @@ START_TEST(test_refused)
 	c.end_weight_decay = 0.01;
 	unit_fails(mft_schedule_init(&c, &s, &err), &err, -EINVAL, "--end-weight-decay");
 	c = run();
-	c.train_iters = MFS_UNSET;
+	c.train_iters = MFS_ABSENT;
 	unit_fails(mft_schedule_init(&c, &s, &err), &err, -EINVAL, "--train-iters");
 }
 END_TEST
@@ -396,7 +396,7 @@ START_TEST(test_batches)
 	ck_assert_uint_eq(mft_schedule_batch(&c, 99), 8);
 	ck_assert_uint_eq(mft_schedule_batch(&c, 100), 16);
 	ck_assert_uint_eq(mft_schedule_batch(&c, 1 << 30), 64);
-	c.train_iters = MFS_UNSET;
+	c.train_iters = MFS_ABSENT;
 	for (c.train_samples = 1; c.train_samples < 1000; c.train_samples++) {
 		uint64_t iterations = 0, consumed = 0;
 
@@ -449,7 +449,7 @@ START_TEST(test_ramp)
 		struct mft_train_config c = run();
 
 		c.global_batch_size = ramps[i].end;
-		c.train_iters = MFS_UNSET;
+		c.train_iters = MFS_ABSENT;
 		c.rampup_samples = (uint64_t)ramps[i].samples;
 		unit_ok(mft_batch_ramp_steps(&ramps[i], &arena, &c.batch_steps, &c.batch_step_count,
 					     &err),

@@ -249,7 +249,7 @@ static struct mft_train_config small(void)
 	model.kv_channels = 16;
 	model.max_position_embeddings = 32;
 	model.vocab_size = 1000;
-	model.padded_vocab_size = MFS_UNSET;
+	model.padded_vocab_size = MFS_ABSENT;
 	model.make_vocab_size_divisible_by = 128;
 	model.swiglu = true;
 	return (struct mft_train_config){.model = model,
@@ -341,7 +341,7 @@ START_TEST(refused)
 	struct mft_train_config c = small();
 	struct mft_params *p = NULL;
 
-	c.model.vocab_size = MFS_UNSET;
+	c.model.vocab_size = MFS_ABSENT;
 	unit_fails(mft_params_new(&c, NULL, &p, &err), &err, -EINVAL, "--vocab-size");
 	c = small();
 	c.model.kv_channels = 0;

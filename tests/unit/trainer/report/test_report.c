@@ -34,10 +34,10 @@ static struct mfs_megatron_args llama3_8b(void)
 		.num_query_groups = 8,
 		.kv_channels = 128,
 		.swiglu = true,
-		.moe_ffn_hidden_size = MFS_UNSET,
-		.moe_shared_expert_intermediate_size = MFS_UNSET,
+		.moe_ffn_hidden_size = MFS_ABSENT,
+		.moe_shared_expert_intermediate_size = MFS_ABSENT,
 		.moe_router_topk = 2,
-		.q_lora_rank = MFS_UNSET,
+		.q_lora_rank = MFS_ABSENT,
 		.qk_head_dim = 128,
 		.qk_pos_emb_head_dim = 64,
 		.v_head_dim = 128,
@@ -120,7 +120,7 @@ START_TEST(test_flops)
 	m.moe_ffn_hidden_size = 100;
 	counts(&m, 128, 1024, 5, 2366668800.0);
 	m.num_layers = 4;
-	m.moe_ffn_hidden_size = MFS_UNSET;
+	m.moe_ffn_hidden_size = MFS_ABSENT;
 	counts(&m, 128, 1024, 5, 2329313280.0);
 
 	ck_assert(mft_flops_share(400e12, 1, 800e12) == 0.5);
@@ -149,16 +149,16 @@ START_TEST(test_lines)
 		.iterations = 40,
 		.consumed_samples = 168,
 		.seconds = 0.1234,
-		.throughput = MFT_NOT_SAID,
-		.sol = MFT_NOT_SAID,
+		.throughput = MFS_ABSENT,
+		.sol = MFS_ABSENT,
 		.learning_rate = 6.3817e-4,
 		.batch = 8,
 		.losses = losses,
 		.loss_count = 3,
 		.loss_scale = 1,
 		.grad_norm = 1.2345,
-		.zeros = MFT_NOT_SAID,
-		.params_norm = MFT_NOT_SAID,
+		.zeros = MFS_ABSENT,
+		.params_norm = MFS_ABSENT,
 	};
 	struct mfs_buf b = {0};
 
