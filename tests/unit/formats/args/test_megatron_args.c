@@ -112,7 +112,7 @@ static void tear_down(void)
 
 /* ---- what Megatron means ---- */
 
-START_TEST(test_defaults)
+START_TEST(absent_arguments_have_megatrons_defaults)
 {
 	begin();
 	sizes();
@@ -130,7 +130,7 @@ START_TEST(test_defaults)
 END_TEST
 
 /* num_query_groups is 1 by default and means nothing without group_query_attention. */
-START_TEST(test_query_groups)
+START_TEST(query_groups)
 {
 	begin();
 	sizes();
@@ -151,7 +151,7 @@ START_TEST(test_query_groups)
 }
 END_TEST
 
-START_TEST(test_swiglu_width)
+START_TEST(swiglu_width)
 {
 	begin();
 	set_int("num_layers", 1);
@@ -163,7 +163,7 @@ START_TEST(test_swiglu_width)
 }
 END_TEST
 
-START_TEST(test_moe_layers)
+START_TEST(layers_with_experts_follow_their_frequency)
 {
 	static const int32_t pattern[] = {0, 1, 1, 1}, few[] = {0, 1};
 
@@ -195,7 +195,7 @@ static void delta_net(const char *variant)
 }
 
 /* Of layers counted from 1 every Nth has no linear attention. */
-START_TEST(test_linear_layers)
+START_TEST(layers_with_linear_attention_follow_their_frequency)
 {
 	static const int32_t pattern[] = {0, 1, 1, 0}, few[] = {0, 1};
 
@@ -245,7 +245,7 @@ static void hybrid(const char *name, const char *pattern)
 }
 
 /* Of four layers, under both names of the argument. */
-START_TEST(test_hybrid_layers)
+START_TEST(hybrid_patterns_are_read_under_both_names)
 {
 	hybrid("hybrid_override_pattern", "M*-E");
 	set_int("mamba_num_heads", 6);
@@ -291,7 +291,7 @@ START_TEST(test_hybrid_layers)
 END_TEST
 
 /* As core 0.16.1's allocate_layers() makes them. */
-START_TEST(test_hybrid_ratios)
+START_TEST(hybrid_ratios)
 {
 	static const struct {
 		int64_t layers;
@@ -326,7 +326,7 @@ END_TEST
 
 /* None (since core 0.14) and no such argument (before) both mean YaRN; before, its other values
  * differed. */
-START_TEST(test_rope_type_of_mla)
+START_TEST(rope_type_of_mla)
 {
 	begin();
 	sizes();
@@ -358,7 +358,7 @@ static const struct {
 	{"moe_router_force_biased", NULL, true, false},
 };
 
-START_TEST(test_what_leaves_no_tensor)
+START_TEST(what_leaves_no_tensor)
 {
 	char says[100];
 
@@ -423,7 +423,7 @@ static void begin_model(enum model model)
 		set_list("window_size", window, 2);
 }
 
-START_TEST(test_numbers_that_leave_no_tensor)
+START_TEST(numbers_that_leave_no_tensor)
 {
 	begin_model(numbers[_i].model);
 	set_real(numbers[_i].name, numbers[_i].value);
@@ -447,7 +447,7 @@ static const struct {
 	{"hybrid_layer_pattern", "MG*-", "hybrid_layer_pattern (MG*-)"},
 };
 
-START_TEST(test_texts_that_leave_no_tensor)
+START_TEST(texts_that_leave_no_tensor)
 {
 	begin_model(GELU);
 	set_text(texts[_i].name, texts[_i].value);
@@ -460,7 +460,7 @@ START_TEST(test_texts_that_leave_no_tensor)
 END_TEST
 
 /* GPTModel's own YaRN: by Megatron-LM's arguments, and by the fields of Bridge's providers. */
-START_TEST(test_yarn)
+START_TEST(yarn_is_read_by_both_programs_names)
 {
 	begin();
 	sizes();
@@ -494,7 +494,7 @@ START_TEST(test_yarn)
 END_TEST
 
 /* The trainer has none of these, whatever else views can say. */
-START_TEST(test_first_of_each_kind)
+START_TEST(first_of_each_kind)
 {
 	begin_model(GATED);
 	set_text("softmax_type", "learnable");
@@ -506,7 +506,7 @@ START_TEST(test_first_of_each_kind)
 }
 END_TEST
 
-START_TEST(test_own_spec)
+START_TEST(own_spec)
 {
 	static const char *const modules[] = {"megatron.core.models.gpt.gpt_layer_specs",
 					      "my.layers"};
@@ -546,7 +546,7 @@ static const struct {
 	{{0}, 0, 0, "window_size"},
 };
 
-START_TEST(test_windows)
+START_TEST(a_window_is_a_pair_that_looks_back)
 {
 	begin_model(GELU);
 	set_list("window_size", windows[_i].pair, windows[_i].count);
@@ -583,7 +583,7 @@ static const struct {
 	{0, {1, 0, 1, 0, 1}, 5, NULL, "one number a layer"},
 };
 
-START_TEST(test_layers_with_a_window)
+START_TEST(layers_with_a_window)
 {
 	const char *layers = window_layers[_i].layers;
 
@@ -608,7 +608,7 @@ START_TEST(test_layers_with_a_window)
 END_TEST
 
 /* Without a window nobody looks at the layers. */
-START_TEST(test_layers_without_a_window)
+START_TEST(layers_without_a_window)
 {
 	begin_model(GELU);
 	set_int("window_attn_skip_freq", -2);
@@ -618,7 +618,7 @@ START_TEST(test_layers_without_a_window)
 }
 END_TEST
 
-START_TEST(test_windows_that_are_no_list)
+START_TEST(windows_that_are_no_list)
 {
 	begin_model(GELU);
 	set_int("window_size", 128);
@@ -645,7 +645,7 @@ static const struct {
 	{true, true, true, false, true, false},
 };
 
-START_TEST(test_gelu)
+START_TEST(the_form_of_gelu_follows_its_fusions)
 {
 	begin_model(GELU);
 	set_bool("bias_gelu_fusion", gelus[_i].fusion);
@@ -659,7 +659,7 @@ START_TEST(test_gelu)
 }
 END_TEST
 
-START_TEST(test_rope_scaling_factor)
+START_TEST(the_factor_of_llama_3_is_always_8)
 {
 	begin_model(GATED);
 	set_bool("use_rope_scaling", true);
@@ -687,7 +687,7 @@ static const struct {
 	{1024, false, 1024, 0},
 };
 
-START_TEST(test_null_tokenizer)
+START_TEST(null_tokenizer)
 {
 	begin_model(GELU);
 	set_int("vocab_size", nulls[_i].said);
@@ -701,7 +701,7 @@ END_TEST
 
 /* ---- what is refused ---- */
 
-START_TEST(test_missing)
+START_TEST(a_missing_argument_is_named)
 {
 	begin();
 	set_int("num_layers", 4);
@@ -710,7 +710,7 @@ START_TEST(test_missing)
 }
 END_TEST
 
-START_TEST(test_impossible_values)
+START_TEST(impossible_values)
 {
 	begin();
 	sizes();
@@ -732,7 +732,7 @@ START_TEST(test_impossible_values)
 }
 END_TEST
 
-START_TEST(test_no_namespace)
+START_TEST(no_namespace)
 {
 	struct mfs_pickle *doc;
 
@@ -744,7 +744,7 @@ START_TEST(test_no_namespace)
 END_TEST
 
 /* A checkpoint that says so itself does not lead out of its folder. */
-START_TEST(test_folder_of_a_tokenizer)
+START_TEST(folder_of_a_tokenizer)
 {
 	static const char *const elsewhere[] = {"", ".", "..", "/etc", "../../elsewhere", "a/b"};
 
@@ -767,33 +767,33 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("megatron_args");
-	TCase *c = unit_case(s, "Meaning", test_defaults);
+	TCase *c = unit_case(s, "Meaning", absent_arguments_have_megatrons_defaults);
 
 	tcase_add_checked_fixture(c, NULL, tear_down);
-	tcase_add_test(c, test_folder_of_a_tokenizer);
-	tcase_add_test(c, test_query_groups);
-	tcase_add_test(c, test_swiglu_width);
-	tcase_add_test(c, test_moe_layers);
-	tcase_add_test(c, test_linear_layers);
-	tcase_add_test(c, test_hybrid_layers);
-	tcase_add_test(c, test_hybrid_ratios);
-	tcase_add_test(c, test_rope_type_of_mla);
-	tcase_add_test(c, test_yarn);
-	tcase_add_test(c, test_first_of_each_kind);
-	tcase_add_loop_test(c, test_what_leaves_no_tensor, 0, MFS_ARRAY_SIZE(routing));
-	tcase_add_loop_test(c, test_numbers_that_leave_no_tensor, 0, MFS_ARRAY_SIZE(numbers));
-	tcase_add_loop_test(c, test_texts_that_leave_no_tensor, 0, MFS_ARRAY_SIZE(texts));
-	tcase_add_test(c, test_own_spec);
-	tcase_add_loop_test(c, test_windows, 0, MFS_ARRAY_SIZE(windows));
-	tcase_add_loop_test(c, test_layers_with_a_window, 0, MFS_ARRAY_SIZE(window_layers));
-	tcase_add_test(c, test_layers_without_a_window);
-	tcase_add_test(c, test_windows_that_are_no_list);
-	tcase_add_loop_test(c, test_gelu, 0, MFS_ARRAY_SIZE(gelus));
-	tcase_add_test(c, test_rope_scaling_factor);
-	tcase_add_loop_test(c, test_null_tokenizer, 0, MFS_ARRAY_SIZE(nulls));
-	c = unit_case(s, "Refused", test_missing);
+	tcase_add_test(c, folder_of_a_tokenizer);
+	tcase_add_test(c, query_groups);
+	tcase_add_test(c, swiglu_width);
+	tcase_add_test(c, layers_with_experts_follow_their_frequency);
+	tcase_add_test(c, layers_with_linear_attention_follow_their_frequency);
+	tcase_add_test(c, hybrid_patterns_are_read_under_both_names);
+	tcase_add_test(c, hybrid_ratios);
+	tcase_add_test(c, rope_type_of_mla);
+	tcase_add_test(c, yarn_is_read_by_both_programs_names);
+	tcase_add_test(c, first_of_each_kind);
+	tcase_add_loop_test(c, what_leaves_no_tensor, 0, MFS_ARRAY_SIZE(routing));
+	tcase_add_loop_test(c, numbers_that_leave_no_tensor, 0, MFS_ARRAY_SIZE(numbers));
+	tcase_add_loop_test(c, texts_that_leave_no_tensor, 0, MFS_ARRAY_SIZE(texts));
+	tcase_add_test(c, own_spec);
+	tcase_add_loop_test(c, a_window_is_a_pair_that_looks_back, 0, MFS_ARRAY_SIZE(windows));
+	tcase_add_loop_test(c, layers_with_a_window, 0, MFS_ARRAY_SIZE(window_layers));
+	tcase_add_test(c, layers_without_a_window);
+	tcase_add_test(c, windows_that_are_no_list);
+	tcase_add_loop_test(c, the_form_of_gelu_follows_its_fusions, 0, MFS_ARRAY_SIZE(gelus));
+	tcase_add_test(c, the_factor_of_llama_3_is_always_8);
+	tcase_add_loop_test(c, null_tokenizer, 0, MFS_ARRAY_SIZE(nulls));
+	c = unit_case(s, "Refused", a_missing_argument_is_named);
 	tcase_add_checked_fixture(c, NULL, tear_down);
-	tcase_add_test(c, test_impossible_values);
-	tcase_add_test(c, test_no_namespace);
+	tcase_add_test(c, impossible_values);
+	tcase_add_test(c, no_namespace);
 	return s;
 }

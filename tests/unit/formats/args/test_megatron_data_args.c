@@ -45,7 +45,7 @@ static void check_run(const struct mfs_megatron_data_args *a, int64_t iteration)
 	ck_assert_ptr_null(a->other_data);
 }
 
-START_TEST(test_fixtures)
+START_TEST(fixtures_have_the_arguments_of_their_runs)
 {
 	static const struct {
 		const char *dir;
@@ -111,7 +111,7 @@ static int read_one(const char *key, const char *value, size_t len)
 
 #define READ(key, opcodes) read_one(key, opcodes, sizeof(opcodes) - 1)
 
-START_TEST(test_values)
+START_TEST(each_form_of_a_value_is_read)
 {
 	unit_ok(READ("data_path", "\"alone"), &err);
 	ck_assert_uint_eq(args.data_path.count, 1);
@@ -142,7 +142,7 @@ START_TEST(test_values)
 END_TEST
 
 /* Which arguments there are tells whose rules the run had, be they None or False. */
-START_TEST(test_versions)
+START_TEST(arguments_tell_the_release_that_ran)
 {
 	unit_ok(READ("renormalize_blend_weights", "\x89"), &err);
 	ck_assert_str_eq(args.version, "0.10");
@@ -163,7 +163,7 @@ START_TEST(test_versions)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(values_of_a_wrong_type_are_refused)
 {
 	unit_fails(READ("seed", "\"1234"), &err, -EINVAL, "'seed'");
 	unit_fails(READ("seed", "J\xff\xff\xff\xff"), &err, -EINVAL, "'seed'");
@@ -180,7 +180,7 @@ START_TEST(test_refused)
 END_TEST
 
 /* A few bytes that refer to one text a hundred times ask for more than they hold. */
-START_TEST(test_one_text_many_times)
+START_TEST(one_text_many_times)
 {
 	static const char again[] = "h\1h\1h\1h\1h\1h\1h\1h\1h\1h\1";
 	struct mfs_buf b = {0};
@@ -196,7 +196,7 @@ START_TEST(test_one_text_many_times)
 }
 END_TEST
 
-START_TEST(test_no_args)
+START_TEST(no_args)
 {
 	struct mfs_pickle *doc;
 
@@ -211,11 +211,11 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("megatron_data_args");
 
-	unit_case(s, "fixtures", test_fixtures);
-	unit_case(s, "values", test_values);
-	unit_case(s, "versions", test_versions);
-	unit_case(s, "refused", test_refused);
-	unit_case(s, "no args", test_no_args);
-	unit_case(s, "one text", test_one_text_many_times);
+	unit_case(s, "fixtures", fixtures_have_the_arguments_of_their_runs);
+	unit_case(s, "values", each_form_of_a_value_is_read);
+	unit_case(s, "versions", arguments_tell_the_release_that_ran);
+	unit_case(s, "refused", values_of_a_wrong_type_are_refused);
+	unit_case(s, "no args", no_args);
+	unit_case(s, "one text", one_text_many_times);
 	return s;
 }

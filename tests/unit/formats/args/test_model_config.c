@@ -134,7 +134,7 @@ static void check_llama(void)
 	"    _target_: megatron.bridge.models.gpt_provider." function "\n"
 
 /* The three forms: fields of one class, TransformerConfig apart, and NeMo's. */
-START_TEST(forms)
+START_TEST(all_three_forms_give_the_same_arguments)
 {
 	unit_ok(read_args("_target_: megatron.bridge.training.config.ConfigContainer\nmodel:\n"
 			  "  _target_: megatron.bridge.models.gpt_provider.GPTModelProvider\n" SIZES
@@ -225,7 +225,7 @@ static const struct {
 	{SILU, false, false, false, true, "activation_func (silu)"},
 };
 
-START_TEST(activation)
+START_TEST(activations_are_known_by_function_and_gate)
 {
 	char yaml[512];
 
@@ -244,7 +244,7 @@ START_TEST(activation)
 END_TEST
 
 /* What such a class does beyond its fields is not known here. */
-START_TEST(providers)
+START_TEST(a_provider_is_known_by_the_name_of_its_class)
 {
 	unit_ok(read_args("model:\n  _target_: m.gemma.Gemma2ModelProvider\n" SIZES), &err);
 	ck_assert_str_eq(args.provider, "Gemma2ModelProvider");
@@ -277,7 +277,7 @@ START_TEST(llama3_scaling)
 END_TEST
 
 /* PyYAML writes an object that it meets twice as an anchor and an alias, and tuples with a tag. */
-START_TEST(anchors)
+START_TEST(anchors_and_tuples_of_pyyaml_are_read)
 {
 	unit_ok(read_args("x: &a [1, 0, 1, 1]\nmodel:\n  _target_: m.GPTModelProvider\n"
 			  "  num_moe_experts: 4\n  moe_layer_freq: *a\n"
@@ -302,7 +302,7 @@ static int read_lora(const char *peft, struct mfs_lora_config *ret)
 	return rc;
 }
 
-START_TEST(lora)
+START_TEST(lora_has_a_rank_and_a_finite_scale)
 {
 	static const char *const bad[] = {"  alpha: 32\n", "  dim: 0\n  alpha: 32\n", "  dim: 8\n",
 					  "  dim: 8\n  alpha: 1e39\n",
@@ -317,7 +317,7 @@ START_TEST(lora)
 }
 END_TEST
 
-START_TEST(refused)
+START_TEST(what_is_no_config_is_refused_by_line)
 {
 	unit_fails(read_whole("checkpoint: {}\nmodel:\n" SIZES), &err, -ENODATA,
 		   "nothing stands behind 'model': the file was cut short");
@@ -362,17 +362,18 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("model_config");
-	TCase *c = unit_case(s, "Meaning", forms);
+	TCase *c = unit_case(s, "Meaning", all_three_forms_give_the_same_arguments);
 
 	tcase_add_checked_fixture(c, NULL, tear_down);
-	tcase_add_loop_test(c, activation, 0, MFS_ARRAY_SIZE(activations));
+	tcase_add_loop_test(c, activations_are_known_by_function_and_gate, 0,
+			    MFS_ARRAY_SIZE(activations));
 	tcase_add_test(c, nemo_tokenizer);
 	tcase_add_test(c, layer_specs);
-	tcase_add_test(c, providers);
+	tcase_add_test(c, a_provider_is_known_by_the_name_of_its_class);
 	tcase_add_test(c, llama3_scaling);
-	tcase_add_test(c, anchors);
-	tcase_add_test(c, lora);
-	c = unit_case(s, "Refused", refused);
+	tcase_add_test(c, anchors_and_tuples_of_pyyaml_are_read);
+	tcase_add_test(c, lora_has_a_rank_and_a_finite_scale);
+	c = unit_case(s, "Refused", what_is_no_config_is_refused_by_line);
 	tcase_add_checked_fixture(c, NULL, tear_down);
 	tcase_add_test(c, many_aliases);
 	return s;

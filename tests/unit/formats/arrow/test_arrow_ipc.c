@@ -31,7 +31,7 @@ static const uint8_t flat_bytes[] = {
 };
 /* clang-format on */
 
-START_TEST(test_flatbuffer_fields)
+START_TEST(flatbuffer_fields)
 {
 	struct mfs_flat f = {.bytes = flat_bytes, .size = sizeof(flat_bytes)};
 	struct mfs_flat_table root = mfs_flat_root(&f);
@@ -70,7 +70,7 @@ static const struct {
 	{"string of 2^24", 39, 1},
 };
 
-START_TEST(test_flatbuffer_damaged)
+START_TEST(flatbuffer_damaged)
 {
 	uint8_t bytes[sizeof(flat_bytes)];
 	struct mfs_flat f = {.bytes = bytes, .size = sizeof(bytes)};
@@ -119,7 +119,7 @@ static const struct mfs_arrow_column *column_called(const struct mfs_arrow *a, c
 	ck_abort_msg("no column '%s'", name);
 }
 
-START_TEST(test_columns)
+START_TEST(columns_have_their_types_and_widths)
 {
 	static const struct {
 		const char *name, *type;
@@ -204,7 +204,7 @@ static void check_batch(const uint8_t *bytes, const struct mfs_arrow_array *arra
 	}
 }
 
-START_TEST(test_batches)
+START_TEST(every_batch_is_where_it_lies)
 {
 	char name[100];
 	uint8_t *bytes;
@@ -233,7 +233,7 @@ START_TEST(test_batches)
 }
 END_TEST
 
-START_TEST(test_fixed_size_and_nulls)
+START_TEST(fixed_size_and_nulls)
 {
 	uint8_t *bytes;
 	struct mfs_arrow *a = open_seed("corpus/arrow/ok-fixed-size-list-nulls", &bytes);
@@ -278,7 +278,7 @@ static int read_through(const uint8_t *bytes, size_t len)
 }
 
 /* Wherever it is cut, and with whatever after it, it is refused. */
-START_TEST(test_cut_anywhere)
+START_TEST(cut_anywhere)
 {
 	static const char *const names[] = {"ok-several-batches", "ok-file", "ok-legacy-framing",
 					    "ok-file-schema-without-size"};
@@ -334,7 +334,7 @@ static void hand_made(uint8_t bytes[72], uint8_t version, uint8_t endianness)
 	bytes[8 + 48] = endianness;
 }
 
-START_TEST(test_versions_and_endianness)
+START_TEST(versions_and_endianness)
 {
 	uint8_t bytes[72];
 
@@ -377,7 +377,7 @@ static const struct {
 	{"file-cut", -EINVAL, "its footer is damaged"},
 };
 
-START_TEST(test_sentences)
+START_TEST(refusals_say_what_was_found)
 {
 	char name[100];
 	uint8_t *bytes;
@@ -393,14 +393,14 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("arrow_ipc");
-	TCase *c = unit_case(s, "flatbuffer", test_flatbuffer_fields);
+	TCase *c = unit_case(s, "flatbuffer", flatbuffer_fields);
 
-	tcase_add_loop_test(c, test_flatbuffer_damaged, 0, MFS_ARRAY_SIZE(bad_bytes));
-	c = unit_case(s, "accepted", test_columns);
-	tcase_add_loop_test(c, test_batches, 0, MFS_ARRAY_SIZE(layouts));
-	tcase_add_test(c, test_fixed_size_and_nulls);
-	c = unit_case(s, "refused", test_cut_anywhere);
-	tcase_add_test(c, test_versions_and_endianness);
-	tcase_add_loop_test(c, test_sentences, 0, MFS_ARRAY_SIZE(refused));
+	tcase_add_loop_test(c, flatbuffer_damaged, 0, MFS_ARRAY_SIZE(bad_bytes));
+	c = unit_case(s, "accepted", columns_have_their_types_and_widths);
+	tcase_add_loop_test(c, every_batch_is_where_it_lies, 0, MFS_ARRAY_SIZE(layouts));
+	tcase_add_test(c, fixed_size_and_nulls);
+	c = unit_case(s, "refused", cut_anywhere);
+	tcase_add_test(c, versions_and_endianness);
+	tcase_add_loop_test(c, refusals_say_what_was_found, 0, MFS_ARRAY_SIZE(refused));
 	return s;
 }

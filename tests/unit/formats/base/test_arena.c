@@ -7,7 +7,7 @@
 
 #include "formats/base/arena.h"
 
-START_TEST(test_memory_is_zeroed_aligned_and_apart)
+START_TEST(memory_is_zeroed_aligned_and_apart)
 {
 	struct mfs_arena a = {0};
 	char *last = NULL;
@@ -27,7 +27,7 @@ START_TEST(test_memory_is_zeroed_aligned_and_apart)
 }
 END_TEST
 
-START_TEST(test_larger_than_a_block)
+START_TEST(larger_than_a_block)
 {
 	struct mfs_arena a = {0};
 	char *small = mfs_arena_strndup(&a, "kept", 4);
@@ -44,7 +44,7 @@ START_TEST(test_larger_than_a_block)
 END_TEST
 
 /* Few names cost little, and many are in few blocks. */
-START_TEST(test_blocks_grow)
+START_TEST(blocks_grow)
 {
 	struct mfs_arena a = {0};
 	unsigned blocks = 0;
@@ -63,7 +63,7 @@ START_TEST(test_blocks_grow)
 }
 END_TEST
 
-START_TEST(test_impossible_sizes_are_refused)
+START_TEST(impossible_sizes_are_refused)
 {
 	struct mfs_arena a = {0};
 
@@ -76,7 +76,7 @@ START_TEST(test_impossible_sizes_are_refused)
 }
 END_TEST
 
-START_TEST(test_text)
+START_TEST(text_is_copied_and_printed)
 {
 	struct mfs_arena a = {0};
 
@@ -90,11 +90,11 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("arena");
-	TCase *c = unit_case(s, "arena", test_memory_is_zeroed_aligned_and_apart);
+	TCase *c = unit_case(s, "arena", memory_is_zeroed_aligned_and_apart);
 
-	tcase_add_test(c, test_larger_than_a_block);
-	tcase_add_test(c, test_blocks_grow);
-	tcase_add_test(c, test_impossible_sizes_are_refused);
-	tcase_add_test(c, test_text);
+	tcase_add_test(c, larger_than_a_block);
+	tcase_add_test(c, blocks_grow);
+	tcase_add_test(c, impossible_sizes_are_refused);
+	tcase_add_test(c, text_is_copied_and_printed);
 	return s;
 }

@@ -16,7 +16,7 @@ struct item {
 /* ---- growing ---- */
 
 /* An address sanitizer sees what is written past the room that there is. */
-START_TEST(test_grows_by_one)
+START_TEST(grows_by_one)
 {
 	struct item *items = NULL;
 	uint32_t count = 0;
@@ -33,7 +33,7 @@ START_TEST(test_grows_by_one)
 END_TEST
 
 /* The room follows from the count alone, wherever it comes from. */
-START_TEST(test_grows_after_elements_went)
+START_TEST(grows_after_elements_went)
 {
 	uint64_t *list = NULL;
 	size_t count = 0;
@@ -51,7 +51,7 @@ START_TEST(test_grows_after_elements_went)
 }
 END_TEST
 
-START_TEST(test_doubles)
+START_TEST(an_array_grows_by_doubling)
 {
 	uint64_t *list = NULL, *before;
 	unsigned moved = 0;
@@ -68,7 +68,7 @@ START_TEST(test_doubles)
 }
 END_TEST
 
-START_TEST(test_no_more_than_the_count_can_say)
+START_TEST(no_more_than_the_count_can_say)
 {
 	struct item *items = NULL;
 	uint32_t words = (uint32_t)1 << 31;
@@ -82,7 +82,7 @@ START_TEST(test_no_more_than_the_count_can_say)
 }
 END_TEST
 
-START_TEST(test_no_more_than_there_is_memory)
+START_TEST(no_more_than_there_is_memory)
 {
 	struct item *items = NULL;
 	size_t count = 0;
@@ -113,14 +113,14 @@ static size_t count_at(const struct item *items, uint32_t count, uint64_t key)
 	return mfs_count_while(i, count, items[i].key <= key);
 }
 
-START_TEST(test_empty)
+START_TEST(a_search_of_nothing_finds_nothing)
 {
 	ck_assert_uint_eq(last_at(NULL, 0, 5), 0);
 	ck_assert_uint_eq(count_at(NULL, 0, 5), 0);
 }
 END_TEST
 
-START_TEST(test_one)
+START_TEST(a_search_of_one_finds_it_or_not)
 {
 	static const struct item one = {.key = 7};
 
@@ -131,7 +131,7 @@ START_TEST(test_one)
 }
 END_TEST
 
-START_TEST(test_before_and_after_all)
+START_TEST(before_and_after_all)
 {
 	static const struct item items[] = {{.key = 10}, {.key = 20}, {.key = UINT64_MAX}};
 
@@ -145,7 +145,7 @@ START_TEST(test_before_and_after_all)
 }
 END_TEST
 
-START_TEST(test_last_of_equal_ones)
+START_TEST(last_of_equal_ones)
 {
 	static const struct item items[] = {{.key = 0}, {.key = 0}, {.key = 4}, {.key = 4},
 					    {.key = 4}, {.key = 9}, {.key = 9}};
@@ -161,7 +161,7 @@ END_TEST
 
 /* As a walk from the first to the last finds it, in arrays of all small sizes and in order of any
  * steepness. */
-START_TEST(test_as_a_walk_finds_it)
+START_TEST(as_a_walk_finds_it)
 {
 	struct item items[40];
 	uint64_t random = 88172645463325252;
@@ -190,7 +190,7 @@ START_TEST(test_as_a_walk_finds_it)
 END_TEST
 
 /* No more elements are asked than there are halves, and never the first one for the last. */
-START_TEST(test_few_are_asked)
+START_TEST(few_are_asked)
 {
 	unsigned asked = 0, first = 0;
 	size_t found;
@@ -205,17 +205,17 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("array");
-	TCase *grow = unit_case(s, "grow", test_grows_by_one);
-	TCase *search = unit_case(s, "search", test_empty);
+	TCase *grow = unit_case(s, "grow", grows_by_one);
+	TCase *search = unit_case(s, "search", a_search_of_nothing_finds_nothing);
 
-	tcase_add_test(grow, test_grows_after_elements_went);
-	tcase_add_test(grow, test_doubles);
-	tcase_add_test(grow, test_no_more_than_the_count_can_say);
-	tcase_add_test(grow, test_no_more_than_there_is_memory);
-	tcase_add_test(search, test_one);
-	tcase_add_test(search, test_before_and_after_all);
-	tcase_add_test(search, test_last_of_equal_ones);
-	tcase_add_test(search, test_as_a_walk_finds_it);
-	tcase_add_test(search, test_few_are_asked);
+	tcase_add_test(grow, grows_after_elements_went);
+	tcase_add_test(grow, an_array_grows_by_doubling);
+	tcase_add_test(grow, no_more_than_the_count_can_say);
+	tcase_add_test(grow, no_more_than_there_is_memory);
+	tcase_add_test(search, a_search_of_one_finds_it_or_not);
+	tcase_add_test(search, before_and_after_all);
+	tcase_add_test(search, last_of_equal_ones);
+	tcase_add_test(search, as_a_walk_finds_it);
+	tcase_add_test(search, few_are_asked);
 	return s;
 }

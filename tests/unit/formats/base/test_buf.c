@@ -7,7 +7,7 @@
 
 #include "formats/base/buf.h"
 
-START_TEST(test_grows_and_stays_terminated)
+START_TEST(grows_and_stays_terminated)
 {
 	struct mfs_buf b = {0};
 
@@ -22,7 +22,7 @@ START_TEST(test_grows_and_stays_terminated)
 }
 END_TEST
 
-START_TEST(test_bytes_with_nul)
+START_TEST(bytes_with_nul)
 {
 	struct mfs_buf b = {0};
 
@@ -35,7 +35,7 @@ START_TEST(test_bytes_with_nul)
 }
 END_TEST
 
-START_TEST(test_failure_is_sticky)
+START_TEST(failure_is_sticky)
 {
 	struct mfs_buf b = {0};
 
@@ -50,7 +50,7 @@ START_TEST(test_failure_is_sticky)
 END_TEST
 
 /* Every string of one to three bytes of a nasty alphabet comes back from a JSON parser. */
-START_TEST(test_json_strings_read_back)
+START_TEST(json_strings_read_back)
 {
 	static const char alphabet[] = "a\"\\/\b\f\n\r\t\x01\x1f\x7f{";
 	char text[4] = "";
@@ -75,10 +75,10 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("buf");
-	TCase *c = unit_case(s, "buf", test_grows_and_stays_terminated);
+	TCase *c = unit_case(s, "buf", grows_and_stays_terminated);
 
-	tcase_add_test(c, test_bytes_with_nul);
-	tcase_add_test(c, test_failure_is_sticky);
-	tcase_add_test(c, test_json_strings_read_back);
+	tcase_add_test(c, bytes_with_nul);
+	tcase_add_test(c, failure_is_sticky);
+	tcase_add_test(c, json_strings_read_back);
 	return s;
 }

@@ -5,7 +5,7 @@
 
 #include "formats/base/error.h"
 
-START_TEST(test_fills_code_and_sentence)
+START_TEST(fills_code_and_sentence)
 {
 	struct mfs_error err = {0};
 
@@ -15,7 +15,7 @@ START_TEST(test_fills_code_and_sentence)
 }
 END_TEST
 
-START_TEST(test_null_record_is_allowed)
+START_TEST(null_record_is_allowed)
 {
 	ck_assert_int_eq(mfs_fail(NULL, -EIO, "unseen"), -EIO);
 	ck_assert_int_lt(mfs_fail_in(NULL, "unseen"), 0);
@@ -23,7 +23,7 @@ START_TEST(test_null_record_is_allowed)
 }
 END_TEST
 
-START_TEST(test_errno_is_code_and_sentence)
+START_TEST(errno_is_code_and_sentence)
 {
 	struct mfs_error err = {0};
 
@@ -38,7 +38,7 @@ START_TEST(test_errno_is_code_and_sentence)
 }
 END_TEST
 
-START_TEST(test_prefix_keeps_code_and_order)
+START_TEST(prefix_keeps_code_and_order)
 {
 	struct mfs_error err = {0};
 
@@ -50,7 +50,7 @@ START_TEST(test_prefix_keeps_code_and_order)
 }
 END_TEST
 
-START_TEST(test_prefix_without_message_is_eio)
+START_TEST(prefix_without_message_is_eio)
 {
 	struct mfs_error err = {0};
 
@@ -58,7 +58,7 @@ START_TEST(test_prefix_without_message_is_eio)
 }
 END_TEST
 
-START_TEST(test_long_messages_are_cut)
+START_TEST(long_messages_are_cut)
 {
 	struct mfs_error err = {0};
 	char text[2000];
@@ -76,12 +76,12 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("error");
-	TCase *c = unit_case(s, "record", test_fills_code_and_sentence);
+	TCase *c = unit_case(s, "record", fills_code_and_sentence);
 
-	tcase_add_test(c, test_null_record_is_allowed);
-	tcase_add_test(c, test_errno_is_code_and_sentence);
-	tcase_add_test(c, test_prefix_keeps_code_and_order);
-	tcase_add_test(c, test_prefix_without_message_is_eio);
-	tcase_add_test(c, test_long_messages_are_cut);
+	tcase_add_test(c, null_record_is_allowed);
+	tcase_add_test(c, errno_is_code_and_sentence);
+	tcase_add_test(c, prefix_keeps_code_and_order);
+	tcase_add_test(c, prefix_without_message_is_eio);
+	tcase_add_test(c, long_messages_are_cut);
 	return s;
 }

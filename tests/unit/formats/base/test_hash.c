@@ -11,7 +11,7 @@
 
 /* The vectors of the reference implementation: the bytes 0, 1, 2, ... under the key 0, 1, ...,
  * 15. */
-START_TEST(test_vectors)
+START_TEST(hashes_are_those_of_the_reference)
 {
 	static const struct {
 		size_t len;
@@ -49,7 +49,7 @@ static uint64_t hash_elsewhere(const char *name)
 	return hash;
 }
 
-START_TEST(test_differs_between_processes)
+START_TEST(differs_between_processes)
 {
 	ck_assert_uint_ne(hash_elsewhere("a.weight"), hash_elsewhere("a.weight"));
 	ck_assert_uint_eq(mfs_hash("a.weight", 8), mfs_hash("a.weight", 8));
@@ -62,7 +62,7 @@ struct entry {
 };
 
 /* What the tables of the formats use is that function. */
-START_TEST(test_tables_use_it)
+START_TEST(tables_use_it)
 {
 	struct entry e = {.name = "weight"}, *table = NULL, *found;
 
@@ -77,9 +77,9 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("hash");
-	TCase *c = unit_case(s, "hash", test_vectors);
+	TCase *c = unit_case(s, "hash", hashes_are_those_of_the_reference);
 
-	tcase_add_test(c, test_differs_between_processes);
-	tcase_add_test(c, test_tables_use_it);
+	tcase_add_test(c, differs_between_processes);
+	tcase_add_test(c, tables_use_it);
 	return s;
 }

@@ -9,7 +9,7 @@
 #include "formats/base/path.h"
 #include "formats/base/str.h"
 
-START_TEST(test_is)
+START_TEST(null_is_equal_to_no_text)
 {
 	ck_assert(mfs_str_is("rope", "rope"));
 	ck_assert(!mfs_str_is("rope", "rop"));
@@ -17,7 +17,7 @@ START_TEST(test_is)
 }
 END_TEST
 
-START_TEST(test_ends)
+START_TEST(a_suffix_is_found_at_the_end_alone)
 {
 	ck_assert(mfs_str_ends("layer.bias", ".bias"));
 	ck_assert(mfs_str_ends(".bias", ".bias"));
@@ -27,7 +27,7 @@ START_TEST(test_ends)
 }
 END_TEST
 
-START_TEST(test_order)
+START_TEST(order_is_that_of_bytes)
 {
 	const char *names[] = {"b", "", "a10", "a2", "B"};
 	static const char *const sorted[] = {"", "B", "a10", "a2", "b"};
@@ -38,7 +38,7 @@ START_TEST(test_order)
 }
 END_TEST
 
-START_TEST(test_hex)
+START_TEST(bytes_are_hexadecimal_digits_and_back)
 {
 	static const uint8_t bytes[] = {0x00, 0x0f, 0x10, 0x9a, 0xff};
 	char text[11] = "..........";
@@ -55,7 +55,7 @@ START_TEST(test_hex)
 }
 END_TEST
 
-START_TEST(test_base_and_parent)
+START_TEST(base_and_parent)
 {
 	static const struct {
 		const char *path, *base, *parent;
@@ -74,7 +74,7 @@ START_TEST(test_base_and_parent)
 }
 END_TEST
 
-START_TEST(test_contains)
+START_TEST(a_path_contains_what_is_below_it)
 {
 	ck_assert(mfs_path_contains("/a", "/a"));
 	ck_assert(mfs_path_contains("/a", "/a/b"));
@@ -104,7 +104,7 @@ static const struct {
 	{"", ""},
 };
 
-START_TEST(test_printable)
+START_TEST(control_characters_are_not_printed)
 {
 	char text[64];
 
@@ -114,7 +114,7 @@ START_TEST(test_printable)
 }
 END_TEST
 
-START_TEST(test_time)
+START_TEST(times_are_nanoseconds_that_do_not_go_back)
 {
 	const int64_t before = mfs_now_ns();
 
@@ -127,14 +127,14 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("str");
-	TCase *path = unit_case(s, "path", test_base_and_parent);
-	TCase *str = unit_case(s, "str", test_is);
+	TCase *path = unit_case(s, "path", base_and_parent);
+	TCase *str = unit_case(s, "str", null_is_equal_to_no_text);
 
-	tcase_add_test(path, test_contains);
-	tcase_add_test(str, test_ends);
-	tcase_add_test(str, test_order);
-	tcase_add_test(str, test_hex);
-	tcase_add_loop_test(str, test_printable, 0, MFS_ARRAY_SIZE(names));
-	unit_case(s, "clock", test_time);
+	tcase_add_test(path, a_path_contains_what_is_below_it);
+	tcase_add_test(str, a_suffix_is_found_at_the_end_alone);
+	tcase_add_test(str, order_is_that_of_bytes);
+	tcase_add_test(str, bytes_are_hexadecimal_digits_and_back);
+	tcase_add_loop_test(str, control_characters_are_not_printed, 0, MFS_ARRAY_SIZE(names));
+	unit_case(s, "clock", times_are_nanoseconds_that_do_not_go_back);
 	return s;
 }

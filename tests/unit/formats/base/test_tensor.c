@@ -32,7 +32,7 @@ static const struct {
 	{MFS_C128, 16, NULL, "complex128", "ComplexDoubleStorage"},
 };
 
-START_TEST(test_names_both_ways)
+START_TEST(names_both_ways)
 {
 	enum mfs_dtype t = types[_i].type;
 
@@ -48,7 +48,7 @@ START_TEST(test_names_both_ways)
 }
 END_TEST
 
-START_TEST(test_unknown_names)
+START_TEST(unknown_names)
 {
 	static const char *const names[] = {"", "?", "QInt8Storage", "BF", "BF161", "Bfloat16"};
 
@@ -62,7 +62,7 @@ START_TEST(test_unknown_names)
 END_TEST
 
 /* Weights of eight bits come with scales, and are no plain numbers. */
-START_TEST(test_floats)
+START_TEST(four_types_are_plain_floats)
 {
 	unsigned floats = 0;
 
@@ -78,7 +78,7 @@ START_TEST(test_floats)
 }
 END_TEST
 
-START_TEST(test_shape_count)
+START_TEST(shape_count)
 {
 	uint64_t n;
 
@@ -91,7 +91,7 @@ START_TEST(test_shape_count)
 END_TEST
 
 /* An empty axis may stand next to axes whose product overflows: torch allows the shape. */
-START_TEST(test_shape_with_an_empty_axis)
+START_TEST(shape_with_an_empty_axis)
 {
 	uint64_t n = 7;
 
@@ -99,7 +99,7 @@ START_TEST(test_shape_with_an_empty_axis)
 }
 END_TEST
 
-START_TEST(test_shape_text_fits)
+START_TEST(shape_text_fits)
 {
 	char text[16];
 
@@ -113,7 +113,7 @@ START_TEST(test_shape_text_fits)
 }
 END_TEST
 
-START_TEST(test_loads)
+START_TEST(numbers_are_read_little_endian)
 {
 	const uint8_t b[] = {0xff, 1, 2, 3, 4, 5, 6, 7, 0x88};
 	uint8_t out[8];
@@ -126,7 +126,7 @@ START_TEST(test_loads)
 }
 END_TEST
 
-START_TEST(test_ranges)
+START_TEST(sums_that_overflow_are_no_range)
 {
 	uint64_t r;
 
@@ -141,14 +141,14 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("tensor");
-	TCase *c = unit_case(s, "dtype", test_unknown_names);
+	TCase *c = unit_case(s, "dtype", unknown_names);
 
-	tcase_add_loop_test(c, test_names_both_ways, 0, MFS_ARRAY_SIZE(types));
-	c = unit_case(s, "shape", test_shape_count);
-	tcase_add_test(c, test_shape_with_an_empty_axis);
-	tcase_add_test(c, test_shape_text_fits);
-	c = unit_case(s, "bytes", test_loads);
-	tcase_add_test(c, test_ranges);
-	tcase_add_test(c, test_floats);
+	tcase_add_loop_test(c, names_both_ways, 0, MFS_ARRAY_SIZE(types));
+	c = unit_case(s, "shape", shape_count);
+	tcase_add_test(c, shape_with_an_empty_axis);
+	tcase_add_test(c, shape_text_fits);
+	c = unit_case(s, "bytes", numbers_are_read_little_endian);
+	tcase_add_test(c, sums_that_overflow_are_no_range);
+	tcase_add_test(c, four_types_are_plain_floats);
 	return s;
 }

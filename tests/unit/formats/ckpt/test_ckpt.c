@@ -140,7 +140,7 @@ static void check_storages(bool sums)
 	}
 }
 
-START_TEST(test_fixtures)
+START_TEST(fixtures_have_their_tensors_and_layouts)
 {
 	const struct mfs_ckpt_layout *l, *want = &fixtures[_i].layout;
 
@@ -157,7 +157,7 @@ END_TEST
 
 /* Tensor ranks have equal offsets, so the items of one rank's file fit another's: one byte of the
  * file's name, stored once, would show the wrong weights. */
-START_TEST(test_an_index_that_names_the_wrong_file)
+START_TEST(an_index_that_names_the_wrong_file)
 {
 	const char *dir = copy_of(DIST);
 	size_t len;
@@ -173,7 +173,7 @@ START_TEST(test_an_index_that_names_the_wrong_file)
 END_TEST
 
 /* A model with an adapter in it must not be shown without it. */
-START_TEST(test_an_adapter_in_torch_dist)
+START_TEST(an_adapter_in_torch_dist)
 {
 	const char *dir = copy_of(DIST);
 	size_t len;
@@ -191,7 +191,7 @@ START_TEST(test_an_adapter_in_torch_dist)
 }
 END_TEST
 
-START_TEST(test_a_metadata_json_that_was_cut)
+START_TEST(a_metadata_json_that_was_cut)
 {
 	const char *dir = copy_of(DIST);
 
@@ -205,7 +205,7 @@ END_TEST
 
 /* Megatron-Bridge's state has no arguments; readers of the state find those of run_config.yaml in
  * it. */
-START_TEST(test_arguments_of_a_run_config)
+START_TEST(arguments_of_a_run_config)
 {
 	const char *dir = copy_of(BRIDGE), *broken = "model: [\n";
 	const struct mfs_ckpt_common *state;
@@ -231,7 +231,7 @@ START_TEST(test_arguments_of_a_run_config)
 END_TEST
 
 /* NeMo has torch_dist in weights/, and says what it is in context/. */
-START_TEST(test_a_nemo_checkpoint)
+START_TEST(a_nemo_checkpoint)
 {
 	const char *dir = copy_of(NEMO);
 
@@ -280,7 +280,7 @@ static unsigned warnings_of(const char *dir, const char *part)
 }
 
 /* torch's own optimizers are left out, with a warning. */
-START_TEST(test_optimizers_that_are_not_read)
+START_TEST(optimizers_that_are_not_read)
 {
 	const char *dir = copy_of(DCP);
 
@@ -291,7 +291,7 @@ START_TEST(test_optimizers_that_are_not_read)
 }
 END_TEST
 
-START_TEST(test_a_nemo_checkpoint_without_a_context)
+START_TEST(a_nemo_checkpoint_without_a_context)
 {
 	const char *dir = copy_of(NEMO);
 
@@ -304,7 +304,7 @@ START_TEST(test_a_nemo_checkpoint_without_a_context)
 END_TEST
 
 /* The arguments are an item, the rows are cut unevenly, and gate and up are apart. */
-START_TEST(test_a_plain_dcp_checkpoint)
+START_TEST(a_plain_dcp_checkpoint)
 {
 	const char *dir = copy_of(DCP);
 	const struct mfs_global_tensor *t;
@@ -322,7 +322,7 @@ START_TEST(test_a_plain_dcp_checkpoint)
 END_TEST
 
 /* torch_dist without the file that a save writes last is no plain DCP. */
-START_TEST(test_torch_dist_without_metadata_json)
+START_TEST(torch_dist_without_metadata_json)
 {
 	const char *dir = copy_of(DIST);
 
@@ -332,7 +332,7 @@ START_TEST(test_torch_dist_without_metadata_json)
 }
 END_TEST
 
-START_TEST(test_a_rank_that_is_missing)
+START_TEST(a_rank_that_is_missing)
 {
 	const char *dir = copy_of(TORCH);
 
@@ -346,7 +346,7 @@ START_TEST(test_a_rank_that_is_missing)
 END_TEST
 
 /* A bit that rots in a tensor is told by its CRC-32, with the tensor's name. */
-START_TEST(test_bytes_that_have_changed)
+START_TEST(bytes_that_have_changed)
 {
 	const char *dir = copy_of(DIST);
 	const struct mfs_global_tensor *t;
@@ -412,7 +412,7 @@ static size_t find_copy(const char *dir, const uint8_t *bytes, size_t len)
 	"'embedding.word_embeddings.weight' of mp_rank_01_000"
 
 /* One bit of the last stage's head: which of the two models is it? */
-START_TEST(test_copies_that_differ)
+START_TEST(copies_that_differ)
 {
 	const char *dir = copy_of(TIED), *file = in(dir, "mp_rank_01_001/model_optim_rng.pt");
 	size_t len;
@@ -453,7 +453,7 @@ static const char *one_rank(const char *input)
 	return dir;
 }
 
-START_TEST(test_qkv_of_2020)
+START_TEST(qkv_of_2020)
 {
 	const struct mfs_global_tensor *t;
 	char input[64];
@@ -489,7 +489,7 @@ static const struct {
 	{"before-core-optimizer", "Megatron-LM before core is not read", -ENOTSUP},
 };
 
-START_TEST(test_refused_before_core)
+START_TEST(what_is_not_read_of_before_core_is_refused)
 {
 	char input[96];
 
@@ -547,7 +547,7 @@ static const struct {
 	 "decoder.layers.self_attention.out_proj.weight", 0, -1, MFS_TP_COLS, 0},
 };
 
-START_TEST(test_names)
+START_TEST(keys_of_each_release_have_one_name)
 {
 	struct mfs_name name;
 
@@ -561,7 +561,7 @@ START_TEST(test_names)
 }
 END_TEST
 
-START_TEST(test_names_that_are_none)
+START_TEST(names_that_are_none)
 {
 	struct mfs_name name;
 
@@ -618,7 +618,7 @@ static void found(struct mfs_ckpt *c, const char *name)
 }
 
 /* No argument tells that norms follow attention and MLP only: the tensors do. */
-START_TEST(test_norms_behind_alone)
+START_TEST(norms_behind_alone)
 {
 	struct mfs_ckpt *c;
 
@@ -637,24 +637,26 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("ckpt");
-	TCase *c = unit_case(s, "Damage", test_an_index_that_names_the_wrong_file);
+	TCase *c = unit_case(s, "Damage", an_index_that_names_the_wrong_file);
 
-	tcase_add_test(c, test_norms_behind_alone);
-	tcase_add_test(c, test_an_adapter_in_torch_dist);
-	tcase_add_test(c, test_a_metadata_json_that_was_cut);
-	tcase_add_test(c, test_arguments_of_a_run_config);
-	tcase_add_test(c, test_a_nemo_checkpoint);
-	tcase_add_test(c, test_a_nemo_checkpoint_without_a_context);
-	tcase_add_test(c, test_optimizers_that_are_not_read);
-	tcase_add_test(c, test_a_plain_dcp_checkpoint);
-	tcase_add_test(c, test_torch_dist_without_metadata_json);
-	tcase_add_test(c, test_a_rank_that_is_missing);
-	tcase_add_test(c, test_bytes_that_have_changed);
-	tcase_add_test(c, test_copies_that_differ);
-	c = unit_case(s, "Names", test_names_that_are_none);
-	tcase_add_loop_test(c, test_qkv_of_2020, 0, MFS_ARRAY_SIZE(qkv_rows));
-	tcase_add_loop_test(c, test_refused_before_core, 0, MFS_ARRAY_SIZE(refused_before_core));
-	tcase_add_loop_test(c, test_names, 0, MFS_ARRAY_SIZE(names));
-	tcase_add_loop_test(c, test_fixtures, 0, MFS_ARRAY_SIZE(fixtures));
+	tcase_add_test(c, norms_behind_alone);
+	tcase_add_test(c, an_adapter_in_torch_dist);
+	tcase_add_test(c, a_metadata_json_that_was_cut);
+	tcase_add_test(c, arguments_of_a_run_config);
+	tcase_add_test(c, a_nemo_checkpoint);
+	tcase_add_test(c, a_nemo_checkpoint_without_a_context);
+	tcase_add_test(c, optimizers_that_are_not_read);
+	tcase_add_test(c, a_plain_dcp_checkpoint);
+	tcase_add_test(c, torch_dist_without_metadata_json);
+	tcase_add_test(c, a_rank_that_is_missing);
+	tcase_add_test(c, bytes_that_have_changed);
+	tcase_add_test(c, copies_that_differ);
+	c = unit_case(s, "Names", names_that_are_none);
+	tcase_add_loop_test(c, qkv_of_2020, 0, MFS_ARRAY_SIZE(qkv_rows));
+	tcase_add_loop_test(c, what_is_not_read_of_before_core_is_refused, 0,
+			    MFS_ARRAY_SIZE(refused_before_core));
+	tcase_add_loop_test(c, keys_of_each_release_have_one_name, 0, MFS_ARRAY_SIZE(names));
+	tcase_add_loop_test(c, fixtures_have_their_tensors_and_layouts, 0,
+			    MFS_ARRAY_SIZE(fixtures));
 	return s;
 }

@@ -92,7 +92,7 @@ static int open_sparse(uint64_t experts, struct mfs_ckpt **ret)
 }
 
 /* 4 layers of 20 million experts in a hole of 320 MB: 16 GB of memory, were they believed. */
-START_TEST(test_experts_in_a_hole)
+START_TEST(experts_in_a_hole)
 {
 	struct mfs_ckpt *ckpt;
 
@@ -102,7 +102,7 @@ START_TEST(test_experts_in_a_hole)
 END_TEST
 
 /* What a model may have needs no bytes on the disk, which some file systems do not count. */
-START_TEST(test_usual_counts_in_a_hole)
+START_TEST(usual_counts_in_a_hole)
 {
 	struct mfs_ckpt *ckpt;
 
@@ -115,8 +115,8 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("ckpt_sparse");
-	TCase *c = unit_case(s, "hole", test_experts_in_a_hole);
+	TCase *c = unit_case(s, "hole", experts_in_a_hole);
 
-	tcase_add_test(c, test_usual_counts_in_a_hole);
+	tcase_add_test(c, usual_counts_in_a_hole);
 	return s;
 }

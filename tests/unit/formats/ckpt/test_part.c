@@ -25,7 +25,7 @@ static int choose(struct mfs_ckpt *ckpt, const char *provider, unsigned what,
 	return mfs_ckpt_choose_part(ckpt, names, count, &err);
 }
 
-START_TEST(test_prefixes)
+START_TEST(the_longest_prefix_is_seen)
 {
 	static const struct mfs_prefix table[] = {
 		{"model.", "m."}, {"model.visual.", NULL}, {"m.", "m."}, {NULL, NULL}};
@@ -44,7 +44,7 @@ START_TEST(test_prefixes)
 }
 END_TEST
 
-START_TEST(test_chosen)
+START_TEST(the_language_model_is_chosen_by_provider_or_names)
 {
 	struct mfs_ckpt ckpt;
 	char text[64];
@@ -70,7 +70,7 @@ START_TEST(test_chosen)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(a_part_that_is_not_there_is_refused)
 {
 	static const char *const text[] = {"decoder.final_layernorm.weight"};
 	struct mfs_ckpt ckpt;
@@ -93,9 +93,9 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("part");
 	TCase *c = tcase_create("part");
 
-	tcase_add_test(c, test_prefixes);
-	tcase_add_test(c, test_chosen);
-	tcase_add_test(c, test_refused);
+	tcase_add_test(c, the_longest_prefix_is_seen);
+	tcase_add_test(c, the_language_model_is_chosen_by_provider_or_names);
+	tcase_add_test(c, a_part_that_is_not_there_is_refused);
 	suite_add_tcase(s, c);
 	return s;
 }

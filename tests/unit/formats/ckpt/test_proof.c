@@ -177,7 +177,7 @@ static unsigned chunks_of_damaged(void)
 	return count;
 }
 
-START_TEST(test_crc)
+START_TEST(a_flipped_byte_fails_its_crc)
 {
 	copy_fixture();
 	unit_ok(demand(MFS_PROOF_CRC), &err);
@@ -195,7 +195,7 @@ START_TEST(test_crc)
 }
 END_TEST
 
-START_TEST(test_sha256)
+START_TEST(a_flipped_byte_fails_its_file)
 {
 	unsigned of_file;
 
@@ -215,7 +215,7 @@ START_TEST(test_sha256)
 }
 END_TEST
 
-START_TEST(test_unread_is_tried_again)
+START_TEST(unread_is_tried_again)
 {
 	const struct mfs_global_tensor *t;
 	char away[600];
@@ -253,7 +253,7 @@ static bool warns(const char *part)
 	return false;
 }
 
-START_TEST(test_without_sums)
+START_TEST(without_sums)
 {
 	copy_fixture();
 	unit_ok(demand(MFS_PROOF_SHA256), &err);
@@ -292,7 +292,7 @@ static const struct {
 	 -EINVAL, "the sum of '.metadata' is no SHA-256"},
 };
 
-START_TEST(test_bad_manifest)
+START_TEST(bad_manifest)
 {
 	copy_fixture();
 	unit_write(dir, "integrity.json", manifests[_i].text, strlen(manifests[_i].text));
@@ -301,7 +301,7 @@ START_TEST(test_bad_manifest)
 }
 END_TEST
 
-START_TEST(test_changed_index)
+START_TEST(changed_index)
 {
 	copy_fixture();
 	write_manifest(NULL);
@@ -324,12 +324,12 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("proof");
-	TCase *c = unit_case(s, "proof", test_crc);
+	TCase *c = unit_case(s, "proof", a_flipped_byte_fails_its_crc);
 
-	tcase_add_test(c, test_sha256);
-	tcase_add_test(c, test_unread_is_tried_again);
-	tcase_add_test(c, test_without_sums);
-	tcase_add_loop_test(c, test_bad_manifest, 0, MFS_ARRAY_SIZE(manifests));
-	tcase_add_test(c, test_changed_index);
+	tcase_add_test(c, a_flipped_byte_fails_its_file);
+	tcase_add_test(c, unread_is_tried_again);
+	tcase_add_test(c, without_sums);
+	tcase_add_loop_test(c, bad_manifest, 0, MFS_ARRAY_SIZE(manifests));
+	tcase_add_test(c, changed_index);
 	return s;
 }

@@ -123,7 +123,7 @@ START_TEST(the_first_row_that_differs)
 END_TEST
 
 /* A part of a storage, as a row-parallel view would be, and one row's worth of it. */
-START_TEST(parts)
+START_TEST(parts_of_storages_are_compared_by_their_elements)
 {
 	struct mfs_stored a, b;
 
@@ -188,7 +188,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "compare", the_same_in_any_order);
 
 	tcase_add_test(c, the_first_row_that_differs);
-	tcase_add_test(c, parts);
+	tcase_add_test(c, parts_of_storages_are_compared_by_their_elements);
 	tcase_add_test(c, what_is_never_the_same);
 	tcase_add_test(c, a_file_that_has_changed);
 	return s;

@@ -102,7 +102,7 @@ static const struct {
 	{"model/dist_ckpt", "model/huggingface"},
 };
 
-START_TEST(test_places_of_verl)
+START_TEST(places_of_verl)
 {
 	put(LLAMA, places[_i].weights);
 	put_config(places[_i].hf, CONFIG("4", "176", "1000"));
@@ -114,7 +114,7 @@ START_TEST(test_places_of_verl)
 END_TEST
 
 /* Arguments that the files do have are another program's, and verl's place counts. */
-START_TEST(test_weights_alone)
+START_TEST(weights_alone)
 {
 	const char *const *warnings;
 	uint32_t count;
@@ -133,7 +133,7 @@ START_TEST(test_weights_alone)
 END_TEST
 
 /* The optimizer's state has a folder of its own. */
-START_TEST(test_weights_beside_an_optimizer)
+START_TEST(weights_beside_an_optimizer)
 {
 	const char *const *warnings;
 
@@ -175,7 +175,7 @@ static const struct {
 	{"[]", -EINVAL, "expected a JSON object"},
 };
 
-START_TEST(test_config_of_another_model)
+START_TEST(config_of_another_model)
 {
 	put(LLAMA, "actor/dist_ckpt");
 	put_config("actor/huggingface", contradictions[_i].config);
@@ -184,7 +184,7 @@ START_TEST(test_config_of_another_model)
 }
 END_TEST
 
-START_TEST(test_verl_without_a_config)
+START_TEST(verl_without_a_config)
 {
 	put(LLAMA, "actor/dist_ckpt");
 	unit_fails(open_told(NULL, NULL), &err, -ENODATA,
@@ -202,7 +202,7 @@ START_TEST(test_verl_without_a_config)
 }
 END_TEST
 
-START_TEST(test_verl_without_weights)
+START_TEST(verl_without_weights)
 {
 	unit_fails(open_told(NULL, NULL), &err, -ENODATA, "not a Megatron checkpoint");
 	put_config("actor/model/huggingface", CONFIG("4", "176", "1000"));
@@ -214,7 +214,7 @@ START_TEST(test_verl_without_weights)
 END_TEST
 
 /* Where the weights are HuggingFace's, the optimizer alone is torch_dist. */
-START_TEST(test_verls_optimizer_alone)
+START_TEST(verls_optimizer_alone)
 {
 	char index[700];
 	size_t len;
@@ -249,7 +249,7 @@ static void put_bare(const char *fixture)
 	"\"num_hidden_layers\": " LAYERS ", \"num_attention_heads\": 2, "                          \
 	"\"num_key_value_heads\": 1, \"vocab_size\": 48}"
 
-START_TEST(test_a_reference_for_torch_dist)
+START_TEST(a_reference_for_torch_dist)
 {
 	const char *dir = unit_tmpdir();
 
@@ -269,7 +269,7 @@ START_TEST(test_a_reference_for_torch_dist)
 }
 END_TEST
 
-START_TEST(test_a_reference_for_plain_dcp)
+START_TEST(a_reference_for_plain_dcp)
 {
 	const char *dir = unit_tmpdir();
 	size_t len;
@@ -293,16 +293,16 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("told");
-	TCase *c = unit_case(s, "Verl", test_weights_alone);
+	TCase *c = unit_case(s, "Verl", weights_alone);
 
-	tcase_add_test(c, test_a_reference_for_torch_dist);
-	tcase_add_test(c, test_a_reference_for_plain_dcp);
+	tcase_add_test(c, a_reference_for_torch_dist);
+	tcase_add_test(c, a_reference_for_plain_dcp);
 	tcase_add_checked_fixture(c, set_up, NULL);
-	tcase_add_loop_test(c, test_places_of_verl, 0, MFS_ARRAY_SIZE(places));
-	tcase_add_loop_test(c, test_config_of_another_model, 0, MFS_ARRAY_SIZE(contradictions));
-	tcase_add_test(c, test_weights_beside_an_optimizer);
-	tcase_add_test(c, test_verl_without_a_config);
-	tcase_add_test(c, test_verl_without_weights);
-	tcase_add_test(c, test_verls_optimizer_alone);
+	tcase_add_loop_test(c, places_of_verl, 0, MFS_ARRAY_SIZE(places));
+	tcase_add_loop_test(c, config_of_another_model, 0, MFS_ARRAY_SIZE(contradictions));
+	tcase_add_test(c, weights_beside_an_optimizer);
+	tcase_add_test(c, verl_without_a_config);
+	tcase_add_test(c, verl_without_weights);
+	tcase_add_test(c, verls_optimizer_alone);
 	return s;
 }

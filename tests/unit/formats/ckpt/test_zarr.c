@@ -36,7 +36,7 @@ static int parse(const char *text, struct mfs_zarray *ret)
 	return mfs_zarray_parse(text, strlen(text), "k/.zarray", ret, &err);
 }
 
-START_TEST(test_a_grid)
+START_TEST(a_grid)
 {
 	uint64_t lo[MFS_MAX_DIMS], size[MFS_MAX_DIMS];
 	struct mfs_zarray a;
@@ -54,7 +54,7 @@ static const char *const strangers[] = {"3.0",	"0.1",	"0",   "0.0.0",
 					"00.0", "0.",	"",    "-1.0",
 					".0",	"0.0 ", "a.b", "18446744073709551616.0"};
 
-START_TEST(test_names_that_are_no_chunk)
+START_TEST(names_that_are_no_chunk)
 {
 	uint64_t lo[MFS_MAX_DIMS], size[MFS_MAX_DIMS];
 	struct mfs_zarray a;
@@ -88,7 +88,7 @@ static const struct {
 	 "dimension_separator"},
 };
 
-START_TEST(test_arrays_that_are_refused)
+START_TEST(arrays_that_are_refused)
 {
 	struct mfs_zarray a;
 
@@ -163,7 +163,7 @@ static void compare(struct mfs_ckpt *a, struct mfs_ckpt *b)
 }
 
 /* Weights, the optimizer's state and random states are those that torch_dist has. */
-START_TEST(test_the_same_as_torch_dist)
+START_TEST(the_same_as_torch_dist)
 {
 	struct mfs_ckpt *dist;
 	struct mfs_rng rng;
@@ -217,7 +217,7 @@ static void cut_again(const char *dir, const char *key, uint64_t rows, uint64_t 
 	free(bytes);
 }
 
-START_TEST(test_chunks_beyond_the_end)
+START_TEST(chunks_beyond_the_end)
 {
 	const char *dir = copy_of_fixture();
 	struct mfs_ckpt *again;
@@ -242,7 +242,7 @@ static void break_by(const char *what, int rc, const char *part)
 	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, rc, part);
 }
 
-START_TEST(test_incomplete_saves)
+START_TEST(incomplete_saves)
 {
 	break_by("rm " HEAD "/1.0", -ENODATA, HEAD ": expected 2 chunks, found 1");
 	break_by("truncate -s 1023 " HEAD "/1.0", -ENODATA,
@@ -261,7 +261,7 @@ START_TEST(test_incomplete_saves)
 END_TEST
 
 /* Neighbours of the arrays: locks, hidden files, the tokenizer. */
-START_TEST(test_neighbours)
+START_TEST(files_that_lie_among_the_arrays_are_no_arrays)
 {
 	const char *dir = copy_of_fixture();
 	char command[800];
@@ -280,13 +280,13 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("zarr");
-	TCase *c = unit_case(s, "arrays", test_a_grid);
+	TCase *c = unit_case(s, "arrays", a_grid);
 
-	tcase_add_loop_test(c, test_names_that_are_no_chunk, 0, MFS_ARRAY_SIZE(strangers));
-	tcase_add_loop_test(c, test_arrays_that_are_refused, 0, MFS_ARRAY_SIZE(refused));
-	c = unit_case(s, "checkpoints", test_the_same_as_torch_dist);
-	tcase_add_test(c, test_chunks_beyond_the_end);
-	tcase_add_test(c, test_incomplete_saves);
-	tcase_add_test(c, test_neighbours);
+	tcase_add_loop_test(c, names_that_are_no_chunk, 0, MFS_ARRAY_SIZE(strangers));
+	tcase_add_loop_test(c, arrays_that_are_refused, 0, MFS_ARRAY_SIZE(refused));
+	c = unit_case(s, "checkpoints", the_same_as_torch_dist);
+	tcase_add_test(c, chunks_beyond_the_end);
+	tcase_add_test(c, incomplete_saves);
+	tcase_add_test(c, files_that_lie_among_the_arrays_are_no_arrays);
 	return s;
 }

@@ -442,7 +442,7 @@ static void check_view(const struct mfs_rows *r, struct mfs_arrow_image *v)
 	ck_assert_uint_eq(batches, mfs_arrow_image_batches(v));
 }
 
-START_TEST(test_random)
+START_TEST(random_rows_read_back)
 {
 	for (unsigned k = 0; k < 60; k++) {
 		struct fake_rows f;
@@ -461,7 +461,7 @@ START_TEST(test_random)
 }
 END_TEST
 
-START_TEST(test_fixed_length)
+START_TEST(fixed_length)
 {
 	for (unsigned k = 0; k < 20; k++) {
 		struct fake_rows f;
@@ -480,7 +480,7 @@ START_TEST(test_fixed_length)
 END_TEST
 
 /* The type of a column without rows is the same as with some. */
-START_TEST(test_no_rows)
+START_TEST(no_rows)
 {
 	for (unsigned fixed = 0; fixed < 2; fixed++) {
 		struct fake_rows f;
@@ -502,7 +502,7 @@ START_TEST(test_no_rows)
 END_TEST
 
 /* Each type that a column can have. */
-START_TEST(test_schema)
+START_TEST(each_type_that_can_be_shown_has_a_schema)
 {
 	static const enum mfs_dtype dtypes[] = {MFS_U8,	 MFS_I8,  MFS_U16, MFS_I16,
 						MFS_U32, MFS_I32, MFS_U64, MFS_I64,
@@ -551,7 +551,7 @@ static void check_bad_pages(struct mfs_arrow_image *v, const struct mfs_rows *r,
 		      (unsigned long long)r->rows);
 }
 
-START_TEST(test_bad_rows)
+START_TEST(bad_rows)
 {
 	for (unsigned k = 0; k < 10; k++) {
 		struct fake_rows f;
@@ -581,7 +581,7 @@ START_TEST(test_bad_rows)
 END_TEST
 
 /* 1e9 rows: a few starts for each batch, and none for a file. */
-START_TEST(test_many_rows)
+START_TEST(many_rows)
 {
 	struct fake_rows f = {.rows = {.ops = &fake_ops,
 				       .name = "many",
@@ -609,7 +609,7 @@ START_TEST(test_many_rows)
 END_TEST
 
 /* Where rows are much longer, or shorter, than those before. */
-START_TEST(test_uneven_rows)
+START_TEST(uneven_rows)
 {
 	for (unsigned k = 0; k < 2; k++) {
 		struct fake_rows f;
@@ -634,7 +634,7 @@ START_TEST(test_uneven_rows)
 END_TEST
 
 /* Rows without a token are cut by their number. */
-START_TEST(test_many_empty_rows)
+START_TEST(many_empty_rows)
 {
 	struct fake_rows f = {.rows = {.ops = &fake_ops,
 				       .name = "empty",
@@ -649,7 +649,7 @@ START_TEST(test_many_empty_rows)
 END_TEST
 
 /* A row larger than a batch is one by itself; one larger than a list can be is refused. */
-START_TEST(test_large_rows)
+START_TEST(large_rows)
 {
 	static const uint64_t starts[] = {0, 10, 20, 100020, 100030, 100040};
 	struct fake_rows f = {.rows = {.ops = &fake_ops,
@@ -687,7 +687,7 @@ START_TEST(test_large_rows)
 END_TEST
 
 /* No offset that a reader could follow out of its batch is ever shown. */
-START_TEST(test_changed_starts)
+START_TEST(changed_starts)
 {
 	struct fake_rows f;
 	struct mfs_arrow_image *v;
@@ -769,7 +769,7 @@ static void close_real(struct real *x)
 	mfs_indexed_dataset_free(x->d);
 }
 
-START_TEST(test_passed_through)
+START_TEST(passed_through)
 {
 	struct mfs_arrow_image *v;
 	struct real x;
@@ -786,7 +786,7 @@ START_TEST(test_passed_through)
 END_TEST
 
 /* What does not change the bytes: tokens looked at, and rows of a part. */
-START_TEST(test_wrapped)
+START_TEST(rows_that_are_checked_or_sliced_have_the_same_bytes)
 {
 	struct mfs_rows *slice;
 	struct mfs_arrow_image *v;
@@ -833,7 +833,7 @@ static void *read_at_random(void *arg)
 	return NULL;
 }
 
-START_TEST(test_threads)
+START_TEST(threads_read_the_same_bytes)
 {
 	struct mfs_arrow_image *v;
 	struct mfs_vfile *once, *shared;
@@ -867,18 +867,18 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("arrow_image");
 
-	unit_case(s, "random rows", test_random);
-	unit_case(s, "fixed length", test_fixed_length);
-	unit_case(s, "no rows", test_no_rows);
-	unit_case(s, "schema", test_schema);
-	unit_case(s, "bad rows", test_bad_rows);
-	unit_case(s, "many rows", test_many_rows);
-	unit_case(s, "uneven rows", test_uneven_rows);
-	unit_case(s, "many empty rows", test_many_empty_rows);
-	unit_case(s, "large rows", test_large_rows);
-	unit_case(s, "changed starts", test_changed_starts);
-	unit_case(s, "passed through", test_passed_through);
-	unit_case(s, "wrapped", test_wrapped);
-	unit_case(s, "threads", test_threads);
+	unit_case(s, "random rows", random_rows_read_back);
+	unit_case(s, "fixed length", fixed_length);
+	unit_case(s, "no rows", no_rows);
+	unit_case(s, "schema", each_type_that_can_be_shown_has_a_schema);
+	unit_case(s, "bad rows", bad_rows);
+	unit_case(s, "many rows", many_rows);
+	unit_case(s, "uneven rows", uneven_rows);
+	unit_case(s, "many empty rows", many_empty_rows);
+	unit_case(s, "large rows", large_rows);
+	unit_case(s, "changed starts", changed_starts);
+	unit_case(s, "passed through", passed_through);
+	unit_case(s, "wrapped", rows_that_are_checked_or_sliced_have_the_same_bytes);
+	unit_case(s, "threads", threads_read_the_same_bytes);
 	return s;
 }

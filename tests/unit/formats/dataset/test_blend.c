@@ -74,7 +74,7 @@ static void check_blend(struct mfs_blend *b, const int16_t *dataset, const int64
 	}
 }
 
-START_TEST(test_greedy)
+START_TEST(the_greedy_order_is_that_of_a_plain_loop)
 {
 	static const uint32_t counts[] = {1, 2, 3, 7, 8, 9, 17, 64, 127, 128, 129, 400};
 	static const uint64_t sizes[] = {1, 10, 5000, 65536, 65537, 200000};
@@ -101,7 +101,7 @@ START_TEST(test_greedy)
 }
 END_TEST
 
-START_TEST(test_exhaustive)
+START_TEST(an_exhaustive_blend_takes_each_sample_once)
 {
 	uint64_t sizes[200];
 	double w[200];
@@ -133,7 +133,7 @@ START_TEST(test_exhaustive)
 }
 END_TEST
 
-START_TEST(test_counts)
+START_TEST(counts_before_a_sample_are_right)
 {
 	const double weights[] = {5, 1, 3, 1};
 	const uint64_t size = 140000;
@@ -161,7 +161,7 @@ START_TEST(test_counts)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(weights_that_are_no_shares_are_refused)
 {
 	static const double bad[][2] = {{1, 0}, {1, -1}, {NAN, 1}, {1, INFINITY}, {1e300, 1e-300}};
 	static double many[MFS_BLEND_MAX + 1];
@@ -192,7 +192,7 @@ static void *read_backwards(void *arg)
 	return (void *)(uintptr_t)sum;
 }
 
-START_TEST(test_threads)
+START_TEST(threads_read_the_same_order)
 {
 	double *w = some_weights(150, 0);
 	pthread_t threads[3];
@@ -214,7 +214,7 @@ END_TEST
 
 /* ---- arguments ---- */
 
-START_TEST(test_arguments)
+START_TEST(arguments_are_weights_and_prefixes)
 {
 	static const char text[] = " 30 a\n\t7e1 b \n";
 	static const char *const odd[] = {"1", "a", "2"};
@@ -249,7 +249,7 @@ START_TEST(test_arguments)
 END_TEST
 
 /* The run that made tests/fixtures/data/megatron_index asked for 97 and 226 samples of 320. */
-START_TEST(test_sizes)
+START_TEST(sizes_are_those_that_megatron_asked_for)
 {
 	struct mfs_dataset_rules rules = mfs_dataset_rules_default();
 	double w[] = {0.7, 0.3};
@@ -271,7 +271,7 @@ START_TEST(test_sizes)
 }
 END_TEST
 
-START_TEST(test_rules)
+START_TEST(rules_follow_the_release)
 {
 	static const struct {
 		const char *version;
@@ -301,7 +301,7 @@ START_TEST(test_rules)
 END_TEST
 
 /* numpy's own sums of these numbers. */
-START_TEST(test_sum)
+START_TEST(sums_are_numpys)
 {
 	static const struct {
 		size_t count;
@@ -325,14 +325,14 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("blend");
 
-	unit_case(s, "greedy", test_greedy);
-	unit_case(s, "exhaustive", test_exhaustive);
-	unit_case(s, "counts", test_counts);
-	unit_case(s, "refused", test_refused);
-	unit_case(s, "threads", test_threads);
-	unit_case(s, "arguments", test_arguments);
-	unit_case(s, "sizes", test_sizes);
-	unit_case(s, "rules", test_rules);
-	unit_case(s, "sum", test_sum);
+	unit_case(s, "greedy", the_greedy_order_is_that_of_a_plain_loop);
+	unit_case(s, "exhaustive", an_exhaustive_blend_takes_each_sample_once);
+	unit_case(s, "counts", counts_before_a_sample_are_right);
+	unit_case(s, "refused", weights_that_are_no_shares_are_refused);
+	unit_case(s, "threads", threads_read_the_same_order);
+	unit_case(s, "arguments", arguments_are_weights_and_prefixes);
+	unit_case(s, "sizes", sizes_are_those_that_megatron_asked_for);
+	unit_case(s, "rules", rules_follow_the_release);
+	unit_case(s, "sum", sums_are_numpys);
 	return s;
 }

@@ -50,7 +50,7 @@ static const struct {
 	 923013001745},
 };
 
-START_TEST(test_words)
+START_TEST(words_are_numpys)
 {
 	struct mfs_numpy_random r;
 
@@ -65,7 +65,7 @@ START_TEST(test_words)
 }
 END_TEST
 
-START_TEST(test_intervals)
+START_TEST(intervals_are_numpys)
 {
 	struct mfs_numpy_random r;
 
@@ -83,7 +83,7 @@ START_TEST(test_intervals)
 }
 END_TEST
 
-START_TEST(test_small_shuffles)
+START_TEST(small_shuffles)
 {
 	struct mfs_numpy_random r;
 
@@ -108,7 +108,7 @@ START_TEST(test_small_shuffles)
 }
 END_TEST
 
-START_TEST(test_large_shuffles)
+START_TEST(large_shuffles)
 {
 	const uint64_t n = 1000003;
 	uint32_t *a = calloc(n, sizeof(*a));
@@ -158,7 +158,7 @@ static void check_split(const char *text, uint64_t n, const uint64_t want[3][2])
 	}
 }
 
-START_TEST(test_splits)
+START_TEST(splits_are_rounded_as_megatron_rounds)
 {
 	check_split("90,10,0", 240, (uint64_t[3][2]){{0, 216}, {216, 240}, {0, 0}});
 	check_split(MFS_SPLIT_DEFAULT, 1000, (uint64_t[3][2]){{0, 969}, {969, 999}, {999, 1000}});
@@ -172,7 +172,7 @@ START_TEST(test_splits)
 }
 END_TEST
 
-START_TEST(test_splits_refused)
+START_TEST(splits_refused)
 {
 	static const char *const bad[] = {"", "0,0,0", "1,2,3,4", "1.2.3", ".", "a"};
 	struct mfs_dataset_rules rules = mfs_dataset_rules_default();
@@ -198,7 +198,7 @@ END_TEST
 
 /* ---- .npy ---- */
 
-START_TEST(test_npy_as_numpy)
+START_TEST(npy_as_numpy)
 {
 	static const struct {
 		const char *name, *type;
@@ -227,7 +227,7 @@ START_TEST(test_npy_as_numpy)
 END_TEST
 
 /* Of types that numpy calls by other letters, and of no axis. */
-START_TEST(test_npy_types)
+START_TEST(npy_types)
 {
 	static const struct {
 		enum mfs_dtype dtype;
@@ -258,13 +258,13 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("dataset_random");
 
-	unit_case(s, "words", test_words);
-	unit_case(s, "intervals", test_intervals);
-	unit_case(s, "small shuffles", test_small_shuffles);
-	unit_case(s, "large shuffles", test_large_shuffles);
-	unit_case(s, "splits", test_splits);
-	unit_case(s, "splits refused", test_splits_refused);
-	unit_case(s, "npy as numpy's", test_npy_as_numpy);
-	unit_case(s, "npy types", test_npy_types);
+	unit_case(s, "words", words_are_numpys);
+	unit_case(s, "intervals", intervals_are_numpys);
+	unit_case(s, "small shuffles", small_shuffles);
+	unit_case(s, "large shuffles", large_shuffles);
+	unit_case(s, "splits", splits_are_rounded_as_megatron_rounds);
+	unit_case(s, "splits refused", splits_refused);
+	unit_case(s, "npy as numpy's", npy_as_numpy);
+	unit_case(s, "npy types", npy_types);
 	return s;
 }

@@ -90,7 +90,7 @@ static void compare_with_files(struct mfs_gpt_dataset *g, const char *name)
 	free(shuffle);
 }
 
-START_TEST(test_megatrons_files)
+START_TEST(megatrons_files)
 {
 	static const struct {
 		const char *data, *name;
@@ -247,7 +247,7 @@ static void check_against_walk(const int32_t *lengths, uint64_t count,
 	close_lengths(&m);
 }
 
-START_TEST(test_random_cases)
+START_TEST(random_cases)
 {
 	int32_t lengths[150];
 
@@ -272,7 +272,7 @@ END_TEST
 
 /* ---- sizes ---- */
 
-START_TEST(test_sizes)
+START_TEST(epochs_and_samples_are_megatrons)
 {
 	struct mfs_gpt_config c = {
 		.seq_length = 10, .samples = MFS_GPT_ONE_EPOCH, .separate_last_epoch = true};
@@ -310,7 +310,7 @@ START_TEST(test_sizes)
 END_TEST
 
 /* ceil(float(a) / S): the exact counts are 48828126 and 4882813 and 1. */
-START_TEST(test_float_count)
+START_TEST(float_count)
 {
 	struct mfs_gpt_config c = {
 		.seq_length = 2048, .samples = MFS_GPT_ONE_EPOCH, .keep_last_partial = true};
@@ -326,7 +326,7 @@ START_TEST(test_float_count)
 END_TEST
 
 /* 15 trillion tokens: all that is known without an index. */
-START_TEST(test_large_sizes)
+START_TEST(large_sizes)
 {
 	struct mfs_gpt_config c = {
 		.seq_length = 4096, .samples = 4000000000, .separate_last_epoch = true};
@@ -340,7 +340,7 @@ START_TEST(test_large_sizes)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(datasets_without_a_sample_are_refused)
 {
 	static const int32_t none[] = {0, 0, 0}, few[] = {3, 0, 2};
 	struct mfs_gpt_config c = {.seq_length = 8, .samples = MFS_GPT_ONE_EPOCH};
@@ -365,7 +365,7 @@ START_TEST(test_refused)
 END_TEST
 
 /* Too few tokens for a sample are enough where none is asked for. */
-START_TEST(test_none_asked_for)
+START_TEST(none_asked_for)
 {
 	static const int32_t few[] = {3, 0, 2};
 	const struct mfs_gpt_config c = {.seq_length = 8, .separate_last_epoch = true};
@@ -389,7 +389,7 @@ START_TEST(test_none_asked_for)
 END_TEST
 
 /* Both ends and the probes agree, the middle does not: found when the lengths are added up. */
-START_TEST(test_damaged_lengths)
+START_TEST(damaged_lengths)
 {
 	int32_t lengths[1000];
 	const struct mfs_gpt_config c = {.seq_length = 8, .samples = MFS_GPT_ONE_EPOCH};
@@ -410,7 +410,7 @@ END_TEST
 
 /* ---- tokens, threads ---- */
 
-START_TEST(test_tokens)
+START_TEST(samples_are_the_tokens_in_shuffled_order)
 {
 	const char *path = unit_fixture("data/notes_text_document");
 	const struct mfs_gpt_config c = {.seq_length = 100,
@@ -479,7 +479,7 @@ static void *read_all(void *arg)
 }
 
 /* However many threads build it, and whichever comes first, it is the same. */
-START_TEST(test_threads)
+START_TEST(any_number_of_threads_builds_the_same)
 {
 	enum { N = 50000, READERS = 4 };
 	int32_t *lengths = calloc(N, sizeof(*lengths));
@@ -529,15 +529,15 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("gpt_dataset");
 
-	unit_case(s, "Megatron's files", test_megatrons_files);
-	unit_case(s, "random cases", test_random_cases);
-	unit_case(s, "sizes", test_sizes);
-	unit_case(s, "float count", test_float_count);
-	unit_case(s, "large sizes", test_large_sizes);
-	unit_case(s, "refused", test_refused);
-	unit_case(s, "none asked for", test_none_asked_for);
-	unit_case(s, "damaged lengths", test_damaged_lengths);
-	unit_case(s, "tokens", test_tokens);
-	unit_case(s, "threads", test_threads);
+	unit_case(s, "Megatron's files", megatrons_files);
+	unit_case(s, "random cases", random_cases);
+	unit_case(s, "sizes", epochs_and_samples_are_megatrons);
+	unit_case(s, "float count", float_count);
+	unit_case(s, "large sizes", large_sizes);
+	unit_case(s, "refused", datasets_without_a_sample_are_refused);
+	unit_case(s, "none asked for", none_asked_for);
+	unit_case(s, "damaged lengths", damaged_lengths);
+	unit_case(s, "tokens", samples_are_the_tokens_in_shuffled_order);
+	unit_case(s, "threads", any_number_of_threads_builds_the_same);
 	return s;
 }

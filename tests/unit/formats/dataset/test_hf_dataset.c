@@ -137,7 +137,7 @@ static void count_up(int64_t *numbers, uint64_t count, int64_t first, bool nulls
 		numbers[i] = nulls && i % 13 == 5 ? -1 : first + (int64_t)i;
 }
 
-START_TEST(test_saved)
+START_TEST(a_saved_dataset_has_its_rows)
 {
 	struct mfs_rows *r = open_rows(fixture("saved"), NULL);
 	int64_t numbers[40];
@@ -159,7 +159,7 @@ START_TEST(test_saved)
 }
 END_TEST
 
-START_TEST(test_other_column)
+START_TEST(other_column)
 {
 	struct mfs_rows *r =
 		open_with(fixture("saved"), NULL,
@@ -173,7 +173,7 @@ START_TEST(test_other_column)
 }
 END_TEST
 
-START_TEST(test_splits)
+START_TEST(each_split_has_its_own_rows)
 {
 	struct mfs_arena arena = {0};
 	const char *const *splits;
@@ -214,7 +214,7 @@ START_TEST(test_splits)
 }
 END_TEST
 
-START_TEST(test_indices)
+START_TEST(indices_choose_and_order_rows)
 {
 	static const int64_t numbers[] = {16, 12, 18, 8, 3, 13, 15, 10, 6, 1, 2, 11};
 	const struct mfs_hf_dataset_options eod = {.has_eod = true, .eod = 7};
@@ -232,7 +232,7 @@ START_TEST(test_indices)
 }
 END_TEST
 
-START_TEST(test_eod)
+START_TEST(an_eod_ends_each_row)
 {
 	struct mfs_hf_dataset_options opt = {.has_eod = true, .eod = 65535};
 	struct mfs_bin_extent e;
@@ -335,7 +335,7 @@ static const struct {
 	{"ok-labels-too", MFS_I32, "[8]"},
 };
 
-START_TEST(test_files)
+START_TEST(arrow_files_of_each_type_are_read)
 {
 	const bool narrowed = strstr(files[_i].seed, "uint32") || strstr(files[_i].seed, "uint64");
 	char seed[100];
@@ -357,7 +357,7 @@ START_TEST(test_files)
 END_TEST
 
 /* Of 1100 rows two thirds are null, in blocks of nulls of more than one read. */
-START_TEST(test_many_nulls)
+START_TEST(many_nulls)
 {
 	struct mfs_rows *r = open_rows(copy_seed("corpus/arrow/ok-many-nulls", "x.arrow"), NULL);
 	uint64_t starts[1101], at = 0;
@@ -384,7 +384,7 @@ static void change(const char *path, const void *from, const void *to, size_t le
 	free(bytes);
 }
 
-START_TEST(test_id_too_large)
+START_TEST(id_too_large)
 {
 	static const uint32_t from[] = {5, 6, 7, 8}, to[] = {5, 6, 0x80000000, 8};
 	const char *path = copy_seed("corpus/arrow/ok-uint32", "x.arrow");
@@ -410,7 +410,7 @@ START_TEST(test_id_too_large)
 END_TEST
 
 /* A damaged list offset is an error of the rows on both sides of it and of no others. */
-START_TEST(test_damaged_offset)
+START_TEST(damaged_offset)
 {
 	static const int32_t from[] = {0, 3, 3, 4, 8, 9}, to[] = {0, 3, 3, 1 << 20, 8, 9};
 	const char *path = copy_seed("corpus/arrow/ok-int32", "x.arrow");
@@ -450,7 +450,7 @@ static const struct {
 	{"no-end", -EINVAL, "x.arrow: it ends at byte"},
 };
 
-START_TEST(test_refused_files)
+START_TEST(refused_files)
 {
 	struct mfs_rows *r;
 	char seed[100];
@@ -461,7 +461,7 @@ START_TEST(test_refused_files)
 }
 END_TEST
 
-START_TEST(test_refused_column)
+START_TEST(refused_column)
 {
 	const struct mfs_hf_dataset_options opt = {.column = "tokens"}, text = {.column = "text"};
 	struct mfs_rows *r;
@@ -487,7 +487,7 @@ static void write_text(const char *name, const char *text)
 	unit_write(unit_tmpdir(), name, text, strlen(text));
 }
 
-START_TEST(test_directories)
+START_TEST(directories_are_recognised_by_their_files)
 {
 	struct mfs_arena arena = {0};
 	const char *const *splits;
@@ -534,7 +534,7 @@ START_TEST(test_directories)
 }
 END_TEST
 
-START_TEST(test_caches)
+START_TEST(a_cache_is_one_dataset_a_split)
 {
 	struct mfs_arena arena = {0};
 	const char *const *splits;
@@ -575,7 +575,7 @@ START_TEST(test_caches)
 END_TEST
 
 /* The first half of one dataset and the second half of another make none. */
-START_TEST(test_shards_of_two)
+START_TEST(shards_of_two)
 {
 	struct mfs_rows *r;
 
@@ -593,7 +593,7 @@ START_TEST(test_shards_of_two)
 }
 END_TEST
 
-START_TEST(test_states)
+START_TEST(state_json_names_the_files_in_order)
 {
 	struct mfs_rows *r;
 
@@ -649,7 +649,7 @@ END_TEST
 
 /* ---- files that change, and many readers ---- */
 
-START_TEST(test_stale)
+START_TEST(a_file_that_was_cut_is_stale)
 {
 	const char *path = copy_seed("corpus/arrow/ok-int32", "x.arrow");
 	struct mfs_rows *r = open_rows(path, NULL);
@@ -690,7 +690,7 @@ static void *read_much(void *arg)
 	return (void *)wrong;
 }
 
-START_TEST(test_threads)
+START_TEST(threads_read_the_same_rows)
 {
 	const struct mfs_hf_dataset_options opt = {.has_eod = _i == 1, .eod = 3};
 	struct mfs_rows *r =
@@ -711,23 +711,23 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("hf_dataset");
-	TCase *c = unit_case(s, "datasets", test_saved);
+	TCase *c = unit_case(s, "datasets", a_saved_dataset_has_its_rows);
 
-	tcase_add_test(c, test_other_column);
-	tcase_add_test(c, test_splits);
-	tcase_add_test(c, test_indices);
-	tcase_add_test(c, test_eod);
-	c = unit_case(s, "files", test_many_nulls);
-	tcase_add_loop_test(c, test_files, 0, MFS_ARRAY_SIZE(files));
-	tcase_add_test(c, test_id_too_large);
-	tcase_add_test(c, test_damaged_offset);
-	c = unit_case(s, "refused", test_refused_column);
-	tcase_add_loop_test(c, test_refused_files, 0, MFS_ARRAY_SIZE(refused));
-	tcase_add_test(c, test_directories);
-	tcase_add_test(c, test_caches);
-	tcase_add_test(c, test_shards_of_two);
-	tcase_add_test(c, test_states);
-	c = unit_case(s, "changing", test_stale);
-	tcase_add_loop_test(c, test_threads, 0, 3);
+	tcase_add_test(c, other_column);
+	tcase_add_test(c, each_split_has_its_own_rows);
+	tcase_add_test(c, indices_choose_and_order_rows);
+	tcase_add_test(c, an_eod_ends_each_row);
+	c = unit_case(s, "files", many_nulls);
+	tcase_add_loop_test(c, arrow_files_of_each_type_are_read, 0, MFS_ARRAY_SIZE(files));
+	tcase_add_test(c, id_too_large);
+	tcase_add_test(c, damaged_offset);
+	c = unit_case(s, "refused", refused_column);
+	tcase_add_loop_test(c, refused_files, 0, MFS_ARRAY_SIZE(refused));
+	tcase_add_test(c, directories_are_recognised_by_their_files);
+	tcase_add_test(c, a_cache_is_one_dataset_a_split);
+	tcase_add_test(c, shards_of_two);
+	tcase_add_test(c, state_json_names_the_files_in_order);
+	c = unit_case(s, "changing", a_file_that_was_cut_is_stale);
+	tcase_add_loop_test(c, threads_read_the_same_rows, 0, 3);
 	return s;
 }

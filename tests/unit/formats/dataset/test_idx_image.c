@@ -29,7 +29,7 @@ static void check_file(struct mfs_vfile *f, const void *want, uint64_t len)
 
 /* ---- rows ---- */
 
-START_TEST(test_rows)
+START_TEST(an_idx_of_rows_is_megatrons)
 {
 	static const struct {
 		enum mfs_dtype dtype;
@@ -60,7 +60,7 @@ START_TEST(test_rows)
 }
 END_TEST
 
-START_TEST(test_no_rows)
+START_TEST(no_rows)
 {
 	struct fake_rows *r = fake_rows_new(MFS_I32, NULL, 0);
 	struct mfs_buf want = {0};
@@ -77,7 +77,7 @@ START_TEST(test_no_rows)
 END_TEST
 
 /* Lengths that an int32 cannot hold, and pointers that no 32 bits can. */
-START_TEST(test_long_rows)
+START_TEST(long_rows)
 {
 	static const uint64_t lengths[] = {7, 0x7fffffff, 0x80000000, 1};
 	struct fake_rows *r = fake_rows_new(MFS_U16, (const uint64_t[]){0, 0, 0, 0}, 4);
@@ -102,7 +102,7 @@ START_TEST(test_long_rows)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(types_and_counts_that_idx_has_not_are_refused)
 {
 	struct fake_rows *r = fake_rows_new(MFS_U32, NULL, 0);
 	struct mfs_vfile *f;
@@ -143,7 +143,7 @@ static void write_prefix(struct prefix *p, const char *name, const struct fake_i
 
 /* tools/merge_datasets.py: sequences one after the other, pointers and documents shifted. Several
  * documents of several sequences, empty ones of both, modes, and an empty dataset between. */
-START_TEST(test_merged)
+START_TEST(merged_files_are_those_of_megatrons_tool)
 {
 	static const int32_t lengths[] = {3, 0, 5, 1, 2}, more[] = {4, 4};
 	static const int64_t documents[] = {0, 2, 2, 5}, none[] = {0}, two[] = {0, 1, 2};
@@ -178,7 +178,7 @@ END_TEST
 
 /* Gaps between sequences, and bytes after the last one, stay where they are: pointers count
  * them. */
-START_TEST(test_gaps)
+START_TEST(gaps_between_sequences_stay)
 {
 	static const int32_t lengths[] = {3, 2, 4};
 	static const int64_t pointers[] = {4, 20, 40};
@@ -204,7 +204,7 @@ END_TEST
 
 /* An .idx that is no longer the one that was opened is not shown any more; others next to it
  * are. */
-START_TEST(test_changed)
+START_TEST(an_idx_that_changed_is_not_shown_any_more)
 {
 	static const int32_t lengths[] = {3, 2};
 	struct prefix p = {0}, steady = {0};
@@ -264,13 +264,13 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("idx_image");
-	TCase *c = unit_case(s, "rows", test_rows);
+	TCase *c = unit_case(s, "rows", an_idx_of_rows_is_megatrons);
 
-	tcase_add_test(c, test_no_rows);
-	tcase_add_test(c, test_long_rows);
-	tcase_add_test(c, test_refused);
-	c = unit_case(s, "merged", test_merged);
-	tcase_add_test(c, test_gaps);
-	tcase_add_test(c, test_changed);
+	tcase_add_test(c, no_rows);
+	tcase_add_test(c, long_rows);
+	tcase_add_test(c, types_and_counts_that_idx_has_not_are_refused);
+	c = unit_case(s, "merged", merged_files_are_those_of_megatrons_tool);
+	tcase_add_test(c, gaps_between_sequences_stay);
+	tcase_add_test(c, an_idx_that_changed_is_not_shown_any_more);
 	return s;
 }

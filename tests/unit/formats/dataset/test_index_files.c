@@ -286,7 +286,7 @@ END_TEST
 
 /* ---- blends ---- */
 
-START_TEST(blends)
+START_TEST(a_blend_has_the_indices_of_its_order)
 {
 	/* By 3 to 1 the first one is drawn from at 0, 2 and 3 of every four: its error is the
 	 * larger or the same. */
@@ -435,7 +435,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, sample_rows_as_megatron_walks);
 	tcase_add_test(c, many_documents);
-	c = unit_case(s, "others", blends);
+	c = unit_case(s, "others", a_blend_has_the_indices_of_its_order);
 	tcase_add_test(c, wrong_arrays);
 	tcase_add_test(c, a_changed_file);
 	tcase_add_test(c, readers_at_once);

@@ -308,7 +308,7 @@ static struct mfs_index_weights given_weights(double *w)
 	return (struct mfs_index_weights){.weights = w, .size = 1000};
 }
 
-START_TEST(blends)
+START_TEST(blends_have_the_keys_that_megatron_hashed)
 {
 	static const uint64_t lengths[] = {5, 6, 7};
 	const struct mfs_index_weights all = {.lengths = lengths};
@@ -374,7 +374,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, one_epoch_and_no_seed);
 	tcase_add_test(c, a_path_for_each_split);
 	tcase_add_test(c, characters_of_all_kinds);
-	c = unit_case(s, "blends", blends);
+	c = unit_case(s, "blends", blends_have_the_keys_that_megatron_hashed);
 	tcase_add_test(c, the_first_core);
 	tcase_add_test(c, no_key);
 	return s;

@@ -528,7 +528,7 @@ static struct fake_rows *random_rows(enum mfs_dtype dtype, unsigned rows, unsign
 static const enum mfs_dtype dtypes[] = {MFS_U8,	 MFS_I8,  MFS_U16, MFS_I16, MFS_U32,
 					MFS_I32, MFS_U64, MFS_I64, MFS_F32, MFS_F64};
 
-START_TEST(test_dtypes)
+START_TEST(each_type_reads_back)
 {
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(dtypes); i++) {
 		const struct mfs_parquet_config config = {
@@ -545,7 +545,7 @@ START_TEST(test_dtypes)
 END_TEST
 
 /* Pages of any size, from one entry on; lengths around them; empty rows from none to all. */
-START_TEST(test_pages)
+START_TEST(pages_of_any_size_read_back)
 {
 	static const uint64_t pages[] = {1, 2, 7, 8, 9, 64, 127, 1000, 8191, 8192, 20000};
 	static const unsigned percent[] = {0, 1, 30, 97, 100};
@@ -563,7 +563,7 @@ START_TEST(test_pages)
 END_TEST
 
 /* The levels that take the most room: every other row is empty; all are; none is. */
-START_TEST(test_most_levels)
+START_TEST(most_levels)
 {
 	static const struct mfs_parquet_config configs[] = {
 		{.page = 1}, {.page = 100}, {.page = 512, .group_rows = 600}, {0}};
@@ -584,7 +584,7 @@ START_TEST(test_most_levels)
 END_TEST
 
 /* Pages as large as they come, runs of all lengths in them. */
-START_TEST(test_large)
+START_TEST(large_pages_read_back)
 {
 	const struct mfs_parquet_config config = {.page = MFS_PARQUET_MAX_PAGE};
 	struct fake_rows *r = random_rows(MFS_U8, 600000, 1, 50);
@@ -600,7 +600,7 @@ START_TEST(test_large)
 END_TEST
 
 /* A row longer than row groups and many pages has a row group of its own. */
-START_TEST(test_long_row)
+START_TEST(long_row)
 {
 	static const uint64_t lengths[] = {0, 5, 0, 100000, 0, 0, 3, 70000, 1, 0};
 	const struct mfs_parquet_config config = {.group = 50, .page = 512};
@@ -615,7 +615,7 @@ START_TEST(test_long_row)
 }
 END_TEST
 
-START_TEST(test_even_rows)
+START_TEST(even_rows)
 {
 	static const uint64_t sizes[] = {1, 64, 1000};
 	static uint64_t lengths[ROWS];
@@ -638,7 +638,7 @@ START_TEST(test_even_rows)
 END_TEST
 
 /* What Megatron wrote, whose .bin is mapped. */
-START_TEST(test_fixture)
+START_TEST(megatrons_bin_is_mapped)
 {
 	const char *prefix = unit_fixture("data/tales_text_document");
 	const struct mfs_parquet_config config = {.group = 20000, .page = 1000};
@@ -666,7 +666,7 @@ START_TEST(test_fixture)
 }
 END_TEST
 
-START_TEST(test_no_rows)
+START_TEST(no_rows)
 {
 	struct fake_rows *r = fake_rows_new(MFS_I32, NULL, 0);
 
@@ -740,7 +740,7 @@ static void check_good_groups(struct mfs_parquet_image *v, const struct fake_row
 	mfs_vfile_free(f);
 }
 
-START_TEST(test_bad_rows)
+START_TEST(bad_rows_fail_alone)
 {
 	static const struct mfs_row_range bad[] = {{0, 1}, {700, 710}, {ROWS - 1, ROWS}};
 	const struct mfs_parquet_config config = {.page = 500};
@@ -777,7 +777,7 @@ START_TEST(test_bad_rows)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(types_without_a_parquet_form_are_refused)
 {
 	struct fake_rows *r = random_rows(MFS_BF16, 3, 3, 0);
 	struct mfs_parquet_image *v;
@@ -800,7 +800,7 @@ START_TEST(test_refused)
 END_TEST
 
 /* Starts that are no longer what they were: an error or some bytes, never a byte outside. */
-START_TEST(test_moved)
+START_TEST(starts_that_moved_read_no_byte_outside)
 {
 	static uint64_t kept[ROWS + 1];
 	const struct mfs_parquet_config config = {.group = 9000, .page = 300};
@@ -865,7 +865,7 @@ static void *read_backwards(void *arg)
 	return NULL;
 }
 
-START_TEST(test_threads)
+START_TEST(threads_read_the_same_bytes)
 {
 	const struct mfs_parquet_config config = {.group = 9000, .page = 300};
 	struct fake_rows *r = random_rows(MFS_U16, ROWS, 40, 5);
@@ -900,18 +900,18 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("parquet_view");
-	TCase *c = unit_case(s, "layout", test_dtypes);
+	TCase *c = unit_case(s, "layout", each_type_reads_back);
 
-	tcase_add_test(c, test_pages);
-	tcase_add_test(c, test_most_levels);
-	tcase_add_test(c, test_large);
-	tcase_add_test(c, test_long_row);
-	tcase_add_test(c, test_even_rows);
-	tcase_add_test(c, test_fixture);
-	tcase_add_test(c, test_no_rows);
-	c = unit_case(s, "failures", test_bad_rows);
-	tcase_add_test(c, test_refused);
-	tcase_add_test(c, test_moved);
-	unit_case(s, "threads", test_threads);
+	tcase_add_test(c, pages_of_any_size_read_back);
+	tcase_add_test(c, most_levels);
+	tcase_add_test(c, large_pages_read_back);
+	tcase_add_test(c, long_row);
+	tcase_add_test(c, even_rows);
+	tcase_add_test(c, megatrons_bin_is_mapped);
+	tcase_add_test(c, no_rows);
+	c = unit_case(s, "failures", bad_rows_fail_alone);
+	tcase_add_test(c, types_without_a_parquet_form_are_refused);
+	tcase_add_test(c, starts_that_moved_read_no_byte_outside);
+	unit_case(s, "threads", threads_read_the_same_bytes);
 	return s;
 }

@@ -208,7 +208,7 @@ static void check_ranges(const struct mfs_rows *r)
 		   "columns");
 }
 
-START_TEST(test_one)
+START_TEST(one_dataset_is_rows)
 {
 	struct truth t = {0};
 	const char *prefix = write_random("one", &t, ROWS);
@@ -236,7 +236,7 @@ START_TEST(test_one)
 END_TEST
 
 /* Prefixes as one dataset, empty ones among them; a slice across their seam. */
-START_TEST(test_several)
+START_TEST(several_datasets_are_one_list_of_rows)
 {
 	static const int32_t zeros[] = {0, 0, 0};
 	struct truth t = {0};
@@ -266,7 +266,7 @@ START_TEST(test_several)
 END_TEST
 
 /* Gaps between sequences, in another order than in the .bin; one piece of it is used twice. */
-START_TEST(test_as_written)
+START_TEST(as_written)
 {
 	static int32_t lengths[ROWS];
 	static int64_t pointers[ROWS];
@@ -303,7 +303,7 @@ START_TEST(test_as_written)
 END_TEST
 
 /* The overflowed pointers of numpy 2: rows are where the lengths put them. */
-START_TEST(test_repaired)
+START_TEST(overflowed_pointers_are_repaired)
 {
 	static int32_t lengths[ROWS];
 	static int64_t pointers[ROWS];
@@ -336,7 +336,7 @@ START_TEST(test_repaired)
 END_TEST
 
 /* A .bin that ends inside of its third row costs what lies after its end, to the token. */
-START_TEST(test_short_bin)
+START_TEST(short_bin)
 {
 	static const int32_t lengths[] = {3, 0, 5, 0, 2};
 	static const uint16_t bin[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
@@ -378,7 +378,7 @@ START_TEST(test_short_bin)
 END_TEST
 
 /* One that ends between rows costs none of those before, an empty one at its end included. */
-START_TEST(test_short_bin_of_whole_rows)
+START_TEST(short_bin_of_whole_rows)
 {
 	static const int32_t lengths[] = {3, 0, 5, 0, 2};
 	static const uint16_t bin[] = {1, 2, 3};
@@ -398,7 +398,7 @@ START_TEST(test_short_bin_of_whole_rows)
 END_TEST
 
 /* Rows that lie outside of a .bin, one by one; neighbours are one run, empty rows lie nowhere. */
-START_TEST(test_outside)
+START_TEST(rows_outside_of_a_bin_are_known_one_by_one)
 {
 	static const int32_t lengths[] = {2, 2, 0, 2, 2, 2};
 	static const int64_t pointers[] = {0, 9, -5, 4, -2, 1ll << 62};
@@ -427,7 +427,7 @@ START_TEST(test_outside)
 END_TEST
 
 /* More runs of unreadable rows than views can keep apart. */
-START_TEST(test_outside_everywhere)
+START_TEST(outside_everywhere)
 {
 	static int32_t lengths[10000];
 	static int64_t pointers[10000];
@@ -459,7 +459,7 @@ static struct mfs_indexed_dataset *in_memory(struct mfs_buf *b, const struct fak
 }
 
 /* What opening the dataset did not look at: one pointer among many, a length of its own mind. */
-START_TEST(test_contradictions)
+START_TEST(lengths_and_pointers_that_contradict_are_found)
 {
 	static int32_t lengths[ROWS];
 	static int64_t pointers[ROWS];
@@ -489,7 +489,7 @@ START_TEST(test_contradictions)
 END_TEST
 
 /* A large dataset is believed, until somebody asks for the part that contradicts itself. */
-START_TEST(test_large)
+START_TEST(a_large_dataset_is_looked_at_where_it_is_read)
 {
 	const unsigned n = (1u << 20) + 1;
 	int32_t *lengths = malloc(n * sizeof(*lengths));
@@ -532,7 +532,7 @@ START_TEST(test_large)
 }
 END_TEST
 
-START_TEST(test_modes)
+START_TEST(modes_are_a_column)
 {
 	static const int32_t lengths[] = {3, 0, 5, 1, 2};
 	static const int8_t modes[] = {0, 1, 0, -1, 1};
@@ -559,7 +559,7 @@ START_TEST(test_modes)
 }
 END_TEST
 
-START_TEST(test_replaced)
+START_TEST(a_file_that_was_replaced_is_stale)
 {
 	static const int32_t lengths[] = {3, 4};
 	static const uint16_t bin[] = {1, 2, 3, 4, 5, 6, 7};
@@ -607,7 +607,7 @@ static struct mfs_rows *rows_with(uint8_t code, int64_t token, int64_t special,
 }
 
 /* Of every integer type: the largest token of a vocabulary, the first after it, a negative one. */
-START_TEST(test_vocab)
+START_TEST(a_token_beyond_the_vocabulary_is_found)
 {
 	static const struct {
 		uint8_t code;
@@ -667,7 +667,7 @@ START_TEST(test_vocab)
 END_TEST
 
 /* Everything else is as in rows that nobody compares, but that no file holds what was looked at. */
-START_TEST(test_vocab_is_transparent)
+START_TEST(vocab_is_transparent)
 {
 	struct truth t = {0};
 	const char *prefix = write_random("seen", &t, ROWS);
@@ -722,7 +722,7 @@ static void check_scan(const struct mfs_indexed_dataset *d, const uint8_t *bad, 
 	mfs_rows_free(r);
 }
 
-START_TEST(test_vocab_scan)
+START_TEST(vocab_scan)
 {
 	static int32_t lengths[SCANNED];
 	static uint8_t bad[SCANNED];
@@ -759,7 +759,7 @@ START_TEST(test_vocab_scan)
 END_TEST
 
 /* Bad rows that stand together, between rows that can be read and rows without tokens. */
-START_TEST(test_vocab_scan_of_runs)
+START_TEST(vocab_scan_of_runs)
 {
 	enum { RUNS_ROWS = 40000 };
 	static int32_t lengths[RUNS_ROWS];
@@ -815,7 +815,7 @@ static int wild_read(const struct mfs_rows *r, uint64_t first, uint64_t count, v
 	return 0;
 }
 
-START_TEST(test_scan_of_wild_starts)
+START_TEST(scan_of_wild_starts)
 {
 	static const struct mfs_rows_ops ops = {.starts = wild_starts, .read = wild_read};
 	struct mfs_rows r = {.ops = &ops,
@@ -834,7 +834,7 @@ START_TEST(test_scan_of_wild_starts)
 END_TEST
 
 /* Hardly a token is inside: that is not a list of rows any more. */
-START_TEST(test_vocab_scan_of_another)
+START_TEST(vocab_scan_of_another)
 {
 	static int32_t lengths[20000];
 	static uint16_t bin[20000];
@@ -863,7 +863,7 @@ START_TEST(test_vocab_scan_of_another)
 END_TEST
 
 /* Ranges that are added anywhere, against a flag for each row. */
-START_TEST(test_ranges)
+START_TEST(ranges_of_rows_are_united)
 {
 	struct mfs_row_ranges r = {0};
 	uint8_t want[500] = {0};
@@ -905,7 +905,7 @@ END_TEST
 
 /* A file of tokens is the .bin itself where they lie in runs, and computed where there are too
  * many. */
-START_TEST(test_tokens_of_a_file)
+START_TEST(tokens_of_a_file)
 {
 	struct truth t = {0};
 	const char *prefix = write_random("whole", &t, ROWS), *gaps;
@@ -950,25 +950,25 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("rows");
 
-	unit_case(s, "one prefix", test_one);
-	unit_case(s, "several prefixes", test_several);
-	unit_case(s, "as written", test_as_written);
-	unit_case(s, "repaired", test_repaired);
-	unit_case(s, "short bin", test_short_bin);
-	unit_case(s, "short bin of whole rows", test_short_bin_of_whole_rows);
-	unit_case(s, "outside", test_outside);
-	unit_case(s, "outside everywhere", test_outside_everywhere);
-	unit_case(s, "contradictions", test_contradictions);
-	unit_case(s, "large", test_large);
-	unit_case(s, "modes", test_modes);
-	unit_case(s, "replaced", test_replaced);
-	unit_case(s, "vocabulary", test_vocab);
-	unit_case(s, "vocabulary transparent", test_vocab_is_transparent);
-	unit_case(s, "vocabulary scan", test_vocab_scan);
-	unit_case(s, "vocabulary scan of runs", test_vocab_scan_of_runs);
-	unit_case(s, "scan of wild starts", test_scan_of_wild_starts);
-	unit_case(s, "scan of another vocabulary", test_vocab_scan_of_another);
-	unit_case(s, "ranges", test_ranges);
-	unit_case(s, "tokens of a file", test_tokens_of_a_file);
+	unit_case(s, "one prefix", one_dataset_is_rows);
+	unit_case(s, "several prefixes", several_datasets_are_one_list_of_rows);
+	unit_case(s, "as written", as_written);
+	unit_case(s, "repaired", overflowed_pointers_are_repaired);
+	unit_case(s, "short bin", short_bin);
+	unit_case(s, "short bin of whole rows", short_bin_of_whole_rows);
+	unit_case(s, "outside", rows_outside_of_a_bin_are_known_one_by_one);
+	unit_case(s, "outside everywhere", outside_everywhere);
+	unit_case(s, "contradictions", lengths_and_pointers_that_contradict_are_found);
+	unit_case(s, "large", a_large_dataset_is_looked_at_where_it_is_read);
+	unit_case(s, "modes", modes_are_a_column);
+	unit_case(s, "replaced", a_file_that_was_replaced_is_stale);
+	unit_case(s, "vocabulary", a_token_beyond_the_vocabulary_is_found);
+	unit_case(s, "vocabulary transparent", vocab_is_transparent);
+	unit_case(s, "vocabulary scan", vocab_scan);
+	unit_case(s, "vocabulary scan of runs", vocab_scan_of_runs);
+	unit_case(s, "scan of wild starts", scan_of_wild_starts);
+	unit_case(s, "scan of another vocabulary", vocab_scan_of_another);
+	unit_case(s, "ranges", ranges_of_rows_are_united);
+	unit_case(s, "tokens of a file", tokens_of_a_file);
 	return s;
 }

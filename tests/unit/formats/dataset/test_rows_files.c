@@ -50,7 +50,7 @@ static void check_npy(struct mfs_vfile *f, const char *descr, uint64_t count, co
 	mfs_vfile_free(f);
 }
 
-START_TEST(test_npy)
+START_TEST(arrays_have_numpys_headers)
 {
 	static const struct {
 		enum mfs_dtype dtype;
@@ -80,7 +80,7 @@ START_TEST(test_npy)
 END_TEST
 
 /* The fixture: tokens are runs of its .bin. */
-START_TEST(test_passed_through)
+START_TEST(passed_through)
 {
 	const char *prefix = unit_fixture("data/tales_text_document");
 	struct mfs_indexed_dataset *d;
@@ -114,7 +114,7 @@ START_TEST(test_passed_through)
 }
 END_TEST
 
-START_TEST(test_nothing)
+START_TEST(no_rows_are_empty_files)
 {
 	struct fake_rows *r = fake_rows_new(MFS_U16, NULL, 0);
 	struct mfs_vfile *f;
@@ -134,7 +134,7 @@ START_TEST(test_nothing)
 END_TEST
 
 /* Bytes of tokens that no file can have, of which 64 bits hold the last ones. */
-START_TEST(test_too_large)
+START_TEST(too_large)
 {
 	struct fake_rows *r = fake_rows_new(MFS_I64, (const uint64_t[]){(1ull << 61) + 1}, 1);
 	struct mfs_vfile *f;
@@ -146,7 +146,7 @@ START_TEST(test_too_large)
 END_TEST
 
 /* A row that cannot be read costs no other byte. */
-START_TEST(test_bad_rows)
+START_TEST(bad_rows)
 {
 	static const uint64_t lengths[] = {5, 3, 0, 4};
 	struct fake_rows *r = fake_rows_new(MFS_I32, lengths, 4);
@@ -233,7 +233,7 @@ static void check_jsonl(const struct fake_rows *r, uint64_t vocab, int width, co
 	mfs_buf_release(&want);
 }
 
-START_TEST(test_jsonl)
+START_TEST(lines_have_their_width_and_tokens)
 {
 	static const struct {
 		enum mfs_dtype dtype;
@@ -254,7 +254,7 @@ START_TEST(test_jsonl)
 }
 END_TEST
 
-START_TEST(test_jsonl_extremes)
+START_TEST(jsonl_extremes)
 {
 	static const int64_t ends[] = {INT64_MIN, INT64_MAX, 0, -1};
 	static const uint64_t lengths[] = {4, 0, 0};
@@ -287,7 +287,7 @@ START_TEST(test_jsonl_extremes)
 }
 END_TEST
 
-START_TEST(test_jsonl_vocabulary)
+START_TEST(jsonl_vocabulary)
 {
 	uint64_t lengths[ROWS];
 	struct fake_rows *r;
@@ -305,7 +305,7 @@ START_TEST(test_jsonl_vocabulary)
 }
 END_TEST
 
-START_TEST(test_jsonl_bad_row)
+START_TEST(jsonl_bad_row)
 {
 	static const uint64_t lengths[] = {2, 2, 2};
 	struct fake_rows *r = fake_rows_new(MFS_U8, lengths, 3);
@@ -327,7 +327,7 @@ START_TEST(test_jsonl_bad_row)
 }
 END_TEST
 
-START_TEST(test_jsonl_refused)
+START_TEST(jsonl_refused)
 {
 	static const uint64_t lengths[] = {2, 2};
 	struct fake_rows *r = fake_rows_new(MFS_F32, lengths, 2);
@@ -346,7 +346,7 @@ START_TEST(test_jsonl_refused)
 END_TEST
 
 /* Starts that are not what they were when sizes were computed. */
-START_TEST(test_jsonl_moved)
+START_TEST(jsonl_moved)
 {
 	struct fake_rows *r = random_rows(MFS_U16, 30);
 	uint64_t *kept = malloc((ROWS + 1) * sizeof(*kept));
@@ -394,7 +394,7 @@ static int get_squares(const void *object, uint64_t first, uint64_t count, void 
 	return 0;
 }
 
-START_TEST(test_elements)
+START_TEST(elements_are_read_at_any_offset)
 {
 	const uint64_t count = 20000;
 	const struct mfs_elements e = {8, get_squares, &count};
@@ -421,18 +421,18 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("rows_files");
-	TCase *c = unit_case(s, "npy", test_npy);
+	TCase *c = unit_case(s, "npy", arrays_have_numpys_headers);
 
-	tcase_add_test(c, test_passed_through);
-	tcase_add_test(c, test_nothing);
-	tcase_add_test(c, test_bad_rows);
-	unit_case(s, "too large", test_too_large);
-	c = unit_case(s, "jsonl", test_jsonl);
-	tcase_add_test(c, test_jsonl_extremes);
-	tcase_add_test(c, test_jsonl_vocabulary);
-	tcase_add_test(c, test_jsonl_bad_row);
-	tcase_add_test(c, test_jsonl_refused);
-	tcase_add_test(c, test_jsonl_moved);
-	unit_case(s, "elements", test_elements);
+	tcase_add_test(c, passed_through);
+	tcase_add_test(c, no_rows_are_empty_files);
+	tcase_add_test(c, bad_rows);
+	unit_case(s, "too large", too_large);
+	c = unit_case(s, "jsonl", lines_have_their_width_and_tokens);
+	tcase_add_test(c, jsonl_extremes);
+	tcase_add_test(c, jsonl_vocabulary);
+	tcase_add_test(c, jsonl_bad_row);
+	tcase_add_test(c, jsonl_refused);
+	tcase_add_test(c, jsonl_moved);
+	unit_case(s, "elements", elements_are_read_at_any_offset);
 	return s;
 }

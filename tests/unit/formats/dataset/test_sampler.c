@@ -12,7 +12,7 @@
 static struct mfs_error err;
 
 /* torch 2.13: torch.randperm(n, generator=torch.Generator().manual_seed(seed)) */
-START_TEST(test_randperm)
+START_TEST(permutations_are_torchs)
 {
 	static const struct {
 		uint32_t seed, count, order[12];
@@ -52,7 +52,7 @@ static void draws(struct mfs_sampler *s, uint64_t microbatch, uint32_t rank, con
 	ck_assert_str_eq(text, expected);
 }
 
-START_TEST(test_single)
+START_TEST(one_pass_takes_samples_in_order)
 {
 	const struct mfs_sampler_config c = {
 		.total = 31, .micro_batch = 2, .ranks = 3, .consumed = 5};
@@ -74,7 +74,7 @@ END_TEST
 /* 13 samples, 12 of which are a whole number of microbatches of 2 for 2 ranks. Each rank has a
  * bucket of 6, in the order of torch.randperm(6) with seed 0, 1, 2: 2 5 3 0 1 4, 1 5 2 0 3 4, 0 3 1
  * 2 4 5. */
-START_TEST(test_cyclic)
+START_TEST(each_epoch_is_shuffled_by_its_number)
 {
 	struct mfs_sampler_config c = {
 		.type = MFS_SAMPLER_CYCLIC, .total = 13, .micro_batch = 2, .ranks = 2};
@@ -100,7 +100,7 @@ END_TEST
 
 /* Without data sharding all ranks take turns in one order: of 10 with seed 0: 4 1 7 5 3 9 0 8 6
  * 2. */
-START_TEST(test_no_sharding)
+START_TEST(ranks_take_turns_without_sharding)
 {
 	struct mfs_sampler_config c = {.type = MFS_SAMPLER_CYCLIC,
 				       .total = 10,
@@ -124,7 +124,7 @@ START_TEST(test_no_sharding)
 END_TEST
 
 /* Any epoch is found at once. */
-START_TEST(test_far_away)
+START_TEST(far_away)
 {
 	struct mfs_sampler_config c = {
 		.type = MFS_SAMPLER_CYCLIC, .total = 13, .micro_batch = 2, .ranks = 2};
@@ -143,7 +143,7 @@ START_TEST(test_far_away)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(samplers_without_samples_are_refused)
 {
 	struct mfs_sampler_config c = {.total = 10, .micro_batch = 2, .ranks = 2};
 	enum mfs_sampler_type type;
@@ -170,11 +170,11 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("sampler");
 
-	unit_case(s, "randperm", test_randperm);
-	unit_case(s, "single", test_single);
-	unit_case(s, "cyclic", test_cyclic);
-	unit_case(s, "no sharding", test_no_sharding);
-	unit_case(s, "far away", test_far_away);
-	unit_case(s, "refused", test_refused);
+	unit_case(s, "randperm", permutations_are_torchs);
+	unit_case(s, "single", one_pass_takes_samples_in_order);
+	unit_case(s, "cyclic", each_epoch_is_shuffled_by_its_number);
+	unit_case(s, "no sharding", ranks_take_turns_without_sharding);
+	unit_case(s, "far away", far_away);
+	unit_case(s, "refused", samplers_without_samples_are_refused);
 	return s;
 }

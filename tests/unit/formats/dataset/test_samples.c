@@ -105,7 +105,7 @@ static void forget(void)
 
 /* ---- how many are asked for ---- */
 
-START_TEST(test_lengths)
+START_TEST(a_run_asks_for_megatrons_numbers_of_samples)
 {
 	struct mfs_run_length l = {
 		.train_iters = 41, .global_batch_size = 8, .eval_interval = 20, .eval_iters = 3};
@@ -159,7 +159,7 @@ static uint64_t count_of(struct mfs_run *run, const char *words, bool blended)
 }
 
 /* By the builder's four cases; 100 tokens an epoch are 9 samples of 10 + 1. */
-START_TEST(test_shapes)
+START_TEST(sizes_follow_the_builders_four_cases)
 {
 	const uint64_t hundred[] = {60, 0, 40}, fifty[] = {50};
 	struct mfs_run run = run_of(10, 30);
@@ -189,7 +189,7 @@ START_TEST(test_shapes)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(words_that_make_no_samples_are_refused)
 {
 	const uint64_t hundred[] = {60, 40}, none[] = {0, 0};
 	struct mfs_run run = run_of(10, MFS_GPT_ONE_EPOCH);
@@ -222,7 +222,7 @@ END_TEST
 
 /* The others' shares are less than a sample, of which each is asked for one: the first fills up to
  * them. */
-START_TEST(test_oversampled)
+START_TEST(one_dataset_among_many_is_drawn_beyond_its_surplus)
 {
 	const uint64_t hundred[] = {60, 40};
 	struct mfs_run run = run_of(10, 20);
@@ -371,7 +371,7 @@ static void check_ids(const struct mfs_rows *r, const struct truth *t)
 	free(ids);
 }
 
-START_TEST(test_single)
+START_TEST(samples_of_one_dataset_are_its_tokens)
 {
 	static const enum mfs_dtype dtypes[] = {MFS_U16, MFS_I32, MFS_I64, MFS_U8};
 
@@ -407,7 +407,7 @@ START_TEST(test_single)
 END_TEST
 
 /* Types are widened to one that holds all of them. */
-START_TEST(test_blended)
+START_TEST(types_of_a_blend_are_widened)
 {
 	static const double weights[] = {0.5, 0.2, 0.3};
 	static const struct {
@@ -441,7 +441,7 @@ START_TEST(test_blended)
 }
 END_TEST
 
-START_TEST(test_types_refused)
+START_TEST(types_refused)
 {
 	struct mfs_run run = run_of(4, 10);
 	struct mfs_samples *s;
@@ -507,7 +507,7 @@ static struct mfs_samples *fixtures_run(void)
 }
 
 /* What megatron-core 0.16.1 gives for steps 1 and 40. */
-START_TEST(test_megatrons_steps)
+START_TEST(megatrons_steps)
 {
 	struct files f;
 	struct mfs_samples *s;
@@ -541,7 +541,7 @@ START_TEST(test_megatrons_steps)
 END_TEST
 
 /* Validation sets that are kept apart: each is its dataset alone, whatever the others are. */
-START_TEST(test_validation_sets)
+START_TEST(validation_sets)
 {
 	struct mfs_blend_args args, one;
 	struct mfs_run run = run_of(128, 40);
@@ -607,7 +607,7 @@ static void *read_all(void *arg)
 }
 
 /* The first thread has the indices made. */
-START_TEST(test_threads)
+START_TEST(the_first_thread_has_the_indices_made)
 {
 	enum { READERS = 4 };
 	struct reader readers[READERS];
@@ -717,7 +717,7 @@ static void check_short(const struct mfs_rows *r, struct mfs_samples *s)
 	ck_assert_uint_lt(bad, r->rows / 2);
 }
 
-START_TEST(test_short_bin)
+START_TEST(short_bin)
 {
 	static const char *const words[] = {"b", "0.4 b 0.6 b"};
 	const char *dir = unit_tmpdir();
@@ -742,7 +742,7 @@ START_TEST(test_short_bin)
 END_TEST
 
 /* So many epochs that a list of bad samples is full: those after it are errors all the same. */
-START_TEST(test_short_bin_of_many_epochs)
+START_TEST(short_bin_of_many_epochs)
 {
 	const char *dir = unit_tmpdir();
 	struct mfs_run run = run_of(7, 200000);
@@ -773,7 +773,7 @@ START_TEST(test_short_bin_of_many_epochs)
 END_TEST
 
 /* No sample is asked for, and none fits: there is none to mark either. */
-START_TEST(test_short_bin_of_no_sample)
+START_TEST(short_bin_of_no_sample)
 {
 	const char *dir = unit_tmpdir();
 	struct mfs_run run = run_of(DOCUMENTS * LENGTH, 0);
@@ -794,7 +794,7 @@ START_TEST(test_short_bin_of_no_sample)
 END_TEST
 
 /* What takes long is not tried: two of these three could be read, with 320 MB each. */
-START_TEST(test_short_bin_of_long_samples)
+START_TEST(short_bin_of_long_samples)
 {
 	static const int32_t lengths[] = {240000001, 1};
 	const struct fake_idx fake = {.sequences = 2, .code = 4, .lengths = lengths};
@@ -826,7 +826,7 @@ START_TEST(test_short_bin_of_long_samples)
 END_TEST
 
 /* Reads of good tokens next to a bad one are good. */
-START_TEST(test_vocabulary)
+START_TEST(a_bad_token_spoils_its_own_reads_alone)
 {
 	const char *dir = unit_tmpdir();
 	struct mfs_run run = run_of(7, MFS_GPT_ONE_EPOCH);
@@ -863,7 +863,7 @@ START_TEST(test_vocabulary)
 }
 END_TEST
 
-START_TEST(test_changed_file)
+START_TEST(changed_file)
 {
 	const char *dir = unit_tmpdir();
 	struct mfs_run run = run_of(7, MFS_GPT_ONE_EPOCH);
@@ -892,21 +892,21 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("samples");
 
 	mfs_guard_install();
-	unit_case(s, "lengths", test_lengths);
-	unit_case(s, "shapes", test_shapes);
-	unit_case(s, "refused", test_refused);
-	unit_case(s, "oversampled", test_oversampled);
-	unit_case(s, "single", test_single);
-	unit_case(s, "blended", test_blended);
-	unit_case(s, "types refused", test_types_refused);
-	unit_case(s, "Megatron's steps", test_megatrons_steps);
-	unit_case(s, "validation sets", test_validation_sets);
-	unit_case(s, "threads", test_threads);
-	unit_case(s, "short .bin", test_short_bin);
-	unit_case(s, "short .bin of many epochs", test_short_bin_of_many_epochs);
-	unit_case(s, "short .bin of no sample", test_short_bin_of_no_sample);
-	unit_case(s, "short .bin of long samples", test_short_bin_of_long_samples);
-	unit_case(s, "vocabulary", test_vocabulary);
-	unit_case(s, "changed file", test_changed_file);
+	unit_case(s, "lengths", a_run_asks_for_megatrons_numbers_of_samples);
+	unit_case(s, "shapes", sizes_follow_the_builders_four_cases);
+	unit_case(s, "refused", words_that_make_no_samples_are_refused);
+	unit_case(s, "oversampled", one_dataset_among_many_is_drawn_beyond_its_surplus);
+	unit_case(s, "single", samples_of_one_dataset_are_its_tokens);
+	unit_case(s, "blended", types_of_a_blend_are_widened);
+	unit_case(s, "types refused", types_refused);
+	unit_case(s, "Megatron's steps", megatrons_steps);
+	unit_case(s, "validation sets", validation_sets);
+	unit_case(s, "threads", the_first_thread_has_the_indices_made);
+	unit_case(s, "short .bin", short_bin);
+	unit_case(s, "short .bin of many epochs", short_bin_of_many_epochs);
+	unit_case(s, "short .bin of no sample", short_bin_of_no_sample);
+	unit_case(s, "short .bin of long samples", short_bin_of_long_samples);
+	unit_case(s, "vocabulary", a_bad_token_spoils_its_own_reads_alone);
+	unit_case(s, "changed file", changed_file);
 	return s;
 }

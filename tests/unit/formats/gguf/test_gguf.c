@@ -10,7 +10,7 @@
 static struct mfs_error err;
 
 /* What gguf 0.19's GGUFWriter writes for these keys and tensors. */
-START_TEST(test_header_to_the_byte)
+START_TEST(header_to_the_byte)
 {
 	static const char want[] =
 		"\x47\x47\x55\x46\x03\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00"
@@ -69,7 +69,7 @@ START_TEST(test_header_to_the_byte)
 END_TEST
 
 /* Whatever the keys' length, tensors begin at a multiple of the alignment. */
-START_TEST(test_alignment)
+START_TEST(tensors_begin_at_a_multiple_of_the_alignment)
 {
 	char text[40] = "";
 
@@ -88,7 +88,7 @@ START_TEST(test_alignment)
 }
 END_TEST
 
-START_TEST(test_tensors_that_cannot_be)
+START_TEST(tensors_that_cannot_be)
 {
 	static const uint64_t shape[] = {1, 1, 1, 1, 1}, huge[] = {UINT64_MAX / 4, 2},
 			      half[] = {UINT64_MAX / 8};
@@ -114,9 +114,9 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("gguf");
-	TCase *c = unit_case(s, "writing", test_header_to_the_byte);
+	TCase *c = unit_case(s, "writing", header_to_the_byte);
 
-	tcase_add_test(c, test_alignment);
-	tcase_add_test(c, test_tensors_that_cannot_be);
+	tcase_add_test(c, tensors_begin_at_a_multiple_of_the_alignment);
+	tcase_add_test(c, tensors_that_cannot_be);
 	return s;
 }

@@ -56,7 +56,7 @@ static void is_token(const struct mfs_bpe *bpe, uint32_t id, const char *text,
 	ck_assert_int_eq(bpe->tokens[id].type, type);
 }
 
-START_TEST(test_tokens)
+START_TEST(tokens_have_their_bytes_and_kinds)
 {
 	struct mfs_bpe bpe = parsed("corpus/bpe/ok-gpt2");
 
@@ -81,7 +81,7 @@ START_TEST(test_tokens)
 END_TEST
 
 /* A merge of a token with a space in it is told apart from the space between the two. */
-START_TEST(test_space_in_merge)
+START_TEST(space_in_merge)
 {
 	struct mfs_bpe bpe = parsed("corpus/bpe/ok-space-in-merge");
 
@@ -102,7 +102,7 @@ static const struct {
 	{"tekken", "tekken", false, NULL},	  {"no-merges", "gpt-2", false, NULL},
 };
 
-START_TEST(test_kinds)
+START_TEST(each_tokenizer_has_its_pre_tokenizer)
 {
 	char input[64];
 	struct mfs_bpe bpe;
@@ -148,7 +148,7 @@ static const struct {
 	{"config-cut", -EINVAL, "tokenizer_config.json: not valid JSON"},
 };
 
-START_TEST(test_refused_with_a_reason)
+START_TEST(refused_with_a_reason)
 {
 	struct mfs_bpe bpe = {0};
 	char input[64], *bytes;
@@ -163,7 +163,7 @@ START_TEST(test_refused_with_a_reason)
 END_TEST
 
 /* A number of a few digits asks for no memory. */
-START_TEST(test_rows_have_a_limit)
+START_TEST(rows_have_a_limit)
 {
 	struct mfs_bpe bpe = {0};
 	const struct mfs_bpe_files none = {0};
@@ -177,11 +177,11 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("bpe");
-	TCase *c = unit_case(s, "reading", test_tokens);
+	TCase *c = unit_case(s, "reading", tokens_have_their_bytes_and_kinds);
 
-	tcase_add_test(c, test_rows_have_a_limit);
-	tcase_add_test(c, test_space_in_merge);
-	tcase_add_loop_test(c, test_kinds, 0, MFS_ARRAY_SIZE(kinds));
-	tcase_add_loop_test(c, test_refused_with_a_reason, 0, MFS_ARRAY_SIZE(refused));
+	tcase_add_test(c, rows_have_a_limit);
+	tcase_add_test(c, space_in_merge);
+	tcase_add_loop_test(c, each_tokenizer_has_its_pre_tokenizer, 0, MFS_ARRAY_SIZE(kinds));
+	tcase_add_loop_test(c, refused_with_a_reason, 0, MFS_ARRAY_SIZE(refused));
 	return s;
 }

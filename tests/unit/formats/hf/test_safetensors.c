@@ -19,7 +19,7 @@ static struct mfs_safetensors_tensor tensor(const char *name, enum mfs_dtype dty
 }
 
 /* The bytes that safetensors.torch.save_file writes for these tensors. */
-START_TEST(test_header_to_the_byte)
+START_TEST(header_to_the_byte)
 {
 	static const char want[] =
 		"{\"__metadata__\":{\"format\":\"pt\"},"
@@ -46,7 +46,7 @@ START_TEST(test_header_to_the_byte)
 END_TEST
 
 /* Many tensors of all alignments: in order, without holes, each aligned to its element. */
-START_TEST(test_layout_is_aligned_and_dense)
+START_TEST(layout_is_aligned_and_dense)
 {
 	static const enum mfs_dtype types[] = {MFS_U8,	MFS_F32, MFS_BF16,
 					       MFS_I64, MFS_F16, MFS_F8_E4M3};
@@ -69,7 +69,7 @@ START_TEST(test_layout_is_aligned_and_dense)
 }
 END_TEST
 
-START_TEST(test_layout_overflow)
+START_TEST(layout_overflow)
 {
 	struct mfs_safetensors_tensor t[2] = {tensor("x", MFS_F64, 1ull << 61, 1),
 					      tensor("y", MFS_U8, UINT64_MAX, 1)};
@@ -80,7 +80,7 @@ START_TEST(test_layout_overflow)
 }
 END_TEST
 
-START_TEST(test_reads_back)
+START_TEST(reads_back)
 {
 	struct mfs_safetensors_tensor t[2] = {tensor("q\"\\\n", MFS_BF16, 3, 5),
 					      tensor("\xc3\xa9", MFS_F32, 2, 2)};
@@ -117,7 +117,7 @@ static const struct {
 	{"length-above-limit", "input", -EINVAL}, {"no-json", "input", -EINVAL},
 };
 
-START_TEST(test_refused_with_a_reason)
+START_TEST(refused_with_a_reason)
 {
 	struct mfs_safetensors st;
 	struct mfs_source src;
@@ -137,11 +137,11 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("safetensors");
-	TCase *c = unit_case(s, "writing", test_header_to_the_byte);
+	TCase *c = unit_case(s, "writing", header_to_the_byte);
 
-	tcase_add_test(c, test_layout_is_aligned_and_dense);
-	tcase_add_test(c, test_layout_overflow);
-	c = unit_case(s, "reading", test_reads_back);
-	tcase_add_loop_test(c, test_refused_with_a_reason, 0, MFS_ARRAY_SIZE(refused));
+	tcase_add_test(c, layout_is_aligned_and_dense);
+	tcase_add_test(c, layout_overflow);
+	c = unit_case(s, "reading", reads_back);
+	tcase_add_loop_test(c, refused_with_a_reason, 0, MFS_ARRAY_SIZE(refused));
 	return s;
 }

@@ -11,7 +11,7 @@
 
 static struct mfs_error err;
 
-START_TEST(models)
+START_TEST(models_read_as_the_package_reads_them)
 {
 	static const struct {
 		const char *name;
@@ -69,7 +69,7 @@ START_TEST(models)
 }
 END_TEST
 
-START_TEST(wrong)
+START_TEST(what_is_no_model_is_refused_by_byte)
 {
 	struct mfs_sentencepiece model;
 
@@ -88,8 +88,8 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("sentencepiece");
-	TCase *c = unit_case(s, "models", models);
+	TCase *c = unit_case(s, "models", models_read_as_the_package_reads_them);
 
-	tcase_add_test(c, wrong);
+	tcase_add_test(c, what_is_no_model_is_refused_by_byte);
 	return s;
 }

@@ -73,7 +73,7 @@ static const char *write_files(const char *name, const struct fake_idx *f)
 static const int32_t five[] = {3, 0, 5, 1, 2};
 static const struct fake_idx five_idx = {.sequences = 5, .code = 8, .lengths = five};
 
-START_TEST(test_fixture)
+START_TEST(megatrons_file_reads_as_it_was_written)
 {
 	struct mfs_indexed_dataset *d = open_one(unit_fixture("data/tales_text_document"));
 	const struct mfs_indexed_info *info = mfs_indexed_dataset_info(d);
@@ -106,7 +106,7 @@ START_TEST(test_fixture)
 }
 END_TEST
 
-START_TEST(test_dtypes)
+START_TEST(each_code_has_its_type)
 {
 	static const enum mfs_dtype want[] = {MFS_U8,  MFS_I8,	MFS_I16, MFS_I32,
 					      MFS_I64, MFS_F64, MFS_F32, MFS_U16};
@@ -131,7 +131,7 @@ START_TEST(test_dtypes)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(a_file_that_was_cut_anywhere_is_refused)
 {
 	struct mfs_indexed_dataset *d;
 	struct mfs_buf b = {0};
@@ -164,7 +164,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-START_TEST(test_wrong_documents)
+START_TEST(wrong_documents)
 {
 	static const int64_t wrong[][3] = {{1, 2, 5}, {0, 2, 4}, {0, 2, 6}, {0, 2, -1}};
 	struct mfs_indexed_dataset *d;
@@ -186,7 +186,7 @@ START_TEST(test_wrong_documents)
 END_TEST
 
 /* Nothing at all: what preprocess_data.py makes of an empty file. */
-START_TEST(test_empty)
+START_TEST(datasets_without_sequences_are_datasets)
 {
 	static const int64_t none[] = {0}, two[] = {0, 0, 0};
 	struct fake_idx f = {.code = 4, .documents = none, .entries = 1};
@@ -212,7 +212,7 @@ START_TEST(test_empty)
 END_TEST
 
 /* Lengths that numpy multiplied in 32 bits: the pointers wrap around at 2 GiB. */
-START_TEST(test_overflowed_pointers)
+START_TEST(overflowed_pointers)
 {
 	enum { N = 1000 };
 	int32_t lengths[N];
@@ -258,7 +258,7 @@ START_TEST(test_overflowed_pointers)
 END_TEST
 
 /* Pointers that are neither: what lies inside can be had, and what does not cannot. */
-START_TEST(test_pointers_as_written)
+START_TEST(pointers_as_written)
 {
 	static const int64_t pointers[] = {6, 0, 12, -2, 24};
 	struct fake_idx f = five_idx;
@@ -289,7 +289,7 @@ START_TEST(test_pointers_as_written)
 END_TEST
 
 /* Sequences in another order than they were written in, which somebody meant. */
-START_TEST(test_another_order)
+START_TEST(another_order)
 {
 	static const int32_t lengths[] = {3, 2, 5};
 	static const int64_t pointers[] = {4, 0, 10};
@@ -309,7 +309,7 @@ START_TEST(test_another_order)
 }
 END_TEST
 
-START_TEST(test_negative_length)
+START_TEST(negative_length)
 {
 	static const int32_t lengths[] = {3, -1, 5, 1, 2};
 	struct fake_idx f = five_idx;
@@ -337,7 +337,7 @@ START_TEST(test_negative_length)
 END_TEST
 
 /* A .bin that ends early costs the sequences at its end, and no others. */
-START_TEST(test_short_bin)
+START_TEST(short_bin)
 {
 	const char *prefix = write_files("short", &five_idx);
 	struct mfs_indexed_dataset *d;
@@ -356,7 +356,7 @@ START_TEST(test_short_bin)
 }
 END_TEST
 
-START_TEST(test_replaced_bin)
+START_TEST(replaced_bin)
 {
 	struct mfs_indexed_dataset *d = open_one(write_files("live", &five_idx));
 	uint16_t raw[5];
@@ -372,7 +372,7 @@ START_TEST(test_replaced_bin)
 }
 END_TEST
 
-START_TEST(test_floats_are_no_tokens)
+START_TEST(floats_are_no_tokens)
 {
 	const struct fake_idx f = {.sequences = 5, .code = 7, .lengths = five};
 	struct mfs_buf b = {0};
@@ -390,7 +390,7 @@ START_TEST(test_floats_are_no_tokens)
 END_TEST
 
 /* Three datasets as one, an empty one among them: each array, tokens, and the .idx of them all. */
-START_TEST(test_merge)
+START_TEST(several_datasets_read_as_one)
 {
 	static const int32_t other[] = {4, 4};
 	static const int64_t documents[] = {0, 0, 2}, none[] = {0};
@@ -430,7 +430,7 @@ START_TEST(test_merge)
 }
 END_TEST
 
-START_TEST(test_merge_refused)
+START_TEST(merge_refused)
 {
 	static const int8_t modes[] = {0, 1, 0, 1, 1};
 	struct fake_idx wide = five_idx, modal = five_idx;
@@ -459,7 +459,7 @@ START_TEST(test_merge_refused)
 END_TEST
 
 /* One without sequences goes with either, and does not stand for those after it. */
-START_TEST(test_merge_modes_behind_an_empty_one)
+START_TEST(merge_modes_behind_an_empty_one)
 {
 	static const int64_t none[] = {0};
 	static const int8_t modes[] = {0, 1, 0, 1, 1};
@@ -484,7 +484,7 @@ START_TEST(test_merge_modes_behind_an_empty_one)
 }
 END_TEST
 
-START_TEST(test_list)
+START_TEST(datasets_of_a_directory_are_listed_by_name)
 {
 	char **list;
 	size_t count;
@@ -514,21 +514,21 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("indexed_dataset");
 
-	unit_case(s, "fixture", test_fixture);
-	unit_case(s, "dtypes", test_dtypes);
-	unit_case(s, "refused", test_refused);
-	unit_case(s, "wrong documents", test_wrong_documents);
-	unit_case(s, "empty", test_empty);
-	unit_case(s, "overflowed pointers", test_overflowed_pointers);
-	unit_case(s, "pointers as written", test_pointers_as_written);
-	unit_case(s, "another order", test_another_order);
-	unit_case(s, "negative length", test_negative_length);
-	unit_case(s, "short bin", test_short_bin);
-	unit_case(s, "replaced bin", test_replaced_bin);
-	unit_case(s, "floats", test_floats_are_no_tokens);
-	unit_case(s, "merge", test_merge);
-	unit_case(s, "merge refused", test_merge_refused);
-	unit_case(s, "merge modes", test_merge_modes_behind_an_empty_one);
-	unit_case(s, "list", test_list);
+	unit_case(s, "fixture", megatrons_file_reads_as_it_was_written);
+	unit_case(s, "dtypes", each_code_has_its_type);
+	unit_case(s, "refused", a_file_that_was_cut_anywhere_is_refused);
+	unit_case(s, "wrong documents", wrong_documents);
+	unit_case(s, "empty", datasets_without_sequences_are_datasets);
+	unit_case(s, "overflowed pointers", overflowed_pointers);
+	unit_case(s, "pointers as written", pointers_as_written);
+	unit_case(s, "another order", another_order);
+	unit_case(s, "negative length", negative_length);
+	unit_case(s, "short bin", short_bin);
+	unit_case(s, "replaced bin", replaced_bin);
+	unit_case(s, "floats", floats_are_no_tokens);
+	unit_case(s, "merge", several_datasets_read_as_one);
+	unit_case(s, "merge refused", merge_refused);
+	unit_case(s, "merge modes", merge_modes_behind_an_empty_one);
+	unit_case(s, "list", datasets_of_a_directory_are_listed_by_name);
 	return s;
 }

@@ -98,7 +98,7 @@ static void write_whole(const char *name, int documents)
 	nothing_else(name);
 }
 
-START_TEST(test_reads_back)
+START_TEST(reads_back)
 {
 	struct mfs_indexed_dataset *d;
 	struct mfs_indexed_report report;
@@ -146,7 +146,7 @@ static void add_rubbish(void)
 }
 
 /* Stopped at any place, once or often, what was saved goes on where it was. */
-START_TEST(test_resume)
+START_TEST(a_writer_goes_on_after_what_was_saved)
 {
 	struct mfs_indexed_writer *w = open_writer("part", MFS_I32, RESUME, "");
 	const int32_t tokens[] = {1, 2, 3};
@@ -190,7 +190,7 @@ START_TEST(test_resume)
 END_TEST
 
 /* Stopped between the last renames, or before everything was tidied up. */
-START_TEST(test_stopped_while_finishing)
+START_TEST(stopped_while_finishing)
 {
 	static const char journal[] = "mcorefs-pack 2 4 0 0 0 0\nnote\n";
 	struct mfs_indexed_writer *w = open_writer("part", MFS_I32, NEW, "");
@@ -227,7 +227,7 @@ START_TEST(test_stopped_while_finishing)
 END_TEST
 
 /* An older dataset stays until the newer one is whole. */
-START_TEST(test_replace)
+START_TEST(an_older_dataset_stays_until_the_newer_is_whole)
 {
 	struct mfs_indexed_writer *w;
 
@@ -274,7 +274,7 @@ START_TEST(test_replace)
 }
 END_TEST
 
-START_TEST(test_one_at_a_time)
+START_TEST(one_at_a_time)
 {
 	struct mfs_indexed_writer *w = open_writer("x", MFS_I32, NEW, ""), *other;
 
@@ -288,7 +288,7 @@ START_TEST(test_one_at_a_time)
 END_TEST
 
 /* Somebody else has given a file the name in the meantime. */
-START_TEST(test_name_taken)
+START_TEST(name_taken)
 {
 	struct mfs_indexed_writer *w = open_writer("x", MFS_I32, NEW, "");
 	size_t len;
@@ -311,7 +311,7 @@ static void bad_journal(const char *text, const char *want)
 	unit_fails(try_open("part", MFS_I32, RESUME, &w), &err, -EINVAL, want);
 }
 
-START_TEST(test_not_resumed)
+START_TEST(not_resumed)
 {
 	struct mfs_indexed_writer *w;
 
@@ -342,7 +342,7 @@ START_TEST(test_not_resumed)
 }
 END_TEST
 
-START_TEST(test_notes)
+START_TEST(a_note_is_kept_with_what_was_saved)
 {
 	struct mfs_indexed_writer *w = open_writer("x", MFS_I32, NEW, "");
 	char longest[MFS_INDEXED_NOTE + 1];
@@ -362,7 +362,7 @@ START_TEST(test_notes)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(tokens_that_do_not_fit_are_refused)
 {
 	static const struct {
 		enum mfs_dtype dtype;
@@ -402,7 +402,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-START_TEST(test_discard)
+START_TEST(what_is_discarded_leaves_nothing)
 {
 	struct mfs_indexed_writer *w = open_writer("x", MFS_I32, NEW, "");
 
@@ -423,7 +423,7 @@ START_TEST(test_discard)
 END_TEST
 
 /* Tokens cross the buffers, of every width, given one by one and all at once. */
-START_TEST(test_widths)
+START_TEST(tokens_of_each_width_read_back)
 {
 	static const enum mfs_dtype dtypes[] = {MFS_U8, MFS_I8, MFS_I16, MFS_U16, MFS_I32, MFS_I64};
 	const unsigned count = 1500000;
@@ -454,7 +454,7 @@ START_TEST(test_widths)
 }
 END_TEST
 
-START_TEST(test_multimodal_and_empty)
+START_TEST(multimodal_and_empty)
 {
 	const char *prefix = at("modes");
 	struct mfs_indexed_dataset *d;
@@ -488,17 +488,17 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("indexed_dataset_write");
 
-	unit_case(s, "reads back", test_reads_back);
-	unit_case(s, "resume", test_resume);
-	unit_case(s, "stopped while finishing", test_stopped_while_finishing);
-	unit_case(s, "replace", test_replace);
-	unit_case(s, "one at a time", test_one_at_a_time);
-	unit_case(s, "name taken", test_name_taken);
-	unit_case(s, "not resumed", test_not_resumed);
-	unit_case(s, "notes", test_notes);
-	unit_case(s, "discard", test_discard);
-	unit_case(s, "widths", test_widths);
-	unit_case(s, "refused", test_refused);
-	unit_case(s, "multimodal and empty", test_multimodal_and_empty);
+	unit_case(s, "reads back", reads_back);
+	unit_case(s, "resume", a_writer_goes_on_after_what_was_saved);
+	unit_case(s, "stopped while finishing", stopped_while_finishing);
+	unit_case(s, "replace", an_older_dataset_stays_until_the_newer_is_whole);
+	unit_case(s, "one at a time", one_at_a_time);
+	unit_case(s, "name taken", name_taken);
+	unit_case(s, "not resumed", not_resumed);
+	unit_case(s, "notes", a_note_is_kept_with_what_was_saved);
+	unit_case(s, "discard", what_is_discarded_leaves_nothing);
+	unit_case(s, "widths", tokens_of_each_width_read_back);
+	unit_case(s, "refused", tokens_that_do_not_fit_are_refused);
+	unit_case(s, "multimodal and empty", multimodal_and_empty);
 	return s;
 }

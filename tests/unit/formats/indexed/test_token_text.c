@@ -132,7 +132,7 @@ static const struct example good[] = {
 	{MFS_TOKENS_DETECT, TEXT("1 2 3\n"), "1 2 3 |;"},
 };
 
-START_TEST(test_reads)
+START_TEST(each_form_is_read_in_pieces_of_any_size)
 {
 	const struct example *e = &good[_i];
 	const struct mfs_token_text_config c = config(e->format);
@@ -254,7 +254,7 @@ static const struct fault faults[] = {
 	 "", -EINVAL},
 };
 
-START_TEST(test_faults)
+START_TEST(faults_name_their_lines)
 {
 	const struct fault *f = &faults[_i];
 	const struct mfs_token_text_config c = config(f->format);
@@ -277,7 +277,7 @@ START_TEST(test_faults)
 END_TEST
 
 /* Read up to any place that was an end of a document, and from there by another reader. */
-START_TEST(test_goes_on)
+START_TEST(goes_on)
 {
 	for (unsigned i = 0; i < MFS_ARRAY_SIZE(good); i++) {
 		const struct example *e = &good[i];
@@ -314,7 +314,7 @@ START_TEST(test_goes_on)
 END_TEST
 
 /* Many ids of every width, between blanks of every kind, against what they were printed from. */
-START_TEST(test_many)
+START_TEST(ids_of_every_width_read_back)
 {
 	static const char *const separators[] = {",", ", ", " ,", " , ", ",  ", "\t,\r"};
 	const struct mfs_token_text_config c = config(MFS_TOKENS_DETECT);
@@ -356,7 +356,7 @@ START_TEST(test_many)
 END_TEST
 
 /* What the input's end ends may have been meant to go on; what a newline or a NUL ends may not. */
-START_TEST(test_last)
+START_TEST(only_the_inputs_end_may_be_cut_off)
 {
 	static const struct {
 		enum mfs_token_format format;
@@ -415,7 +415,7 @@ static void read_nested(int levels, const char *want)
 	mfs_buf_release(&out);
 }
 
-START_TEST(test_levels)
+START_TEST(nesting_ends_at_512_levels)
 {
 	read_nested(2, NULL);
 	read_nested(130, NULL);
@@ -437,7 +437,7 @@ static int refuse_tokens(void *arg, const int64_t *ids, size_t count, struct mfs
 }
 
 /* An error of the caller's ends the reading. */
-START_TEST(test_sink_fails)
+START_TEST(sink_fails)
 {
 	const struct mfs_token_text_config c = config(MFS_TOKENS_DETECT);
 	struct mfs_buf out = {0};
@@ -463,7 +463,7 @@ START_TEST(test_sink_fails)
 END_TEST
 
 /* Another key, with characters that JSON may spell in several ways. */
-START_TEST(test_key)
+START_TEST(keys_are_compared_by_their_characters)
 {
 	static const char text[] = "{\"\xc3\xa9\xf0\x9f\x98\x80\\\"\":[1]}\n"
 				   "{\"\\u00e9\\uD83D\\uDE00\\u0022\":[2]}\n"
@@ -483,7 +483,7 @@ START_TEST(test_key)
 }
 END_TEST
 
-START_TEST(test_names)
+START_TEST(formats_have_names)
 {
 	static const char *const names[] = {"auto", "jsonl", "ids", "lines"};
 	enum mfs_token_format format;
@@ -501,15 +501,15 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("token_text");
 	TCase *c = tcase_create("tables");
 
-	tcase_add_loop_test(c, test_reads, 0, MFS_ARRAY_SIZE(good));
-	tcase_add_loop_test(c, test_faults, 0, MFS_ARRAY_SIZE(faults));
+	tcase_add_loop_test(c, each_form_is_read_in_pieces_of_any_size, 0, MFS_ARRAY_SIZE(good));
+	tcase_add_loop_test(c, faults_name_their_lines, 0, MFS_ARRAY_SIZE(faults));
 	suite_add_tcase(s, c);
-	unit_case(s, "goes on", test_goes_on);
-	unit_case(s, "last", test_last);
-	unit_case(s, "many", test_many);
-	unit_case(s, "levels", test_levels);
-	unit_case(s, "sink fails", test_sink_fails);
-	unit_case(s, "key", test_key);
-	unit_case(s, "names", test_names);
+	unit_case(s, "goes on", goes_on);
+	unit_case(s, "last", only_the_inputs_end_may_be_cut_off);
+	unit_case(s, "many", ids_of_every_width_read_back);
+	unit_case(s, "levels", nesting_ends_at_512_levels);
+	unit_case(s, "sink fails", sink_fails);
+	unit_case(s, "key", keys_are_compared_by_their_characters);
+	unit_case(s, "names", formats_have_names);
 	return s;
 }

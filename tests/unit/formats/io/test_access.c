@@ -192,7 +192,7 @@ static struct subject subject(unsigned i)
 
 #define SUBJECTS (IDS * SETS)
 
-START_TEST(test_never_wider_than_the_truth)
+START_TEST(never_wider_than_the_truth)
 {
 	struct inode chain[4];
 	unsigned granted = 0;
@@ -254,7 +254,7 @@ static bool covers(const struct mfs_access *b, const struct mfs_access *a)
 }
 
 /* Where no ACL stands, no owner, group and mode says more that is true. */
-START_TEST(test_as_wide_as_can_be_told)
+START_TEST(as_wide_as_can_be_told)
 {
 	struct inode chain[4];
 
@@ -301,7 +301,7 @@ static void tells(const struct mfs_access_fold *fold, uid_t uid, gid_t gid, mode
 }
 
 /* The cases that people have. */
-START_TEST(test_by_hand)
+START_TEST(by_hand)
 {
 	const struct stat home = inode_of(1000, 100, 0700), shared = inode_of(0, 500, 0750),
 			  root = inode_of(0, 0, 0755), file = inode_of(1000, 100, 0644),
@@ -334,7 +334,7 @@ START_TEST(test_by_hand)
 }
 END_TEST
 
-START_TEST(test_more_than_fits)
+START_TEST(more_than_fits)
 {
 	struct mfs_access_fold fold = {0}, again = {0};
 
@@ -356,7 +356,7 @@ START_TEST(test_more_than_fits)
 END_TEST
 
 /* Bytes that are no ACL let the owner pass at most. */
-START_TEST(test_acls_that_are_none)
+START_TEST(acls_that_are_none)
 {
 	static const uint8_t good[] = {2,   0,	 0, 0, 1,   0,	 6,   0,   255, 255,
 				       255, 255, 4, 0, 4,   0,	 255, 255, 255, 255,
@@ -374,7 +374,7 @@ START_TEST(test_acls_that_are_none)
 }
 END_TEST
 
-START_TEST(test_modes)
+START_TEST(modes_follow_who_may_read)
 {
 	ck_assert_uint_eq(mfs_access_mode(MFS_ACCESS_ALL), 0444);
 	ck_assert_uint_eq(mfs_access_mode(MFS_ACCESS_GROUP), 0040);
@@ -385,12 +385,12 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("access");
-	TCase *c = unit_case(s, "access", test_never_wider_than_the_truth);
+	TCase *c = unit_case(s, "access", never_wider_than_the_truth);
 
-	tcase_add_test(c, test_as_wide_as_can_be_told);
-	tcase_add_test(c, test_by_hand);
-	tcase_add_test(c, test_more_than_fits);
-	tcase_add_test(c, test_acls_that_are_none);
-	tcase_add_test(c, test_modes);
+	tcase_add_test(c, as_wide_as_can_be_told);
+	tcase_add_test(c, by_hand);
+	tcase_add_test(c, more_than_fits);
+	tcase_add_test(c, acls_that_are_none);
+	tcase_add_test(c, modes_follow_who_may_read);
 	return s;
 }

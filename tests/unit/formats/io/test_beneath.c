@@ -94,7 +94,7 @@ static void writes(int fd, const char *name)
 	check_victim();
 }
 
-START_TEST(test_create)
+START_TEST(what_is_created_replaces_links)
 {
 	int fd = mfs_beneath_make_dirs(dir, "a/b", 0755);
 
@@ -113,7 +113,7 @@ START_TEST(test_create)
 }
 END_TEST
 
-START_TEST(test_links_on_the_way)
+START_TEST(links_on_the_way)
 {
 	static const char *const out[] = {"way/file", "way/new", "a/way/new", "a/../way/new",
 					  "../victim/file"};
@@ -138,7 +138,7 @@ START_TEST(test_links_on_the_way)
 END_TEST
 
 /* What an earlier run has begun goes on; nothing else is written into. */
-START_TEST(test_continue)
+START_TEST(what_was_begun_goes_on_and_nothing_else)
 {
 	bool is_new = false;
 	int fd = mfs_beneath_continue(dir, "file", O_WRONLY, 0644, &is_new);
@@ -161,7 +161,7 @@ START_TEST(test_continue)
 }
 END_TEST
 
-START_TEST(test_remove)
+START_TEST(a_tree_is_removed_and_links_are_not_followed)
 {
 	ck_assert_int_eq(mfs_beneath_remove(dir, "none", NULL, NULL), 0);
 	put_link("link", "");
@@ -188,7 +188,7 @@ static int some(void *arg, int dirfd, const char *name, int flags)
 }
 
 /* Where the same file system is mounted again, the device tells nothing. */
-START_TEST(test_what_is_mounted_stays)
+START_TEST(what_is_mounted_stays)
 {
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
 		return unit_skip("beneath: mounts are not allowed here");
@@ -206,7 +206,7 @@ START_TEST(test_what_is_mounted_stays)
 }
 END_TEST
 
-START_TEST(test_remove_has_a_depth)
+START_TEST(remove_has_a_depth)
 {
 	int fd = mfs_beneath_make_dirs(dir, "tree", 0755), next;
 
@@ -225,7 +225,7 @@ START_TEST(test_remove_has_a_depth)
 }
 END_TEST
 
-START_TEST(test_what_cannot_be_removed_stays)
+START_TEST(what_cannot_be_removed_stays)
 {
 	int left = 2;
 
@@ -256,7 +256,7 @@ static void *swap(void *arg)
 	return NULL;
 }
 
-START_TEST(test_race)
+START_TEST(a_link_that_is_swapped_in_leads_nowhere)
 {
 	pthread_t thread;
 	unsigned made = 0, removed = 0;
@@ -287,7 +287,7 @@ START_TEST(test_race)
 }
 END_TEST
 
-START_TEST(test_paths)
+START_TEST(directories_of_a_path_are_made)
 {
 	char path[400];
 	int fd;
@@ -311,16 +311,16 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("beneath");
-	TCase *c = unit_case(s, "core", test_create);
+	TCase *c = unit_case(s, "core", what_is_created_replaces_links);
 
 	tcase_add_checked_fixture(c, set_up, tear_down);
-	tcase_add_test(c, test_links_on_the_way);
-	tcase_add_test(c, test_continue);
-	tcase_add_test(c, test_remove);
-	tcase_add_test(c, test_what_is_mounted_stays);
-	tcase_add_test(c, test_remove_has_a_depth);
-	tcase_add_test(c, test_what_cannot_be_removed_stays);
-	tcase_add_test(c, test_race);
-	tcase_add_test(c, test_paths);
+	tcase_add_test(c, links_on_the_way);
+	tcase_add_test(c, what_was_begun_goes_on_and_nothing_else);
+	tcase_add_test(c, a_tree_is_removed_and_links_are_not_followed);
+	tcase_add_test(c, what_is_mounted_stays);
+	tcase_add_test(c, remove_has_a_depth);
+	tcase_add_test(c, what_cannot_be_removed_stays);
+	tcase_add_test(c, a_link_that_is_swapped_in_leads_nowhere);
+	tcase_add_test(c, directories_of_a_path_are_made);
 	return s;
 }

@@ -54,7 +54,7 @@ static void check_content(const char *name, const char *want)
 	free(got);
 }
 
-START_TEST(test_file_is_replaced)
+START_TEST(file_is_replaced)
 {
 	struct mfs_error err;
 
@@ -66,7 +66,7 @@ START_TEST(test_file_is_replaced)
 }
 END_TEST
 
-START_TEST(test_file_failure_keeps_the_old_one)
+START_TEST(file_failure_keeps_the_old_one)
 {
 	struct mfs_error err;
 
@@ -78,7 +78,7 @@ START_TEST(test_file_failure_keeps_the_old_one)
 END_TEST
 
 /* "journal.tmp" may be a second name of somebody's file, or lead to one. */
-START_TEST(test_file_is_new)
+START_TEST(file_is_new)
 {
 	struct mfs_error err;
 
@@ -101,7 +101,7 @@ START_TEST(test_file_is_new)
 END_TEST
 
 /* What a link at the new name leads to is neither moved nor removed. */
-START_TEST(test_link_is_exchanged)
+START_TEST(link_is_exchanged)
 {
 	bool replaced = false;
 	char target[8] = "";
@@ -118,7 +118,7 @@ START_TEST(test_link_is_exchanged)
 }
 END_TEST
 
-START_TEST(test_directory_takes_its_name)
+START_TEST(directory_takes_its_name)
 {
 	bool replaced = true;
 	struct mfs_error err;
@@ -131,7 +131,7 @@ START_TEST(test_directory_takes_its_name)
 }
 END_TEST
 
-START_TEST(test_empty_directory_gives_way)
+START_TEST(empty_directory_gives_way)
 {
 	bool replaced = true;
 	struct mfs_error err;
@@ -144,7 +144,7 @@ START_TEST(test_empty_directory_gives_way)
 }
 END_TEST
 
-START_TEST(test_full_directory_stays)
+START_TEST(full_directory_stays)
 {
 	bool replaced = false;
 	struct mfs_error err;
@@ -158,7 +158,7 @@ START_TEST(test_full_directory_stays)
 }
 END_TEST
 
-START_TEST(test_full_directory_is_exchanged)
+START_TEST(full_directory_is_exchanged)
 {
 	bool replaced = false;
 	struct mfs_error err;
@@ -172,7 +172,7 @@ START_TEST(test_full_directory_is_exchanged)
 }
 END_TEST
 
-START_TEST(test_missing_names_are_told)
+START_TEST(missing_names_are_told)
 {
 	bool replaced;
 	struct mfs_error err;
@@ -188,16 +188,16 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("commit");
-	TCase *c = unit_case(s, "core", test_file_is_replaced);
+	TCase *c = unit_case(s, "core", file_is_replaced);
 
 	tcase_add_checked_fixture(c, new_base, close_base);
-	tcase_add_test(c, test_file_failure_keeps_the_old_one);
-	tcase_add_test(c, test_file_is_new);
-	tcase_add_test(c, test_link_is_exchanged);
-	tcase_add_test(c, test_directory_takes_its_name);
-	tcase_add_test(c, test_empty_directory_gives_way);
-	tcase_add_test(c, test_full_directory_stays);
-	tcase_add_test(c, test_full_directory_is_exchanged);
-	tcase_add_test(c, test_missing_names_are_told);
+	tcase_add_test(c, file_failure_keeps_the_old_one);
+	tcase_add_test(c, file_is_new);
+	tcase_add_test(c, link_is_exchanged);
+	tcase_add_test(c, directory_takes_its_name);
+	tcase_add_test(c, empty_directory_gives_way);
+	tcase_add_test(c, full_directory_stays);
+	tcase_add_test(c, full_directory_is_exchanged);
+	tcase_add_test(c, missing_names_are_told);
 	return s;
 }

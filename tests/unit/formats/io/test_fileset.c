@@ -50,7 +50,7 @@ static const char *path(const char *name)
 	return text;
 }
 
-START_TEST(test_says_what_it_found)
+START_TEST(says_what_it_found)
 {
 	struct stat st;
 
@@ -68,7 +68,7 @@ START_TEST(test_says_what_it_found)
 }
 END_TEST
 
-START_TEST(test_names_that_are_refused)
+START_TEST(names_that_are_refused)
 {
 	static const char *const names[] = {"",	      "/etc/hostname", "..",	   "../x",
 					    "a/../b", "a/..",	       "a/../../b"};
@@ -85,7 +85,7 @@ START_TEST(test_names_that_are_refused)
 }
 END_TEST
 
-START_TEST(test_no_directory)
+START_TEST(no_directory)
 {
 	struct mfs_fileset *other = NULL;
 
@@ -95,7 +95,7 @@ START_TEST(test_no_directory)
 }
 END_TEST
 
-START_TEST(test_reads_and_maps)
+START_TEST(reads_and_maps)
 {
 	struct mfs_source src = mfs_source_file(set, file);
 	const uint8_t *map;
@@ -116,7 +116,7 @@ START_TEST(test_reads_and_maps)
 }
 END_TEST
 
-START_TEST(test_empty_file)
+START_TEST(empty_file)
 {
 	const uint8_t *map;
 	char buf[1];
@@ -130,7 +130,7 @@ START_TEST(test_empty_file)
 END_TEST
 
 /* Of files whose bytes are elsewhere: two versions of the same size and time. */
-START_TEST(test_versions)
+START_TEST(versions_of_one_size_and_time_differ)
 {
 	uint64_t stamps[2], identities[2];
 	struct stat st;
@@ -186,7 +186,7 @@ static void delete (void)
 
 static void (*const changes[])(void) = {cut, grow, touch, replace, delete};
 
-START_TEST(test_change_before_first_use_is_stale)
+START_TEST(change_before_first_use_is_stale)
 {
 	const uint8_t *map = NULL;
 	char buf[16];
@@ -203,7 +203,7 @@ START_TEST(test_change_before_first_use_is_stale)
 }
 END_TEST
 
-START_TEST(test_change_after_mapping_is_stale)
+START_TEST(change_after_mapping_is_stale)
 {
 	const uint8_t *map;
 	char buf[16];
@@ -237,7 +237,7 @@ static void check_stale(void)
 
 /* Who holds a set reads files that were deleted or replaced to their end, and none that was
  * changed. */
-START_TEST(test_change_while_held)
+START_TEST(change_while_held)
 {
 	const bool gone = changes[_i] == replace || changes[_i] == delete;
 
@@ -257,7 +257,7 @@ START_TEST(test_change_while_held)
 }
 END_TEST
 
-START_TEST(test_change_and_deletion_while_held)
+START_TEST(change_and_deletion_while_held)
 {
 	mfs_fileset_hold(set);
 	changes[_i]();
@@ -279,7 +279,7 @@ static unsigned descriptors(void)
 	return count;
 }
 
-START_TEST(test_the_last_one_closes)
+START_TEST(the_last_one_closes)
 {
 	const unsigned before = descriptors();
 
@@ -295,7 +295,7 @@ END_TEST
 
 /* One descriptor for all reads, until the set is freed: what it was opened for is read to its end,
  * unless it was changed. */
-START_TEST(test_kept_open)
+START_TEST(kept_open)
 {
 	const unsigned before = descriptors();
 	uint8_t buf[64];
@@ -346,7 +346,7 @@ static void *hold_and_read(void *arg)
 	return NULL;
 }
 
-START_TEST(test_threads_that_hold_and_drop)
+START_TEST(threads_that_hold_and_drop)
 {
 	pthread_t threads[6];
 
@@ -389,7 +389,7 @@ static void *read_all(void *seed)
 }
 
 /* Eight readers map 300 files at once while 40 descriptors are allowed. */
-START_TEST(test_many_files_many_threads_few_descriptors)
+START_TEST(many_files_many_threads_few_descriptors)
 {
 	struct rlimit limit = {40, 40};
 	pthread_t threads[8];
@@ -432,23 +432,23 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("fileset");
 	TCase *c = prepared(s, "names");
 
-	tcase_add_test(c, test_says_what_it_found);
-	tcase_add_test(c, test_names_that_are_refused);
-	tcase_add_test(c, test_no_directory);
+	tcase_add_test(c, says_what_it_found);
+	tcase_add_test(c, names_that_are_refused);
+	tcase_add_test(c, no_directory);
 	c = prepared(s, "reads");
-	tcase_add_test(c, test_reads_and_maps);
-	tcase_add_test(c, test_empty_file);
-	tcase_add_test(c, test_versions);
+	tcase_add_test(c, reads_and_maps);
+	tcase_add_test(c, empty_file);
+	tcase_add_test(c, versions_of_one_size_and_time_differ);
 	c = prepared(s, "changes");
-	tcase_add_loop_test(c, test_change_before_first_use_is_stale, 0, 5);
-	tcase_add_loop_test(c, test_change_after_mapping_is_stale, 0, 5);
+	tcase_add_loop_test(c, change_before_first_use_is_stale, 0, 5);
+	tcase_add_loop_test(c, change_after_mapping_is_stale, 0, 5);
 	c = prepared(s, "held");
-	tcase_add_loop_test(c, test_change_while_held, 0, 5);
-	tcase_add_loop_test(c, test_change_and_deletion_while_held, 0, 3);
-	tcase_add_test(c, test_the_last_one_closes);
-	tcase_add_test(c, test_threads_that_hold_and_drop);
-	tcase_add_loop_test(c, test_kept_open, 0, 5);
+	tcase_add_loop_test(c, change_while_held, 0, 5);
+	tcase_add_loop_test(c, change_and_deletion_while_held, 0, 3);
+	tcase_add_test(c, the_last_one_closes);
+	tcase_add_test(c, threads_that_hold_and_drop);
+	tcase_add_loop_test(c, kept_open, 0, 5);
 	c = prepared(s, "threads");
-	tcase_add_loop_test(c, test_many_files_many_threads_few_descriptors, 0, 2);
+	tcase_add_loop_test(c, many_files_many_threads_few_descriptors, 0, 2);
 	return s;
 }

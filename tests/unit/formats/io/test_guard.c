@@ -33,7 +33,7 @@ static const uint8_t *cut_mapping(void)
 	return map;
 }
 
-START_TEST(test_copy_of_a_lost_page_is_eio)
+START_TEST(copy_of_a_lost_page_is_eio)
 {
 	const uint8_t *map = cut_mapping();
 	char buf[LEN];
@@ -63,7 +63,7 @@ static void copy_twice(void *arg)
 }
 
 /* After an inner guard has caught a fault, the outer one still stands. */
-START_TEST(test_guards_nest)
+START_TEST(guards_nest)
 {
 	struct nested n = {cut_mapping(), 0};
 
@@ -85,7 +85,7 @@ static void *fault_often(void *map)
 	return (void *)wrong;
 }
 
-START_TEST(test_threads_fault_by_themselves)
+START_TEST(threads_fault_by_themselves)
 {
 	const uint8_t *map = cut_mapping();
 	pthread_t threads[8];
@@ -103,7 +103,7 @@ START_TEST(test_threads_fault_by_themselves)
 END_TEST
 
 /* Outside of a guard SIGBUS keeps its default action: no endless loop, no silent success. */
-START_TEST(test_unguarded_fault_kills)
+START_TEST(unguarded_fault_kills)
 {
 	const volatile uint8_t *map = cut_mapping();
 
@@ -115,14 +115,14 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("guard");
-	TCase *c = unit_case(s, "guard", test_copy_of_a_lost_page_is_eio);
+	TCase *c = unit_case(s, "guard", copy_of_a_lost_page_is_eio);
 
-	tcase_add_test(c, test_guards_nest);
-	tcase_add_test(c, test_threads_fault_by_themselves);
+	tcase_add_test(c, guards_nest);
+	tcase_add_test(c, threads_fault_by_themselves);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-	tcase_add_test_raise_signal(c, test_unguarded_fault_kills, SIGBUS);
+	tcase_add_test_raise_signal(c, unguarded_fault_kills, SIGBUS);
 #else
-	(void)test_unguarded_fault_kills;
+	(void)unguarded_fault_kills;
 #endif
 	return s;
 }

@@ -176,7 +176,7 @@ static void read_pattern(struct mfs_io_engine *e, int fd, const uint8_t *want)
 	free(bytes);
 }
 
-START_TEST(test_all_bytes_arrive)
+START_TEST(all_bytes_arrive)
 {
 	struct mfs_io_engine *e = real_engine(_i);
 	uint8_t *bytes = pattern((size_t)CHUNK * CHUNKS);
@@ -194,7 +194,7 @@ START_TEST(test_all_bytes_arrive)
 }
 END_TEST
 
-START_TEST(test_short_writes_go_on)
+START_TEST(short_writes_go_on)
 {
 	struct awkward a = {.most = 777};
 	struct mfs_io_engine *e = awkward_engine(&a);
@@ -231,7 +231,7 @@ static int one_write(int at, int failure)
 	return w.result;
 }
 
-START_TEST(test_errors_are_reported)
+START_TEST(errors_are_reported)
 {
 	ck_assert_int_eq(one_write(1, -ENOSPC), -ENOSPC);
 	ck_assert_int_eq(one_write(3, -EIO), -EIO);
@@ -242,7 +242,7 @@ START_TEST(test_errors_are_reported)
 }
 END_TEST
 
-START_TEST(test_kernel_errors)
+START_TEST(kernel_errors)
 {
 	struct mfs_io_engine *e = real_engine(_i);
 	struct iovec iov = {(void *)8, 4096};
@@ -265,7 +265,7 @@ out:
 }
 END_TEST
 
-START_TEST(test_a_read_beyond_the_end)
+START_TEST(a_read_beyond_the_end)
 {
 	struct mfs_io_engine *e = real_engine(_i);
 	char bytes[100];
@@ -286,7 +286,7 @@ out:
 }
 END_TEST
 
-START_TEST(test_sync_and_limits)
+START_TEST(sync_and_limits)
 {
 	struct mfs_io_engine *e = real_engine(_i);
 	struct mfs_io w[DEPTH + 1], *done;
@@ -311,7 +311,7 @@ out:
 }
 END_TEST
 
-START_TEST(test_some_engine_is_always_there)
+START_TEST(some_engine_is_always_there)
 {
 	struct mfs_io_engine *e;
 	struct mfs_error err;
@@ -327,13 +327,13 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("io_engine");
-	TCase *c = unit_case(s, "core", test_short_writes_go_on);
+	TCase *c = unit_case(s, "core", short_writes_go_on);
 
-	tcase_add_test(c, test_errors_are_reported);
-	tcase_add_test(c, test_some_engine_is_always_there);
-	tcase_add_loop_test(c, test_all_bytes_arrive, 0, ENGINES);
-	tcase_add_loop_test(c, test_a_read_beyond_the_end, 0, ENGINES);
-	tcase_add_loop_test(c, test_kernel_errors, 0, ENGINES);
-	tcase_add_loop_test(c, test_sync_and_limits, 0, ENGINES);
+	tcase_add_test(c, errors_are_reported);
+	tcase_add_test(c, some_engine_is_always_there);
+	tcase_add_loop_test(c, all_bytes_arrive, 0, ENGINES);
+	tcase_add_loop_test(c, a_read_beyond_the_end, 0, ENGINES);
+	tcase_add_loop_test(c, kernel_errors, 0, ENGINES);
+	tcase_add_loop_test(c, sync_and_limits, 0, ENGINES);
 	return s;
 }

@@ -38,7 +38,7 @@ static int open_it(const char *name)
 	return rc;
 }
 
-START_TEST(test_opens_a_regular_file)
+START_TEST(opens_a_regular_file)
 {
 	struct stat st;
 	char text[8] = {0};
@@ -61,7 +61,7 @@ START_TEST(test_opens_a_regular_file)
 }
 END_TEST
 
-START_TEST(test_refuses_what_is_none)
+START_TEST(refuses_what_is_none)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
 	int s = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -88,7 +88,7 @@ static int does_not_come(void *object, struct mfs_error *err)
 	return mfs_fail(err, -ETIMEDOUT, "%s", "the server does not answer");
 }
 
-START_TEST(test_says_why_bytes_do_not_come)
+START_TEST(says_why_bytes_do_not_come)
 {
 	static const struct mfs_backing_ops ops = {.keep = does_not_come};
 	const struct mfs_backing backing = {.ops = &ops};
@@ -122,7 +122,7 @@ static int hold_lease(const char *name, int ready)
 	return fcntl(fd, F_SETLEASE, F_UNLCK) ? 1 : 0;
 }
 
-START_TEST(test_waits_for_a_lease)
+START_TEST(waits_for_a_lease)
 {
 	int ready[2], status;
 	char byte;
@@ -143,7 +143,7 @@ START_TEST(test_waits_for_a_lease)
 END_TEST
 
 /* A file that was added as a regular one becomes a FIFO. */
-START_TEST(test_file_becomes_a_fifo)
+START_TEST(file_becomes_a_fifo)
 {
 	struct mfs_fileset *set;
 	struct mfs_buffered *w = malloc(sizeof(*w));
@@ -166,7 +166,7 @@ START_TEST(test_file_becomes_a_fifo)
 }
 END_TEST
 
-START_TEST(test_tracker_is_a_fifo)
+START_TEST(tracker_is_a_fifo)
 {
 	struct mfs_tracker t = {.kind = MFS_TRACKER_NUMBER, .number = 20};
 
@@ -184,7 +184,7 @@ static void count_bad(void *arg, const struct mfs_error *err)
 }
 
 /* What a manifest names is read to its end: a device has none. */
-START_TEST(test_manifest_names_a_device)
+START_TEST(manifest_names_a_device)
 {
 	static const char manifest[] = "{\"algorithm\": \"sha256\", \"files\": {\"f\": \"00\"}}";
 	struct mfs_error err;
@@ -204,7 +204,7 @@ START_TEST(test_manifest_names_a_device)
 END_TEST
 
 /* A hole of it would be read into memory. */
-START_TEST(test_manifest_is_too_large)
+START_TEST(manifest_is_too_large)
 {
 	static const char manifest[] = "{\"algorithm\": \"sha256\", \"files\": {}}";
 	struct mfs_error err;
@@ -223,7 +223,7 @@ static void note_sentence(void *arg, const struct mfs_error *err)
 }
 
 /* A file of the checkpoint whose sum nobody knows. */
-START_TEST(test_manifest_lacks_a_file)
+START_TEST(manifest_lacks_a_file)
 {
 	static const char manifest[] = "{\"algorithm\": \"sha256\", \"files\": {}}";
 	struct mfs_error err;
@@ -242,15 +242,15 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("regular");
-	TCase *c = unit_case(s, "opener", test_opens_a_regular_file);
+	TCase *c = unit_case(s, "opener", opens_a_regular_file);
 
-	tcase_add_test(c, test_refuses_what_is_none);
-	tcase_add_test(c, test_says_why_bytes_do_not_come);
-	tcase_add_test(c, test_waits_for_a_lease);
-	c = unit_case(s, "sources", test_file_becomes_a_fifo);
-	tcase_add_test(c, test_tracker_is_a_fifo);
-	tcase_add_test(c, test_manifest_names_a_device);
-	tcase_add_test(c, test_manifest_is_too_large);
-	tcase_add_test(c, test_manifest_lacks_a_file);
+	tcase_add_test(c, refuses_what_is_none);
+	tcase_add_test(c, says_why_bytes_do_not_come);
+	tcase_add_test(c, waits_for_a_lease);
+	c = unit_case(s, "sources", file_becomes_a_fifo);
+	tcase_add_test(c, tracker_is_a_fifo);
+	tcase_add_test(c, manifest_names_a_device);
+	tcase_add_test(c, manifest_is_too_large);
+	tcase_add_test(c, manifest_lacks_a_file);
 	return s;
 }

@@ -8,7 +8,7 @@
 
 static const char text[] = "0123456789";
 
-START_TEST(test_reads_inside)
+START_TEST(reads_inside)
 {
 	struct mfs_source s = mfs_source_memory(text, 10, "text");
 	struct mfs_error err = {0};
@@ -22,7 +22,7 @@ START_TEST(test_reads_inside)
 }
 END_TEST
 
-START_TEST(test_refuses_outside)
+START_TEST(refuses_outside)
 {
 	struct mfs_source s = mfs_source_memory(text, 10, "text");
 	struct mfs_error err = {0};
@@ -37,7 +37,7 @@ START_TEST(test_refuses_outside)
 }
 END_TEST
 
-START_TEST(test_part_of_a_part)
+START_TEST(part_of_a_part)
 {
 	struct mfs_source s = mfs_source_memory(text, 10, "text"), part, inner;
 	struct mfs_error err = {0};
@@ -57,9 +57,9 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("source");
-	TCase *c = unit_case(s, "memory", test_reads_inside);
+	TCase *c = unit_case(s, "memory", reads_inside);
 
-	tcase_add_test(c, test_refuses_outside);
-	tcase_add_test(c, test_part_of_a_part);
+	tcase_add_test(c, refuses_outside);
+	tcase_add_test(c, part_of_a_part);
 	return s;
 }

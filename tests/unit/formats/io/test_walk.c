@@ -78,7 +78,7 @@ static void agrees(const char *name)
 	close(fd);
 }
 
-START_TEST(test_leads_where_the_kernel_goes)
+START_TEST(leads_where_the_kernel_goes)
 {
 	static const char *const names[] = {
 		"d/f",	     "d",	    "d/",	"d//f",	    "./d/./f",	  "d/../d/f",
@@ -119,7 +119,7 @@ START_TEST(test_leads_where_the_kernel_goes)
 }
 END_TEST
 
-START_TEST(test_below_a_directory)
+START_TEST(below_a_directory)
 {
 	int dirfd = open(unit_tmpdir(), O_PATH | O_DIRECTORY), fd;
 	struct mfs_access_fold fold = {0};
@@ -139,7 +139,7 @@ START_TEST(test_below_a_directory)
 END_TEST
 
 /* A FIFO is found, and nobody waits for its other end. */
-START_TEST(test_opens_nothing)
+START_TEST(opens_nothing)
 {
 	struct mfs_access_fold fold = {0};
 	struct stat st;
@@ -176,7 +176,7 @@ static void grants(const char *name, unsigned want)
 	ck_assert_uint_eq(mfs_access_classes(&fold, geteuid(), getegid()), all & want);
 }
 
-START_TEST(test_counts_directories_behind_links)
+START_TEST(counts_directories_behind_links)
 {
 	make_dir("open", 0755);
 	make_dir("team", 0750);
@@ -214,7 +214,7 @@ static void *flip(void *arg)
 	return NULL;
 }
 
-START_TEST(test_a_link_that_is_flipped)
+START_TEST(a_link_that_is_flipped)
 {
 	struct stat own, open;
 	pthread_t thread;
@@ -367,7 +367,7 @@ static void compare_with_kernel(const char *const *files, unsigned count, unsign
 	}
 }
 
-START_TEST(test_the_kernel_agrees)
+START_TEST(the_kernel_agrees)
 {
 	static char names[6][400];
 	const char *files[6];
@@ -419,7 +419,7 @@ static struct mfs_fileset *new_set(const char *dir, const char *const *names, un
 	return set;
 }
 
-START_TEST(test_looks_again)
+START_TEST(looks_again)
 {
 	static const char *const names[] = {"1", "sub/2"};
 	const struct mfs_access_fold above = fold_of(unit_tmpdir());
@@ -462,7 +462,7 @@ START_TEST(test_looks_again)
 }
 END_TEST
 
-START_TEST(test_a_set_says_who_may_read_it)
+START_TEST(a_set_says_who_may_read_it)
 {
 	static const char *const names[] = {"1", "2"};
 	const struct mfs_access_fold above = fold_of(unit_tmpdir());
@@ -546,7 +546,7 @@ static int check_below(int dirfd, const char *name)
 }
 
 /* Nor do they lead farther when the directory that is open leaves its source. */
-START_TEST(test_fences_of_what_moves)
+START_TEST(fences_of_what_moves)
 {
 	struct mfs_fence *f;
 	int dir;
@@ -572,7 +572,7 @@ START_TEST(test_fences_of_what_moves)
 END_TEST
 
 /* Links of a fenced source end in it. */
-START_TEST(test_fences)
+START_TEST(links_of_a_fenced_source_end_in_it)
 {
 	struct mfs_fence *f[7];
 
@@ -654,17 +654,17 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("walk");
-	TCase *c = unit_case(s, "walk", test_leads_where_the_kernel_goes);
+	TCase *c = unit_case(s, "walk", leads_where_the_kernel_goes);
 
 	tcase_add_checked_fixture(c, setup, NULL);
-	tcase_add_test(c, test_below_a_directory);
-	tcase_add_test(c, test_opens_nothing);
-	tcase_add_test(c, test_counts_directories_behind_links);
-	tcase_add_test(c, test_a_link_that_is_flipped);
-	tcase_add_test(c, test_the_kernel_agrees);
-	tcase_add_test(c, test_looks_again);
-	tcase_add_test(c, test_a_set_says_who_may_read_it);
-	tcase_add_test(c, test_fences);
-	tcase_add_test(c, test_fences_of_what_moves);
+	tcase_add_test(c, below_a_directory);
+	tcase_add_test(c, opens_nothing);
+	tcase_add_test(c, counts_directories_behind_links);
+	tcase_add_test(c, a_link_that_is_flipped);
+	tcase_add_test(c, the_kernel_agrees);
+	tcase_add_test(c, looks_again);
+	tcase_add_test(c, a_set_says_who_may_read_it);
+	tcase_add_test(c, links_of_a_fenced_source_end_in_it);
+	tcase_add_test(c, fences_of_what_moves);
 	return s;
 }

@@ -178,7 +178,7 @@ static void same_tensor(struct mfs_ckpt *a, struct mfs_ckpt *b, uint32_t i)
 	free(q);
 }
 
-START_TEST(test_round_trip)
+START_TEST(round_trip)
 {
 	struct mfs_ckpt *ckpt = open_fixture(fixtures[_i]), *again;
 	struct shown s;
@@ -231,7 +231,7 @@ static void check_key(const struct mfs_dcp_tensor *want, const struct mfs_dcp *h
 		      t->chunk_count, want->chunk_count);
 }
 
-START_TEST(test_keys)
+START_TEST(keys_are_those_of_megatron)
 {
 	struct mfs_ckpt *ckpt = open_fixture(fixtures[_i]);
 	struct mfs_dcp own, shown;
@@ -265,7 +265,7 @@ START_TEST(test_keys)
 END_TEST
 
 /* Every tensor's chunks tile it, and items lie side by side from each file's start to its end. */
-START_TEST(test_items)
+START_TEST(items_tile_their_tensors_and_files)
 {
 	static const struct mfs_layout cuts[] = {
 		{.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1},
@@ -322,7 +322,7 @@ static void expect(struct mfs_megatron_args args, enum mfs_layer_spec spec, cons
 #define LAYERS	  "decoder.layers."
 
 /* TransformerLayerSubmodules of gpt_layer_specs.py, by hand. */
-START_TEST(test_te_keys)
+START_TEST(te_keys)
 {
 	struct mfs_megatron_args a = fake_llama();
 
@@ -361,7 +361,7 @@ START_TEST(test_te_keys)
 }
 END_TEST
 
-START_TEST(test_mtp_keys)
+START_TEST(mtp_keys)
 {
 	struct mfs_megatron_args a = fake_llama();
 
@@ -441,7 +441,7 @@ static void check_groups(const struct common *c, bool step)
 	}
 }
 
-START_TEST(test_distributed)
+START_TEST(the_distributed_optimizers_state_is_reshardable)
 {
 	struct mfs_ckpt *ckpt = open_fixture("resume/qwen2-torch-tp2-dp2-distopt/iter_0000020");
 	const struct mfs_pickle *doc;
@@ -465,7 +465,7 @@ START_TEST(test_distributed)
 }
 END_TEST
 
-START_TEST(test_float16)
+START_TEST(the_float16_optimizers_state_is_shown)
 {
 	struct mfs_ckpt *ckpt = open_fixture("resume/llama-torch-tp2-pp2/iter_0000020");
 	struct mfs_torch_tensor step;
@@ -494,7 +494,7 @@ END_TEST
 /* ---- the vocabulary ---- */
 
 /* Tensor ranks of which each has a multiple of 64 rows: 2048, where the source has 1024. */
-START_TEST(test_padding)
+START_TEST(more_ranks_pad_the_vocabulary)
 {
 	const struct mfs_layout wide = {.tp = 32, .pp = 1, .ep = 1, .etp = 32, .vpp = 1};
 	const char *name = "embedding.word_embeddings.weight";
@@ -526,7 +526,7 @@ END_TEST
 
 /* ---- what cannot be shown ---- */
 
-START_TEST(test_refused)
+START_TEST(a_missing_tensor_refuses_the_view)
 {
 	const struct mfs_layout one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
 	struct mfs_megatron_args a = fake_llama();
@@ -573,7 +573,7 @@ static void *read_lazily(void *arg)
 	return NULL;
 }
 
-START_TEST(test_lazy)
+START_TEST(a_lazy_file_is_built_once)
 {
 	char good[] = "abcde", bad[] = "abc", text[8];
 	pthread_t threads[8];
@@ -601,16 +601,16 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("megatron_dist");
-	TCase *c = unit_case(s, "keys", test_te_keys);
+	TCase *c = unit_case(s, "keys", te_keys);
 
-	tcase_add_loop_test(c, test_keys, 0, FIXTURES);
-	tcase_add_test(c, test_mtp_keys);
-	tcase_add_test(c, test_refused);
-	c = unit_case(s, "files", test_lazy);
-	tcase_add_loop_test(c, test_round_trip, 0, FIXTURES);
-	tcase_add_loop_test(c, test_items, 0, FIXTURES);
-	tcase_add_test(c, test_distributed);
-	tcase_add_test(c, test_float16);
-	tcase_add_test(c, test_padding);
+	tcase_add_loop_test(c, keys_are_those_of_megatron, 0, FIXTURES);
+	tcase_add_test(c, mtp_keys);
+	tcase_add_test(c, a_missing_tensor_refuses_the_view);
+	c = unit_case(s, "files", a_lazy_file_is_built_once);
+	tcase_add_loop_test(c, round_trip, 0, FIXTURES);
+	tcase_add_loop_test(c, items_tile_their_tensors_and_files, 0, FIXTURES);
+	tcase_add_test(c, the_distributed_optimizers_state_is_reshardable);
+	tcase_add_test(c, the_float16_optimizers_state_is_shown);
+	tcase_add_test(c, more_ranks_pad_the_vocabulary);
 	return s;
 }

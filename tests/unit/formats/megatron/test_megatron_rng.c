@@ -173,7 +173,7 @@ static void expect_rank(const struct shown *s, const char *rank, const char *ite
 
 /* ---- legacy sources: every expert rank has states of its own ---- */
 
-START_TEST(test_own_layout)
+START_TEST(own_layout)
 {
 	static const char *const ranks[] = {"mp_rank_00_000_000", "mp_rank_00_000_001",
 					    "mp_rank_00_001_000", "mp_rank_00_001_001"};
@@ -190,7 +190,7 @@ START_TEST(test_own_layout)
 }
 END_TEST
 
-START_TEST(test_other_layouts)
+START_TEST(other_layouts)
 {
 	struct shown s = show(EP2, "megatron/torch/tp1-pp1-ep4-etp1");
 
@@ -210,7 +210,7 @@ START_TEST(test_other_layouts)
 END_TEST
 
 /* With ETP1 of TP2 the expert rank is the tensor rank: two files, not four. */
-START_TEST(test_expert_tensor_ranks)
+START_TEST(expert_tensor_ranks)
 {
 	struct shown s = show(EP2_ETP1, "megatron/torch/tp2-pp1-ep2-etp1");
 
@@ -271,7 +271,7 @@ static unsigned count_items(const struct mfs_dcp *dcp)
 }
 
 /* Runs of two data-parallel ranks (world sizes 4 and 4), which are the expert ranks. */
-START_TEST(test_items)
+START_TEST(items_of_generators_are_those_of_the_ranks)
 {
 	struct shown s = show(EP2, "megatron/torch_dist");
 	struct mfs_dcp dcp;
@@ -289,7 +289,7 @@ START_TEST(test_items)
 }
 END_TEST
 
-START_TEST(test_items_without_experts)
+START_TEST(items_without_experts)
 {
 	struct shown s =
 		show("resume/llama-torch_dist-tp2-pp2/iter_0000020", "megatron/torch_dist");
@@ -303,7 +303,7 @@ START_TEST(test_items_without_experts)
 END_TEST
 
 /* Both spellings of a rank's key are one rank's states; our reader takes the view back. */
-START_TEST(test_both_spellings_read)
+START_TEST(both_spellings_read)
 {
 	struct shown s = show(EP2, "megatron/torch_dist");
 	struct mfs_ckpt *again;
@@ -371,7 +371,7 @@ static const struct {
 	{200000, 1, 5 * KIB, -ENOTSUP, "more than 65536 tensors"},
 };
 
-START_TEST(test_copy)
+START_TEST(lists_of_generators_are_copied)
 {
 	struct mfs_buf archive = {0};
 	struct mfs_torch_file f;
@@ -399,7 +399,7 @@ END_TEST
 
 /* ---- steps ---- */
 
-START_TEST(test_step)
+START_TEST(steps_are_written_as_torch_writes_them)
 {
 	static const double steps[] = {40,	 0,	 0.5,	     1e300,   -1e300,
 				       INFINITY, 0x1p53, 0x1p53 - 1, -0x1p63, 0x1p63};
@@ -433,14 +433,14 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("megatron_rng");
-	TCase *c = unit_case(s, "torch", test_own_layout);
+	TCase *c = unit_case(s, "torch", own_layout);
 
-	tcase_add_test(c, test_other_layouts);
-	tcase_add_test(c, test_expert_tensor_ranks);
-	c = unit_case(s, "megatron/torch_dist", test_items);
-	tcase_add_test(c, test_items_without_experts);
-	tcase_add_test(c, test_both_spellings_read);
-	c = unit_case(s, "copy", test_step);
-	tcase_add_loop_test(c, test_copy, 0, MFS_ARRAY_SIZE(lists));
+	tcase_add_test(c, other_layouts);
+	tcase_add_test(c, expert_tensor_ranks);
+	c = unit_case(s, "megatron/torch_dist", items_of_generators_are_those_of_the_ranks);
+	tcase_add_test(c, items_without_experts);
+	tcase_add_test(c, both_spellings_read);
+	c = unit_case(s, "copy", steps_are_written_as_torch_writes_them);
+	tcase_add_loop_test(c, lists_of_generators_are_copied, 0, MFS_ARRAY_SIZE(lists));
 	return s;
 }

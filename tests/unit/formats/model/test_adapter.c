@@ -28,7 +28,7 @@ static float random_float(void)
 
 /* ---- the loop ---- */
 
-START_TEST(test_low_rank)
+START_TEST(low_rank)
 {
 	static const enum mfs_dtype types[] = {MFS_F32, MFS_BF16, MFS_F16};
 	float a[7], b[7 * 600];
@@ -75,7 +75,7 @@ static const struct {
 	{"\"r\": 4,", -EINVAL, "not valid JSON"},
 };
 
-START_TEST(test_config)
+START_TEST(configs_have_rank_and_scale_or_are_refused)
 {
 	struct mfs_peft_config c = {0};
 	char text[256];
@@ -91,7 +91,7 @@ START_TEST(test_config)
 }
 END_TEST
 
-START_TEST(test_config_kinds)
+START_TEST(config_kinds)
 {
 	static const char stabilised[] = "{\"peft_type\": \"LORA\", \"r\": 12, \"lora_alpha\": 20, "
 					 "\"use_rslora\": true}";
@@ -226,7 +226,7 @@ static void free_modules(struct module *m, unsigned count)
 	}
 }
 
-START_TEST(test_merged)
+START_TEST(an_adapter_is_added_to_its_weights)
 {
 	struct module modules[] = {{.name = "model.layers.0.self_attn.q_proj"},
 				   {.name = "model.layers.1.self_attn.v_proj"},
@@ -277,7 +277,7 @@ static void refuse(struct module *m, unsigned rank, int want, const char *part)
 	mfs_ckpt_free(ckpt);
 }
 
-START_TEST(test_refused)
+START_TEST(an_adapter_that_does_not_fit_is_refused)
 {
 	struct module m = {.name = "model.layers.0.self_attn.q_proj"};
 	struct mfs_ckpt *ckpt = open_source();
@@ -302,10 +302,10 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("adapter");
 
-	unit_case(s, "low_rank", test_low_rank);
-	tcase_add_loop_test(unit_case(s, "config", test_config_kinds), test_config, 0,
-			    MFS_ARRAY_SIZE(configs));
-	unit_case(s, "merged", test_merged);
-	unit_case(s, "refused", test_refused);
+	unit_case(s, "low_rank", low_rank);
+	tcase_add_loop_test(unit_case(s, "config", config_kinds),
+			    configs_have_rank_and_scale_or_are_refused, 0, MFS_ARRAY_SIZE(configs));
+	unit_case(s, "merged", an_adapter_is_added_to_its_weights);
+	unit_case(s, "refused", an_adapter_that_does_not_fit_is_refused);
 	return s;
 }

@@ -65,7 +65,7 @@ static const struct mfs_config_row *key(const struct mfs_family *f, const char *
 	return NULL;
 }
 
-START_TEST(test_rows)
+START_TEST(rows_have_rules_and_conditions)
 {
 	const struct mfs_family *f = accepted(
 		HEAD
@@ -111,7 +111,7 @@ START_TEST(test_rows)
 END_TEST
 
 /* Rows of a base stay in their places; features of it can be refused. */
-START_TEST(test_layers_ahead)
+START_TEST(layers_ahead)
 {
 	const struct mfs_family *f = accepted(HEAD "mtp-layers = egg.{i}.\nallows = mtp\n" EMBEDDING
 						   "[mtp]\nin = swapped of eh_proj.weight\n");
@@ -124,7 +124,7 @@ START_TEST(test_layers_ahead)
 }
 END_TEST
 
-START_TEST(test_base)
+START_TEST(a_family_changes_its_base)
 {
 	const struct mfs_family *f =
 		accepted("[family]\nname = parrot\nbase = llama\narchitecture = P\nmodel_type = p\n"
@@ -154,7 +154,7 @@ START_TEST(test_base)
 }
 END_TEST
 
-START_TEST(test_norms_that_are_stored_as_in_megatron)
+START_TEST(norms_that_are_stored_as_in_megatron)
 {
 	const struct mfs_family *f =
 		accepted(HEAD "norms = weight - 1\nrequires = zero-centered\n" EMBEDDING
@@ -164,7 +164,7 @@ START_TEST(test_norms_that_are_stored_as_in_megatron)
 }
 END_TEST
 
-START_TEST(test_kinds_of_layers)
+START_TEST(kinds_of_layers)
 {
 	const struct mfs_family *f = accepted(
 		HEAD "norms = weight - 1\nrequires = zero-centered, output-gate, swiglu\nignores = "
@@ -190,7 +190,7 @@ START_TEST(test_kinds_of_layers)
 END_TEST
 
 /* In a hybrid model a layer is of one kind, so tensors of all kinds may have one name. */
-START_TEST(test_kinds_of_sublayers)
+START_TEST(kinds_of_sublayers)
 {
 	const struct mfs_family *f =
 		accepted(HEAD "requires = hybrid\n" EMBEDDING "[layer mamba]\nx = norm.weight\n"
@@ -223,7 +223,7 @@ static const char *chosen(const struct mfs_megatron_args *a)
 }
 
 /* That of the HF directory it comes from, while the model still fits. */
-START_TEST(test_where_it_comes_from)
+START_TEST(where_it_comes_from)
 {
 	struct mfs_megatron_args a = fake_llama();
 
@@ -240,7 +240,7 @@ START_TEST(test_where_it_comes_from)
 END_TEST
 
 /* What plain runs of pretrain_gpt.py are, and what several families have. */
-START_TEST(test_first_that_fits)
+START_TEST(first_that_fits)
 {
 	struct mfs_megatron_args a = fake_llama();
 
@@ -266,7 +266,7 @@ START_TEST(test_first_that_fits)
 }
 END_TEST
 
-START_TEST(test_impossible)
+START_TEST(a_family_that_megatron_cannot_express_is_refused)
 {
 	const struct mfs_megatron_args a = fake_llama();
 	const struct mfs_family *f;
@@ -281,7 +281,7 @@ END_TEST
 /* ---- the class that made a model ---- */
 
 /* A class of a family without modules of its own adds nothing; a size may follow its name. */
-START_TEST(test_plain_providers)
+START_TEST(plain_providers)
 {
 	static const char *const plain[] = {"GPTModelProvider",
 					    "MLAModelProvider",
@@ -319,7 +319,7 @@ static struct mfs_megatron_args fake_gemma(const char *provider)
 }
 
 /* Modules of its own are those of the family that names the class, and of no other. */
-START_TEST(test_own_modules)
+START_TEST(own_modules)
 {
 	struct mfs_megatron_args a = fake_gemma("CodeGemmaModelProvider2B");
 	const struct mfs_family *f;
@@ -469,7 +469,7 @@ static const struct {
 	{"[notes]\nblue = it is", "'blue' is no feature"},
 };
 
-START_TEST(test_language)
+START_TEST(a_language_part_is_read)
 {
 	const struct mfs_family *f =
 		accepted(WHOLE "[language]\nfamily = llama, qwen2\nconfig = text or the whole\n"
@@ -487,7 +487,7 @@ START_TEST(test_language)
 }
 END_TEST
 
-START_TEST(test_wrong)
+START_TEST(a_wrong_line_is_refused)
 {
 	struct mfs_family *f;
 
@@ -495,7 +495,7 @@ START_TEST(test_wrong)
 }
 END_TEST
 
-START_TEST(test_many_words)
+START_TEST(many_words)
 {
 	char text[4096] = "[layer]\nx = input_layernorm.weight, if tied";
 	struct mfs_family *f;
@@ -519,7 +519,7 @@ static void write_file(const char *text, size_t zeros)
 	close(fd);
 }
 
-START_TEST(test_added)
+START_TEST(a_family_may_come_from_a_file)
 {
 	struct mfs_megatron_args args = fake_llama();
 	const struct mfs_family *f;
@@ -550,7 +550,7 @@ START_TEST(test_added)
 }
 END_TEST
 
-START_TEST(test_not_added)
+START_TEST(not_added)
 {
 	close(mkstemp(path));
 	unit_fails(mfs_families_add("/tmp", &err), &err, -EINVAL, "family=/tmp: ");
@@ -577,22 +577,22 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("files");
 
 	tcase_add_checked_fixture(c, NULL, tear_down);
-	tcase_add_test(c, test_rows);
-	tcase_add_test(c, test_layers_ahead);
-	tcase_add_test(c, test_base);
-	tcase_add_test(c, test_norms_that_are_stored_as_in_megatron);
-	tcase_add_test(c, test_kinds_of_layers);
-	tcase_add_test(c, test_kinds_of_sublayers);
-	tcase_add_test(c, test_where_it_comes_from);
-	tcase_add_test(c, test_first_that_fits);
-	tcase_add_test(c, test_impossible);
-	tcase_add_test(c, test_plain_providers);
-	tcase_add_test(c, test_own_modules);
-	tcase_add_loop_test(c, test_wrong, 0, MFS_ARRAY_SIZE(wrong));
-	tcase_add_test(c, test_language);
-	tcase_add_test(c, test_many_words);
-	tcase_add_test(c, test_added);
-	tcase_add_test(c, test_not_added);
+	tcase_add_test(c, rows_have_rules_and_conditions);
+	tcase_add_test(c, layers_ahead);
+	tcase_add_test(c, a_family_changes_its_base);
+	tcase_add_test(c, norms_that_are_stored_as_in_megatron);
+	tcase_add_test(c, kinds_of_layers);
+	tcase_add_test(c, kinds_of_sublayers);
+	tcase_add_test(c, where_it_comes_from);
+	tcase_add_test(c, first_that_fits);
+	tcase_add_test(c, a_family_that_megatron_cannot_express_is_refused);
+	tcase_add_test(c, plain_providers);
+	tcase_add_test(c, own_modules);
+	tcase_add_loop_test(c, a_wrong_line_is_refused, 0, MFS_ARRAY_SIZE(wrong));
+	tcase_add_test(c, a_language_part_is_read);
+	tcase_add_test(c, many_words);
+	tcase_add_test(c, a_family_may_come_from_a_file);
+	tcase_add_test(c, not_added);
 	suite_add_tcase(s, c);
 	return s;
 }

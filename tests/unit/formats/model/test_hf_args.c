@@ -459,7 +459,7 @@ START_TEST(yarn_scales)
 }
 END_TEST
 
-START_TEST(windows)
+START_TEST(windows_are_megatrons)
 {
 	struct mfs_megatron_args a;
 
@@ -758,7 +758,7 @@ START_TEST(windows_of_gemma_3)
 }
 END_TEST
 
-START_TEST(activations)
+START_TEST(activations_have_megatrons_names)
 {
 	ck_assert(!accepted("{'model_type': 'gpt2', 'activation_function': 'gelu_accurate'}")
 			   .exact_gelu);
@@ -994,7 +994,7 @@ static const struct {
 	 "sliding_window_pattern"},
 };
 
-START_TEST(refusals)
+START_TEST(configs_that_are_not_read_say_why)
 {
 	struct mfs_megatron_args a;
 
@@ -1089,7 +1089,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, rotary_forms);
 	tcase_add_test(c, parts_of_heads);
 	tcase_add_test(c, yarn_scales);
-	tcase_add_test(c, windows);
+	tcase_add_test(c, windows_are_megatrons);
 	tcase_add_test(c, vision_language_models);
 	tcase_add_test(c, windows_of_some_layers);
 	tcase_add_test(c, keys_without_a_row);
@@ -1097,7 +1097,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, keys_that_say_it_again);
 	tcase_add_test(c, layer_types_of_a_mistral);
 	tcase_add_test(c, windows_of_gemma_3);
-	tcase_add_test(c, activations);
+	tcase_add_test(c, activations_have_megatrons_names);
 	tcase_add_test(c, layers_with_experts);
 	tcase_add_test(c, layers_with_linear_attention);
 	tcase_add_test(c, layers_of_one_sublayer);
@@ -1107,6 +1107,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, defaults_of_every_family);
 	c = unit_case(s, "refused", arch_is_for_files_that_do_not_say);
 	tcase_add_checked_fixture(c, NULL, tear_down);
-	tcase_add_loop_test(c, refusals, 0, MFS_ARRAY_SIZE(refused));
+	tcase_add_loop_test(c, configs_that_are_not_read_say_why, 0, MFS_ARRAY_SIZE(refused));
 	return s;
 }

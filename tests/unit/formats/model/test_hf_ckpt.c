@@ -887,7 +887,7 @@ START_TEST(a_copy_in_another_shard)
 }
 END_TEST
 
-START_TEST(subdirectories)
+START_TEST(files_may_lie_in_subdirectories)
 {
 	static struct world w;
 	struct mfs_megatron_args a = fake_llama();
@@ -1265,7 +1265,7 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "files", harmless_extras);
 	tcase_add_test(c, one_file_before_an_index);
 	tcase_add_test(c, a_copy_in_another_shard);
-	tcase_add_test(c, subdirectories);
+	tcase_add_test(c, files_may_lie_in_subdirectories);
 	tcase_add_loop_test(c, torch_files, 0, 3);
 	c = unit_case(s, "refused", tensors_that_do_not_fit);
 	tcase_add_test(c, shards_that_do_not_fit);

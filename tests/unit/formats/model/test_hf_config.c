@@ -77,7 +77,7 @@ static void has(const struct shown *s, const char *key, const char *want)
 
 /* ---- config.json alone ---- */
 
-START_TEST(test_llama_to_the_byte)
+START_TEST(llama_to_the_byte)
 {
 	static const char want[] = "{\n"
 				   "  \"architectures\": [\n"
@@ -126,7 +126,7 @@ START_TEST(test_llama_to_the_byte)
 }
 END_TEST
 
-START_TEST(test_numbers_that_need_all_their_digits)
+START_TEST(numbers_that_need_all_their_digits)
 {
 	struct mfs_megatron_args args = fake_llama();
 	struct shown s;
@@ -138,7 +138,7 @@ START_TEST(test_numbers_that_need_all_their_digits)
 }
 END_TEST
 
-START_TEST(test_qwen_windows)
+START_TEST(qwen_windows)
 {
 	struct mfs_megatron_args args = fake_qwen2();
 	struct shown s;
@@ -159,7 +159,7 @@ START_TEST(test_qwen_windows)
 }
 END_TEST
 
-START_TEST(test_mixtral)
+START_TEST(mixtral_has_its_experts_keys)
 {
 	struct mfs_megatron_args args = fake_mixtral();
 	struct shown s;
@@ -173,7 +173,7 @@ START_TEST(test_mixtral)
 }
 END_TEST
 
-START_TEST(test_deepseek_router)
+START_TEST(deepseek_router)
 {
 	struct mfs_megatron_args args = fake_deepseek();
 	struct shown s;
@@ -202,7 +202,7 @@ START_TEST(test_deepseek_router)
 END_TEST
 
 /* A family's other names are kept; without a family that has them, they say nothing. */
-START_TEST(test_other_names_of_a_family)
+START_TEST(other_names_of_a_family)
 {
 	struct mfs_megatron_args args = fake_deepseek();
 	struct shown s;
@@ -224,7 +224,7 @@ START_TEST(test_other_names_of_a_family)
 }
 END_TEST
 
-START_TEST(test_family_named_by_a_person)
+START_TEST(family_named_by_a_person)
 {
 	struct mfs_megatron_args args = fake_deepseek();
 	struct shown s = {0};
@@ -240,7 +240,7 @@ START_TEST(test_family_named_by_a_person)
 }
 END_TEST
 
-START_TEST(test_gpt2)
+START_TEST(gpt2_has_keys_of_its_own)
 {
 	struct mfs_megatron_args args = fake_gpt2();
 	struct shown s;
@@ -259,7 +259,7 @@ START_TEST(test_gpt2)
 }
 END_TEST
 
-START_TEST(test_rotary_scalings)
+START_TEST(rotary_scalings)
 {
 	struct mfs_megatron_args args = fake_llama();
 	struct shown s;
@@ -282,7 +282,7 @@ START_TEST(test_rotary_scalings)
 END_TEST
 
 /* GPTModel's own, between fractions of pairs. */
-START_TEST(test_yarn_of_gpt_oss)
+START_TEST(yarn_of_gpt_oss)
 {
 	struct mfs_megatron_args args = fake_gpt_oss();
 	struct shown s;
@@ -305,7 +305,7 @@ START_TEST(test_yarn_of_gpt_oss)
 }
 END_TEST
 
-START_TEST(test_yarn)
+START_TEST(yarn_has_its_scaling_dictionary)
 {
 	struct mfs_megatron_args args = fake_deepseek();
 	struct shown s;
@@ -331,7 +331,7 @@ START_TEST(test_yarn)
 }
 END_TEST
 
-START_TEST(test_generation_config)
+START_TEST(generation_config)
 {
 	static const char config[] = "{\"bos_token_id\": null, \"eos_token_id\": [2, 3]}";
 	size_t len;
@@ -368,7 +368,7 @@ static void disagrees(const struct mfs_megatron_args *args, const char *ref, con
 	release(&s);
 }
 
-START_TEST(test_reference_supplies_the_rest)
+START_TEST(reference_supplies_the_rest)
 {
 	struct mfs_megatron_args args = fake_llama();
 
@@ -388,7 +388,7 @@ START_TEST(test_reference_supplies_the_rest)
 END_TEST
 
 /* What is not known to be harmless is left out; what nobody knows is reported. */
-START_TEST(test_reference_says_no_more)
+START_TEST(reference_says_no_more)
 {
 	static const char *const left[] = {
 		"return_dict",
@@ -420,7 +420,7 @@ START_TEST(test_reference_says_no_more)
 }
 END_TEST
 
-START_TEST(test_reference_disagrees)
+START_TEST(reference_disagrees)
 {
 	struct mfs_megatron_args args = fake_llama();
 
@@ -440,7 +440,7 @@ START_TEST(test_reference_disagrees)
 }
 END_TEST
 
-START_TEST(test_reference_by_another_name)
+START_TEST(reference_by_another_name)
 {
 	struct mfs_megatron_args args = fake_deepseek();
 	struct shown s;
@@ -456,7 +456,7 @@ START_TEST(test_reference_by_another_name)
 }
 END_TEST
 
-START_TEST(test_reference_rotary_forms)
+START_TEST(reference_rotary_forms)
 {
 	struct mfs_megatron_args args = fake_llama();
 
@@ -494,7 +494,7 @@ static void warns(const struct mfs_megatron_args *args, const char *ref, const c
 	release(&s);
 }
 
-START_TEST(test_reference_with_warnings)
+START_TEST(reference_with_warnings)
 {
 	struct mfs_megatron_args args = fake_llama();
 
@@ -523,7 +523,7 @@ static const struct {
 	{32, 16, "16.0", "factor 16 from the reference, not 32 from the run's arguments"},
 };
 
-START_TEST(test_reference_rotary_factor)
+START_TEST(reference_rotary_factor)
 {
 	struct mfs_megatron_args args = fake_llama();
 	char ref[300], want[300];
@@ -554,7 +554,7 @@ START_TEST(test_reference_rotary_factor)
 }
 END_TEST
 
-START_TEST(test_reference_of_itself)
+START_TEST(reference_of_itself)
 {
 	struct mfs_megatron_args args[] = {fake_llama(),   fake_qwen2(),    fake_qwen3(),
 					   fake_mixtral(), fake_deepseek(), fake_gpt2()};
@@ -570,7 +570,7 @@ START_TEST(test_reference_of_itself)
 }
 END_TEST
 
-START_TEST(test_reference_broken)
+START_TEST(reference_broken)
 {
 	static const char *const broken[] = {"", "[]", "3", "{\"a\": 1, \"a\": 2}", "{\"a\": 1}}",
 					     "{"};
@@ -586,7 +586,7 @@ START_TEST(test_reference_broken)
 }
 END_TEST
 
-START_TEST(test_reference_directory)
+START_TEST(reference_directory)
 {
 	static const char *const names[] = {"config.json",
 					    "model.safetensors",
@@ -653,7 +653,7 @@ static struct mfs_hf_tokens parse_tokens(const char *config, const char *tokeniz
 	return parse_files(config, NULL, tokenizer);
 }
 
-START_TEST(test_tokens)
+START_TEST(special_tokens_have_the_ids_of_the_tokenizer)
 {
 	static const char added[] =
 		"{\"version\": \"added_tokens\", \"model\": {\"vocab\": {\"a\": 0}}, "
@@ -681,7 +681,7 @@ START_TEST(test_tokens)
 END_TEST
 
 /* Other places of the names of tokens and of their ids: transformers 5 reads the same from each. */
-START_TEST(test_tokens_elsewhere)
+START_TEST(tokens_elsewhere)
 {
 	static const char pairs[] = "{\"model\": {\"vocab\": {\"a\": 0, \"\\u003cp>\": 4}}, "
 				    "\"added_tokens\": []}";
@@ -715,7 +715,7 @@ START_TEST(test_tokens_elsewhere)
 }
 END_TEST
 
-START_TEST(test_tokens_of_a_fixture)
+START_TEST(tokens_of_a_fixture)
 {
 	const char *dir = unit_fixture("weights/qwen3-torch_dist-tp4/iter_0000040/tokenizer");
 	struct mfs_hf_tokens t;
@@ -745,7 +745,7 @@ static const struct {
 	{" {\"x\": [1, {\"model\": 3}], \"model\" : {\"vocab\" : {\"a\" : 7}} } ", 8},
 };
 
-START_TEST(test_token_count)
+START_TEST(token_count)
 {
 	const char *text = counts[_i].text;
 	uint64_t count;
@@ -764,7 +764,7 @@ START_TEST(test_token_count)
 }
 END_TEST
 
-START_TEST(test_token_count_broken)
+START_TEST(token_count_broken)
 {
 	static const char *const broken[] = {
 		"",
@@ -791,33 +791,33 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("hf_config");
-	TCase *c = unit_case(s, "config", test_llama_to_the_byte);
+	TCase *c = unit_case(s, "config", llama_to_the_byte);
 
-	tcase_add_test(c, test_numbers_that_need_all_their_digits);
-	tcase_add_test(c, test_qwen_windows);
-	tcase_add_test(c, test_mixtral);
-	tcase_add_test(c, test_deepseek_router);
-	tcase_add_test(c, test_other_names_of_a_family);
-	tcase_add_test(c, test_family_named_by_a_person);
-	tcase_add_test(c, test_gpt2);
-	tcase_add_test(c, test_rotary_scalings);
-	tcase_add_test(c, test_yarn);
-	tcase_add_test(c, test_yarn_of_gpt_oss);
-	tcase_add_test(c, test_generation_config);
-	c = unit_case(s, "reference", test_reference_supplies_the_rest);
-	tcase_add_test(c, test_reference_says_no_more);
-	tcase_add_test(c, test_reference_disagrees);
-	tcase_add_test(c, test_reference_by_another_name);
-	tcase_add_test(c, test_reference_rotary_forms);
-	tcase_add_test(c, test_reference_with_warnings);
-	tcase_add_loop_test(c, test_reference_rotary_factor, 0, (int)(MFS_ARRAY_SIZE(factors)));
-	tcase_add_loop_test(c, test_reference_of_itself, 0, 6);
-	tcase_add_test(c, test_reference_broken);
-	tcase_add_test(c, test_reference_directory);
-	c = unit_case(s, "tokenizer", test_tokens);
-	tcase_add_test(c, test_tokens_elsewhere);
-	tcase_add_test(c, test_tokens_of_a_fixture);
-	tcase_add_loop_test(c, test_token_count, 0, MFS_ARRAY_SIZE(counts));
-	tcase_add_test(c, test_token_count_broken);
+	tcase_add_test(c, numbers_that_need_all_their_digits);
+	tcase_add_test(c, qwen_windows);
+	tcase_add_test(c, mixtral_has_its_experts_keys);
+	tcase_add_test(c, deepseek_router);
+	tcase_add_test(c, other_names_of_a_family);
+	tcase_add_test(c, family_named_by_a_person);
+	tcase_add_test(c, gpt2_has_keys_of_its_own);
+	tcase_add_test(c, rotary_scalings);
+	tcase_add_test(c, yarn_has_its_scaling_dictionary);
+	tcase_add_test(c, yarn_of_gpt_oss);
+	tcase_add_test(c, generation_config);
+	c = unit_case(s, "reference", reference_supplies_the_rest);
+	tcase_add_test(c, reference_says_no_more);
+	tcase_add_test(c, reference_disagrees);
+	tcase_add_test(c, reference_by_another_name);
+	tcase_add_test(c, reference_rotary_forms);
+	tcase_add_test(c, reference_with_warnings);
+	tcase_add_loop_test(c, reference_rotary_factor, 0, (int)(MFS_ARRAY_SIZE(factors)));
+	tcase_add_loop_test(c, reference_of_itself, 0, 6);
+	tcase_add_test(c, reference_broken);
+	tcase_add_test(c, reference_directory);
+	c = unit_case(s, "tokenizer", special_tokens_have_the_ids_of_the_tokenizer);
+	tcase_add_test(c, tokens_elsewhere);
+	tcase_add_test(c, tokens_of_a_fixture);
+	tcase_add_loop_test(c, token_count, 0, MFS_ARRAY_SIZE(counts));
+	tcase_add_test(c, token_count_broken);
 	return s;
 }

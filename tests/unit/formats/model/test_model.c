@@ -120,7 +120,7 @@ static void check_boxes(const struct mfs_hf_target *hf)
 	ck_assert_uint_eq(t->bytes, elements * mfs_dtype_size(t->dtype));
 }
 
-START_TEST(test_family)
+START_TEST(each_family_has_its_tensors)
 {
 	struct mfs_megatron_args args = families[_i].args();
 	char shape[64];
@@ -151,7 +151,7 @@ START_TEST(test_family)
 END_TEST
 
 /* Every tensor of the checkpoint is needed, and no other is. */
-START_TEST(test_every_tensor_is_needed)
+START_TEST(every_tensor_is_needed)
 {
 	struct mfs_megatron_args args = families[_i].args();
 	char name[MFS_CKPT_NAME_SIZE];
@@ -176,7 +176,7 @@ START_TEST(test_every_tensor_is_needed)
 }
 END_TEST
 
-START_TEST(test_every_shape_is_checked)
+START_TEST(every_shape_is_checked)
 {
 	struct mfs_megatron_args args = families[_i].args();
 	char name[MFS_CKPT_NAME_SIZE], shape[64];
@@ -227,7 +227,7 @@ static void check_names(const struct mfs_family *f)
 }
 
 /* Names that the readers never produce would never be found. */
-START_TEST(test_tables_use_canonical_names)
+START_TEST(tables_use_canonical_names)
 {
 	const struct mfs_family *const *f = mfs_families();
 
@@ -237,7 +237,7 @@ START_TEST(test_tables_use_canonical_names)
 			check_names(*f);
 }
 END_TEST
-START_TEST(test_token_names_are_cut_not_overrun)
+START_TEST(token_names_are_cut_not_overrun)
 {
 	struct mfs_megatron_args args = fake_llama();
 	struct mfs_model *m;
@@ -258,7 +258,7 @@ END_TEST
 
 /* ---- the rarer shapes of models ---- */
 
-START_TEST(test_biases_of_llama)
+START_TEST(biases_of_llama)
 {
 	struct mfs_megatron_args args = fake_llama();
 	struct mfs_model *m;
@@ -276,7 +276,7 @@ START_TEST(test_biases_of_llama)
 }
 END_TEST
 
-START_TEST(test_mtp_layers_follow_the_last)
+START_TEST(mtp_layers_follow_the_last)
 {
 	struct mfs_megatron_args args = fake_deepseek();
 	const struct mfs_hf_target *t;
@@ -300,7 +300,7 @@ START_TEST(test_mtp_layers_follow_the_last)
 }
 END_TEST
 
-START_TEST(test_queries_without_a_low_rank)
+START_TEST(queries_without_a_low_rank)
 {
 	struct mfs_megatron_args args = fake_deepseek();
 	struct mfs_model *m;
@@ -316,7 +316,7 @@ START_TEST(test_queries_without_a_low_rank)
 }
 END_TEST
 
-START_TEST(test_router_bias_keeps_its_dtype)
+START_TEST(router_bias_keeps_its_dtype)
 {
 	struct mfs_megatron_args args = fake_deepseek();
 	struct mfs_model *m;
@@ -334,7 +334,7 @@ START_TEST(test_router_bias_keeps_its_dtype)
 }
 END_TEST
 
-START_TEST(test_zero_centred_norms)
+START_TEST(zero_centred_norms)
 {
 	struct mfs_megatron_args args = families[_i].args();
 	struct mfs_model *m;
@@ -362,7 +362,7 @@ START_TEST(test_zero_centred_norms)
 END_TEST
 
 /* A norm that an HF directory has as it is, where the others are weight - 1, stays so in HF. */
-START_TEST(test_norms_that_are_stored_whole)
+START_TEST(norms_that_are_stored_whole)
 {
 	struct mfs_megatron_args args = fake_qwen3_next();
 	struct mfs_global_tensor *norm;
@@ -385,7 +385,7 @@ START_TEST(test_norms_that_are_stored_whole)
 END_TEST
 
 /* The tensors of a layer follow from its kind, that of MTP's inner layer from the last one's. */
-START_TEST(test_kinds_of_layers)
+START_TEST(kinds_of_layers)
 {
 	static const uint8_t linear[] = {0, 1};
 	struct mfs_megatron_args args = fake_qwen3_next();
@@ -415,7 +415,7 @@ static int only_box(const struct mfs_box_map *m, void *arg)
 	return 0;
 }
 
-START_TEST(test_transposed_box)
+START_TEST(transposed_box)
 {
 	struct mfs_box_map box = {.src_axis = {9}};
 	struct mfs_megatron_args args = fake_gpt2();
@@ -461,7 +461,7 @@ static void vocabulary(const struct mfs_megatron_args *args, struct mfs_vocab_sa
 	fake_release(&c);
 }
 
-START_TEST(test_vocabulary)
+START_TEST(the_true_vocabulary_is_found_in_order)
 {
 	static const char sized[] = "{\"vocab_size\": 7}";
 	struct mfs_megatron_args args = fake_llama();
@@ -499,7 +499,7 @@ START_TEST(test_vocabulary)
 }
 END_TEST
 
-START_TEST(test_vocabulary_beyond_what_is_stored)
+START_TEST(vocabulary_beyond_what_is_stored)
 {
 	const struct mfs_vocab_said said = {.size = 1025};
 	struct mfs_megatron_args args = fake_llama();
@@ -515,7 +515,7 @@ END_TEST
 
 /* ---- families that do not fit ---- */
 
-START_TEST(test_arch)
+START_TEST(an_architecture_is_a_familys_name_or_class)
 {
 	struct mfs_megatron_args args = fake_llama();
 	struct mfs_model *m;
@@ -535,7 +535,7 @@ END_TEST
 
 /* Each changes the result of a model without a word in the tensors, or has no place in the
  * family. */
-START_TEST(test_refusals)
+START_TEST(a_feature_of_no_family_is_refused)
 {
 	static const uint8_t mixed[] = {1, 0};
 	struct mfs_megatron_args a;
@@ -602,7 +602,7 @@ static struct mfs_megatron_args deepseek_v3(void)
 	return a;
 }
 
-START_TEST(test_many_targets)
+START_TEST(many_targets)
 {
 	struct mfs_megatron_args args = deepseek_v3();
 	struct mfs_model *m;
@@ -632,7 +632,7 @@ static const struct {
 	{"weights/gpt2-torch-tp2-pp2/iter_0000040", "gpt2", 2 + 4 * 12 + 2},
 };
 
-START_TEST(test_fixture)
+START_TEST(fixtures_have_their_families_tensors)
 {
 	struct mfs_ckpt *c;
 	struct mfs_model *m;
@@ -651,25 +651,25 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("model");
-	TCase *c = unit_case(s, "families", test_token_names_are_cut_not_overrun);
+	TCase *c = unit_case(s, "families", token_names_are_cut_not_overrun);
 
-	tcase_add_loop_test(c, test_family, 0, FAMILIES);
-	tcase_add_loop_test(c, test_every_tensor_is_needed, 0, FAMILIES);
-	tcase_add_loop_test(c, test_every_shape_is_checked, 0, FAMILIES);
-	tcase_add_test(c, test_tables_use_canonical_names);
-	tcase_add_loop_test(c, test_zero_centred_norms, 0, FAMILIES);
-	c = unit_case(s, "variants", test_biases_of_llama);
-	tcase_add_test(c, test_mtp_layers_follow_the_last);
-	tcase_add_test(c, test_queries_without_a_low_rank);
-	tcase_add_test(c, test_router_bias_keeps_its_dtype);
-	tcase_add_test(c, test_norms_that_are_stored_whole);
-	tcase_add_test(c, test_kinds_of_layers);
-	tcase_add_test(c, test_transposed_box);
-	tcase_add_test(c, test_vocabulary);
-	tcase_add_test(c, test_vocabulary_beyond_what_is_stored);
-	c = unit_case(s, "refusals", test_arch);
-	tcase_add_test(c, test_refusals);
-	c = unit_case(s, "size", test_many_targets);
-	tcase_add_loop_test(c, test_fixture, 0, MFS_ARRAY_SIZE(fixtures));
+	tcase_add_loop_test(c, each_family_has_its_tensors, 0, FAMILIES);
+	tcase_add_loop_test(c, every_tensor_is_needed, 0, FAMILIES);
+	tcase_add_loop_test(c, every_shape_is_checked, 0, FAMILIES);
+	tcase_add_test(c, tables_use_canonical_names);
+	tcase_add_loop_test(c, zero_centred_norms, 0, FAMILIES);
+	c = unit_case(s, "variants", biases_of_llama);
+	tcase_add_test(c, mtp_layers_follow_the_last);
+	tcase_add_test(c, queries_without_a_low_rank);
+	tcase_add_test(c, router_bias_keeps_its_dtype);
+	tcase_add_test(c, norms_that_are_stored_whole);
+	tcase_add_test(c, kinds_of_layers);
+	tcase_add_test(c, transposed_box);
+	tcase_add_test(c, the_true_vocabulary_is_found_in_order);
+	tcase_add_test(c, vocabulary_beyond_what_is_stored);
+	c = unit_case(s, "refusals", an_architecture_is_a_familys_name_or_class);
+	tcase_add_test(c, a_feature_of_no_family_is_refused);
+	c = unit_case(s, "size", many_targets);
+	tcase_add_loop_test(c, fixtures_have_their_families_tensors, 0, MFS_ARRAY_SIZE(fixtures));
 	return s;
 }

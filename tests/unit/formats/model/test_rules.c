@@ -88,7 +88,7 @@ static uint64_t kv_row(int i, uint64_t row, bool value)
 	return first + (value ? row % d : unpaired(i, row % d));
 }
 
-START_TEST(test_q_k_and_v)
+START_TEST(q_k_and_v)
 {
 	struct rows *rows = rows_of(MFS_RULE_Q, _i, qkv_rows(_i), 0);
 
@@ -106,7 +106,7 @@ START_TEST(test_q_k_and_v)
 END_TEST
 
 /* Pairs that stand side by side in HF, too, stay as they are. */
-START_TEST(test_pairs_stay_together)
+START_TEST(pairs_stay_together)
 {
 	const uint64_t d = (uint64_t)shapes[_i].head;
 	struct rows *rows = rows_of(MFS_RULE_Q_PAIRS, _i, qkv_rows(_i), 0);
@@ -121,7 +121,7 @@ START_TEST(test_pairs_stay_together)
 }
 END_TEST
 
-START_TEST(test_concatenated_qkv_uses_every_row_once)
+START_TEST(concatenated_qkv_uses_every_row_once)
 {
 	struct rows *rows = rows_of(MFS_RULE_QKV, _i, qkv_rows(_i), 0);
 	uint8_t seen[MAX_ROWS] = {0};
@@ -134,7 +134,7 @@ START_TEST(test_concatenated_qkv_uses_every_row_once)
 }
 END_TEST
 
-START_TEST(test_vector_of_a_head)
+START_TEST(vector_of_a_head)
 {
 	struct rows *rows = rows_of(MFS_RULE_HEAD, _i, (uint64_t)shapes[_i].head, 0);
 
@@ -144,7 +144,7 @@ START_TEST(test_vector_of_a_head)
 END_TEST
 
 /* [query heads of the group; their gates; key; value]: in HF its gates follow each head. */
-START_TEST(test_output_gates)
+START_TEST(output_gates)
 {
 	struct mfs_megatron_args a = args_of(_i);
 	const uint64_t heads = (uint64_t)a.num_attention_heads, d = (uint64_t)a.kv_channels;
@@ -177,7 +177,7 @@ END_TEST
 
 /* in_proj is [q; k; v; z; b; a]; HF has of each key head q, k and its value heads' v and z, and in
  * another tensor their b and a. */
-START_TEST(test_delta_net)
+START_TEST(delta_net)
 {
 	const struct mfs_megatron_args a = {.num_attention_heads = 1,
 					    .num_query_groups = 1,
@@ -202,7 +202,7 @@ START_TEST(test_delta_net)
 END_TEST
 
 /* The same in_proj, where HF has its parts as they are. */
-START_TEST(test_delta_net_as_it_is)
+START_TEST(delta_net_as_it_is)
 {
 	const struct mfs_megatron_args a = {.num_attention_heads = 1,
 					    .num_query_groups = 1,
@@ -231,7 +231,7 @@ START_TEST(test_delta_net_as_it_is)
 }
 END_TEST
 
-START_TEST(test_halves_and_vocabulary)
+START_TEST(halves_and_vocabulary)
 {
 	struct rows *rows = rows_of(MFS_RULE_GATE, 0, 352, 0);
 
@@ -249,7 +249,7 @@ START_TEST(test_halves_and_vocabulary)
 END_TEST
 
 /* Columns, not rows; twice is once. */
-START_TEST(test_swapped_halves)
+START_TEST(swapped_halves)
 {
 	struct rows *rows = rows_of(MFS_RULE_SWAPPED, 0, 12, 0);
 
@@ -269,7 +269,7 @@ static int stop(const struct mfs_row_map *run, void *arg)
 	return ++*(int *)arg == 2 ? -EINTR : 0;
 }
 
-START_TEST(test_stops_when_told)
+START_TEST(stops_when_told)
 {
 	struct mfs_megatron_args a = args_of(_i);
 	int calls = 0;
@@ -285,16 +285,16 @@ Suite *mfs_suite(void)
 {
 	const int count = MFS_ARRAY_SIZE(shapes);
 	Suite *s = suite_create("rules");
-	TCase *c = unit_case(s, "rows", test_halves_and_vocabulary);
+	TCase *c = unit_case(s, "rows", halves_and_vocabulary);
 
-	tcase_add_loop_test(c, test_q_k_and_v, 0, count);
-	tcase_add_loop_test(c, test_pairs_stay_together, 0, count);
-	tcase_add_loop_test(c, test_concatenated_qkv_uses_every_row_once, 0, count);
-	tcase_add_loop_test(c, test_vector_of_a_head, 0, count);
-	tcase_add_loop_test(c, test_output_gates, 0, count);
-	tcase_add_test(c, test_delta_net);
-	tcase_add_test(c, test_delta_net_as_it_is);
-	tcase_add_test(c, test_swapped_halves);
-	tcase_add_loop_test(c, test_stops_when_told, 0, count);
+	tcase_add_loop_test(c, q_k_and_v, 0, count);
+	tcase_add_loop_test(c, pairs_stay_together, 0, count);
+	tcase_add_loop_test(c, concatenated_qkv_uses_every_row_once, 0, count);
+	tcase_add_loop_test(c, vector_of_a_head, 0, count);
+	tcase_add_loop_test(c, output_gates, 0, count);
+	tcase_add_test(c, delta_net);
+	tcase_add_test(c, delta_net_as_it_is);
+	tcase_add_test(c, swapped_halves);
+	tcase_add_loop_test(c, stops_when_told, 0, count);
 	return s;
 }

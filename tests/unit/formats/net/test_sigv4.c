@@ -56,7 +56,7 @@ static const struct suite_case {
 	 "acc3ed3afb60bb290fc8d2dd0098b9911fcaa05412b367055dee359757a9c736"},
 };
 
-START_TEST(test_suite)
+START_TEST(signatures_are_those_of_the_test_suite)
 {
 	const struct suite_case *c = &cases[_i];
 	const struct mfs_sigv4_request r = {.method = c->method,
@@ -79,7 +79,7 @@ END_TEST
 static const struct mfs_sigv4_key s3_key = {
 	"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "us-east-1", "s3"};
 
-START_TEST(test_s3_get_object)
+START_TEST(s3_get_object)
 {
 	const struct mfs_sigv4_header headers[] = {{"x-amz-date", "20130524T000000Z"},
 						   {"host", "examplebucket.s3.amazonaws.com"},
@@ -104,7 +104,7 @@ START_TEST(test_s3_get_object)
 END_TEST
 
 /* One signature is of one meaning: '+' is a space, and its code is a plus. */
-START_TEST(test_plus)
+START_TEST(a_plus_is_a_space_and_its_code_a_plus)
 {
 	struct mfs_sigv4_request r = {.method = "GET", .payload = MFS_SIGV4_EMPTY};
 	static const char *const queries[] = {"prefix=a+b", "prefix=a%20b", "prefix=a%2Bb"};
@@ -130,7 +130,7 @@ static const struct s3_query {
 	{"prefix=J&max-keys=2", "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"},
 };
 
-START_TEST(test_s3_queries)
+START_TEST(s3_queries)
 {
 	const struct mfs_sigv4_header headers[] = {{"Host", "examplebucket.s3.amazonaws.com"},
 						   {"x-amz-date", "20130524T000000Z"},
@@ -150,7 +150,7 @@ START_TEST(test_s3_queries)
 END_TEST
 
 /* A signed URL: the signature itself, which stands in the query, is not signed. */
-START_TEST(test_s3_presigned)
+START_TEST(s3_presigned)
 {
 	const struct mfs_sigv4_header host = {"host", "examplebucket.s3.amazonaws.com"};
 	const struct mfs_sigv4_request r = {
@@ -172,7 +172,7 @@ START_TEST(test_s3_presigned)
 }
 END_TEST
 
-START_TEST(test_refuses)
+START_TEST(times_and_queries_that_are_malformed_are_refused)
 {
 	struct mfs_sigv4_request r = {
 		.method = "GET", .payload = MFS_SIGV4_EMPTY, .time = "20130524T000000"};
@@ -189,7 +189,7 @@ START_TEST(test_refuses)
 }
 END_TEST
 
-START_TEST(test_uri)
+START_TEST(paths_are_encoded_and_decoded)
 {
 	struct mfs_buf b = {0};
 
@@ -216,13 +216,13 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("sigv4");
 	TCase *c = tcase_create("vectors");
 
-	tcase_add_loop_test(c, test_suite, 0, MFS_ARRAY_SIZE(cases));
-	tcase_add_test(c, test_s3_get_object);
-	tcase_add_test(c, test_plus);
-	tcase_add_loop_test(c, test_s3_queries, 0, MFS_ARRAY_SIZE(queries));
-	tcase_add_test(c, test_s3_presigned);
+	tcase_add_loop_test(c, signatures_are_those_of_the_test_suite, 0, MFS_ARRAY_SIZE(cases));
+	tcase_add_test(c, s3_get_object);
+	tcase_add_test(c, a_plus_is_a_space_and_its_code_a_plus);
+	tcase_add_loop_test(c, s3_queries, 0, MFS_ARRAY_SIZE(queries));
+	tcase_add_test(c, s3_presigned);
 	suite_add_tcase(s, c);
-	unit_case(s, "refusals", test_refuses);
-	unit_case(s, "uri", test_uri);
+	unit_case(s, "refusals", times_and_queries_that_are_malformed_are_refused);
+	unit_case(s, "uri", paths_are_encoded_and_decoded);
 	return s;
 }

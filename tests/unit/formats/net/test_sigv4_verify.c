@@ -59,7 +59,7 @@ static int verify_at(const char *authorization, const char *method, const char *
 	"AWS4-HMAC-SHA256 " CREDENTIAL                                                             \
 	", SignedHeaders=host;x-amz-content-sha256;x-amz-date, Signature=" signature
 
-START_TEST(test_examples)
+START_TEST(the_examples_of_the_documentation_hold)
 {
 	unit_ok(verify_at(GET_OBJECT, "GET", "/test.txt", headers, SECRET, NOW), &err);
 	unit_ok(verify_at(GET_BUCKET(LIFECYCLE), "GET", "/?lifecycle", headers, SECRET, NOW), &err);
@@ -70,7 +70,7 @@ START_TEST(test_examples)
 }
 END_TEST
 
-START_TEST(test_others)
+START_TEST(anything_else_that_is_sent_breaks_the_signature)
 {
 	static const struct sent range[] = {{"Host", "examplebucket.s3.amazonaws.com"},
 					    {"Range", "bytes=0-8"},
@@ -103,7 +103,7 @@ START_TEST(test_others)
 END_TEST
 
 /* The payload may be left unsigned: the signature is of that, then. */
-START_TEST(test_unsigned)
+START_TEST(a_payload_may_be_unsigned)
 {
 	static const struct sent sent[] = {{"Host", "gw"},
 					   {"x-amz-content-sha256", MFS_SIGV4_UNSIGNED},
@@ -126,7 +126,7 @@ START_TEST(test_unsigned)
 }
 END_TEST
 
-START_TEST(test_time)
+START_TEST(times_beyond_15_minutes_are_refused)
 {
 	static const struct sent dateless[] = {{"Host", "examplebucket.s3.amazonaws.com"}, {0}};
 	static const struct sent bad[] = {{"Host", "x"}, {"x-amz-date", "2013-05-24"}, {0}};
@@ -175,7 +175,7 @@ static int verify_query(const char *method, const char *path, const char *query,
 	return rc;
 }
 
-START_TEST(test_presigned)
+START_TEST(an_address_holds_until_it_expires)
 {
 	static const struct sent host[] = {{"Host", "examplebucket.s3.amazonaws.com"}, {0}};
 	static const struct sent other[] = {{"Host", "examplebucket.s3.example.com"}, {0}};
@@ -215,7 +215,7 @@ static int parse_changed(const char *from, const char *to)
 	return mfs_sigv4_claim_parse_query(query, &c, &err);
 }
 
-START_TEST(test_presigned_forms)
+START_TEST(presigned_forms)
 {
 	static const char *const bad[][3] = {
 		{"X-Amz-Algorithm=AWS4-HMAC-SHA256&", "", "each once"},
@@ -258,7 +258,7 @@ START_TEST(test_presigned_forms)
 }
 END_TEST
 
-START_TEST(test_forms)
+START_TEST(headers_of_another_form_are_refused)
 {
 	static const char *const bad[] = {
 		"",
@@ -296,13 +296,13 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("sigv4_verify");
-	TCase *c = unit_case(s, "sigv4_verify", test_examples);
+	TCase *c = unit_case(s, "sigv4_verify", the_examples_of_the_documentation_hold);
 
-	tcase_add_test(c, test_others);
-	tcase_add_test(c, test_unsigned);
-	tcase_add_test(c, test_time);
-	tcase_add_test(c, test_presigned);
-	tcase_add_test(c, test_presigned_forms);
-	tcase_add_test(c, test_forms);
+	tcase_add_test(c, anything_else_that_is_sent_breaks_the_signature);
+	tcase_add_test(c, a_payload_may_be_unsigned);
+	tcase_add_test(c, times_beyond_15_minutes_are_refused);
+	tcase_add_test(c, an_address_holds_until_it_expires);
+	tcase_add_test(c, presigned_forms);
+	tcase_add_test(c, headers_of_another_form_are_refused);
 	return s;
 }

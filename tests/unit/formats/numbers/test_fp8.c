@@ -13,7 +13,7 @@
 static const enum mfs_dtype types[] = {MFS_F32, MFS_BF16, MFS_F16};
 
 /* Every value is the nearest to itself, and halfway between two it is the even one. */
-START_TEST(elements)
+START_TEST(every_value_rounds_to_the_nearest_even)
 {
 	for (unsigned v = 0; v < 0x7f; v++) {
 		const float f = mfs_e4m3_to_float((uint8_t)v);
@@ -140,7 +140,7 @@ static void check_largest(enum mfs_dtype type, const uint8_t *from, uint64_t cou
 	}
 }
 
-START_TEST(runs)
+START_TEST(runs_are_scaled_block_by_block)
 {
 	static const uint64_t blocks[] = {1, 7, 128, 1000000};
 	uint8_t *bytes = malloc(COUNT * 4 + 1);
@@ -172,8 +172,8 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("fp8");
-	TCase *c = unit_case(s, "float8_e4m3fn", elements);
+	TCase *c = unit_case(s, "float8_e4m3fn", every_value_rounds_to_the_nearest_even);
 
-	tcase_add_test(c, runs);
+	tcase_add_test(c, runs_are_scaled_block_by_block);
 	return s;
 }

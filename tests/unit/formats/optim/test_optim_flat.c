@@ -39,7 +39,7 @@ START_TEST(one_bucket)
 }
 END_TEST
 
-START_TEST(unaligned)
+START_TEST(slices_without_alignment_touch)
 {
 	const struct mfs_optim_rules rules = {0};
 	struct mfs_flat_param p[] = {{.elements = 100}, {.elements = 64}, {.elements = 3}};
@@ -89,7 +89,7 @@ START_TEST(shared_embedding)
 }
 END_TEST
 
-START_TEST(overflow)
+START_TEST(buffers_that_overflow_are_refused)
 {
 	const struct mfs_optim_rules rules = {.aligned = true};
 	struct mfs_flat_param p[] = {{.elements = UINT64_MAX - 10}, {.elements = 100}};
@@ -118,7 +118,7 @@ START_TEST(bucket_size)
 }
 END_TEST
 
-START_TEST(decay)
+START_TEST(norms_and_biases_do_not_decay)
 {
 	struct mfs_optim_rules rules = {0};
 
@@ -166,7 +166,7 @@ static int see(const uint64_t *lo, const uint64_t *size, uint64_t at, void *arg)
 	return 0;
 }
 
-START_TEST(ranges)
+START_TEST(boxes_of_a_range_tile_it)
 {
 	for (uint64_t first = 0; first <= 60; first++)
 		for (uint64_t count = 0; first + count <= 60; count++) {
@@ -203,13 +203,13 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("optim_flat");
 	TCase *c = unit_case(s, "buffers", one_bucket);
 
-	tcase_add_test(c, unaligned);
+	tcase_add_test(c, slices_without_alignment_touch);
 	tcase_add_test(c, several_buckets);
 	tcase_add_test(c, shared_embedding);
-	tcase_add_test(c, overflow);
+	tcase_add_test(c, buffers_that_overflow_are_refused);
 	tcase_add_test(c, bucket_size);
-	tcase_add_test(c, decay);
-	c = unit_case(s, "ranges", ranges);
+	tcase_add_test(c, norms_and_biases_do_not_decay);
+	c = unit_case(s, "ranges", boxes_of_a_range_tile_it);
 	tcase_add_test(c, ranges_stop);
 	return s;
 }

@@ -171,7 +171,7 @@ static void signs_with(char name)
 	ck_assert_int_eq(used_token, name);
 }
 
-START_TEST(test_renewed_before_its_end)
+START_TEST(renewed_before_its_end)
 {
 	service.name = 'B';
 	service.lives = 4000;
@@ -182,7 +182,7 @@ START_TEST(test_renewed_before_its_end)
 END_TEST
 
 /* An answer that is not whole changes nothing, and is not asked for at each request. */
-START_TEST(test_old_key_stays)
+START_TEST(old_key_stays)
 {
 	service.name = 'B';
 	service.fault = FAULT_NO_SECRET + (unsigned)_i;
@@ -192,7 +192,7 @@ START_TEST(test_old_key_stays)
 }
 END_TEST
 
-START_TEST(test_expired)
+START_TEST(credentials_that_expired_sign_nothing)
 {
 	mfs_credentials_free(credentials);
 	service.lives = 1;
@@ -226,7 +226,7 @@ static const char *const hosts[][2] = {
 	{"https://[::1]:8443/b/o", "[::1]:8443"},
 };
 
-START_TEST(test_host)
+START_TEST(the_host_is_signed_with_its_port)
 {
 	struct mfs_credentials *keys;
 	const struct mfs_curl_request r = {.url = hosts[_i][0]};
@@ -260,12 +260,12 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("role");
 
 	tcase_add_checked_fixture(c, setup, teardown);
-	tcase_add_test(c, test_renewed_before_its_end);
-	tcase_add_loop_test(c, test_old_key_stays, 0, 3);
-	tcase_add_test(c, test_expired);
+	tcase_add_test(c, renewed_before_its_end);
+	tcase_add_loop_test(c, old_key_stays, 0, 3);
+	tcase_add_test(c, credentials_that_expired_sign_nothing);
 	suite_add_tcase(s, c);
 	c = tcase_create("signatures");
-	tcase_add_loop_test(c, test_host, 0, MFS_ARRAY_SIZE(hosts));
+	tcase_add_loop_test(c, the_host_is_signed_with_its_port, 0, MFS_ARRAY_SIZE(hosts));
 	suite_add_tcase(s, c);
 	return s;
 }

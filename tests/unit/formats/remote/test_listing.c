@@ -26,7 +26,7 @@ static void expect(const char *const *names, size_t count)
 }
 
 /* Tensors of two files in turns, as many indexes have them. */
-START_TEST(test_weights_are_named_once)
+START_TEST(weights_are_named_once)
 {
 	static const char *const names[] = {"before", "a", "b"};
 	static const char text[] = "{\"weight_map\": {\"1\": \"b\", \"2\": \"a\", \"3\": \"b\", "
@@ -52,7 +52,7 @@ static void read_s3(const char *objects)
 }
 
 /* One key that no directory can show is no reason to show none. */
-START_TEST(test_keys_that_are_no_names)
+START_TEST(keys_that_are_no_names)
 {
 	static const char *const names[] = {"a", "logs/b"};
 
@@ -63,7 +63,7 @@ START_TEST(test_keys_that_are_no_names)
 END_TEST
 
 /* What headers.c would not take from an answer either (it would differ for ever). */
-START_TEST(test_etags_that_are_none)
+START_TEST(etags_that_are_none)
 {
 	read_s3(OBJECT("runs/a", "\"1\"") OBJECT("runs/b", "\"1\"2\"") OBJECT("runs/c", "1"));
 	ck_assert_uint_eq(list.count, 3);
@@ -75,7 +75,7 @@ START_TEST(test_etags_that_are_none)
 END_TEST
 
 /* Where a redirect may not lead: whatever an address is written as. */
-START_TEST(test_special_addresses)
+START_TEST(special_addresses)
 {
 	static const struct {
 		const char *text;
@@ -147,10 +147,10 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("listings");
 
 	tcase_add_checked_fixture(c, NULL, teardown);
-	tcase_add_test(c, test_weights_are_named_once);
-	tcase_add_test(c, test_keys_that_are_no_names);
-	tcase_add_test(c, test_etags_that_are_none);
-	tcase_add_test(c, test_special_addresses);
+	tcase_add_test(c, weights_are_named_once);
+	tcase_add_test(c, keys_that_are_no_names);
+	tcase_add_test(c, etags_that_are_none);
+	tcase_add_test(c, special_addresses);
 	suite_add_tcase(s, c);
 	return s;
 }

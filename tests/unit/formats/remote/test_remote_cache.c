@@ -105,7 +105,7 @@ static int look(struct mfs_object *o, uint64_t off, uint64_t len)
 	return 0;
 }
 
-START_TEST(test_reads)
+START_TEST(each_byte_comes_once)
 {
 	unsigned asked;
 
@@ -123,7 +123,7 @@ START_TEST(test_reads)
 END_TEST
 
 /* Ranges without bytes, and objects that end where a block does. */
-START_TEST(test_nothing_to_read)
+START_TEST(nothing_to_read)
 {
 	const struct mfs_backing_ops *ops = &mfs_object_backing;
 	uint32_t pin;
@@ -149,7 +149,7 @@ static uint32_t unused_pins(void)
 }
 
 /* A file that is opened again and again, as long as a mount stands (io/regular.h). */
-START_TEST(test_opened_for_ever)
+START_TEST(opened_for_ever)
 {
 	for (uint32_t i = 0; i <= MFS_PINS; i++)
 		unit_ok(mfs_object_backing.keep(object, &err), &err);
@@ -162,7 +162,7 @@ START_TEST(test_opened_for_ever)
 }
 END_TEST
 
-START_TEST(test_willneed)
+START_TEST(what_will_be_needed_is_fetched)
 {
 	mfs_object_backing.willneed(object, 0, SIZE);
 	for (int i = 0; i < 1000 && mfs_cache_stats(cache).fetched < SIZE; i++)
@@ -185,7 +185,7 @@ static bool has_threads(void)
 }
 
 /* Its threads end, in the middle of what nobody waits for, and begin again. */
-START_TEST(test_rest)
+START_TEST(threads_end_and_begin_again)
 {
 	const struct timespec little = {0, 20000000};
 
@@ -208,7 +208,7 @@ END_TEST
 static const enum fault passing[] = {FAULT_503,	  FAULT_TRUNCATED, FAULT_RESET,
 				     FAULT_STALL, FAULT_SILENT,	   FAULT_REDIRECT};
 
-START_TEST(test_passes)
+START_TEST(faults_that_pass_are_tried_again)
 {
 	server.fault = passing[_i];
 	server.faults = passing[_i] == FAULT_STALL || passing[_i] == FAULT_SILENT ? 1 : 2;
@@ -219,7 +219,7 @@ END_TEST
 
 /* Answers that end early, again and again: what has come is not asked for again, not even in the
  * middle of a block. */
-START_TEST(test_gets_further)
+START_TEST(gets_further)
 {
 	server.fault = FAULT_TRUNCATED;
 	server.faults = 5; /* 1 MiB, halved each time */
@@ -249,7 +249,7 @@ static const struct lasting {
 	{FAULT_LONG_HEADER, -EIO, "the answer has a header that is too long"},
 };
 
-START_TEST(test_lasts)
+START_TEST(faults_that_last_are_told)
 {
 	const struct lasting *l = &lasting[_i];
 	const int64_t began = mfs_now_ns();
@@ -269,7 +269,7 @@ START_TEST(test_lasts)
 }
 END_TEST
 
-START_TEST(test_changes)
+START_TEST(an_object_that_changed_is_stale)
 {
 	unit_ok(look(object, 0, MIB), &err);
 	server.version = 1;
@@ -281,7 +281,7 @@ START_TEST(test_changes)
 END_TEST
 
 /* Without an ETag that can be compared, every answer is looked at. */
-START_TEST(test_changes_without_etag)
+START_TEST(changes_without_etag)
 {
 	server.weak = _i == 0;
 	server.no_etag = _i == 1;
@@ -292,7 +292,7 @@ START_TEST(test_changes_without_etag)
 }
 END_TEST
 
-START_TEST(test_no_version)
+START_TEST(no_version)
 {
 	const struct mfs_object_id id = {.url = url, .size = SIZE};
 	struct mfs_object *o;
@@ -301,7 +301,7 @@ START_TEST(test_no_version)
 }
 END_TEST
 
-START_TEST(test_nobody_there)
+START_TEST(nobody_there)
 {
 	const int64_t began = mfs_now_ns();
 
@@ -314,7 +314,7 @@ END_TEST
 
 /* ---- what stays ---- */
 
-START_TEST(test_stays)
+START_TEST(what_was_fetched_stays)
 {
 	unit_ok(look(object, 0, SIZE), &err);
 	mfs_cache_free(cache);
@@ -349,7 +349,7 @@ static void damage(const char *end, off_t at)
 	close(fd);
 }
 
-START_TEST(test_damaged_bytes)
+START_TEST(damaged_bytes)
 {
 	unit_ok(look(object, 0, SIZE), &err);
 	mfs_cache_free(cache);
@@ -362,7 +362,7 @@ START_TEST(test_damaged_bytes)
 }
 END_TEST
 
-START_TEST(test_damaged_map)
+START_TEST(damaged_map)
 {
 	unit_ok(look(object, 0, SIZE), &err);
 	mfs_cache_free(cache);
@@ -390,7 +390,7 @@ static unsigned count(const char *name)
 }
 
 /* A process is killed while it fetches: what it has left is right, and its place goes. */
-START_TEST(test_killed)
+START_TEST(a_process_that_was_killed_leaves_right_bytes)
 {
 	pid_t child;
 	int status, go[2];
@@ -424,7 +424,7 @@ START_TEST(test_killed)
 }
 END_TEST
 
-START_TEST(test_shared)
+START_TEST(two_caches_share_what_was_fetched)
 {
 	struct mfs_cache *other = open_cache();
 	struct mfs_object *same = open_object(other);
@@ -442,7 +442,7 @@ START_TEST(test_shared)
 END_TEST
 
 /* A directory of a server may have more objects than a process may have mappings. */
-START_TEST(test_files_at_the_first_use)
+START_TEST(files_at_the_first_use)
 {
 	char name[120];
 
@@ -460,7 +460,7 @@ START_TEST(test_files_at_the_first_use)
 END_TEST
 
 /* As a file system that compresses keeps it, and as cp --sparse copies it. */
-START_TEST(test_map_with_holes)
+START_TEST(map_with_holes)
 {
 	struct stat st;
 	int fd;
@@ -484,7 +484,7 @@ START_TEST(test_map_with_holes)
 END_TEST
 
 /* What one process reads is not made anew by another. */
-START_TEST(test_damaged_while_in_use)
+START_TEST(damaged_while_in_use)
 {
 	struct mfs_cache *other;
 
@@ -500,7 +500,7 @@ START_TEST(test_damaged_while_in_use)
 END_TEST
 
 /* Another process holds the directory's lock for ever. */
-START_TEST(test_frozen_process)
+START_TEST(frozen_process)
 {
 	char path[400];
 	int fd;
@@ -517,7 +517,7 @@ START_TEST(test_frozen_process)
 }
 END_TEST
 
-START_TEST(test_refuses_others)
+START_TEST(refuses_others)
 {
 	const struct mfs_cache_options opt = {.dir = dir};
 	struct mfs_cache *c;
@@ -530,7 +530,7 @@ END_TEST
 
 /* In the place of a name of the cache somebody has put a link to a directory that has the same
  * names in it, or another file stands there. */
-START_TEST(test_links)
+START_TEST(links_in_the_cache_are_not_followed)
 {
 	static const char *const names[] = {"mounts", "objects"};
 	const struct mfs_cache_options opt = {.dir = dir};
@@ -575,7 +575,7 @@ END_TEST
 
 /* The default name in /tmp may be taken by somebody else, who lets it lead into the user's own
  * files. Only root can try it here. */
-START_TEST(test_link_of_another)
+START_TEST(link_of_another)
 {
 	const struct mfs_cache_options opt = {.dir = dir};
 	char real[310];
@@ -639,7 +639,7 @@ static void setup_large(void)
 	begin(40 * MIB);
 }
 
-START_TEST(test_size)
+START_TEST(the_cache_stays_within_its_size)
 {
 	uint32_t pin;
 
@@ -661,7 +661,7 @@ END_TEST
 
 /* What another mount reads stays, while this one writes more than the cache may have. _i: its pins
  * cannot be read for a time, so nothing may be taken out. */
-START_TEST(test_pins_of_others)
+START_TEST(pins_of_others)
 {
 	struct mfs_cache *other = open_cache();
 	struct mfs_object *same = open_object(other);
@@ -709,7 +709,7 @@ static void *acquire_all(void *arg)
 }
 
 /* Who wants all of it does not fill the queue before the others. */
-START_TEST(test_window)
+START_TEST(a_large_wish_does_not_fill_the_queue)
 {
 	unsigned queued = 0;
 	pthread_t thread;
@@ -730,7 +730,7 @@ START_TEST(test_window)
 END_TEST
 
 /* What no mount uses goes first, whole. */
-START_TEST(test_size_of_others)
+START_TEST(size_of_others)
 {
 	struct mfs_object_id id = {.url = url, .etag = "\"v0\"", .size = server.size};
 	struct mfs_object *o;
@@ -790,7 +790,7 @@ static void *read_at_random(void *arg)
 	return NULL;
 }
 
-START_TEST(test_threads)
+START_TEST(threads_read_the_same_bytes)
 {
 	pthread_t threads[4];
 
@@ -826,45 +826,45 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("remote_cache");
 	TCase *c = case_of(s, "reads", setup);
 
-	tcase_add_test(c, test_reads);
-	tcase_add_test(c, test_opened_for_ever);
-	tcase_add_test(c, test_willneed);
-	tcase_add_loop_test(c, test_rest, 0, 2);
+	tcase_add_test(c, each_byte_comes_once);
+	tcase_add_test(c, opened_for_ever);
+	tcase_add_test(c, what_will_be_needed_is_fetched);
+	tcase_add_loop_test(c, threads_end_and_begin_again, 0, 2);
 	c = case_of(s, "stays", setup);
-	tcase_add_test(c, test_shared);
+	tcase_add_test(c, two_caches_share_what_was_fetched);
 	c = case_of(s, "size", setup_large);
-	tcase_add_test(c, test_size_of_others);
-	tcase_add_loop_test(c, test_pins_of_others, 0, 2);
+	tcase_add_test(c, size_of_others);
+	tcase_add_loop_test(c, pins_of_others, 0, 2);
 	c = case_of(s, "threads", setup_large);
-	tcase_add_test(c, test_threads);
+	tcase_add_test(c, threads_read_the_same_bytes);
 	if (THREADS_ALONE)
 		return s;
 	c = case_of(s, "nothing", setup_whole_blocks);
-	tcase_add_test(c, test_nothing_to_read);
+	tcase_add_test(c, nothing_to_read);
 	c = case_of(s, "failures", setup);
-	tcase_add_loop_test(c, test_passes, 0, MFS_ARRAY_SIZE(passing));
-	tcase_add_test(c, test_gets_further);
-	tcase_add_loop_test(c, test_lasts, 0, MFS_ARRAY_SIZE(lasting));
-	tcase_add_test(c, test_changes);
-	tcase_add_loop_test(c, test_changes_without_etag, 0, 2);
-	tcase_add_test(c, test_no_version);
-	tcase_add_test(c, test_nobody_there);
+	tcase_add_loop_test(c, faults_that_pass_are_tried_again, 0, MFS_ARRAY_SIZE(passing));
+	tcase_add_test(c, gets_further);
+	tcase_add_loop_test(c, faults_that_last_are_told, 0, MFS_ARRAY_SIZE(lasting));
+	tcase_add_test(c, an_object_that_changed_is_stale);
+	tcase_add_loop_test(c, changes_without_etag, 0, 2);
+	tcase_add_test(c, no_version);
+	tcase_add_test(c, nobody_there);
 	c = case_of(s, "damage", setup);
-	tcase_add_test(c, test_stays);
-	tcase_add_test(c, test_damaged_bytes);
-	tcase_add_loop_test(c, test_damaged_map, 0, 2);
-	tcase_add_test(c, test_refuses_others);
-	tcase_add_test(c, test_links);
-	tcase_add_test(c, test_link_of_another);
-	tcase_add_test(c, test_files_at_the_first_use);
-	tcase_add_test(c, test_damaged_while_in_use);
-	tcase_add_test(c, test_frozen_process);
+	tcase_add_test(c, what_was_fetched_stays);
+	tcase_add_test(c, damaged_bytes);
+	tcase_add_loop_test(c, damaged_map, 0, 2);
+	tcase_add_test(c, refuses_others);
+	tcase_add_test(c, links_in_the_cache_are_not_followed);
+	tcase_add_test(c, link_of_another);
+	tcase_add_test(c, files_at_the_first_use);
+	tcase_add_test(c, damaged_while_in_use);
+	tcase_add_test(c, frozen_process);
 	c = case_of(s, "huge", setup_huge);
-	tcase_add_test(c, test_window);
-	tcase_add_test(c, test_map_with_holes);
+	tcase_add_test(c, a_large_wish_does_not_fill_the_queue);
+	tcase_add_test(c, map_with_holes);
 	c = case_of(s, "killed", NULL);
-	tcase_add_loop_test(c, test_killed, 0, 3);
+	tcase_add_loop_test(c, a_process_that_was_killed_leaves_right_bytes, 0, 3);
 	c = case_of(s, "room", setup_large);
-	tcase_add_test(c, test_size);
+	tcase_add_test(c, the_cache_stays_within_its_size);
 	return s;
 }

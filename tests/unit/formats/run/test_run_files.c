@@ -21,7 +21,7 @@ static struct mfs_error err;
 
 /* ---- curves ---- */
 
-START_TEST(test_curve)
+START_TEST(a_later_value_of_a_step_replaces_the_earlier)
 {
 	struct mfs_curve c = {0};
 
@@ -39,7 +39,7 @@ START_TEST(test_curve)
 END_TEST
 
 /* A long run keeps its first point and its form, and has a bound. */
-START_TEST(test_long_curve)
+START_TEST(long_curve)
 {
 	struct mfs_curve c = {0};
 
@@ -60,7 +60,7 @@ END_TEST
 /* ---- event files ---- */
 
 /* What our own trainer writes is read again; a tag of another meaning is not the loss. */
-START_TEST(test_events_of_ours)
+START_TEST(events_of_ours)
 {
 	struct mft_events *e;
 	struct mfs_curve c;
@@ -100,7 +100,7 @@ static int count_scalar(void *arg, const struct mfs_scalar *s)
 #define SCALAR "\x10\x07\x2a\x0d\x0a\x0b\x0a\x04loss\x15\0\0\x20\x40" /* step 7, 2.5 */
 
 /* Half a record waits; a large one is passed over by its length; a wrong sum is named. */
-START_TEST(test_records)
+START_TEST(half_a_record_waits_for_the_rest)
 {
 	uint8_t bytes[256];
 	const size_t len = put_record(bytes, SCALAR, sizeof(SCALAR) - 1);
@@ -138,7 +138,7 @@ static void read_table(const char *text, struct mfs_curve *ret)
 	ck_assert_int_eq(mfs_losses_read(unit_tmpdir(), ret, &err), 0);
 }
 
-START_TEST(test_tables)
+START_TEST(tables_have_losses_by_column)
 {
 	struct mfs_curve c;
 
@@ -181,7 +181,7 @@ static uint32_t points_behind(unsigned records)
 }
 
 /* What is passed over has been read in part, and so there is an end to it. */
-START_TEST(test_records_that_are_passed_over)
+START_TEST(records_that_are_passed_over)
 {
 	ck_assert_uint_eq(points_behind(8), 1);
 	ck_assert_uint_eq(points_behind(MFS_LOSSES_BYTES >> 20), 0);
@@ -189,7 +189,7 @@ START_TEST(test_records_that_are_passed_over)
 END_TEST
 
 /* A link leads elsewhere, a FIFO waits: neither is opened, and the stamp does not see them. */
-START_TEST(test_links_are_not_followed)
+START_TEST(links_are_not_followed)
 {
 	char path[PATH_MAX + 64], secret[PATH_MAX], dir[PATH_MAX];
 	struct mfs_curve c;
@@ -214,13 +214,13 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("run_files");
-	TCase *c = unit_case(s, "run_files", test_curve);
+	TCase *c = unit_case(s, "run_files", a_later_value_of_a_step_replaces_the_earlier);
 
-	tcase_add_test(c, test_long_curve);
-	tcase_add_test(c, test_records_that_are_passed_over);
-	tcase_add_test(c, test_events_of_ours);
-	tcase_add_test(c, test_records);
-	tcase_add_test(c, test_tables);
-	tcase_add_test(c, test_links_are_not_followed);
+	tcase_add_test(c, long_curve);
+	tcase_add_test(c, records_that_are_passed_over);
+	tcase_add_test(c, events_of_ours);
+	tcase_add_test(c, half_a_record_waits_for_the_rest);
+	tcase_add_test(c, tables_have_losses_by_column);
+	tcase_add_test(c, links_are_not_followed);
 	return s;
 }

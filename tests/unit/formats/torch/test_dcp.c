@@ -26,7 +26,7 @@ static void parse(const char *path)
 	free(bytes); /* nothing may point into it */
 }
 
-START_TEST(test_real_checkpoint)
+START_TEST(real_checkpoint)
 {
 	const struct mfs_dcp_tensor *t;
 	const struct mfs_dcp_bytes *b;
@@ -52,7 +52,7 @@ START_TEST(test_real_checkpoint)
 END_TEST
 
 /* Items tile every file without a gap (seen in all real files): offsets and lengths are right. */
-START_TEST(test_items_tile_the_files)
+START_TEST(items_tile_the_files)
 {
 	uint64_t total = 0;
 
@@ -67,7 +67,7 @@ START_TEST(test_items_tile_the_files)
 END_TEST
 
 /* Chunks come out sorted by their place, whatever the order in the file. */
-START_TEST(test_chunks_are_sorted)
+START_TEST(chunks_are_sorted)
 {
 	const struct mfs_dcp_tensor *t;
 
@@ -84,7 +84,7 @@ START_TEST(test_chunks_are_sorted)
 END_TEST
 
 /* all_local_plans is read past, also where attributes follow it. */
-START_TEST(test_plans)
+START_TEST(plans_are_read_past)
 {
 	parse("tests/fuzz/corpus/dcp/ok-with-plans");
 	ck_assert_uint_eq(dcp.tensor_count, 2);
@@ -114,7 +114,7 @@ static const struct {
 	{"volume-wraps", "decoder.layers.w", -EINVAL},
 };
 
-START_TEST(test_refused_with_a_reason)
+START_TEST(refused_with_a_reason)
 {
 	char path[128];
 	uint8_t *bytes;
@@ -180,7 +180,7 @@ static void begin_scalar(struct mfs_buf *b)
 /* A tensor without an axis and without a chunk, under many keys; what mcore_data says of each is
  * mcore_data itself, a dict as long. Walked for each key it would take minutes, which is the test's
  * limit. */
-START_TEST(test_one_dict_many_times)
+START_TEST(one_dict_many_times)
 {
 	struct mfs_buf b = {0};
 
@@ -206,7 +206,7 @@ START_TEST(test_one_dict_many_times)
 END_TEST
 
 /* One list of chunks under many keys: copied for each it would be gigabytes. */
-START_TEST(test_one_list_of_chunks_many_times)
+START_TEST(one_list_of_chunks_many_times)
 {
 	struct mfs_buf b = {0};
 
@@ -231,7 +231,7 @@ START_TEST(test_one_list_of_chunks_many_times)
 END_TEST
 
 /* A name of a megabyte under many keys. */
-START_TEST(test_one_name_many_times)
+START_TEST(one_name_many_times)
 {
 	char *name = malloc(1 << 20);
 	struct mfs_buf b = {0};
@@ -261,13 +261,13 @@ Suite *mfs_suite(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, teardown);
-	tcase_add_test(c, test_real_checkpoint);
-	tcase_add_test(c, test_items_tile_the_files);
-	tcase_add_test(c, test_chunks_are_sorted);
-	tcase_add_test(c, test_plans);
-	tcase_add_test(c, test_one_dict_many_times);
-	tcase_add_test(c, test_one_list_of_chunks_many_times);
-	tcase_add_test(c, test_one_name_many_times);
-	tcase_add_loop_test(c, test_refused_with_a_reason, 0, MFS_ARRAY_SIZE(refused));
+	tcase_add_test(c, real_checkpoint);
+	tcase_add_test(c, items_tile_the_files);
+	tcase_add_test(c, chunks_are_sorted);
+	tcase_add_test(c, plans_are_read_past);
+	tcase_add_test(c, one_dict_many_times);
+	tcase_add_test(c, one_list_of_chunks_many_times);
+	tcase_add_test(c, one_name_many_times);
+	tcase_add_loop_test(c, refused_with_a_reason, 0, MFS_ARRAY_SIZE(refused));
 	return s;
 }

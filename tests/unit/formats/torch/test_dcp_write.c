@@ -109,7 +109,7 @@ static void parse_fixture(const char *path, size_t *ret_len)
 	free(bytes);
 }
 
-START_TEST(test_real_metadata_again)
+START_TEST(real_metadata_again)
 {
 	struct mfs_dcp_write_ops w = {
 		.tensor = real_tensor, .chunk = real_chunk, .bytes = real_bytes};
@@ -133,7 +133,7 @@ START_TEST(test_real_metadata_again)
 END_TEST
 
 /* The item's lengths in real files are those of ours, dtype and chunk given. */
-START_TEST(test_real_item_lengths)
+START_TEST(real_item_lengths)
 {
 	struct mfs_torch_items *items;
 	struct mfs_torch_item item;
@@ -194,7 +194,7 @@ static int many_chunk(void *arg, uint32_t i, uint32_t chunk, struct mfs_dcp_writ
 	return 0;
 }
 
-START_TEST(test_a_hundred_thousand_chunks)
+START_TEST(a_hundred_thousand_chunks)
 {
 	const struct mfs_dcp_write_ops w = {
 		.tensor_count = 7, .tensor = many_tensor, .chunk = many_chunk};
@@ -222,7 +222,7 @@ static int nameless(void *arg, uint32_t i, struct mfs_dcp_write_tensor *ret, str
 	return rc;
 }
 
-START_TEST(test_failures)
+START_TEST(a_tensor_without_data_is_refused)
 {
 	struct mfs_dcp_write_ops w = {.tensor_count = 2, .tensor = no_tensor, .chunk = many_chunk};
 
@@ -367,7 +367,7 @@ static void write_files(void)
 	unit_write(dir, "metadata.json", json, sizeof json - 1);
 }
 
-START_TEST(test_checkpoint)
+START_TEST(a_checkpoint_reads_back)
 {
 	const struct mfs_dcp_write_ops w = {.tensor_count = TENSORS,
 					    .bytes_count = OBJECTS,
@@ -410,10 +410,10 @@ Suite *mfs_suite(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, teardown);
-	tcase_add_loop_test(c, test_real_metadata_again, 0, MFS_ARRAY_SIZE(fixtures));
-	tcase_add_loop_test(c, test_real_item_lengths, 0, MFS_ARRAY_SIZE(fixtures));
-	tcase_add_test(c, test_a_hundred_thousand_chunks);
-	tcase_add_test(c, test_failures);
-	tcase_add_test(c, test_checkpoint);
+	tcase_add_loop_test(c, real_metadata_again, 0, MFS_ARRAY_SIZE(fixtures));
+	tcase_add_loop_test(c, real_item_lengths, 0, MFS_ARRAY_SIZE(fixtures));
+	tcase_add_test(c, a_hundred_thousand_chunks);
+	tcase_add_test(c, a_tensor_without_data_is_refused);
+	tcase_add_test(c, a_checkpoint_reads_back);
 	return s;
 }

@@ -53,13 +53,13 @@ static const struct {
 	{STREAM("\x8b\x03\x00\x00\x00\x01\x00\x01"), 65537},
 };
 
-START_TEST(test_integers)
+START_TEST(integers_of_each_width_are_read)
 {
 	assert_int(parse(integers[_i].bytes, integers[_i].len), integers[_i].value);
 }
 END_TEST
 
-START_TEST(test_scalars)
+START_TEST(values_of_each_type_are_read)
 {
 	mfs_value v = PARSE("\x80\x02(N\x88\x89G?\xf8\x00\x00\x00\x00\x00\x00"
 			    "\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01X\x02\x00\x00\x00hi"
@@ -89,7 +89,7 @@ START_TEST(test_scalars)
 END_TEST
 
 /* {"a": 1, "b": 2, "a": 3}: the last one counts, as in Python. */
-START_TEST(test_dict_keeps_the_last)
+START_TEST(dict_keeps_the_last)
 {
 	mfs_value v = PARSE("\x80\x02}(U\x01"
 			    "aK\x01U\x01"
@@ -104,7 +104,7 @@ START_TEST(test_dict_keeps_the_last)
 END_TEST
 
 /* os.system("x") is a value like any other: nothing is called. */
-START_TEST(test_calls_are_remembered_not_made)
+START_TEST(calls_are_remembered_not_made)
 {
 	mfs_value v = PARSE("\x80\x02"
 			    "cos\nsystem\nU\x01x\x85R.");
@@ -120,7 +120,7 @@ END_TEST
 
 /* argparse.Namespace() with {"lr": 1} by BUILD; OrderedDict with items by SETITEM; list
  * subclass. */
-START_TEST(test_objects_with_state_and_items)
+START_TEST(objects_with_state_and_items)
 {
 	mfs_value v = PARSE("\x80\x02("
 			    "cargparse\nNamespace\n)\x81}U\x02lrK\x01sb"
@@ -139,7 +139,7 @@ START_TEST(test_objects_with_state_and_items)
 END_TEST
 
 /* Memo by number (protocol 2) and by count (protocol 4), a persistent id, STACK_GLOBAL. */
-START_TEST(test_memo_and_persistent_id)
+START_TEST(memo_and_persistent_id)
 {
 	mfs_value v = PARSE("\x80\x04(U\x01xq\x05h\x05\x8c\x05torch\x94\x8c\x08"
 			    "bfloat16\x94\x93"
@@ -154,7 +154,7 @@ START_TEST(test_memo_and_persistent_id)
 END_TEST
 
 /* Legacy torch.save concatenates pickles: the length says where the next one starts. */
-START_TEST(test_stops_at_stop)
+START_TEST(stops_at_stop)
 {
 	PARSE("\x80\x02K\x01.rest");
 	ck_assert_uint_eq(mfs_pickle_length(doc), 5);
@@ -162,7 +162,7 @@ START_TEST(test_stops_at_stop)
 END_TEST
 
 /* What is read past is not kept, and memo numbers after it still mean the same values. */
-START_TEST(test_discarded_value_keeps_memo_numbers)
+START_TEST(discarded_value_keeps_memo_numbers)
 {
 	static const char stream[] = "\x80\x04}\x94(\x8c\x01"
 				     "a\x94\x8c\x03"
@@ -180,7 +180,7 @@ START_TEST(test_discarded_value_keeps_memo_numbers)
 END_TEST
 
 /* The document may not grow with what is discarded: the plans of a large run exceed all else. */
-START_TEST(test_real_metadata)
+START_TEST(real_metadata)
 {
 	const struct mfs_pickle_options opt = {.discard_key = "all_local_plans"};
 	size_t len;
@@ -201,7 +201,7 @@ START_TEST(test_real_metadata)
 END_TEST
 
 /* Every prefix of a real stream is refused: none is taken for the whole. */
-START_TEST(test_every_prefix_is_refused)
+START_TEST(every_prefix_is_refused)
 {
 	size_t len;
 	uint8_t *bytes = unit_slurp("tests/fuzz/corpus/pickle/ok-protocol4", &len);
@@ -221,7 +221,7 @@ START_TEST(test_every_prefix_is_refused)
 END_TEST
 
 /* Tuples a million deep are read, and freed, without recursion. */
-START_TEST(test_deep_nesting)
+START_TEST(deep_nesting)
 {
 	const size_t depth = 1 << 20;
 	char *bytes = malloc(depth + 4);
@@ -258,7 +258,7 @@ static int parse_pile(char up, char down, size_t count, const char *end)
 }
 
 /* The stack and the marks may be as high as the limit, and no higher. */
-START_TEST(test_stack_has_a_limit)
+START_TEST(stack_has_a_limit)
 {
 	unit_ok(parse_pile('N', 0, MFS_PICKLE_MAX_DEPTH, "t."), &err);
 	ck_assert_uint_eq(mfs_value_count(doc, mfs_pickle_root(doc)), MFS_PICKLE_MAX_DEPTH);
@@ -290,7 +290,7 @@ static void add_long_dict(struct mfs_buf *b)
 }
 
 /* Long dicts have a table, and give the same answers. */
-START_TEST(test_long_dicts)
+START_TEST(long_dicts)
 {
 	struct mfs_buf b = {0};
 	mfs_value root, twice;
@@ -318,7 +318,7 @@ END_TEST
 #define HUGE_KEY (4 << 20)
 
 /* One long key in every pair by reference: hashed for each it would be 800 GB. */
-START_TEST(test_long_keys_in_long_dicts)
+START_TEST(long_keys_in_long_dicts)
 {
 	char *huge = calloc(1, HUGE_KEY), medium[601];
 	struct mfs_buf b = {0};
@@ -350,19 +350,19 @@ Suite *mfs_suite(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, teardown);
-	tcase_add_loop_test(c, test_integers, 0, MFS_ARRAY_SIZE(integers));
-	tcase_add_test(c, test_scalars);
-	tcase_add_test(c, test_long_dicts);
-	tcase_add_test(c, test_long_keys_in_long_dicts);
-	tcase_add_test(c, test_dict_keeps_the_last);
-	tcase_add_test(c, test_calls_are_remembered_not_made);
-	tcase_add_test(c, test_objects_with_state_and_items);
-	tcase_add_test(c, test_memo_and_persistent_id);
-	tcase_add_test(c, test_stops_at_stop);
-	tcase_add_test(c, test_discarded_value_keeps_memo_numbers);
-	tcase_add_test(c, test_real_metadata);
-	tcase_add_test(c, test_every_prefix_is_refused);
-	tcase_add_test(c, test_deep_nesting);
-	tcase_add_test(c, test_stack_has_a_limit);
+	tcase_add_loop_test(c, integers_of_each_width_are_read, 0, MFS_ARRAY_SIZE(integers));
+	tcase_add_test(c, values_of_each_type_are_read);
+	tcase_add_test(c, long_dicts);
+	tcase_add_test(c, long_keys_in_long_dicts);
+	tcase_add_test(c, dict_keeps_the_last);
+	tcase_add_test(c, calls_are_remembered_not_made);
+	tcase_add_test(c, objects_with_state_and_items);
+	tcase_add_test(c, memo_and_persistent_id);
+	tcase_add_test(c, stops_at_stop);
+	tcase_add_test(c, discarded_value_keeps_memo_numbers);
+	tcase_add_test(c, real_metadata);
+	tcase_add_test(c, every_prefix_is_refused);
+	tcase_add_test(c, deep_nesting);
+	tcase_add_test(c, stack_has_a_limit);
 	return s;
 }

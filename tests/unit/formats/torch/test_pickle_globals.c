@@ -103,7 +103,7 @@ static const struct {
 	{STREAM("Np\n0cos\nsystem\n."), "", -EINVAL},
 };
 
-START_TEST(test_imports)
+START_TEST(imports_are_found_without_being_made)
 {
 	struct mfs_error err;
 	size_t end;
@@ -201,7 +201,7 @@ static const struct {
 	{"torch", "", MFS_DANGEROUS},
 };
 
-START_TEST(test_verdicts)
+START_TEST(names_have_verdicts)
 {
 	ck_assert_int_eq(mfs_verdict(names[_i].module, strlen(names[_i].module), names[_i].name,
 				     strlen(names[_i].name)),
@@ -216,7 +216,7 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("globals");
 
 	suite_add_tcase(s, c);
-	tcase_add_loop_test(c, test_imports, 0, MFS_ARRAY_SIZE(streams));
-	tcase_add_loop_test(c, test_verdicts, 0, MFS_ARRAY_SIZE(names));
+	tcase_add_loop_test(c, imports_are_found_without_being_made, 0, MFS_ARRAY_SIZE(streams));
+	tcase_add_loop_test(c, names_have_verdicts, 0, MFS_ARRAY_SIZE(names));
 	return s;
 }

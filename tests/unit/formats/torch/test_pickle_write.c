@@ -78,7 +78,7 @@ static const struct {
 	{INT64_MIN, CODE("\x8a\x8\0\0\0\0\0\0\0\x80")},
 };
 
-START_TEST(test_integers)
+START_TEST(integers_have_torchs_bytes)
 {
 	int64_t v;
 
@@ -90,7 +90,7 @@ START_TEST(test_integers)
 }
 END_TEST
 
-START_TEST(test_scalars)
+START_TEST(values_have_pickles_bytes)
 {
 	begin(2);
 	mfs_pickle_uint(&w, UINT64_MAX);
@@ -117,7 +117,7 @@ START_TEST(test_scalars)
 END_TEST
 
 /* Each text is written once; the memo's numbers outgrow a byte; protocols number alike. */
-START_TEST(test_memo)
+START_TEST(each_text_is_written_once)
 {
 	mfs_value root, v;
 	char name[16];
@@ -143,7 +143,7 @@ START_TEST(test_memo)
 }
 END_TEST
 
-START_TEST(test_state_dict)
+START_TEST(state_dict)
 {
 	const uint64_t shape[] = {2, 3};
 	mfs_value root, args, v;
@@ -183,7 +183,7 @@ START_TEST(test_state_dict)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(names_that_pickle_cannot_have_are_refused)
 {
 	const uint64_t wide[] = {UINT64_MAX, 2};
 
@@ -330,7 +330,7 @@ static void parse_fixture(const char *path, struct mfs_torch_file *f, uint8_t **
 	doc = f->doc;
 }
 
-START_TEST(test_copy_of_real_state_dicts)
+START_TEST(copy_of_real_state_dicts)
 {
 	struct mfs_torch_file f;
 	uint8_t *bytes;
@@ -350,7 +350,7 @@ static const char *const metadata[] = {
 	"weights/qwen3-torch_dist-tp4/iter_0000040/.metadata",
 };
 
-START_TEST(test_copy_of_real_metadata)
+START_TEST(copy_of_real_metadata)
 {
 	size_t len;
 	uint8_t *bytes = unit_slurp(unit_fixture(metadata[_i]), &len);
@@ -388,7 +388,7 @@ static const struct {
 	STREAM("](]})Ne"),
 };
 
-START_TEST(test_copy_keeps_forms)
+START_TEST(copy_keeps_forms)
 {
 	parse(forms[_i].bytes, forms[_i].len);
 	copied(4, NULL);
@@ -398,7 +398,7 @@ START_TEST(test_copy_keeps_forms)
 END_TEST
 
 /* What protocol 2 has no opcode for is a call there. */
-START_TEST(test_copy_to_protocol_2)
+START_TEST(copy_to_protocol_2)
 {
 	mfs_value v;
 
@@ -472,7 +472,7 @@ static int count_storage(void *arg, mfs_value persid, const char *key, size_t le
 	return 0;
 }
 
-START_TEST(test_hooks)
+START_TEST(hooks_change_what_is_copied)
 {
 	struct changes c = {0};
 	const struct mfs_pickle_hooks hooks = {
@@ -532,7 +532,7 @@ static int give_up(void *arg, struct mfs_pickle_writer *to, mfs_value v, struct 
 	return mfs_fail(e, -ENODATA, "nothing there");
 }
 
-START_TEST(test_small_hooks)
+START_TEST(small_hooks)
 {
 	struct mfs_pickle_hooks hooks = {.pair = drop_pair};
 
@@ -553,7 +553,7 @@ END_TEST
 
 /* ---- hostile documents ---- */
 
-START_TEST(test_copy_is_bounded)
+START_TEST(copy_is_bounded)
 {
 	struct mfs_pickle_hooks hooks = {.limit = 1000};
 	struct mfs_buf deep = {0};
@@ -590,7 +590,7 @@ START_TEST(test_copy_is_bounded)
 END_TEST
 
 /* Longer than one batch, and than the reader's stack. */
-START_TEST(test_long_collections)
+START_TEST(long_collections)
 {
 	begin(4);
 	mfs_pickle_dict_begin(&w);
@@ -613,18 +613,18 @@ Suite *mfs_suite(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, teardown);
-	tcase_add_loop_test(c, test_integers, 0, MFS_ARRAY_SIZE(integers));
-	tcase_add_test(c, test_scalars);
-	tcase_add_loop_test(c, test_memo, 0, 2);
-	tcase_add_test(c, test_state_dict);
-	tcase_add_test(c, test_refused);
-	tcase_add_loop_test(c, test_copy_of_real_state_dicts, 0, MFS_ARRAY_SIZE(fixtures));
-	tcase_add_loop_test(c, test_copy_of_real_metadata, 0, MFS_ARRAY_SIZE(metadata));
-	tcase_add_loop_test(c, test_copy_keeps_forms, 0, MFS_ARRAY_SIZE(forms));
-	tcase_add_test(c, test_copy_to_protocol_2);
-	tcase_add_test(c, test_hooks);
-	tcase_add_test(c, test_small_hooks);
-	tcase_add_test(c, test_copy_is_bounded);
-	tcase_add_test(c, test_long_collections);
+	tcase_add_loop_test(c, integers_have_torchs_bytes, 0, MFS_ARRAY_SIZE(integers));
+	tcase_add_test(c, values_have_pickles_bytes);
+	tcase_add_loop_test(c, each_text_is_written_once, 0, 2);
+	tcase_add_test(c, state_dict);
+	tcase_add_test(c, names_that_pickle_cannot_have_are_refused);
+	tcase_add_loop_test(c, copy_of_real_state_dicts, 0, MFS_ARRAY_SIZE(fixtures));
+	tcase_add_loop_test(c, copy_of_real_metadata, 0, MFS_ARRAY_SIZE(metadata));
+	tcase_add_loop_test(c, copy_keeps_forms, 0, MFS_ARRAY_SIZE(forms));
+	tcase_add_test(c, copy_to_protocol_2);
+	tcase_add_test(c, hooks_change_what_is_copied);
+	tcase_add_test(c, small_hooks);
+	tcase_add_test(c, copy_is_bounded);
+	tcase_add_test(c, long_collections);
 	return s;
 }

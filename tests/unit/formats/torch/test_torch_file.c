@@ -40,7 +40,7 @@ static struct mfs_torch_tensor model_tensor(const char *name)
 	return t;
 }
 
-START_TEST(test_real_legacy_file)
+START_TEST(real_legacy_file)
 {
 	struct mfs_torch_tensor t;
 	mfs_value model;
@@ -63,7 +63,7 @@ START_TEST(test_real_legacy_file)
 END_TEST
 
 /* With the distributed optimizer all tensors are views into one storage, at offsets. */
-START_TEST(test_views_into_one_storage)
+START_TEST(views_into_one_storage)
 {
 	struct mfs_torch_tensor a, b;
 
@@ -77,7 +77,7 @@ START_TEST(test_views_into_one_storage)
 END_TEST
 
 /* Saved with optimizer state: weights are wrapped by _rebuild_from_type_v2. */
-START_TEST(test_wrapped_by_type)
+START_TEST(wrapped_by_type)
 {
 	struct mfs_torch_tensor t;
 
@@ -97,7 +97,7 @@ static struct mfs_torch_tensor seed_tensor(const char *path)
 	return t;
 }
 
-START_TEST(test_other_forms)
+START_TEST(other_forms)
 {
 	struct mfs_torch_tensor t = seed_tensor("tests/fuzz/corpus/torch_file/ok-strided");
 	uint64_t at;
@@ -147,7 +147,7 @@ static const struct {
 	{"stream-element-type", "QInt8Storage", -ENOTSUP},
 };
 
-START_TEST(test_refused_on_opening)
+START_TEST(refused_on_opening)
 {
 	struct mfs_torch_file other;
 	char path[128];
@@ -180,7 +180,7 @@ static const struct {
 	{"numel-wraps", "data/0", -EINVAL},
 };
 
-START_TEST(test_refused_tensor)
+START_TEST(refused_tensor)
 {
 	struct mfs_torch_tensor t;
 	char path[128];
@@ -200,11 +200,11 @@ Suite *mfs_suite(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, teardown);
-	tcase_add_test(c, test_real_legacy_file);
-	tcase_add_test(c, test_views_into_one_storage);
-	tcase_add_test(c, test_wrapped_by_type);
-	tcase_add_test(c, test_other_forms);
-	tcase_add_loop_test(c, test_refused_on_opening, 0, MFS_ARRAY_SIZE(refused));
-	tcase_add_loop_test(c, test_refused_tensor, 0, MFS_ARRAY_SIZE(bad_tensors));
+	tcase_add_test(c, real_legacy_file);
+	tcase_add_test(c, views_into_one_storage);
+	tcase_add_test(c, wrapped_by_type);
+	tcase_add_test(c, other_forms);
+	tcase_add_loop_test(c, refused_on_opening, 0, MFS_ARRAY_SIZE(refused));
+	tcase_add_loop_test(c, refused_tensor, 0, MFS_ARRAY_SIZE(bad_tensors));
 	return s;
 }

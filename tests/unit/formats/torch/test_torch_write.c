@@ -117,7 +117,7 @@ static void blank_id(uint8_t *file, uint64_t size, const char *prefix)
 }
 
 /* From its own data.pkl and storages a real file must come out again, but for the id. */
-START_TEST(test_real_file_to_the_byte)
+START_TEST(real_file_to_the_byte)
 {
 	struct mfs_torch_payload payloads[256];
 	struct mfs_buf out = {0};
@@ -205,7 +205,7 @@ static const struct {
 	{213, 2, {4 * GIB - 786, 1}, {662, 4294967294}, 4294967377, 4294968389},
 };
 
-START_TEST(test_zip64)
+START_TEST(large_archives_have_zip64_records)
 {
 	struct mfs_torch_payload payloads[5] = {0};
 	char name[64];
@@ -230,7 +230,7 @@ START_TEST(test_zip64)
 END_TEST
 
 /* Segments are the file's bytes, front to back: literals and payloads take turns. */
-START_TEST(test_segments)
+START_TEST(segments_are_the_files_bytes_in_order)
 {
 	struct mfs_torch_payload payloads[3] = {
 		{.size = 100}, {.size = 2, .bytes = "xy"}, {.size = 1}};
@@ -259,7 +259,7 @@ START_TEST(test_segments)
 END_TEST
 
 /* More records than 16 bits count; literals stay small. */
-START_TEST(test_many_storages)
+START_TEST(many_storages)
 {
 	const uint32_t count = 100000;
 	struct mfs_torch_payload *payloads = calloc(count, sizeof *payloads);
@@ -276,7 +276,7 @@ START_TEST(test_many_storages)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(archives_that_cannot_be_are_refused)
 {
 	const struct mfs_torch_payload huge[2] = {{.size = UINT64_MAX - 10}, {.size = 100}};
 	struct mfs_torch_payload one = {.size = 1};
@@ -327,7 +327,7 @@ static struct mfs_torch_tensor item_tensor(const struct mfs_torch_item *item)
 
 /* Where torch 2.13 has it: megatron-checkpoints.md 2.1. Lengths of real items: fixtures'
  * .metadata. */
-START_TEST(test_item)
+START_TEST(items_have_torchs_size)
 {
 	const uint64_t shape[] = {8, 16}, qwen3_fc2[] = {1, 64, 44};
 	struct mfs_torch_item item, again, other;
@@ -352,7 +352,7 @@ START_TEST(test_item)
 }
 END_TEST
 
-START_TEST(test_every_dtype)
+START_TEST(every_dtype)
 {
 	const uint64_t shape[] = {3, 5, 7};
 	struct mfs_torch_item item;
@@ -365,7 +365,7 @@ START_TEST(test_every_dtype)
 }
 END_TEST
 
-START_TEST(test_odd_shapes)
+START_TEST(odd_shapes)
 {
 	const uint64_t empty[] = {2, 0, 3}, most[] = {1, 2, 1, 2, 1, 2, 1, 2},
 		       wide[] = {GIB * GIB, 9};
@@ -396,7 +396,7 @@ START_TEST(test_odd_shapes)
 END_TEST
 
 /* torch.save([None]), as Megatron stores a module without extra state. */
-START_TEST(test_byte_item)
+START_TEST(byte_item)
 {
 	struct mfs_pickle_writer w;
 	struct mfs_buf bytes = {0}, out = {0};
@@ -504,7 +504,7 @@ static uint32_t put_tensors(struct mfs_pickle_writer *w, bool classic,
 	return count;
 }
 
-START_TEST(test_state_dict)
+START_TEST(state_dict)
 {
 	struct mfs_torch_payload payloads[32];
 	struct mfs_buf pickled = {0}, out = {0};
@@ -567,7 +567,7 @@ static int carry(void *arg, mfs_value persid, const char *key, size_t len, uint3
 	return 0;
 }
 
-START_TEST(test_copied_file)
+START_TEST(copied_file)
 {
 	struct mfs_buf pickled = {0}, out = {0};
 	struct mfs_pickle_hooks hooks = {.storage = carry};
@@ -611,16 +611,16 @@ Suite *mfs_suite(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, teardown);
-	tcase_add_loop_test(c, test_real_file_to_the_byte, 0, MFS_ARRAY_SIZE(fixtures));
-	tcase_add_loop_test(c, test_zip64, 0, MFS_ARRAY_SIZE(large));
-	tcase_add_test(c, test_segments);
-	tcase_add_test(c, test_many_storages);
-	tcase_add_test(c, test_refused);
-	tcase_add_test(c, test_item);
-	tcase_add_loop_test(c, test_every_dtype, MFS_BOOL, MFS_C128 + 1);
-	tcase_add_test(c, test_odd_shapes);
-	tcase_add_test(c, test_byte_item);
-	tcase_add_loop_test(c, test_state_dict, 0, 2);
-	tcase_add_loop_test(c, test_copied_file, 0, MFS_ARRAY_SIZE(fixtures));
+	tcase_add_loop_test(c, real_file_to_the_byte, 0, MFS_ARRAY_SIZE(fixtures));
+	tcase_add_loop_test(c, large_archives_have_zip64_records, 0, MFS_ARRAY_SIZE(large));
+	tcase_add_test(c, segments_are_the_files_bytes_in_order);
+	tcase_add_test(c, many_storages);
+	tcase_add_test(c, archives_that_cannot_be_are_refused);
+	tcase_add_test(c, items_have_torchs_size);
+	tcase_add_loop_test(c, every_dtype, MFS_BOOL, MFS_C128 + 1);
+	tcase_add_test(c, odd_shapes);
+	tcase_add_test(c, byte_item);
+	tcase_add_loop_test(c, state_dict, 0, 2);
+	tcase_add_loop_test(c, copied_file, 0, MFS_ARRAY_SIZE(fixtures));
 	return s;
 }

@@ -20,7 +20,7 @@ static const char *record_name(const char *name)
 }
 
 /* Every record of a real checkpoint: names, sizes, and payloads that start at multiples of 64. */
-START_TEST(test_real_checkpoint)
+START_TEST(real_checkpoint)
 {
 	static const char *const records[] = {
 		"data.pkl", ".format_version", ".storage_alignment",	"byteorder", "data/0",
@@ -52,7 +52,7 @@ START_TEST(test_real_checkpoint)
 END_TEST
 
 /* An archive in the middle of a larger source, at an odd offset, as in .distcp files. */
-START_TEST(test_item_of_a_distcp)
+START_TEST(item_of_a_distcp)
 {
 	size_t len;
 	uint8_t *seed = unit_slurp("tests/fuzz/corpus/zip/ok-item-of-tensor", &len);
@@ -75,7 +75,7 @@ START_TEST(test_item_of_a_distcp)
 END_TEST
 
 /* A comment as long as the format allows, with what looks like end records inside of it. */
-START_TEST(test_long_comment)
+START_TEST(long_comment)
 {
 	size_t len;
 	uint8_t *seed = unit_slurp("tests/fuzz/corpus/zip/ok-empty", &len);
@@ -154,7 +154,7 @@ static size_t big_directory(uint8_t *p, uint64_t first, uint64_t second)
 	return 67 + 59;
 }
 
-START_TEST(test_zip64)
+START_TEST(entries_beyond_4_gib_are_found)
 {
 	static const struct mfs_source_ops ops = {.read = sparse_read};
 	const uint64_t first = 5ull << 30, second = 31 + first + 24;
@@ -224,7 +224,7 @@ static const struct {
 	{"two-sizes", "sizes", -EINVAL},
 };
 
-START_TEST(test_refused_with_a_reason)
+START_TEST(refused_with_a_reason)
 {
 	struct mfs_zip zip = {.count = 77};
 	struct mfs_source src;
@@ -244,13 +244,13 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("zip");
-	TCase *c = unit_case(s, "good", test_real_checkpoint);
+	TCase *c = unit_case(s, "good", real_checkpoint);
 
-	tcase_add_test(c, test_item_of_a_distcp);
-	tcase_add_test(c, test_long_comment);
-	tcase_add_test(c, test_zip64);
+	tcase_add_test(c, item_of_a_distcp);
+	tcase_add_test(c, long_comment);
+	tcase_add_test(c, entries_beyond_4_gib_are_found);
 	c = tcase_create("refused");
 	suite_add_tcase(s, c);
-	tcase_add_loop_test(c, test_refused_with_a_reason, 0, MFS_ARRAY_SIZE(refused));
+	tcase_add_loop_test(c, refused_with_a_reason, 0, MFS_ARRAY_SIZE(refused));
 	return s;
 }
