@@ -10,7 +10,7 @@
 #include "fs/cli/options.h"
 #include "fs/fuse/remount.h"
 
-START_TEST(test_sizes)
+START_TEST(sizes_have_units)
 {
 	static const struct {
 		const char *text;
@@ -56,7 +56,7 @@ START_TEST(test_sizes)
 }
 END_TEST
 
-START_TEST(test_view_options)
+START_TEST(view_options)
 {
 	struct mfs_options opt = {0};
 	struct mfs_error err;
@@ -85,7 +85,7 @@ START_TEST(test_view_options)
 }
 END_TEST
 
-START_TEST(test_megatron_options)
+START_TEST(megatron_options)
 {
 	struct mfs_options opt = {0};
 	struct mfs_error err;
@@ -106,7 +106,7 @@ START_TEST(test_megatron_options)
 }
 END_TEST
 
-START_TEST(test_what_libfuse_is_told)
+START_TEST(what_libfuse_is_told)
 {
 	struct mfs_options opt = {0};
 	struct mfs_error err;
@@ -121,7 +121,7 @@ START_TEST(test_what_libfuse_is_told)
 }
 END_TEST
 
-START_TEST(test_what_is_written)
+START_TEST(what_is_written)
 {
 	struct mfs_options opt = {0};
 	struct mfs_error err;
@@ -142,7 +142,7 @@ START_TEST(test_what_is_written)
 }
 END_TEST
 
-START_TEST(test_refused_options)
+START_TEST(refused_options)
 {
 	static const struct {
 		const char *list, *part;
@@ -189,7 +189,7 @@ START_TEST(test_refused_options)
 }
 END_TEST
 
-START_TEST(test_settings)
+START_TEST(settings_are_kept_as_they_were_given)
 {
 	static const char expected[] = "ro\0arch=gpt2\0data=/a,b\0data=/c\0no_optim\0arch=llama";
 	struct mfs_settings_page page = {.offset = 3};
@@ -230,7 +230,7 @@ static int parse(struct mfs_options *opt, struct mfs_error *err, const char *lin
 	return mfs_options_parse_mount(argc, argv, opt, err);
 }
 
-START_TEST(test_mount_line)
+START_TEST(mount_line)
 {
 	struct mfs_options opt;
 	struct mfs_error err;
@@ -255,7 +255,7 @@ START_TEST(test_mount_line)
 END_TEST
 
 /* The examples are lines of fstab(5). */
-START_TEST(test_examples)
+START_TEST(the_examples_are_lines_of_fstab)
 {
 	struct mntent *line;
 	unsigned count = 0;
@@ -284,15 +284,15 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("options");
-	TCase *c = unit_case(s, "values", test_sizes);
+	TCase *c = unit_case(s, "values", sizes_have_units);
 
-	tcase_add_test(c, test_view_options);
-	tcase_add_test(c, test_megatron_options);
-	tcase_add_test(c, test_what_libfuse_is_told);
-	tcase_add_test(c, test_what_is_written);
-	tcase_add_test(c, test_settings);
-	tcase_add_test(c, test_examples);
-	tcase_add_test(c, test_refused_options);
-	unit_case(s, "mount", test_mount_line);
+	tcase_add_test(c, view_options);
+	tcase_add_test(c, megatron_options);
+	tcase_add_test(c, what_libfuse_is_told);
+	tcase_add_test(c, what_is_written);
+	tcase_add_test(c, settings_are_kept_as_they_were_given);
+	tcase_add_test(c, the_examples_are_lines_of_fstab);
+	tcase_add_test(c, refused_options);
+	unit_case(s, "mount", mount_line);
 	return s;
 }

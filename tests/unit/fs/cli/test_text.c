@@ -11,7 +11,7 @@
 #include "fs/cli/progress.h"
 #include "fs/cli/text.h"
 
-START_TEST(test_bytes)
+START_TEST(bytes_have_three_digits_and_a_unit)
 {
 	static const struct {
 		uint64_t n;
@@ -35,7 +35,7 @@ START_TEST(test_bytes)
 }
 END_TEST
 
-START_TEST(test_counts_and_times)
+START_TEST(counts_and_times)
 {
 	char text[MFS_HUMAN];
 
@@ -80,7 +80,7 @@ static void check_lines(const struct mfs_frame *box, unsigned want_lines)
 	free(drawn);
 }
 
-START_TEST(test_box_is_straight)
+START_TEST(box_is_straight)
 {
 	struct mfs_frame box = new_box();
 
@@ -98,7 +98,7 @@ START_TEST(test_box_is_straight)
 }
 END_TEST
 
-START_TEST(test_names_cannot_reach_the_terminal)
+START_TEST(names_cannot_reach_the_terminal)
 {
 	struct mfs_frame box = new_box();
 
@@ -112,7 +112,7 @@ START_TEST(test_names_cannot_reach_the_terminal)
 }
 END_TEST
 
-START_TEST(test_progress_is_for_terminals)
+START_TEST(progress_is_for_terminals)
 {
 	FILE *to = tmpfile();
 	struct mfs_progress p;
@@ -130,11 +130,11 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("text");
-	TCase *c = unit_case(s, "numbers", test_bytes);
+	TCase *c = unit_case(s, "numbers", bytes_have_three_digits_and_a_unit);
 
-	tcase_add_test(c, test_counts_and_times);
-	c = unit_case(s, "box", test_box_is_straight);
-	tcase_add_test(c, test_names_cannot_reach_the_terminal);
-	tcase_add_test(c, test_progress_is_for_terminals);
+	tcase_add_test(c, counts_and_times);
+	c = unit_case(s, "box", box_is_straight);
+	tcase_add_test(c, names_cannot_reach_the_terminal);
+	tcase_add_test(c, progress_is_for_terminals);
 	return s;
 }

@@ -16,7 +16,7 @@ static const char mountinfo[] =
 	"37 22 0:34 / /broken rw no hyphen\n"
 	"38 22 0:35 / /last ro - fuse.mcorefs /runs/last ro";
 
-START_TEST(test_entries)
+START_TEST(entries_of_mountinfo_are_read)
 {
 	struct mfs_mount_entry e;
 
@@ -42,7 +42,7 @@ START_TEST(test_entries)
 }
 END_TEST
 
-START_TEST(test_all_entries)
+START_TEST(all_entries)
 {
 	struct mfs_mount_entry *all;
 	struct mfs_error err;
@@ -58,7 +58,7 @@ START_TEST(test_all_entries)
 }
 END_TEST
 
-START_TEST(test_resolve)
+START_TEST(a_mount_point_is_an_absolute_path)
 {
 	char place[PATH_MAX];
 	struct mfs_error err;
@@ -71,7 +71,7 @@ START_TEST(test_resolve)
 }
 END_TEST
 
-START_TEST(test_places)
+START_TEST(mounts_of_others_stay)
 {
 	struct mfs_mount_entry e;
 	struct mfs_error err;
@@ -94,9 +94,9 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("mountpoint");
 
-	unit_case(s, "mountinfo", test_entries);
-	unit_case(s, "all", test_all_entries);
-	unit_case(s, "resolve", test_resolve);
-	unit_case(s, "places", test_places);
+	unit_case(s, "mountinfo", entries_of_mountinfo_are_read);
+	unit_case(s, "all", all_entries);
+	unit_case(s, "resolve", a_mount_point_is_an_absolute_path);
+	unit_case(s, "places", mounts_of_others_stay);
 	return s;
 }

@@ -38,7 +38,7 @@ static void *wait_for_signals(void *arg)
 }
 
 /* Who asks again and again does not keep it from what it does every second. */
-START_TEST(test_asked_all_the_time)
+START_TEST(asked_all_the_time)
 {
 	const struct timespec pause = {.tv_nsec = 20000000};
 	pthread_t thread;
@@ -64,6 +64,6 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("signals");
 
-	unit_case(s, "signals", test_asked_all_the_time);
+	unit_case(s, "signals", asked_all_the_time);
 	return s;
 }

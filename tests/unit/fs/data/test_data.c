@@ -65,7 +65,7 @@ static struct mfs_data *opened(const char *source, const struct mfs_data_options
 	return data;
 }
 
-START_TEST(test_names)
+START_TEST(datasets_are_found_by_name_and_by_file)
 {
 	const struct mfs_data_options none = {0};
 	const char *dir = unit_tmpdir();
@@ -83,7 +83,7 @@ START_TEST(test_names)
 }
 END_TEST
 
-START_TEST(test_several_paths)
+START_TEST(several_paths)
 {
 	const char *dir = unit_tmpdir(), *other = path(dir, "other");
 	struct mfs_data_options opt = {.path_count = 2, .merge = "all", .data_path = "a"};
@@ -123,7 +123,7 @@ static const char *merged_name(const struct mfs_data *data, size_t part)
 
 /* A merge is in the order of names, not of options: both have the same files, and so one
  * fingerprint. */
-START_TEST(test_order_of_a_merge)
+START_TEST(order_of_a_merge)
 {
 	const char *dir = unit_tmpdir();
 	struct mfs_data_options opt = {.path_count = 3, .merge = "all"};
@@ -143,7 +143,7 @@ START_TEST(test_order_of_a_merge)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(directories_without_a_dataset_are_refused)
 {
 	const char *dir = unit_tmpdir(), *other = path(dir, "other");
 	struct mfs_data_options opt = {.path_count = 2};
@@ -175,7 +175,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-START_TEST(test_views_are_opened_once)
+START_TEST(views_are_opened_once)
 {
 	const struct mfs_data_options none = {0};
 	struct mfs_view *view = NULL, *again = NULL;
@@ -229,7 +229,7 @@ static void *open_npy(void *arg)
 }
 
 /* While "npy" is opened by another thread nothing else waits for it. */
-START_TEST(test_views_do_not_wait_for_each_other)
+START_TEST(views_do_not_wait_for_each_other)
 {
 	struct mfs_open_ops slow = {.open = open_slowly};
 	const struct mfs_data_options none = {0};
@@ -265,7 +265,7 @@ END_TEST
 
 /* Specs that nobody reads any more are let go of, however many were entered; who holds one keeps
  * it. */
-START_TEST(test_idle_views_are_let_go)
+START_TEST(idle_views_are_let_go)
 {
 	const struct mfs_data_options none = {0};
 	const char *dir = unit_tmpdir();
@@ -310,7 +310,7 @@ static void place_is(struct mfs_root *root, const char *name, const char *expect
 	ck_assert_str_eq(mfs_place_name(root, &place, text), expected);
 }
 
-START_TEST(test_root_of_datasets)
+START_TEST(root_of_datasets)
 {
 	const struct mfs_view_options none = {0};
 	const char *dir = unit_tmpdir();
@@ -335,7 +335,7 @@ START_TEST(test_root_of_datasets)
 }
 END_TEST
 
-START_TEST(test_beside_a_model)
+START_TEST(beside_a_model)
 {
 	const char *dir = unit_tmpdir();
 	struct mfs_data_options data = {.path_count = 1, .paths = {dir}};
@@ -362,15 +362,15 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("data");
-	TCase *c = unit_case(s, "data", test_names);
+	TCase *c = unit_case(s, "data", datasets_are_found_by_name_and_by_file);
 
-	tcase_add_test(c, test_several_paths);
-	unit_case(s, "order of a merge", test_order_of_a_merge);
-	tcase_add_test(c, test_refused);
-	tcase_add_test(c, test_views_are_opened_once);
-	unit_case(s, "views do not wait for each other", test_views_do_not_wait_for_each_other);
-	unit_case(s, "idle views", test_idle_views_are_let_go);
-	tcase_add_test(c, test_root_of_datasets);
-	tcase_add_test(c, test_beside_a_model);
+	tcase_add_test(c, several_paths);
+	unit_case(s, "order of a merge", order_of_a_merge);
+	tcase_add_test(c, directories_without_a_dataset_are_refused);
+	tcase_add_test(c, views_are_opened_once);
+	unit_case(s, "views do not wait for each other", views_do_not_wait_for_each_other);
+	unit_case(s, "idle views", idle_views_are_let_go);
+	tcase_add_test(c, root_of_datasets);
+	tcase_add_test(c, beside_a_model);
 	return s;
 }

@@ -31,7 +31,7 @@ static const char *in(const char *dir, const char *name)
 
 /* ---- names ---- */
 
-START_TEST(specs)
+START_TEST(names_have_all_that_a_cache_follows_from)
 {
 	static const struct {
 		const char *name;
@@ -229,7 +229,7 @@ START_TEST(versions_and_splits)
 }
 END_TEST
 
-START_TEST(blends)
+START_TEST(equal_datasets_of_a_blend_share_files)
 {
 	const char *dir = unit_tmpdir();
 	struct mfs_data_options opt = {
@@ -323,7 +323,7 @@ START_TEST(earlier_run)
 }
 END_TEST
 
-START_TEST(tokenizers)
+START_TEST(tokenizers_are_taken_from_descriptions)
 {
 	static const char description[] =
 		"{\"class\": \"GPTDataset\", \"tokenizer\": {\"class\": \"U\"}}";
@@ -391,7 +391,7 @@ static void refused(const struct mfs_data_options *opt, const char *name, const 
 	mfs_data_free(data);
 }
 
-START_TEST(impossible)
+START_TEST(a_cache_that_cannot_be_says_why)
 {
 	const char *dir = unit_tmpdir(), *file = in(dir, "t.json");
 	const char *const tales = "tales_text_document";
@@ -446,16 +446,16 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("data_cache");
-	TCase *c = unit_case(s, "names", specs);
+	TCase *c = unit_case(s, "names", names_have_all_that_a_cache_follows_from);
 
 	tcase_add_test(c, no_specs);
 	c = unit_case(s, "runs", a_run_of_megatrons);
 	tcase_add_test(c, versions_and_splits);
-	tcase_add_test(c, blends);
+	tcase_add_test(c, equal_datasets_of_a_blend_share_files);
 	c = unit_case(s, "earlier runs", earlier_run);
-	tcase_add_test(c, tokenizers);
+	tcase_add_test(c, tokenizers_are_taken_from_descriptions);
 	tcase_add_test(c, two_tokenizers);
-	c = unit_case(s, "impossible", impossible);
+	c = unit_case(s, "impossible", a_cache_that_cannot_be_says_why);
 	tcase_add_test(c, no_tokenizer);
 	tcase_add_test(c, nothing_to_list);
 	return s;

@@ -13,7 +13,7 @@
 
 static struct mfs_error err;
 
-START_TEST(test_names)
+START_TEST(names_are_parsed_and_made_again)
 {
 	static const struct {
 		const char *name;
@@ -43,7 +43,7 @@ START_TEST(test_names)
 }
 END_TEST
 
-START_TEST(test_no_names)
+START_TEST(no_names)
 {
 	static const char *const names[] = {
 		"",
@@ -84,7 +84,7 @@ END_TEST
 
 /* ---- words ---- */
 
-START_TEST(test_words)
+START_TEST(words_are_a_blend_or_blends_a_split)
 {
 	struct mfs_data_words w = {.data_path = " 0.7 a\t0.3 b \n"};
 	struct mfs_data_run r;
@@ -113,7 +113,7 @@ START_TEST(test_words)
 }
 END_TEST
 
-START_TEST(test_words_refused)
+START_TEST(words_refused)
 {
 	struct mfs_data_words w = {0};
 	struct mfs_data_run r;
@@ -124,7 +124,7 @@ START_TEST(test_words_refused)
 }
 END_TEST
 
-START_TEST(test_words_contradict)
+START_TEST(words_contradict)
 {
 	struct mfs_data_words w = {.data_path = "a", .data_args_path = "f"};
 	struct mfs_data_run r;
@@ -142,7 +142,7 @@ START_TEST(test_words_contradict)
 END_TEST
 
 /* By name, by path however it is spelt, by its last part. */
-START_TEST(test_resolve)
+START_TEST(a_dataset_is_found_by_each_of_its_paths)
 {
 	static const char *const ways[] = {"tales_text_document", "/elsewhere/tales_text_document",
 					   "tests/fixtures/data/tales_text_document",
@@ -169,11 +169,11 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("data_spec");
 
-	unit_case(s, "names", test_names);
-	unit_case(s, "no names", test_no_names);
-	unit_case(s, "words", test_words);
-	unit_case(s, "words refused", test_words_refused);
-	unit_case(s, "words contradict", test_words_contradict);
-	unit_case(s, "resolve", test_resolve);
+	unit_case(s, "names", names_are_parsed_and_made_again);
+	unit_case(s, "no names", no_names);
+	unit_case(s, "words", words_are_a_blend_or_blends_a_split);
+	unit_case(s, "words refused", words_refused);
+	unit_case(s, "words contradict", words_contradict);
+	unit_case(s, "resolve", a_dataset_is_found_by_each_of_its_paths);
 	return s;
 }

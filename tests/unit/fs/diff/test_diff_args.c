@@ -144,7 +144,7 @@ START_TEST(every_compared_member_makes_a_difference)
 END_TEST
 
 /* What says the same in other words is no difference. */
-START_TEST(settled)
+START_TEST(other_words_for_the_same_are_no_difference)
 {
 	struct mfs_megatron_args a = fake_llama(), b = a;
 
@@ -173,6 +173,6 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "arguments", what_is_not_compared_says_why);
 
 	tcase_add_test(c, every_compared_member_makes_a_difference);
-	tcase_add_test(c, settled);
+	tcase_add_test(c, other_words_for_the_same_are_no_difference);
 	return s;
 }

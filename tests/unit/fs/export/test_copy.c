@@ -147,7 +147,7 @@ static uint64_t sum(const uint64_t *list)
 	return total;
 }
 
-START_TEST(test_whole_copy)
+START_TEST(whole_copy)
 {
 	struct mfs_error err;
 
@@ -158,7 +158,7 @@ START_TEST(test_whole_copy)
 }
 END_TEST
 
-START_TEST(test_stopped_and_resumed)
+START_TEST(stopped_and_resumed)
 {
 	uint64_t after = 2 * MFS_COPY_REQUEST, before;
 	struct mfs_error err;
@@ -229,7 +229,7 @@ static struct mfs_io_engine *failing_engine(struct failing *f)
 /* Each call in turn fails, writes and syncs alike; then a second run must end with the right bytes.
  * What is called durable must be there: the rest is overwritten with rubbish before the second
  * run. */
-START_TEST(test_every_failure_is_survived)
+START_TEST(every_failure_is_survived)
 {
 	static uint8_t rubbish[3 * MFS_COPY_REQUEST];
 	struct mfs_error err;
@@ -260,7 +260,7 @@ START_TEST(test_every_failure_is_survived)
 }
 END_TEST
 
-START_TEST(test_journal_round_trip)
+START_TEST(journal_round_trip)
 {
 	uint64_t again[FILES];
 	struct mfs_fingerprint source, other;
@@ -288,7 +288,7 @@ END_TEST
 
 /* A user who may write next to DEST puts links and other files into what an export has left. It is
  * written around them, whether the export goes on or begins again. */
-START_TEST(test_links_are_not_followed)
+START_TEST(links_are_not_followed)
 {
 	char victim[300], path[400];
 	struct mfs_error err;
@@ -331,7 +331,7 @@ START_TEST(test_links_are_not_followed)
 }
 END_TEST
 
-START_TEST(test_fingerprint_tells_sources_apart)
+START_TEST(fingerprint_tells_sources_apart)
 {
 	struct mfs_fingerprint a, b;
 	struct mfs_error err;
@@ -350,7 +350,7 @@ START_TEST(test_fingerprint_tells_sources_apart)
 }
 END_TEST
 
-START_TEST(test_damaged_journals_start_over)
+START_TEST(damaged_journals_start_over)
 {
 	static const char *const damaged[] = {
 		"",
@@ -377,15 +377,15 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("copy");
-	TCase *c = unit_case(s, "copy", test_every_failure_is_survived);
+	TCase *c = unit_case(s, "copy", every_failure_is_survived);
 
 	tcase_add_checked_fixture(c, set_up, tear_down);
-	tcase_add_loop_test(c, test_whole_copy, 0, 2);
-	tcase_add_loop_test(c, test_stopped_and_resumed, 0, 2);
-	tcase_add_test(c, test_links_are_not_followed);
-	c = unit_case(s, "journal", test_journal_round_trip);
+	tcase_add_loop_test(c, whole_copy, 0, 2);
+	tcase_add_loop_test(c, stopped_and_resumed, 0, 2);
+	tcase_add_test(c, links_are_not_followed);
+	c = unit_case(s, "journal", journal_round_trip);
 	tcase_add_checked_fixture(c, set_up, tear_down);
-	tcase_add_test(c, test_fingerprint_tells_sources_apart);
-	tcase_add_test(c, test_damaged_journals_start_over);
+	tcase_add_test(c, fingerprint_tells_sources_apart);
+	tcase_add_test(c, damaged_journals_start_over);
 	return s;
 }

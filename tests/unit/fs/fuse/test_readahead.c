@@ -17,7 +17,7 @@ static struct mfs_vfile *new_file(uint64_t size)
 	return f;
 }
 
-START_TEST(test_sequence_is_followed)
+START_TEST(sequence_is_followed)
 {
 	struct mfs_vfile *f = new_file(256 * MIB);
 	struct mfs_readahead ra = {0};
@@ -33,7 +33,7 @@ START_TEST(test_sequence_is_followed)
 END_TEST
 
 /* What the kernel has in flight arrives in any order. */
-START_TEST(test_disorder_is_a_sequence)
+START_TEST(disorder_is_a_sequence)
 {
 	struct mfs_vfile *f = new_file(64 * MIB);
 	struct mfs_readahead ra = {0};
@@ -47,7 +47,7 @@ START_TEST(test_disorder_is_a_sequence)
 }
 END_TEST
 
-START_TEST(test_random_is_not)
+START_TEST(random_is_not)
 {
 	struct mfs_vfile *f = new_file(256 * MIB);
 	struct mfs_readahead ra = {0};
@@ -68,9 +68,9 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("readahead");
-	TCase *c = unit_case(s, "window", test_sequence_is_followed);
+	TCase *c = unit_case(s, "window", sequence_is_followed);
 
-	tcase_add_test(c, test_disorder_is_a_sequence);
-	tcase_add_test(c, test_random_is_not);
+	tcase_add_test(c, disorder_is_a_sequence);
+	tcase_add_test(c, random_is_not);
 	return s;
 }

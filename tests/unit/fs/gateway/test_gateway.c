@@ -35,7 +35,7 @@ static const struct mfs_view_options options = {.vocab_size = 1000};
 
 /* ---- names ---- */
 
-START_TEST(test_names)
+START_TEST(names_of_repositories_are_the_hubs)
 {
 	static const char *const good[] = {"a/b", "lab/llama-3.1_8B", "_/_", "a.b/c__d"};
 	static const char *const bad[] = {"",	    "a",       "a/",	    "/b",   "a/b/c",
@@ -59,7 +59,7 @@ START_TEST(test_names)
 }
 END_TEST
 
-START_TEST(test_refused_sources)
+START_TEST(refused_sources)
 {
 	struct mfs_repos *repos = mfs_repos_new(0);
 	const char *llama = unit_fixture(LLAMA);
@@ -86,7 +86,7 @@ static int list_name(void *arg, const char *name)
 
 /* A dataset has the name that it is given, also if another one's files are called the same. One of
  * several has its own. */
-START_TEST(test_names_of_datasets)
+START_TEST(names_of_datasets)
 {
 	const char *tales = unit_fixture("data/tales_text_document");
 	struct mfs_repos *repos = mfs_repos_new(0);
@@ -160,7 +160,7 @@ static enum mfs_absent_kind absent(struct mfs_repos *repos, const char *name, co
 
 /* Two gateways agree on a commit, and one finds what the other has named; a changed source has
  * another. */
-START_TEST(test_commits)
+START_TEST(gateways_agree_on_commits)
 {
 	struct mfs_repos *a = mfs_repos_new(0), *b = mfs_repos_new(0);
 	char path[PATH_MAX], weights[PATH_MAX + 64], etag[2][MFS_COMMIT_SIZE];
@@ -228,7 +228,7 @@ static void commit_of(const char *source, enum mfs_repo_kind kind, const char *n
 }
 
 /* Options change bytes where sizes stay: another option is another commit. */
-START_TEST(test_commits_of_options)
+START_TEST(commits_of_options)
 {
 	const char *model = unit_fixture(LLAMA), *rows = unit_fixture("data/hf_dataset/cache");
 	const struct mfs_data_options eod[] = {{.has_eod = true, .eod = 1},
@@ -254,7 +254,7 @@ START_TEST(test_commits_of_options)
 END_TEST
 
 /* Files that options name count by what is in them, and a change shows while it is served. */
-START_TEST(test_commits_of_option_files)
+START_TEST(commits_of_option_files)
 {
 	char path[2][PATH_MAX], a[MFS_COMMIT_SIZE], b[MFS_COMMIT_SIZE];
 	struct mfs_data_options data = {0};
@@ -298,7 +298,7 @@ START_TEST(test_commits_of_option_files)
 END_TEST
 
 /* Commits of a release are those of the one before: what all options together make is known. */
-START_TEST(test_digest_of_all_options)
+START_TEST(digest_of_all_options)
 {
 	char list[3 * PATH_MAX], digest[MFS_COMMIT_SIZE];
 	struct mfs_options opt = {0};
@@ -344,7 +344,7 @@ static void give(const struct mfs_option_row *row, struct mfs_options *ret)
 
 /* A row of an option that changes bytes says how it counts in commits, and it does: a gateway would
  * serve a stale ETag otherwise. */
-START_TEST(test_options_are_in_the_digest)
+START_TEST(options_are_in_the_digest)
 {
 	char none[MFS_COMMIT_SIZE], digest[MFS_COMMIT_SIZE], dir[PATH_MAX];
 	struct mfs_options opt = {0};
@@ -378,7 +378,7 @@ START_TEST(test_options_are_in_the_digest)
 END_TEST
 
 /* As long as nobody writes them they are not read: here, nothing can be opened. */
-START_TEST(test_option_files_are_read_once)
+START_TEST(option_files_are_read_once)
 {
 	struct mfs_data_options data = {0};
 	const struct mfs_view_options o = {.data = &data};
@@ -414,7 +414,7 @@ END_TEST
 /* ---- changes ---- */
 
 /* An HF directory and a dataset are opened again when their files change. */
-START_TEST(test_changed_directory)
+START_TEST(changed_directory)
 {
 	static const char *const sources[][2] = {{"hf/llama-safetensors", "model.safetensors"},
 						 {"hf/llama-bin", "pytorch_model.bin"}};
@@ -458,7 +458,7 @@ static void write_file_of(const struct mfs_view *view, const char *name, const c
 
 /* A file of ref= is none of the iteration's. The view that has it is made anew, though somebody
  * still reads the old one. */
-START_TEST(test_changed_reference)
+START_TEST(changed_reference)
 {
 	struct mfs_repos *repos = mfs_repos_new(0);
 	struct mfs_view_options with = options;
@@ -499,7 +499,7 @@ static int count_iteration(void *arg, const char *name)
 }
 
 /* A list of iterations has those that came after SOURCE was opened. */
-START_TEST(test_new_iteration)
+START_TEST(new_iteration)
 {
 	static const struct timespec second = {.tv_sec = 1, .tv_nsec = 100000000};
 	struct mfs_repos *repos = mfs_repos_new(0);
@@ -527,7 +527,7 @@ START_TEST(test_new_iteration)
 END_TEST
 
 /* A client that asks for a commit that is known opens no other iteration. */
-START_TEST(test_pinned)
+START_TEST(a_known_commit_opens_no_other_iteration)
 {
 	struct mfs_repos *repos = mfs_repos_new(0);
 	char path[PATH_MAX], from[PATH_MAX], to[PATH_MAX + 32], commit[MFS_COMMIT_SIZE];
@@ -570,7 +570,7 @@ static unsigned count_open(const struct mfs_root_snapshot *s)
 
 /* An unknown commit opens nothing, however many iterations there are; one that another gateway has
  * named opens its own; and one of an iteration that has changed opens that. */
-START_TEST(test_unknown_commits)
+START_TEST(unknown_commits)
 {
 	struct mfs_repos *a = mfs_repos_new(0), *b = mfs_repos_new(0);
 	char path[PATH_MAX], from[PATH_MAX], to[PATH_MAX + 32], commit[MFS_COMMIT_SIZE];
@@ -615,7 +615,7 @@ START_TEST(test_unknown_commits)
 END_TEST
 
 /* A lack that passes is told as such, and the commit is found later. */
-START_TEST(test_passing_failure)
+START_TEST(passing_failure)
 {
 	static const char name[] = "lab/x__megatron.torch.tp1-pp2";
 	struct mfs_repos *repos = mfs_repos_new(0);
@@ -640,7 +640,7 @@ START_TEST(test_passing_failure)
 }
 END_TEST
 
-START_TEST(test_absent)
+START_TEST(what_is_not_there_is_told_by_kind)
 {
 	struct mfs_repos *repos = mfs_repos_new(0);
 	struct mfs_revision r;
@@ -696,7 +696,7 @@ static void *use_runs(void *arg)
 	return NULL;
 }
 
-START_TEST(test_runs)
+START_TEST(a_directory_of_runs_is_repositories)
 {
 	struct mfs_repos *repos = mfs_repos_new(1);
 	pthread_t threads[4];
@@ -757,7 +757,7 @@ static const char *list_runs(const char *dir, const struct mfs_view_options *o,
 
 /* Models are listed among models, datasets among datasets, and nothing else is; and what is listed
  * is there. */
-START_TEST(test_kinds_of_runs)
+START_TEST(kinds_of_runs)
 {
 	static const char *const sets[] = {"d/cache", "d/indices", "d/saved"};
 	const struct mfs_data_options blend = {.data_path = "1 a"};
@@ -804,7 +804,7 @@ END_TEST
 
 /* ---- tokens ---- */
 
-START_TEST(test_rules)
+START_TEST(rules_allow_and_except)
 {
 	static const char text[] =
 		"# who\n"
@@ -838,7 +838,7 @@ START_TEST(test_rules)
 }
 END_TEST
 
-START_TEST(test_bad_rules)
+START_TEST(bad_rules)
 {
 	static const char *const bad[] = {
 		"alice\n",
@@ -857,7 +857,7 @@ START_TEST(test_bad_rules)
 }
 END_TEST
 
-START_TEST(test_tokens_file)
+START_TEST(tokens_file)
 {
 	char path[PATH_MAX], name[64];
 	struct mfs_tokens *tokens;
@@ -901,7 +901,7 @@ END_TEST
 
 /* ---- the configuration ---- */
 
-START_TEST(test_config)
+START_TEST(a_configuration_has_limits_and_repositories)
 {
 	static const char text[] =
 		"listen: :9000\n"
@@ -925,7 +925,7 @@ START_TEST(test_config)
 }
 END_TEST
 
-START_TEST(test_bad_configs)
+START_TEST(bad_configs)
 {
 	static const char *const bad[] = {
 		"",
@@ -1038,7 +1038,7 @@ static void note_freed(void *arg)
 
 /* A reply that is under way keeps what it is made of when another configuration comes into force;
  * then that goes. */
-START_TEST(test_replaced)
+START_TEST(a_reply_outlives_its_configuration)
 {
 	const struct mfs_view_options other = {.shard_size = 100000};
 	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -1070,7 +1070,7 @@ START_TEST(test_replaced)
 }
 END_TEST
 
-START_TEST(test_hub)
+START_TEST(the_hubs_routes_answer)
 {
 	static const struct headers json[] = {{"Content-Type", "application/json"}, {0}};
 	struct mfs_reply a;
@@ -1133,7 +1133,7 @@ START_TEST(test_hub)
 END_TEST
 
 /* A tree of directories: each is told once, before its files. */
-START_TEST(test_tree)
+START_TEST(each_directory_is_listed_once_before_its_files)
 {
 	struct mfs_reply a;
 	const char *at, *first;
@@ -1165,7 +1165,7 @@ START_TEST(test_tree)
 }
 END_TEST
 
-START_TEST(test_files)
+START_TEST(plain_files_come_by_range)
 {
 	struct headers range[] = {{"Range", "bytes=2-9"}, {NULL, NULL}};
 	struct mfs_reply a;
@@ -1206,7 +1206,7 @@ START_TEST(test_files)
 END_TEST
 
 /* What a token may not read looks as if it were not there, by every route. */
-START_TEST(test_access)
+START_TEST(what_a_token_may_not_read_is_not_there)
 {
 	static const struct headers alice[] = {{"Authorization", "Bearer hf_alice"}, {0}};
 	static const struct headers bob[] = {{"Authorization", "Bearer hf_bob12"}, {0}};
@@ -1259,7 +1259,7 @@ static void *little_memory(size_t size)
 }
 
 /* Whatever there is no memory for, a reply is whole or an error. */
-START_TEST(test_no_memory)
+START_TEST(no_memory)
 {
 	static const char *const targets[] = {
 		"/api/models", "/api/models/lab/llama?blobs=1", "/api/models/lab/llama/refs",
@@ -1299,7 +1299,7 @@ START_TEST(test_no_memory)
 END_TEST
 
 /* A storage that fails is no absence, and clients do not learn where it lies. */
-START_TEST(test_failing_storage)
+START_TEST(failing_storage)
 {
 	char path[PATH_MAX], text[] = "'/a/b c/d.pt' is cut; see /x/y/z: (/p/q), r/s";
 	char urls[] = "http://u@h:1/a/b.pt: 404; 's3://k/c d/e' (https://h/f), a://";
@@ -1337,7 +1337,7 @@ START_TEST(test_failing_storage)
 END_TEST
 
 /* What is no model is no repository, whatever else it is. */
-START_TEST(test_no_model)
+START_TEST(no_model)
 {
 	char path[PATH_MAX];
 	struct mfs_reply a;
@@ -1356,7 +1356,7 @@ START_TEST(test_no_model)
 }
 END_TEST
 
-START_TEST(test_counts)
+START_TEST(replies_are_counted_by_kind)
 {
 	struct mfs_stats *s = mfs_gateway_stats_new();
 	struct mfs_gateway_sums sums;
@@ -1378,38 +1378,38 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("gateway");
-	TCase *c = unit_case(s, "gateway", test_names);
+	TCase *c = unit_case(s, "gateway", names_of_repositories_are_the_hubs);
 
-	tcase_add_test(c, test_refused_sources);
-	tcase_add_test(c, test_names_of_datasets);
-	tcase_add_test(c, test_commits);
-	tcase_add_test(c, test_commits_of_options);
-	tcase_add_test(c, test_commits_of_option_files);
-	tcase_add_test(c, test_changed_directory);
-	tcase_add_test(c, test_changed_reference);
-	tcase_add_test(c, test_new_iteration);
-	tcase_add_test(c, test_pinned);
-	tcase_add_test(c, test_unknown_commits);
-	tcase_add_test(c, test_passing_failure);
-	tcase_add_test(c, test_absent);
-	tcase_add_test(c, test_runs);
-	tcase_add_test(c, test_kinds_of_runs);
-	tcase_add_test(c, test_rules);
-	tcase_add_test(c, test_bad_rules);
-	tcase_add_test(c, test_tokens_file);
-	tcase_add_test(c, test_config);
-	tcase_add_test(c, test_bad_configs);
-	tcase_add_test(c, test_digest_of_all_options);
-	tcase_add_test(c, test_options_are_in_the_digest);
-	tcase_add_test(c, test_option_files_are_read_once);
-	tcase_add_test(c, test_replaced);
-	tcase_add_test(c, test_hub);
-	tcase_add_test(c, test_tree);
-	tcase_add_test(c, test_files);
-	tcase_add_test(c, test_access);
-	tcase_add_test(c, test_failing_storage);
-	tcase_add_test(c, test_no_memory);
-	tcase_add_test(c, test_no_model);
-	tcase_add_test(c, test_counts);
+	tcase_add_test(c, refused_sources);
+	tcase_add_test(c, names_of_datasets);
+	tcase_add_test(c, gateways_agree_on_commits);
+	tcase_add_test(c, commits_of_options);
+	tcase_add_test(c, commits_of_option_files);
+	tcase_add_test(c, changed_directory);
+	tcase_add_test(c, changed_reference);
+	tcase_add_test(c, new_iteration);
+	tcase_add_test(c, a_known_commit_opens_no_other_iteration);
+	tcase_add_test(c, unknown_commits);
+	tcase_add_test(c, passing_failure);
+	tcase_add_test(c, what_is_not_there_is_told_by_kind);
+	tcase_add_test(c, a_directory_of_runs_is_repositories);
+	tcase_add_test(c, kinds_of_runs);
+	tcase_add_test(c, rules_allow_and_except);
+	tcase_add_test(c, bad_rules);
+	tcase_add_test(c, tokens_file);
+	tcase_add_test(c, a_configuration_has_limits_and_repositories);
+	tcase_add_test(c, bad_configs);
+	tcase_add_test(c, digest_of_all_options);
+	tcase_add_test(c, options_are_in_the_digest);
+	tcase_add_test(c, option_files_are_read_once);
+	tcase_add_test(c, a_reply_outlives_its_configuration);
+	tcase_add_test(c, the_hubs_routes_answer);
+	tcase_add_test(c, each_directory_is_listed_once_before_its_files);
+	tcase_add_test(c, plain_files_come_by_range);
+	tcase_add_test(c, what_a_token_may_not_read_is_not_there);
+	tcase_add_test(c, failing_storage);
+	tcase_add_test(c, no_memory);
+	tcase_add_test(c, no_model);
+	tcase_add_test(c, replies_are_counted_by_kind);
 	return s;
 }

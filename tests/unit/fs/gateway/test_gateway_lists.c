@@ -104,7 +104,7 @@ static void end(void)
 	mfs_repos_free(gateway.repos);
 }
 
-START_TEST(test_filters)
+START_TEST(lists_are_filtered_and_paged)
 {
 	begin(NULL);
 	add("lab/llama-a", unit_fixture(LLAMA));
@@ -139,7 +139,7 @@ START_TEST(test_filters)
 END_TEST
 
 /* All parts of a tree together are the tree, directories included, and all are of one commit. */
-START_TEST(test_tree_parts)
+START_TEST(tree_parts)
 {
 	static const char tree[] =
 		"/api/models/lab/x__megatron.torch.tp2-pp1/tree/main?recursive=true";
@@ -181,7 +181,7 @@ static void make_run(char path[PATH_MAX])
 }
 
 /* Each iteration is a commit, the newest first, and one can ask for each. */
-START_TEST(test_commits)
+START_TEST(each_iteration_is_a_commit)
 {
 	static const char first[] = "/api/models/lab/x/commits/main";
 	char path[PATH_MAX], target[256], ids[4096];
@@ -236,7 +236,7 @@ START_TEST(test_commits)
 END_TEST
 
 /* A list that was asked for once opens nothing again. */
-START_TEST(test_commits_are_noted)
+START_TEST(commits_are_noted)
 {
 	const struct mfs_root_snapshot *s;
 	struct mfs_shared_root *shared;
@@ -268,7 +268,7 @@ END_TEST
 
 /* An iteration that cannot have the view has no commit of it, and hides no other: GPT-2 has no
  * 8-bit floats. */
-START_TEST(test_impossible_view)
+START_TEST(impossible_view)
 {
 	static const char list[] = "/api/models/lab/x__hf-fp8/commits/36?limit=3";
 	char path[PATH_MAX], command[4 * PATH_MAX];
@@ -290,7 +290,7 @@ START_TEST(test_impossible_view)
 END_TEST
 
 /* What has no iterations has one commit, and no tag. */
-START_TEST(test_single)
+START_TEST(what_has_no_iterations_has_one_commit)
 {
 	static const struct mfs_view_options plain = {0};
 	json_t *o;
@@ -313,7 +313,7 @@ START_TEST(test_single)
 }
 END_TEST
 
-START_TEST(test_whoami)
+START_TEST(a_token_is_told_its_name)
 {
 	char path[PATH_MAX];
 	json_t *o;
@@ -337,13 +337,13 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("gateway_lists");
-	TCase *c = unit_case(s, "lists", test_filters);
+	TCase *c = unit_case(s, "lists", lists_are_filtered_and_paged);
 
-	tcase_add_test(c, test_tree_parts);
-	tcase_add_test(c, test_commits);
-	tcase_add_test(c, test_commits_are_noted);
-	tcase_add_test(c, test_impossible_view);
-	tcase_add_test(c, test_single);
-	tcase_add_test(c, test_whoami);
+	tcase_add_test(c, tree_parts);
+	tcase_add_test(c, each_iteration_is_a_commit);
+	tcase_add_test(c, commits_are_noted);
+	tcase_add_test(c, impossible_view);
+	tcase_add_test(c, what_has_no_iterations_has_one_commit);
+	tcase_add_test(c, a_token_is_told_its_name);
 	return s;
 }

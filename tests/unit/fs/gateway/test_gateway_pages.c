@@ -30,7 +30,7 @@ static const struct mfs_view_options options = {.vocab_size = 1000};
 
 /* ---- texts ---- */
 
-START_TEST(test_escapes)
+START_TEST(text_is_escaped_for_html)
 {
 	static const struct {
 		const char *text, *html;
@@ -60,7 +60,7 @@ START_TEST(test_escapes)
 }
 END_TEST
 
-START_TEST(test_accepts)
+START_TEST(html_is_for_those_that_ask_for_it)
 {
 	static const char html[] = "text/html";
 
@@ -79,7 +79,7 @@ END_TEST
 
 /* ---- the header Authorization ---- */
 
-START_TEST(test_authorization)
+START_TEST(tokens_come_as_bearer_or_password)
 {
 	static const struct {
 		const char *header, *token;
@@ -126,7 +126,7 @@ static struct mfs_sessions *new_sessions(void)
 	return s;
 }
 
-START_TEST(test_sessions)
+START_TEST(a_session_is_of_its_secret_and_time)
 {
 	struct mfs_sessions *s = new_sessions(), *other = new_sessions();
 	uint8_t sum[MFS_TOKEN_SUM], found[MFS_TOKEN_SUM];
@@ -161,7 +161,7 @@ START_TEST(test_sessions)
 END_TEST
 
 /* Many sign-outs bring no session back that has ended. */
-START_TEST(test_many_ended)
+START_TEST(many_ended)
 {
 	struct mfs_sessions *s = new_sessions();
 	uint8_t sum[MFS_TOKEN_SUM], found[MFS_TOKEN_SUM];
@@ -183,7 +183,7 @@ START_TEST(test_many_ended)
 END_TEST
 
 /* Gateways that share a secret take each other's sessions, also while it is being replaced. */
-START_TEST(test_shared_sessions)
+START_TEST(shared_sessions)
 {
 	struct mfs_sessions *a = new_sessions(), *b = new_sessions();
 	struct mfs_secret_list one = {.count = 1}, two = {.count = 2}, third = {.count = 1};
@@ -216,7 +216,7 @@ static void check_cookie(const char *header, const char *value)
 		ck_assert_msg(len == strlen(value) && !memcmp(found, value, len), "%s", header);
 }
 
-START_TEST(test_cookies)
+START_TEST(a_cookie_is_found_among_others)
 {
 	check_cookie("mcorefs=a", "a");
 	check_cookie("x=1; mcorefs=a b ; y=2", "a b");
@@ -357,7 +357,7 @@ static const char *sign_in(const char *form, const struct headers *headers)
 
 /* A cookie opens pages and files, and nothing of a program's; signing out ends it, and so does the
  * end of its token. */
-START_TEST(test_sign_in)
+START_TEST(a_cookie_opens_pages_and_files)
 {
 	static const struct headers form[] = {FORM, {0}};
 	struct headers with[] = {BROWSER, {"Cookie", NULL}, {0}};
@@ -404,7 +404,7 @@ START_TEST(test_sign_in)
 }
 END_TEST
 
-START_TEST(test_sign_in_refused)
+START_TEST(sign_in_refused)
 {
 	static const struct headers form[] = {FORM, {0}};
 	static const struct headers evil[][4] = {
@@ -475,7 +475,7 @@ static unsigned guess(const char *client, const char *form, struct mfs_reply *a)
 	return a->status;
 }
 
-START_TEST(test_guesses)
+START_TEST(ten_wrong_guesses_are_the_last)
 {
 	struct mfs_reply a;
 
@@ -498,7 +498,7 @@ START_TEST(test_guesses)
 END_TEST
 
 /* Times, the prefix of IPv6, and a table that is full. */
-START_TEST(test_guesses_end)
+START_TEST(guesses_end)
 {
 	const int64_t second = 1000000000, minute = MFS_GUESSES_SECONDS * second;
 	struct mfs_guesses *g;
@@ -525,7 +525,7 @@ START_TEST(test_guesses_end)
 END_TEST
 
 /* Wherever a form says that it goes on, it is a path of this gateway. */
-START_TEST(test_next)
+START_TEST(a_form_goes_on_to_a_path_of_this_gateway)
 {
 	static const struct headers form[] = {FORM, {0}};
 	static const struct {
@@ -561,7 +561,7 @@ START_TEST(test_next)
 END_TEST
 
 /* By TLS the cookie has a name that browsers take from nobody else. */
-START_TEST(test_tls_cookie)
+START_TEST(tls_cookie)
 {
 	static const struct headers tls[] = {FORM, {"X-Forwarded-Proto", "https"}, {0}};
 	struct mfs_proxies proxies = {0};
@@ -596,7 +596,7 @@ START_TEST(test_tls_cookie)
 END_TEST
 
 /* A browser is asked for a token and told in a page; the Hub's clients get what they know. */
-START_TEST(test_refusals)
+START_TEST(browsers_are_asked_and_clients_are_told)
 {
 	static const struct headers browser[] = {BROWSER, {0}};
 	static const struct headers json[] = {{"Accept", "application/json"}, {0}};
@@ -638,7 +638,7 @@ START_TEST(test_refusals)
 END_TEST
 
 /* What a model is, its views and iterations, the loss; lines have the address that was asked. */
-START_TEST(test_model_page)
+START_TEST(model_page)
 {
 	static const struct headers browser[] = {BROWSER, {0}};
 	static const struct headers evil[] = {{"Host", "\"><script>"}, {0}};
@@ -667,7 +667,7 @@ START_TEST(test_model_page)
 }
 END_TEST
 
-START_TEST(test_search)
+START_TEST(a_search_finds_names)
 {
 	static const struct headers browser[] = {BROWSER, {0}};
 
@@ -682,7 +682,7 @@ START_TEST(test_search)
 END_TEST
 
 /* A save that is not whole is named with its reason, without the directory. */
-START_TEST(test_incomplete)
+START_TEST(an_incomplete_save_is_shown_with_its_reason)
 {
 	static const struct headers browser[] = {BROWSER, {0}};
 	char path[PATH_MAX], command[3 * PATH_MAX];
@@ -705,7 +705,7 @@ START_TEST(test_incomplete)
 END_TEST
 
 /* What is no model of a family's has a page all the same, and the views that need none. */
-START_TEST(test_no_family)
+START_TEST(no_family)
 {
 	static const struct mfs_view_options other = {.arch = "gpt2"};
 	static const struct headers browser[] = {BROWSER, {0}};
@@ -724,7 +724,7 @@ START_TEST(test_no_family)
 }
 END_TEST
 
-START_TEST(test_curve_of_odd_numbers)
+START_TEST(curve_of_odd_numbers)
 {
 	const double huge = 1.7e308, values[] = {0.0 / 0.0, huge, -huge, 1.0 / 0.0};
 	struct mfs_curve c = {0};
@@ -744,25 +744,25 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("gateway_pages");
-	TCase *c = unit_case(s, "gateway_pages", test_escapes);
+	TCase *c = unit_case(s, "gateway_pages", text_is_escaped_for_html);
 
-	tcase_add_test(c, test_accepts);
-	tcase_add_test(c, test_authorization);
-	tcase_add_test(c, test_sessions);
-	tcase_add_test(c, test_many_ended);
-	tcase_add_test(c, test_shared_sessions);
-	tcase_add_test(c, test_cookies);
-	tcase_add_test(c, test_sign_in);
-	tcase_add_test(c, test_sign_in_refused);
-	tcase_add_test(c, test_guesses);
-	tcase_add_test(c, test_guesses_end);
-	tcase_add_test(c, test_next);
-	tcase_add_test(c, test_tls_cookie);
-	tcase_add_test(c, test_refusals);
-	tcase_add_test(c, test_model_page);
-	tcase_add_test(c, test_search);
-	tcase_add_test(c, test_incomplete);
-	tcase_add_test(c, test_no_family);
-	tcase_add_test(c, test_curve_of_odd_numbers);
+	tcase_add_test(c, html_is_for_those_that_ask_for_it);
+	tcase_add_test(c, tokens_come_as_bearer_or_password);
+	tcase_add_test(c, a_session_is_of_its_secret_and_time);
+	tcase_add_test(c, many_ended);
+	tcase_add_test(c, shared_sessions);
+	tcase_add_test(c, a_cookie_is_found_among_others);
+	tcase_add_test(c, a_cookie_opens_pages_and_files);
+	tcase_add_test(c, sign_in_refused);
+	tcase_add_test(c, ten_wrong_guesses_are_the_last);
+	tcase_add_test(c, guesses_end);
+	tcase_add_test(c, a_form_goes_on_to_a_path_of_this_gateway);
+	tcase_add_test(c, tls_cookie);
+	tcase_add_test(c, browsers_are_asked_and_clients_are_told);
+	tcase_add_test(c, model_page);
+	tcase_add_test(c, a_search_finds_names);
+	tcase_add_test(c, an_incomplete_save_is_shown_with_its_reason);
+	tcase_add_test(c, no_family);
+	tcase_add_test(c, curve_of_odd_numbers);
 	return s;
 }

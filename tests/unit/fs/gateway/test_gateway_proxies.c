@@ -26,7 +26,7 @@ static struct mfs_proxies some(void)
 	return p;
 }
 
-START_TEST(test_trust)
+START_TEST(only_named_proxies_are_believed)
 {
 	static const char *const yes[] = {"10.255.0.1:99", "192.0.2.1:1", "[fd12::1]:80",
 					  "[::ffff:10.0.0.1]:80", "172.31.255.255:1"};
@@ -51,7 +51,7 @@ START_TEST(test_trust)
 }
 END_TEST
 
-START_TEST(test_bad_proxies)
+START_TEST(bad_proxies)
 {
 	static const char *const bad[] = {"",
 					  "localhost",
@@ -74,7 +74,7 @@ START_TEST(test_bad_proxies)
 END_TEST
 
 /* The last address that is no proxy's: what stands before it anybody may have written. */
-START_TEST(test_client)
+START_TEST(the_client_is_the_last_address_that_is_no_proxy)
 {
 	static const struct {
 		const char *peer, *forwarded, *client;
@@ -109,7 +109,7 @@ START_TEST(test_client)
 }
 END_TEST
 
-START_TEST(test_config)
+START_TEST(proxies_are_addresses_or_networks)
 {
 	static const char list[] = "trusted_proxies: [10.0.0.0/8, unix]\n",
 			  one[] = "trusted_proxies: 192.0.2.1\n",
@@ -184,7 +184,7 @@ static void try(const char *peer, const char *client, const char *base)
 	mfs_proxies_release(&p);
 }
 
-START_TEST(test_requests)
+START_TEST(requests_through_a_proxy_are_of_their_client)
 {
 	try("10.0.0.1:5", "203.0.113.9", "https://hub.example");
 	try("11.0.0.1:5", "11.0.0.1:5", "http://gw:8080");
@@ -194,11 +194,11 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("gateway_proxies");
-	TCase *c = unit_case(s, "proxies", test_trust);
+	TCase *c = unit_case(s, "proxies", only_named_proxies_are_believed);
 
-	tcase_add_test(c, test_bad_proxies);
-	tcase_add_test(c, test_client);
-	tcase_add_test(c, test_config);
-	tcase_add_test(c, test_requests);
+	tcase_add_test(c, bad_proxies);
+	tcase_add_test(c, the_client_is_the_last_address_that_is_no_proxy);
+	tcase_add_test(c, proxies_are_addresses_or_networks);
+	tcase_add_test(c, requests_through_a_proxy_are_of_their_client);
 	return s;
 }

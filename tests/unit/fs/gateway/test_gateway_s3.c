@@ -84,7 +84,7 @@ static void end(void)
 	mfs_repos_free(gateway.repos);
 }
 
-START_TEST(test_requests)
+START_TEST(requests_of_s3_answer)
 {
 	static const struct headers beyond[] = {{"Range", "bytes=99999999-"}, {0}};
 	static const struct headers part[] = {{"Range", "bytes=1-2"}, {0}};
@@ -170,7 +170,7 @@ static void same_by_pages(const char *query, const char *expected)
 	}
 }
 
-START_TEST(test_lists)
+START_TEST(pages_of_a_list_are_the_whole_list)
 {
 	struct mfs_buf all = {0}, a = {0};
 
@@ -288,7 +288,7 @@ static const char *ask_presigned(const char *access, const char *secret, int64_t
 	return ask("GET", target, headers, status);
 }
 
-START_TEST(test_access)
+START_TEST(rules_hold_for_s3)
 {
 	static const struct headers bearer[] = {{"Authorization", "Bearer hf_alice_1"}, {0}};
 	static const char rules[] = "alice hf_alice_1 lab/a\n"
@@ -349,9 +349,9 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("gateway_s3");
-	TCase *c = unit_case(s, "gateway_s3", test_requests);
+	TCase *c = unit_case(s, "gateway_s3", requests_of_s3_answer);
 
-	tcase_add_test(c, test_lists);
-	tcase_add_test(c, test_access);
+	tcase_add_test(c, pages_of_a_list_are_the_whole_list);
+	tcase_add_test(c, rules_hold_for_s3);
 	return s;
 }

@@ -28,7 +28,7 @@ static const struct mfs_view_options options = {.vocab_size = 1000};
 /* ---- the signature ---- */
 
 /* printf 'mcorefs-url-1\n1700000000\nlab/a\nCOMMIT\nx/y' | openssl dgst -sha256 -hmac SECRET */
-START_TEST(test_signature)
+START_TEST(a_signature_is_of_all_parts_of_an_address)
 {
 	static const char expected[] =
 		"b015619373551cd1a31a5c82881baef22a56344071efe3922ac15ffe083ea293";
@@ -56,7 +56,7 @@ START_TEST(test_signature)
 }
 END_TEST
 
-START_TEST(test_times)
+START_TEST(times_are_plain_numbers)
 {
 	static const char *const bad[] = {
 		"", " 1", "+1", "-1", "01", "1 ", "1.0", "0x1", "9223372036854775808"};
@@ -93,7 +93,7 @@ static const char *write_secrets(const char *text)
 	return path;
 }
 
-START_TEST(test_secrets)
+START_TEST(secrets_are_long_lines_of_a_private_file)
 {
 	static const char *const bad[] = {"",	       "\n",	 "short\n",	     OLD "\nshort",
 					  OLD " " OLD, OLD "\t", OLD "\n" OLD "\xff"};
@@ -182,7 +182,7 @@ static void close_gateway(struct mfs_gateway *g)
 #define NODE "https://node:8443/behind"
 
 /* What a gateway signs, a node with the same secret sends to anybody, and nothing else. */
-START_TEST(test_redirect)
+START_TEST(a_node_sends_what_a_gateway_signed)
 {
 	static const char file[] = "/lab/a/resolve/main/config.json";
 	static const char data[] = "/datasets/local/tales_text_document/resolve/main/"
@@ -239,7 +239,7 @@ END_TEST
 
 /* Secrets are replaced in two steps, while addresses that were signed before still hold; and an
  * address ends. */
-START_TEST(test_rotation)
+START_TEST(an_older_secret_holds_until_it_goes)
 {
 	static const char file[] = "/lab/a/resolve/main/config.json";
 	struct mfs_gateway gateway, node;
@@ -270,7 +270,7 @@ START_TEST(test_rotation)
 END_TEST
 
 /* Nothing that gives a right is in the log, however its name is spelt. */
-START_TEST(test_log)
+START_TEST(signatures_are_not_in_the_log)
 {
 	static const struct {
 		const char *target, *logged;
@@ -304,7 +304,7 @@ START_TEST(test_log)
 }
 END_TEST
 
-START_TEST(test_config)
+START_TEST(a_data_node_is_a_plain_address)
 {
 	static const char *const bad[] = {"node:8443",	     "ftp://node",  "https://",
 					  "https:///x",	     "https://a b", "https://a?b",
@@ -333,13 +333,13 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("gateway_signed");
-	TCase *c = unit_case(s, "signed", test_signature);
+	TCase *c = unit_case(s, "signed", a_signature_is_of_all_parts_of_an_address);
 
-	tcase_add_test(c, test_times);
-	tcase_add_test(c, test_secrets);
-	tcase_add_test(c, test_redirect);
-	tcase_add_test(c, test_rotation);
-	tcase_add_test(c, test_log);
-	tcase_add_test(c, test_config);
+	tcase_add_test(c, times_are_plain_numbers);
+	tcase_add_test(c, secrets_are_long_lines_of_a_private_file);
+	tcase_add_test(c, a_node_sends_what_a_gateway_signed);
+	tcase_add_test(c, an_older_secret_holds_until_it_goes);
+	tcase_add_test(c, signatures_are_not_in_the_log);
+	tcase_add_test(c, a_data_node_is_a_plain_address);
 	return s;
 }

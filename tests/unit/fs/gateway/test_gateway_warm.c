@@ -78,7 +78,7 @@ static void *use(void *arg)
 }
 
 /* All that is named is opened, and nothing of a directory of runs, while a client comes. */
-START_TEST(test_warm)
+START_TEST(all_that_is_named_is_opened_while_clients_come)
 {
 	struct mfs_repos *repos = mfs_repos_new(0);
 	char runs[PATH_MAX], run[PATH_MAX], a[PATH_MAX], *tales;
@@ -110,7 +110,7 @@ START_TEST(test_warm)
 END_TEST
 
 /* As many as stay open: the first ones of the configuration. */
-START_TEST(test_warm_bound)
+START_TEST(warm_bound)
 {
 	static const char *const names[] = {"lab/a", "lab/b", "lab/c"};
 	struct mfs_repos *repos = mfs_repos_new(2);
@@ -133,7 +133,7 @@ START_TEST(test_warm_bound)
 END_TEST
 
 /* Repositories that are replaced are opened no more, and freed. */
-START_TEST(test_warm_replaced)
+START_TEST(warm_replaced)
 {
 	struct mfs_repos *before = mfs_repos_new(0), *after = mfs_repos_new(0);
 	char a[PATH_MAX], b[PATH_MAX];
@@ -158,9 +158,9 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("gateway_warm");
-	TCase *c = unit_case(s, "warm", test_warm);
+	TCase *c = unit_case(s, "warm", all_that_is_named_is_opened_while_clients_come);
 
-	tcase_add_test(c, test_warm_bound);
-	tcase_add_test(c, test_warm_replaced);
+	tcase_add_test(c, warm_bound);
+	tcase_add_test(c, warm_replaced);
 	return s;
 }

@@ -14,7 +14,7 @@
 
 static struct mfs_error err;
 
-START_TEST(test_paths)
+START_TEST(paths_and_queries_are_decoded)
 {
 	struct mfs_url u;
 
@@ -45,7 +45,7 @@ START_TEST(test_paths)
 }
 END_TEST
 
-START_TEST(test_bad_paths)
+START_TEST(bad_paths)
 {
 	static const char *const bad[] = {
 		"",	  "a",	     "*",	"/..",	  "/a/../b", "/a/.",	  "/a//b",
@@ -71,7 +71,7 @@ START_TEST(test_bad_paths)
 }
 END_TEST
 
-START_TEST(test_ranges)
+START_TEST(one_range_is_honoured_as_the_rfc_says)
 {
 	static const struct {
 		const char *header;
@@ -115,7 +115,7 @@ START_TEST(test_ranges)
 }
 END_TEST
 
-START_TEST(test_etags)
+START_TEST(etags_are_found_in_lists)
 {
 	ck_assert(mfs_etag_listed("\"a\"", "a", false));
 	ck_assert(mfs_etag_listed("\"x\", \"a\" ,\"y\"", "a", false));
@@ -134,7 +134,7 @@ END_TEST
 
 #define DATE "Wed, 21 Oct 2026 07:28:00 GMT"
 
-START_TEST(test_conditions)
+START_TEST(conditions_are_judged_in_order)
 {
 	static const struct {
 		struct mfs_conditions c;
@@ -170,7 +170,7 @@ START_TEST(test_conditions)
 }
 END_TEST
 
-START_TEST(test_reply_headers)
+START_TEST(reply_headers)
 {
 	struct mfs_reply a = {0};
 
@@ -186,7 +186,7 @@ START_TEST(test_reply_headers)
 END_TEST
 
 /* A server's socket file is replaced when the server has ended, and nothing else is. */
-START_TEST(test_socket_files)
+START_TEST(socket_files)
 {
 	char address[300], told[MFS_LISTEN_TEXT], path[290];
 	struct mfs_error err;
@@ -219,13 +219,13 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("http");
-	TCase *c = unit_case(s, "http", test_paths);
+	TCase *c = unit_case(s, "http", paths_and_queries_are_decoded);
 
-	tcase_add_test(c, test_bad_paths);
-	tcase_add_test(c, test_ranges);
-	tcase_add_test(c, test_etags);
-	tcase_add_test(c, test_conditions);
-	tcase_add_test(c, test_reply_headers);
-	tcase_add_test(c, test_socket_files);
+	tcase_add_test(c, bad_paths);
+	tcase_add_test(c, one_range_is_honoured_as_the_rfc_says);
+	tcase_add_test(c, etags_are_found_in_lists);
+	tcase_add_test(c, conditions_are_judged_in_order);
+	tcase_add_test(c, reply_headers);
+	tcase_add_test(c, socket_files);
 	return s;
 }

@@ -159,7 +159,7 @@ static void release(void)
 }
 
 /* Clients that say nothing keep nobody out: those that have waited longest are closed. */
-START_TEST(test_silent)
+START_TEST(silent_clients_keep_nobody_out)
 {
 	int silent[40 * MOST], good;
 
@@ -181,7 +181,7 @@ START_TEST(test_silent)
 END_TEST
 
 /* A connection that has had its reply, and half a request, count as silent, too. */
-START_TEST(test_kept_alive)
+START_TEST(kept_alive)
 {
 	int fds[MOST], fd;
 
@@ -207,7 +207,7 @@ START_TEST(test_kept_alive)
 END_TEST
 
 /* What is being answered is never closed. Who comes then is told so, and is let in afterwards. */
-START_TEST(test_all_are_answered)
+START_TEST(all_are_answered)
 {
 	int fds[MOST], silent[5 * MFS_CONNECTIONS_SPARE], late, again;
 
@@ -268,7 +268,7 @@ static int status_of_many(const char *before, const char *many, unsigned count, 
 #define HOST " HTTP/1.1\r\nHost: x\r\n"
 
 /* What is too much is refused or cut, and told to who counts. LeakSanitizer looks at what stays. */
-START_TEST(test_too_much)
+START_TEST(too_much)
 {
 	static const struct {
 		const char *before, *many, *after;
@@ -314,7 +314,7 @@ START_TEST(test_too_much)
 END_TEST
 
 /* Bytes that the library would not see, and what it would wait for. */
-START_TEST(test_unclear)
+START_TEST(requests_that_are_unclear_are_refused)
 {
 #define CASE(text, status)                                                                         \
 	{                                                                                          \
@@ -371,11 +371,11 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("connections");
 
 	tcase_add_checked_fixture(c, setup, teardown);
-	tcase_add_test(c, test_silent);
-	tcase_add_test(c, test_kept_alive);
-	tcase_add_test(c, test_all_are_answered);
-	tcase_add_test(c, test_too_much);
-	tcase_add_test(c, test_unclear);
+	tcase_add_test(c, silent_clients_keep_nobody_out);
+	tcase_add_test(c, kept_alive);
+	tcase_add_test(c, all_are_answered);
+	tcase_add_test(c, too_much);
+	tcase_add_test(c, requests_that_are_unclear_are_refused);
 	suite_add_tcase(s, c);
 	return s;
 }

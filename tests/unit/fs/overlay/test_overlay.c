@@ -94,7 +94,7 @@ static unsigned open_descriptors(void)
 }
 
 /* Names that datasets and Python's tempfile make, and others. */
-START_TEST(test_names)
+START_TEST(only_cache_files_are_taken)
 {
 	ck_assert(mfs_overlay_takes("cache-6f0a1b2c3d4e5f60.arrow"));
 	ck_assert(mfs_overlay_takes("cache-6f0a1b2c3d4e5f60_00001_of_00002.arrow"));
@@ -107,7 +107,7 @@ START_TEST(test_names)
 }
 END_TEST
 
-START_TEST(test_what_datasets_does)
+START_TEST(what_datasets_does)
 {
 	struct mfs_overlay *o = open_overlay();
 	struct mfs_error err = {0};
@@ -135,7 +135,7 @@ START_TEST(test_what_datasets_does)
 }
 END_TEST
 
-START_TEST(test_modes_do_not_depend_on_the_umask)
+START_TEST(modes_do_not_depend_on_the_umask)
 {
 	struct mfs_overlay_new how = {O_RDWR | O_CREAT, S_IFREG | 04666, 0, 0, NULL};
 	struct mfs_overlay *o = open_overlay();
@@ -156,7 +156,7 @@ START_TEST(test_modes_do_not_depend_on_the_umask)
 }
 END_TEST
 
-START_TEST(test_directories_are_like_the_one_above)
+START_TEST(directories_are_like_the_one_above)
 {
 	struct mfs_overlay *o = open_overlay();
 	struct stat st;
@@ -174,7 +174,7 @@ START_TEST(test_directories_are_like_the_one_above)
 }
 END_TEST
 
-START_TEST(test_stays_for_the_next_mount)
+START_TEST(stays_for_the_next_mount)
 {
 	struct mfs_overlay *o = open_overlay();
 	struct mfs_error err = {0};
@@ -194,7 +194,7 @@ START_TEST(test_stays_for_the_next_mount)
 END_TEST
 
 /* A process that has a file open, or mapped, goes on with it. */
-START_TEST(test_a_file_is_not_its_name)
+START_TEST(a_file_is_not_its_name)
 {
 	struct mfs_overlay *o = open_overlay();
 	struct mfs_overlay_file *old = write_file(o, HF, "cache-1.arrow", "old");
@@ -215,7 +215,7 @@ START_TEST(test_a_file_is_not_its_name)
 }
 END_TEST
 
-START_TEST(test_exclusive)
+START_TEST(an_exclusive_create_does_not_replace)
 {
 	struct mfs_overlay *o = open_overlay();
 	struct mfs_error err = {0};
@@ -235,7 +235,7 @@ START_TEST(test_exclusive)
 }
 END_TEST
 
-START_TEST(test_attributes)
+START_TEST(attributes_are_kept)
 {
 	const struct timespec times[2] = {{100, 1}, {200, 2}};
 	const struct timespec later[2] = {{.tv_nsec = UTIME_OMIT}, {300, 3}};
@@ -261,7 +261,7 @@ START_TEST(test_attributes)
 END_TEST
 
 /* What a page cache may keep from one open to the next. */
-START_TEST(test_same_bytes_as_before)
+START_TEST(same_bytes_as_before)
 {
 	struct mfs_overlay *o = open_overlay();
 	struct mfs_overlay_file *f = write_file(o, HF, "cache-1.arrow", "one");
@@ -280,7 +280,7 @@ START_TEST(test_same_bytes_as_before)
 }
 END_TEST
 
-START_TEST(test_listing)
+START_TEST(names_are_listed_in_order)
 {
 	struct mfs_overlay *o = open_overlay();
 	struct mfs_overlay_names names;
@@ -306,7 +306,7 @@ START_TEST(test_listing)
 }
 END_TEST
 
-START_TEST(test_symbolic_links_are_not_followed)
+START_TEST(symbolic_links_are_not_followed)
 {
 	struct mfs_overlay *o = open_overlay();
 	struct mfs_overlay_names names;
@@ -337,7 +337,7 @@ START_TEST(test_symbolic_links_are_not_followed)
 }
 END_TEST
 
-START_TEST(test_nothing_but_files)
+START_TEST(nothing_but_files)
 {
 	struct mfs_overlay *o = open_overlay();
 	struct mfs_error err = {0};
@@ -356,7 +356,7 @@ START_TEST(test_nothing_but_files)
 }
 END_TEST
 
-START_TEST(test_no_way_out)
+START_TEST(no_way_out)
 {
 	const char *const paths[] = {"..", "../x", "a/../..", "./a", "a/.", "/a", "a//b"};
 	struct mfs_overlay *o = open_overlay();
@@ -383,7 +383,7 @@ START_TEST(test_no_way_out)
 }
 END_TEST
 
-START_TEST(test_opening)
+START_TEST(the_directory_is_made_or_refused)
 {
 	struct mfs_error err = {0};
 	struct mfs_overlay *o;
@@ -406,7 +406,7 @@ START_TEST(test_opening)
 }
 END_TEST
 
-START_TEST(test_attributes_of_a_directory)
+START_TEST(attributes_of_a_directory)
 {
 	struct stat shown = {.st_mode = S_IFDIR | 0500, .st_mtim = {1000, 0}}, st;
 	struct mfs_overlay *o = open_overlay();
@@ -425,7 +425,7 @@ START_TEST(test_attributes_of_a_directory)
 }
 END_TEST
 
-START_TEST(test_forgotten_files_hold_nothing)
+START_TEST(forgotten_files_hold_nothing)
 {
 	unsigned before = open_descriptors();
 	struct mfs_overlay *o = open_overlay();
@@ -514,7 +514,7 @@ static void *write_and_read(void *arg)
 	return NULL;
 }
 
-START_TEST(test_several_at_once)
+START_TEST(several_at_once)
 {
 	struct mfs_overlay *o = open_overlay();
 	struct writer writers[WRITERS];
@@ -535,26 +535,26 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("overlay");
-	TCase *c = unit_case(s, "files", test_names);
+	TCase *c = unit_case(s, "files", only_cache_files_are_taken);
 
-	tcase_add_test(c, test_what_datasets_does);
-	tcase_add_test(c, test_modes_do_not_depend_on_the_umask);
-	tcase_add_test(c, test_stays_for_the_next_mount);
-	tcase_add_test(c, test_a_file_is_not_its_name);
-	tcase_add_test(c, test_exclusive);
-	tcase_add_test(c, test_attributes);
-	tcase_add_test(c, test_same_bytes_as_before);
-	tcase_add_test(c, test_forgotten_files_hold_nothing);
+	tcase_add_test(c, what_datasets_does);
+	tcase_add_test(c, modes_do_not_depend_on_the_umask);
+	tcase_add_test(c, stays_for_the_next_mount);
+	tcase_add_test(c, a_file_is_not_its_name);
+	tcase_add_test(c, an_exclusive_create_does_not_replace);
+	tcase_add_test(c, attributes_are_kept);
+	tcase_add_test(c, same_bytes_as_before);
+	tcase_add_test(c, forgotten_files_hold_nothing);
 
-	c = unit_case(s, "directories", test_listing);
-	tcase_add_test(c, test_directories_are_like_the_one_above);
-	tcase_add_test(c, test_opening);
-	tcase_add_test(c, test_attributes_of_a_directory);
+	c = unit_case(s, "directories", names_are_listed_in_order);
+	tcase_add_test(c, directories_are_like_the_one_above);
+	tcase_add_test(c, the_directory_is_made_or_refused);
+	tcase_add_test(c, attributes_of_a_directory);
 
-	c = unit_case(s, "attacks", test_symbolic_links_are_not_followed);
-	tcase_add_test(c, test_nothing_but_files);
-	tcase_add_test(c, test_no_way_out);
+	c = unit_case(s, "attacks", symbolic_links_are_not_followed);
+	tcase_add_test(c, nothing_but_files);
+	tcase_add_test(c, no_way_out);
 
-	unit_case(s, "threads", test_several_at_once);
+	unit_case(s, "threads", several_at_once);
 	return s;
 }

@@ -122,7 +122,7 @@ static void check_streamed(const struct file *f)
 	ck_assert_uint_le(f->farthest, 2 * MFS_STREAM_STRETCH);
 }
 
-START_TEST(test_sequential)
+START_TEST(a_sequential_reader_is_fetched_for)
 {
 	static const uint64_t ahead[] = {4 * KIB, 128 * KIB, 2 * MIB};
 
@@ -137,7 +137,7 @@ START_TEST(test_sequential)
 END_TEST
 
 /* A first byte anywhere: a tensor in the middle of a file. */
-START_TEST(test_sequential_from_the_middle)
+START_TEST(sequential_from_the_middle)
 {
 	struct file f = new_file(500 * MIB);
 
@@ -150,7 +150,7 @@ START_TEST(test_sequential_from_the_middle)
 END_TEST
 
 /* As page faults have it: the kernel reads around the first one, then ahead. */
-START_TEST(test_mapping)
+START_TEST(page_faults_are_a_stream)
 {
 	struct file f = new_file(512 * MIB);
 
@@ -165,7 +165,7 @@ START_TEST(test_mapping)
 END_TEST
 
 /* What the kernel has in flight arrives in any order. */
-START_TEST(test_disorder)
+START_TEST(disorder_in_flight_is_a_stream)
 {
 	struct mfs_stream s = {0};
 	unsigned told = 0;
@@ -192,7 +192,7 @@ static uint64_t next_random(uint64_t *state)
 }
 
 /* Not one byte, whatever is read around each place. */
-START_TEST(test_random)
+START_TEST(random_reads_are_no_stream)
 {
 	static const uint64_t around[] = {4 * KIB, 128 * KIB, MIB, 2 * MIB};
 
@@ -212,7 +212,7 @@ START_TEST(test_random)
 }
 END_TEST
 
-START_TEST(test_strided)
+START_TEST(strided_reads_are_no_stream)
 {
 	static const uint64_t strides[] = {64 * KIB, MIB, 2 * MIB, 3 * MIB, 4 * MIB, 16 * MIB};
 
@@ -228,7 +228,7 @@ START_TEST(test_strided)
 }
 END_TEST
 
-START_TEST(test_backwards)
+START_TEST(backward_reads_are_no_stream)
 {
 	struct file f = new_file(512 * MIB);
 
@@ -241,7 +241,7 @@ START_TEST(test_backwards)
 END_TEST
 
 /* Through one open file: each would be a stream, together they are none. */
-START_TEST(test_two_in_one)
+START_TEST(two_in_one)
 {
 	struct file f = new_file(1024 * MIB);
 
@@ -256,7 +256,7 @@ START_TEST(test_two_in_one)
 END_TEST
 
 /* Each through an open file of its own: they share the page cache, and nothing is read twice. */
-START_TEST(test_two_readers)
+START_TEST(two_readers)
 {
 	struct file a = new_file(512 * MIB), b;
 
@@ -275,7 +275,7 @@ START_TEST(test_two_readers)
 }
 END_TEST
 
-START_TEST(test_read_again)
+START_TEST(read_again)
 {
 	struct file f = new_file(256 * MIB);
 	uint64_t requested, fetched;
@@ -295,7 +295,7 @@ START_TEST(test_read_again)
 END_TEST
 
 /* For a reader that stops, or goes elsewhere, at most two stretches were fetched in vain. */
-START_TEST(test_it_ends)
+START_TEST(it_ends)
 {
 	struct file f = new_file(2048 * MIB);
 	uint64_t fetched;
@@ -314,7 +314,7 @@ END_TEST
 
 /* A stream whose reader begins to leave out what he has no need of steps over a mark, and ends
  * there. */
-START_TEST(test_it_becomes_sparse)
+START_TEST(it_becomes_sparse)
 {
 	struct file f = new_file(2048 * MIB);
 
@@ -331,7 +331,7 @@ END_TEST
 
 /* A reader who is faster than what is fetched for him: pieces that he has reached himself are
  * passed over. */
-START_TEST(test_overtaken)
+START_TEST(pieces_that_were_overtaken_are_passed_over)
 {
 	struct file f = new_file(512 * MIB);
 
@@ -354,7 +354,7 @@ START_TEST(test_overtaken)
 }
 END_TEST
 
-START_TEST(test_ends_of_files)
+START_TEST(ends_of_files)
 {
 	for (uint64_t size = 4096; size < 80 * MIB; size += 3 * MIB + 4096) {
 		struct file f = new_file(size);
@@ -367,7 +367,7 @@ START_TEST(test_ends_of_files)
 }
 END_TEST
 
-START_TEST(test_fetchers_by_processors)
+START_TEST(fetchers_by_processors)
 {
 	ck_assert_uint_eq(mfs_prefetch_fetchers(0), 0);
 	ck_assert_uint_eq(mfs_prefetch_fetchers(7), 0);
@@ -381,21 +381,21 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("stream");
-	TCase *c = unit_case(s, "stream", test_sequential);
+	TCase *c = unit_case(s, "stream", a_sequential_reader_is_fetched_for);
 
-	tcase_add_test(c, test_sequential_from_the_middle);
-	tcase_add_test(c, test_mapping);
-	tcase_add_test(c, test_disorder);
-	tcase_add_test(c, test_random);
-	tcase_add_test(c, test_strided);
-	tcase_add_test(c, test_backwards);
-	tcase_add_test(c, test_two_in_one);
-	tcase_add_test(c, test_two_readers);
-	tcase_add_test(c, test_read_again);
-	tcase_add_test(c, test_it_ends);
-	tcase_add_test(c, test_it_becomes_sparse);
-	tcase_add_test(c, test_overtaken);
-	tcase_add_test(c, test_ends_of_files);
-	tcase_add_test(c, test_fetchers_by_processors);
+	tcase_add_test(c, sequential_from_the_middle);
+	tcase_add_test(c, page_faults_are_a_stream);
+	tcase_add_test(c, disorder_in_flight_is_a_stream);
+	tcase_add_test(c, random_reads_are_no_stream);
+	tcase_add_test(c, strided_reads_are_no_stream);
+	tcase_add_test(c, backward_reads_are_no_stream);
+	tcase_add_test(c, two_in_one);
+	tcase_add_test(c, two_readers);
+	tcase_add_test(c, read_again);
+	tcase_add_test(c, it_ends);
+	tcase_add_test(c, it_becomes_sparse);
+	tcase_add_test(c, pieces_that_were_overtaken_are_passed_over);
+	tcase_add_test(c, ends_of_files);
+	tcase_add_test(c, fetchers_by_processors);
 	return s;
 }

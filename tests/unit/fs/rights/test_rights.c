@@ -433,7 +433,7 @@ static void in_child(int (*check)(void))
 	ck_assert_int_eq(status, 0);
 }
 
-START_TEST(test_files)
+START_TEST(only_needed_files_can_be_opened)
 {
 	if (syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) < 0) {
 		unit_skip("rights: the kernel has no Landlock");
@@ -449,7 +449,7 @@ START_TEST(test_files)
 }
 END_TEST
 
-START_TEST(test_calls)
+START_TEST(only_needed_calls_can_be_made)
 {
 	make_dirs();
 	in_child(check_calls);
@@ -458,21 +458,21 @@ START_TEST(test_calls)
 }
 END_TEST
 
-START_TEST(test_dropped)
+START_TEST(dropped_rights_do_not_come_back)
 {
 	make_dirs();
 	in_child(check_dropped);
 }
 END_TEST
 
-START_TEST(test_threads)
+START_TEST(every_thread_has_dropped_them)
 {
 	in_child(check_threads);
 	in_child(check_ending_thread);
 }
 END_TEST
 
-START_TEST(test_users)
+START_TEST(run_as_needs_a_user_and_goes_with_no_url)
 {
 	struct mfs_options opt = {.run_as = "frobnicate"};
 	struct mfs_error err;
@@ -492,10 +492,10 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("rights");
 
-	unit_case(s, "files", test_files);
-	unit_case(s, "calls", test_calls);
-	unit_case(s, "dropped", test_dropped);
-	unit_case(s, "threads", test_threads);
-	unit_case(s, "users", test_users);
+	unit_case(s, "files", only_needed_files_can_be_opened);
+	unit_case(s, "calls", only_needed_calls_can_be_made);
+	unit_case(s, "dropped", dropped_rights_do_not_come_back);
+	unit_case(s, "threads", every_thread_has_dropped_them);
+	unit_case(s, "users", run_as_needs_a_user_and_goes_with_no_url);
 	return s;
 }

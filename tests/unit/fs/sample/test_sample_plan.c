@@ -82,7 +82,7 @@ static void consumed(uint64_t step, uint64_t want)
 	mfs_sample_plan_release(&plan);
 }
 
-START_TEST(test_consumed)
+START_TEST(a_step_follows_the_samples_before_it)
 {
 	reset();
 	consumed(MFS_ABSENT_U64, 160);
@@ -108,7 +108,7 @@ START_TEST(test_consumed)
 END_TEST
 
 /* Batches of 4 once, of 8 now: the run of 320 samples ends with step 50. */
-START_TEST(test_smaller_batches)
+START_TEST(smaller_batches)
 {
 	reset();
 	args.consumed_train_samples = 80;
@@ -125,7 +125,7 @@ START_TEST(test_smaller_batches)
 }
 END_TEST
 
-START_TEST(test_variation)
+START_TEST(a_batch_size_that_varied_has_to_be_given)
 {
 	reset();
 	args.varies = "phase_transition_iterations";
@@ -141,7 +141,7 @@ START_TEST(test_variation)
 END_TEST
 
 /* Rules are those of the Megatron that ran, unless another is asked for. */
-START_TEST(test_rules)
+START_TEST(rules_are_those_of_the_megatron_that_ran)
 {
 	reset();
 	makes();
@@ -168,7 +168,7 @@ START_TEST(test_rules)
 END_TEST
 
 /* What makes other samples of the same files, wherever these are. */
-START_TEST(test_other_data)
+START_TEST(data_that_change_samples_are_refused)
 {
 	reset();
 	args.other_data = "fim_data";
@@ -182,7 +182,7 @@ START_TEST(test_other_data)
 }
 END_TEST
 
-START_TEST(test_split_of_its_own)
+START_TEST(split_of_its_own)
 {
 	reset();
 	mfs_buf_adds(&o.train_data_path, "a");
@@ -199,11 +199,11 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("sample_plan");
 
-	unit_case(s, "consumed", test_consumed);
-	unit_case(s, "smaller batches", test_smaller_batches);
-	unit_case(s, "variation", test_variation);
-	unit_case(s, "rules", test_rules);
-	unit_case(s, "other data", test_other_data);
-	unit_case(s, "a split of its own", test_split_of_its_own);
+	unit_case(s, "consumed", a_step_follows_the_samples_before_it);
+	unit_case(s, "smaller batches", smaller_batches);
+	unit_case(s, "variation", a_batch_size_that_varied_has_to_be_given);
+	unit_case(s, "rules", rules_are_those_of_the_megatron_that_ran);
+	unit_case(s, "other data", data_that_change_samples_are_refused);
+	unit_case(s, "a split of its own", split_of_its_own);
 	return s;
 }

@@ -41,7 +41,7 @@ static void tear_down(void)
 	mfs_fileset_free(set);
 }
 
-START_TEST(test_the_first_look_is_at_once)
+START_TEST(the_first_look_is_at_once)
 {
 	mfs_readers_look(readers);
 	ck_assert_uint_eq(mfs_readers_told(readers).mode & OTHERS, 0);
@@ -59,7 +59,7 @@ static void *ask(void *arg)
 }
 
 /* Nobody is told of what was known before, though another is looking already. */
-START_TEST(test_all_wait_for_the_first_look)
+START_TEST(all_wait_for_the_first_look)
 {
 	pthread_t threads[ASKERS];
 	mode_t modes[ASKERS];
@@ -78,9 +78,9 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("readers");
-	TCase *c = unit_case(s, "readers", test_the_first_look_is_at_once);
+	TCase *c = unit_case(s, "readers", the_first_look_is_at_once);
 
 	tcase_add_checked_fixture(c, set_up, tear_down);
-	tcase_add_test(c, test_all_wait_for_the_first_look);
+	tcase_add_test(c, all_wait_for_the_first_look);
 	return s;
 }

@@ -126,7 +126,7 @@ DIR *opendir(const char *name)
 }
 
 /* A run that keeps its last save alone has made another, and deleted the one before. */
-START_TEST(test_tracker_is_overtaken)
+START_TEST(tracker_is_overtaken)
 {
 	memset(overtakings, 0, sizeof(overtakings));
 	next_overtaking = 0;
@@ -142,7 +142,7 @@ START_TEST(test_tracker_is_overtaken)
 END_TEST
 
 /* Looking ends, whatever the run does. */
-START_TEST(test_tracker_is_always_overtaken)
+START_TEST(tracker_is_always_overtaken)
 {
 	static char names[12][2][32], numbers[12][8];
 
@@ -163,7 +163,7 @@ START_TEST(test_tracker_is_always_overtaken)
 }
 END_TEST
 
-START_TEST(test_tracker_is_followed)
+START_TEST(tracker_is_followed)
 {
 	const struct mfs_root_snapshot *s;
 
@@ -182,7 +182,7 @@ START_TEST(test_tracker_is_followed)
 }
 END_TEST
 
-START_TEST(test_beyond_the_tracker_is_held)
+START_TEST(beyond_the_tracker_is_held)
 {
 	const struct mfs_root_snapshot *s;
 	struct mfs_ckpt *ckpt;
@@ -204,7 +204,7 @@ START_TEST(test_beyond_the_tracker_is_held)
 }
 END_TEST
 
-START_TEST(test_without_tracker_the_newest_complete)
+START_TEST(without_tracker_the_newest_complete)
 {
 	const struct mfs_root_snapshot *s;
 
@@ -221,7 +221,7 @@ START_TEST(test_without_tracker_the_newest_complete)
 END_TEST
 
 /* Megatron-Bridge's own tracker, which says 0 here, where there is no other. */
-START_TEST(test_train_state_as_tracker)
+START_TEST(train_state_as_tracker)
 {
 	const struct mfs_root_snapshot *s;
 
@@ -246,7 +246,7 @@ START_TEST(test_train_state_as_tracker)
 END_TEST
 
 /* A number of a train state may be any. */
-START_TEST(test_numbers_of_iterations)
+START_TEST(numbers_of_iterations)
 {
 	static const double none[] = {-1, -0.5, 40.7, 1e15, 1e300, INFINITY, -INFINITY, NAN};
 	int64_t n = -7;
@@ -258,7 +258,7 @@ START_TEST(test_numbers_of_iterations)
 }
 END_TEST
 
-START_TEST(test_tracker_that_names_nothing)
+START_TEST(tracker_that_names_nothing)
 {
 	add("iter_0000020", DIST);
 	set_tracker("60");
@@ -276,7 +276,7 @@ START_TEST(test_tracker_that_names_nothing)
 }
 END_TEST
 
-START_TEST(test_release)
+START_TEST(a_release_is_the_latest_until_a_number_is_tracked)
 {
 	const struct mfs_root_snapshot *s;
 
@@ -296,7 +296,7 @@ START_TEST(test_release)
 }
 END_TEST
 
-START_TEST(test_other_names_are_no_iterations)
+START_TEST(other_names_are_no_iterations)
 {
 	static const char *const names[] = {"iter_40",	   "iter_00000040", "iter_000004x",
 					    "iter_",	   "iter_-000001",  "release2",
@@ -313,7 +313,7 @@ START_TEST(test_other_names_are_no_iterations)
 }
 END_TEST
 
-START_TEST(test_one_iteration_as_source)
+START_TEST(one_iteration_as_source)
 {
 	const struct mfs_root_snapshot *s;
 	struct mfs_error err;
@@ -333,7 +333,7 @@ START_TEST(test_one_iteration_as_source)
 }
 END_TEST
 
-START_TEST(test_incomplete_iteration_as_source)
+START_TEST(incomplete_iteration_as_source)
 {
 	struct mfs_error err;
 
@@ -346,7 +346,7 @@ START_TEST(test_incomplete_iteration_as_source)
 }
 END_TEST
 
-START_TEST(test_what_is_no_checkpoint)
+START_TEST(what_is_no_checkpoint)
 {
 	struct mfs_error err;
 
@@ -377,7 +377,7 @@ static const char llama[] =
 	"\"vocab_size\": 1024}";
 
 /* verl's run: the step, its actor, and a save whose config comes last. */
-START_TEST(test_verl)
+START_TEST(verls_steps_are_iterations)
 {
 	const struct mfs_root_snapshot *s;
 	struct mfs_error err;
@@ -413,7 +413,7 @@ START_TEST(test_verl)
 END_TEST
 
 /* What slime and Accelerate write next to Megatron's iterations. */
-START_TEST(test_files_beside_iterations)
+START_TEST(files_beside_iterations)
 {
 	const struct mfs_root_snapshot *s;
 
@@ -429,7 +429,7 @@ START_TEST(test_files_beside_iterations)
 }
 END_TEST
 
-START_TEST(test_incomplete_is_looked_at_again)
+START_TEST(incomplete_is_looked_at_again)
 {
 	const struct mfs_root_snapshot *s;
 
@@ -450,7 +450,7 @@ START_TEST(test_incomplete_is_looked_at_again)
 END_TEST
 
 /* A rank's file that is still growing: same directory, same names, another size. */
-START_TEST(test_growing_file_is_noticed)
+START_TEST(growing_file_is_noticed)
 {
 	const struct mfs_root_snapshot *s;
 	uint8_t *bytes;
@@ -468,7 +468,7 @@ START_TEST(test_growing_file_is_noticed)
 }
 END_TEST
 
-START_TEST(test_deleted_iterations_leave)
+START_TEST(deleted_iterations_leave)
 {
 	const struct mfs_root_snapshot *before, *s;
 	struct mfs_ckpt *ckpt;
@@ -491,7 +491,7 @@ START_TEST(test_deleted_iterations_leave)
 }
 END_TEST
 
-START_TEST(test_unchanged_stays_the_same_object)
+START_TEST(unchanged_stays_the_same_object)
 {
 	const struct mfs_root_snapshot *s;
 	struct mfs_iteration *it;
@@ -519,7 +519,7 @@ static void touch(const char *files)
 
 /* Some files are of the save that is shown, and some of another one: it stays as it was until all
  * are. */
-START_TEST(test_saved_again_file_by_file)
+START_TEST(saved_again_file_by_file)
 {
 	const struct mfs_root_snapshot *s;
 	struct mfs_iteration *it;
@@ -542,7 +542,7 @@ START_TEST(test_saved_again_file_by_file)
 END_TEST
 
 /* In between it was no save at all, so that what was shown has gone. */
-START_TEST(test_saved_again_is_no_mixture)
+START_TEST(saved_again_is_no_mixture)
 {
 	const struct mfs_root_snapshot *s;
 	char kept[700];
@@ -566,7 +566,7 @@ END_TEST
 
 /* A reader has met a file that is not the marker: it is looked at, once for each state of the
  * files. */
-START_TEST(test_suspected)
+START_TEST(a_suspected_iteration_is_looked_at_once_a_state)
 {
 	const struct mfs_root_snapshot *s;
 	struct mfs_iteration *it;
@@ -584,7 +584,7 @@ START_TEST(test_suspected)
 }
 END_TEST
 
-START_TEST(test_tracker_being_written)
+START_TEST(tracker_being_written)
 {
 	add("iter_0000020", DIST);
 	add("iter_0000040", DIST);
@@ -597,7 +597,7 @@ START_TEST(test_tracker_being_written)
 }
 END_TEST
 
-START_TEST(test_refresh_is_not_too_frequent)
+START_TEST(refresh_is_not_too_frequent)
 {
 	struct mfs_error err;
 
@@ -611,7 +611,7 @@ START_TEST(test_refresh_is_not_too_frequent)
 }
 END_TEST
 
-START_TEST(test_root_that_went_away)
+START_TEST(root_that_went_away)
 {
 	const struct mfs_root_snapshot *s;
 	struct mfs_error err;
@@ -650,7 +650,7 @@ static void check_goes_away(const char *source, const char *gone)
 	ck_assert_uint_eq(open_of_latest(), 0);
 }
 
-START_TEST(test_deleted_source_is_closed)
+START_TEST(deleted_source_is_closed)
 {
 	ck_assert_int_eq(mkdir(at("root"), 0755), 0);
 	add("root/iter_0000020", DIST);
@@ -658,7 +658,7 @@ START_TEST(test_deleted_source_is_closed)
 }
 END_TEST
 
-START_TEST(test_deleted_iteration_as_source_is_closed)
+START_TEST(deleted_iteration_as_source_is_closed)
 {
 	ck_assert_int_eq(mkdir(at("root"), 0755), 0);
 	add("root/iter_0000020", DIST);
@@ -666,7 +666,7 @@ START_TEST(test_deleted_iteration_as_source_is_closed)
 }
 END_TEST
 
-START_TEST(test_views_by_name)
+START_TEST(views_by_name)
 {
 	struct mfs_view *hf, *same, *other;
 	struct mfs_place place;
@@ -689,7 +689,7 @@ START_TEST(test_views_by_name)
 }
 END_TEST
 
-START_TEST(test_megatron_views_by_name)
+START_TEST(megatron_views_by_name)
 {
 	struct mfs_view *view, *same, *other;
 	struct mfs_place place;
@@ -715,7 +715,7 @@ START_TEST(test_megatron_views_by_name)
 }
 END_TEST
 
-START_TEST(test_names_of_no_view)
+START_TEST(names_of_no_view)
 {
 	static const char *const names[] = {
 		"iter_0000040",
@@ -758,7 +758,7 @@ START_TEST(test_names_of_no_view)
 END_TEST
 
 /* Directories above views, for ls. */
-START_TEST(test_places)
+START_TEST(directories_above_views_have_names)
 {
 	static const struct {
 		const char *name, *iteration, *view;
@@ -784,7 +784,7 @@ START_TEST(test_places)
 }
 END_TEST
 
-START_TEST(test_view_of_nothing)
+START_TEST(view_of_nothing)
 {
 	struct mfs_view *view;
 	struct mfs_error err;
@@ -802,7 +802,7 @@ END_TEST
 
 /* The optimizer is opened later than the model: a save that was replaced in between is not
  * mixed. */
-START_TEST(test_source_replaced_before_the_optimizer)
+START_TEST(source_replaced_before_the_optimizer)
 {
 	struct mfs_view *view;
 	struct mfs_error err;
@@ -819,7 +819,7 @@ START_TEST(test_source_replaced_before_the_optimizer)
 }
 END_TEST
 
-START_TEST(test_number_of_a_single_iteration)
+START_TEST(number_of_a_single_iteration)
 {
 	struct mfs_view *view;
 	struct mfs_error err;
@@ -837,7 +837,7 @@ START_TEST(test_number_of_a_single_iteration)
 }
 END_TEST
 
-START_TEST(test_hf_directory)
+START_TEST(hf_directory)
 {
 	const struct mfs_root_snapshot *s;
 	struct mfs_place place;
@@ -862,7 +862,7 @@ START_TEST(test_hf_directory)
 }
 END_TEST
 
-START_TEST(test_hf_directory_that_cannot_be_shown)
+START_TEST(hf_directory_that_cannot_be_shown)
 {
 	struct mfs_view *view;
 	struct mfs_error err;
@@ -875,7 +875,7 @@ START_TEST(test_hf_directory_that_cannot_be_shown)
 END_TEST
 
 /* What Megatron has written is Megatron's, whatever lies next to it. */
-START_TEST(test_checkpoint_before_hf_directory)
+START_TEST(checkpoint_before_hf_directory)
 {
 	add("inside", DIST);
 	add("iter_0000020", DIST);
@@ -904,7 +904,7 @@ static void *read_snapshots(void *arg)
 	return NULL;
 }
 
-START_TEST(test_readers_beside_refresh)
+START_TEST(readers_beside_refresh)
 {
 	pthread_t threads[3];
 	uint64_t seen[3] = {0};
@@ -931,53 +931,53 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("root");
-	TCase *c = unit_case(s, "detection", test_one_iteration_as_source);
+	TCase *c = unit_case(s, "detection", one_iteration_as_source);
 
 	tcase_add_checked_fixture(c, set_up, tear_down);
-	tcase_add_test(c, test_incomplete_iteration_as_source);
-	tcase_add_test(c, test_what_is_no_checkpoint);
-	tcase_add_test(c, test_verl);
-	tcase_add_test(c, test_files_beside_iterations);
-	tcase_add_test(c, test_other_names_are_no_iterations);
+	tcase_add_test(c, incomplete_iteration_as_source);
+	tcase_add_test(c, what_is_no_checkpoint);
+	tcase_add_test(c, verls_steps_are_iterations);
+	tcase_add_test(c, files_beside_iterations);
+	tcase_add_test(c, other_names_are_no_iterations);
 
-	c = unit_case(s, "latest", test_tracker_is_followed);
-	tcase_add_test(c, test_tracker_is_overtaken);
-	tcase_add_test(c, test_tracker_is_always_overtaken);
+	c = unit_case(s, "latest", tracker_is_followed);
+	tcase_add_test(c, tracker_is_overtaken);
+	tcase_add_test(c, tracker_is_always_overtaken);
 	tcase_add_checked_fixture(c, set_up, tear_down);
-	tcase_add_test(c, test_beyond_the_tracker_is_held);
-	tcase_add_test(c, test_without_tracker_the_newest_complete);
-	tcase_add_test(c, test_train_state_as_tracker);
-	tcase_add_test(c, test_numbers_of_iterations);
-	tcase_add_test(c, test_tracker_that_names_nothing);
-	tcase_add_test(c, test_tracker_being_written);
-	tcase_add_test(c, test_release);
+	tcase_add_test(c, beyond_the_tracker_is_held);
+	tcase_add_test(c, without_tracker_the_newest_complete);
+	tcase_add_test(c, train_state_as_tracker);
+	tcase_add_test(c, numbers_of_iterations);
+	tcase_add_test(c, tracker_that_names_nothing);
+	tcase_add_test(c, tracker_being_written);
+	tcase_add_test(c, a_release_is_the_latest_until_a_number_is_tracked);
 
-	c = unit_case(s, "refresh", test_incomplete_is_looked_at_again);
+	c = unit_case(s, "refresh", incomplete_is_looked_at_again);
 	tcase_add_checked_fixture(c, set_up, tear_down);
-	tcase_add_test(c, test_growing_file_is_noticed);
-	tcase_add_test(c, test_deleted_iterations_leave);
-	tcase_add_test(c, test_unchanged_stays_the_same_object);
-	tcase_add_test(c, test_saved_again_file_by_file);
-	tcase_add_test(c, test_saved_again_is_no_mixture);
-	tcase_add_test(c, test_suspected);
-	tcase_add_test(c, test_refresh_is_not_too_frequent);
-	tcase_add_test(c, test_root_that_went_away);
-	tcase_add_test(c, test_deleted_source_is_closed);
-	tcase_add_test(c, test_deleted_iteration_as_source_is_closed);
-	tcase_add_test(c, test_readers_beside_refresh);
+	tcase_add_test(c, growing_file_is_noticed);
+	tcase_add_test(c, deleted_iterations_leave);
+	tcase_add_test(c, unchanged_stays_the_same_object);
+	tcase_add_test(c, saved_again_file_by_file);
+	tcase_add_test(c, saved_again_is_no_mixture);
+	tcase_add_test(c, a_suspected_iteration_is_looked_at_once_a_state);
+	tcase_add_test(c, refresh_is_not_too_frequent);
+	tcase_add_test(c, root_that_went_away);
+	tcase_add_test(c, deleted_source_is_closed);
+	tcase_add_test(c, deleted_iteration_as_source_is_closed);
+	tcase_add_test(c, readers_beside_refresh);
 
-	c = unit_case(s, "views", test_views_by_name);
+	c = unit_case(s, "views", views_by_name);
 	tcase_add_checked_fixture(c, set_up, tear_down);
-	tcase_add_test(c, test_view_of_nothing);
-	tcase_add_test(c, test_megatron_views_by_name);
-	tcase_add_test(c, test_names_of_no_view);
-	tcase_add_test(c, test_places);
-	tcase_add_test(c, test_source_replaced_before_the_optimizer);
-	tcase_add_test(c, test_number_of_a_single_iteration);
+	tcase_add_test(c, view_of_nothing);
+	tcase_add_test(c, megatron_views_by_name);
+	tcase_add_test(c, names_of_no_view);
+	tcase_add_test(c, directories_above_views_have_names);
+	tcase_add_test(c, source_replaced_before_the_optimizer);
+	tcase_add_test(c, number_of_a_single_iteration);
 
-	c = unit_case(s, "hf", test_hf_directory);
+	c = unit_case(s, "hf", hf_directory);
 	tcase_add_checked_fixture(c, set_up, tear_down);
-	tcase_add_test(c, test_hf_directory_that_cannot_be_shown);
-	tcase_add_test(c, test_checkpoint_before_hf_directory);
+	tcase_add_test(c, hf_directory_that_cannot_be_shown);
+	tcase_add_test(c, checkpoint_before_hf_directory);
 	return s;
 }

@@ -29,7 +29,7 @@ static const char *line(const struct mfs_buf *out, const char *text)
 	return found;
 }
 
-START_TEST(test_text)
+START_TEST(counters_have_prometheus_text)
 {
 	struct mfs_stats *s = mfs_stats_new(rows, COUNT);
 	struct mfs_buf out = {0};
@@ -74,7 +74,7 @@ START_TEST(test_text)
 }
 END_TEST
 
-START_TEST(test_escapes)
+START_TEST(labels_and_helps_are_escaped)
 {
 	struct mfs_buf labels = {0}, out = {0};
 
@@ -104,7 +104,7 @@ static void *count_events(void *arg)
 }
 
 /* No event is lost, and what a reader sees meanwhile never goes back. */
-START_TEST(test_threads)
+START_TEST(no_event_is_lost)
 {
 	struct mfs_stats *s = mfs_stats_new(rows, COUNT);
 	pthread_t threads[THREADS];
@@ -134,7 +134,7 @@ START_TEST(test_threads)
 }
 END_TEST
 
-START_TEST(test_process)
+START_TEST(a_process_tells_its_memory_and_time)
 {
 	struct mfs_buf out = {0};
 	unsigned long long memory = 0;
@@ -153,10 +153,10 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("stats");
-	TCase *c = unit_case(s, "text", test_text);
+	TCase *c = unit_case(s, "text", counters_have_prometheus_text);
 
-	tcase_add_test(c, test_escapes);
-	tcase_add_test(c, test_threads);
-	tcase_add_test(c, test_process);
+	tcase_add_test(c, labels_and_helps_are_escaped);
+	tcase_add_test(c, no_event_is_lost);
+	tcase_add_test(c, a_process_tells_its_memory_and_time);
 	return s;
 }

@@ -21,7 +21,7 @@
 static struct mfs_error err;
 static struct mfs_sums sums;
 
-START_TEST(test_parse)
+START_TEST(a_file_of_sums_is_read)
 {
 	const char text[] = "mcorefs-sums 1\n" HEX " BF16 [1024, 64] a.weight\n" HEX
 			    " F32 [] exp_avg of b\nend 2\n";
@@ -69,7 +69,7 @@ static const struct {
 	{"mcorefs-sums 1\n" HEX " BF16 [1] a\n" HEX " BF16 [1] a\nend 2\n", -EINVAL, "there twice"},
 };
 
-START_TEST(test_bad)
+START_TEST(a_malformed_file_of_sums_is_refused)
 {
 	unit_fails(mfs_sums_parse(bad[_i].text, strlen(bad[_i].text), "sums", &sums, &err), &err,
 		   bad[_i].rc, bad[_i].message);
@@ -79,7 +79,7 @@ END_TEST
 /* ---- hashing ---- */
 
 /* The sum of all rows, of one thread and of several, and of fewer rows. */
-START_TEST(test_hash)
+START_TEST(sums_do_not_depend_on_threads)
 {
 	uint8_t first[MFS_SHA256_BYTES], whole[EVP_MAX_MD_SIZE], *bytes;
 	const struct mfs_global_tensor *t;
@@ -197,7 +197,7 @@ static void check_key(EVP_PKEY *key, EVP_PKEY *other, const EVP_MD *md)
 	EVP_PKEY_free(other);
 }
 
-START_TEST(test_signatures)
+START_TEST(a_signature_is_of_its_key)
 {
 	snprintf(key_path, sizeof(key_path), "%s/key", unit_tmpdir());
 	check_key(EVP_PKEY_Q_keygen(NULL, NULL, "ED25519"),
@@ -209,7 +209,7 @@ START_TEST(test_signatures)
 }
 END_TEST
 
-START_TEST(test_bad_keys)
+START_TEST(bad_keys)
 {
 	EVP_PKEY *x25519 = EVP_PKEY_Q_keygen(NULL, NULL, "X25519"), *none = NULL;
 
@@ -230,11 +230,11 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("sums");
-	TCase *c = unit_case(s, "sums", test_parse);
+	TCase *c = unit_case(s, "sums", a_file_of_sums_is_read);
 
-	tcase_add_loop_test(c, test_bad, 0, MFS_ARRAY_SIZE(bad));
-	tcase_add_test(c, test_hash);
-	tcase_add_test(c, test_signatures);
-	tcase_add_test(c, test_bad_keys);
+	tcase_add_loop_test(c, a_malformed_file_of_sums_is_refused, 0, MFS_ARRAY_SIZE(bad));
+	tcase_add_test(c, sums_do_not_depend_on_threads);
+	tcase_add_test(c, a_signature_is_of_its_key);
+	tcase_add_test(c, bad_keys);
 	return s;
 }

@@ -8,7 +8,7 @@
 #include "fs/tree/inode.h"
 
 /* A number that a mount has shown once is a promise: backups and caches hold it. */
-START_TEST(test_numbers_are_fixed)
+START_TEST(numbers_are_fixed)
 {
 	ck_assert_uint_eq(mfs_inode_number("/"), MFS_INODE_ROOT);
 	ck_assert_uint_eq(mfs_inode_number("/iter_0000040/hf/config.json"),
@@ -17,7 +17,7 @@ START_TEST(test_numbers_are_fixed)
 }
 END_TEST
 
-START_TEST(test_claims)
+START_TEST(a_number_is_of_one_name)
 {
 	struct mfs_inode_set set = {0};
 	char again[] = "/a";
@@ -32,7 +32,7 @@ START_TEST(test_claims)
 }
 END_TEST
 
-START_TEST(test_many_claims)
+START_TEST(many_claims)
 {
 	enum { COUNT = 20000 };
 	char(*paths)[32] = calloc(COUNT, sizeof(*paths));
@@ -52,7 +52,7 @@ START_TEST(test_many_claims)
 END_TEST
 
 /* Numbers that are given back leave all others where they are found. */
-START_TEST(test_released_claims)
+START_TEST(released_claims)
 {
 	enum { COUNT = 3000 };
 	struct mfs_inode_set set = {0};
@@ -89,10 +89,10 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("inode");
-	TCase *c = unit_case(s, "numbers", test_numbers_are_fixed);
+	TCase *c = unit_case(s, "numbers", numbers_are_fixed);
 
-	tcase_add_test(c, test_claims);
-	tcase_add_test(c, test_many_claims);
-	tcase_add_test(c, test_released_claims);
+	tcase_add_test(c, a_number_is_of_one_name);
+	tcase_add_test(c, many_claims);
+	tcase_add_test(c, released_claims);
 	return s;
 }

@@ -9,7 +9,7 @@
 static const struct mfs_id_owner owner = {"", "/iter_0000040", 7};
 
 /* An id that a mount has given is a promise: NFS clients hold it. */
-START_TEST(test_ids_are_fixed)
+START_TEST(ids_are_fixed)
 {
 	const uint64_t id = mfs_id_of_dir(&owner, "/iter_0000040/hf", 0);
 
@@ -21,7 +21,7 @@ START_TEST(test_ids_are_fixed)
 }
 END_TEST
 
-START_TEST(test_parts)
+START_TEST(an_id_tells_its_view_and_run)
 {
 	const struct mfs_id_owner saved_again = {"", "/iter_0000040", 8};
 	const struct mfs_id_owner run = {"other", "/iter_0000040", 7};
@@ -44,7 +44,7 @@ END_TEST
 #define COUNT 50000
 
 /* Neighbours, as the numbers in a view are, and others: found until they are removed. */
-START_TEST(test_table)
+START_TEST(ids_are_found_until_they_are_removed)
 {
 	struct mfs_node *nodes = calloc(COUNT, sizeof(*nodes)), other;
 	struct mfs_node_ids ids;
@@ -72,9 +72,9 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("node_ids");
-	TCase *c = unit_case(s, "ids", test_ids_are_fixed);
+	TCase *c = unit_case(s, "ids", ids_are_fixed);
 
-	tcase_add_test(c, test_parts);
-	tcase_add_test(c, test_table);
+	tcase_add_test(c, an_id_tells_its_view_and_run);
+	tcase_add_test(c, ids_are_found_until_they_are_removed);
 	return s;
 }

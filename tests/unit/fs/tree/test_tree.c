@@ -91,7 +91,7 @@ static unsigned links(const char *path)
 	return (unsigned)st.st_nlink;
 }
 
-START_TEST(test_layout)
+START_TEST(the_tree_has_iterations_and_views)
 {
 	struct mfs_node *node;
 	struct stat st;
@@ -120,7 +120,7 @@ START_TEST(test_layout)
 }
 END_TEST
 
-START_TEST(test_file_is_no_directory)
+START_TEST(file_is_no_directory)
 {
 	const struct mfs_dir *dir;
 	struct mfs_error err;
@@ -144,7 +144,7 @@ static void *visit(void *arg)
 }
 
 /* The first thread builds; all see the same node. */
-START_TEST(test_first_use_by_many_threads)
+START_TEST(first_use_by_many_threads)
 {
 	enum { THREADS = 8 };
 	struct mfs_node *seen[THREADS] = {0};
@@ -162,7 +162,7 @@ START_TEST(test_first_use_by_many_threads)
 END_TEST
 
 /* Iterations as links to the fixture's: a run that saves, and moves its tracker. */
-START_TEST(test_refresh)
+START_TEST(a_tracker_that_moved_moves_latest)
 {
 	static const char tracker[] = "latest_checkpointed_iteration.txt";
 	const char *dir = unit_tmpdir();
@@ -197,7 +197,7 @@ START_TEST(test_refresh)
 END_TEST
 
 /* Iterations that are gone are told in turn, however many of them stay known. */
-START_TEST(test_gone_in_turn)
+START_TEST(gone_in_turn)
 {
 	const char *dir = unit_tmpdir();
 	char from[4096], to[4096], *told[4] = {0};
@@ -239,7 +239,7 @@ END_TEST
 /* The entries of an iteration: kinds, less one as two of them are in megatron/. */
 #define ENTRIES (mfs_ckpt_views.count - 1)
 
-START_TEST(test_views_of_an_iteration)
+START_TEST(views_of_an_iteration)
 {
 	const struct mfs_dir *dir;
 
@@ -266,7 +266,7 @@ START_TEST(test_views_of_an_iteration)
 END_TEST
 
 /* What is known not to be there is no entry; a file says why, and nothing is built for it. */
-START_TEST(test_views_that_cannot_be)
+START_TEST(views_that_cannot_be)
 {
 	const struct mfs_view_options gpt2 = {.arch = "gpt2"};
 	struct mfs_open_file open;
@@ -304,7 +304,7 @@ START_TEST(test_views_that_cannot_be)
 END_TEST
 
 /* A directory of several views has those that can be; why the others cannot is asked of it. */
-START_TEST(test_a_view_that_cannot_be_among_others)
+START_TEST(a_view_that_cannot_be_among_others)
 {
 	unsigned number = 0;
 
@@ -326,7 +326,7 @@ START_TEST(test_a_view_that_cannot_be_among_others)
 }
 END_TEST
 
-START_TEST(test_nested_names)
+START_TEST(nested_names)
 {
 	static const char file[] =
 		LAYOUTS "/tp2-pp2/iter_0000040/mp_rank_01_000/model_optim_rng.pt";
@@ -364,7 +364,7 @@ START_TEST(test_nested_names)
 }
 END_TEST
 
-START_TEST(test_layouts_that_are_not_listed)
+START_TEST(layouts_that_are_not_listed)
 {
 	struct mfs_node *node, *torch;
 
@@ -392,7 +392,7 @@ END_TEST
 
 /* There is no end of names: what nobody knows any more is gone, and comes back with the same
  * number. */
-START_TEST(test_unlisted_layouts_are_forgotten)
+START_TEST(unlisted_layouts_are_forgotten)
 {
 	struct mfs_node *torch, *known, *node;
 	uint64_t ino = 0, bytes, files, after;
@@ -466,7 +466,7 @@ static struct mfs_node *by_id(uint64_t id)
 
 /* A tree that was made anew finds each node of an earlier one by its id, in any order, and nothing
  * by any other id. */
-START_TEST(test_ids)
+START_TEST(a_tree_made_anew_finds_each_node_by_its_id)
 {
 	static struct ids ids;
 	struct mfs_node *node;
@@ -499,7 +499,7 @@ END_TEST
 
 /* A view that no listing names is found by its id if this tree knew it; else there is no way to
  * it. */
-START_TEST(test_ids_of_unlisted_layouts)
+START_TEST(ids_of_unlisted_layouts)
 {
 	struct mfs_node *node;
 	uint64_t id, top;
@@ -539,7 +539,7 @@ static void *come_and_go(void *arg)
 	return NULL;
 }
 
-START_TEST(test_unlisted_layouts_by_many_threads)
+START_TEST(unlisted_layouts_by_many_threads)
 {
 	enum { THREADS = 6 };
 	pthread_t threads[THREADS];
@@ -554,7 +554,7 @@ START_TEST(test_unlisted_layouts_by_many_threads)
 }
 END_TEST
 
-START_TEST(test_damaged_optimizer)
+START_TEST(damaged_optimizer)
 {
 	struct mfs_node *about = NULL, *torch, *dist;
 	const struct mfs_dir *dir;
@@ -580,7 +580,7 @@ START_TEST(test_damaged_optimizer)
 END_TEST
 
 /* Of a directory that cannot be had for the moment nobody says what is not in it. */
-START_TEST(test_source_that_is_away)
+START_TEST(source_that_is_away)
 {
 	struct mfs_node *hf, *torch, *node;
 	char path[300], command[1000];
@@ -606,7 +606,7 @@ START_TEST(test_source_that_is_away)
 }
 END_TEST
 
-START_TEST(test_no_optim)
+START_TEST(without_the_optimizer_none_is_opened)
 {
 	const struct mfs_view_options opt = {.no_optim = true};
 
@@ -626,7 +626,7 @@ static void *open_dist(void *arg)
 }
 
 /* A view that takes its time holds up nobody who looks at others, or for new iterations. */
-START_TEST(test_slow_view)
+START_TEST(slow_view)
 {
 	struct mfs_node *slow = NULL;
 	struct mfs_error err;
@@ -660,7 +660,7 @@ static void *visit_megatron(void *arg)
 	return NULL;
 }
 
-START_TEST(test_megatron_views_by_many_threads)
+START_TEST(megatron_views_by_many_threads)
 {
 	enum { THREADS = 8 };
 	struct mfs_node *seen[THREADS][2] = {0};
@@ -681,7 +681,7 @@ START_TEST(test_megatron_views_by_many_threads)
 END_TEST
 
 /* No iterations: the views stand at the top. */
-START_TEST(test_hf_directory)
+START_TEST(hf_directory)
 {
 	const char *dir = unit_tmpdir();
 	char from[4096], to[4096];
@@ -712,26 +712,26 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("tree");
-	TCase *c = unit_case(s, "shape", test_layout);
+	TCase *c = unit_case(s, "shape", the_tree_has_iterations_and_views);
 
-	tcase_add_test(c, test_file_is_no_directory);
-	tcase_add_test(c, test_views_that_cannot_be);
-	tcase_add_test(c, test_first_use_by_many_threads);
-	tcase_add_test(c, test_refresh);
-	tcase_add_test(c, test_gone_in_turn);
-	c = unit_case(s, "megatron", test_views_of_an_iteration);
-	tcase_add_test(c, test_a_view_that_cannot_be_among_others);
-	tcase_add_test(c, test_nested_names);
-	tcase_add_test(c, test_layouts_that_are_not_listed);
-	tcase_add_test(c, test_unlisted_layouts_are_forgotten);
-	tcase_add_test(c, test_ids);
-	tcase_add_test(c, test_ids_of_unlisted_layouts);
-	tcase_add_test(c, test_unlisted_layouts_by_many_threads);
-	tcase_add_test(c, test_damaged_optimizer);
-	tcase_add_test(c, test_source_that_is_away);
-	tcase_add_test(c, test_no_optim);
-	tcase_add_test(c, test_slow_view);
-	tcase_add_test(c, test_megatron_views_by_many_threads);
-	unit_case(s, "hf", test_hf_directory);
+	tcase_add_test(c, file_is_no_directory);
+	tcase_add_test(c, views_that_cannot_be);
+	tcase_add_test(c, first_use_by_many_threads);
+	tcase_add_test(c, a_tracker_that_moved_moves_latest);
+	tcase_add_test(c, gone_in_turn);
+	c = unit_case(s, "megatron", views_of_an_iteration);
+	tcase_add_test(c, a_view_that_cannot_be_among_others);
+	tcase_add_test(c, nested_names);
+	tcase_add_test(c, layouts_that_are_not_listed);
+	tcase_add_test(c, unlisted_layouts_are_forgotten);
+	tcase_add_test(c, a_tree_made_anew_finds_each_node_by_its_id);
+	tcase_add_test(c, ids_of_unlisted_layouts);
+	tcase_add_test(c, unlisted_layouts_by_many_threads);
+	tcase_add_test(c, damaged_optimizer);
+	tcase_add_test(c, source_that_is_away);
+	tcase_add_test(c, without_the_optimizer_none_is_opened);
+	tcase_add_test(c, slow_view);
+	tcase_add_test(c, megatron_views_by_many_threads);
+	unit_case(s, "hf", hf_directory);
 	return s;
 }

@@ -99,7 +99,7 @@ static void use(struct owner *o, const char *name)
 	mfs_keeper_drop(hold(o, name));
 }
 
-START_TEST(test_what_was_used_last_stays)
+START_TEST(what_was_used_last_stays)
 {
 	use(&a, "one");
 	use(&a, "two");
@@ -115,7 +115,7 @@ START_TEST(test_what_was_used_last_stays)
 }
 END_TEST
 
-START_TEST(test_what_is_held_stays)
+START_TEST(what_is_held_stays)
 {
 	struct mfs_held *one = hold(&a, "one"), *again;
 	char name[16];
@@ -139,7 +139,7 @@ START_TEST(test_what_is_held_stays)
 END_TEST
 
 /* A view closed lets go of the checkpoint that it was made of. */
-START_TEST(test_things_made_of_others)
+START_TEST(things_made_of_others)
 {
 	struct mfs_held *one;
 
@@ -157,7 +157,7 @@ START_TEST(test_things_made_of_others)
 }
 END_TEST
 
-START_TEST(test_let_go)
+START_TEST(let_go)
 {
 	struct mfs_held *one = hold(&a, "one");
 
@@ -175,7 +175,7 @@ START_TEST(test_let_go)
 END_TEST
 
 /* Its holder keeps what it has, and the next one gets it opened anew. */
-START_TEST(test_renewed)
+START_TEST(what_was_renewed_is_opened_anew)
 {
 	struct mfs_held *old = hold(&a, "one"), *new;
 
@@ -192,7 +192,7 @@ START_TEST(test_renewed)
 }
 END_TEST
 
-START_TEST(test_offer)
+START_TEST(what_is_offered_is_kept_once)
 {
 	struct mfs_error err;
 	void *object;
@@ -208,7 +208,7 @@ START_TEST(test_offer)
 END_TEST
 
 /* Held by a command that never lets go. */
-START_TEST(test_held_to_the_end)
+START_TEST(held_to_the_end)
 {
 	a.below = &b;
 	hold(&a, "one");
@@ -232,7 +232,7 @@ static void fail_twice(int code, const char *first, const char *second)
 	unit_fails(mfs_keeper_hold(&a.set, "one", &h, &err), &err, code, second);
 }
 
-START_TEST(test_failures_that_last)
+START_TEST(failures_that_last)
 {
 	ck_assert(mfs_keeper_lasts(lasting[_i]));
 	fail_twice(lasting[_i], "try 1", "try 1");
@@ -243,7 +243,7 @@ START_TEST(test_failures_that_last)
 }
 END_TEST
 
-START_TEST(test_failures_that_pass)
+START_TEST(failures_that_pass)
 {
 	ck_assert(!mfs_keeper_lasts(passing[_i]));
 	fail_twice(passing[_i], "try 1", "try 2");
@@ -255,7 +255,7 @@ END_TEST
 
 /* There is no end of names that can be tried: neither places nor failures are kept for all of
  * them. */
-START_TEST(test_failures_are_bounded)
+START_TEST(failures_are_bounded)
 {
 	struct mfs_held *h;
 	struct mfs_error err;
@@ -286,7 +286,7 @@ static void *use_slow(void *arg)
 	return NULL;
 }
 
-START_TEST(test_nobody_waits_for_another_name)
+START_TEST(nobody_waits_for_another_name)
 {
 	pthread_t thread;
 	sem_t begun, go;
@@ -328,7 +328,7 @@ static void *use_many(void *arg)
 	return NULL;
 }
 
-START_TEST(test_many_threads)
+START_TEST(many_threads)
 {
 	pthread_t threads[THREADS];
 	unsigned seeds[THREADS];
@@ -349,7 +349,7 @@ static void *hold_one(void *arg)
 	return NULL;
 }
 
-START_TEST(test_opened_once)
+START_TEST(opened_once)
 {
 	struct mfs_held *held[THREADS];
 	pthread_t threads[THREADS];
@@ -368,21 +368,21 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("keeper");
-	TCase *c = unit_case(s, "keeping", test_what_was_used_last_stays);
+	TCase *c = unit_case(s, "keeping", what_was_used_last_stays);
 
 	tcase_add_checked_fixture(c, set_up, tear_down);
-	tcase_add_test(c, test_what_is_held_stays);
-	tcase_add_test(c, test_things_made_of_others);
-	tcase_add_test(c, test_let_go);
-	tcase_add_test(c, test_renewed);
-	tcase_add_test(c, test_offer);
-	tcase_add_test(c, test_held_to_the_end);
-	tcase_add_loop_test(c, test_failures_that_last, 0, MFS_ARRAY_SIZE(lasting));
-	tcase_add_loop_test(c, test_failures_that_pass, 0, MFS_ARRAY_SIZE(passing));
-	tcase_add_test(c, test_failures_are_bounded);
-	c = unit_case(s, "threads", test_nobody_waits_for_another_name);
+	tcase_add_test(c, what_is_held_stays);
+	tcase_add_test(c, things_made_of_others);
+	tcase_add_test(c, let_go);
+	tcase_add_test(c, what_was_renewed_is_opened_anew);
+	tcase_add_test(c, what_is_offered_is_kept_once);
+	tcase_add_test(c, held_to_the_end);
+	tcase_add_loop_test(c, failures_that_last, 0, MFS_ARRAY_SIZE(lasting));
+	tcase_add_loop_test(c, failures_that_pass, 0, MFS_ARRAY_SIZE(passing));
+	tcase_add_test(c, failures_are_bounded);
+	c = unit_case(s, "threads", nobody_waits_for_another_name);
 	tcase_add_checked_fixture(c, set_up, tear_down);
-	tcase_add_test(c, test_many_threads);
-	tcase_add_test(c, test_opened_once);
+	tcase_add_test(c, many_threads);
+	tcase_add_test(c, opened_once);
 	return s;
 }

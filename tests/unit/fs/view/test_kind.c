@@ -20,7 +20,7 @@ static const struct owner {
 #define OWNERS MFS_ARRAY_SIZE(owners)
 
 /* What front ends rely on without looking. */
-START_TEST(test_rows)
+START_TEST(every_kind_has_what_front_ends_need)
 {
 	const struct owner *o = &owners[_i];
 
@@ -42,7 +42,7 @@ END_TEST
 
 /* Each name of an owner's directory is there once, whatever the owner has: what lies in one
  * directory stands together. */
-START_TEST(test_entries_are_different)
+START_TEST(entries_are_different)
 {
 	for (unsigned of = 0; of <= owners[_i].of; of++) {
 		const struct mfs_views v = {.table = owners[_i].table, .of = of & owners[_i].of};
@@ -66,7 +66,7 @@ static void is_named(unsigned of, const char *name, const struct mfs_view_kind *
 		ck_assert_str_eq(found, spec);
 }
 
-START_TEST(test_names)
+START_TEST(kinds_are_found_by_whole_names)
 {
 	struct mfs_buf names = {0};
 
@@ -121,7 +121,7 @@ static void why_not_is(const struct mfs_views *v, const char *expected)
 }
 
 /* A directory is missing when all in it is; else what is missing has its own name. */
-START_TEST(test_what_is_lacking)
+START_TEST(what_is_lacking)
 {
 	struct mfs_views v = {.table = &mfs_ckpt_views, .of = MFS_VIEW_OF_CKPT};
 	const unsigned torch = number_of(&mfs_view_kind_megatron_torch);
@@ -149,10 +149,10 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("kind");
-	TCase *c = unit_case(s, "table", test_names);
+	TCase *c = unit_case(s, "table", kinds_are_found_by_whole_names);
 
-	tcase_add_loop_test(c, test_rows, 0, OWNERS);
-	tcase_add_loop_test(c, test_entries_are_different, 0, OWNERS);
-	tcase_add_test(c, test_what_is_lacking);
+	tcase_add_loop_test(c, every_kind_has_what_front_ends_need, 0, OWNERS);
+	tcase_add_loop_test(c, entries_are_different, 0, OWNERS);
+	tcase_add_test(c, what_is_lacking);
 	return s;
 }

@@ -52,7 +52,7 @@ static int stop_at_second(void *arg, const char *dir)
 	return ++*(int *)arg == 2 ? -77 : 0;
 }
 
-START_TEST(test_names_in_order)
+START_TEST(names_in_order)
 {
 	struct mfs_view *v = VIEW_OF(nested);
 	char dirs[1000] = "";
@@ -72,7 +72,7 @@ START_TEST(test_names_in_order)
 }
 END_TEST
 
-START_TEST(test_names_that_cannot_be)
+START_TEST(names_that_cannot_be)
 {
 	static const char *const bad[] = {"",	"/",   "/a",   "a/",	 "a//b", ".",
 					  "..", "a/.", "../a", "a/../b", "./a",	 "a/b/.."};
@@ -113,7 +113,7 @@ static void count_release(struct mfs_view *v)
 	free(v);
 }
 
-START_TEST(test_free)
+START_TEST(a_view_is_released_once)
 {
 	struct mfs_view *v = VIEW_OF(nested);
 
@@ -125,7 +125,7 @@ START_TEST(test_free)
 END_TEST
 
 /* The newest time; only what all files grant to all of their owners. */
-START_TEST(test_sources)
+START_TEST(a_view_has_the_newest_time_and_common_rights)
 {
 	const char *dir = unit_tmpdir();
 	struct timespec times[2] = {{0},
@@ -212,7 +212,7 @@ static bool is_there(const char *name)
 	return !access(path, F_OK);
 }
 
-START_TEST(test_making_directories)
+START_TEST(making_directories)
 {
 	int dirfd = open(base, O_RDONLY | O_DIRECTORY);
 	struct mfs_error err;
@@ -254,7 +254,7 @@ static void mark_all(const char *const *names)
 		mark(*names++);
 }
 
-START_TEST(test_sweeping_what_is_foreign)
+START_TEST(sweeping_what_is_foreign)
 {
 	MAKE("a/", "a/b/", "a/b/1", "a/b/5", "a/c/", "a/c/1", "4", "6", MFS_EXPORT_JOURNAL,
 	     "a/" MFS_EXPORT_JOURNAL, "d/", "d/4");
@@ -268,7 +268,7 @@ START_TEST(test_sweeping_what_is_foreign)
 END_TEST
 
 /* What is a person's stops it, and links lead nowhere. */
-START_TEST(test_sweeping_what_is_known)
+START_TEST(sweeping_what_is_known)
 {
 	char link[600], target[600];
 	struct mfs_error err;
@@ -306,7 +306,7 @@ END_TEST
 
 /* What bears the mark is known, whatever its name; without marks the view's names are; links never
  * are. */
-START_TEST(test_what_an_export_has_left)
+START_TEST(what_an_export_has_left)
 {
 	struct mfs_error err;
 	char link[600];
@@ -339,15 +339,15 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("view");
-	TCase *c = unit_case(s, "files", test_names_in_order);
+	TCase *c = unit_case(s, "files", names_in_order);
 
-	tcase_add_test(c, test_names_that_cannot_be);
-	tcase_add_test(c, test_free);
-	tcase_add_test(c, test_sources);
-	c = unit_case(s, "export", test_making_directories);
+	tcase_add_test(c, names_that_cannot_be);
+	tcase_add_test(c, a_view_is_released_once);
+	tcase_add_test(c, a_view_has_the_newest_time_and_common_rights);
+	c = unit_case(s, "export", making_directories);
 	tcase_add_checked_fixture(c, set_up, tear_down);
-	tcase_add_test(c, test_sweeping_what_is_foreign);
-	tcase_add_test(c, test_sweeping_what_is_known);
-	tcase_add_test(c, test_what_an_export_has_left);
+	tcase_add_test(c, sweeping_what_is_foreign);
+	tcase_add_test(c, sweeping_what_is_known);
+	tcase_add_test(c, what_an_export_has_left);
 	return s;
 }
