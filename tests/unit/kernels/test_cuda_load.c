@@ -17,7 +17,7 @@ static int load(const char *path, char *why)
 	return rc;
 }
 
-START_TEST(test_no_file)
+START_TEST(no_file)
 {
 	char why[MFK_WHY] = "";
 
@@ -27,7 +27,7 @@ START_TEST(test_no_file)
 END_TEST
 
 /* There is no driver, or no GPU, or this is no plugin. */
-START_TEST(test_no_plugin)
+START_TEST(no_plugin)
 {
 	char why[MFK_WHY] = "";
 
@@ -38,7 +38,7 @@ END_TEST
 
 /* The plugin that make check builds where there is no GPU (Makefile: CUDA_TESTED): it loads, and
  * says that it has nothing to run on. */
-START_TEST(test_no_gpu)
+START_TEST(no_gpu)
 {
 	const char *build = getenv("O");
 	char path[512], why[MFK_WHY] = "";
@@ -54,9 +54,9 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("cuda_load");
-	TCase *c = unit_case(s, "cuda_load", test_no_file);
+	TCase *c = unit_case(s, "cuda_load", no_file);
 
-	tcase_add_test(c, test_no_plugin);
-	tcase_add_test(c, test_no_gpu);
+	tcase_add_test(c, no_plugin);
+	tcase_add_test(c, no_gpu);
 	return s;
 }

@@ -10,7 +10,7 @@
 #define AT_ONCE 132 /* tiles, as an H100 has multiprocessors */
 
 /* Each tile comes once. */
-START_TEST(test_all_tiles)
+START_TEST(all_tiles)
 {
 	static char seen[40][40];
 
@@ -29,7 +29,7 @@ START_TEST(test_all_tiles)
 END_TEST
 
 /* Low products are gone through column by column. */
-START_TEST(test_one_band)
+START_TEST(one_band)
 {
 	for (int at = 0; at < MFK_BAND * 5; at++) {
 		int row, col;
@@ -57,7 +57,7 @@ static int strips(int first, int down, int across)
 }
 
 /* Tiles that are computed at once are of few rows and columns. */
-START_TEST(test_tiles_at_once)
+START_TEST(tiles_at_once)
 {
 	const int inside = MFK_BAND + (AT_ONCE + MFK_BAND - 1) / MFK_BAND + 1;
 
@@ -72,9 +72,9 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("cuda_bands");
-	TCase *c = unit_case(s, "order", test_all_tiles);
+	TCase *c = unit_case(s, "order", all_tiles);
 
-	tcase_add_test(c, test_one_band);
-	tcase_add_test(c, test_tiles_at_once);
+	tcase_add_test(c, one_band);
+	tcase_add_test(c, tiles_at_once);
 	return s;
 }

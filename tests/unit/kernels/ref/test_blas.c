@@ -28,7 +28,7 @@ static void check_product(void)
 	}
 }
 
-START_TEST(test_kernels_fit_the_processor)
+START_TEST(kernels_fit_the_processor)
 {
 	struct mfk_device *device;
 	char why[MFK_WHY] = "";
@@ -46,7 +46,7 @@ START_TEST(test_kernels_fit_the_processor)
 END_TEST
 
 /* What a person has set holds. */
-START_TEST(test_the_environment_holds)
+START_TEST(the_environment_holds)
 {
 	struct mfk_device *device;
 	char before[64], why[MFK_WHY] = "";
@@ -64,7 +64,7 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("blas");
 
-	unit_case(s, "kernels", test_kernels_fit_the_processor);
-	unit_case(s, "environment", test_the_environment_holds);
+	unit_case(s, "kernels", kernels_fit_the_processor);
+	unit_case(s, "environment", the_environment_holds);
 	return s;
 }

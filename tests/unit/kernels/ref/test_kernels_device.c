@@ -9,7 +9,7 @@
 #include "kernels/ref/cpu.h"
 #include "tests/kernels/check_kernels.h"
 
-START_TEST(test_open)
+START_TEST(a_device_has_the_threads_it_was_opened_with)
 {
 	const struct mfk_device_ops *d = mfk_cpu.device;
 	struct mfk_device_info info;
@@ -30,7 +30,7 @@ END_TEST
 
 /* An id that is no row of the table fails the context, which says so until its end; another context
  * goes on. */
-START_TEST(test_failure_stays)
+START_TEST(failure_stays)
 {
 	const struct mfk_device_ops *d = mfk_cpu.device;
 	int32_t ids[3] = {0, 7, 9};
@@ -89,7 +89,7 @@ static void *copy_out(void *arg)
 	return NULL;
 }
 
-START_TEST(test_two_contexts)
+START_TEST(two_contexts)
 {
 	const struct mfk_device_ops *d = mfk_cpu.device;
 	float *sum, other = 60;
@@ -133,7 +133,7 @@ END_TEST
 
 /* Operations of all ways of sharing work: single elements, rows, sums over blocks, tiles. Under
  * TSan these are the ones that run. */
-START_TEST(test_shared_work)
+START_TEST(shared_work)
 {
 	ck_assert_int_eq(check_kernels(&mfk_cpu, "sums"), 0);
 	ck_assert_int_eq(check_kernels(&mfk_cpu, "bias_backward"), 0);
@@ -144,10 +144,10 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("kernels_device");
-	TCase *c = unit_case(s, "device", test_open);
+	TCase *c = unit_case(s, "device", a_device_has_the_threads_it_was_opened_with);
 
-	tcase_add_test(c, test_failure_stays);
-	tcase_add_test(c, test_two_contexts);
-	tcase_add_test(c, test_shared_work);
+	tcase_add_test(c, failure_stays);
+	tcase_add_test(c, two_contexts);
+	tcase_add_test(c, shared_work);
 	return s;
 }

@@ -4,7 +4,7 @@
 #include "kernels/ref/cpu.h"
 #include "tests/kernels/check_kernels.h"
 
-START_TEST(test_operations)
+START_TEST(operations_are_those_of_plain_loops)
 {
 	ck_assert_int_eq(check_kernels(&mfk_cpu, NULL), 0);
 }
@@ -14,6 +14,6 @@ Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("kernels_ref");
 
-	unit_case(s, "operations", test_operations);
+	unit_case(s, "operations", operations_are_those_of_plain_loops);
 	return s;
 }
