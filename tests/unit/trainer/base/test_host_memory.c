@@ -25,7 +25,7 @@ static void put_meminfo(void)
 			    "MemAvailable:    1048576 kB\n");
 }
 
-START_TEST(machine)
+START_TEST(free_memory_is_what_the_machine_says)
 {
 	ck_assert_uint_eq(mft_host_memory_free(unit_tmpdir()), 0);
 	put_meminfo();
@@ -73,7 +73,7 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("host_memory");
-	TCase *c = unit_case(s, "free", machine);
+	TCase *c = unit_case(s, "free", free_memory_is_what_the_machine_says);
 
 	tcase_add_test(c, version_2);
 	tcase_add_test(c, version_1);

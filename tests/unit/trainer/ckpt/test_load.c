@@ -208,7 +208,7 @@ static void load(struct mft_train_config *c, struct run *r, struct mft_progress 
 
 static const enum mfs_dtype types[] = {MFS_BF16, MFS_F32, MFS_F16};
 
-START_TEST(checkpoints)
+START_TEST(every_fixture_loads)
 {
 	const struct fixture *f = &fixtures[_i / 3];
 	struct mfs_ckpt *ckpt = open_fixture(f);
@@ -340,7 +340,7 @@ END_TEST
 
 /* ---- padding ---- */
 
-START_TEST(vocabulary)
+START_TEST(rows_of_the_vocabulary_are_padded_or_cut)
 {
 	struct mfs_ckpt *ckpt = open_fixture(&fixtures[5]);
 	struct mft_train_config c = run_config(ckpt);
@@ -400,7 +400,7 @@ START_TEST(progress_of_a_run)
 }
 END_TEST
 
-START_TEST(finetune)
+START_TEST(fine_tuning_begins_with_weights_alone)
 {
 	struct mfs_ckpt *ckpt = open_fixture(&fixtures[6]);
 	struct mft_train_config c = run_config(ckpt);
@@ -525,11 +525,11 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("load");
 	TCase *c = tcase_create("sources");
 
-	tcase_add_loop_test(c, checkpoints, 0, (UNIT_TSAN ? 1 : 3) * FIXTURES);
+	tcase_add_loop_test(c, every_fixture_loads, 0, (UNIT_TSAN ? 1 : 3) * FIXTURES);
 	tcase_add_loop_test(c, parts_of_processes, 0, PLACES);
 	tcase_add_loop_test(c, hf_directories, 0, 3);
-	tcase_add_loop_test(c, vocabulary, 0, 2);
-	tcase_add_loop_test(c, finetune, 0, 2);
+	tcase_add_loop_test(c, rows_of_the_vocabulary_are_padded_or_cut, 0, 2);
+	tcase_add_loop_test(c, fine_tuning_begins_with_weights_alone, 0, 2);
 	suite_add_tcase(s, c);
 	c = unit_case(s, "progress", progress_of_a_run);
 	tcase_add_test(c, without_optimizer);

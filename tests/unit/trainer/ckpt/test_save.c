@@ -524,7 +524,7 @@ static int waits_in_mkdir(void *arg, int dirfd, const char *name)
 	return mft_save_system.mkdir(NULL, dirfd, name);
 }
 
-START_TEST(busy)
+START_TEST(a_second_save_at_a_time_is_refused)
 {
 	struct mft_save_system_ops system = mft_save_system;
 	struct mft_save_result result;
@@ -552,7 +552,7 @@ START_TEST(busy)
 END_TEST
 
 /* A second run that saves into the directory would remove what the first is writing. */
-START_TEST(locked)
+START_TEST(a_second_saver_is_refused)
 {
 	struct mft_saver *saver, *second;
 	struct setup s;
@@ -623,7 +623,7 @@ static bool there(const struct setup *s, int iteration)
 	return !access(path, F_OK);
 }
 
-START_TEST(retention)
+START_TEST(old_saves_go_and_the_kept_ones_stay)
 {
 	struct mft_saver *saver;
 	struct setup s;
@@ -936,7 +936,7 @@ static unsigned first_call(void)
 }
 
 /* Every call of a save fails once: the run goes on, and is told. */
-START_TEST(errors)
+START_TEST(every_call_may_fail_and_the_run_is_told)
 {
 	static const int errors[] = {ENOSPC, EIO, ENOSPC}; /* the last of a torch save */
 	const bool again = _i % 2, torch = _i == 4;
@@ -974,7 +974,7 @@ END_TEST
 /* The process is killed at every call of a save. ThreadSanitizer does not let a process that was
  * forked by one of many threads start new ones. */
 #ifndef __SANITIZE_THREAD__
-START_TEST(kills)
+START_TEST(every_call_may_be_the_last)
 {
 	const bool again = _i == 1, torch = _i == 2;
 	unsigned calls, tried = 0, old = 0;
@@ -1087,7 +1087,7 @@ static bool is_link(const char *name)
 }
 
 /* A link in the place of anything that a saver removes, replaces or makes goes itself. */
-START_TEST(links)
+START_TEST(links_in_the_way_go_themselves)
 {
 	static const char *const left[] = {"iter_0000009.tmp", "iter_0000030.tmp",
 					   MFS_TRACKER_FILE ".tmp"};
@@ -1238,7 +1238,7 @@ static void swap_back(void)
 
 /* Before each call of a save somebody puts a link in the place of the directory that is being
  * written (0), or of --save (1). Nothing is written, renamed or removed where it leads. */
-START_TEST(swapped)
+START_TEST(a_link_swapped_in_leads_nowhere)
 {
 	unsigned calls;
 	struct setup s;
@@ -1436,7 +1436,7 @@ END_TEST
 
 /* ---- what goes along ---- */
 
-START_TEST(tokenizer)
+START_TEST(the_tokenizers_files_are_saved)
 {
 	struct mft_saver *saver;
 	struct setup s;
@@ -1467,7 +1467,7 @@ START_TEST(tokenizer)
 }
 END_TEST
 
-START_TEST(refused)
+START_TEST(directories_that_cannot_be_written_are_refused)
 {
 	struct mft_saver *saver;
 	struct setup s;
@@ -1501,27 +1501,27 @@ Suite *mfs_suite(void)
 	mft_parallel_one(&alone);
 	tcase_add_loop_test(c, round_trip, 0, UNIT_TSAN ? 2 : FIXTURES);
 	tcase_add_loop_test(c, save_and_load, 0, FIXTURES);
-	tcase_add_loop_test(c, retention, 0, 2);
+	tcase_add_loop_test(c, old_saves_go_and_the_kept_ones_stay, 0, 2);
 	tcase_add_loop_test(c, short_writes, 0, FIXTURES);
 	tcase_add_loop_test(c, small_ring, 0, 2);
 	tcase_add_loop_test(c, random_states, 0, 2);
 	tcase_add_test(c, weights_alone);
-	tcase_add_test(c, busy);
-	tcase_add_test(c, locked);
+	tcase_add_test(c, a_second_save_at_a_time_is_refused);
+	tcase_add_test(c, a_second_saver_is_refused);
 	tcase_add_test(c, makes_room);
-	tcase_add_test(c, tokenizer);
-	tcase_add_test(c, refused);
-	tcase_add_test(c, links);
+	tcase_add_test(c, the_tokenizers_files_are_saved);
+	tcase_add_test(c, directories_that_cannot_be_written_are_refused);
+	tcase_add_test(c, links_in_the_way_go_themselves);
 	tcase_add_test(c, links_of_others);
 	tcase_add_test(c, link_to_save);
 	tcase_add_test(c, refuses_direct);
 	tcase_add_test(c, failed_copies);
 	suite_add_tcase(s, c);
 	c = tcase_create("faults");
-	tcase_add_loop_test(c, errors, 0, 5);
-	tcase_add_loop_test(c, swapped, 0, 2);
+	tcase_add_loop_test(c, every_call_may_fail_and_the_run_is_told, 0, 5);
+	tcase_add_loop_test(c, a_link_swapped_in_leads_nowhere, 0, 2);
 #ifndef __SANITIZE_THREAD__
-	tcase_add_loop_test(c, kills, 0, 3);
+	tcase_add_loop_test(c, every_call_may_be_the_last, 0, 3);
 #endif
 	suite_add_tcase(s, c);
 	return s;

@@ -428,7 +428,7 @@ static void check_rng(const struct team *t, uint64_t iteration)
 #endif
 
 /* Any layout: the whole is what all have. */
-START_TEST(layouts)
+START_TEST(any_layouts_parts_are_the_whole)
 {
 	uint64_t seed = 20260723 + (uint64_t)_i;
 	struct team t;
@@ -453,7 +453,7 @@ START_TEST(layouts)
 END_TEST
 
 /* Replicas divide the work evenly, and so do instances of the distributed optimizer. */
-START_TEST(even)
+START_TEST(replicas_divide_the_work_evenly)
 {
 	const bool instances = _i == 4;
 	const struct mft_parallel_sizes sizes = {.tp = 1,
@@ -554,8 +554,8 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("save_parts");
 	TCase *c = tcase_create("parts");
 
-	tcase_add_loop_test(c, layouts, 0, MODELS);
-	tcase_add_loop_test(c, even, 0, 5);
+	tcase_add_loop_test(c, any_layouts_parts_are_the_whole, 0, MODELS);
+	tcase_add_loop_test(c, replicas_divide_the_work_evenly, 0, 5);
 	tcase_add_loop_test(c, one_fails, 0, 4);
 	tcase_add_test(c, not_shared);
 	suite_add_tcase(s, c);

@@ -139,7 +139,7 @@ static void check_case(const char *path)
 	free(text);
 }
 
-START_TEST(megatron)
+START_TEST(command_lines_read_as_megatron_reads_them)
 {
 	glob_t found;
 
@@ -170,7 +170,7 @@ static void check_row(const struct mft_flag *f, size_t number)
 	ck_assert_msg(f->as == MFT_AS_NONE || f->use == MFT_FLAG_USED, "%s", f->dest);
 }
 
-START_TEST(table)
+START_TEST(every_flag_has_a_use_and_a_type)
 {
 	size_t used = 0, unused = 0, refused = 0;
 
@@ -229,7 +229,7 @@ START_TEST(several_aux_losses)
 }
 END_TEST
 
-START_TEST(fields)
+START_TEST(flags_become_fields)
 {
 	struct mft_train_config c;
 
@@ -365,7 +365,7 @@ END_TEST
 
 /* ---- wrong lines ---- */
 
-START_TEST(wrong)
+START_TEST(a_wrong_flag_is_told_the_nearest)
 {
 	fails("--num-layer 2", -EINVAL, "did you mean '--num-layers'?");
 	fails("--num_layers 2", -EINVAL,
@@ -426,7 +426,7 @@ START_TEST(wrong)
 END_TEST
 
 /* Numbers as Python reads them. Those that fp32 does not hold end as NaN in a step. */
-START_TEST(numbers)
+START_TEST(numbers_are_read_as_python_reads_them)
 {
 	static const char *const spaced[] = {"--save-interval", " 2_000 ", "--lr", " +1_0.5e-2"};
 	struct mft_train_config c;
@@ -517,7 +517,7 @@ static void notes(const char *line, const char *want)
 }
 
 /* A flag has the last word over SECTION.NAME=VALUE, and says so where they differ. */
-START_TEST(overrides)
+START_TEST(a_flag_has_the_last_word_over_an_override)
 {
 	struct mft_train_config c;
 	struct mfs_buf out = {0};
@@ -587,7 +587,7 @@ START_TEST(foreign_table)
 }
 END_TEST
 
-START_TEST(foreign)
+START_TEST(flags_of_other_programs_are_taken_or_told)
 {
 	struct mft_train_config c;
 
@@ -649,7 +649,7 @@ END_TEST
 #define STAGES "--dry-run --pipeline-model-parallel-size 2 --num-layers 8 "
 #define CHUNKS STAGES "--num-virtual-stages-per-pipeline-rank 2 "
 
-START_TEST(pipelines)
+START_TEST(pipelines_have_chunks_and_groups_that_fit)
 {
 	struct mft_train_config c;
 
@@ -804,7 +804,7 @@ START_TEST(context_levels)
 }
 END_TEST
 
-START_TEST(refused)
+START_TEST(what_changes_results_is_refused)
 {
 	struct mft_train_config c;
 
@@ -939,7 +939,7 @@ START_TEST(refused_sharding)
 END_TEST
 
 /* Who divides what: arguments.py: validate_args. */
-START_TEST(sharding)
+START_TEST(sharding_follows_optimizer_and_fsdp)
 {
 	static const struct {
 		const char *line;
@@ -983,7 +983,7 @@ START_TEST(sharding)
 END_TEST
 
 /* A plan is of as many processes as instances need, of experts, too. */
-START_TEST(instances)
+START_TEST(instances_divide_the_processes)
 {
 	struct mft_train_config c;
 
@@ -1004,7 +1004,7 @@ END_TEST
 
 /* What is the default, or means the same, is no reason to refuse. */
 /* --ckpt-format, together with flags that public scripts give. */
-START_TEST(formats)
+START_TEST(each_format_of_checkpoints_is_accepted)
 {
 	static const char *const all[] = {"torch", "torch_dist", "torch_dcp", "fsdp_dtensor",
 					  "zarr"};
@@ -1037,7 +1037,7 @@ START_TEST(formats)
 }
 END_TEST
 
-START_TEST(honoured)
+START_TEST(a_default_that_is_spelt_out_is_no_reason_to_refuse)
 {
 	struct mft_train_config c;
 	struct mfs_buf unused = {0};
@@ -1073,7 +1073,7 @@ static struct mfs_pickle *pickled(const struct mft_train_config *c,
 	return doc;
 }
 
-START_TEST(namespace)
+START_TEST(the_namespace_of_a_save_has_the_arguments)
 {
 	const struct mft_namespace_extra x = {20, 160, 8, 0};
 	struct mft_train_config c;
@@ -1286,7 +1286,7 @@ static void check_adopted(const char *fixture)
 	mfs_ckpt_free(ckpt);
 }
 
-START_TEST(adopted)
+START_TEST(a_checkpoints_arguments_are_adopted)
 {
 	static const char *const fixtures[] = {
 		"weights/llama-torch-tp2-pp2/iter_0000040",
@@ -1379,7 +1379,7 @@ START_TEST(adopted_and_refused)
 END_TEST
 
 /* transformer_config.py: __post_init__. */
-START_TEST(mup)
+START_TEST(mup_scales_width_output_and_attention)
 {
 	struct mft_train_config c;
 
@@ -1407,7 +1407,7 @@ END_TEST
 
 /* ---- tokenizers ---- */
 
-START_TEST(tokenizer)
+START_TEST(the_tokenizer_sizes_the_vocabulary)
 {
 	struct mft_train_config c;
 	char line[1024];
@@ -2100,7 +2100,7 @@ START_TEST(yaml_bridge_refused)
 END_TEST
 
 /* The examples that are installed. */
-START_TEST(examples)
+START_TEST(the_examples_are_accepted)
 {
 	struct mft_train_config c;
 	glob_t found;
@@ -2122,7 +2122,7 @@ END_TEST
 
 /* ---- help ---- */
 
-START_TEST(help)
+START_TEST(help_is_by_topics)
 {
 	struct mft_train_config c;
 	struct mfs_buf out = {0};
@@ -2179,39 +2179,39 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("train_args");
-	TCase *c = unit_case(s, "values", megatron);
+	TCase *c = unit_case(s, "values", command_lines_read_as_megatron_reads_them);
 
 	tcase_add_test(c, defaults_are_supported);
-	tcase_add_test(c, fields);
-	tcase_add_test(c, numbers);
+	tcase_add_test(c, flags_become_fields);
+	tcase_add_test(c, numbers_are_read_as_python_reads_them);
 	tcase_add_test(c, no_experts);
 	tcase_add_test(c, foreign_table);
-	tcase_add_test(c, foreign);
+	tcase_add_test(c, flags_of_other_programs_are_taken_or_told);
 	tcase_add_test(c, several_aux_losses);
 	tcase_add_test(c, batch_steps);
-	tcase_add_test(c, overrides);
+	tcase_add_test(c, a_flag_has_the_last_word_over_an_override);
 	tcase_add_test(c, batch_steps_of_chunks);
 	tcase_add_test(c, other_batches);
-	tcase_add_test(c, mup);
-	tcase_add_test(c, tokenizer);
+	tcase_add_test(c, mup_scales_width_output_and_attention);
+	tcase_add_test(c, the_tokenizer_sizes_the_vocabulary);
 	tcase_add_test(c, pad_tokens);
 	tcase_add_test(c, tokenizer_models);
-	c = unit_case(s, "table", table);
-	tcase_add_test(c, help);
-	c = unit_case(s, "wrong", wrong);
-	tcase_add_test(c, pipelines);
+	c = unit_case(s, "table", every_flag_has_a_use_and_a_type);
+	tcase_add_test(c, help_is_by_topics);
+	c = unit_case(s, "wrong", a_wrong_flag_is_told_the_nearest);
+	tcase_add_test(c, pipelines_have_chunks_and_groups_that_fit);
 	tcase_add_test(c, pipeline_layouts);
 	tcase_add_test(c, context_levels);
-	tcase_add_test(c, refused);
+	tcase_add_test(c, what_changes_results_is_refused);
 	tcase_add_test(c, refused_of_experts);
 	tcase_add_test(c, refused_sharding);
-	tcase_add_test(c, sharding);
-	tcase_add_test(c, instances);
-	tcase_add_test(c, formats);
-	tcase_add_test(c, honoured);
-	c = unit_case(s, "checkpoints", namespace);
+	tcase_add_test(c, sharding_follows_optimizer_and_fsdp);
+	tcase_add_test(c, instances_divide_the_processes);
+	tcase_add_test(c, each_format_of_checkpoints_is_accepted);
+	tcase_add_test(c, a_default_that_is_spelt_out_is_no_reason_to_refuse);
+	c = unit_case(s, "checkpoints", the_namespace_of_a_save_has_the_arguments);
 	tcase_add_test(c, saved_is_trained);
-	tcase_add_test(c, adopted);
+	tcase_add_test(c, a_checkpoints_arguments_are_adopted);
 	tcase_add_test(c, adopted_and_refused);
 	tcase_add_test(c, adopted_over_given);
 	c = unit_case(s, "yaml", yaml_megatron);
@@ -2224,6 +2224,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, yaml_bridge_training);
 	tcase_add_test(c, yaml_bridge_refused);
 	tcase_add_test(c, yaml_wrong);
-	tcase_add_test(c, examples);
+	tcase_add_test(c, the_examples_are_accepted);
 	return s;
 }

@@ -250,7 +250,7 @@ static void check_all(const struct mft_train_config *c, enum mfs_split split, ui
 /* ---- tests ---- */
 
 /* What megatron-core 0.16.1 gives for steps 1 and 40. */
-START_TEST(test_megatrons_steps)
+START_TEST(megatrons_steps)
 {
 	const struct mft_train_config c = fixtures_run();
 
@@ -288,7 +288,7 @@ START_TEST(test_megatrons_steps)
 END_TEST
 
 /* A token that is frequent ends documents here: there are many to a sequence. */
-START_TEST(test_masks)
+START_TEST(masks_and_positions_follow_documents)
 {
 	struct mft_train_config c = fixtures_run();
 	struct mft_loader *l;
@@ -338,7 +338,7 @@ static void check_ahead(const struct mft_batch *b, int64_t count, int64_t length
 	}
 }
 
-START_TEST(test_tokens_further_on)
+START_TEST(tokens_further_on)
 {
 	struct mft_train_config c = fixtures_run();
 	const struct mft_batch *b;
@@ -399,7 +399,7 @@ static void check_part_ahead(const struct mft_batch_ahead *a, const struct mft_b
 	check_order(a->position_order, a->positions, (uint64_t)(3 * own));
 }
 
-START_TEST(test_parts)
+START_TEST(parts_of_a_sequence_are_the_whole)
 {
 	struct mft_train_config c = fixtures_run();
 	const uint32_t parts = 1u << _i;
@@ -434,7 +434,7 @@ START_TEST(test_parts)
 }
 END_TEST
 
-START_TEST(test_resume)
+START_TEST(a_resumed_run_goes_on_where_it_was)
 {
 	const struct mft_train_config c = fixtures_run();
 	uint64_t count;
@@ -480,7 +480,7 @@ static const char *of_file(const char *name, const char *text)
 	return path[turn];
 }
 
-START_TEST(test_sources)
+START_TEST(each_way_to_give_data_is_taken)
 {
 	const char *const two[] = {tales, notes, tales};
 	struct mft_train_config c = fixtures_run();
@@ -509,7 +509,7 @@ START_TEST(test_sources)
 END_TEST
 
 /* Datasets of three types of tokens in one blend; rows that lie in no file. */
-START_TEST(test_types)
+START_TEST(datasets_of_several_types_blend)
 {
 	char saved[512], many[512];
 	const char *const all[] = {"1", saved, "1", tales, "1", many};
@@ -524,7 +524,7 @@ START_TEST(test_types)
 }
 END_TEST
 
-START_TEST(test_mock)
+START_TEST(mock_data_are_megatrons)
 {
 	static const int64_t megatrons_ends[] = {3484, 6093, 8187, 9292, 10553};
 	struct mft_train_config c = fixtures_run();
@@ -558,7 +558,7 @@ START_TEST(test_mock)
 }
 END_TEST
 
-START_TEST(test_cyclic)
+START_TEST(a_cyclic_loader_shuffles_each_epoch)
 {
 	struct mft_train_config c = fixtures_run();
 	struct mft_batch_rules rules;
@@ -593,7 +593,7 @@ START_TEST(test_cyclic)
 END_TEST
 
 /* Each sample of the split once, then again. */
-START_TEST(test_full_validation)
+START_TEST(each_sample_of_the_split_comes_once_then_again)
 {
 	const char *const one[] = {notes};
 	struct mft_train_config c = fixtures_run();
@@ -668,7 +668,7 @@ static void check_set(const struct mft_train_config *all, uint32_t set,
 	close_loader(of_all);
 }
 
-START_TEST(test_validation_sets)
+START_TEST(validation_sets)
 {
 	const char *const both[] = {notes, tales}, *const weighted[] = {"1", notes, "2", tales};
 	struct mft_train_config c = fixtures_run(), alone;
@@ -703,7 +703,7 @@ END_TEST
 
 /* ---- what goes wrong ---- */
 
-START_TEST(test_outside_of_the_vocabulary)
+START_TEST(outside_of_the_vocabulary)
 {
 	const struct mft_train_config c = fixtures_run();
 	struct mft_loader *l;
@@ -784,7 +784,7 @@ static struct mfs_io_engine *awkward_engine(struct awkward *a)
 	return e;
 }
 
-START_TEST(test_short_reads)
+START_TEST(short_reads)
 {
 	const struct mft_train_config c = fixtures_run();
 	struct awkward a = {.most = 33};
@@ -796,7 +796,7 @@ START_TEST(test_short_reads)
 }
 END_TEST
 
-START_TEST(test_failed_reads)
+START_TEST(failed_reads)
 {
 	static const struct {
 		int at, failure;
@@ -829,7 +829,7 @@ START_TEST(test_failed_reads)
 END_TEST
 
 /* A .bin that changes under a run. */
-START_TEST(test_changed_file)
+START_TEST(changed_file)
 {
 	char prefix[400];
 	const char *const one[] = {prefix};
@@ -865,7 +865,7 @@ START_TEST(test_changed_file)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(splits_without_samples_are_refused)
 {
 	const char *const no_such[] = {"/no/such/prefix"};
 	struct mft_train_config c = fixtures_run();
@@ -908,7 +908,7 @@ END_TEST
 
 /* ---- times ---- */
 
-START_TEST(test_stall)
+START_TEST(percentiles_of_stalls_are_near)
 {
 	struct mft_stall s = {0};
 
@@ -930,7 +930,7 @@ START_TEST(test_stall)
 }
 END_TEST
 
-START_TEST(test_statistics)
+START_TEST(statistics_count_what_was_read)
 {
 	const struct mft_train_config c = fixtures_run();
 	struct mft_loader *l = open_on(&c, MFS_TRAIN, 0, 2, engine_of(1));
@@ -954,24 +954,24 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("loader");
-	TCase *c = unit_case(s, "what goes wrong", test_outside_of_the_vocabulary);
+	TCase *c = unit_case(s, "what goes wrong", outside_of_the_vocabulary);
 
-	tcase_add_test(c, test_short_reads);
-	tcase_add_loop_test(c, test_failed_reads, 0, 6);
-	tcase_add_test(c, test_changed_file);
-	tcase_add_test(c, test_refused);
-	c = unit_case(s, "sources", test_sources);
-	tcase_add_test(c, test_types);
-	tcase_add_test(c, test_mock);
-	tcase_add_test(c, test_cyclic);
-	tcase_add_test(c, test_full_validation);
-	tcase_add_test(c, test_validation_sets);
-	c = unit_case(s, "times", test_stall);
-	tcase_add_test(c, test_statistics);
-	tcase_add_loop_test(c, test_megatrons_steps, 0, ENGINES);
-	tcase_add_loop_test(c, test_masks, 0, UNIT_TSAN ? 4 : 16);
-	tcase_add_test(c, test_tokens_further_on);
-	tcase_add_loop_test(c, test_parts, 1, 4);
-	tcase_add_loop_test(c, test_resume, 0, ENGINES);
+	tcase_add_test(c, short_reads);
+	tcase_add_loop_test(c, failed_reads, 0, 6);
+	tcase_add_test(c, changed_file);
+	tcase_add_test(c, splits_without_samples_are_refused);
+	c = unit_case(s, "sources", each_way_to_give_data_is_taken);
+	tcase_add_test(c, datasets_of_several_types_blend);
+	tcase_add_test(c, mock_data_are_megatrons);
+	tcase_add_test(c, a_cyclic_loader_shuffles_each_epoch);
+	tcase_add_test(c, each_sample_of_the_split_comes_once_then_again);
+	tcase_add_test(c, validation_sets);
+	c = unit_case(s, "times", percentiles_of_stalls_are_near);
+	tcase_add_test(c, statistics_count_what_was_read);
+	tcase_add_loop_test(c, megatrons_steps, 0, ENGINES);
+	tcase_add_loop_test(c, masks_and_positions_follow_documents, 0, UNIT_TSAN ? 4 : 16);
+	tcase_add_test(c, tokens_further_on);
+	tcase_add_loop_test(c, parts_of_a_sequence_are_the_whole, 1, 4);
+	tcase_add_loop_test(c, a_resumed_run_goes_on_where_it_was, 0, ENGINES);
 	return s;
 }

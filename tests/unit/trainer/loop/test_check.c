@@ -92,7 +92,7 @@ START_TEST(ten_times_the_largest_is_suspect)
 END_TEST
 
 /* A process speaks of its own losses, and the first one of what all find. */
-START_TEST(test_processes)
+START_TEST(the_first_of_all_processes_that_finds_it_says_it)
 {
 	const struct mft_train_config config = {.check_for_nan_in_loss_and_grad = true};
 	struct mft_check c;
@@ -126,6 +126,6 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, what_is_not_checked_is_taken);
 	tcase_add_test(c, ten_times_the_largest_is_suspect);
-	tcase_add_test(c, test_processes);
+	tcase_add_test(c, the_first_of_all_processes_that_finds_it_says_it);
 	return s;
 }

@@ -161,7 +161,7 @@ static const struct {
 	 .alone = 6},
 };
 
-START_TEST(test_waits)
+START_TEST(every_wait_of_a_step_is_measured)
 {
 	struct mft_exposed exposed;
 	double waited, found = 0;
@@ -186,7 +186,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("exposed_waits");
 	TCase *c = tcase_create("waits");
 
-	tcase_add_loop_test(c, test_waits, 0, MFS_ARRAY_SIZE(layouts));
+	tcase_add_loop_test(c, every_wait_of_a_step_is_measured, 0, MFS_ARRAY_SIZE(layouts));
 	suite_add_tcase(s, c);
 	return s;
 }

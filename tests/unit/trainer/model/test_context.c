@@ -17,7 +17,7 @@ static struct mfs_error err;
 
 /* ---- where tokens lie ---- */
 
-START_TEST(test_places)
+START_TEST(places_of_parts_are_all_places)
 {
 	for (uint32_t parts = 1; parts <= 6; parts++) {
 		int32_t seen[LENGTH] = {0};
@@ -298,7 +298,7 @@ static void run_parts(const struct mft_train_config *config, const struct mft_ba
 	free(found);
 }
 
-START_TEST(test_gradients)
+START_TEST(gradients_are_those_of_one_process)
 {
 	uint64_t random = (uint64_t)_i * 7919 + 1;
 	const struct mft_train_config config = random_model(&random, _i);
@@ -332,7 +332,7 @@ END_TEST
 
 /* ---- what is refused ---- */
 
-START_TEST(test_heads_are_divided)
+START_TEST(heads_are_divided)
 {
 	uint64_t random = 1;
 	struct mft_train_config config = random_model(&random, A2A);
@@ -369,9 +369,9 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("context");
 	TCase *c = tcase_create("gradients");
 
-	tcase_add_loop_test(c, test_gradients, 0, 6 * KINDS);
+	tcase_add_loop_test(c, gradients_are_those_of_one_process, 0, 6 * KINDS);
 	suite_add_tcase(s, c);
-	unit_case(s, "places", test_places);
-	unit_case(s, "heads", test_heads_are_divided);
+	unit_case(s, "places", places_of_parts_are_all_places);
+	unit_case(s, "heads", heads_are_divided);
 	return s;
 }

@@ -79,7 +79,7 @@ static void check_logits(const char *checkpoint, const char *npz)
 	mfs_ckpt_free(ckpt);
 }
 
-START_TEST(test_logits_are_megatrons)
+START_TEST(logits_are_megatrons)
 {
 	static const char *const fixtures[][2] = {
 		{"weights/llama-torch_dist-tp2-pp2-vpp2/iter_0000040",
@@ -143,7 +143,7 @@ static void check_gradient(struct train_model *m, const struct mft_batch *b,
 }
 
 /* A seed of weights with which no token changes its experts within a difference. */
-START_TEST(test_gradients_are_differences)
+START_TEST(gradients_are_differences)
 {
 	const struct mft_train_config config = small_models[_i]();
 	struct train_model *m = train_model_new(&config);
@@ -164,7 +164,7 @@ START_TEST(test_gradients_are_differences)
 END_TEST
 
 /* Gaps between parameters stay zero. */
-START_TEST(test_gaps_stay_zero)
+START_TEST(gaps_stay_zero)
 {
 	const struct mft_train_config config = small_models[_i]();
 	struct train_model *m = train_model_new(&config);
@@ -208,7 +208,7 @@ static const struct {
 #define RECOMPUTED ((int)(MFS_ARRAY_SIZE(recomputed)))
 
 /* Loss and gradients of a model, the same bits in each way to recompute. */
-START_TEST(test_recomputed_is_the_same)
+START_TEST(recomputed_is_the_same)
 {
 	struct mft_train_config config = small_models[_i]();
 	struct train_model *kept = train_model_new(&config);
@@ -241,7 +241,7 @@ END_TEST
 
 /* ---- microbatches ---- */
 
-START_TEST(test_gradients_add_up)
+START_TEST(gradients_add_up)
 {
 	const struct mft_train_config config = small_models[_i]();
 	struct train_model *m = train_model_new(&config);
@@ -273,7 +273,7 @@ START_TEST(test_gradients_add_up)
 END_TEST
 
 /* The first microbatch writes what would otherwise be zeroed and added to, whatever is there. */
-START_TEST(test_first_microbatch_replaces)
+START_TEST(first_microbatch_replaces)
 {
 	const struct mft_train_config config = small_models[_i]();
 	struct train_model *m = train_model_new(&config);
@@ -307,7 +307,7 @@ START_TEST(test_first_microbatch_replaces)
 END_TEST
 
 /* An eighth of the gradient at an eighth of the scale; the loss does not change. */
-START_TEST(test_scale_is_of_gradients)
+START_TEST(scale_is_of_gradients)
 {
 	struct mft_train_config config = llama_like();
 	struct train_model *m = train_model_new(&config);
@@ -336,7 +336,7 @@ START_TEST(test_scale_is_of_gradients)
 END_TEST
 
 /* Logits that come in chunks: 5 rows at a time, of which the last ones are 4. */
-START_TEST(test_head_in_chunks)
+START_TEST(head_in_chunks)
 {
 	const struct mft_train_config config = small_models[_i]();
 	struct train_model *m = train_model_new(&config);
@@ -372,7 +372,7 @@ END_TEST
 
 /* ---- validation, dropout ---- */
 
-START_TEST(test_validation_has_no_dropout)
+START_TEST(validation_has_no_dropout)
 {
 	struct mft_train_config config = gpt2_like();
 	struct train_model *m = train_model_new(&config);
@@ -398,7 +398,7 @@ START_TEST(test_validation_has_no_dropout)
 END_TEST
 
 /* Each of seed, iteration and microbatch gives other numbers. */
-START_TEST(test_dropout_depends_on_place)
+START_TEST(dropout_depends_on_place)
 {
 	const struct mft_train_config config = gpt2_like();
 	struct train_model *m = train_model_new(&config);
@@ -447,7 +447,7 @@ static bool sees(struct train_model *m, struct mft_batch *b, int64_t position, i
 	return differ;
 }
 
-START_TEST(test_tokens_see_their_past)
+START_TEST(tokens_see_their_past)
 {
 	struct mft_train_config config = plain();
 	struct train_model *m = train_model_new(&config);
@@ -469,7 +469,7 @@ START_TEST(test_tokens_see_their_past)
 END_TEST
 
 /* A window of w tokens over L layers reaches L (w - 1) tokens back. */
-START_TEST(test_window_limits_the_past)
+START_TEST(window_limits_the_past)
 {
 	struct mft_train_config config = plain();
 	struct train_model *m;
@@ -510,7 +510,7 @@ static double cosine(const struct train_model *m, const struct train_model *othe
 
 /* The loss is fp32's to a few of the type's digits, and gradients point the same way: of all, and
  * of the last layer's router, where there is one. */
-START_TEST(test_16_bits_are_near)
+START_TEST(results_in_16_bits_are_near)
 {
 	static struct mft_train_config (*const models[])(void) = {qwen_like, mixtral_like,
 								  deepseek_like};
@@ -550,7 +550,7 @@ END_TEST
 
 /* --moe-router-dtype fp32 with --main-grads-dtype bf16: the router's gradient is rounded after each
  * of two microbatches. */
-START_TEST(test_router_of_more_digits)
+START_TEST(router_of_more_digits)
 {
 	struct mft_train_config config = deepseek_like();
 	struct mft_batch *b = batch_for(0, 4);
@@ -595,7 +595,7 @@ static float *expert_bias(struct train_model *m, int32_t layer)
 
 /* All tokens go to the four experts of the greatest bias: theirs falls, the others' rises, once in
  * a step, whatever is run again. */
-START_TEST(test_expert_bias)
+START_TEST(biases_of_full_experts_fall)
 {
 	struct mft_train_config config = deepseek_like();
 	struct mft_batch *b = batch_for(0, 4);
@@ -631,7 +631,7 @@ START_TEST(test_expert_bias)
 END_TEST
 
 /* With equal logits everything is balanced: the losses are 1, and (ln experts)^2. */
-START_TEST(test_auxiliary_losses)
+START_TEST(auxiliary_losses)
 {
 	struct mft_train_config config = mixtral_like();
 	struct mft_batch *b = batch_for(0, 4);
@@ -674,7 +674,7 @@ static void scale_router(struct train_model *m, float by)
 
 /* Random logits: the router's weights decide nothing, and experts get about as many tokens each.
  * Its gradient is that of its weights all the same. Layers that run again have the same logits. */
-START_TEST(test_random_logits)
+START_TEST(random_logits)
 {
 	struct mft_train_config config = mixtral_like();
 	struct mft_batch *b = batch_for(0, 4);
@@ -727,7 +727,7 @@ static void refuses(const struct mft_train_config *config, int code, const char 
 	mft_params_free(params);
 }
 
-START_TEST(test_refused)
+START_TEST(arguments_without_a_computation_are_refused)
 {
 	static const char *const unknown[] = {"attention"};
 	struct mft_train_config c = plain();
@@ -754,7 +754,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-START_TEST(test_refused_experts)
+START_TEST(refused_experts)
 {
 	struct mft_train_config c = mixtral_like();
 
@@ -791,7 +791,7 @@ START_TEST(test_refused_experts)
 END_TEST
 
 /* --dry-run: without a device the plan is as large, but for what attention works in. */
-START_TEST(test_plan_alone)
+START_TEST(plan_alone)
 {
 	const struct mft_train_config config = small_models[_i]();
 	struct train_model *m = train_model_new(&config);
@@ -808,7 +808,7 @@ START_TEST(test_plan_alone)
 }
 END_TEST
 
-START_TEST(test_memory)
+START_TEST(memory_is_added_up_by_kind)
 {
 	struct mft_memory m = {0}, of_experts = {0};
 	struct mfk_device *device;
@@ -842,27 +842,27 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("trainer_net");
 	TCase *c = tcase_create("models");
 
-	tcase_add_loop_test(c, test_logits_are_megatrons, 0, 7);
-	tcase_add_loop_test(c, test_gradients_are_differences, 0, SMALL_MODELS);
-	tcase_add_loop_test(c, test_gaps_stay_zero, 0, SMALL_MODELS);
-	tcase_add_loop_test(c, test_recomputed_is_the_same, 0, SMALL_MODELS);
-	tcase_add_loop_test(c, test_gradients_add_up, 0, SMALL_MODELS);
-	tcase_add_loop_test(c, test_first_microbatch_replaces, 0, SMALL_MODELS);
-	tcase_add_loop_test(c, test_head_in_chunks, 0, SMALL_MODELS);
-	tcase_add_loop_test(c, test_plan_alone, 0, SMALL_MODELS);
-	tcase_add_loop_test(c, test_16_bits_are_near, 0, 6);
-	tcase_add_loop_test(c, test_expert_bias, 0, 2);
-	tcase_add_loop_test(c, test_auxiliary_losses, 0, 4);
-	tcase_add_test(c, test_random_logits);
+	tcase_add_loop_test(c, logits_are_megatrons, 0, 7);
+	tcase_add_loop_test(c, gradients_are_differences, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, gaps_stay_zero, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, recomputed_is_the_same, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, gradients_add_up, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, first_microbatch_replaces, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, head_in_chunks, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, plan_alone, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, results_in_16_bits_are_near, 0, 6);
+	tcase_add_loop_test(c, biases_of_full_experts_fall, 0, 2);
+	tcase_add_loop_test(c, auxiliary_losses, 0, 4);
+	tcase_add_test(c, random_logits);
 	suite_add_tcase(s, c);
-	unit_case(s, "router", test_router_of_more_digits);
-	unit_case(s, "scale", test_scale_is_of_gradients);
-	unit_case(s, "validation", test_validation_has_no_dropout);
-	unit_case(s, "dropout", test_dropout_depends_on_place);
-	unit_case(s, "past", test_tokens_see_their_past);
-	unit_case(s, "window", test_window_limits_the_past);
-	unit_case(s, "refused", test_refused);
-	unit_case(s, "refused_experts", test_refused_experts);
-	unit_case(s, "memory", test_memory);
+	unit_case(s, "router", router_of_more_digits);
+	unit_case(s, "scale", scale_is_of_gradients);
+	unit_case(s, "validation", validation_has_no_dropout);
+	unit_case(s, "dropout", dropout_depends_on_place);
+	unit_case(s, "past", tokens_see_their_past);
+	unit_case(s, "window", window_limits_the_past);
+	unit_case(s, "refused", arguments_without_a_computation_are_refused);
+	unit_case(s, "refused_experts", refused_experts);
+	unit_case(s, "memory", memory_is_added_up_by_kind);
 	return s;
 }

@@ -316,7 +316,7 @@ static void check_grads(const struct train_model *whole, const struct result *wa
 }
 
 /* _i: a model and a shape */
-START_TEST(test_stages_have_the_bits_of_the_whole)
+START_TEST(stages_have_the_bits_of_the_whole)
 {
 	const struct shape *s = &shapes[_i % SHAPES];
 	const int model = _i / SHAPES;
@@ -346,7 +346,7 @@ START_TEST(test_stages_have_the_bits_of_the_whole)
 END_TEST
 
 /* 1F1B and interleaved: both gradients of a shared embedding, too. */
-START_TEST(test_schedules_have_the_same_bits)
+START_TEST(schedules_have_the_same_bits)
 {
 	const struct mft_train_config config = config_of(_i, &shapes[0]);
 	struct train_model *whole = train_model_new(&config);
@@ -375,8 +375,8 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("trainer_pipeline");
 	TCase *c = tcase_create("pipelines");
 
-	tcase_add_loop_test(c, test_stages_have_the_bits_of_the_whole, 0, SMALL_MODELS * SHAPES);
-	tcase_add_loop_test(c, test_schedules_have_the_same_bits, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, stages_have_the_bits_of_the_whole, 0, SMALL_MODELS * SHAPES);
+	tcase_add_loop_test(c, schedules_have_the_same_bits, 0, SMALL_MODELS);
 	suite_add_tcase(s, c);
 	return s;
 }

@@ -254,7 +254,7 @@ static const double decay_cosine[POINTS] = {0.01,
 					    0.2,
 					    0.2};
 
-START_TEST(test_rates)
+START_TEST(learning_rates_follow_their_styles)
 {
 	struct mft_train_config c = run();
 
@@ -275,7 +275,7 @@ START_TEST(test_rates)
 }
 END_TEST
 
-START_TEST(test_wsd)
+START_TEST(wsd_decays_at_its_end)
 {
 	static const struct {
 		enum mft_wsd_decay_style style;
@@ -296,7 +296,7 @@ START_TEST(test_wsd)
 END_TEST
 
 /* Lengths in samples, and a warm-up that ends between two samples. */
-START_TEST(test_samples)
+START_TEST(lengths_may_be_in_samples)
 {
 	struct mft_train_config c = run();
 
@@ -316,7 +316,7 @@ START_TEST(test_samples)
 }
 END_TEST
 
-START_TEST(test_weight_decay)
+START_TEST(weight_decay_follows_its_style)
 {
 	struct mft_train_config c = run();
 
@@ -330,7 +330,7 @@ START_TEST(test_weight_decay)
 END_TEST
 
 /* The learning rates that Megatron logged: each is that of the next update. */
-START_TEST(test_logged)
+START_TEST(rates_are_those_that_megatron_logged)
 {
 	struct mft_train_config c = run();
 	struct mft_schedule s;
@@ -358,7 +358,7 @@ START_TEST(test_logged)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(schedules_that_cannot_be_are_refused)
 {
 	struct mft_schedule s;
 	struct mft_train_config c = run();
@@ -383,7 +383,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-START_TEST(test_batches)
+START_TEST(batch_sizes_follow_their_steps)
 {
 	static const struct mft_batch_step steps[] = {{0, 8}, {100, 16}, {200, 64}};
 	struct mft_train_config c = run();
@@ -437,7 +437,7 @@ static uint64_t ramped_iterations(const struct mft_batch_ramp *r, uint64_t sampl
 	return iterations;
 }
 
-START_TEST(test_ramp)
+START_TEST(a_ramp_ends_after_its_samples)
 {
 	static const struct mft_batch_ramp ramps[] = {
 		{16, 8, 1000, 1024}, {2, 2, 12, 8},  {32, 32, 977, 192}, {1, 1, 7, 64},
@@ -470,7 +470,7 @@ static void after(struct mft_loss_scaler *s, bool found_inf, double want)
 	ck_assert_msg(s->scale == want, "%g, not %g", s->scale, want);
 }
 
-START_TEST(test_loss_scale)
+START_TEST(the_loss_scale_follows_overflows)
 {
 	struct mft_train_config c = run();
 	struct mft_loss_scaler s;
@@ -506,15 +506,15 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("schedule");
-	TCase *c = unit_case(s, "rates", test_rates);
+	TCase *c = unit_case(s, "rates", learning_rates_follow_their_styles);
 
-	tcase_add_test(c, test_wsd);
-	tcase_add_test(c, test_samples);
-	tcase_add_test(c, test_weight_decay);
-	tcase_add_test(c, test_logged);
-	tcase_add_test(c, test_refused);
-	c = unit_case(s, "batches", test_batches);
-	tcase_add_test(c, test_ramp);
-	tcase_add_test(c, test_loss_scale);
+	tcase_add_test(c, wsd_decays_at_its_end);
+	tcase_add_test(c, lengths_may_be_in_samples);
+	tcase_add_test(c, weight_decay_follows_its_style);
+	tcase_add_test(c, rates_are_those_that_megatron_logged);
+	tcase_add_test(c, schedules_that_cannot_be_are_refused);
+	c = unit_case(s, "batches", batch_sizes_follow_their_steps);
+	tcase_add_test(c, a_ramp_ends_after_its_samples);
+	tcase_add_test(c, the_loss_scale_follows_overflows);
 	return s;
 }

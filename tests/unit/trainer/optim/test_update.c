@@ -224,7 +224,7 @@ static struct mft_train_config config_of(enum mfs_dtype io)
 
 static const double fractions[] = {0, 0.01, 0.5, 1};
 
-START_TEST(offloaded)
+START_TEST(an_update_on_the_host_is_that_on_the_device)
 {
 	static const enum mfs_dtype io[] = {MFS_BF16, MFS_F16, MFS_F32};
 	const struct mft_train_config c = config_of(io[_i / 4]);
@@ -268,7 +268,7 @@ START_TEST(offloaded_to_each)
 END_TEST
 
 /* Parameters are offloaded whole, until they are the fraction. */
-START_TEST(fraction)
+START_TEST(parameters_are_offloaded_whole_up_to_the_fraction)
 {
 	struct mft_train_config c = config_of(MFS_BF16);
 	struct mft_params *p;
@@ -350,7 +350,7 @@ static void check_added(const struct optimizer *o, const struct mft_param *q, co
 	free(x);
 }
 
-START_TEST(muon)
+START_TEST(muon_orthogonalises_matrices_alone)
 {
 	struct mft_train_config c = config_of(MFS_BF16);
 	const struct mft_params *p;
@@ -393,11 +393,11 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("offload");
 
 	tcase_add_checked_fixture(c, open_ckpt, close_ckpt);
-	tcase_add_loop_test(c, offloaded, 0, 12);
+	tcase_add_loop_test(c, an_update_on_the_host_is_that_on_the_device, 0, 12);
 	tcase_add_loop_test(c, offloaded_types, 0, 3);
 	tcase_add_test(c, offloaded_to_each);
-	tcase_add_loop_test(c, fraction, 0, 4);
-	tcase_add_test(c, muon);
+	tcase_add_loop_test(c, parameters_are_offloaded_whole_up_to_the_fraction, 0, 4);
+	tcase_add_test(c, muon_orthogonalises_matrices_alone);
 	suite_add_tcase(s, c);
 	return s;
 }

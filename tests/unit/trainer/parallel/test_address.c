@@ -34,7 +34,7 @@ static void expect_first(const char *list, const char *want)
 	ck_assert_str_eq(host, want);
 }
 
-START_TEST(test_first_host)
+START_TEST(first_host)
 {
 	static const char *const wrong[] = {
 		"",	   ",a",
@@ -71,7 +71,7 @@ static void expect(const struct mft_launch *l, const char *host, unsigned port)
 		ck_assert(at.port >= 20000 && at.port < 30000);
 }
 
-START_TEST(test_launchers)
+START_TEST(the_first_host_is_known_by_each_launcher)
 {
 	const struct mft_launch torchrun = {
 		.rank = 3, .size = 8, .local_rank = 3, .local_size = 4, .by = "torchrun"};
@@ -106,7 +106,7 @@ START_TEST(test_launchers)
 }
 END_TEST
 
-START_TEST(test_ports)
+START_TEST(a_port_is_a_number_or_follows_the_job)
 {
 	static const char *const wrong[] = {"0", "-1",	   "65536",
 					    "x", "29500 ", "99999999999999999999"};
@@ -139,9 +139,9 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("address");
-	TCase *c = unit_case(s, "address", test_first_host);
+	TCase *c = unit_case(s, "address", first_host);
 
-	tcase_add_test(c, test_launchers);
-	tcase_add_test(c, test_ports);
+	tcase_add_test(c, the_first_host_is_known_by_each_launcher);
+	tcase_add_test(c, a_port_is_a_number_or_follows_the_job);
 	return s;
 }

@@ -127,7 +127,7 @@ static void sums(struct mft_exposure *e, enum mft_group g, double ms, double all
 	ck_assert_double_eq_tol(sum, all / 1e3, 1e-9);
 }
 
-START_TEST(test_pairs)
+START_TEST(waits_are_added_up_by_group)
 {
 	struct mft_exposure *e = exposure();
 
@@ -145,7 +145,7 @@ START_TEST(test_pairs)
 END_TEST
 
 /* The last step that was kept counts alone, and nothing outside of steps. */
-START_TEST(test_steps)
+START_TEST(only_the_kept_step_counts)
 {
 	struct mft_exposure *e = exposure();
 
@@ -168,7 +168,7 @@ START_TEST(test_steps)
 }
 END_TEST
 
-START_TEST(test_nesting)
+START_TEST(a_wait_within_another_counts_for_the_outer)
 {
 	struct mft_exposure *e = exposure();
 
@@ -190,7 +190,7 @@ START_TEST(test_nesting)
 END_TEST
 
 /* A step that ends in a pair leaves nothing open. */
-START_TEST(test_step_that_fails)
+START_TEST(step_that_fails)
 {
 	struct mft_exposure *e = exposure();
 
@@ -204,7 +204,7 @@ START_TEST(test_step_that_fails)
 }
 END_TEST
 
-START_TEST(test_no_room)
+START_TEST(no_room)
 {
 	struct mft_exposure *e = exposure();
 	struct mft_exposed exposed;
@@ -256,7 +256,7 @@ static void say_all(const struct mft_parallel *p, struct mfk_ctx *c)
 	mft_parallel_wait(p, MFT_GROUP_GRADS, &device_ops, c, event);
 }
 
-START_TEST(test_operations)
+START_TEST(operations_of_the_passes_context_alone_are_measured)
 {
 	struct mft_exposure *e = exposure();
 	const struct mft_parallel p = two(e);
@@ -276,7 +276,7 @@ START_TEST(test_operations)
 END_TEST
 
 /* Communication in parallel with the passes stops them, too. */
-START_TEST(test_at_once)
+START_TEST(communication_in_parallel_is_measured_too)
 {
 	struct mft_exposure *e = exposure();
 	const struct mft_parallel p = two(e);
@@ -290,7 +290,7 @@ START_TEST(test_at_once)
 }
 END_TEST
 
-START_TEST(test_nobody_measures)
+START_TEST(nobody_measures)
 {
 	struct mft_parallel p;
 
@@ -308,14 +308,14 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("exposure");
-	TCase *c = unit_case(s, "sums", test_pairs);
+	TCase *c = unit_case(s, "sums", waits_are_added_up_by_group);
 
-	tcase_add_test(c, test_steps);
-	tcase_add_test(c, test_nesting);
-	tcase_add_test(c, test_step_that_fails);
-	tcase_add_test(c, test_no_room);
-	c = unit_case(s, "operations", test_operations);
-	tcase_add_test(c, test_at_once);
-	tcase_add_test(c, test_nobody_measures);
+	tcase_add_test(c, only_the_kept_step_counts);
+	tcase_add_test(c, a_wait_within_another_counts_for_the_outer);
+	tcase_add_test(c, step_that_fails);
+	tcase_add_test(c, no_room);
+	c = unit_case(s, "operations", operations_of_the_passes_context_alone_are_measured);
+	tcase_add_test(c, communication_in_parallel_is_measured_too);
+	tcase_add_test(c, nobody_measures);
 	return s;
 }

@@ -170,7 +170,7 @@ static void talk(struct one *o, struct mfk_host_net_ops *n)
 }
 
 /* Rank 0 comes late, and others, and those who are no processes are turned away. */
-START_TEST(test_values)
+START_TEST(values_come_to_all_in_order)
 {
 	struct one *all = prepare(SIZE, talk);
 	struct mft_hostnet_hello h = {
@@ -209,7 +209,7 @@ END_TEST
 
 /* ---- who does not come ---- */
 
-START_TEST(test_missing)
+START_TEST(processes_that_do_not_come_are_named)
 {
 	struct one *all = prepare(SIZE, NULL);
 
@@ -229,7 +229,7 @@ START_TEST(test_missing)
 }
 END_TEST
 
-START_TEST(test_no_rank_0)
+START_TEST(no_rank_0)
 {
 	struct one *all = prepare(2, NULL);
 
@@ -244,7 +244,7 @@ START_TEST(test_no_rank_0)
 END_TEST
 
 /* Somebody else listens there. */
-START_TEST(test_port_in_use)
+START_TEST(port_in_use)
 {
 	struct sockaddr_in any = {.sin_family = AF_INET};
 	struct one *all = prepare(2, NULL);
@@ -263,7 +263,7 @@ START_TEST(test_port_in_use)
 END_TEST
 
 /* The test itself is rank 1, so that it is there before the second one comes. */
-START_TEST(test_same_rank)
+START_TEST(same_rank)
 {
 	struct one *all = prepare(3, NULL);
 	const struct mft_hostnet_hello h = {
@@ -299,7 +299,7 @@ static void stay(struct one *o, struct mfk_host_net_ops *n)
 		wait_ms(2500);
 }
 
-START_TEST(test_does_not_go)
+START_TEST(does_not_go)
 {
 	struct one *all = prepare(4, stay);
 
@@ -326,7 +326,7 @@ static int64_t cpu_ns(void)
 }
 
 /* While there is no descriptor for rank 1, rank 0 waits without computing. */
-START_TEST(test_no_descriptor)
+START_TEST(no_descriptor)
 {
 	struct one *all = prepare(2, NULL);
 	const struct mft_hostnet_hello h = {
@@ -423,7 +423,7 @@ static void expect_end(unsigned going, void (*goes)(struct one *o, struct mfk_ho
 	free(all);
 }
 
-START_TEST(test_end)
+START_TEST(the_end_of_one_ends_all)
 {
 	expect_end(3, vanish, 9, "rank 3 on ");
 	expect_end(2, end_all, 5, "has failed, and ends the run with status 5");
@@ -441,7 +441,7 @@ static void disagree(struct one *o, struct mfk_host_net_ops *n)
 	o->rc = n->sum(n, &world, sums, 1 + (o->launch.rank == 1), o->err.msg);
 }
 
-START_TEST(test_disagree)
+START_TEST(processes_that_disagree_are_found)
 {
 	struct one *all = prepare(2, disagree);
 
@@ -459,15 +459,15 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("hostnet");
-	TCase *c = unit_case(s, "hostnet", test_values);
+	TCase *c = unit_case(s, "hostnet", values_come_to_all_in_order);
 
-	tcase_add_test(c, test_missing);
-	tcase_add_test(c, test_no_rank_0);
-	tcase_add_test(c, test_port_in_use);
-	tcase_add_test(c, test_same_rank);
-	tcase_add_test(c, test_does_not_go);
-	tcase_add_test(c, test_no_descriptor);
-	tcase_add_test(c, test_end);
-	tcase_add_test(c, test_disagree);
+	tcase_add_test(c, processes_that_do_not_come_are_named);
+	tcase_add_test(c, no_rank_0);
+	tcase_add_test(c, port_in_use);
+	tcase_add_test(c, same_rank);
+	tcase_add_test(c, does_not_go);
+	tcase_add_test(c, no_descriptor);
+	tcase_add_test(c, the_end_of_one_ends_all);
+	tcase_add_test(c, processes_that_disagree_are_found);
 	return s;
 }

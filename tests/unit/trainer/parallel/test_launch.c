@@ -46,7 +46,7 @@ static void expect(uint32_t rank, uint32_t size, uint32_t local_rank, uint32_t l
 	ck_assert_pstr_eq(l.by, by);
 }
 
-START_TEST(test_launchers)
+START_TEST(each_launcher_says_who_a_process_is)
 {
 	forget();
 	expect(0, 1, 0, 1, NULL);
@@ -75,7 +75,7 @@ START_TEST(test_launchers)
 }
 END_TEST
 
-START_TEST(test_refused)
+START_TEST(variables_that_are_no_numbers_are_refused)
 {
 	static const char *const wrong[] = {"", "-1", "2x", "99999999999", "0x1", " 1"};
 	struct mft_launch l;
@@ -97,8 +97,8 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("launch");
-	TCase *c = unit_case(s, "launchers", test_launchers);
+	TCase *c = unit_case(s, "launchers", each_launcher_says_who_a_process_is);
 
-	tcase_add_test(c, test_refused);
+	tcase_add_test(c, variables_that_are_no_numbers_are_refused);
 	return s;
 }

@@ -280,7 +280,7 @@ static uint32_t some(uint32_t n)
 	return 1 + (uint32_t)rand() % n;
 }
 
-START_TEST(test_random_sizes)
+START_TEST(random_sizes)
 {
 	srand(13);
 	for (int i = 0; i < 300; i++) {
@@ -364,7 +364,7 @@ static void check_rows(const struct mft_parallel_sizes *s, const struct row *row
 	}
 }
 
-START_TEST(test_real_table)
+START_TEST(real_table)
 {
 	static const struct mft_parallel_sizes s = {2, 2, 2, 2, 1, 4, 2, 0, 0};
 	static const struct mft_parallel_sizes two = {1, 16, 1, 1, 1, 1, 16, 2, 0};
@@ -377,7 +377,7 @@ START_TEST(test_real_table)
 END_TEST
 
 /* A group of one has nothing to say, and what it has stays. */
-START_TEST(test_alone)
+START_TEST(a_group_of_one_sends_nothing)
 {
 	struct mft_parallel p;
 	double value = 3, got = 0;
@@ -397,9 +397,9 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("parallel");
-	TCase *c = unit_case(s, "groups", test_random_sizes);
+	TCase *c = unit_case(s, "groups", random_sizes);
 
-	tcase_add_test(c, test_real_table);
-	tcase_add_test(c, test_alone);
+	tcase_add_test(c, real_table);
+	tcase_add_test(c, a_group_of_one_sends_nothing);
 	return s;
 }

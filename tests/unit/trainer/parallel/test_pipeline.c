@@ -260,7 +260,7 @@ static void draw_shape(uint64_t *seed)
 	}
 }
 
-START_TEST(test_messages_meet)
+START_TEST(messages_meet)
 {
 	uint64_t seed = (uint64_t)_i + 1;
 
@@ -274,7 +274,7 @@ START_TEST(test_messages_meet)
 END_TEST
 
 /* As Megatron has them: a microbatch for each stage that is still to come, and this one. */
-START_TEST(test_activations_in_flight)
+START_TEST(activations_in_flight)
 {
 	for (uint32_t n = 1; n <= MOST_STAGES; n++)
 		for (uint64_t count = 1; count <= 20; count++) {
@@ -293,7 +293,7 @@ START_TEST(test_activations_in_flight)
 END_TEST
 
 /* Interleaved: Megatron's warm-up and one more, and what has arrived before its turn. */
-START_TEST(test_activations_interleaved)
+START_TEST(activations_interleaved)
 {
 	for (uint32_t n = 2; n <= MOST_STAGES; n++)
 		for (uint32_t chunks = 2; chunks <= 4; chunks++)
@@ -319,7 +319,7 @@ START_TEST(test_activations_interleaved)
 END_TEST
 
 /* A plan for the largest batch of a run serves the smaller ones. */
-START_TEST(test_more_microbatches_need_no_less)
+START_TEST(more_microbatches_need_no_less)
 {
 	for (uint32_t n = 1; n <= 5; n++)
 		for (uint32_t chunks = 1; chunks <= (n > 1 ? 3u : 1u); chunks++) {
@@ -344,7 +344,7 @@ END_TEST
 
 /* The first stage of two, with two chunks and four microbatches, as Megatron's documentation draws
  * it: forward of chunk and microbatch, backward in small letters. */
-START_TEST(test_interleaved_order)
+START_TEST(interleaved_order)
 {
 	static const char *const want[] = {"A0A1B0B1A2b0A3b1B2a0B3a1b2b3a2a3",
 					   "A0A1B0b0B1b1A2a0A3a1B2b2B3b3a2a3"};
@@ -372,7 +372,7 @@ START_TEST(test_interleaved_order)
 END_TEST
 
 /* Groups that are smaller than the number of stages wait for themselves. */
-START_TEST(test_refused)
+START_TEST(groups_smaller_than_the_stages_are_refused)
 {
 	struct mft_pipeline p;
 
@@ -387,12 +387,12 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("pipeline");
 	TCase *c = tcase_create("schedules");
 
-	tcase_add_loop_test(c, test_messages_meet, 0, 10);
-	tcase_add_test(c, test_activations_in_flight);
-	tcase_add_test(c, test_activations_interleaved);
-	tcase_add_test(c, test_more_microbatches_need_no_less);
-	tcase_add_test(c, test_interleaved_order);
-	tcase_add_test(c, test_refused);
+	tcase_add_loop_test(c, messages_meet, 0, 10);
+	tcase_add_test(c, activations_in_flight);
+	tcase_add_test(c, activations_interleaved);
+	tcase_add_test(c, more_microbatches_need_no_less);
+	tcase_add_test(c, interleaved_order);
+	tcase_add_test(c, groups_smaller_than_the_stages_are_refused);
 	suite_add_tcase(s, c);
 	return s;
 }

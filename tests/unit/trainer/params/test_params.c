@@ -264,7 +264,7 @@ static struct mft_train_config small(void)
 }
 
 /* transformer_config.py: __post_init__; optimizer/__init__.py: get_mup_config_overrides. */
-START_TEST(mup)
+START_TEST(mup_scales_initial_values_and_rates)
 {
 	static const struct {
 		const char *name;
@@ -336,7 +336,7 @@ START_TEST(arguments_say)
 }
 END_TEST
 
-START_TEST(refused)
+START_TEST(models_without_their_sizes_are_refused)
 {
 	struct mft_train_config c = small();
 	struct mft_params *p = NULL;
@@ -365,7 +365,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, biases_of_experts);
 	tcase_add_loop_test(c, model_of_hf, 0, 2);
 	suite_add_tcase(s, c);
-	tcase_add_test(unit_case(s, "arguments", arguments_say), refused);
-	unit_case(s, "mup", mup);
+	tcase_add_test(unit_case(s, "arguments", arguments_say),
+		       models_without_their_sizes_are_refused);
+	unit_case(s, "mup", mup_scales_initial_values_and_rates);
 	return s;
 }

@@ -305,7 +305,7 @@ static void check_rank(const struct model *m, uint32_t rank, struct mfk_ctx *ctx
 	mft_params_free(own);
 }
 
-START_TEST(places)
+START_TEST(places_are_those_of_the_saved_optimizer)
 {
 	struct mfk_device *device;
 	struct mfk_ctx *ctx;
@@ -348,7 +348,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("params of each process");
 	TCase *c = tcase_create("places");
 
-	tcase_add_loop_test(c, places, 0, FAMILIES);
+	tcase_add_loop_test(c, places_are_those_of_the_saved_optimizer, 0, FAMILIES);
 	tcase_add_loop_test(c, draws_apart, 0, FAMILIES);
 	suite_add_tcase(s, c);
 	return s;

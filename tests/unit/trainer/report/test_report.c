@@ -53,7 +53,7 @@ static void counts(const struct mfs_megatron_args *m, uint64_t seq, uint64_t voc
 }
 
 /* What num_floating_point_operations of megatron-core 0.20.0's training.py returns. */
-START_TEST(test_flops)
+START_TEST(operations_are_counted_as_megatron_counts_them)
 {
 	uint8_t moe[61];
 	struct mfs_megatron_args m = llama3_8b();
@@ -139,7 +139,7 @@ static void says(struct mfs_buf *b, const char *want)
 }
 
 /* Lines as the format strings of training.py give them. */
-START_TEST(test_lines)
+START_TEST(lines_are_megatrons)
 {
 	const struct mft_report_loss losses[] = {
 		{"lm loss", 6.928516}, {"load_balancing_loss", 1.0625}, {"z_loss", -1}};
@@ -212,7 +212,7 @@ START_TEST(test_lines)
 END_TEST
 
 /* Programs that read logs look for Megatron's line (training.py: checkpoint_and_decide_exit). */
-START_TEST(test_end)
+START_TEST(the_last_lines_say_why_it_ended)
 {
 	struct mft_report_end e = {
 		.now = {1753000000, 42}, .why = MFT_STOP_INTERVAL, .iteration = 20};
@@ -233,7 +233,7 @@ START_TEST(test_end)
 }
 END_TEST
 
-START_TEST(test_terminal)
+START_TEST(nothing_is_written_to_what_is_no_terminal)
 {
 	struct mft_terminal t;
 	FILE *to = tmpfile();
@@ -251,7 +251,7 @@ END_TEST
 
 /* ---- events ---- */
 
-START_TEST(test_crc)
+START_TEST(sums_are_those_of_the_rfc)
 {
 	uint8_t zeros[32] = {0};
 
@@ -281,7 +281,7 @@ static size_t next_record(const uint8_t *bytes, size_t len, size_t *at, const ui
 	return size;
 }
 
-START_TEST(test_events)
+START_TEST(events_are_written_as_tensorboard_reads_them)
 {
 	struct mft_events *e, *other;
 	char dir[400];
@@ -318,7 +318,7 @@ START_TEST(test_events)
 END_TEST
 
 /* A disk that is full: the sentence names the file, and no half record stays. */
-START_TEST(test_events_fail)
+START_TEST(events_fail)
 {
 	struct rlimit before, limit;
 	struct mft_events *e;
@@ -354,7 +354,7 @@ START_TEST(test_events_fail)
 END_TEST
 
 /* What is sent to Weights & Biases later: values of a step in one line. */
-START_TEST(test_offline)
+START_TEST(values_of_a_step_are_one_line)
 {
 	static const char want[] = "\"log\": {\"lm loss\": 2.5, \"a \\\"b\\\"\": \"NaN\"}}\n";
 	static const char first[] = "{\"init\": {\"project\": \"p\"}}\n{\"step\": 300, \"time\": ";
@@ -395,7 +395,7 @@ START_TEST(test_offline)
 END_TEST
 
 /* The line of Megatron's README_STRAGGLER.md; of equal ranks the first is named. */
-START_TEST(test_straggler)
+START_TEST(the_line_of_stragglers_is_megatrons)
 {
 	static const struct mft_straggler_rank all[] = {
 		{3468.2, 20, 600, 52, 97, 1980, 296.02},
@@ -427,15 +427,15 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("report");
-	TCase *c = unit_case(s, "lines", test_lines);
+	TCase *c = unit_case(s, "lines", lines_are_megatrons);
 
-	tcase_add_test(c, test_flops);
-	tcase_add_test(c, test_end);
-	tcase_add_test(c, test_terminal);
-	tcase_add_test(c, test_straggler);
-	c = unit_case(s, "events", test_events);
-	tcase_add_test(c, test_crc);
-	tcase_add_test(c, test_events_fail);
-	tcase_add_test(c, test_offline);
+	tcase_add_test(c, operations_are_counted_as_megatron_counts_them);
+	tcase_add_test(c, the_last_lines_say_why_it_ended);
+	tcase_add_test(c, nothing_is_written_to_what_is_no_terminal);
+	tcase_add_test(c, the_line_of_stragglers_is_megatrons);
+	c = unit_case(s, "events", events_are_written_as_tensorboard_reads_them);
+	tcase_add_test(c, sums_are_those_of_the_rfc);
+	tcase_add_test(c, events_fail);
+	tcase_add_test(c, values_of_a_step_are_one_line);
 	return s;
 }
