@@ -283,6 +283,8 @@ wide() {
 }
 shopt -s globstar
 if wide 100 0 "$@" "${cuda_code[@]}"; then complain "lines of C are too wide"; fi
+forbid '\b(behind|whoever|none of its|(is|are|was|were|be) said)\b|\bbeside\b(\.[^c]|[^.]|\.?$)' "say after, next to, with, given, anyone who (docs/STYLE.md)" \
+	$(git ls-files -- '*.md' ':!docs/STYLE.md' ':!tests/fixtures')
 if wide 80 1 ./*.md docs/**/*.md tests/**/*.md; then complain "lines of prose are too wide"; fi
 
 [ $failed = 0 ] && echo "lint: clean"
