@@ -380,7 +380,7 @@ static inline double train_loss_of(const struct mft_train_config *c, const struc
 		mtp += c->mtp_loss_scaling_factor / (double)ahead * l->mtp[k];
 	for (int i = 0; i < MFT_AUX_LOSSES; i++)
 		aux += c->moe_aux_loss_coeffs[i] * l->aux[i];
-	return l->lm_loss_sum + (double)counted * mtp + tokens * (double)layers * aux;
+	return l->loss[0] + (double)counted * mtp + tokens * (double)layers * aux;
 }
 
 static inline double train_run(struct train_model *m, const struct mft_batch *b, bool backward)

@@ -37,7 +37,9 @@ enum mft_sharding { MFT_SHARD_NONE, MFT_SHARD_STATE, MFT_SHARD_GRADS, MFT_SHARD_
 /* Losses that balance experts: over a microbatch, over each sequence of it, and over the
  * microbatches that all processes have computed of the step. */
 enum mft_aux_loss { MFT_AUX_LOSS, MFT_SEQ_AUX_LOSS, MFT_GLOBAL_AUX_LOSS, MFT_AUX_LOSSES };
-#define MFT_MTP_MOST 8 /* MTP layers at most, --mtp-num-layers */
+/* Terms of the loss that a step reports, at most (trainer/model/loss/loss.h). */
+#define MFT_LOSS_TERMS 8
+#define MFT_MTP_MOST   8 /* MTP layers at most, --mtp-num-layers */
 enum mft_recompute { MFT_RECOMPUTE_NONE, MFT_RECOMPUTE_SELECTIVE, MFT_RECOMPUTE_FULL };
 
 /* --step-batch-size-schedule: from so many consumed samples (or tokens) on, this global batch size.

@@ -96,26 +96,21 @@ int mft_trainer_losses(struct mft_trainer *t, struct mft_net_losses *ret, struct
 {
 	/* Those that share a sequence have parts of its losses. */
 	const double size = t->parallel.group[MFT_GROUP_DATA].size;
-	double sums[2 + MFT_AUX_LOSSES + MFT_MTP_MOST], *mtp = sums + 2 + MFT_AUX_LOSSES;
-	const unsigned count = MFS_ARRAY_SIZE(sums);
+	const unsigned count = sizeof(*ret) / sizeof(double);
+	double *sums = (double *)ret; /* all of it */
 	int rc = mft_net_losses(t->net, t->ctx, ret, err);
 
 	if (rc)
 		return rc;
-	sums[0] = ret->lm_loss_sum;
-	sums[1] = ret->z_loss;
-	memcpy(sums + 2, ret->aux, sizeof(ret->aux));
-	memcpy(mtp, ret->mtp, sizeof(ret->mtp));
 	rc = mft_parallel_sum(&t->parallel, MFT_GROUP_GRADS, sums, count, err);
 	if (!rc)
 		rc = mft_parallel_sum(&t->parallel, MFT_GROUP_PIPELINE, sums, count, err);
-	ret->lm_loss_sum = sums[0];
-	ret->z_loss = sums[1] / size;
+	ret->z_loss /= size;
 	/* Of all samples' loss each process has a part. */
 	for (int i = 0; i < MFT_AUX_LOSSES; i++)
-		ret->aux[i] = sums[2 + i] / (i == MFT_GLOBAL_AUX_LOSS ? 1 : size);
+		ret->aux[i] /= i == MFT_GLOBAL_AUX_LOSS ? 1 : size;
 	for (int i = 0; i < MFT_MTP_MOST; i++)
-		ret->mtp[i] = mtp[i] / size;
+		ret->mtp[i] /= size;
 	return rc;
 }
 

@@ -32,6 +32,6 @@ int mft_trainer_evaluate(struct mft_trainer *t, enum mfs_split split, uint32_t s
 	if (rc)
 		return rc;
 	mft_trainer_batches_done(t);
-	*ret_loss = losses.lm_loss_sum / (counted ? counted : 1);
+	*ret_loss = losses.loss[0] / (counted ? counted : 1);
 	return 0;
 }

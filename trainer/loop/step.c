@@ -186,7 +186,9 @@ int mft_trainer_step(struct mft_trainer *t, struct mft_step *ret, struct mfs_err
 	if (rc)
 		return rc;
 	mft_trainer_batches_done(t);
-	step.loss = step.losses.lm_loss_sum / counted;
+	for (int i = 0; i < MFT_LOSS_TERMS; i++)
+		step.losses.loss[i] /= counted;
+	step.loss = step.losses.loss[0];
 	rc = check(t, step.update.grad_norm * update.grad_divisor, err);
 	if (rc)
 		return rc;

@@ -12,7 +12,7 @@
 #include "trainer/report/flops.h"
 #include "trainer/report/lines.h"
 
-#define MFT_LOG_LOSSES (2 + MFT_AUX_LOSSES + MFT_MTP_MOST) /* kinds */
+#define MFT_LOG_LOSSES (1 + MFT_LOSS_TERMS + MFT_AUX_LOSSES + MFT_MTP_MOST) /* kinds */
 #define GIB	       ((double)(UINT64_C(1) << 30))
 
 void mft_log_memory(const struct mft_trainer *t)
@@ -240,10 +240,12 @@ static unsigned name_losses(const struct mft_train_config *c, const struct mft_l
 	static const char *const mtp[MFT_MTP_MOST] = {"mtp_1 loss", "mtp_2 loss", "mtp_3 loss",
 						      "mtp_4 loss", "mtp_5 loss", "mtp_6 loss",
 						      "mtp_7 loss", "mtp_8 loss"};
+	const char *const *terms = mft_net_loss_terms(c);
 	const bool experts = c->model.num_experts != MFS_ABSENT;
 	unsigned n = 0;
 
-	ret[n++] = (struct mft_report_loss){"lm loss", l->lm / steps};
+	for (; n < MFT_LOSS_TERMS && terms[n]; n++)
+		ret[n] = (struct mft_report_loss){terms[n], l->terms[n] / steps};
 	for (int i = 0; experts && i < MFT_AUX_LOSSES; i++)
 		if (c->moe_logs_aux_loss[i])
 			ret[n++] = (struct mft_report_loss){names[i], l->aux[i] / steps};
@@ -258,8 +260,10 @@ static struct mft_log_losses losses_of(const struct mft_step *step)
 {
 	const double n = step->microbatches ? (double)step->microbatches : 1;
 
-	struct mft_log_losses ret = {.lm = step->loss, .z = step->losses.z_loss / n};
+	struct mft_log_losses ret = {.z = step->losses.z_loss / n};
 
+	for (int i = 0; i < MFT_LOSS_TERMS; i++)
+		ret.terms[i] = step->losses.loss[i];
 	for (int i = 0; i < MFT_AUX_LOSSES; i++)
 		ret.aux[i] = step->losses.aux[i] / n;
 	for (int i = 0; i < MFT_MTP_MOST; i++)
@@ -269,7 +273,8 @@ static struct mft_log_losses losses_of(const struct mft_step *step)
 
 static void add_losses(struct mft_log_losses *to, const struct mft_log_losses *l, bool skipped)
 {
-	to->lm += skipped ? 0 : l->lm;
+	for (int i = 0; i < MFT_LOSS_TERMS; i++)
+		to->terms[i] += skipped ? 0 : l->terms[i];
 	for (int i = 0; i < MFT_AUX_LOSSES; i++)
 		to->aux[i] += l->aux[i];
 	for (int i = 0; i < MFT_MTP_MOST; i++)
@@ -343,7 +348,7 @@ static void tell_step(struct mft_trainer *t, const struct mft_step *step)
 	const struct mft_progress *p = &t->progress;
 	const struct mft_log_losses l = losses_of(step);
 	struct mft_report_loss losses[MFT_LOG_LOSSES];
-	unsigned count;
+	unsigned count, i = 0;
 
 	if (!is_told(t) || !is_due(t, c->tensorboard_log_interval))
 		return;
@@ -355,7 +360,8 @@ static void tell_step(struct mft_trainer *t, const struct mft_step *step)
 	if (p->skipped_train_samples)
 		tell(t, "skipped-train-samples", (double)p->skipped_train_samples);
 	tell_both(t, "batch-size", (double)step->batch);
-	tell_both(t, "lm loss", losses[0].value);
+	for (; i < MFT_LOSS_TERMS && mft_net_loss_terms(c)[i]; i++)
+		tell_both(t, losses[i].name, losses[i].value);
 	if (c->log_loss_scale_to_tensorboard)
 		tell_both(t, "loss-scale", p->scaler.scale);
 	if (c->log_world_size_to_tensorboard)
@@ -368,7 +374,7 @@ static void tell_step(struct mft_trainer *t, const struct mft_step *step)
 		tell_both(t, "params-norm", step->params_norm);
 	if (c->log_memory_to_tensorboard)
 		tell_memory(t);
-	for (unsigned i = 1; i < count; i++)
+	for (; i < count; i++)
 		tell(t, losses[i].name, losses[i].value);
 	flush_told(t);
 }
@@ -397,6 +403,7 @@ static void print_window(struct mft_trainer *t, const struct mft_step *step)
 	/* of each process */
 	const double flops =
 		mft_step_flops(t, step->batch) / (double)t->parallel.group[MFT_GROUP_WORLD].size;
+	const char *const *terms = mft_net_loss_terms(c);
 	struct mft_report_loss losses[MFT_LOG_LOSSES];
 	struct mft_report_iteration line = {
 		.iteration = p->iteration,
@@ -421,8 +428,8 @@ static void print_window(struct mft_trainer *t, const struct mft_step *step)
 	line.loss_count = name_losses(c, &w->losses, (double)(w->steps ? w->steps : 1), losses);
 	/* After the first loss of a process, Megatron reports that skipped steps have a loss of
 	 * 0. */
-	if (!t->has_loss)
-		losses[0].value = MFS_ABSENT;
+	for (int i = 0; i < MFT_LOSS_TERMS && terms[i] && !t->has_loss; i++)
+		losses[i].value = MFS_ABSENT;
 	if (c->log_throughput)
 		line.throughput = flops / line.seconds / 1e12;
 	if (t->peak.flops > 0)
@@ -486,13 +493,14 @@ const char *mft_log_set(const struct mft_trainer *t, enum mfs_split split, uint3
 /* The caller's next line is for " vs samples". */
 static void tell_evaluation(struct mft_trainer *t, const char *set, double loss)
 {
+	const char *loss_name = mft_net_loss_terms(t->config)[0];
 	char tag[MFT_SET_NAME + 32];
 
 	if (!is_told(t) || t->config->skip_train)
 		return;
-	snprintf(tag, sizeof(tag), "lm loss validation%s", set);
+	snprintf(tag, sizeof(tag), "%s validation%s", loss_name, set);
 	tell_both(t, tag, loss);
-	snprintf(tag, sizeof(tag), "lm loss validation%s ppl", set);
+	snprintf(tag, sizeof(tag), "%s validation%s ppl", loss_name, set);
 	if (t->config->log_validation_ppl_to_tensorboard)
 		tell_both(t, tag, mft_report_perplexity(loss));
 	flush_told(t);
@@ -501,7 +509,7 @@ static void tell_evaluation(struct mft_trainer *t, const char *set, double loss)
 void mft_log_evaluation(struct mft_trainer *t, enum mfs_split split, uint32_t set, bool last,
 			double loss)
 {
-	const struct mft_report_loss losses[] = {{"lm loss", loss}};
+	const struct mft_report_loss losses[] = {{mft_net_loss_terms(t->config)[0], loss}};
 	const uint64_t iteration = t->progress.iteration;
 	struct mfs_buf b = {0};
 	char at[80], name[MFT_SET_NAME];

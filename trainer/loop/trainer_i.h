@@ -71,7 +71,7 @@ struct mft_trainer {
 	/* what the log has not shown yet: sums over steps */
 	struct mft_log_window {
 		struct mft_log_losses {
-			double lm, aux[MFT_AUX_LOSSES], z, mtp[MFT_MTP_MOST];
+			double terms[MFT_LOSS_TERMS], aux[MFT_AUX_LOSSES], z, mtp[MFT_MTP_MOST];
 		} losses;
 		uint64_t steps, skipped, not_finite; /* steps: with a loss */
 		int64_t began_ns;

@@ -1,6 +1,6 @@
 /*
  * The head: the last norm's output, times the transposed embedding or a matrix of its own, and the
- * cross entropy of that.
+ * loss of that.
  *
  * Logits exist a chunk of rows at a time, in the io type, in scratch. Their gradient takes their
  * place, and is used up before the next chunk. So the head does its backward at once.
@@ -60,15 +60,13 @@ int mft_head_plan(struct mft_net *net, struct mft_part_plan *plan, struct mfs_er
 	net->chain->vocab = h->linear.out;
 	h->linear.ld = (net->chain->vocab + ROW_ELEMENTS - 1) / ROW_ELEMENTS * ROW_ELEMENTS;
 	h->chunk = chunk_rows(net);
+	h->loss = (struct mft_loss){.kind = mft_loss_kind(net->config), .rows = h->chunk};
 	mft_part_plan_scratch_anew(plan);
 	h->scale = mft_part_plan_scratch(plan, per_token);
-	h->loss = mft_part_plan_scratch(plan, per_token);
+	for (unsigned i = 0; i < mft_loss_term_count(h->loss.kind); i++)
+		h->terms[i] = mft_part_plan_scratch(plan, per_token);
 	h->logits = mft_part_plan_scratch(plan, mft_matrix_bytes(net->io, h->chunk, h->linear.ld));
-	if (mft_is_divided(net))
-		h->stats = mft_part_plan_scratch(
-			plan,
-			mft_matrix_bytes(MFK_F32, h->chunk, 3 * (int64_t)net->parallel->size.tp));
-	return 0;
+	return h->loss.kind->plan ? h->loss.kind->plan(net, &h->loss, plan, err) : 0;
 }
 
 /* A row of x or of its gradient. */
@@ -106,53 +104,38 @@ static const float *scale_of_tokens(const struct mft_net *net, const struct mft_
 	return scale;
 }
 
-/* The columns of the vocabulary are divided: all processes say what each row needs. */
-static void divided_entropy(const struct mft_net *net, const struct mft_pass *pass,
-			    struct mfk_cross_entropy *e)
-{
-	const struct mft_parallel *p = net->parallel;
-	const uint64_t each = 3 * (uint64_t)e->rows;
-
-	e->part = p->place.tp;
-	e->parts = p->size.tp;
-	e->first = e->vocab * e->part;
-	e->all = e->vocab * e->parts;
-	e->stats = mft_net_scratch(net, net->chain->head.stats);
-	net->backend->ops->cross_entropy_part(pass->ctx, e);
-	mft_tensor_gather(net, pass->ctx, MFK_F32, e->stats, e->stats + each * p->place.tp, each);
-	net->backend->ops->cross_entropy_join(pass->ctx, e);
-}
-
-static void chunk(const struct mft_net *net, const struct mft_pass *pass, int64_t row,
-		  const float *scale, const void *x, void *dx)
+static void chunk(const struct mft_net *net, const struct mft_pass *pass,
+		  const struct mft_loss_chunk *c, const void *x, void *dx)
 {
 	const struct mft_head *h = &net->chain->head;
-	const int64_t rows = rows_from(net, row);
-	void *logits = mft_net_scratch(net, h->logits);
-	float *loss = mft_net_scratch(net, h->loss);
-	struct mfk_cross_entropy entropy = {
-		.dtype = net->io,
-		.rows = rows,
-		.vocab = net->chain->vocab,
+
+	mft_linear_forward(net, pass, &h->linear, c->rows, row_at(net, x, c->first), c->logits);
+	multiply(net, pass, c->logits, c->rows);
+	h->loss.kind->chunk(net, pass, &h->loss, c);
+	if (pass->train)
+		multiply(net, pass, c->logits, c->rows);
+	if (pass->train)
+		mft_linear_backward(net, pass, &h->linear, c->rows, row_at(net, x, c->first),
+				    c->logits, row_at(net, dx, c->first));
+}
+
+/* Rows from one on; scale: of all tokens. */
+static struct mft_loss_chunk chunk_at(const struct mft_net *net, const struct mft_head_loss *loss,
+				      int64_t row, const float *scale)
+{
+	const struct mft_head *h = &net->chain->head;
+	struct mft_loss_chunk c = {
+		.first = row,
+		.rows = rows_from(net, row),
+		.cols = net->chain->vocab,
 		.ld = h->linear.ld,
-		.logits = logits,
-		.labels = pass->labels + row,
+		.logits = mft_net_scratch(net, h->logits),
 		.scale = scale + row,
-		.loss = loss + row,
-		.dlogits = pass->train ? logits : NULL,
 	};
 
-	mft_linear_forward(net, pass, &h->linear, rows, row_at(net, x, row), logits);
-	multiply(net, pass, logits, rows);
-	if (mft_is_divided(net))
-		divided_entropy(net, pass, &entropy);
-	else
-		net->backend->ops->cross_entropy(pass->ctx, &entropy);
-	if (pass->train)
-		multiply(net, pass, logits, rows);
-	if (pass->train)
-		mft_linear_backward(net, pass, &h->linear, rows, row_at(net, x, row), logits,
-				    row_at(net, dx, row));
+	for (unsigned i = 0; i < loss->terms; i++)
+		c.terms[i] = (float *)mft_net_scratch(net, h->terms[i]) + row;
+	return c;
 }
 
 /* Losses of x[T, hidden], all processes' rows, and in training the gradient of it: a term of a sum.
@@ -164,24 +147,28 @@ static void run_head(const struct mft_net *net, const struct mft_pass *pass,
 	const float *weight = pass->loss_mask;
 
 	for (int64_t row = 0; row < net->tokens; row += net->chain->head.chunk) {
+		const struct mft_loss_chunk c = chunk_at(net, loss, row, scale);
 		struct mft_pass of_chunk = *pass;
 
 		of_chunk.adds = loss->adds || row > 0;
 		if (row + net->chain->head.chunk < net->tokens) /* dx has more rows */
 			of_chunk.dx_sum = NULL;
-		chunk(net, &of_chunk, row, scale, x, dnormed);
+		chunk(net, &of_chunk, &c, x, dnormed);
 	}
 	if (loss->is_mean)
 		weight = scale_of_tokens(net, pass, (float)(1 / loss->mean_of));
-	net->backend->ops->weighted_sum(pass->ctx, mft_net_scratch(net, net->chain->head.loss),
-					weight, net->tokens, loss->sum);
+	for (unsigned i = 0; i < loss->terms; i++)
+		net->backend->ops->weighted_sum(pass->ctx,
+						mft_net_scratch(net, net->chain->head.terms[i]),
+						weight, net->tokens, loss->sums + i);
 }
 
 struct mft_head_loss mft_head_loss(const struct mft_net *net, const struct mft_pass *pass)
 {
 	return (struct mft_head_loss){
 		.grad_scale = pass->info->grad_scale,
-		.sum = mft_net_sum(net, MFT_SUM_LM_LOSS),
+		.sums = mft_net_sum(net, MFT_SUM_LOSS),
+		.terms = mft_loss_term_count(net->chain->head.loss.kind),
 		.adds = pass->train && net->chain->mtp.count > 0,
 	};
 }

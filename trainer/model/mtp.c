@@ -233,7 +233,8 @@ static struct mft_head_loss loss_of(const struct mft_net *net, const struct mft_
 			(float)(weight * pass->info->grad_scale * (double)pass->counted / counted),
 		.is_mean = true,
 		.mean_of = counted,
-		.sum = mft_net_sum(net, MFT_SUM_MTP_LOSS + depth),
+		.sums = mft_net_sum(net, MFT_SUM_MTP_LOSS + depth),
+		.terms = 1,
 		/* The deepest one is the head's first. */
 		.adds = depth + 1 < net->chain->mtp.count,
 	};

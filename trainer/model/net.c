@@ -242,7 +242,12 @@ void mft_net_copy_loss(struct mft_net *net, struct mfk_ctx *ctx, double *ret)
 {
 	const double *sums = mft_net_at(net, net->sums);
 
-	net->backend->device->copy_out(ctx, ret, sums + MFT_SUM_LM_LOSS, sizeof(*ret));
+	net->backend->device->copy_out(ctx, ret, sums + MFT_SUM_LOSS, sizeof(*ret));
+}
+
+const char *const *mft_net_loss_terms(const struct mft_train_config *config)
+{
+	return mft_loss_kind(config)->terms;
 }
 
 int mft_net_losses(struct mft_net *net, struct mfk_ctx *ctx, struct mft_net_losses *ret,
@@ -257,9 +262,10 @@ int mft_net_losses(struct mft_net *net, struct mfk_ctx *ctx, struct mft_net_loss
 	if (r)
 		return mfs_fail(err, r, "%s", why);
 	*ret = (struct mft_net_losses){
-		.lm_loss_sum = net->chain->host_sums[MFT_SUM_LM_LOSS],
 		.z_loss = net->chain->host_sums[MFT_SUM_Z_LOSS],
 	};
+	for (int i = 0; i < MFT_LOSS_TERMS; i++)
+		ret->loss[i] = net->chain->host_sums[MFT_SUM_LOSS + i];
 	for (int i = 0; i < MFT_AUX_LOSSES; i++)
 		ret->aux[i] = net->chain->host_sums[MFT_SUM_AUX_LOSS + i];
 	for (int i = 0; i < MFT_MTP_MOST; i++)

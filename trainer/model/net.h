@@ -89,18 +89,20 @@ int mft_net_run(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_micro
  * _allreduce_non_tensor_model_parallel_grads. */
 void mft_net_sum_gradients(struct mft_net *net, struct mfk_ctx *ctx);
 
-/* Sums since the last mft_net_clear_losses(); waits for the context. */
+/* Sums since the last mft_net_clear_losses(); waits for the context. All members are doubles. */
 struct mft_net_losses {
-	double lm_loss_sum; /* over counted tokens */
+	double loss[MFT_LOSS_TERMS]; /* sums over counted tokens of mft_net_loss_terms() */
 	/* means over layers, summed over microbatches; of MFT_GLOBAL_AUX_LOSS the process's part */
 	double aux[MFT_AUX_LOSSES], z_loss;
 	double mtp[MFT_MTP_MOST]; /* means over counted tokens, summed over microbatches */
 };
+/* What the log calls them; NULL ends them, if they are fewer. */
+const char *const *mft_net_loss_terms(const struct mft_train_config *config);
 int mft_net_losses(struct mft_net *net, struct mfk_ctx *ctx, struct mft_net_losses *ret,
 		   struct mfs_error *err);
 /* Sums are 0, and a step's microbatches are counted anew. */
 void mft_net_clear_losses(struct mft_net *net, struct mfk_ctx *ctx);
-/* Submits a copy of lm_loss_sum, as it is after the passes so far, to pinned memory. */
+/* Submits a copy of loss[0], as it is after the passes so far, to pinned memory. */
 void mft_net_copy_loss(struct mft_net *net, struct mfk_ctx *ctx, double *ret);
 
 /* After the last microbatch of a step and before the update: router.expert_bias by the tokens that

@@ -29,6 +29,7 @@
 #include "trainer/model/base/part.h"
 #include "trainer/model/base/state.h"
 #include "trainer/model/base/tensor_parallel.h"
+#include "trainer/model/loss/loss.h"
 #include "trainer/model/net.h"
 
 /* The kinds of a layer's two parts. */
@@ -132,18 +133,19 @@ void mft_mtp_add_dhidden(const struct mft_net *net, const struct mft_pass *pass)
 /* The last norm and the head; head.c. */
 struct mft_head {
 	struct mft_joint in;
-	struct mft_linear linear;     /* of the embedding, if it is tied */
-	int64_t chunk;		      /* rows of logits at a time; linear.ld elements each */
-	uint64_t logits, scale, loss; /* offsets in scratch */
-	uint64_t stats;		      /* of a vocabulary that is divided: mfk_cross_entropy */
+	struct mft_linear linear; /* of the embedding, if it is tied */
+	int64_t chunk;		  /* rows of logits at a time; linear.ld elements each */
+	struct mft_loss loss;
+	uint64_t logits, scale, terms[MFT_LOSS_TERMS]; /* offsets in scratch */
 };
 /* Finds it, and plans its scratch. */
 int mft_head_plan(struct mft_net *net, struct mft_part_plan *plan, struct mfs_error *err);
 /* What the head's losses are added to, and what they count in the gradient. */
 struct mft_head_loss {
 	float grad_scale; /* of a counted token's loss */
-	double *sum;
-	bool is_mean; /* what is added is a mean of so many tokens, not a sum */
+	double *sums;	  /* [terms] */
+	unsigned terms;	  /* of the loss's terms, the first ones */
+	bool is_mean;	  /* what is added is a mean of so many tokens, not a sum */
 	double mean_of;
 	bool adds; /* the pass has written the head's gradients before */
 };

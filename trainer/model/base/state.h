@@ -22,8 +22,9 @@
 
 /* The device's sums, doubles. Whole microbatches are added to them. */
 enum mft_sum {
-	MFT_SUM_LM_LOSS,
-	MFT_SUM_AUX_LOSS, /* and those of the other kinds: enum mft_aux_loss */
+	MFT_SUM_LOSS, /* and its other terms */
+	MFT_SUM_AUX_LOSS =
+		MFT_SUM_LOSS + MFT_LOSS_TERMS, /* and those of the other kinds: enum mft_aux_loss */
 	MFT_SUM_Z_LOSS = MFT_SUM_AUX_LOSS + MFT_AUX_LOSSES,
 	MFT_SUM_MTP_LOSS, /* of each layer; means over counted tokens */
 	MFT_SUM_COUNT = MFT_SUM_MTP_LOSS + MFT_MTP_MOST

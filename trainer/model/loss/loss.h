@@ -1,0 +1,51 @@
+/*
+ * Losses: what is computed of the logits of tokens, and what of it the log reports. The head makes
+ * logits, a chunk of rows at a time, and takes their gradient (trainer/model/head.c); it knows no
+ * kind. A new one is a file next to loss_cross_entropy.c and a line in MFT_LOSSES. What it needs of
+ * each token in addition to a label are rows of MFT_BATCH_ARRAYS (trainer/data/loader.h).
+ */
+#ifndef MFT_TRAINER_MODEL_LOSS_H
+#define MFT_TRAINER_MODEL_LOSS_H
+
+#include "trainer/config/config.h"
+#include "trainer/model/base/part.h"
+
+/* X(NAME): a file defines mft_loss_NAME. A run has the first one that takes it. */
+#define MFT_LOSSES(X) X(cross_entropy)
+
+/* A net's loss. */
+struct mft_loss {
+	const struct mft_loss_kind *kind;
+	int64_t rows;	  /* of logits at a time, at most */
+	uint64_t scratch; /* the kind's own, that plan() has asked for */
+};
+
+/* A chunk: rows of logits from token number first on. */
+struct mft_loss_chunk {
+	int64_t first, rows, cols, ld; /* cols: of the vocabulary, that the process has */
+	void *logits;		       /* [rows, ld], io type; in training, then their gradient */
+	const float *scale;	       /* [rows]: what a token's loss counts in the gradient */
+	/* [rows] of each thing that is reported; NULL: it is not added up in this pass */
+	float *terms[MFT_LOSS_TERMS];
+};
+
+struct mft_loss_kind {
+	/* What the log calls its terms, sums over the tokens that count: the first one is the loss.
+	 * NULL ends them. */
+	const char *terms[MFT_LOSS_TERMS];
+	/* True for runs of these arguments. NULL: for all. */
+	bool (*takes)(const struct mft_train_config *c);
+	/* Asks for scratch that chunks share. -ENOTSUP: an argument that has no computation here.
+	 * NULL: it needs none. */
+	int (*plan)(const struct mft_net *net, struct mft_loss *l, struct mft_part_plan *plan,
+		    struct mfs_error *err);
+	void (*chunk)(const struct mft_net *net, const struct mft_pass *pass,
+		      const struct mft_loss *l, const struct mft_loss_chunk *c);
+};
+
+/* The kind of a run. */
+const struct mft_loss_kind *mft_loss_kind(const struct mft_train_config *c);
+/* How many terms it has. */
+unsigned mft_loss_term_count(const struct mft_loss_kind *kind);
+
+#endif
