@@ -68,6 +68,10 @@ int mfs_hf_target_shape(struct mfs_hf_target *t, uint64_t vocab, struct mfs_erro
 int mfs_hf_target_expert_boxes(const struct mfs_hf_target *t, int32_t expert,
 			       const struct mfs_global_tensor *src, mfs_emit_box emit, void *arg);
 
+/* The name that t would have if its row's were as. Returns the length, as snprintf() does. */
+size_t mfs_hf_target_name_as(const struct mfs_hf_target *t, const char *as, char *text,
+			     size_t size);
+
 /* HF's names ("model.layers.3.self_attn.q_proj.weight"), by the family's rules. */
 extern const struct mfs_target_ops mfs_hf_target_ops;
 

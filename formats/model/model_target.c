@@ -45,17 +45,23 @@ static void put_layer(struct text *out, const struct mfs_hf_target *t)
 		put_pattern(out, f->layer_prefix, "{i}", t->layer);
 }
 
-static size_t hf_name(const struct mfs_target *base, char *text, size_t size)
+size_t mfs_hf_target_name_as(const struct mfs_hf_target *t, const char *as, char *text, size_t size)
 {
-	const struct mfs_hf_target *t = (const struct mfs_hf_target *)base;
 	struct text out = {text, size, 0};
 
 	if (t->layer >= 0)
 		put_layer(&out, t);
-	put_pattern(&out, t->row->hf, "{e}", t->expert);
+	put_pattern(&out, as, "{e}", t->expert);
 	if (size)
 		text[out.len < size ? out.len : size - 1] = '\0';
 	return out.len;
+}
+
+static size_t hf_name(const struct mfs_target *base, char *text, size_t size)
+{
+	const struct mfs_hf_target *t = (const struct mfs_hf_target *)base;
+
+	return mfs_hf_target_name_as(t, t->row->hf, text, size);
 }
 
 struct boxes {

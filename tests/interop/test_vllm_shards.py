@@ -1,88 +1,92 @@
-"""vllm/tpN: vLLM loads its sharded_state from it and says what transformers says; each worker has what vLLM's layers cut for it."""
+"""vllm/tpN, vllm/tpN-epN: each worker has what vLLM's own classes load from the hf view, and vLLM says what transformers says."""
 import contextlib
 import json
 import os
+import subprocess
 import sys
 
 import pytest
-import safetensors.torch
-import torch
 
 import hf_models
 import models
 import program
 import views
-from test_model_views import same, weights
-from test_peers import ask
+from test_peers import HERE, ask
 
-# A vocabulary that vLLM pads (to 1024), biases, a head of its own; and a tied head with norms of queries and keys, and few keys.
+# Vocabularies that vLLM pads (to 1024) and fewer key heads than workers; Llama with biases, Qwen 3 with a head that is tied.
+FOUR = dict(hidden_size=128, vocab_size=1000, num_attention_heads=4)
+MOE = dict(FOUR, moe_intermediate_size=64, intermediate_size=96)
+LATENT = dict(MOE, num_key_value_heads=4)
+BIASED = dict(LATENT, topk_method="noaux_tc")  # which vLLM asks for, and transformers does not write
+DENSE = ["tp1", "tp2", "tp4"]
+EXPERTS = ["tp2", "tp4-ep4"]
+ALL = [*DENSE, "tp2-ep2", "tp4-ep4"]
 MODELS = {
-    "llama": dict(head_dim=32, vocab_size=1000, attention_bias=True, mlp_bias=True),
-    "qwen2": dict(hidden_size=128, vocab_size=1000),
-    "qwen3-odd": dict(head_dim=32, vocab_size=1000, hidden_size=128, num_attention_heads=8, num_key_value_heads=2, tie_word_embeddings=True)}
-SCALES = ("_k_scale", "_v_scale", "_q_scale", "_prob_scale")
+    "llama": (dict(head_dim=32, vocab_size=1000, attention_bias=True, mlp_bias=True), DENSE),
+    "qwen2": (dict(hidden_size=128, vocab_size=1000), ["tp4"]),
+    "qwen3-odd": (dict(FOUR, head_dim=32, num_attention_heads=8, num_key_value_heads=2, tie_word_embeddings=True), DENSE),
+    "mixtral": (dict(FOUR, head_dim=32), ALL),
+    "qwen2-moe": (MOE, EXPERTS),  # six experts at four workers
+    "qwen3-moe": (dict(MOE, head_dim=32, num_experts=8), EXPERTS),
+    "olmoe": (dict(FOUR, num_key_value_heads=4, intermediate_size=64), EXPERTS),
+    "glm4-moe": (dict(MOE, head_dim=32), EXPERTS),
+    "minimax-m2": (dict(FOUR, head_dim=32, intermediate_size=64, rotary_dim=16, scoring_func="sigmoid", use_routing_bias=True), EXPERTS),
+    "deepseek-mtp": (BIASED, ALL),
+    "deepseek-v2": (LATENT, EXPERTS),  # without q_a_proj
+    "glm4-moe-lite": (dict(BIASED, first_k_dense_replace=1, scoring_func="sigmoid", moe_layer_freq=1), EXPERTS),
+    **{family: (dict(vocab_size=1000), ["tp2"]) for family in (
+        "mistral", "ministral", "seed-oss", "arcee", "jais2", "nemotron", "exaone4", "ernie4.5", "helium", "gemma", "gemma2", "gemma3", "glm", "stablelm",
+        "starcoder2")}}
+FIXTURES = {"mixtral-torch-pp2-ep2": ["tp2-ep2"], "deepseek-torch_dist-pp2-ep2": ["tp2", "tp2-ep2"]}
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    return {family: hf_models.make(family, tmp_path_factory.mktemp(family), **keys) for family, keys in MODELS.items()}
+    return {family: hf_models.make(family, tmp_path_factory.mktemp(family), **keys) for family, (keys, _) in MODELS.items()}
 
 
-def padded(tensor):
-    return torch.nn.functional.pad(tensor, (0, 0, 0, -len(tensor) % 64))
+@pytest.fixture
+def vllm():
+    if os.environ.get("MCOREFS_NO_VLLM"):
+        pytest.skip(f"vLLM: could not be installed: {os.environ['MCOREFS_NO_VLLM']}")
 
 
-def heads(tensor, count, tp, rank):
-    """A worker's heads: vLLM's QKVParallelLinear copies one to several workers where there are fewer than workers."""
-    each = tensor.unflatten(0, (count, -1))
-    each = each.chunk(tp)[rank] if count >= tp else each[rank // (tp // count)][None]
-    return each.flatten(0, 1)
+def compare(sources, view):
+    """Opens {source: layouts}, and asks vLLM for all of them in one process: {directory: answer}."""
+    with contextlib.ExitStack() as stack:
+        pairs = []
+        for source, layouts in sources.items():
+            at = stack.enter_context(views.views(source))
+            pairs += [f"{at(view.replace('vllm', 'hf'))},{at(f'{view}/{layout}')}" for layout in layouts]
+        done = subprocess.run([sys.executable, HERE / "vllm_workers.py", *pairs], capture_output=True, text=True, timeout=1800)
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(answers) == len(pairs), done.stderr[-3000:]
+    return answers
 
 
-def worker(hf, config, tp, rank):
-    """From the names of HF: ColumnParallelLinear, RowParallelLinear and VocabParallelEmbedding of vLLM, in Python."""
-    held = {}
-    for name, tensor in hf.items():
-        end = ".".join(name.split(".")[-2:])
-        if end.split(".")[0] in ("k_proj", "v_proj", "up_proj"):
-            continue
-        if end.startswith("q_proj"):
-            held[name.replace("q_proj", "qkv_proj")] = torch.cat(
-                [heads(tensor, config["num_attention_heads"], tp, rank),
-                 *(heads(hf[name.replace("q_proj", part)], config["num_key_value_heads"], tp, rank) for part in ("k_proj", "v_proj"))])
-            for scale in SCALES:
-                held[f"{name.rsplit('.', 2)[0]}.attn.{scale}"] = torch.tensor(1.0)
-        elif end.startswith("gate_proj"):
-            held[name.replace("gate_proj", "gate_up_proj")] = torch.cat([tensor.chunk(tp)[rank], hf[name.replace("gate", "up")].chunk(tp)[rank]])
-        elif end in ("o_proj.weight", "down_proj.weight"):
-            held[name] = tensor.chunk(tp, 1)[rank]
-        elif "embed_tokens" in name or "lm_head" in name:
-            held["lm_head.weight" if config["tie_word_embeddings"] else name] = padded(tensor).chunk(tp)[rank]
-        else:
-            held[name] = tensor
-    return held
+def assert_equal(answers):
+    wrong = [answer for answer in answers if answer.get("error") or answer["differ"]]
+    assert not wrong, "\n".join(f"{a['dir']}: {a.get('error') or a['differ'][:5]}" for a in wrong)
 
 
-@pytest.mark.parametrize("family", MODELS)
-def test_workers(made, family):
-    config = json.loads((made[family] / "config.json").read_text())
-    hf = weights(made[family])
-    with views.views(made[family]) as at:
-        for tp in (1, 2, 4):
-            directory = at(f"vllm/tp{tp}")
-            assert len(list(directory.glob("*.safetensors"))) == tp and (directory / "config.json").exists()
-            for rank in range(tp):
-                shown = safetensors.torch.load_file(directory / f"model-rank-{rank}-part-0.safetensors")
-                expected = worker(hf, config, tp, rank)
-                assert shown.keys() == expected.keys()
-                assert all(same(shown[key], expected[key].contiguous()) for key in expected), (tp, rank)
-                del shown
+def test_workers(vllm, made, fixtures):
+    """Every parameter, by name, type, shape and bytes, of every worker."""
+    sources = {made[family]: layouts for family, (_, layouts) in MODELS.items()} | {fixtures / "weights" / name: layouts for name, layouts in FIXTURES.items()}
+    answers = compare(sources, "vllm")
+    assert_equal(answers)
+    assert sum(answer["compared"] for answer in answers) > 7000
 
 
-@pytest.mark.parametrize("view, sentence", [("vllm/tp3", "padding of the vocabulary is 64"), ("vllm/tp16", "num_attention_heads"), ("vllm/2", "tpN")])
-def test_refused(made, view, sentence):
-    done = program.run("ls", made["llama"], view)
-    assert done.returncode and sentence in done.stderr
+REFUSED = {"vllm/tp3": "padding of the vocabulary is 64", "vllm/tp16": "num_attention_heads", "vllm/2": "tpN", "vllm/tp02": "tpN", "vllm/tp2-ep": "tpN",
+           "vllm/tp2-ep2": "a model without experts"}
+REFUSED_EXPERTS = {"vllm/tp2-ep4": "expected vllm/tp2-ep2", "vllm/tp8-ep8": "4 experts, fewer than 8 workers"}
+
+
+def test_refused(made):
+    for family, refused in (("llama", REFUSED), ("mixtral", REFUSED_EXPERTS)):
+        for view, sentence in refused.items():
+            done = program.run("ls", made[family], view)
+            assert done.returncode and sentence in done.stderr, f"{view}: {done.stderr}"
 
 
 def test_other_families_are_refused(fixtures):
@@ -90,12 +94,15 @@ def test_other_families_are_refused(fixtures):
     assert done.returncode and "how vLLM's workers hold a gpt2 is not known" in done.stderr
 
 
-def test_vllm_loads_them(made):
+LOADED = ["llama", "qwen3-odd", "mixtral", "qwen3-moe"]
+
+
+def test_vllm_loads_them(vllm, made):
     """A minute of a processor, so only when asked for."""
-    if os.environ.get("MCOREFS_NO_VLLM") or not os.environ.get("MCOREFS_VLLM_SHARDS"):
-        pytest.skip("vLLM: could not be installed, or MCOREFS_VLLM_SHARDS=1 is not set")
+    if not os.environ.get("MCOREFS_VLLM_SHARDS"):
+        pytest.skip("MCOREFS_VLLM_SHARDS=1 is not set")
     with contextlib.ExitStack() as stack:
-        places = {family: stack.enter_context(views.views(source))("vllm/tp1") for family, source in made.items() if family != "qwen2"}
+        places = {family: stack.enter_context(views.views(made[family]))("vllm/tp1") for family in LOADED}
         answers = ask(sys.executable, "greedy_vllm.py", places.values())
         for family, place in places.items():
             models.assert_same_text(answers[str(place)], models.load(made[family]), family)

@@ -152,6 +152,7 @@ struct mfs_family_tensor {
 	bool transposed; /* HF stores [in, out] */
 	bool plain; /* a norm that HF stores as it is, though the family's norms are weight - 1 */
 	bool norm;  /* a weight that zero-centred norms store as weight - 1, and HF does not */
+	const struct mfs_vllm_name *vllm; /* NULL: HF's name */
 };
 
 enum mfs_config_kind {
@@ -250,6 +251,16 @@ struct mfs_fused {
 	bool transposed; /* files may also store [in, out] */
 };
 
+/* What vLLM calls an HF tensor, both without layer_prefix. Tensors of one name follow each other
+ * in vLLM's, in the order of the family's rows, and those of experts are stacked. A table of these
+ * ends with a row without hf. */
+struct mfs_vllm_name {
+	const char *hf, *vllm;
+	mfs_features when, unless; /* as for tensors; another model has HF's name */
+	bool f32;		   /* vLLM has it in float32 */
+	bool rows, heads; /* a worker has its part of the rows, or of those of the key heads */
+};
+
 /*
  * What a vision-language model's file says: where its language model is, which is of another
  * family. Such a family has no features, tensors and keys of its own.
@@ -281,8 +292,10 @@ struct mfs_family {
 	 * family requires own-modules. */
 	const char *providers;
 	const char *proved; /* by which peers; NULL: none can check it */
-	const char *vllm;   /* vLLM packs it as a Llama: the version that was compared */
-	const char *gguf;   /* llama.cpp's architecture of such models; NULL: none is known */
+	const char *vllm;   /* the version of vLLM whose names are known; NULL: none */
+	/* vLLM's module of a layer that has the scales of an 8-bit cache */
+	const char *vllm_cache;
+	const char *gguf; /* llama.cpp's architecture of such models; NULL: none is known */
 	/* what names of tensors begin with that are no part of the class' model and are left out,
 	 * "mtp."; NULL: none */
 	const char *ignores;
@@ -294,6 +307,7 @@ struct mfs_family {
 	bool norms_minus_one; /* HF, too, stores norms as weight - 1 */
 	mfs_features required, optional;
 	const struct mfs_family_tensor *tensors;
+	const struct mfs_vllm_name *vllm_names; /* those of the tensors, and of a base's */
 	const struct mfs_fused *fused; /* also of a vision-language family: of its language model */
 	const struct mfs_config_row *config; /* a later row of a key replaces an earlier one */
 	const struct mfs_config_alias *aliases;

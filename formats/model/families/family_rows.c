@@ -274,7 +274,7 @@ int mfs_family_settle_tensors(struct mfs_family_reader *r)
 			rc = settle_tensor(r, &rows[i]);
 	}
 	r->family->tensors = rows;
-	return rc;
+	return rc ? rc : mfs_family_settle_vllm(r, rows);
 }
 
 /* ---- config.json ---- */

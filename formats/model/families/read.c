@@ -45,6 +45,8 @@ static int read_base(struct mfs_family_reader *r, const char *value, size_t fiel
 				    row->hf, row, false);
 	for (const struct mfs_config_row *row = base->config; row->key && !rc; row++)
 		rc = mfs_family_put(r, &r->config, 0, row->key, row, false);
+	for (const struct mfs_vllm_name *row = base->vllm_names; row->hf && !rc; row++)
+		rc = mfs_family_put(r, &r->vllm, 0, row->hf, row, false);
 	return rc;
 }
 
@@ -221,6 +223,7 @@ static const struct section {
 	{"mtp", NULL, MFS_SCOPE_MTP, MFS_LAYER_ANY},
 	{"after", NULL, MFS_SCOPE_AFTER, MFS_LAYER_ANY},
 	{"fused", mfs_family_read_fused, 0, 0},
+	{"vllm", mfs_family_read_vllm, 0, 0},
 	{"config", mfs_family_read_config, 0, 0},
 	{"defaults", read_default, 0, 0},
 	{"aliases", read_alias, 0, 0},
@@ -367,7 +370,7 @@ int mfs_family_read(const char *file, const char *bytes, size_t len, mfs_find_ba
 		.file = file, .find = find, .arg = arg, .arena = arena, .err = err};
 	struct mfs_family_rows *const lists[] = {&r.tensors,	    &r.config,	 &r.aliases,
 						 &r.notes,	    &r.defaults, &r.hf_names,
-						 &r.megatron_names, &r.fused};
+						 &r.megatron_names, &r.fused,	 &r.vllm};
 	int rc;
 
 	r.family = mfs_arena_alloc(arena, sizeof(*r.family));

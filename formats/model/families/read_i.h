@@ -26,7 +26,7 @@ struct mfs_family_reader {
 	struct mfs_arena *arena;
 	struct mfs_family *family;
 	struct mfs_family_rows tensors, config, aliases, notes, defaults;
-	struct mfs_family_rows fused;
+	struct mfs_family_rows fused, vllm;
 	struct mfs_language *language; /* the family's; NULL: no section is of it */
 	struct mfs_family_rows hf_names, megatron_names; /* rows: what names begin with there */
 	struct mfs_error *err;
@@ -59,6 +59,10 @@ int mfs_family_settle_language(struct mfs_family_reader *r);
 /* Reads a line of [fused], and puts its table into the family (fused.c). */
 int mfs_family_read_fused(struct mfs_family_reader *r, const struct mfs_conf_line *line);
 int mfs_family_settle_fused(struct mfs_family_reader *r);
+
+/* Reads a line of [vllm], and puts the names into the family's rows (vllm_names.c). */
+int mfs_family_read_vllm(struct mfs_family_reader *r, const struct mfs_conf_line *line);
+int mfs_family_settle_vllm(struct mfs_family_reader *r, struct mfs_family_tensor *rows);
 
 /* Fills in what follows from the tensors' names and the family's features, and puts the rows into
  * the family. */

@@ -414,6 +414,11 @@ static const struct {
 	{"[layer moe]\nx{e} = mlp.experts.experts.linear_fc2.weight, stacked",
 	 "expected a name without {e}"},
 	{"[layer]\nx = input_layernorm.weight, stacked", "nothing is stacked"},
+	{"[vllm]\nx =", "expected vLLM's name"},
+	{"[vllm]\nx = y{e}", "expected vLLM's name, without an expert"},
+	{"[vllm]\nx = y, float64", "'float64"},
+	{"[vllm]\nx = none", "'x' is none, but no base has it here"},
+	{HEAD EMBEDDING "\n[vllm]\nx = y", "f.conf: [vllm]: there is no tensor 'x'"},
 	{HEAD "requires = swiglu\n" EMBEDDING
 	      "[layer moe]\nx = gate-up of mlp.experts.experts.linear_fc1.weight, stacked",
 	 "along the last axis alone"},
