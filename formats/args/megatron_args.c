@@ -380,14 +380,15 @@ static void read_window_layers(struct reader *r, struct mfs_megatron_args *a)
 /* Megatron-Bridge and NeMo pass the factor to the model (model_config.h). */
 static void read_rope_scaling(struct reader *r, struct mfs_megatron_args *a)
 {
-	const double said = real(r, "rope_scaling_factor", MFS_ROPE_SCALING_FACTOR);
+	const double given = real(r, "rope_scaling_factor", MFS_ROPE_SCALING_FACTOR);
 
 	if (lookup_has(r, "model_provider")) {
-		a->rope_scaling_factor = said;
+		a->rope_scaling_factor = given;
 		return;
 	}
 	a->rope_scaling_factor = MFS_ROPE_SCALING_FACTOR;
-	a->rope_scaling_ignored = a->use_rope_scaling && said != MFS_ROPE_SCALING_FACTOR ? said : 0;
+	a->rope_scaling_ignored =
+		a->use_rope_scaling && given != MFS_ROPE_SCALING_FACTOR ? given : 0;
 }
 
 /*

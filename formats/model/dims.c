@@ -78,9 +78,9 @@ uint64_t mfs_dims_padded_vocab(const struct mfs_ckpt *ckpt)
 {
 	const struct mfs_global_tensor *t =
 		mfs_ckpt_find(ckpt, "embedding.word_embeddings.weight", -1, -1);
-	const uint64_t said = size_of(mfs_ckpt_args(ckpt)->padded_vocab_size);
+	const uint64_t given = size_of(mfs_ckpt_args(ckpt)->padded_vocab_size);
 
-	return said || !t || !t->ndim ? said : t->shape[0];
+	return given || !t || !t->ndim ? given : t->shape[0];
 }
 
 /* ---- of which tensor ---- */

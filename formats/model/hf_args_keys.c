@@ -393,14 +393,14 @@ static void read_pattern(struct mfs_hf_reader *r)
 	const struct mfs_config_row *row = hybrid_row(r->family);
 	const json_t *types = row ? under_either_name(r, "layers_block_type", "layer_types") : NULL;
 	const char *key = types || !row ? "layers_block_type" : row->key, *letters;
-	const json_t *found = types || !row ? types : mfs_hf_set_key(r, key), *said;
+	const json_t *found = types || !row ? types : mfs_hf_set_key(r, key), *given;
 
 	if (!row)
 		return;
 	letters = types ? letters_of(r, key, types) : json_string_value(found);
-	said = json_object_get(r->config, row->key);
-	if (letters && types && said && !mfs_str_is(json_string_value(said), letters))
-		mfs_hf_refuse(r, -EINVAL, row->key, said, letters);
+	given = json_object_get(r->config, row->key);
+	if (letters && types && given && !mfs_str_is(json_string_value(given), letters))
+		mfs_hf_refuse(r, -EINVAL, row->key, given, letters);
 	if (r->rc)
 		return;
 	if (!letters || !*letters || strspn(letters, "M*-E") != strlen(letters)) {

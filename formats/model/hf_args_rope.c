@@ -191,12 +191,12 @@ static void read_mscales(struct mfs_hf_reader *r, const struct rope *rope)
 	const double all = number(r, rope, "mscale_all_dim", 0);
 	const double mscale = number(r, rope, "mscale", 0);
 	const double unit = 0.1 * log(fmax(a->rotary_scaling_factor, 1));
-	const double said = number(r, rope, "attention_factor", NAN);
-	const double wanted = isnan(said) ? unit + 1 : said;
+	const double given = number(r, rope, "attention_factor", NAN);
+	const double wanted = isnan(given) ? unit + 1 : given;
 
 	a->mscale_all_dim = all;
 	a->mscale = 1;
-	if (isnan(said) && mscale != 0 && all != 0)
+	if (isnan(given) && mscale != 0 && all != 0)
 		a->mscale = mscale;
 	else if (unit > 0 && (all != 0 || wanted != unit + 1))
 		a->mscale = (wanted * (unit * all + 1) - 1) / unit;

@@ -354,13 +354,13 @@ static int check_tokens(struct mfs_model *m, json_t *config)
 static int decide_llama3(struct writer *w, const struct mfs_hf_ref *ref)
 {
 	const struct mfs_megatron_args *a = w->args;
-	const double said =
+	const double given =
 		a->rope_scaling_ignored != 0 ? a->rope_scaling_ignored : a->rope_scaling_factor;
 	const bool is_hf = mfs_ckpt_format(w->model->ckpt)->is_hf;
 	const double theirs = ref && !is_hf ? mfs_hf_ref_llama3_factor(ref) : 0;
 
 	w->llama3_factor = theirs > 0 ? theirs : a->rope_scaling_factor;
-	if (!(w->features & MFS_HAS(ROPE_LLAMA3)) || w->llama3_factor == said)
+	if (!(w->features & MFS_HAS(ROPE_LLAMA3)) || w->llama3_factor == given)
 		return 0;
 	if (theirs > 0)
 		return theirs == a->rope_scaling_factor
@@ -369,12 +369,12 @@ static int decide_llama3(struct writer *w, const struct mfs_hf_ref *ref)
 					 w->model,
 					 "config.json has the rotary scaling's factor %g "
 					 "from the reference, not %g from the run's arguments",
-					 theirs, said);
+					 theirs, given);
 	return mfs_model_warn(w->model,
 			      "the run's rope_scaling_factor is %g, but config.json has %g: "
 			      "releases of Megatron up to core 0.19 do not pass it to the model; "
 			      "if this run did, give the model's config.json with ref=DIR",
-			      said, w->llama3_factor);
+			      given, w->llama3_factor);
 }
 
 int mfs_hf_config_json(struct mfs_model *model, const struct mfs_hf_ref *ref,

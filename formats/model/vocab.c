@@ -34,14 +34,15 @@ int mfs_vocab_tokenizer(const struct mfs_ckpt *ckpt, const char *ref, char **ret
 }
 
 /* Sets rows to 0 if the person asks for nothing. */
-static int take_said(const struct mfs_vocab_said *said, struct mfs_vocab *v, struct mfs_error *err)
+static int take_given(const struct mfs_vocab_given *given, struct mfs_vocab *v,
+		      struct mfs_error *err)
 {
-	if (said->size == MFS_VOCAB_TOKENIZER) {
+	if (given->size == MFS_VOCAB_TOKENIZER) {
 		v->source = MFS_VOCAB_TOKENIZED;
-		return mfs_hf_token_count_read(said->tokenizer, &v->rows, err);
+		return mfs_hf_token_count_read(given->tokenizer, &v->rows, err);
 	}
-	v->source = said->size ? MFS_VOCAB_OPTION : MFS_VOCAB_REF;
-	v->rows = said->size ? said->size : said->ref ? mfs_hf_ref_vocab(said->ref) : 0;
+	v->source = given->size ? MFS_VOCAB_OPTION : MFS_VOCAB_REF;
+	v->rows = given->size ? given->size : given->ref ? mfs_hf_ref_vocab(given->ref) : 0;
 	return 0;
 }
 
@@ -74,11 +75,11 @@ static uint64_t by_tokenizer(const struct mfs_ckpt *ckpt, const char *dir, uint6
 	return mfs_args_true_vocab(&args, padded);
 }
 
-int mfs_vocab_decide(const struct mfs_ckpt *ckpt, const struct mfs_vocab_said *said,
+int mfs_vocab_decide(const struct mfs_ckpt *ckpt, const struct mfs_vocab_given *given,
 		     struct mfs_vocab *ret, struct mfs_error *err)
 {
 	struct mfs_vocab v = {.padded = mfs_dims_padded_vocab(ckpt)};
-	int rc = said ? take_said(said, &v, err) : 0;
+	int rc = given ? take_given(given, &v, err) : 0;
 
 	if (rc)
 		return rc;
@@ -86,8 +87,8 @@ int mfs_vocab_decide(const struct mfs_ckpt *ckpt, const struct mfs_vocab_said *s
 		v.rows = mfs_args_true_vocab(mfs_ckpt_args(ckpt), v.padded);
 		v.source = v.rows ? MFS_VOCAB_ARGS : MFS_VOCAB_PADDED;
 	}
-	if (!v.rows && said && said->by_tokenizer) {
-		v.rows = by_tokenizer(ckpt, said->tokenizer, v.padded);
+	if (!v.rows && given && given->by_tokenizer) {
+		v.rows = by_tokenizer(ckpt, given->tokenizer, v.padded);
 		v.source = v.rows ? MFS_VOCAB_TOKENIZED : MFS_VOCAB_PADDED;
 	}
 	if (!v.rows)

@@ -37,7 +37,7 @@ struct mfs_vocab {
 };
 
 /* What a person asks for. Zero-filled: nothing. */
-struct mfs_vocab_said {
+struct mfs_vocab_given {
 	uint64_t size;		      /* N or MFS_VOCAB_TOKENIZER; 0: neither */
 	const struct mfs_hf_ref *ref; /* NULL: none */
 	const char *tokenizer;	      /* directory of tokenizer.json, for MFS_VOCAB_TOKENIZER */
@@ -50,9 +50,9 @@ struct mfs_vocab_said {
 int mfs_vocab_tokenizer(const struct mfs_ckpt *ckpt, const char *ref, char **ret,
 			struct mfs_error *err);
 
-/* said NULL: the person asks for nothing. -EINVAL: more rows than are stored. Other errors: those
+/* given NULL: the person asks for nothing. -EINVAL: more rows than are stored. Other errors: those
  * of mfs_hf_token_count_read(). */
-int mfs_vocab_decide(const struct mfs_ckpt *ckpt, const struct mfs_vocab_said *said,
+int mfs_vocab_decide(const struct mfs_ckpt *ckpt, const struct mfs_vocab_given *given,
 		     struct mfs_vocab *ret, struct mfs_error *err);
 
 /* Rows of the true vocabulary; 0: not known. */

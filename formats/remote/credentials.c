@@ -66,10 +66,10 @@ static char *read_file(const char *path, size_t *ret_len)
 
 static bool find_file(const char *variable, const char *name, char ret[PATH_MAX])
 {
-	const char *said = getenv(variable), *home = getenv("HOME");
+	const char *given = getenv(variable), *home = getenv("HOME");
 
-	if (said && *said)
-		return snprintf(ret, PATH_MAX, "%s", said) < PATH_MAX;
+	if (given && *given)
+		return snprintf(ret, PATH_MAX, "%s", given) < PATH_MAX;
 	return home && snprintf(ret, PATH_MAX, "%s/.aws/%s", home, name) < PATH_MAX;
 }
 
@@ -92,15 +92,15 @@ static const char *profile(void)
 
 void mfs_credentials_region(char *ret, size_t size)
 {
-	const char *said = getenv("AWS_REGION");
+	const char *given = getenv("AWS_REGION");
 	char section[256], path[PATH_MAX], *text;
 	bool found = false;
 	size_t len;
 
-	if (!said || !*said)
-		said = getenv("AWS_DEFAULT_REGION");
-	if (said && *said) {
-		snprintf(ret, size, "%s", said);
+	if (!given || !*given)
+		given = getenv("AWS_DEFAULT_REGION");
+	if (given && *given) {
+		snprintf(ret, size, "%s", given);
 		return;
 	}
 	text = mfs_credentials_config_path(path) ? read_file(path, &len) : NULL;

@@ -48,9 +48,9 @@ static char *default_cache(void)
 	return n < 0 ? NULL : ret;
 }
 
-int mfs_mirror_cache(const char *said, char **ret, struct mfs_error *err)
+int mfs_mirror_cache(const char *given, char **ret, struct mfs_error *err)
 {
-	*ret = said ? strdup(said) : default_cache();
+	*ret = given ? strdup(given) : default_cache();
 	return *ret ? 0 : mfs_fail_nomem(err);
 }
 

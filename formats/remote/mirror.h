@@ -28,7 +28,7 @@ struct mfs_mirror_options {
 
 bool mfs_mirror_is_url(const char *source);
 /* The directory of the cache: the one that is given, or the user's. The caller frees it. */
-int mfs_mirror_cache(const char *said, char **ret, struct mfs_error *err);
+int mfs_mirror_cache(const char *given, char **ret, struct mfs_error *err);
 
 /* Lists a URL, and makes the directory. -ENOENT: there is nothing below it; -ENODATA: the server
  * does not say what it has; -EACCES; -ETIMEDOUT; -EIO; -EINVAL. */

@@ -65,11 +65,11 @@ static bool is_host_name(const char *bucket)
 
 static const char *endpoint(void)
 {
-	const char *said = getenv("AWS_ENDPOINT_URL_S3");
+	const char *given = getenv("AWS_ENDPOINT_URL_S3");
 
-	if (!said || !*said)
-		said = getenv("AWS_ENDPOINT_URL");
-	return said && *said ? said : NULL;
+	if (!given || !*given)
+		given = getenv("AWS_ENDPOINT_URL");
+	return given && *given ? given : NULL;
 }
 
 static int open_s3(const char *url, struct mfs_server *s, struct mfs_error *err)

@@ -174,7 +174,7 @@ static int set_ro(struct mfs_options *opt, const struct mfs_option_row *row, con
 {
 	(void)row, (void)value, (void)err;
 	opt->read_only = true;
-	opt->said_rw = false;
+	opt->rw_given = false;
 	return 0;
 }
 
@@ -183,7 +183,7 @@ static int set_rw(struct mfs_options *opt, const struct mfs_option_row *row, con
 {
 	(void)row, (void)value, (void)err;
 	opt->read_only = false;
-	opt->said_rw = true;
+	opt->rw_given = true;
 	return 0;
 }
 
@@ -302,7 +302,7 @@ static int set_prefetch(struct mfs_options *opt, const struct mfs_option_row *ro
 		return mfs_fail(err, -EINVAL,
 				"option '%s' takes a number of processes from 0 to %d, not '%s'",
 				row->name, MFS_PREFETCH_FETCHERS, value);
-	opt->said_prefetch = true;
+	opt->prefetch_given = true;
 	opt->prefetch = (unsigned)v;
 	return 0;
 }

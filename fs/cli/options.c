@@ -109,7 +109,7 @@ int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_er
 		before = name;
 	}
 	free(copy);
-	if (!rc && opt->said_rw && !opt->data.cache && !opt->remount && !opt->mount8)
+	if (!rc && opt->rw_given && !opt->data.cache && !opt->remount && !opt->mount8)
 		return mfs_fail(err, -EROFS,
 				"option 'rw' is refused: a mount of mcorefs is read-only without "
 				"'dataset_cache'");

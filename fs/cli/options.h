@@ -27,7 +27,7 @@ struct mfs_options {
 	bool single_thread;	      /* -s */
 	bool allow_other;
 	bool read_only;	     /* ro is given after any rw: dataset_cache takes no files either */
-	bool said_rw;	     /* rw is given after any ro */
+	bool rw_given;	     /* rw is given after any ro */
 	const char *log;     /* log=FILE, absolute; NULL: syslog. Owned */
 	bool log_json;	     /* log_format=json */
 	const char *metrics; /* metrics=: ADDR, or the absolute path of a file; NULL: none. Owned */
@@ -39,7 +39,7 @@ struct mfs_options {
 	bool mount8;		 /* mount(8) gives the options: rw may mean nothing */
 	bool sloppy;		 /* mount -s: options that nobody knows are passed over */
 	struct mfs_buf settings; /* options with an effect, without ro and rw (fs/fuse/remount.h) */
-	bool said_prefetch;	 /* prefetch=N is given */
+	bool prefetch_given;	 /* prefetch=N is given */
 	unsigned prefetch;	 /* its N, fetchers; 0: only the kernel reads ahead */
 	struct mfs_buf fuse;	 /* a list for libfuse: "allow_other,max_read=65536" */
 };

@@ -68,7 +68,7 @@ static void file_name(char name[NAME_SIZE], uint32_t i, uint32_t count)
 	snprintf(name, NAME_SIZE, "data-%05u-of-%05u.arrow", i, count);
 }
 
-void mfs_data_add_said(const struct mfs_data_options *opt, struct mfs_buf *spec)
+void mfs_data_add_options(const struct mfs_data_options *opt, struct mfs_buf *spec)
 {
 	if (opt->column)
 		mfs_buf_printf(spec, "column %s\n", opt->column);

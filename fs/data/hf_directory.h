@@ -27,7 +27,7 @@ struct mfs_data_hf_dir {
 };
 
 /* Adds to spec the options that make other rows of the same HuggingFace dataset. */
-void mfs_data_add_said(const struct mfs_data_options *opt, struct mfs_buf *spec);
+void mfs_data_add_options(const struct mfs_data_options *opt, struct mfs_buf *spec);
 
 /* Adds the directory's files. No rows are one file with a schema alone. A few starts of rows are
  * read. */

@@ -96,30 +96,30 @@ static void describe_file(const char *path, struct mfs_buf *ret)
 static void describe(const struct mfs_dataset *d, const char *name, struct mfs_buf *ret)
 {
 	const struct mfs_data_options *o = d->options;
-	const char *const said[] = {d->name,
-				    name,
-				    o->split,
-				    o->megatron,
-				    o->data_path,
-				    o->data_args_path,
-				    o->split_data_path[MFS_TRAIN],
-				    o->split_data_path[MFS_VALID],
-				    o->split_data_path[MFS_TEST]};
+	const char *const given[] = {d->name,
+				     name,
+				     o->split,
+				     o->megatron,
+				     o->data_path,
+				     o->data_args_path,
+				     o->split_data_path[MFS_TRAIN],
+				     o->split_data_path[MFS_VALID],
+				     o->split_data_path[MFS_TEST]};
 
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(said); i++)
-		mfs_buf_printf(ret, "%s\n", said[i] ? said[i] : "");
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(given); i++)
+		mfs_buf_printf(ret, "%s\n", given[i] ? given[i] : "");
 	describe_file(o->data_args_path, ret);
-	mfs_data_add_said(o, ret);
+	mfs_data_add_options(o, ret);
 }
 
 static int add_files(struct mfs_dataset *d, const char *name, enum mfs_split split,
 		     struct mfs_data_view *v, struct mfs_error *err)
 {
-	struct mfs_buf said = {0};
+	struct mfs_buf given = {0};
 	int rc = 0;
 
-	describe(d, name, &said);
-	if (said.failed)
+	describe(d, name, &given);
+	if (given.failed)
 		rc = mfs_fail_nomem(err);
 	else
 		rc = mfs_data_add_hf_dir(
@@ -127,10 +127,10 @@ static int add_files(struct mfs_dataset *d, const char *name, enum mfs_split spl
 			&(struct mfs_data_hf_dir){.dir = "",
 						  .split = hf_name(split),
 						  .rows = v->rows,
-						  .spec = said.data,
+						  .spec = given.data,
 						  .arrow = {.batch = d->options->arrow_batch}},
 			err);
-	mfs_buf_release(&said);
+	mfs_buf_release(&given);
 	return rc;
 }
 

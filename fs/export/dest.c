@@ -142,9 +142,9 @@ static bool lies_in(const char *path, const char *dir)
 }
 
 /* Whether a path, as it was given, lies in dest. */
-static bool is_replaced(const char *dest, const char *said)
+static bool is_replaced(const char *dest, const char *given)
 {
-	char *path = said ? resolve(said) : NULL;
+	char *path = given ? resolve(given) : NULL;
 	bool replaced = path && lies_in(path, dest);
 
 	free(path);

@@ -170,12 +170,12 @@ static int change(const struct mount *m, const struct mfs_options *opt, struct m
 		want |= MS_RDONLY;
 	if (setting_like(&opt->settings, "noexec"))
 		want |= MS_NOEXEC;
-	if (opt->said_rw && strcmp(m->settings.data, "rw"))
+	if (opt->rw_given && strcmp(m->settings.data, "rw"))
 		return mfs_fail(
 			err, -EROFS,
 			"option 'rw' is refused: it was mounted without 'dataset_cache', so "
 			"nothing can be written");
-	if (opt->said_rw)
+	if (opt->rw_given)
 		want &= ~(unsigned long)MS_RDONLY;
 	if (want != m->flags &&
 	    mount(m->entry.source, m->entry.place, NULL, MS_REMOUNT | want, NULL))

@@ -516,7 +516,7 @@ static unsigned fetchers(const struct mfs_tree *tree, const struct mfs_options *
 	/* They could be no programs of their own, or would not be let into the mount. */
 	if (mfs_rights_are_dropped(opt))
 		return 0;
-	if (opt->said_prefetch)
+	if (opt->prefetch_given)
 		return opt->prefetch;
 	return mfs_tree_has_model(tree) ? mfs_prefetch_fetchers(processors()) : 0;
 }

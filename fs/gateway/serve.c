@@ -36,7 +36,7 @@
 enum { URL_WEB = 1, URL_S3 = 2 };
 
 /* What the command line says. It wins over files. */
-struct said {
+struct given {
 	const char *words[MFS_CMDLINE_ARGUMENTS];
 	const char *options;		   /* NULL: none */
 	const struct mfs_options *process; /* the same: how the gateway itself runs */
@@ -67,7 +67,7 @@ struct door {
 };
 
 struct serve {
-	struct said said;
+	struct given given;
 	struct site *site; /* the gateway's */
 	struct mfs_gateway gateway;
 	pthread_mutex_t lock; /* the gateway's */
@@ -83,23 +83,23 @@ static int add_word(struct mfs_serve_config *c, const char *word, const char *op
 
 /* ---- what is served ---- */
 
-static int read_config(const struct said *said, struct mfs_serve_config *c, struct mfs_error *err)
+static int read_config(const struct given *given, struct mfs_serve_config *c, struct mfs_error *err)
 {
 	int rc = 0;
 
 	mfs_serve_config_init(c);
-	for (int i = 0; i < MFS_CMDLINE_ARGUMENTS && said->words[i] && !rc; i++)
-		rc = add_word(c, said->words[i], said->options, err);
+	for (int i = 0; i < MFS_CMDLINE_ARGUMENTS && given->words[i] && !rc; i++)
+		rc = add_word(c, given->words[i], given->options, err);
 	for (int i = 0; i < MFS_LISTENERS; i++)
-		c->listen[i] = said->listen[i] ? said->listen[i] : c->listen[i];
-	c->tokens = said->tokens ? said->tokens : c->tokens;
-	c->access_log = said->access_log ? said->access_log : c->access_log;
-	c->certificate = said->certificate ? said->certificate : c->certificate;
-	c->key = said->key ? said->key : c->key;
-	c->data_node = said->data_node ? said->data_node : c->data_node;
-	c->url_secret = said->url_secret ? said->url_secret : c->url_secret;
-	if (!rc && said->links)
-		rc = mfs_serve_config_add_links(c, said->links, err);
+		c->listen[i] = given->listen[i] ? given->listen[i] : c->listen[i];
+	c->tokens = given->tokens ? given->tokens : c->tokens;
+	c->access_log = given->access_log ? given->access_log : c->access_log;
+	c->certificate = given->certificate ? given->certificate : c->certificate;
+	c->key = given->key ? given->key : c->key;
+	c->data_node = given->data_node ? given->data_node : c->data_node;
+	c->url_secret = given->url_secret ? given->url_secret : c->url_secret;
+	if (!rc && given->links)
+		rc = mfs_serve_config_add_links(c, given->links, err);
 	return rc ? rc : mfs_serve_config_check(c, err);
 }
 
@@ -139,7 +139,7 @@ static unsigned kinds_of(const struct site *s)
  * a sandbox if it began with such a source. */
 static int check_sandbox(const struct serve *s, const struct site *site, struct mfs_error *err)
 {
-	if (!s->said.process->sandbox)
+	if (!s->given.process->sandbox)
 		return 0;
 	for (struct mfs_serve_source *from = site->config.first; from; from = from->next)
 		if (kind_of(from->source) & ~s->kinds)
@@ -152,10 +152,10 @@ static int check_sandbox(const struct serve *s, const struct site *site, struct 
 }
 
 /* Reads what the command line and files give; nothing is opened. */
-static int read_site(const struct said *said, struct site **ret, struct mfs_error *err)
+static int read_site(const struct given *given, struct site **ret, struct mfs_error *err)
 {
 	struct site *site = calloc(1, sizeof(*site));
-	int rc = site ? read_config(said, &site->config, err) : mfs_fail_nomem(err);
+	int rc = site ? read_config(given, &site->config, err) : mfs_fail_nomem(err);
 
 	if (!rc)
 		*ret = site;
@@ -291,9 +291,9 @@ static void done(void *arg, const struct mfs_request *q, const struct mfs_reply 
 
 static int listen_on(struct serve *s, enum mfs_listener i, struct mfs_error *err)
 {
-	const char *said = s->site->config.listen[i];
+	const char *given = s->site->config.listen[i];
 	const struct mfs_http_config http = {
-		.listen = said ? said : defaults[i],
+		.listen = given ? given : defaults[i],
 		.limits = s->site->config.limits,
 		.certificate = s->pair.certificate,
 		.key = s->pair.key,
@@ -327,11 +327,11 @@ static int give_up_rights(struct serve *s, struct mfs_error *err)
 	size_t n = 0;
 	int rc;
 
-	if (!mfs_rights_are_dropped(s->said.process))
+	if (!mfs_rights_are_dropped(s->given.process))
 		return 0;
-	for (int i = 0; i < MFS_CMDLINE_ARGUMENTS && s->said.words[i]; i++)
-		if (mfs_serve_config_is(s->said.words[i]))
-			read_again[n++] = s->said.words[i];
+	for (int i = 0; i < MFS_CMDLINE_ARGUMENTS && s->given.words[i]; i++)
+		if (mfs_serve_config_is(s->given.words[i]))
+			read_again[n++] = s->given.words[i];
 	if (c->tokens)
 		read_again[n++] = c->tokens;
 	if (c->url_secret)
@@ -356,7 +356,7 @@ static int give_up_rights(struct serve *s, struct mfs_error *err)
 	for (const struct mfs_serve_link *l = c->links; l; l = l->next)
 		served[n++] = (struct mfs_rights_served){&plain, l->dir};
 	needs.served = served;
-	rc = mfs_rights_drop_for(s->said.process, &needs, err);
+	rc = mfs_rights_drop_for(s->given.process, &needs, err);
 	free(served);
 	return rc;
 }
@@ -365,7 +365,7 @@ static int give_up_rights(struct serve *s, struct mfs_error *err)
  * opened with those that are left, as it will be again by SIGHUP. */
 static int prepare(struct serve *s, struct mfs_error *err)
 {
-	int rc = read_site(&s->said, &s->site, err);
+	int rc = read_site(&s->given, &s->site, err);
 
 	if (!rc)
 		s->kinds = kinds_of(s->site);
@@ -373,8 +373,8 @@ static int prepare(struct serve *s, struct mfs_error *err)
 		rc = listen_on_all(s, err);
 	if (!rc)
 		rc = give_up_rights(s, err);
-	if (!rc && s->said.process->log)
-		rc = mfs_log_open(s->said.process->log, err);
+	if (!rc && s->given.process->log)
+		rc = mfs_log_open(s->given.process->log, err);
 	if (!rc)
 		rc = open_access_log(s, err);
 	if (rc)
@@ -473,7 +473,7 @@ static void reread(struct serve *s)
 	struct mfs_repos *repos;
 	struct mfs_error err;
 	struct site *site;
-	int rc = read_site(&s->said, &site, &err);
+	int rc = read_site(&s->given, &site, &err);
 
 	if (!rc && (rc = check_sandbox(s, site, &err)))
 		site_free(site);
@@ -599,7 +599,7 @@ static int serve(struct serve *s)
 
 	block_signals(&signals);
 	s->gateway.access_log = -1;
-	s->gateway.log_json = s->said.process->log_json;
+	s->gateway.log_json = s->given.process->log_json;
 	s->gateway.began_ns = mfs_now_ns();
 	if (prepare(s, &err) || answer_on_all(s, &err)) {
 		stop(s, 0);
@@ -673,14 +673,14 @@ static int add_word(struct mfs_serve_config *c, const char *word, const char *op
 }
 
 /* -o counts for the sources of the command line. */
-static int check_options(const struct said *said, struct mfs_error *err)
+static int check_options(const struct given *given, struct mfs_error *err)
 {
-	const struct mfs_options *opt = said->process;
+	const struct mfs_options *opt = given->process;
 	bool has_source = false;
 	int rc = mfs_serve_options_check(opt, true, err);
 
-	for (int i = 0; i < MFS_CMDLINE_ARGUMENTS && said->words[i]; i++)
-		has_source |= !mfs_serve_config_is(said->words[i]);
+	for (int i = 0; i < MFS_CMDLINE_ARGUMENTS && given->words[i]; i++)
+		has_source |= !mfs_serve_config_is(given->words[i]);
 	if (!rc && !has_source && mfs_serve_options_of_sources(opt))
 		rc = mfs_fail(err, -EINVAL,
 			      "-o %s: a configuration says the options of its repositories itself",
@@ -692,7 +692,7 @@ int mfs_cmd_serve(int argc, char **argv)
 {
 	struct mfs_error err;
 	struct serve s = {.lock = PTHREAD_MUTEX_INITIALIZER};
-	struct said *said = &s.said;
+	struct given *given = &s.given;
 	struct mfs_buf o = {0};
 	struct mfs_cmdline c = {
 		.usage = "serve CONFIG|[ORG/NAME=]SOURCE... [--listen ADDRESS] [-o OPTIONS]",
@@ -714,26 +714,26 @@ int mfs_cmd_serve(int argc, char **argv)
 			"See docs/GATEWAY.md.\n",
 		.min = 1,
 		.max = MFS_CMDLINE_ARGUMENTS,
-		.valued = {{"listen", MFS_VALUE_TEXT, &said->listen[MFS_LISTENER_WEB]},
-			   {"listen-s3", MFS_VALUE_TEXT, &said->listen[MFS_LISTENER_S3]},
-			   {"tokens", MFS_VALUE_TEXT, &said->tokens},
-			   {"access-log", MFS_VALUE_TEXT, &said->access_log},
-			   {"certificate", MFS_VALUE_TEXT, &said->certificate},
-			   {"key", MFS_VALUE_TEXT, &said->key},
-			   {"data-node", MFS_VALUE_TEXT, &said->data_node},
-			   {"url-secret", MFS_VALUE_TEXT, &said->url_secret},
-			   {"links", MFS_VALUE_TEXT, &said->links}},
+		.valued = {{"listen", MFS_VALUE_TEXT, &given->listen[MFS_LISTENER_WEB]},
+			   {"listen-s3", MFS_VALUE_TEXT, &given->listen[MFS_LISTENER_S3]},
+			   {"tokens", MFS_VALUE_TEXT, &given->tokens},
+			   {"access-log", MFS_VALUE_TEXT, &given->access_log},
+			   {"certificate", MFS_VALUE_TEXT, &given->certificate},
+			   {"key", MFS_VALUE_TEXT, &given->key},
+			   {"data-node", MFS_VALUE_TEXT, &given->data_node},
+			   {"url-secret", MFS_VALUE_TEXT, &given->url_secret},
+			   {"links", MFS_VALUE_TEXT, &given->links}},
 		.o_list = &o,
 	};
 	int exit_code;
 
 	if (mfs_cmdline_parse(&c, argc, argv, &exit_code)) {
-		memcpy(said->words, c.arguments, sizeof(said->words));
-		said->options = o.data;
-		said->process = &c.options;
+		memcpy(given->words, c.arguments, sizeof(given->words));
+		given->options = o.data;
+		given->process = &c.options;
 		if (c.options.log_json)
 			mfs_log_set_json();
-		exit_code = check_options(said, &err) ? mfs_usage_error("%s", err.msg) : serve(&s);
+		exit_code = check_options(given, &err) ? mfs_usage_error("%s", err.msg) : serve(&s);
 	}
 	release(&s);
 	mfs_buf_release(&o);

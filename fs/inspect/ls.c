@@ -228,13 +228,13 @@ static void list_entry(struct listing *l, const struct mfs_place *at,
  * printed once. */
 static void list_views(struct listing *l, const struct mfs_place *at)
 {
-	const char *said = NULL;
+	const char *printed = NULL;
 	struct mfs_views_entry e;
 
 	for (unsigned i = 0; mfs_views_entry(at->views, i, &e); i = e.end) {
-		if (!e.why_not || e.why_not != said)
+		if (!e.why_not || e.why_not != printed)
 			list_entry(l, at, &e);
-		said = e.why_not;
+		printed = e.why_not;
 	}
 	if (mfs_views_lacks(at->views))
 		list_files(l, at, MFS_WHY_NOT_VIEW, NULL);

@@ -199,7 +199,7 @@ static void checkpoint_rows(struct mfs_frame *frame, const struct mfs_inspection
 
 /* The reason why there is no latest is often shown already at the iteration that the tracker
  * names. */
-static bool said_above(const struct mfs_root_snapshot *s)
+static bool printed_above(const struct mfs_root_snapshot *s)
 {
 	for (uint32_t i = 0; i < s->count; i++) {
 		const char *reason = mfs_iteration_reason(s->iterations[i]);
@@ -231,7 +231,7 @@ static void iteration_rows(struct mfs_frame *frame, const struct mfs_inspection 
 	}
 	if (!s->latest)
 		mfs_frame_row(frame, "latest", MFS_RED, "none: %s",
-			      said_above(s) ? "it is incomplete" : s->latest_reason);
+			      printed_above(s) ? "it is incomplete" : s->latest_reason);
 }
 
 static void list_rows(struct mfs_frame *frame, enum mfs_colour colour, const char *const *list,

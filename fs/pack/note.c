@@ -20,8 +20,8 @@ static int settings(const struct mfs_pack_options *opt, struct mfs_buf *ret, str
 int mfs_pack_note_print(const struct mfs_pack_note *note, const struct mfs_pack_options *opt,
 			char text[MFS_INDEXED_NOTE], struct mfs_error *err)
 {
-	struct mfs_buf said = {0};
-	int n, rc = settings(opt, &said, err);
+	struct mfs_buf given = {0};
+	int n, rc = settings(opt, &given, err);
 
 	if (rc)
 		return rc;
@@ -30,8 +30,8 @@ int mfs_pack_note_print(const struct mfs_pack_note *note, const struct mfs_pack_
 		     " %s %s",
 		     note->place.offset, note->place.line, note->place.column,
 		     note->place.last ? 1u : 0u, note->mark.hash, note->mark.anchor,
-		     note->mark.anchor_hash, mfs_token_format_name(note->place.format), said.data);
-	mfs_buf_release(&said);
+		     note->mark.anchor_hash, mfs_token_format_name(note->place.format), given.data);
+	mfs_buf_release(&given);
 	return n < MFS_INDEXED_NOTE
 		       ? 0
 		       : mfs_fail(err, -ENAMETOOLONG, "the key '%s' is too long", opt->key);
@@ -41,10 +41,10 @@ int mfs_pack_note_parse(const char *text, const struct mfs_pack_options *opt,
 			struct mfs_pack_note *ret, struct mfs_error *err)
 {
 	struct mfs_pack_note n = {0};
-	struct mfs_buf said = {0};
+	struct mfs_buf given = {0};
 	char format[16];
 	unsigned last;
-	int at = 0, rc = settings(opt, &said, err);
+	int at = 0, rc = settings(opt, &given, err);
 	bool same;
 
 	if (rc)
@@ -57,15 +57,15 @@ int mfs_pack_note_parse(const char *text, const struct mfs_pack_options *opt,
 	    mfs_token_format_parse(format, &n.place.format) || !n.place.column || last > 1 ||
 	    n.place.column - 1 > n.place.offset || n.mark.anchor > n.place.offset ||
 	    n.mark.anchor % MFS_PACK_BLOCK) {
-		mfs_buf_release(&said);
+		mfs_buf_release(&given);
 		return mfs_fail(err, -EINVAL, "'%s.journal' is not a journal of mcorefs pack",
 				opt->prefix);
 	}
 	n.mark.position = n.place.offset;
 	n.place.last = last;
-	same = !strcmp(text + at, said.data) &&
+	same = !strcmp(text + at, given.data) &&
 	       (!opt->format || !n.place.format || opt->format == n.place.format);
-	mfs_buf_release(&said);
+	mfs_buf_release(&given);
 	if (!same)
 		return mfs_fail(err, -EINVAL, "'%s' was begun with other options: %s, %s",
 				opt->prefix, format, text + at);

@@ -138,10 +138,10 @@ static int allow_place(void *arg, const char *path, struct mfs_error *err)
 }
 
 /* The cache links files from one directory to another. It is made now: afterwards it could not. */
-static int allow_cache(const struct rules *rules, const char *said, struct mfs_error *err)
+static int allow_cache(const struct rules *rules, const char *given, struct mfs_error *err)
 {
 	char *dir;
-	int rc = mfs_mirror_cache(said, &dir, err);
+	int rc = mfs_mirror_cache(given, &dir, err);
 
 	if (rc)
 		return rc;

@@ -146,7 +146,7 @@ static const char help[] =
 
 int mfs_cmd_sample(int argc, char **argv)
 {
-	struct mfs_sample_options o = mfs_sample_nothing_said;
+	struct mfs_sample_options o = mfs_sample_none_given;
 	struct mfs_cmdline c = {
 		.usage = "sample SOURCE [--step N] [OPTIONS] [-o OPTIONS]",
 		.help = help,

@@ -33,7 +33,7 @@ struct mfs_sample_options {
 	bool no_data_sharding, eod_mask_loss;
 };
 
-extern const struct mfs_sample_options mfs_sample_nothing_said;
+extern const struct mfs_sample_options mfs_sample_none_given;
 
 /* A plan in which everything that a sample needs is settled. */
 struct mfs_sample_plan {

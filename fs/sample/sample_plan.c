@@ -26,7 +26,7 @@ static const struct mfs_megatron_data_args nothing = {
 	.surplus = -1,
 };
 
-const struct mfs_sample_options mfs_sample_nothing_said = {
+const struct mfs_sample_options mfs_sample_none_given = {
 	.step = MFS_ABSENT_U64,
 	.seq_length = MFS_ABSENT_U64,
 	.seed = MFS_ABSENT_U64,
@@ -50,9 +50,9 @@ struct planner {
 };
 
 /* The first of two numbers that was given, or MFS_ABSENT_U64. */
-static uint64_t either(uint64_t said, int64_t saved)
+static uint64_t either(uint64_t given, int64_t saved)
 {
-	return said != MFS_ABSENT_U64 ? said : saved >= 0 ? (uint64_t)saved : MFS_ABSENT_U64;
+	return given != MFS_ABSENT_U64 ? given : saved >= 0 ? (uint64_t)saved : MFS_ABSENT_U64;
 }
 
 static const char *first_text(const char *a, const char *b, const char *c)
@@ -118,7 +118,7 @@ static int take_only(const struct planner *p, struct mfs_error *err)
 			p->data ? "there are several datasets" : "no dataset was named");
 }
 
-static bool said_paths(const struct mfs_data_words *words)
+static bool given_paths(const struct mfs_data_words *words)
 {
 	return words->data_path || words->split_data_path[MFS_TRAIN] || words->data_args_path;
 }
@@ -130,9 +130,9 @@ static const char *text_of(const struct mfs_buf *b)
 
 static int take_datasets(const struct planner *p, struct mfs_error *err)
 {
-	const struct mfs_data_words said = {.data_path = text_of(&p->o->data_path),
-					    .split_data_path = {text_of(&p->o->train_data_path)},
-					    .data_args_path = p->o->data_args_path};
+	const struct mfs_data_words given = {.data_path = text_of(&p->o->data_path),
+					     .split_data_path = {text_of(&p->o->train_data_path)},
+					     .data_args_path = p->o->data_args_path};
 	const struct mfs_data_words mount = {
 		.data_path = p->mount->data_path,
 		.split_data_path = {p->mount->split_data_path[MFS_TRAIN]},
@@ -143,9 +143,9 @@ static int take_datasets(const struct planner *p, struct mfs_error *err)
 		return mfs_fail(err, -ENOTSUP,
 				"the run does not read indexed datasets: it has '%s'",
 				p->args->other_data);
-	if (said_paths(&said))
-		return mfs_data_run_parse(&said, &p->plan->words, err);
-	if (said_paths(&mount))
+	if (given_paths(&given))
+		return mfs_data_run_parse(&given, &p->plan->words, err);
+	if (given_paths(&mount))
 		return mfs_data_run_parse(&mount, &p->plan->words, err);
 	err->msg[0] = '\0';
 	rc = take_saved(p, err);
@@ -209,12 +209,12 @@ static int take_order(const struct planner *p, struct mfs_error *err)
 /* How many samples the run asks for, which decides their order. */
 static int take_samples(const struct planner *p, struct mfs_error *err)
 {
-	const bool said =
+	const bool given =
 		p->o->train_samples != MFS_ABSENT_U64 || p->o->train_iters != MFS_ABSENT_U64;
 	struct mfs_run_length length = {.global_batch_size = p->plan->batch, .eval_interval = 1};
 	uint64_t samples = p->o->train_samples, iters = p->o->train_iters;
 
-	if (!said) {
+	if (!given) {
 		samples = either(MFS_ABSENT_U64, p->args->train_samples);
 		iters = either(MFS_ABSENT_U64, p->args->train_iters);
 	}

@@ -104,7 +104,7 @@ static double llama3_divisor(double frequency, double factor)
 }
 
 static int compute_factors(const struct mfs_megatron_args *a, double factor,
-			   struct mfs_gguf_said *ret, struct mfs_error *err)
+			   struct mfs_gguf_extra *ret, struct mfs_error *err)
 {
 	const double head = (double)a->kv_channels;
 
@@ -119,7 +119,7 @@ static int compute_factors(const struct mfs_megatron_args *a, double factor,
 }
 
 int mfs_gguf_read_config(const struct mfs_model *model, const char *config, size_t len,
-			 struct mfs_gguf_said *ret, struct mfs_error *err)
+			 struct mfs_gguf_extra *ret, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(model->ckpt);
 	json_t *root;
@@ -261,7 +261,8 @@ static void add_token(struct mfs_gguf *g, const char *name, int64_t theirs, int6
 		mfs_gguf_u32(g, name, (uint32_t)id);
 }
 
-static void add_bpe(struct mfs_gguf *g, const struct mfs_bpe *bpe, const struct mfs_hf_tokens *said)
+static void add_bpe(struct mfs_gguf *g, const struct mfs_bpe *bpe,
+		    const struct mfs_hf_tokens *extra)
 {
 	mfs_gguf_text(g, "tokenizer.ggml.model", "gpt2");
 	mfs_gguf_text(g, "tokenizer.ggml.pre", bpe->pre);
@@ -274,9 +275,9 @@ static void add_bpe(struct mfs_gguf *g, const struct mfs_bpe *bpe, const struct 
 	mfs_gguf_array(g, "tokenizer.ggml.merges", MFS_GGUF_TEXT, bpe->merge_count);
 	for (uint32_t i = 0; i < bpe->merge_count; i++)
 		mfs_gguf_element_text(g, bpe->merges[i].text, bpe->merges[i].len);
-	add_token(g, "tokenizer.ggml.bos_token_id", bpe->special.bos, said->bos);
-	add_token(g, "tokenizer.ggml.eos_token_id", bpe->special.eos, said->eos);
-	add_token(g, "tokenizer.ggml.padding_token_id", bpe->special.pad, said->pad);
+	add_token(g, "tokenizer.ggml.bos_token_id", bpe->special.bos, extra->bos);
+	add_token(g, "tokenizer.ggml.eos_token_id", bpe->special.eos, extra->eos);
+	add_token(g, "tokenizer.ggml.padding_token_id", bpe->special.pad, extra->pad);
 	mfs_gguf_bool(g, "tokenizer.ggml.add_bos_token", bpe->add_bos);
 	mfs_gguf_bool(g, "tokenizer.ggml.add_eos_token", bpe->add_eos);
 	if (bpe->chat_template)
@@ -338,7 +339,7 @@ static int read_bpe(struct mfs_fileset *files, uint64_t rows, struct mfs_bpe *bp
 }
 
 int mfs_gguf_add_tokenizer(struct mfs_gguf *g, struct mfs_model *model,
-			   const struct mfs_gguf_said *said, struct mfs_fileset *files,
+			   const struct mfs_gguf_extra *extra, struct mfs_fileset *files,
 			   struct mfs_error *err)
 {
 	struct mfs_error why = {0};
@@ -347,7 +348,7 @@ int mfs_gguf_add_tokenizer(struct mfs_gguf *g, struct mfs_model *model,
 		       : mfs_fail(&why, -ENOTSUP, "there is no tokenizer.json");
 
 	if (!rc) {
-		add_bpe(g, &bpe, &said->tokens);
+		add_bpe(g, &bpe, &extra->tokens);
 	} else if (rc == -ENOTSUP) {
 		mfs_gguf_text(g, "tokenizer.ggml.model", "none");
 		rc = mfs_model_warn(model,

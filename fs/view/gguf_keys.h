@@ -19,7 +19,7 @@ struct mfs_gguf;
 struct mfs_model;
 
 /* What the HF view's config.json says beyond the arguments. */
-struct mfs_gguf_said {
+struct mfs_gguf_extra {
 	struct mfs_hf_tokens tokens;
 	/* By which Llama 3's scaling divides the frequency of each rotary pair; the caller frees
 	 * them. */
@@ -35,7 +35,7 @@ bool mfs_gguf_rotates_pairs(const char *architecture);
 bool mfs_gguf_refused(const char *architecture, mfs_features *ret);
 
 int mfs_gguf_read_config(const struct mfs_model *model, const char *config, size_t len,
-			 struct mfs_gguf_said *ret, struct mfs_error *err);
+			 struct mfs_gguf_extra *ret, struct mfs_error *err);
 
 /* Keys of the model. dtype: of most tensors. */
 int mfs_gguf_add_keys(struct mfs_gguf *g, struct mfs_model *model, enum mfs_dtype dtype,
@@ -44,7 +44,7 @@ int mfs_gguf_add_keys(struct mfs_gguf *g, struct mfs_model *model, enum mfs_dtyp
 /* Keys of the tokenizer in files, or of none where llama.cpp could not use it; a warning of the
  * model then says why. -EINVAL: tokenizer.json or tokenizer_config.json breaks its format. */
 int mfs_gguf_add_tokenizer(struct mfs_gguf *g, struct mfs_model *model,
-			   const struct mfs_gguf_said *said, struct mfs_fileset *files,
+			   const struct mfs_gguf_extra *extra, struct mfs_fileset *files,
 			   struct mfs_error *err);
 
 #endif

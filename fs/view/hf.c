@@ -170,7 +170,7 @@ int mfs_hf_possible(const struct mfs_view_origin *s, const struct mfs_hf_flavour
 
 static int build_model(struct mfs_hf_builder *b)
 {
-	struct mfs_vocab_said said = {.size = b->opt->vocab_size};
+	struct mfs_vocab_given given = {.size = b->opt->vocab_size};
 	struct mfs_vocab vocab;
 	int rc = 0;
 
@@ -178,11 +178,11 @@ static int build_model(struct mfs_hf_builder *b)
 		rc = open_ref(b, &b->ref);
 	if (!rc)
 		rc = find_tokenizer(b);
-	said.ref = b->ref;
-	said.tokenizer = b->tokenizer;
-	said.by_tokenizer = b->opt->tokenizer != NULL;
+	given.ref = b->ref;
+	given.tokenizer = b->tokenizer;
+	given.by_tokenizer = b->opt->tokenizer != NULL;
 	if (!rc)
-		rc = mfs_vocab_decide(b->ckpt, &said, &vocab, b->err);
+		rc = mfs_vocab_decide(b->ckpt, &given, &vocab, b->err);
 	if (!rc)
 		rc = mfs_model_new(b->ckpt, b->opt->arch, &vocab, &b->view->public.model, b->err);
 	return rc;

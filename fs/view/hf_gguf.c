@@ -302,15 +302,15 @@ static int list_tensors(struct made *gguf, const struct mfs_model *m, enum mfs_d
 /* Where the factors of Llama 3's scaling stand, which have no target. */
 #define FACTORS "rope_freqs.weight"
 
-static int describe_tensors(const struct made *gguf, const struct mfs_gguf_said *said,
+static int describe_tensors(const struct made *gguf, const struct mfs_gguf_extra *extra,
 			    struct mfs_gguf *header, uint64_t *padding, struct mfs_error *err)
 {
 	char text[MFS_CKPT_NAME_SIZE];
 	int rc = 0;
 
-	if (said->factor_count)
+	if (extra->factor_count)
 		rc = mfs_gguf_tensor(header, FACTORS, MFS_F32,
-				     (const uint64_t[]){said->factor_count}, 1, padding++, err);
+				     (const uint64_t[]){extra->factor_count}, 1, padding++, err);
 	for (uint32_t i = 0; i < gguf->count && !rc; i++) {
 		const struct tensor *t = &gguf->tensors[i];
 
@@ -331,24 +331,26 @@ static int add_literal(struct mfs_vfile *f, struct mfs_buf *bytes, struct mfs_er
 	return rc;
 }
 
-static int add_factors(struct mfs_vfile *f, const struct mfs_gguf_said *said, struct mfs_error *err)
+static int add_factors(struct mfs_vfile *f, const struct mfs_gguf_extra *extra,
+		       struct mfs_error *err)
 {
 	struct mfs_buf bytes = {0};
 
-	mfs_buf_add(&bytes, said->factors, said->factor_count * sizeof(*said->factors));
+	mfs_buf_add(&bytes, extra->factors, extra->factor_count * sizeof(*extra->factors));
 	return add_literal(f, &bytes, err);
 }
 
-static int fill_file(struct mfs_vfile *f, const struct made *gguf, const struct mfs_gguf_said *said,
-		     const struct mfs_gguf *header, const uint64_t *padding, struct mfs_error *err)
+static int fill_file(struct mfs_vfile *f, const struct made *gguf,
+		     const struct mfs_gguf_extra *extra, const struct mfs_gguf *header,
+		     const uint64_t *padding, struct mfs_error *err)
 {
 	struct mfs_buf bytes = {0};
 	int rc;
 
 	mfs_gguf_header(header, &bytes);
 	rc = add_literal(f, &bytes, err);
-	if (!rc && said->factor_count) {
-		rc = add_factors(f, said, err);
+	if (!rc && extra->factor_count) {
+		rc = add_factors(f, extra, err);
 		if (!rc && *padding)
 			rc = mfs_vfile_add_zeros(f, *padding, err);
 		padding++;
@@ -361,17 +363,18 @@ static int fill_file(struct mfs_vfile *f, const struct made *gguf, const struct 
 	return rc;
 }
 
-static int add_file(struct mfs_view *v, const struct made *gguf, const struct mfs_gguf_said *said,
+static int add_file(struct mfs_view *v, const struct made *gguf, const struct mfs_gguf_extra *extra,
 		    struct mfs_gguf *header, struct mfs_error *err)
 {
 	uint64_t *padding = calloc((size_t)gguf->count + 1, sizeof(*padding));
 	struct mfs_vfile *f = NULL;
-	int rc = padding ? describe_tensors(gguf, said, header, padding, err) : mfs_fail_nomem(err);
+	int rc =
+		padding ? describe_tensors(gguf, extra, header, padding, err) : mfs_fail_nomem(err);
 
 	if (!rc)
 		rc = mfs_vfile_new(&f, err);
 	if (!rc)
-		rc = fill_file(f, gguf, said, header, padding, err);
+		rc = fill_file(f, gguf, extra, header, padding, err);
 	free(padding);
 	if (rc) {
 		mfs_vfile_free(f);
@@ -398,7 +401,7 @@ static int add_model(struct mfs_hf_builder *b, const char *config, size_t config
 	const enum mfs_dtype dtype = b->flavour->dtype;
 	struct made *gguf = calloc(1, sizeof(*gguf));
 	struct mfs_gguf header = {0};
-	struct mfs_gguf_said said = {0};
+	struct mfs_gguf_extra extra = {0};
 	int rc;
 
 	b->view->made = gguf;
@@ -412,17 +415,17 @@ static int add_model(struct mfs_hf_builder *b, const char *config, size_t config
 	rc = gguf->tensors && gguf->each ? list_tensors(gguf, model, dtype, b->err)
 					 : mfs_fail_nomem(b->err);
 	if (!rc)
-		rc = mfs_gguf_read_config(model, config, config_len, &said, b->err);
+		rc = mfs_gguf_read_config(model, config, config_len, &extra, b->err);
 	if (!rc)
 		rc = mfs_gguf_add_keys(&header, model, dtype, b->err);
 	if (!rc)
-		rc = mfs_gguf_add_tokenizer(&header, model, &said, b->view->passed, b->err);
+		rc = mfs_gguf_add_tokenizer(&header, model, &extra, b->view->passed, b->err);
 	if (!rc)
-		rc = add_file(&b->view->public, gguf, &said, &header, b->err);
+		rc = add_file(&b->view->public, gguf, &extra, &header, b->err);
 	if (!rc)
 		b->view->public.cast |= casts(gguf);
 	mfs_gguf_release(&header);
-	free(said.factors);
+	free(extra.factors);
 	return rc;
 }
 

@@ -208,7 +208,7 @@ static int describe(const struct mfs_view_origin *s, struct mfs_megatron_options
 	*ret = (struct mfs_megatron_options){.ckpt = s->ckpt,
 					     .spec = spec_of(s->ckpt, opt),
 					     .number = iteration_of(s->ckpt, s->number)};
-	ret->spec_said = opt->spec != MFS_VIEW_LAYER_SPEC_SOURCE;
+	ret->spec_given = opt->spec != MFS_VIEW_LAYER_SPEC_SOURCE;
 	ret->optimizer = !opt->no_optim && mfs_optim_info(s->ckpt)->kind != MFS_OPTIM_NONE;
 	return mfs_view_true_vocab(s->ckpt, opt, &ret->vocab, err);
 }

@@ -44,7 +44,7 @@ int mfs_view_true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_optio
 			uint64_t *ret, struct mfs_error *err)
 {
 	const char *ref_dir = mfs_view_ref(ckpt, opt);
-	struct mfs_vocab_said said = {.size = opt->vocab_size};
+	struct mfs_vocab_given given = {.size = opt->vocab_size};
 	struct mfs_hf_ref *ref = NULL;
 	struct mfs_vocab vocab;
 	char *tokenizer;
@@ -53,11 +53,11 @@ int mfs_view_true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_optio
 
 	if (!rc && ref_dir && !opt->vocab_size && !mfs_hf_ref_is_source(ref_dir, ckpt))
 		rc = mfs_hf_ref_open(ref_dir, &ref, err);
-	said.ref = ref;
-	said.tokenizer = tokenizer;
-	said.by_tokenizer = opt->tokenizer != NULL;
+	given.ref = ref;
+	given.tokenizer = tokenizer;
+	given.by_tokenizer = opt->tokenizer != NULL;
 	if (!rc)
-		rc = mfs_vocab_decide(ckpt, &said, &vocab, err);
+		rc = mfs_vocab_decide(ckpt, &given, &vocab, err);
 	if (!rc)
 		*ret = mfs_vocab_true(&vocab);
 	mfs_hf_ref_free(ref);

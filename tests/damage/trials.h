@@ -337,12 +337,12 @@ static unsigned run_all(unsigned count, subject *read)
  * the exit status. */
 static inline int run_damage(const char *name, unsigned changes, subject *read)
 {
-	const char *said_seed = getenv("MCOREFS_TEST_SEED");
+	const char *given_seed = getenv("MCOREFS_TEST_SEED");
 	struct mfs_error err = {0};
 	unsigned count = 0, failed;
 	bool shows;
 
-	seed = said_seed ? strtoull(said_seed, NULL, 10) : 0;
+	seed = given_seed ? strtoull(given_seed, NULL, 10) : 0;
 
 	outcome = mmap(NULL, sizeof(*outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		       -1, 0);

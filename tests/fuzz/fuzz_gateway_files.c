@@ -61,19 +61,19 @@ static int read_secrets(const char *text, size_t len, struct mfs_error *err)
 /* The first line is a proxy, the second one what it says. */
 static int read_forwarded(const char *text, size_t len, struct mfs_error *err)
 {
-	char *copy = malloc(len + 1), *said, client[48];
+	char *copy = malloc(len + 1), *forwarded, client[48];
 	struct mfs_proxies p = {0};
 	int rc;
 
 	memcpy(copy, text, len);
 	copy[len] = '\0';
-	said = strchr(copy, '\n');
-	if (said)
-		*said++ = '\0';
+	forwarded = strchr(copy, '\n');
+	if (forwarded)
+		*forwarded++ = '\0';
 	rc = mfs_proxies_add(&p, copy, err);
-	mfs_proxies_client(&p, "192.0.2.1:80", said, client, sizeof(client));
+	mfs_proxies_client(&p, "192.0.2.1:80", forwarded, client, sizeof(client));
 	fuzz_require(!*client || mfs_proxies_trust(&p, "192.0.2.1:80"));
-	mfs_proxies_client(&p, "unix", said, client, sizeof(client));
+	mfs_proxies_client(&p, "unix", forwarded, client, sizeof(client));
 	fuzz_require(!*client || p.local);
 	fuzz_require(strspn(client, "0123456789abcdef.:") == strlen(client));
 	mfs_proxies_release(&p);

@@ -488,8 +488,8 @@ static int check(struct run *r, const struct mft_parallel *p, struct mfk_ctx *ot
 {
 	const struct mft_group_place *place = &p->group[MFT_GROUP_WORLD];
 	struct group world = {place->comm, place->rank, place->size, {0}};
-	const char *said = getenv("MFK_SEED");
-	double failures, seed = place->rank ? 0 : said ? atof(said) : (double)time(NULL);
+	const char *given = getenv("MFK_SEED");
+	double failures, seed = place->rank ? 0 : given ? atof(given) : (double)time(NULL);
 	char why[MFK_WHY] = "";
 
 	for (unsigned i = 0; i < world.size; i++)
@@ -529,9 +529,9 @@ static int load(const char *name, const char *plugin, const struct mfk_backend *
 
 static int device_of(const struct mft_launch *launch)
 {
-	const char *said = getenv("MFK_DEVICE");
+	const char *given = getenv("MFK_DEVICE");
 
-	return said ? atoi(said) : (int)launch->local_rank;
+	return given ? atoi(given) : (int)launch->local_rank;
 }
 
 static int with_device(struct run *r, const struct mft_launch *launch, struct mft_parallel *p)

@@ -382,8 +382,8 @@ static int run(struct check *c, const char *only, unsigned threads)
 
 int check_kernels(const struct mfk_backend *b, const char *only)
 {
-	const char *said = getenv("MFK_SEED");
-	uint64_t seed = said ? strtoull(said, NULL, 0) : (uint64_t)time(NULL);
+	const char *given = getenv("MFK_SEED");
+	uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
 	uint64_t hash = 0;
 	int failures = 0;
 

@@ -321,7 +321,7 @@ void mft_saver_free(struct mft_saver *s)
 		mfs_buf_release(&s->tokenizer[i].bytes);
 	free(s->tokenizer);
 	free(s->slot_of);
-	free(s->said);
+	free(s->reports);
 	mft_save_homes_release(s);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);

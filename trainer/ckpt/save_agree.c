@@ -33,10 +33,10 @@ static bool is_first(const struct mft_saver *s)
 /* The first rank that failed, for all that did. */
 static int say_failure(const struct mft_saver *s, struct mfs_error *err)
 {
-	for (uint32_t i = 0; s->said && i < s->parallel->launch.size; i++)
-		if (s->said[i].failed)
-			return mfs_fail(err, -EIO, "rank %u on %s: %s", i, s->said[i].host,
-					s->said[i].why);
+	for (uint32_t i = 0; s->reports && i < s->parallel->launch.size; i++)
+		if (s->reports[i].failed)
+			return mfs_fail(err, -EIO, "rank %u on %s: %s", i, s->reports[i].host,
+					s->reports[i].why);
 	return s->judged ? 0 : mfs_fail(err, -ECANCELED, "the run has ended");
 }
 
@@ -48,12 +48,12 @@ static bool is_over(const struct mft_saver *s)
 int mft_save_await_others(struct mft_saver *s, int rc, char (*digests)[MFT_SAVE_DIGEST],
 			  struct mfs_error *err)
 {
-	struct mft_save_said *own = &s->own;
+	struct mft_save_report *own = &s->own;
 
 	if (s->parallel->launch.size == 1)
 		return rc;
 	pthread_mutex_lock(&s->lock);
-	*own = (struct mft_save_said){.failed = rc != 0, .stall_ns = s->stall_ns};
+	*own = (struct mft_save_report){.failed = rc != 0, .stall_ns = s->stall_ns};
 	if (rc)
 		snprintf(own->why, sizeof(own->why), "%s", err->msg);
 	else
@@ -106,10 +106,10 @@ static int gather(const struct mft_saver *s, const void *own, size_t bytes, void
 }
 
 /* The threads continue with what all have reported. */
-static void judge(struct mft_saver *s, struct mft_save_said *said)
+static void judge(struct mft_saver *s, struct mft_save_report *reports)
 {
 	pthread_mutex_lock(&s->lock);
-	s->said = said;
+	s->reports = reports;
 	s->judged = true;
 	pthread_cond_broadcast(&s->changed);
 	pthread_mutex_unlock(&s->lock);
@@ -124,10 +124,10 @@ static void end(struct mft_saver *s, bool failed, struct mft_save_result *ret)
 		pthread_cond_wait(&s->changed, &s->lock);
 	*ret = s->result;
 	ret->failed = failed;
-	for (uint32_t i = 0; s->said && i < s->parallel->launch.size; i++)
-		ret->stall_ns = mfs_max_u64(ret->stall_ns, s->said[i].stall_ns);
-	free(s->said);
-	s->said = NULL;
+	for (uint32_t i = 0; s->reports && i < s->parallel->launch.size; i++)
+		ret->stall_ns = mfs_max_u64(ret->stall_ns, s->reports[i].stall_ns);
+	free(s->reports);
+	s->reports = NULL;
 	s->judged = s->forgotten = s->ended = false;
 	pthread_mutex_unlock(&s->lock);
 	s->in_flight = false;
@@ -157,11 +157,11 @@ static bool all_wrote(const struct mft_saver *s, const struct state *states)
 /* Gathers what all report of the files that they have written. */
 static int hear(struct mft_saver *s, struct mfs_error *err)
 {
-	void *said;
-	int rc = gather(s, &s->own, sizeof(s->own), &said, err);
+	void *reports;
+	int rc = gather(s, &s->own, sizeof(s->own), &reports, err);
 
 	if (!rc)
-		judge(s, said);
+		judge(s, reports);
 	return rc;
 }
 

@@ -330,7 +330,7 @@ static int note_other(struct commit *c, const struct mft_save_other *o)
 				"directory that all processes share",
 				c->at.path, name, o->process);
 	c->s->result.bytes += o->size;
-	note(c, name, c->s->said[o->process].digests[o->number]);
+	note(c, name, c->s->reports[o->process].digests[o->number]);
 	return 0;
 }
 

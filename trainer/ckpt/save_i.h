@@ -181,7 +181,7 @@ struct mft_save_small {
 };
 
 /* What a process says when its files are written, or are not. */
-struct mft_save_said {
+struct mft_save_report {
 	bool failed;
 	uint64_t stall_ns;
 	char digests[MFT_SAVE_LANES][MFT_SAVE_DIGEST]; /* of its files */
@@ -221,11 +221,11 @@ struct mft_saver {
 	enum { MFT_SAVE_WRITES, MFT_SAVE_WROTE, MFT_SAVE_DONE } stage;
 	bool judged;	/* all have reported whether their files are written */
 	bool forgotten; /* they could not */
-	struct mft_save_said own;
-	struct mft_save_said *said;	/* [processes]; while judged */
-	uint32_t submitted, completed;	/* fills whose copies are submitted, and done */
-	struct mft_save_slot **slot_of; /* [fills]: where a submitted fill is, or was */
-	bool released;			/* nothing more is copied: fences are open */
+	struct mft_save_report own;
+	struct mft_save_report *reports; /* [processes]; while judged */
+	uint32_t submitted, completed;	 /* fills whose copies are submitted, and done */
+	struct mft_save_slot **slot_of;	 /* [fills]: where a submitted fill is, or was */
+	bool released;			 /* nothing more is copied: fences are open */
 	uint64_t stall_ns;
 	enum mft_save_kind kind;       /* of the save; the thread's while it is busy */
 	const char *dir;	       /* likewise: that of its home, for messages */

@@ -43,7 +43,7 @@ const struct mft_foreign *mft_foreign_find(const char *name, size_t len, const c
 /* ---- what it becomes ---- */
 
 /* '@' and "@-1" of the flag's own word; anything else is itself. */
-static int put_in(const char *part, const char *said, const char *word, struct mfs_arena *arena,
+static int put_in(const char *part, const char *spelling, const char *word, struct mfs_arena *arena,
 		  const char **ret, struct mfs_error *err)
 {
 	enum mft_number_status found;
@@ -57,14 +57,14 @@ static int put_in(const char *part, const char *said, const char *word, struct m
 		return 0;
 	found = mft_number_int(word, &number);
 	if (found != MFT_NUMBER_OK)
-		return mfs_fail(err, -EINVAL, "%s: expected %s, found '%.80s'", said,
+		return mfs_fail(err, -EINVAL, "%s: expected %s, found '%.80s'", spelling,
 				mft_number_expected(found, true), word);
 	*ret = mfs_arena_printf(arena, "%lld%s", (long long)number - 1, part + 3);
 	return *ret ? 0 : mfs_fail_nomem(err);
 }
 
 /* parts: a flag of Megatron's, and the words that follow it. */
-static int set(const char *said, const char *const *parts, size_t count, bool weak,
+static int set(const char *spelling, const char *const *parts, size_t count, bool weak,
 	       enum mft_flag_source from, struct mft_flag_values *v, struct mfs_arena *arena,
 	       struct mfs_error *err)
 {
@@ -75,7 +75,7 @@ static int set(const char *said, const char *const *parts, size_t count, bool we
 
 	value.truth = on;
 	if (count > 1)
-		r = mft_flag_value_parse(mft_flag_at(number), said, parts + 1, count - 1, arena,
+		r = mft_flag_value_parse(mft_flag_at(number), spelling, parts + 1, count - 1, arena,
 					 &value, err);
 	if (r || v->from[number] > (unsigned char)(weak ? MFT_FROM_DEFAULT : from))
 		return r;
@@ -85,7 +85,7 @@ static int set(const char *said, const char *const *parts, size_t count, bool we
 	return 0;
 }
 
-static int become(const struct mft_foreign *f, const char *said, const char *word,
+static int become(const struct mft_foreign *f, const char *spelling, const char *word,
 		  enum mft_flag_source from, struct mft_flag_values *v, struct mfs_arena *arena,
 		  struct mfs_error *err)
 {
@@ -100,19 +100,20 @@ static int become(const struct mft_foreign *f, const char *said, const char *wor
 		const bool begins = *part == '?' || !strncmp(part, "--", 2);
 
 		if (begins && count) {
-			r = set(said, parts, count, weak, from, v, arena, err);
+			r = set(spelling, parts, count, weak, from, v, arena, err);
 			count = 0;
 		}
 		if (begins)
 			weak = *part == '?';
 		if (!r)
-			r = put_in(part + (*part == '?'), said, word, arena, &parts[count++], err);
+			r = put_in(part + (*part == '?'), spelling, word, arena, &parts[count++],
+				   err);
 	}
-	return r || !count ? r : set(said, parts, count, weak, from, v, arena, err);
+	return r || !count ? r : set(spelling, parts, count, weak, from, v, arena, err);
 }
 
 /* Of what a flag becomes, how a person reads it, without what others may say. */
-static int show(const struct mft_foreign *f, const char *said, const char *word,
+static int show(const struct mft_foreign *f, const char *spelling, const char *word,
 		struct mfs_arena *arena, const char **ret, struct mfs_error *err)
 {
 	char *text = mfs_arena_strndup(arena, f->becomes, strlen(f->becomes)), *rest = NULL;
@@ -122,7 +123,7 @@ static int show(const struct mft_foreign *f, const char *said, const char *word,
 	*ret = text ? "" : NULL;
 	for (char *part = text ? strtok_r(text, " ", &rest) : NULL; part && *part != '?' && !r;
 	     part = strtok_r(NULL, " ", &rest)) {
-		r = put_in(part, said, word, arena, &put, err);
+		r = put_in(part, spelling, word, arena, &put, err);
 		if (!r)
 			*ret = mfs_arena_printf(arena, "%s%s%s", *ret, **ret ? " " : "", put);
 		if (!*ret)
@@ -133,7 +134,7 @@ static int show(const struct mft_foreign *f, const char *said, const char *word,
 
 /* ---- notes ---- */
 
-static int note(const struct mft_foreign *f, const char *said, const char *word,
+static int note(const struct mft_foreign *f, const char *spelling, const char *word,
 		struct mft_flag_values *v, struct mfs_arena *arena, struct mfs_error *err)
 {
 	struct mft_flag_other *o = mfs_arena_alloc(arena, sizeof(*o)), **at = &v->others;
@@ -144,15 +145,15 @@ static int note(const struct mft_foreign *f, const char *said, const char *word,
 		at = &(*at)->next;
 	*at = o;
 	o->next = NULL;
-	o->name = f->values ? mfs_arena_printf(arena, "%.80s %.80s (%s)", said, word, f->whose)
-			    : mfs_arena_printf(arena, "%.80s (%s)", said, f->whose);
+	o->name = f->values ? mfs_arena_printf(arena, "%.80s %.80s (%s)", spelling, word, f->whose)
+			    : mfs_arena_printf(arena, "%.80s (%s)", spelling, f->whose);
 	o->becomes = NULL;
 	if (!o->name)
 		return mfs_fail_nomem(err);
-	return f->use == MFT_FOREIGN_BECOMES ? show(f, said, word, arena, &o->becomes, err) : 0;
+	return f->use == MFT_FOREIGN_BECOMES ? show(f, spelling, word, arena, &o->becomes, err) : 0;
 }
 
-int mft_foreign_take(const struct mft_foreign *f, const char *said, const char *const *words,
+int mft_foreign_take(const struct mft_foreign *f, const char *spelling, const char *const *words,
 		     size_t count, enum mft_flag_source from, struct mft_flag_values *v,
 		     struct mfs_arena *arena, struct mfs_error *err)
 {
@@ -160,11 +161,11 @@ int mft_foreign_take(const struct mft_foreign *f, const char *said, const char *
 	int r;
 
 	if (f->use == MFT_FOREIGN_REFUSED)
-		return mfs_fail(err, -ENOTSUP, "%s%s%.80s (%s) is not supported; %s", said,
+		return mfs_fail(err, -ENOTSUP, "%s%s%.80s (%s) is not supported; %s", spelling,
 				f->values ? " " : "", f->values ? word : "", f->whose, f->say);
 	if (isdigit((unsigned char)f->words) && count != (size_t)(f->words - '0'))
-		return mfs_fail(err, -EINVAL, "%s (%s): %s, found %zu", said, f->whose,
+		return mfs_fail(err, -EINVAL, "%s (%s): %s, found %zu", spelling, f->whose,
 				f->words == '0' ? "takes no value" : "expected one value", count);
-	r = f->use == MFT_FOREIGN_BECOMES ? become(f, said, word, from, v, arena, err) : 0;
-	return r ? r : note(f, said, word, v, arena, err);
+	r = f->use == MFT_FOREIGN_BECOMES ? become(f, spelling, word, from, v, arena, err) : 0;
+	return r ? r : note(f, spelling, word, v, arena, err);
 }

@@ -42,10 +42,10 @@ extern const size_t mft_foreign_count;
  * none); NULL: there is none. Hyphens and underscores are one. */
 const struct mft_foreign *mft_foreign_find(const char *name, size_t len, const char *word);
 
-/* Takes a flag with the words that follow it. said: how it was spelt; from: where it was given. It
- * does not replace a value from a later place. -EINVAL: other words are expected; -ENOTSUP: it is
- * refused. */
-int mft_foreign_take(const struct mft_foreign *f, const char *said, const char *const *words,
+/* Takes a flag with the words that follow it. spelling: as it was given; from: where it was given.
+ * It does not replace a value from a later place. -EINVAL: other words are expected; -ENOTSUP: it
+ * is refused. */
+int mft_foreign_take(const struct mft_foreign *f, const char *spelling, const char *const *words,
 		     size_t count, enum mft_flag_source from, struct mft_flag_values *v,
 		     struct mfs_arena *arena, struct mfs_error *err);
 

@@ -209,7 +209,7 @@ static int list_of_numbers(struct mfs_arena *arena, const int64_t *list, size_t 
 	return 0;
 }
 
-static int read_pattern(const char *said, const char *word, struct mfs_arena *arena,
+static int read_pattern(const char *spelling, const char *word, struct mfs_arena *arena,
 			struct mft_flag_value *ret, struct mfs_error *err)
 {
 	struct pattern p = {.at = word, .arena = arena};
@@ -224,12 +224,12 @@ static int read_pattern(const char *said, const char *word, struct mfs_arena *ar
 	if (!p.wrong && (*p.at || list.is_number))
 		pattern_fails(&p, "a number, or a list as \"([0]*1+[1]*3)*2\"");
 	if (p.wrong)
-		return mfs_fail(err, -EINVAL, "%s: expected %s, found '%.80s'", said, p.wrong,
+		return mfs_fail(err, -EINVAL, "%s: expected %s, found '%.80s'", spelling, p.wrong,
 				word);
 	return list_of_numbers(arena, list.list, list.count, ret, err);
 }
 
-static int read_tuple(const char *said, const char *word, struct mfs_arena *arena,
+static int read_tuple(const char *spelling, const char *word, struct mfs_arena *arena,
 		      struct mft_flag_value *ret, struct mfs_error *err)
 {
 	const char *at = word + strspn(word, "(");
@@ -244,7 +244,7 @@ static int read_tuple(const char *said, const char *word, struct mfs_arena *aren
 		if (count == 16 || mft_number_int(item, &list[count++]) != MFT_NUMBER_OK)
 			return mfs_fail(err, -EINVAL,
 					"%s: expected integers with commas between, found '%.80s'",
-					said, word);
+					spelling, word);
 		at += len;
 		if (*at != ',')
 			break;
@@ -252,8 +252,8 @@ static int read_tuple(const char *said, const char *word, struct mfs_arena *aren
 	}
 	if (at[strspn(at, ")")])
 		return mfs_fail(err, -EINVAL,
-				"%s: expected integers with commas between, found '%.80s'", said,
-				word);
+				"%s: expected integers with commas between, found '%.80s'",
+				spelling, word);
 	if (list_of_numbers(arena, list, count, ret, err))
 		return -ENOMEM;
 	ret->type = MFT_IS_TUPLE;
@@ -262,7 +262,7 @@ static int read_tuple(const char *said, const char *word, struct mfs_arena *aren
 
 /* ---- one word ---- */
 
-static int read_member(const struct mft_flag *f, const char *said, const char *word,
+static int read_member(const struct mft_flag *f, const char *spelling, const char *word,
 		       struct mft_flag_value *ret, struct mfs_error *err)
 {
 	for (size_t i = 0; f->of->names[i]; i++) {
@@ -272,11 +272,11 @@ static int read_member(const struct mft_flag *f, const char *said, const char *w
 			.type = MFT_IS_ENUM, .number = (int64_t)i + 1, .of = f->of};
 		return 0;
 	}
-	return mfs_fail(err, -EINVAL, "%s: expected a member of %s, found '%.80s'", said,
+	return mfs_fail(err, -EINVAL, "%s: expected a member of %s, found '%.80s'", spelling,
 			f->of->class_name, word);
 }
 
-static int read_text(const struct mft_flag *f, const char *said, const char *word,
+static int read_text(const struct mft_flag *f, const char *spelling, const char *word,
 		     struct mfs_arena *arena, struct mft_flag_value *ret, struct mfs_error *err)
 {
 	ret->type = MFT_IS_TEXT;
@@ -284,7 +284,7 @@ static int read_text(const struct mft_flag *f, const char *said, const char *wor
 	if (!ret->text)
 		return mfs_fail_nomem(err);
 	if (f->choices && !mft_flag_is_choice(f->choices, word, strlen(word)))
-		return mfs_fail(err, -EINVAL, "%s: expected one of %s, found '%.80s'", said,
+		return mfs_fail(err, -EINVAL, "%s: expected one of %s, found '%.80s'", spelling,
 				f->choices, word);
 	return 0;
 }
@@ -303,7 +303,7 @@ static bool is_chosen(const struct mft_flag *f, const struct mft_flag_value *v)
 	return chosen;
 }
 
-static int read_number(const struct mft_flag *f, const char *said, const char *word,
+static int read_number(const struct mft_flag *f, const char *spelling, const char *word,
 		       struct mft_flag_value *ret, struct mfs_error *err)
 {
 	const bool whole = f->kind == MFT_FLAG_INT || f->kind == MFT_FLAG_INTS;
@@ -312,26 +312,26 @@ static int read_number(const struct mft_flag *f, const char *said, const char *w
 	ret->type = whole ? MFT_IS_INT : MFT_IS_REAL;
 	found = whole ? mft_number_int(word, &ret->number) : mft_number_real(word, &ret->real);
 	if (found != MFT_NUMBER_OK)
-		return mfs_fail(err, -EINVAL, "%s: expected %s, found '%.80s'", said,
+		return mfs_fail(err, -EINVAL, "%s: expected %s, found '%.80s'", spelling,
 				mft_number_expected(found, whole), word);
 	if (!is_chosen(f, ret))
-		return mfs_fail(err, -EINVAL, "%s: expected one of %s, found %.80s", said,
+		return mfs_fail(err, -EINVAL, "%s: expected one of %s, found %.80s", spelling,
 				f->choices, word);
 	return 0;
 }
 
-static int read_dtype(const struct mft_flag *f, const char *said, const char *word,
+static int read_dtype(const struct mft_flag *f, const char *spelling, const char *word,
 		      struct mft_flag_value *ret, struct mfs_error *err)
 {
 	if (!mft_flag_is_choice(f->choices, word, strlen(word)))
-		return mfs_fail(err, -EINVAL, "%s: expected one of %s, found '%.80s'", said,
+		return mfs_fail(err, -EINVAL, "%s: expected one of %s, found '%.80s'", spelling,
 				f->choices, word);
 	ret->dtype = mft_precision_type(word);
 	ret->type = ret->dtype == MFS_DTYPE_NONE ? MFT_IS_NONE : MFT_IS_DTYPE;
 	return 0;
 }
 
-static int read_word(const struct mft_flag *f, const char *said, const char *word,
+static int read_word(const struct mft_flag *f, const char *spelling, const char *word,
 		     struct mfs_arena *arena, struct mft_flag_value *ret, struct mfs_error *err)
 {
 	*ret = none();
@@ -340,23 +340,23 @@ static int read_word(const struct mft_flag *f, const char *said, const char *wor
 	case MFT_FLAG_INTS:
 	case MFT_FLAG_REAL:
 	case MFT_FLAG_REALS:
-		return read_number(f, said, word, ret, err);
+		return read_number(f, spelling, word, ret, err);
 	case MFT_FLAG_TEXT:
 	case MFT_FLAG_TEXTS:
-		return read_text(f, said, word, arena, ret, err);
+		return read_text(f, spelling, word, arena, ret, err);
 	case MFT_FLAG_PATTERN:
-		return read_pattern(said, word, arena, ret, err);
+		return read_pattern(spelling, word, arena, ret, err);
 	case MFT_FLAG_TUPLE:
-		return read_tuple(said, word, arena, ret, err);
+		return read_tuple(spelling, word, arena, ret, err);
 	case MFT_FLAG_DTYPE:
-		return read_dtype(f, said, word, ret, err);
+		return read_dtype(f, spelling, word, ret, err);
 	case MFT_FLAG_ENUM:
-		return read_member(f, said, word, ret, err);
+		return read_member(f, spelling, word, ret, err);
 	case MFT_FLAG_TRUTH:
 		*ret = truth(*word);
 		return 0;
 	default:
-		return mfs_fail(err, -EINVAL, "%s: takes no value, found '%.80s'", said, word);
+		return mfs_fail(err, -EINVAL, "%s: takes no value, found '%.80s'", spelling, word);
 	}
 }
 
@@ -370,7 +370,7 @@ static bool is_dropped(const struct mft_flag *f, const char *word)
 	return false;
 }
 
-static int read_list(const struct mft_flag *f, const char *said, const char *const *words,
+static int read_list(const struct mft_flag *f, const char *spelling, const char *const *words,
 		     size_t count, struct mfs_arena *arena, struct mft_flag_value *ret,
 		     struct mfs_error *err)
 {
@@ -381,13 +381,13 @@ static int read_list(const struct mft_flag *f, const char *said, const char *con
 		return mfs_fail_nomem(err);
 	if ((f->words == '+' && !count) ||
 	    (isdigit((unsigned char)f->words) && count != (size_t)(f->words - '0')))
-		return mfs_fail(err, -EINVAL, "%s: expected %s, found %zu", said,
+		return mfs_fail(err, -EINVAL, "%s: expected %s, found %zu", spelling,
 				f->words == '+' ? "one value or more" : "three values", count);
 	for (size_t i = 0; i < count; i++) {
 		int rc = 0;
 
 		if (!is_dropped(f, words[i]))
-			rc = read_word(f, said, words[i], arena, &items[kept++], err);
+			rc = read_word(f, spelling, words[i], arena, &items[kept++], err);
 		if (rc)
 			return rc;
 	}
@@ -395,15 +395,15 @@ static int read_list(const struct mft_flag *f, const char *said, const char *con
 	return 0;
 }
 
-int mft_flag_value_parse(const struct mft_flag *f, const char *said, const char *const *words,
+int mft_flag_value_parse(const struct mft_flag *f, const char *spelling, const char *const *words,
 			 size_t count, struct mfs_arena *arena, struct mft_flag_value *ret,
 			 struct mfs_error *err)
 {
 	if (f->words)
-		return read_list(f, said, words, count, arena, ret, err);
+		return read_list(f, spelling, words, count, arena, ret, err);
 	if (count != 1)
-		return mfs_fail(err, -EINVAL, "%s: expected one value, found %zu", said, count);
-	return read_word(f, said, words[0], arena, ret, err);
+		return mfs_fail(err, -EINVAL, "%s: expected one value, found %zu", spelling, count);
+	return read_word(f, spelling, words[0], arena, ret, err);
 }
 
 /* ---- defaults ---- */

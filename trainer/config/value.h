@@ -93,10 +93,10 @@ void mft_flag_set_member(struct mft_flag_values *v, const char *dest, int64_t va
 void mft_flag_set_dtype(struct mft_flag_values *v, const char *dest, enum mfs_dtype dtype);
 
 /*
- * Reads the words of a flag. said: the flag as it was spelt, for messages. words are borrowed.
+ * Reads the words of a flag. spelling: the flag as it was given, for messages. words are borrowed.
  * -EINVAL: it takes another number of words, or another kind of them, or other choices.
  */
-int mft_flag_value_parse(const struct mft_flag *f, const char *said, const char *const *words,
+int mft_flag_value_parse(const struct mft_flag *f, const char *spelling, const char *const *words,
 			 size_t count, struct mfs_arena *arena, struct mft_flag_value *ret,
 			 struct mfs_error *err);
 

@@ -35,11 +35,11 @@ static bool find_beside(const char *relative, char *ret, size_t size)
 static bool find_plugin(const char *file, const char *variable, char *ret, size_t size)
 {
 	static const char *const folders[] = {"", "../", "../lib/mcorefs/"};
-	const char *said = getenv(variable);
+	const char *given = getenv(variable);
 	char relative[NAME_MAX];
 
-	if (said)
-		return (size_t)snprintf(ret, size, "%s", said) < size;
+	if (given)
+		return (size_t)snprintf(ret, size, "%s", given) < size;
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(folders); i++) {
 		snprintf(relative, sizeof(relative), "%s%s", folders[i], file);
 		if (find_beside(relative, ret, size))

@@ -384,7 +384,7 @@ static void tell_times(struct mft_trainer *t, const struct mft_report_iteration 
 {
 	if (!is_told(t) || !t->config->log_timers_to_tensorboard)
 		return;
-	if (t->said_first)
+	if (t->logged_first)
 		tell(t, "iteration-time", line->seconds);
 	if (line->throughput != MFS_ABSENT)
 		tell(t, "throughput", line->throughput);
@@ -444,7 +444,7 @@ bool mft_log_reports(const struct mft_trainer *t)
 {
 	const struct mft_train_config *c = t->config;
 
-	return is_due(t, c->log_interval) || (c->log_interval > 0 && !t->said_first) ||
+	return is_due(t, c->log_interval) || (c->log_interval > 0 && !t->logged_first) ||
 	       ((c->tensorboard_dir || keeps_offline(c)) && is_due(t, c->tensorboard_log_interval));
 }
 
@@ -465,9 +465,9 @@ void mft_log_step(struct mft_trainer *t, const struct mft_step *step)
 		t->has_loss = true;
 	}
 	tell_step(t, step);
-	if (due || (interval > 0 && !t->said_first))
+	if (due || (interval > 0 && !t->logged_first))
 		print_window(t, step);
-	t->said_first = true;
+	t->logged_first = true;
 	if (due)
 		*w = (struct mft_log_window){.began_ns = mfs_now_ns()};
 	mft_terminal_show(&t->terminal, t->progress.iteration, t->iterations,

@@ -76,7 +76,7 @@ struct mft_trainer {
 		uint64_t steps, skipped, not_finite; /* steps: with a loss */
 		int64_t began_ns;
 	} window;
-	bool said_first;
+	bool logged_first;
 	bool has_loss;		     /* a step of this process was not skipped */
 	struct mft_events *events;   /* NULL: no --tensorboard-dir */
 	struct mft_offline *offline; /* NULL: no --wandb-project */

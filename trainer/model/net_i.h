@@ -226,7 +226,7 @@ struct mft_stages {
 	struct mfk_event *passes;
 	struct mfk_event **done; /* of exchange number i: [i % count] */
 	uint32_t count;
-	uint64_t said; /* exchanges of this step */
+	uint64_t sent; /* exchanges of this step */
 };
 
 /* What the net is made of, and what its passes write in addition to what parts keep. Parts know

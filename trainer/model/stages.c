@@ -113,7 +113,7 @@ void mft_stages_exchange(struct mft_net *net, struct mfk_ctx *ctx,
 	device->event_wait(s->beside, s->passes);
 	say(net, s->beside, step);
 	device->event_record(s->beside, s->done[step->number % s->count]);
-	s->said = step->number + 1;
+	s->sent = step->number + 1;
 }
 
 void mft_stages_await(const struct mft_net *net, struct mfk_ctx *ctx, uint64_t exchanges)
@@ -127,6 +127,6 @@ void mft_stages_await(const struct mft_net *net, struct mfk_ctx *ctx, uint64_t e
 
 void mft_net_end(struct mft_net *net, struct mfk_ctx *ctx)
 {
-	mft_stages_await(net, ctx, net->chain->stages.said);
-	net->chain->stages.said = 0;
+	mft_stages_await(net, ctx, net->chain->stages.sent);
+	net->chain->stages.sent = 0;
 }

@@ -42,15 +42,15 @@ int mft_first_host(const char *list, char *ret, size_t size, struct mfs_error *e
 static int find_host(const struct mft_launch *launch, struct mft_address *ret,
 		     struct mfs_error *err)
 {
-	const char *said = getenv("MASTER_ADDR"), *list = getenv("SLURM_STEP_NODELIST");
+	const char *given = getenv("MASTER_ADDR"), *list = getenv("SLURM_STEP_NODELIST");
 
 	if (!list)
 		list = getenv("SLURM_JOB_NODELIST");
-	if (said && *said) {
-		if ((size_t)snprintf(ret->host, sizeof(ret->host), "%s", said) < sizeof(ret->host))
+	if (given && *given) {
+		if ((size_t)snprintf(ret->host, sizeof(ret->host), "%s", given) < sizeof(ret->host))
 			return 0;
 		return mfs_fail(err, -EINVAL, "MASTER_ADDR: expected a host's name, found '%.40s'",
-				said);
+				given);
 	}
 	if (!strcmp(launch->by, "srun") && list) {
 		if (mft_first_host(list, ret->host, sizeof(ret->host), err))

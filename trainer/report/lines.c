@@ -27,7 +27,7 @@ static double plain(double value)
 	return isnan(value) ? (double)NAN : value;
 }
 
-static bool said(double value)
+static bool is_known(double value)
 {
 	return value != MFS_ABSENT;
 }
@@ -42,9 +42,9 @@ void mft_report_iteration(struct mfs_buf *b, const struct mft_report_iteration *
 		mfs_buf_printf(b, " skipped samples: %12llu |",
 			       (unsigned long long)r->skipped_samples);
 	mfs_buf_printf(b, " elapsed time per iteration (ms): %.1f |", r->seconds * 1000);
-	if (said(r->throughput))
+	if (is_known(r->throughput))
 		mfs_buf_printf(b, " throughput per GPU (TFLOP/s/GPU): %.1f |", r->throughput);
-	if (said(r->sol))
+	if (is_known(r->sol))
 		mfs_buf_printf(b, " sol: %.1f%% |", r->sol * 100);
 	mfs_buf_printf(b, " learning rate: %.6E | global batch size: %5llu |", r->learning_rate,
 		       (unsigned long long)r->batch);
@@ -52,11 +52,11 @@ void mft_report_iteration(struct mfs_buf *b, const struct mft_report_iteration *
 		if (r->losses[i].value >= 0)
 			mfs_buf_printf(b, " %s: %.6E |", r->losses[i].name, r->losses[i].value);
 	mfs_buf_printf(b, " loss scale: %.1f |", r->loss_scale);
-	if (said(r->grad_norm))
+	if (is_known(r->grad_norm))
 		mfs_buf_printf(b, " grad norm: %.3f |", plain(r->grad_norm));
-	if (said(r->zeros))
+	if (is_known(r->zeros))
 		mfs_buf_printf(b, " num zeros: %.1f |", r->zeros);
-	if (said(r->params_norm))
+	if (is_known(r->params_norm))
 		mfs_buf_printf(b, " params norm: %.3f |", plain(r->params_norm));
 	mfs_buf_printf(b,
 		       " number of skipped iterations: %3llu | number of nan iterations: %3llu |\n",

@@ -87,8 +87,8 @@ struct change {
 static uint32_t replicas(const struct change *c)
 {
 	const struct mfs_layout *p = c->options->layout;
-	const int64_t said = mfs_ckpt_args(c->ckpt)->data_parallel_size;
-	uint64_t dp = said > 0 ? (uint64_t)said : 1;
+	const int64_t given = mfs_ckpt_args(c->ckpt)->data_parallel_size;
+	uint64_t dp = given > 0 ? (uint64_t)given : 1;
 
 	while (p->tp * dp % ((uint64_t)p->etp * p->ep))
 		dp++;
@@ -173,7 +173,7 @@ static int write_value(struct mfs_pickle_writer *w, const struct change *c,
 		return 0;
 	if ((a->value == NEW_NO_OPTIM && options->has_optimizer) ||
 	    (a->value == NEW_NO_RNG && options->has_rng) ||
-	    (a->value == NEW_SPEC && !options->spec_said) ||
+	    (a->value == NEW_SPEC && !options->spec_given) ||
 	    (a->value == NEW_GELU && !mfs_ckpt_args(c->ckpt)->before_core) ||
 	    ((a->value == NEW_ROPE || a->value == NEW_PROVIDER) &&
 	     !mfs_ckpt_is_language(c->ckpt)) ||
@@ -240,7 +240,7 @@ static bool is_none(const struct change *c, const struct argument *a)
 {
 	const struct mfs_layout *p = c->options->layout;
 
-	return (a->value == NEW_SPEC && !c->options->spec_said) ||
+	return (a->value == NEW_SPEC && !c->options->spec_given) ||
 	       (a->value == NEW_GELU && !mfs_ckpt_args(c->ckpt)->before_core) ||
 	       (p && ((a->value == NEW_FIRST && !p->first) || (a->value == NEW_LAST && !p->last)));
 }

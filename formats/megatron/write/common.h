@@ -21,7 +21,7 @@ struct mfs_common_options {
 	const struct mfs_layout *layout; /* NULL: the source's own (torch_dist) */
 	uint64_t vocab;			 /* padded rows of the embedding in the view */
 	enum mfs_layer_spec spec;
-	bool spec_said;	    /* a person chose spec: it is written */
+	bool spec_given;    /* a person chose spec: it is written */
 	bool has_optimizer; /* if not, no_save_optim is set, so that no run looks for one */
 	bool has_rng;	    /* if not, no_save_rng is set */
 	const char *format; /* ckpt_format: "torch", "torch_dist" */

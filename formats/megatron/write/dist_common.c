@@ -197,7 +197,7 @@ int mfs_dist_common(const struct mfs_megatron_dist *d, struct mfs_buf *ret, stru
 {
 	const struct mfs_common_options options = {.vocab = d->vocab,
 						   .spec = d->options.spec,
-						   .spec_said = d->options.spec_said,
+						   .spec_given = d->options.spec_given,
 						   .has_optimizer = d->options.optimizer,
 						   .has_rng = d->rng_count > 0,
 						   .format = "torch_dist"};

@@ -22,10 +22,10 @@ struct mfs_megatron_options {
 	struct mfs_ckpt *ckpt;	  /* opened with its optimizer if the view has one */
 	struct mfs_layout layout; /* in torch_dist it says how tensors are cut into chunks */
 	enum mfs_layer_spec spec;
-	bool spec_said; /* a person chose spec: it is written into the arguments */
-	uint64_t vocab; /* true rows; 0: not known */
-	int64_t number; /* of the iteration; -1: release */
-	bool optimizer; /* the source has an optimizer, and it is wanted */
+	bool spec_given; /* a person chose spec: it is written into the arguments */
+	uint64_t vocab;	 /* true rows; 0: not known */
+	int64_t number;	 /* of the iteration; -1: release */
+	bool optimizer;	 /* the source has an optimizer, and it is wanted */
 };
 
 /* What the files are made of. It is freed after the files. */

@@ -134,7 +134,7 @@ static int write_state_dict(struct mfs_rank_writer *r)
 	const struct mfs_common_options options = {.layout = layout,
 						   .vocab = r->file->list->vocab,
 						   .spec = r->options->spec,
-						   .spec_said = r->options->spec_said,
+						   .spec_given = r->options->spec_given,
 						   .has_optimizer = r->options->optimizer,
 						   .has_rng = mfs_rng_there(r->options->ckpt),
 						   .format = "torch"};

@@ -13,7 +13,7 @@ static bool is_host(const char *text)
 	return text && *text && strspn(text, chars) == strlen(text);
 }
 
-static const char *said_by_proxy(const struct mfs_call *c, const char *header)
+static const char *named_by_proxy(const struct mfs_call *c, const char *header)
 {
 	return mfs_proxies_trust(c->gateway->proxies, c->request->client)
 		       ? mfs_request_header(c->request, header)
@@ -23,7 +23,7 @@ static const char *said_by_proxy(const struct mfs_call *c, const char *header)
 bool mfs_call_is_tls(const struct mfs_call *c)
 {
 	const struct mfs_http *http = c->gateway->http;
-	const char *scheme = said_by_proxy(c, "X-Forwarded-Proto");
+	const char *scheme = named_by_proxy(c, "X-Forwarded-Proto");
 
 	if (mfs_str_is(scheme, "http") || mfs_str_is(scheme, "https"))
 		return !strcmp(scheme, "https");
@@ -32,7 +32,7 @@ bool mfs_call_is_tls(const struct mfs_call *c)
 
 const char *mfs_call_host(const struct mfs_call *c)
 {
-	const char *host = said_by_proxy(c, "X-Forwarded-Host");
+	const char *host = named_by_proxy(c, "X-Forwarded-Host");
 
 	if (!is_host(host))
 		host = mfs_request_header(c->request, "Host");

@@ -171,12 +171,12 @@ static int check_names(const struct mfs_repos *repos, const struct mfs_repo_sour
 	return 0;
 }
 
-/* said: the source has a name that somebody chose. */
-static int note_datasets(struct mfs_repo_source *s, const struct mfs_data *data, bool said)
+/* named: the source has a name that somebody chose. */
+static int note_datasets(struct mfs_repo_source *s, const struct mfs_data *data, bool named)
 {
 	const uint32_t count = data ? mfs_data_count(data) : 0;
 
-	s->is_dataset = said && count == 1 && !s->has_model;
+	s->is_dataset = named && count == 1 && !s->has_model;
 	for (uint32_t i = 0; i < count; i++) {
 		const char *own = mfs_dataset_name(mfs_data_at(data, i));
 		char *name = s->is_dataset ? strdup(s->name) : mfs_repo_part(own);

@@ -35,8 +35,8 @@ struct mfs_losses_noted {
 	int64_t looked; /* monotonic; 0: never */
 };
 struct mfs_served {
-	char said[MFS_COMMIT_SIZE]; /* of its options when it was opened: mfs_options_digest() */
-	_Atomic uint64_t stamp;	    /* of the files when that was their digest last; 0: none */
+	char digest[MFS_COMMIT_SIZE]; /* of its options when it was opened: mfs_options_digest() */
+	_Atomic uint64_t stamp;	      /* of the files when that was their digest last; 0: none */
 
 	pthread_mutex_t listing; /* held while commits of all iterations are found out */
 	pthread_mutex_t lock;	 /* of the notes: a table of commits.c */

@@ -112,7 +112,7 @@ static struct mfs_served *served(const struct mfs_revision *r)
 static int check_options(struct mfs_revision *r, struct mfs_error *err)
 {
 	const struct mfs_view_options *options = r->shared->options;
-	char said[MFS_COMMIT_SIZE];
+	char digest[MFS_COMMIT_SIZE];
 	uint64_t stamp;
 	int rc;
 
@@ -121,10 +121,10 @@ static int check_options(struct mfs_revision *r, struct mfs_error *err)
 	stamp = mfs_options_stamp(options);
 	if (stamp && stamp == atomic_load(&served(r)->stamp))
 		return 0;
-	rc = mfs_options_digest(options, said, err);
+	rc = mfs_options_digest(options, digest, err);
 	if (rc)
 		return rc;
-	if (!strcmp(said, served(r)->said)) {
+	if (!strcmp(digest, served(r)->digest)) {
 		atomic_store(&served(r)->stamp, stamp);
 		return 0;
 	}
@@ -143,7 +143,7 @@ static int hold_view(struct mfs_revision *r, struct mfs_error *err)
 	if (rc)
 		return rc;
 	r->view = opened;
-	make_commit(opened, r->iteration, r->view_name, served(r)->said, r->commit);
+	make_commit(opened, r->iteration, r->view_name, served(r)->digest, r->commit);
 	if (r->of)
 		mfs_served_note(served(r), r);
 	return 0;
@@ -198,7 +198,7 @@ static bool may_have(struct mfs_revision *r, struct mfs_iteration *it, const cha
 	char place[PLACE_CHARS + 1];
 
 	set_iteration(r, it);
-	make_place(r->iteration, r->view_name, served(r)->said, place);
+	make_place(r->iteration, r->view_name, served(r)->digest, place);
 	return !mfs_iteration_reason(it) && !strncmp(place, commit, PLACE_CHARS);
 }
 

@@ -21,7 +21,7 @@ static int served_open(const struct mfs_view_options *options, void **ret, struc
 		return mfs_fail_nomem(err);
 	mfs_served_init(s);
 	pthread_mutex_init(&s->losses.lock, NULL);
-	rc = mfs_options_digest(options, s->said, err);
+	rc = mfs_options_digest(options, s->digest, err);
 	if (rc)
 		served_close(s);
 	else

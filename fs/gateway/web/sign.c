@@ -82,11 +82,11 @@ static void show_form(struct mfs_call *c, const char *next, const char *problem)
 
 /* Appends a path of this gateway, made of the parts of the given one, so that it cannot name
  * another host. "/" stands for all that is no such path. */
-static void add_next(struct mfs_buf *b, const char *said)
+static void add_next(struct mfs_buf *b, const char *given)
 {
 	struct mfs_url url;
 
-	if (*said != '/' || mfs_url_parse(said, &url, NULL)) {
+	if (*given != '/' || mfs_url_parse(given, &url, NULL)) {
 		mfs_buf_adds(b, "/");
 		return;
 	}

@@ -171,10 +171,10 @@ static int fill_card(const struct mfk_device *d, const struct mfk_world *w, stru
 	struct cudaDeviceProp p;
 	cudaError_t rc = cudaGetDeviceProperties(&p, d->index);
 
-	const char *said = getenv("NCCL_HOSTID");
+	const char *given = getenv("NCCL_HOSTID");
 
 	gethostname(ret->host, sizeof(ret->host) - 1);
-	snprintf(ret->nccl_host, sizeof(ret->nccl_host), "%s", said ? said : "");
+	snprintf(ret->nccl_host, sizeof(ret->nccl_host), "%s", given ? given : "");
 	if (rc == cudaSuccess)
 		rc = cudaDeviceGetPCIBusId(ret->bus, sizeof(ret->bus), d->index);
 	if (rc != cudaSuccess) {

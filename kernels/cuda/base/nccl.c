@@ -85,8 +85,8 @@ static const struct {
 
 int mfk_nccl_load(const struct mfk_nccl_ops **ret, char *why)
 {
-	const char *said = getenv("MCOREFS_NCCL");
-	const char *file = said && *said ? said : "libnccl.so.2";
+	const char *given = getenv("MCOREFS_NCCL");
+	const char *file = given && *given ? given : "libnccl.so.2";
 	void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 
 	if (!library) {

@@ -11,7 +11,7 @@
 
 #define MANY 100000 /* tokens that are printed */
 
-static const char *said(const char *word)
+static const char *given(const char *word)
 {
 	return strcmp(word, "-") ? word : NULL;
 }
@@ -48,12 +48,12 @@ static void print(const struct mfs_rows *r, const uint64_t *starts, const int64_
 static void answer(const char *path, const char *split, const char *column, const char *eod)
 {
 	const struct mfs_hf_dataset_options opt = {
-		.column = said(column), .has_eod = said(eod), .eod = atoll(eod)};
+		.column = given(column), .has_eod = given(eod), .eod = atoll(eod)};
 	struct mfs_error err = {0};
 	uint64_t *starts = NULL;
 	int64_t *tokens = NULL;
 	struct mfs_rows *r;
-	int rc = mfs_hf_dataset_open(path, said(split), &opt, &r, &err);
+	int rc = mfs_hf_dataset_open(path, given(split), &opt, &r, &err);
 
 	if (rc) {
 		printf("open %d %s\n", -rc, err.msg);

@@ -76,14 +76,14 @@ static size_t foreign_words(const struct mft_foreign *f, const char *equals, str
 	return f->words == '0' && !equals ? 0 : words_of(&like, equals, w, ret);
 }
 
-static int read_foreign(const struct mft_foreign *f, const char *said, const char *equals,
+static int read_foreign(const struct mft_foreign *f, const char *spelling, const char *equals,
 			struct words *w, struct mft_flag_values *v, struct mfs_arena *arena,
 			struct mfs_error *err)
 {
 	const char *const *words = &equals;
 	const size_t count = foreign_words(f, equals, w, &words);
 
-	return mft_foreign_take(f, said, words, count, MFT_FROM_COMMAND_LINE, v, arena, err);
+	return mft_foreign_take(f, spelling, words, count, MFT_FROM_COMMAND_LINE, v, arena, err);
 }
 
 static int read_flag(struct words *w, struct mft_flag_values *v, struct mfs_arena *arena,
@@ -93,7 +93,7 @@ static int read_flag(struct words *w, struct mft_flag_values *v, struct mfs_aren
 	const char *equals = strchr(word, '=');
 	const size_t len = equals ? (size_t)(equals - word) : strlen(word);
 	const char *after = equals ? equals + 1 : NULL, *const *words = &after;
-	char said[MFT_FLAG_SPELLING];
+	char spelling[MFT_FLAG_SPELLING];
 	const struct mft_foreign *foreign;
 	const struct mft_flag *f;
 	size_t number, count;
@@ -101,13 +101,13 @@ static int read_flag(struct words *w, struct mft_flag_values *v, struct mfs_aren
 
 	if (!is_flag(word))
 		return mfs_fail(err, -EINVAL, "expected a flag, found '%.*s'", SHOWN, word);
-	snprintf(said, sizeof(said), "%.*s", (int)len, word);
+	snprintf(spelling, sizeof(spelling), "%.*s", (int)len, word);
 	foreign = mft_foreign_find(word, len,
 				   after	      ? after
 				   : w->at < w->count ? w->list[w->at]
 						      : NULL);
 	if (foreign)
-		return read_foreign(foreign, said, after, w, v, arena, err);
+		return read_foreign(foreign, spelling, after, w, v, arena, err);
 	number = mft_flag_of_spelling(word, len, &on);
 	if (number == SIZE_MAX)
 		return unknown(word, len, err);
@@ -115,12 +115,12 @@ static int read_flag(struct words *w, struct mft_flag_values *v, struct mfs_aren
 	v->from[number] = MFT_FROM_COMMAND_LINE;
 	if (!takes_words(f)) {
 		v->at[number] = (struct mft_flag_value){.type = MFT_IS_BOOL, .truth = on};
-		return equals ? mfs_fail(err, -EINVAL, "%s: takes no value, found '%.*s'", said,
+		return equals ? mfs_fail(err, -EINVAL, "%s: takes no value, found '%.*s'", spelling,
 					 SHOWN, after)
 			      : 0;
 	}
 	count = words_of(f, equals, w, &words);
-	return mft_flag_value_parse(f, said, words, count, arena, &v->at[number], err);
+	return mft_flag_value_parse(f, spelling, words, count, arena, &v->at[number], err);
 }
 
 /* "SECTION.NAME=VALUE", as a file would say it. */

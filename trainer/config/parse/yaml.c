@@ -218,11 +218,11 @@ static int read_foreign(struct mft_yaml_reader *r, const struct mfs_yaml_node *k
 			const struct mfs_yaml_node *value, bool *ret_done)
 {
 	const char *name = key->text + strspn(key->text, "-");
-	const char *said = mfs_arena_printf(r->arena, "--%.80s", name);
+	const char *spelling = mfs_arena_printf(r->arena, "--%.80s", name);
 	const struct mft_foreign *f =
-		said ? mft_foreign_find(said, strlen(said),
-					value->kind == MFS_YAML_SCALAR ? value->text : NULL)
-		     : NULL;
+		spelling ? mft_foreign_find(spelling, strlen(spelling),
+					    value->kind == MFS_YAML_SCALAR ? value->text : NULL)
+			 : NULL;
 	const char **words = NULL;
 	size_t count = 0;
 	bool on = true;
@@ -230,7 +230,7 @@ static int read_foreign(struct mft_yaml_reader *r, const struct mfs_yaml_node *k
 
 	*ret_done = f;
 	if (!f || mfs_yaml_is_null(value))
-		return said ? 0 : mfs_fail_nomem(r->err);
+		return spelling ? 0 : mfs_fail_nomem(r->err);
 	if (value->kind == MFS_YAML_MAPPING)
 		return mft_yaml_fail(r, value, "expected a value, found a mapping under",
 				     key->text);

@@ -15,23 +15,23 @@ static int check_divided(struct settle *s, enum mft_dest dest, enum mft_dest by)
 
 /* A batch is some microbatches of each process (num_microbatches_calculator.py). decreases: of a
  * greater batch the rest is left out. */
-static int check_batch(const struct settle *s, const char *said, uint64_t batch, bool decreases)
+static int check_batch(const struct settle *s, const char *name, uint64_t batch, bool decreases)
 {
 	const uint64_t micro = (uint64_t)number(s, MICRO_BATCH_SIZE);
 	const uint64_t processes = (uint64_t)number(s, DATA_PARALLEL_SIZE);
 	const uint64_t least = micro * processes;
 
 	if (decreases ? batch >= least : batch % least == 0)
-		return mft_settle_microbatches(s, said, batch / least);
+		return mft_settle_microbatches(s, name, batch / least);
 	if (processes > 1)
 		return mfs_fail(s->err, -EINVAL,
 				"%s: expected %s --micro-batch-size %llu times %llu processes, "
 				"found %llu",
-				said, decreases ? "at least" : "a multiple of",
+				name, decreases ? "at least" : "a multiple of",
 				(unsigned long long)micro, (unsigned long long)processes,
 				(unsigned long long)batch);
 	return mfs_fail(s->err, -EINVAL, "%s: expected %s --micro-batch-size %llu, found %llu",
-			said, decreases ? "at least" : "a multiple of", (unsigned long long)micro,
+			name, decreases ? "at least" : "a multiple of", (unsigned long long)micro,
 			(unsigned long long)batch);
 }
 
@@ -147,13 +147,13 @@ int mft_settle_length(struct settle *s)
 
 /* ---- batches that grow ---- */
 
-static int check_batch_steps(const struct settle *s, const char *said)
+static int check_batch_steps(const struct settle *s, const char *name)
 {
 	const struct mft_train_config *c = s->c;
 	int r = 0;
 
 	for (uint32_t i = 0; i < c->batch_step_count && !r; i++)
-		r = check_batch(s, said, c->batch_steps[i].batch, c->decrease_batch_size_if_needed);
+		r = check_batch(s, name, c->batch_steps[i].batch, c->decrease_batch_size_if_needed);
 	return r;
 }
 

@@ -141,7 +141,7 @@ int mft_settle_accounts(struct settle *s);
 /* ---- for settle_batch.c ---- */
 
 /* settle_pipeline.c: checks that the stages' model chunks can take turns with so many microbatches
- * of each process. said: the flag that they follow from. */
-int mft_settle_microbatches(const struct settle *s, const char *said, uint64_t count);
+ * of each process. name: the flag that they follow from. */
+int mft_settle_microbatches(const struct settle *s, const char *name, uint64_t count);
 
 #endif

@@ -8,7 +8,7 @@
 #include "trainer/config/settle/settle_i.h"
 #include "trainer/config/settle/settle_vocab.h"
 
-/* One may be said by the other's name. */
+/* One may be given by the other's name. */
 static int settle_pair(struct settle *s, enum mft_dest dest, enum mft_dest encoder)
 {
 	int r = exclude(s, dest, encoder);

@@ -53,7 +53,7 @@ static int check_numbers(struct settle *s)
 
 int mft_settle_pipeline(struct settle *s)
 {
-	enum mft_dest said = has(s, chunk_layers) ? chunk_layers : chunks_of_stage;
+	enum mft_dest given = has(s, chunk_layers) ? chunk_layers : chunks_of_stage;
 	char a[MFT_FLAG_SPELLING];
 	int r = check_numbers(s);
 
@@ -62,7 +62,7 @@ int mft_settle_pipeline(struct settle *s)
 	if (r)
 		return r;
 	if (has(s, layout))
-		said = layout;
+		given = layout;
 	if (has(s, chunks_of_stage))
 		mft_flag_set_number(s->v, name_of(chunk_count), number(s, chunks_of_stage));
 	else if (has(s, chunk_layers))
@@ -75,11 +75,11 @@ int mft_settle_pipeline(struct settle *s)
 		return mfs_fail(s->err, -EINVAL,
 				"%s: expected --pipeline-model-parallel-size of 2 at least beside "
 				"it, found 1",
-				flag(said, a));
+				flag(given, a));
 	return mft_settle_accounts(s);
 }
 
-int mft_settle_microbatches(const struct settle *s, const char *said, uint64_t count)
+int mft_settle_microbatches(const struct settle *s, const char *given, uint64_t count)
 {
 	const uint64_t stages = (uint64_t)number(s, PIPELINE_MODEL_PARALLEL_SIZE);
 	const enum mft_dest dest = MICROBATCH_GROUP_SIZE_PER_VP_STAGE;
@@ -93,13 +93,13 @@ int mft_settle_microbatches(const struct settle *s, const char *said, uint64_t c
 			s->err, -EINVAL,
 			"%s: expected %llu, the number of stages, to %llu, the microbatches "
 			"of %s; found %llu",
-			flag(dest, a), (unsigned long long)stages, (unsigned long long)count, said,
+			flag(dest, a), (unsigned long long)stages, (unsigned long long)count, given,
 			(unsigned long long)group);
 	if (count % group && count % group < stages)
 		return mfs_fail(s->err, -EINVAL,
 				"%s: expected microbatches whose last group of %llu has %llu, the "
 				"number of stages, at least; found %llu of %llu",
-				said, (unsigned long long)group, (unsigned long long)stages,
+				given, (unsigned long long)group, (unsigned long long)stages,
 				(unsigned long long)(count % group), (unsigned long long)count);
 	return 0;
 }

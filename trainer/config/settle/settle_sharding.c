@@ -77,14 +77,14 @@ int mft_settle_sharding(struct settle *s)
 /* Without a flag for it the type of gradients is --main-grads-dtype. */
 static int fill_grads(struct settle *s)
 {
-	const struct mft_flag_value *said =
+	const struct mft_flag_value *given =
 		mft_flag_get(s->v, name_of(MEGATRON_FSDP_MAIN_GRADS_DTYPE));
 	const struct mft_flag_value *sent =
 		mft_flag_get(s->v, name_of(MEGATRON_FSDP_GRAD_COMM_DTYPE));
 	struct mft_train_config *c = s->c;
 
-	if (said->type == MFT_IS_DTYPE)
-		c->main_grads_dtype = said->dtype;
+	if (given->type == MFT_IS_DTYPE)
+		c->main_grads_dtype = given->dtype;
 	if (c->main_grads_dtype != MFS_F32 && c->main_grads_dtype != c->params_dtype)
 		return mfs_fail(s->err, -ENOTSUP,
 				"--megatron-fsdp-main-grads-dtype: expected fp32 or the "

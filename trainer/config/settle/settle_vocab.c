@@ -214,13 +214,13 @@ int mft_vocab_find(const struct mft_flag_values *v, struct mft_vocab_found *ret,
 		.size = MFS_ABSENT, .eod = MFS_ABSENT, .pad = MFS_ABSENT, .pad_unknown = true};
 	int64_t eod;
 	const char *type = mft_flag_text(v, name_of(TOKENIZER_TYPE));
-	const int64_t said = mft_flag_number(v, name_of(VOCAB_SIZE), MFS_ABSENT);
+	const int64_t given = mft_flag_number(v, name_of(VOCAB_SIZE), MFS_ABSENT);
 	int r = from_files(v, &found, err);
 
 	if (r)
 		return r;
 	if (found.size == MFS_ABSENT)
-		found.size = said;
+		found.size = given;
 	if (mfs_str_is(type, "NullTokenizer"))
 		found.eod = mft_flag_number(v, name_of(NULL_TOKENIZER_EOD_ID),
 					    found.size == MFS_ABSENT ? MFS_ABSENT : found.size - 1);

@@ -19,7 +19,7 @@ int mft_beside_begin(const struct mft_net *net, struct mft_beside *b, struct mfs
 		return mfs_fail(err, rc, "%s", why);
 	rc = device->event_new(net->device, &b->passes);
 	if (!rc)
-		rc = device->event_new(net->device, &b->said);
+		rc = device->event_new(net->device, &b->sent);
 	return rc ? mfs_fail(err, rc, "%s: no event could be made", net->backend->name) : 0;
 }
 
@@ -32,8 +32,8 @@ void mft_beside_release(const struct mft_net *net, struct mft_beside *b)
 	net->backend->device->sync(b->ctx, why);
 	if (b->passes)
 		net->backend->device->event_free(b->passes);
-	if (b->said)
-		net->backend->device->event_free(b->said);
+	if (b->sent)
+		net->backend->device->event_free(b->sent);
 	net->backend->device->ctx_free(b->ctx);
 }
 
@@ -52,6 +52,6 @@ void mft_beside_await(const struct mft_net *net, const struct mft_beside *b, enu
 {
 	if (!b->ctx)
 		return;
-	net->backend->device->event_record(b->ctx, b->said);
-	mft_parallel_wait(net->parallel, group, net->backend->device, ctx, b->said);
+	net->backend->device->event_record(b->ctx, b->sent);
+	mft_parallel_wait(net->parallel, group, net->backend->device, ctx, b->sent);
 }

@@ -10,7 +10,7 @@ struct mft_net;
 
 struct mft_beside {
 	struct mfk_ctx *ctx; /* NULL: it is submitted to the passes' context */
-	struct mfk_event *passes, *said;
+	struct mfk_event *passes, *sent;
 };
 int mft_beside_begin(const struct mft_net *net, struct mft_beside *b, struct mfs_error *err);
 void mft_beside_release(const struct mft_net *net, struct mft_beside *b);

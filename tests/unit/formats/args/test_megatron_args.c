@@ -678,7 +678,7 @@ END_TEST
  * null_tokenizer_eod_id is an argument. What would not have been padded to what is stored says
  * nothing. */
 static const struct {
-	int32_t said;
+	int32_t given;
 	bool newer;
 	uint64_t stored, rows;
 } nulls[] = {
@@ -690,7 +690,7 @@ static const struct {
 START_TEST(null_tokenizer)
 {
 	begin_model(GELU);
-	set_int("vocab_size", nulls[_i].said);
+	set_int("vocab_size", nulls[_i].given);
 	set_text("tokenizer_type", "NullTokenizer");
 	if (nulls[_i].newer)
 		set_none("null_tokenizer_eod_id");

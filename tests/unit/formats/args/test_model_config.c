@@ -160,7 +160,7 @@ END_TEST
 START_TEST(nemo_tokenizer)
 {
 	static const struct {
-		const char *said, *found;
+		const char *given, *found;
 	} cases[] = {
 		{"tok-32k", "tok-32k"},
 		{"meta-llama/Llama-3.1-8B", NULL},
@@ -175,7 +175,7 @@ START_TEST(nemo_tokenizer)
 	char text[512];
 
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
-		snprintf(text, sizeof(text), "%s%s\n", nemo, cases[i].said);
+		snprintf(text, sizeof(text), "%s%s\n", nemo, cases[i].given);
 		unit_ok(read_args(text), &err);
 		if (cases[i].found)
 			ck_assert_str_eq(args.nemo_tokenizer, cases[i].found);
@@ -307,13 +307,13 @@ START_TEST(lora_has_a_rank_and_a_finite_scale)
 	static const char *const bad[] = {"  alpha: 32\n", "  dim: 0\n  alpha: 32\n", "  dim: 8\n",
 					  "  dim: 8\n  alpha: 1e39\n",
 					  "  dim: 8\n  alpha: -1e999\n"};
-	struct mfs_lora_config said;
+	struct mfs_lora_config given;
 
-	unit_ok(read_lora("  dim: 16\n  alpha: 32\n", &said), &err);
-	ck_assert_uint_eq(said.rank, 16);
-	ck_assert_float_eq(said.scale, 2);
+	unit_ok(read_lora("  dim: 16\n  alpha: 32\n", &given), &err);
+	ck_assert_uint_eq(given.rank, 16);
+	ck_assert_float_eq(given.scale, 2);
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(bad); i++)
-		unit_fails(read_lora(bad[i], &said), &err, -EINVAL, "expected 'dim'");
+		unit_fails(read_lora(bad[i], &given), &err, -EINVAL, "expected 'dim'");
 }
 END_TEST
 

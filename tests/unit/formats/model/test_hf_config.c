@@ -512,7 +512,7 @@ END_TEST
 
 /* The run's rope_scaling_factor, the reference's (0: there is none), and what is shown. */
 static const struct {
-	double said, ref;
+	double given, ref;
 	const char *factor, *warning;
 } factors[] = {
 	{8, 0, "8.0", NULL},
@@ -530,7 +530,7 @@ START_TEST(reference_rotary_factor)
 	struct shown s;
 
 	args.use_rope_scaling = true;
-	args.rope_scaling_ignored = factors[_i].said == 8 ? 0 : factors[_i].said;
+	args.rope_scaling_ignored = factors[_i].given == 8 ? 0 : factors[_i].given;
 	snprintf(ref, sizeof(ref),
 		 "{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": %g, "
 		 "\"low_freq_factor\": 1, \"high_freq_factor\": 4, "

@@ -440,7 +440,7 @@ END_TEST
 
 /* ---- the vocabulary ---- */
 
-static void vocabulary(const struct mfs_megatron_args *args, struct mfs_vocab_said said,
+static void vocabulary(const struct mfs_megatron_args *args, struct mfs_vocab_given given,
 		       uint64_t rows, enum mfs_vocab_source source)
 {
 	struct mfs_vocab vocab;
@@ -448,7 +448,7 @@ static void vocabulary(const struct mfs_megatron_args *args, struct mfs_vocab_sa
 	struct mfs_ckpt c;
 
 	fake_ckpt(&c, args);
-	unit_ok(mfs_vocab_decide(&c, &said, &vocab, &err), &err);
+	unit_ok(mfs_vocab_decide(&c, &given, &vocab, &err), &err);
 	ck_assert_uint_eq(mfs_vocab_true(&vocab), source == MFS_VOCAB_PADDED ? 0 : rows);
 	unit_ok(mfs_model_new(&c, NULL, &vocab, &m, &err), &err);
 	ck_assert_uint_eq(m->vocab.rows, rows);
@@ -469,31 +469,31 @@ START_TEST(the_true_vocabulary_is_found_in_order)
 
 	unit_ok(mfs_hf_ref_parse(sized, strlen(sized), "config.json", &ref, &err), &err);
 	unit_ok(mfs_hf_ref_parse("{}", 2, "config.json", &silent, &err), &err);
-	vocabulary(&args, (struct mfs_vocab_said){0}, 1024, MFS_VOCAB_PADDED);
-	vocabulary(&args, (struct mfs_vocab_said){.ref = silent}, 1024, MFS_VOCAB_PADDED);
-	vocabulary(&args, (struct mfs_vocab_said){.ref = ref}, 7, MFS_VOCAB_REF);
+	vocabulary(&args, (struct mfs_vocab_given){0}, 1024, MFS_VOCAB_PADDED);
+	vocabulary(&args, (struct mfs_vocab_given){.ref = silent}, 1024, MFS_VOCAB_PADDED);
+	vocabulary(&args, (struct mfs_vocab_given){.ref = ref}, 7, MFS_VOCAB_REF);
 	args.vocab_size = 1000;
-	vocabulary(&args, (struct mfs_vocab_said){0}, 1000, MFS_VOCAB_ARGS);
-	vocabulary(&args, (struct mfs_vocab_said){.ref = ref}, 7, MFS_VOCAB_REF);
-	vocabulary(&args, (struct mfs_vocab_said){.size = 999, .ref = ref}, 999, MFS_VOCAB_OPTION);
+	vocabulary(&args, (struct mfs_vocab_given){0}, 1000, MFS_VOCAB_ARGS);
+	vocabulary(&args, (struct mfs_vocab_given){.ref = ref}, 7, MFS_VOCAB_REF);
+	vocabulary(&args, (struct mfs_vocab_given){.size = 999, .ref = ref}, 999, MFS_VOCAB_OPTION);
 	args.vocab_size = 990;
 	vocabulary(&args,
-		   (struct mfs_vocab_said){.size = MFS_VOCAB_TOKENIZER,
-					   .ref = ref,
-					   .tokenizer = unit_fixture("data/tokenizer")},
+		   (struct mfs_vocab_given){.size = MFS_VOCAB_TOKENIZER,
+					    .ref = ref,
+					    .tokenizer = unit_fixture("data/tokenizer")},
 		   1000, MFS_VOCAB_TOKENIZED);
 	args.vocab_size = 1000;
 	args.tokenizer_type = "NullTokenizer";
-	vocabulary(&args, (struct mfs_vocab_said){0}, 1001, MFS_VOCAB_ARGS);
+	vocabulary(&args, (struct mfs_vocab_given){0}, 1001, MFS_VOCAB_ARGS);
 	args.null_tokenizer_counts_eod = true;
-	vocabulary(&args, (struct mfs_vocab_said){0}, 1000, MFS_VOCAB_ARGS);
+	vocabulary(&args, (struct mfs_vocab_given){0}, 1000, MFS_VOCAB_ARGS);
 	args.vocab_size = 1024;
-	vocabulary(&args, (struct mfs_vocab_said){0}, 1024, MFS_VOCAB_ARGS);
+	vocabulary(&args, (struct mfs_vocab_given){0}, 1024, MFS_VOCAB_ARGS);
 	/* Sizes that nobody padded to what is stored: the run's tokenizer did not use them. */
 	args.vocab_size = 1025;
-	vocabulary(&args, (struct mfs_vocab_said){0}, 1024, MFS_VOCAB_PADDED);
+	vocabulary(&args, (struct mfs_vocab_given){0}, 1024, MFS_VOCAB_PADDED);
 	args.vocab_size = 500;
-	vocabulary(&args, (struct mfs_vocab_said){0}, 1024, MFS_VOCAB_PADDED);
+	vocabulary(&args, (struct mfs_vocab_given){0}, 1024, MFS_VOCAB_PADDED);
 	mfs_hf_ref_free(ref);
 	mfs_hf_ref_free(silent);
 }
@@ -501,13 +501,13 @@ END_TEST
 
 START_TEST(vocabulary_beyond_what_is_stored)
 {
-	const struct mfs_vocab_said said = {.size = 1025};
+	const struct mfs_vocab_given given = {.size = 1025};
 	struct mfs_megatron_args args = fake_llama();
 	struct mfs_vocab vocab;
 	struct mfs_ckpt c;
 
 	fake_ckpt(&c, &args);
-	unit_fails(mfs_vocab_decide(&c, &said, &vocab, &err), &err, -EINVAL,
+	unit_fails(mfs_vocab_decide(&c, &given, &vocab, &err), &err, -EINVAL,
 		   "1025 rows (asked for by vocab_size=)");
 	fake_release(&c);
 }

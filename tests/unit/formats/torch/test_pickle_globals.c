@@ -10,19 +10,19 @@
 #include "formats/torch/pickle_globals.h"
 #include "fs/fsck/verdict.h"
 
-static char said[1000];
+static char printed[1000];
 
 static void found(void *arg, const char *module, size_t module_len, const char *name,
 		  size_t name_len)
 {
-	const size_t at = strlen(said);
+	const size_t at = strlen(printed);
 
 	(void)arg;
 	if (module)
-		snprintf(said + at, sizeof(said) - at, "%.*s.%.*s ", (int)module_len, module,
+		snprintf(printed + at, sizeof(printed) - at, "%.*s.%.*s ", (int)module_len, module,
 			 (int)name_len, name);
 	else
-		snprintf(said + at, sizeof(said) - at, "? ");
+		snprintf(printed + at, sizeof(printed) - at, "? ");
 }
 
 #define STREAM(text) text, sizeof(text) - 1
@@ -108,11 +108,11 @@ START_TEST(imports_are_found_without_being_made)
 	struct mfs_error err;
 	size_t end;
 
-	*said = '\0';
+	*printed = '\0';
 	ck_assert_int_eq(
 		mfs_pickle_globals(streams[_i].bytes, streams[_i].len, found, NULL, &end, &err),
 		streams[_i].rc);
-	ck_assert_str_eq(said, streams[_i].imports);
+	ck_assert_str_eq(printed, streams[_i].imports);
 	ck_assert_uint_le(end, streams[_i].len);
 	if (!streams[_i].rc)
 		ck_assert_int_eq(streams[_i].bytes[end - 1], '.');

@@ -75,11 +75,11 @@ START_TEST(view_options)
 	unit_ok(mfs_options_parse_o("vocab_size=tokenizer", &opt, &err), &err);
 	ck_assert(opt.view.vocab_size == MFS_VOCAB_TOKENIZER);
 	ck_assert_uint_eq(opt.data.vocab_size, 0); /* the last word counts */
-	ck_assert(!opt.said_prefetch);
+	ck_assert(!opt.prefetch_given);
 	unit_ok(mfs_options_parse_o("prefetch=2", &opt, &err), &err);
 	ck_assert(opt.prefetch == 2);
 	unit_ok(mfs_options_parse_o("prefetch=8,prefetch=0", &opt, &err), &err);
-	ck_assert(opt.said_prefetch && !opt.prefetch);
+	ck_assert(opt.prefetch_given && !opt.prefetch);
 	mfs_options_release(&opt);
 	ck_assert_ptr_null(opt.view.arch);
 }
@@ -201,7 +201,7 @@ START_TEST(settings_are_kept_as_they_were_given)
 				    &err),
 		&err);
 	unit_ok(mfs_options_parse_o("nofail,x-a=b,user_id=0,arch=llama", &opt, &err), &err);
-	ck_assert(opt.remount && opt.read_only && !opt.said_rw);
+	ck_assert(opt.remount && opt.read_only && !opt.rw_given);
 	ck_assert_int_eq(mfs_settings_make(&opt, false, &all), 0);
 	ck_assert_uint_eq(all.len, sizeof(expected));
 	ck_assert_mem_eq(all.data, expected, sizeof(expected));

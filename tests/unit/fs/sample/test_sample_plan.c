@@ -20,7 +20,7 @@ static struct mfs_sample_plan plan;
 /* No options, and a run of 40 steps of 8 samples, of which 20 have been made. */
 static void reset(void)
 {
-	o = mfs_sample_nothing_said;
+	o = mfs_sample_none_given;
 	args = (struct mfs_megatron_data_args){.data_path = {two, 4},
 					       .split = "90,10,0",
 					       .seed = 1234,
@@ -39,20 +39,20 @@ static void reset(void)
 static int make(char *text, size_t size)
 {
 	static const struct mfs_data_options mount;
-	FILE *said = tmpfile();
+	FILE *given = tmpfile();
 	const int err = dup(STDERR_FILENO);
 	size_t len;
 	int code;
 
-	ck_assert(said && err >= 0 && dup2(fileno(said), STDERR_FILENO) >= 0);
+	ck_assert(given && err >= 0 && dup2(fileno(given), STDERR_FILENO) >= 0);
 	code = mfs_sample_make_plan(&o, &mount, &args, NULL, &plan);
 	fflush(stderr);
 	dup2(err, STDERR_FILENO);
 	close(err);
-	rewind(said);
-	len = fread(text, 1, size - 1, said);
+	rewind(given);
+	len = fread(text, 1, size - 1, given);
 	text[len] = '\0';
-	fclose(said);
+	fclose(given);
 	return code;
 }
 

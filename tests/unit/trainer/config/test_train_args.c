@@ -1010,7 +1010,7 @@ START_TEST(each_format_of_checkpoints_is_accepted)
 					  "zarr"};
 
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(all); i++) {
-		const bool torch = !i, said = i > 1;
+		const bool torch = !i, given = i > 1;
 		struct mft_train_config c;
 		struct mfs_buf notes = {0};
 		char line[600];
@@ -1030,7 +1030,7 @@ START_TEST(each_format_of_checkpoints_is_accepted)
 		mft_help_notes(&c, &notes);
 		mfs_buf_add(&notes, "", 1);
 		snprintf(line, sizeof(line), "--ckpt-format %s: saves are torch_dist; ", all[i]);
-		ck_assert_int_eq(strstr(notes.data, line) != NULL, said);
+		ck_assert_int_eq(strstr(notes.data, line) != NULL, given);
 		mfs_buf_release(&notes);
 		mft_train_config_release(&c);
 	}

@@ -15,17 +15,17 @@
 #define MOST_STAGES 4
 #define LAYERS	    4
 #define EMBEDDING   "embedding.word_embeddings.weight"
-#define MOST_SAID   16
+#define MOST_SENT   16
 
 static struct mfs_error err;
 
 /* The exchanges that a stage has begun, and how much of the first one that is not done has met its
  * other end. */
 struct mfk_comm {
-	struct said {
+	struct sent {
 		struct mfk_message list[3];
 		unsigned count;
-	} said[MOST_SAID];
+	} sent[MOST_SENT];
 	uint64_t begun, done;
 	unsigned met;
 };
@@ -33,11 +33,11 @@ struct mfk_comm {
 static void keep(struct mfk_ctx *ctx, struct mfk_comm *g, const struct mfk_message *list,
 		 unsigned count)
 {
-	struct said *s = &g->said[g->begun++ % MOST_SAID];
+	struct sent *s = &g->sent[g->begun++ % MOST_SENT];
 
 	(void)ctx;
 	ck_assert_uint_le(count, MFS_ARRAY_SIZE(s->list));
-	ck_assert_uint_le(g->begun - g->done, MOST_SAID);
+	ck_assert_uint_le(g->begun - g->done, MOST_SENT);
 	memcpy(s->list, list, count * sizeof(*list));
 	s->count = count;
 }
@@ -142,21 +142,21 @@ static void open_stage(struct stage *st, const struct train_model *whole, const 
 	mft_net_clear_losses(st->m->net, st->m->ctx);
 }
 
-static struct said *said_by(struct stage *st)
+static struct sent *sent_by(struct stage *st)
 {
-	return st->comm.done < st->comm.begun ? &st->comm.said[st->comm.done % MOST_SAID] : NULL;
+	return st->comm.done < st->comm.begun ? &st->comm.sent[st->comm.done % MOST_SENT] : NULL;
 }
 
 /* Carries what a stage sends to where another one is ready for it. False: nothing has moved. */
 static bool carry(struct stage *stages, uint32_t from)
 {
 	struct mfk_comm *g = &stages[from].comm;
-	const struct said *a = said_by(&stages[from]);
+	const struct sent *a = sent_by(&stages[from]);
 	bool moved = false;
 
 	for (unsigned i = 0; a && i < a->count; i++) {
 		struct stage *to = &stages[a->list[i].peer];
-		const struct said *b = said_by(to);
+		const struct sent *b = sent_by(to);
 
 		for (unsigned k = 0; b && k < b->count && !a->list[i].receive; k++) {
 			if (b->list[k].peer != from || !b->list[k].receive || g->met & 1u << i ||
