@@ -47,6 +47,8 @@ struct mcorefs_view {
 int mfs_lib_check(const struct mcorefs_source *source, struct mfs_error *err);
 /* Copies an error for the caller, who may pass NULL. Returns code. */
 int mfs_lib_tell(struct mcorefs_error *ret, int code, const struct mfs_error *err);
+/* -ENOENT: there are fewer. */
+int mfs_lib_check_file(const struct mcorefs_view *view, size_t file, struct mfs_error *err);
 /* Lists the tensors, unless they are. */
 int mfs_lib_list_tensors(struct mcorefs_view *view, struct mfs_error *err);
 /* -ENOENT: there are fewer. */

@@ -187,6 +187,16 @@ static int tell_views(const struct told *t, struct mfs_views *views)
 	return rc;
 }
 
+static int tell_datasets(const struct told *t)
+{
+	const struct mfs_data *data = mfs_root_data(t->source->root);
+	int rc = 0;
+
+	for (uint32_t i = 0; data && i < mfs_data_count(data) && !rc; i++)
+		rc = tell_view(t, "data", mfs_dataset_name(mfs_data_at(data, i)));
+	return rc;
+}
+
 /* The views of an iteration by its name, or of "data/NAME". */
 static int find_views(struct mcorefs_source *source, const char *of, struct mfs_place *ret,
 		      struct mfs_error *err)
@@ -219,6 +229,8 @@ int mcorefs_views(struct mcorefs_source *source, const char *of,
 	char above[MFS_PLACE_NAME];
 	int rc = mfs_lib_check(source, &err);
 
+	if (!rc && of && !strcmp(of, "data"))
+		return tell_datasets(&(struct told){source, "", visit, arg});
 	if (!rc)
 		rc = find_views(source, of, &place, &err);
 	if (rc)

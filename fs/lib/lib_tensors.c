@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/bytes.h"
 #include "formats/base/grow.h"
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
@@ -245,7 +246,7 @@ int mcorefs_tensor_find(struct mcorefs_view *view, const char *name, size_t *ret
 /* ---- extents ---- */
 
 struct teller {
-	const struct mfs_lib_tensor *tensor;
+	uint64_t from; /* of the tensor or the range in its file */
 	int (*visit)(void *arg, const struct mcorefs_extent *extent);
 	void *arg;
 };
@@ -261,7 +262,7 @@ static int tell_piece(void *arg, const struct mfs_piece *p)
 	const struct teller *t = arg;
 	struct mcorefs_extent e = {
 		.kind = kinds[p->kind],
-		.at = p->of.at - t->tensor->off,
+		.at = p->of.at - t->from,
 		.rows = p->of.rows,
 		.width = p->of.width,
 		.step = p->of.step,
@@ -278,23 +279,46 @@ static int tell_piece(void *arg, const struct mfs_piece *p)
 	return t->visit(t->arg, &e);
 }
 
+static int tell_range(const struct mcorefs_view *view, size_t file, uint64_t len, struct teller *t,
+		      struct mfs_error *err)
+{
+	const struct mfs_rectangle all = {.at = t->from, .rows = 1, .width = len, .step = len};
+
+	return mfs_vfile_pieces(view->view->files[file].data, &all, tell_piece, t, err);
+}
+
 int mcorefs_extents(struct mcorefs_view *view, size_t tensor,
 		    int (*visit)(void *arg, const struct mcorefs_extent *extent), void *arg,
 		    struct mcorefs_error *ret_err)
 {
 	struct teller t = {.visit = visit, .arg = arg};
+	const struct mfs_lib_tensor *of;
 	struct mfs_error err = {0};
-	int rc = mfs_lib_tensor_at(view, tensor, &t.tensor, &err);
+	int rc = mfs_lib_tensor_at(view, tensor, &of, &err);
 
 	if (!rc) {
-		const struct mfs_rectangle all = {.at = t.tensor->off,
-						  .rows = 1,
-						  .width = t.tensor->bytes,
-						  .step = t.tensor->bytes};
-
-		rc = mfs_vfile_pieces(view->view->files[t.tensor->file].data, &all, tell_piece, &t,
-				      &err);
+		t.from = of->off;
+		rc = tell_range(view, of->file, of->bytes, &t, &err);
 	}
 	/* What visit has returned is the caller's own, and has no sentence. */
+	return err.code ? mfs_lib_tell(ret_err, rc, &err) : rc;
+}
+
+int mcorefs_file_extents(struct mcorefs_view *view, size_t file, uint64_t off, uint64_t len,
+			 int (*visit)(void *arg, const struct mcorefs_extent *extent), void *arg,
+			 struct mcorefs_error *ret_err)
+{
+	struct teller t = {.from = off, .visit = visit, .arg = arg};
+	struct mfs_error err = {0};
+	int rc = mfs_lib_check(view->source, &err);
+
+	if (!rc)
+		rc = mfs_lib_check_file(view, file, &err);
+	if (!rc && !mfs_range_ok(off, len, mfs_vfile_size(view->view->files[file].data)))
+		rc = mfs_fail(&err, -EINVAL, "%s/%s: bytes [%llu, %llu) go beyond its end",
+			      view->name, view->view->files[file].name, (unsigned long long)off,
+			      (unsigned long long)(off + len));
+	if (!rc)
+		rc = tell_range(view, file, len, &t, &err);
 	return err.code ? mfs_lib_tell(ret_err, rc, &err) : rc;
 }

@@ -52,7 +52,7 @@ size_t mcorefs_file_count(const struct mcorefs_view *view)
 	return view->view->count;
 }
 
-static int check_file(const struct mcorefs_view *view, size_t file, struct mfs_error *err)
+int mfs_lib_check_file(const struct mcorefs_view *view, size_t file, struct mfs_error *err)
 {
 	if (file < view->view->count)
 		return 0;
@@ -64,7 +64,7 @@ int mcorefs_file(const struct mcorefs_view *view, size_t file, struct mcorefs_fi
 		 struct mcorefs_error *ret_err)
 {
 	struct mfs_error err = {0};
-	int rc = check_file(view, file, &err);
+	int rc = mfs_lib_check_file(view, file, &err);
 
 	if (!rc)
 		*ret = (struct mcorefs_file){
@@ -107,7 +107,7 @@ ssize_t mcorefs_pread(struct mcorefs_view *view, size_t file, void *buf, size_t 
 	if (len > SSIZE_MAX)
 		len = SSIZE_MAX;
 	if (!rc)
-		rc = check_file(view, file, &err);
+		rc = mfs_lib_check_file(view, file, &err);
 	if (!rc)
 		rc = mfs_vfile_pread(view->view->files[file].data, off, buf, len, &done, &err);
 	mfs_lib_tell(ret_err, rc, &err);

@@ -83,8 +83,9 @@ MCOREFS_API int mcorefs_iterations(struct mcorefs_source *source,
 				   void *arg, struct mcorefs_error *err);
 
 /* The names of views that a listing of the mount would show, of one iteration (NULL: the latest, or
- * of a HuggingFace directory) or of datasets ("data/NAME"): names for mcorefs_view_open(). There
- * may be more views than are listed ("vllm/tp16"). -ENODATA: there is no latest iteration. */
+ * of a HuggingFace directory) or of a dataset ("data/NAME"): names for mcorefs_view_open(). There
+ * may be more views than are listed ("vllm/tp16"). Of "data": "data/NAME" of each dataset, which is
+ * no view but may be asked for in turn. -ENODATA: there is no latest iteration. */
 MCOREFS_API int mcorefs_views(struct mcorefs_source *source, const char *of,
 			      int (*visit)(void *arg, const char *view), void *arg,
 			      struct mcorefs_error *err);
@@ -231,9 +232,9 @@ enum mcorefs_extent_kind {
 /* rows rows of width bytes each. */
 struct mcorefs_extent {
 	enum mcorefs_extent_kind kind;
-	uint64_t at; /* of the first byte, from the tensor's first */
+	uint64_t at; /* of the first byte, from the first of the tensor or the range */
 	uint64_t rows, width;
-	uint64_t step;	  /* bytes between rows of the tensor */
+	uint64_t step;	  /* bytes from a row to the next in the tensor or the range */
 	const char *path; /* of the file; NULL: not of MCOREFS_EXTENT_SOURCE. Until visit returns */
 	uint64_t off, row_step; /* in the file, in bytes: of the first row; between rows */
 	uint64_t reserved[4];
@@ -244,6 +245,12 @@ struct mcorefs_extent {
 MCOREFS_API int mcorefs_extents(struct mcorefs_view *view, size_t tensor,
 				int (*visit)(void *arg, const struct mcorefs_extent *extent),
 				void *arg, struct mcorefs_error *err);
+/* The same of bytes [off, off + len) of a file of the view: of rows of a dataset, for example.
+ * -EINVAL: the range goes beyond the file's end. */
+MCOREFS_API int mcorefs_file_extents(struct mcorefs_view *view, size_t file, uint64_t off,
+				     uint64_t len,
+				     int (*visit)(void *arg, const struct mcorefs_extent *extent),
+				     void *arg, struct mcorefs_error *err);
 
 #ifdef __cplusplus
 }

@@ -538,6 +538,45 @@ START_TEST(extents_cover_a_tensor)
 }
 END_TEST
 
+static int take_name(void *arg, const char *name)
+{
+	snprintf(arg, 256, "%s", name);
+	return 0;
+}
+
+/* A token array of a dataset is a range of its .bin. */
+static int take_source(void *arg, const struct mcorefs_extent *e)
+{
+	if (e->kind == MCOREFS_EXTENT_SOURCE)
+		*(uint64_t *)arg += e->rows * e->width;
+	return 0;
+}
+
+START_TEST(extents_of_a_dataset_are_ranges_of_its_bin)
+{
+	struct mcorefs_source *source;
+	struct mcorefs_view *view;
+	struct mcorefs_file file;
+	char name[256] = "", npy[300];
+	uint64_t bytes = 0, all = 0;
+
+	lib_ok(mcorefs_open(unit_fixture("data/tales_text_document"), NULL, &source, &err));
+	ck_assert_int_eq(mcorefs_views(source, "data", take_name, name, &err), 0);
+	snprintf(npy, sizeof(npy), "%s/npy", name);
+	lib_ok(mcorefs_view_open(source, npy, &view, &err));
+	for (size_t i = 0; i < mcorefs_file_count(view); i++) {
+		lib_ok(mcorefs_file(view, i, &file, &err));
+		all += file.size;
+		ck_assert_int_eq(
+			mcorefs_file_extents(view, i, 0, file.size, take_source, &bytes, &err), 0);
+		lib_fails(mcorefs_file_extents(view, i, 1, file.size, take_source, &bytes, &err),
+			  -EINVAL, "beyond its end");
+	}
+	ck_assert_uint_gt(bytes, all / 4);
+	close_view(view, source);
+}
+END_TEST
+
 /* Nobody but the library's threads uses them, and TSan sees them. */
 static void *load_often(void *view)
 {
@@ -567,6 +606,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, sources_options_and_views_that_are_wrong_are_refused);
 	tcase_add_test(c, extents_cover_a_tensor);
+	tcase_add_test(c, extents_of_a_dataset_are_ranges_of_its_bin);
 	c = tcase_create("loads");
 	tcase_add_loop_test(c, whole_tensors_are_the_bytes_of_their_files, 0, count);
 	tcase_add_loop_test(c, boxes_of_any_strides_are_the_bytes_of_their_files, 0, count);
