@@ -13,10 +13,11 @@
 #include "formats/io/fileset.h"
 #include "formats/load/box_load_i.h"
 
-#define CHUNK_MOST  (4ull << 20)
-#define CHUNK_LEAST (256ull << 10)
-#define SLOTS_MOST  8
-#define SLOTS_LEAST 2
+#define SLOT_MOST    (4ull << 20)
+#define SLOT_LEAST   (256ull << 10)
+#define SLOTS_MOST   8
+#define SLOTS_WANTED 4
+#define SLOTS_LEAST  2
 
 /* ---- what threads tell ---- */
 
@@ -55,19 +56,18 @@ void mfs_load_arrived(struct mfs_load *load, const struct mfs_load_chunk *chunk)
 
 /* ---- starting ---- */
 
-/* As many threads as have something to do, and slots for them within the bound of memory. */
+/* Slots within the bound of memory. A chunk and the pages that O_DIRECT reads around it fill one. */
 static void size_buffers(struct mfs_load *load)
 {
 	const uint64_t memory = load->options.memory ? load->options.memory : MFS_LOAD_MEMORY;
 	const uint64_t each = memory / load->thread_count;
-	uint64_t chunk = CHUNK_MOST;
+	uint64_t slot = SLOT_MOST;
 
-	while (chunk > CHUNK_LEAST && each / chunk < SLOTS_LEAST * 2)
-		chunk /= 2;
-	load->chunk = chunk;
-	load->slot_size = chunk + 2 * MFS_LOAD_PAGE;
-	load->slots =
-		(unsigned)mfs_min_u64(SLOTS_MOST, mfs_max_u64(SLOTS_LEAST, each / load->slot_size));
+	while (slot > SLOT_LEAST && each / slot < SLOTS_WANTED)
+		slot /= 2;
+	load->slot_size = slot;
+	load->chunk = slot - 2 * MFS_LOAD_PAGE;
+	load->slots = (unsigned)mfs_min_u64(SLOTS_MOST, mfs_max_u64(SLOTS_LEAST, each / slot));
 }
 
 static int list_boxes(struct mfs_load *load, const struct mfs_load_box *boxes, size_t count,
@@ -140,9 +140,8 @@ static int start(struct mfs_load *load, const struct mfs_load_box *boxes, size_t
 	if (rc || !load->job.chunk_count)
 		return rc;
 	load->thread_count = (unsigned)mfs_min_u64(load->thread_count, load->job.chunk_count);
-	rc = mfs_load_buffers_take(&load->buffers,
-				   (uint64_t)load->thread_count * load->slots * load->slot_size,
-				   load->cuda, err);
+	rc = mfs_load_buffers_take(&load->buffers, load->thread_count,
+				   load->slots * load->slot_size, load->cuda, err);
 	return rc ? rc : start_threads(load, err);
 }
 
@@ -263,7 +262,7 @@ void mfs_load_tell(struct mfs_load *load, struct mfs_load_state *ret)
 		.gathered = atomic_load(&load->gathered),
 		.threads = load->thread_count,
 		.engine = atomic_load(&load->uses_uring) ? "io_uring" : "pread",
-		.buffers = load->buffers.size,
+		.buffers = (uint64_t)load->buffers.parts * load->buffers.part,
 	};
 }
 

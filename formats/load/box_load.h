@@ -48,7 +48,7 @@ struct mfs_load_options {
 };
 
 #define MFS_LOAD_THREADS 16
-#define MFS_LOAD_MEMORY	 (256ull << 20)
+#define MFS_LOAD_MEMORY	 (128ull << 20)
 
 struct mfs_load_state {
 	uint64_t bytes, done;	 /* of all boxes; that have arrived */

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "formats/base/threads.h"
 #include "formats/io/io_engine.h"
 #include "formats/load/box_load.h"
 #include "formats/plan/vfile.h"
@@ -113,14 +114,20 @@ int mfs_cuda_come(struct mfs_cuda_stream *s, unsigned event, bool wait, struct m
 
 /* ---- buffers (buffers.c) ---- */
 
-/* Memory for slots; pinned where a GPU is given. */
+/* Memory for the slots of all threads, in parts of one size; pinned where a GPU is given. */
 struct mfs_load_buffers {
 	uint8_t *memory;
-	size_t size;
-	struct mfs_cuda *cuda; /* NULL: not pinned */
+	size_t part;
+	unsigned parts;
+	struct mfs_cuda *cuda; /* NULL: it is not pinned */
+	bool pinned[MFS_THREADS_MAX];
 };
 
-int mfs_load_buffers_take(struct mfs_load_buffers *b, size_t size, struct mfs_cuda *cuda,
+int mfs_load_buffers_take(struct mfs_load_buffers *b, unsigned parts, size_t part,
+			  struct mfs_cuda *cuda, struct mfs_error *err);
+/* Where a part begins. Each thread pins its own, which it does not need to do again for the next
+ * load. */
+int mfs_load_buffers_part(struct mfs_load_buffers *b, unsigned number, uint8_t **ret,
 			  struct mfs_error *err);
 void mfs_load_buffers_give(struct mfs_load_buffers *b);
 

@@ -22,18 +22,21 @@ static void free_buffers(struct mfs_load_buffers *b)
 {
 	if (!b->memory)
 		return;
-	if (b->cuda)
-		mfs_cuda_unpin(b->cuda, b->memory);
-	munmap(b->memory, b->size);
+	for (unsigned i = 0; i < b->parts; i++)
+		if (b->pinned[i])
+			mfs_cuda_unpin(b->cuda, b->memory + i * b->part);
+	munmap(b->memory, b->parts * b->part);
 	b->memory = NULL;
 }
 
-static bool take_kept(struct mfs_load_buffers *b, size_t size, struct mfs_cuda *cuda)
+static bool take_kept(struct mfs_load_buffers *b, unsigned parts, size_t part,
+		      struct mfs_cuda *cuda)
 {
 	bool found;
 
 	pthread_mutex_lock(&lock);
-	found = kept.memory && kept.size == size && kept.cuda == cuda && kept_by == getpid();
+	found = kept.memory && kept.parts >= parts && kept.part == part && kept.cuda == cuda &&
+		kept_by == getpid();
 	if (found) {
 		*b = kept;
 		kept.memory = NULL;
@@ -50,32 +53,39 @@ static void prefer_node(const struct mfs_load_buffers *b, int node)
 	if (node < 0 || node >= (int)(sizeof(nodes) * 8))
 		return;
 	nodes[(unsigned)node / (sizeof(*nodes) * 8)] = 1ul << (unsigned)node % (sizeof(*nodes) * 8);
-	syscall(SYS_mbind, b->memory, b->size, MPOL_PREFERRED_, nodes, sizeof(nodes) * 8, 0);
+	syscall(SYS_mbind, b->memory, b->parts * b->part, MPOL_PREFERRED_, nodes, sizeof(nodes) * 8,
+		0);
 }
 
-int mfs_load_buffers_take(struct mfs_load_buffers *b, size_t size, struct mfs_cuda *cuda,
-			  struct mfs_error *err)
+int mfs_load_buffers_take(struct mfs_load_buffers *b, unsigned parts, size_t part,
+			  struct mfs_cuda *cuda, struct mfs_error *err)
 {
-	int rc = 0;
-
-	size = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-	if (take_kept(b, size, cuda))
+	part = (part + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+	if (take_kept(b, parts, part, cuda))
 		return 0;
-	*b = (struct mfs_load_buffers){.size = size, .cuda = cuda};
-	b->memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	*b = (struct mfs_load_buffers){.part = part, .parts = parts, .cuda = cuda};
+	b->memory = mmap(NULL, parts * part, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
 	if (b->memory == MAP_FAILED) {
 		b->memory = NULL;
 		return mfs_fail_nomem(err);
 	}
-	madvise(b->memory, size, MADV_HUGEPAGE);
-	madvise(b->memory, size, MADV_DONTFORK);
-	if (cuda) {
+	madvise(b->memory, parts * part, MADV_HUGEPAGE);
+	madvise(b->memory, parts * part, MADV_DONTFORK);
+	if (cuda)
 		prefer_node(b, mfs_cuda_node(cuda));
-		rc = mfs_cuda_pin(cuda, b->memory, size, err);
-	}
-	if (rc) {
-		b->cuda = NULL;
-		free_buffers(b);
+	return 0;
+}
+
+int mfs_load_buffers_part(struct mfs_load_buffers *b, unsigned number, uint8_t **ret,
+			  struct mfs_error *err)
+{
+	int rc = 0;
+
+	*ret = b->memory + number * b->part;
+	if (b->cuda && !b->pinned[number]) {
+		rc = mfs_cuda_pin(b->cuda, *ret, b->part, err);
+		b->pinned[number] = !rc;
 	}
 	return rc;
 }

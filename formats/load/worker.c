@@ -200,14 +200,18 @@ static int drain(struct worker *w, int rc)
 static int prepare(struct worker *w, unsigned number)
 {
 	struct mfs_load *load = w->load;
+	uint8_t *memory;
+	int rc;
 
 	w->slots = calloc(load->slots, sizeof(*w->slots));
 	if (!w->slots)
 		return mfs_fail_nomem(&w->err);
+	rc = mfs_load_buffers_part(&load->buffers, number, &memory, &w->err);
+	if (rc)
+		return rc;
 	for (unsigned i = 0; i < load->slots; i++) {
 		w->slots[i].number = i;
-		w->slots[i].memory = load->buffers.memory +
-				     ((uint64_t)number * load->slots + i) * load->slot_size;
+		w->slots[i].memory = memory + i * load->slot_size;
 	}
 	return load->cuda ? mfs_cuda_stream_new(load->cuda, load->slots, &w->stream, &w->err) : 0;
 }

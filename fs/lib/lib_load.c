@@ -6,6 +6,11 @@
 #include "formats/load/box_load.h"
 #include "fs/lib/lib_i.h"
 
+void mcorefs_trim(void)
+{
+	mfs_load_forget();
+}
+
 struct mcorefs_load {
 	struct mcorefs_view *view;
 	struct mfs_load *load;

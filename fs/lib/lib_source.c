@@ -1,5 +1,4 @@
 /* Sources of the library: opened, looked at again, and what they list. */
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +6,10 @@
 
 #include "formats/base/version.h"
 #include "formats/io/guard.h"
-#include "formats/load/box_load.h"
 #include "fs/cli/option_rows.h"
 #include "fs/data/data.h"
 #include "fs/lib/lib_i.h"
 #include "fs/view/views.h"
-
-static atomic_uint open_sources;
 
 const char *mcorefs_version(void)
 {
@@ -81,8 +77,6 @@ int mcorefs_open(const char *source, const char *options, struct mcorefs_source 
 		rc = parse_options(options, &s->options, &err);
 	if (!rc)
 		rc = open_root(s, source, &err);
-	if (s && s->root)
-		atomic_fetch_add(&open_sources, 1);
 	if (rc)
 		mcorefs_close(s);
 	else
@@ -95,8 +89,6 @@ void mcorefs_close(struct mcorefs_source *source)
 	/* A child of fork() has its parent's memory, but not the threads that work on it. */
 	if (!source || source->pid != getpid())
 		return;
-	if (source->root && atomic_fetch_sub(&open_sources, 1) == 1)
-		mfs_load_forget();
 	mfs_root_free(source->root);
 	mfs_options_release(&source->options);
 	pthread_mutex_destroy(&source->lock);

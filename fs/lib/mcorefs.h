@@ -175,12 +175,16 @@ enum mcorefs_direct {
 struct mcorefs_load_options {
 	int device;	  /* CUDA's number of the device that `to` is of; -1: host memory */
 	unsigned threads; /* 0: as many as pay, at most the processors */
-	uint64_t memory;  /* of buffers, in bytes; 0: 256 MiB. At least 8 MiB a thread are used */
+	uint64_t memory;  /* of buffers, in bytes; 0: 128 MiB */
 	enum mcorefs_direct direct;
 	uint64_t reserved[6];
 };
 
 struct mcorefs_load;
+
+/* Buffers that a GPU copies from take long to make, and the last load's stay for the next one. This
+ * frees them, for who needs the memory. */
+MCOREFS_API void mcorefs_trim(void);
 
 /*
  * Starts to fill boxes, in threads of the library. The source is read in the order of its files,

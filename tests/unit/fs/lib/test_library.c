@@ -293,6 +293,7 @@ START_TEST(sources_options_and_views_that_are_wrong_are_refused)
 	mcorefs_close(NULL);
 	mcorefs_view_close(NULL);
 	mcorefs_load_free(NULL);
+	mcorefs_trim();
 }
 END_TEST
 
