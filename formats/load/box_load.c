@@ -56,7 +56,8 @@ void mfs_load_arrived(struct mfs_load *load, const struct mfs_load_chunk *chunk)
 
 /* ---- starting ---- */
 
-/* Slots within the bound of memory. A chunk and the pages that O_DIRECT reads around it fill one. */
+/* Slots within the bound of memory. A chunk and the pages that O_DIRECT reads around it fill
+ * one. */
 static void size_buffers(struct mfs_load *load)
 {
 	const uint64_t memory = load->options.memory ? load->options.memory : MFS_LOAD_MEMORY;
@@ -132,6 +133,7 @@ static int start(struct mfs_load *load, const struct mfs_load_box *boxes, size_t
 	if (!load->options.threads)
 		load->thread_count = (unsigned)mfs_min_u64(load->thread_count, MFS_LOAD_THREADS);
 	size_buffers(load);
+	mfs_load_make_plans(boxes, count, load->thread_count);
 	rc = mfs_load_job_make(&load->job, boxes, count, load->chunk, err);
 	if (!rc)
 		rc = list_boxes(load, boxes, count, err);

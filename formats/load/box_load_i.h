@@ -73,6 +73,8 @@ struct mfs_load_job {
 	uint64_t bytes;
 };
 
+/* Has several threads plan the tensors of boxes. */
+void mfs_load_make_plans(const struct mfs_load_box *boxes, size_t count, unsigned threads);
 /* Cuts boxes into chunks of at most chunk bytes. */
 int mfs_load_job_make(struct mfs_load_job *job, const struct mfs_load_box *boxes, size_t count,
 		      uint64_t chunk, struct mfs_error *err);

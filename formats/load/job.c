@@ -267,6 +267,48 @@ static int make_chunks(struct mfs_load_job *job, uint64_t chunk, struct mfs_erro
 	return 0;
 }
 
+/* ---- plans ---- */
+
+struct planner {
+	const struct mfs_load_box *boxes;
+	size_t count;
+	atomic_size_t next;
+};
+
+static int stop_at_once(void *arg, const struct mfs_piece *p)
+{
+	(void)arg;
+	(void)p;
+	return 1;
+}
+
+static void *make_plans(void *arg)
+{
+	struct planner *p = arg;
+
+	for (size_t i; (i = atomic_fetch_add(&p->next, 1)) < p->count;) {
+		const struct mfs_load_box *box = &p->boxes[i];
+		const struct mfs_rectangle first = {box->at, 1, box->item, box->item};
+
+		if (!mfs_load_box_check(box, NULL) && mfs_load_box_bytes(box))
+			mfs_vfile_pieces(box->file, &first, stop_at_once, NULL, NULL);
+	}
+	return NULL;
+}
+
+/* A tensor's plan is made when it is first asked for, which reads headers of its files: for
+ * thousands of tensors that takes as long as a part of the load, unless all threads do it. Failures
+ * come again in the pass over the boxes. */
+void mfs_load_make_plans(const struct mfs_load_box *boxes, size_t count, unsigned threads)
+{
+	struct planner p = {.boxes = boxes, .count = count};
+
+	if (count > 1)
+		mfs_threads_run((unsigned)mfs_min_u64(threads, count), make_plans, &p);
+}
+
+/* ---- all ---- */
+
 int mfs_load_job_make(struct mfs_load_job *job, const struct mfs_load_box *boxes, size_t count,
 		      uint64_t chunk, struct mfs_error *err)
 {

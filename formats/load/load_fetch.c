@@ -19,6 +19,8 @@
 /* Where less than one in so many bytes of a stretch is wanted, pieces are copied out of a
  * mapping. */
 #define WORTH_WHOLE 2
+/* Of the machine's memory, that a model may take in the page cache. */
+#define CACHE_SHARE 4
 
 /* ---- opening ---- */
 
@@ -55,6 +57,15 @@ static int open_direct(int fd)
 	return mfs_open_regular(AT_FDCWD, path, O_DIRECT, &direct, NULL) ? -1 : direct;
 }
 
+/* A model that the page cache can hold is left there for the next load; to read a larger one
+ * through the cache would only cost time, and what others have there. */
+static bool is_large(const struct mfs_load *load)
+{
+	const uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return load->job.bytes > memory / CACHE_SHARE;
+}
+
 static int open_file(struct mfs_load *load, struct mfs_load_source *s, struct mfs_error *err)
 {
 	const enum mfs_load_direct direct = load->options.direct;
@@ -66,7 +77,7 @@ static int open_file(struct mfs_load *load, struct mfs_load_source *s, struct mf
 	storage = storage_of(s->fd);
 	s->in_memory = storage == IN_MEMORY;
 	if (direct == MFS_LOAD_DIRECT_ALWAYS ||
-	    (direct == MFS_LOAD_DIRECT_AUTO && storage == ON_DISK))
+	    (direct == MFS_LOAD_DIRECT_AUTO && storage == ON_DISK && is_large(load)))
 		s->direct_fd = open_direct(s->fd);
 	/* Reads are large, and come in the file's order: the kernel's own guess is smaller. */
 	posix_fadvise(s->fd, 0, 0, POSIX_FADV_SEQUENTIAL);

@@ -167,8 +167,11 @@ struct mcorefs_box {
 };
 
 enum mcorefs_direct {
-	MCOREFS_DIRECT_AUTO,  /* O_DIRECT where the storage is local and the bytes are not cached */
-	MCOREFS_DIRECT_NEVER, /* through the page cache: several processes of a host share reads */
+	/* O_DIRECT where the storage is local, the bytes are not cached, and the boxes are larger
+	 * than a quarter of the machine's memory; else the page cache keeps them for the next
+	 * load */
+	MCOREFS_DIRECT_AUTO,
+	MCOREFS_DIRECT_NEVER,  /* through the page cache: several processes of a host share reads */
 	MCOREFS_DIRECT_ALWAYS, /* where the file system permits it, if not cached */
 };
 
