@@ -679,6 +679,59 @@ struct mfk_ops {
 	void (*copy_rows)(struct mfk_ctx *c, const struct mfk_copy_rows *a);
 };
 
+/* Their names, in this order: backends make declarations and tables of it. */
+#define MFK_OPS(OP)                                                                                \
+	OP(gemm)                                                                                   \
+	OP(gemm_grouped)                                                                           \
+	OP(gemm_grouped_wants_host)                                                                \
+	OP(bias_backward)                                                                          \
+	OP(norm)                                                                                   \
+	OP(norm_backward)                                                                          \
+	OP(qkv)                                                                                    \
+	OP(qkv_backward)                                                                           \
+	OP(attention_scratch)                                                                      \
+	OP(attention)                                                                              \
+	OP(attention_backward)                                                                     \
+	OP(attention_join)                                                                         \
+	OP(mla)                                                                                    \
+	OP(mla_backward)                                                                           \
+	OP(route)                                                                                  \
+	OP(route_backward)                                                                         \
+	OP(route_balance)                                                                          \
+	OP(sinkhorn)                                                                               \
+	OP(balance_sum)                                                                            \
+	OP(balance_weigh)                                                                          \
+	OP(drop)                                                                                   \
+	OP(dispatch)                                                                               \
+	OP(gather)                                                                                 \
+	OP(combine)                                                                                \
+	OP(group_bias)                                                                             \
+	OP(group_bias_backward)                                                                    \
+	OP(balance_bias)                                                                           \
+	OP(act)                                                                                    \
+	OP(act_backward)                                                                           \
+	OP(gemm_act)                                                                               \
+	OP(gemm_act_backward)                                                                      \
+	OP(embedding)                                                                              \
+	OP(embedding_backward)                                                                     \
+	OP(cross_entropy)                                                                          \
+	OP(cross_entropy_part)                                                                     \
+	OP(cross_entropy_join)                                                                     \
+	OP(dropout)                                                                                \
+	OP(dropout_backward)                                                                       \
+	OP(add)                                                                                    \
+	OP(scale)                                                                                  \
+	OP(cast)                                                                                   \
+	OP(fill_normal)                                                                            \
+	OP(fill)                                                                                   \
+	OP(sum_squares)                                                                            \
+	OP(count_zeros)                                                                            \
+	OP(weighted_sum)                                                                           \
+	OP(adamw)                                                                                  \
+	OP(sgd)                                                                                    \
+	OP(momentum)                                                                               \
+	OP(copy_rows)
+
 /* ---- groups of processes ---- */
 
 /* Processes that compute together, each on a device of its own. */

@@ -1,60 +1,10 @@
 /* The table of the CUDA backend, the plugin's one symbol. */
-#include "kernels/cuda/attention/attention.h"
-#include "kernels/cuda/gemm/gemm.h"
-#include "kernels/cuda/moe/moe.h"
-#include "kernels/cuda/ops/ops.h"
+#include "kernels/cuda/base/operations.h"
 
 static const struct mfk_ops ops = {
-	.gemm = mfk_cuda_gemm,
-	.gemm_grouped = mfk_cuda_gemm_grouped,
-	.gemm_grouped_wants_host = mfk_cuda_gemm_grouped_wants_host,
-	.bias_backward = mfk_cuda_bias_backward,
-	.norm = mfk_cuda_norm,
-	.norm_backward = mfk_cuda_norm_backward,
-	.qkv = mfk_cuda_qkv,
-	.qkv_backward = mfk_cuda_qkv_backward,
-	.attention_scratch = mfk_cuda_attention_scratch,
-	.attention = mfk_cuda_attention,
-	.attention_backward = mfk_cuda_attention_backward,
-	.attention_join = mfk_cuda_attention_join,
-	.mla = mfk_cuda_mla,
-	.mla_backward = mfk_cuda_mla_backward,
-	.route = mfk_cuda_route,
-	.route_backward = mfk_cuda_route_backward,
-	.route_balance = mfk_cuda_route_balance,
-	.sinkhorn = mfk_cuda_sinkhorn,
-	.balance_sum = mfk_cuda_balance_sum,
-	.balance_weigh = mfk_cuda_balance_weigh,
-	.drop = mfk_cuda_drop,
-	.dispatch = mfk_cuda_dispatch,
-	.gather = mfk_cuda_gather,
-	.combine = mfk_cuda_combine,
-	.group_bias = mfk_cuda_group_bias,
-	.group_bias_backward = mfk_cuda_group_bias_backward,
-	.balance_bias = mfk_cuda_balance_bias,
-	.act = mfk_cuda_act,
-	.act_backward = mfk_cuda_act_backward,
-	.gemm_act = mfk_cuda_gemm_act,
-	.gemm_act_backward = mfk_cuda_gemm_act_backward,
-	.embedding = mfk_cuda_embedding,
-	.embedding_backward = mfk_cuda_embedding_backward,
-	.cross_entropy = mfk_cuda_cross_entropy,
-	.cross_entropy_part = mfk_cuda_cross_entropy_part,
-	.cross_entropy_join = mfk_cuda_cross_entropy_join,
-	.dropout = mfk_cuda_dropout,
-	.dropout_backward = mfk_cuda_dropout_backward,
-	.add = mfk_cuda_add,
-	.scale = mfk_cuda_scale,
-	.cast = mfk_cuda_cast,
-	.fill_normal = mfk_cuda_fill_normal,
-	.fill = mfk_cuda_fill,
-	.sum_squares = mfk_cuda_sum_squares,
-	.count_zeros = mfk_cuda_count_zeros,
-	.weighted_sum = mfk_cuda_weighted_sum,
-	.adamw = mfk_cuda_adamw,
-	.sgd = mfk_cuda_sgd,
-	.momentum = mfk_cuda_momentum,
-	.copy_rows = mfk_cuda_copy_rows,
+#define OP(name) .name = mfk_cuda_##name,
+	MFK_OPS(OP)
+#undef OP
 };
 
 const struct mfk_backend mfk_cuda_backend = {

@@ -145,67 +145,10 @@ void mfk_add_blocks(struct mfk_ctx *c, enum mfk_dtype type, void *base, int64_t 
 void mfk_add_rows(struct mfk_ctx *c, enum mfk_dtype dtype, enum mfk_dtype grad, void *base,
 		  const void *dy, const float *scale, int64_t rows, int64_t cols);
 
-/* ---- operations ---- */
+/* ---- operations, each in a file of its name or family ---- */
 
-void mfk_ref_gemm(struct mfk_ctx *c, const struct mfk_gemm *a);
-void mfk_ref_gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a);
-bool mfk_ref_gemm_grouped_wants_host(struct mfk_device *d, const struct mfk_gemm_grouped *a);
-void mfk_ref_bias_backward(struct mfk_ctx *c, enum mfk_dtype dtype, enum mfk_dtype grad, void *db,
-			   const void *dy, int64_t rows, int64_t cols);
-void mfk_ref_norm(struct mfk_ctx *c, const struct mfk_norm *a);
-void mfk_ref_norm_backward(struct mfk_ctx *c, const struct mfk_norm_backward *a);
-void mfk_ref_qkv(struct mfk_ctx *c, const struct mfk_qkv *a);
-void mfk_ref_qkv_backward(struct mfk_ctx *c, const struct mfk_qkv *a);
-size_t mfk_ref_attention_scratch(struct mfk_device *d, const struct mfk_attention *a,
-				 bool backward);
-void mfk_ref_attention(struct mfk_ctx *c, const struct mfk_attention *a);
-void mfk_ref_attention_backward(struct mfk_ctx *c, const struct mfk_attention *a);
-void mfk_ref_attention_join(struct mfk_ctx *c, const struct mfk_attention_join *a);
-void mfk_ref_mla(struct mfk_ctx *c, const struct mfk_mla *a);
-void mfk_ref_mla_backward(struct mfk_ctx *c, const struct mfk_mla *a);
-void mfk_ref_route(struct mfk_ctx *c, const struct mfk_route *a);
-void mfk_ref_route_backward(struct mfk_ctx *c, const struct mfk_route *a);
-void mfk_ref_route_balance(struct mfk_ctx *c, const struct mfk_route *a);
-void mfk_ref_sinkhorn(struct mfk_ctx *c, const struct mfk_sinkhorn *a);
-void mfk_ref_balance_sum(struct mfk_ctx *c, const struct mfk_balance *a);
-void mfk_ref_balance_weigh(struct mfk_ctx *c, const struct mfk_balance *a);
-void mfk_ref_drop(struct mfk_ctx *c, const struct mfk_drop *a);
-void mfk_ref_dispatch(struct mfk_ctx *c, const struct mfk_dispatch *a);
-void mfk_ref_gather(struct mfk_ctx *c, const struct mfk_rows *a);
-void mfk_ref_combine(struct mfk_ctx *c, const struct mfk_rows *a);
-void mfk_ref_group_bias(struct mfk_ctx *c, const struct mfk_group_bias *a);
-void mfk_ref_group_bias_backward(struct mfk_ctx *c, const struct mfk_group_bias *a);
-void mfk_ref_balance_bias(struct mfk_ctx *c, float *bias, int32_t *totals, int64_t experts,
-			  float rate);
-void mfk_ref_act(struct mfk_ctx *c, const struct mfk_act *a);
-void mfk_ref_act_backward(struct mfk_ctx *c, const struct mfk_act *a);
-void mfk_ref_gemm_act(struct mfk_ctx *c, const struct mfk_gemm *g, const struct mfk_act *a);
-void mfk_ref_gemm_act_backward(struct mfk_ctx *c, const struct mfk_gemm *g,
-			       const struct mfk_act *a);
-void mfk_ref_embedding(struct mfk_ctx *c, const struct mfk_embedding *a);
-void mfk_ref_embedding_backward(struct mfk_ctx *c, const struct mfk_embedding *a);
-void mfk_ref_cross_entropy(struct mfk_ctx *c, const struct mfk_cross_entropy *a);
-void mfk_ref_cross_entropy_part(struct mfk_ctx *c, const struct mfk_cross_entropy *a);
-void mfk_ref_cross_entropy_join(struct mfk_ctx *c, const struct mfk_cross_entropy *a);
-void mfk_ref_dropout(struct mfk_ctx *c, const struct mfk_dropout *a);
-void mfk_ref_dropout_backward(struct mfk_ctx *c, const struct mfk_dropout *a);
-void mfk_ref_add(struct mfk_ctx *c, enum mfk_dtype dtype, void *y, const void *a, const void *b,
-		 int64_t count);
-void mfk_ref_scale(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, float by, int64_t count);
-void mfk_ref_cast(struct mfk_ctx *c, enum mfk_dtype to_type, void *to, enum mfk_dtype from_type,
-		  const void *from, int64_t count);
-void mfk_ref_fill(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64_t count, float value);
-void mfk_ref_fill_normal(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64_t count,
-			 float mean, float std, uint64_t seed, uint64_t offset);
-void mfk_ref_sum_squares(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x, int64_t count,
-			 double *sums);
-void mfk_ref_count_zeros(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x, int64_t count,
-			 double *zeros);
-void mfk_ref_weighted_sum(struct mfk_ctx *c, const float *x, const float *weight, int64_t count,
-			  double *sum);
-void mfk_ref_adamw(struct mfk_ctx *c, const struct mfk_adamw *a);
-void mfk_ref_sgd(struct mfk_ctx *c, const struct mfk_sgd *a);
-void mfk_ref_momentum(struct mfk_ctx *c, const struct mfk_momentum *a);
-void mfk_ref_copy_rows(struct mfk_ctx *c, const struct mfk_copy_rows *a);
+#define OP(name) __typeof__(*((struct mfk_ops *)0)->name) mfk_ref_##name;
+MFK_OPS(OP)
+#undef OP
 
 #endif

@@ -2,17 +2,11 @@
 #ifndef MFK_CUDA_ATTENTION_H
 #define MFK_CUDA_ATTENTION_H
 
-#include "kernels/cuda/base/context.h"
+#include "kernels/cuda/base/operations.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-size_t mfk_cuda_attention_scratch(struct mfk_device *d, const struct mfk_attention *a,
-				  bool backward);
-void mfk_cuda_attention(struct mfk_ctx *c, const struct mfk_attention *a);
-void mfk_cuda_attention_backward(struct mfk_ctx *c, const struct mfk_attention *a);
-void mfk_cuda_attention_join(struct mfk_ctx *c, const struct mfk_attention_join *a);
 
 /* simple.cu: any shape, with dropout, without tensor cores. */
 size_t mfk_cuda_attention_simple_scratch(const struct mfk_attention *a, bool backward);

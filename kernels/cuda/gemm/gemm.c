@@ -8,7 +8,7 @@
  * A product may apply an activation, or an activation's gradient, in its epilogue (`act`, where
  * functions have one; NULL: none).
  */
-#include "kernels/cuda/gemm/gemm.h"
+#include "kernels/cuda/base/operations.h"
 
 #include <cublasLt.h>
 #include <errno.h>

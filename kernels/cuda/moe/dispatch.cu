@@ -5,7 +5,7 @@
  * to count its own, then to give them places. Choices are small compared with rows, so this is
  * short.
  */
-#include "kernels/cuda/moe/moe.h"
+#include "kernels/cuda/base/operations.h"
 #include "kernels/cuda/base/reduce.cuh"
 #include "kernels/cuda/base/vec.cuh"
 

@@ -2,7 +2,7 @@
  * Biases of experts, of rows that are sorted by expert. How many rows an expert has is known to the
  * device alone: a gradient is added up in a fixed number of parts of each expert's rows.
  */
-#include "kernels/cuda/moe/moe.h"
+#include "kernels/cuda/base/operations.h"
 #include "kernels/cuda/ops/columns.cuh"
 #include "kernels/cuda/base/reduce.cuh"
 

@@ -2,7 +2,7 @@
  * The router of a mixture of experts: a warp has a token, and its numbers of all experts are in
  * shared memory. Sums over experts are in the order of lanes; counts of tokens are integers.
  */
-#include "kernels/cuda/moe/moe.h"
+#include "kernels/cuda/base/operations.h"
 #include "kernels/cuda/base/reduce.cuh"
 #include "kernels/cuda/base/vec.cuh"
 

@@ -5,7 +5,7 @@
  * Neighbours of lanes have a token, each some of its experts; in every turn a thread sees the same
  * elements, so that nothing waits but for the sums over tokens.
  */
-#include "kernels/cuda/moe/moe.h"
+#include "kernels/cuda/base/operations.h"
 #include "kernels/cuda/base/reduce.cuh"
 #include "kernels/cuda/base/vec.cuh"
 
