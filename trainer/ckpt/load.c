@@ -153,12 +153,17 @@ static void describe(struct mft_load *l, const struct place *p)
 			 (long long)p->number, p->dir, format, at->tp, at->pp);
 }
 
-/* Of a save: Muon has momenta, too. */
+/* Of a save. An SGD without momentum leaves no state; what is not known is read as Adam. */
 static const char *optimizer_of(const struct mfs_ckpt *ckpt)
 {
-	if (mfs_ckpt_args(ckpt)->sgd)
-		return "sgd";
-	return mfs_ckpt_has_state(ckpt, MFS_STATE_MOMENTUM) ? "muon" : "adam";
+	const struct mft_optimizer_kind *kind;
+	unsigned states = 0;
+
+	for (unsigned s = MFS_STATE_EXP_AVG; s < MFS_STATE_COUNT; s++)
+		if (mfs_ckpt_has_state(ckpt, (enum mfs_state)s))
+			states |= 1u << s;
+	kind = mfs_ckpt_args(ckpt)->sgd ? mft_optimizer_kind("sgd") : mft_optimizer_with(states);
+	return kind ? kind->name : mft_optimizer_kind(NULL)->name;
 }
 
 /* The state of one optimizer is of no use to another one. */

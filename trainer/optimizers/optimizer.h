@@ -1,6 +1,6 @@
 /*
  * The kinds of optimizers: what each keeps of a parameter, how it updates one, and what of it is
- * saved. A new kind is a file next to adam.c, its line in optimizer.c, and an operation of the
+ * saved. A new kind is a file next to adam.c, its line in optimizer_i.h, and an operation of the
  * kernels.
  *
  * Sources: megatron/core/optimizer/__init__.py: _get_megatron_optimizer_based_on_param_groups;
@@ -84,6 +84,10 @@ struct mft_optimizer_kind {
 
 /* By its name, which must be one; "dist_" before it makes no difference. NULL is Adam's. */
 const struct mft_optimizer_kind *mft_optimizer_kind(const char *name);
+
+/* The kind whose runs save these states: bit s of states is state s, from MFS_STATE_EXP_AVG on.
+ * NULL: there is none. */
+const struct mft_optimizer_kind *mft_optimizer_with(unsigned states);
 
 /* The kind that updates a parameter: this one, or that of others. */
 const struct mft_optimizer_kind *mft_optimizer_of(const struct mft_optimizer_kind *kind,

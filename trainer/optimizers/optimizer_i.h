@@ -5,7 +5,15 @@
 #include "trainer/config/dests.h"
 #include "trainer/optimizers/optimizer.h"
 
-extern const struct mft_optimizer_kind mft_adam, mft_sgd, mft_muon;
+/* X(NAME): a file defines mft_NAME. */
+#define MFT_OPTIMIZERS(X)                                                                          \
+	X(adam)                                                                                    \
+	X(sgd)                                                                                     \
+	X(muon)
+
+#define DECLARE(name) extern const struct mft_optimizer_kind mft_##name;
+MFT_OPTIMIZERS(DECLARE)
+#undef DECLARE
 
 /* ---- pairs of a parameter group ---- */
 
