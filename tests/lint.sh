@@ -235,8 +235,8 @@ done < <(git ls-files -- '*.[ch]' | grep -v ^tests/ | xargs grep -hoE '^(struct|
 forbid '^(struct|enum|union) mfs_[a-z0-9_]+ \{' "names of the trainer begin with mft_" $(git ls-files -- 'trainer/*.[ch]')
 forbid '^(struct|enum|union) mft_[a-z0-9_]+ \{' "mft_ is the trainer's" $(git ls-files -- 'fs/*.[ch]' 'formats/*.[ch]' 'kernels/*.[ch]')
 
-# Names say what is meant: given, named, printed, sent, reported.
-forbid '^[^"/*]*\b([a-z_]+_)?said(_[a-z_]+)?\b' "said is no name of a variable: given, named, printed, sent, reported" "$@" "${cuda_code[@]}"
+# Names say what is meant, and after, next to or at the side of what.
+forbid '^[^"/*]*\b([a-z_]+_)?(said|behind|beside)(_[a-z_]+)?\b' "no names: say given, named, printed, sent; after; side, next_to" "$@" "${cuda_code[@]}"
 # What is not there is absent, none or unknown (docs/STYLE.md).
 forbid '\bMF[KST]_([A-Z0-9]+_)*(UNSET|UNSAID|NOT_SAID|NOT_GIVEN|NOTHING|NEITHER|NOWHERE|NO_(AXIS|FILE|RANK|TOKEN|SCALES|GAP|DEST))\b' \
 	"MFS_ABSENT (formats/base/absent.h), or _NONE" "$@"

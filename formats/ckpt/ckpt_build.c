@@ -301,10 +301,10 @@ static void settle_qk_norms(struct mfs_ckpt *ckpt)
 /* Decides whether norms follow attention and MLP only, with none before them. */
 static void settle_post_norms(struct mfs_ckpt *ckpt)
 {
-	static const char behind[] =
+	static const char norm[] =
 		"decoder.layers.self_attention.linear_proj.post_layernorm.weight";
 
-	if (mfs_ckpt_find(ckpt, behind, 0, -1) &&
+	if (mfs_ckpt_find(ckpt, norm, 0, -1) &&
 	    !mfs_ckpt_find(ckpt, "decoder.layers.input_layernorm.weight", 0, -1))
 		ckpt->args.post_norms = true;
 }

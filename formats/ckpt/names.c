@@ -211,11 +211,11 @@ static void finish(struct mfs_name *name, const char *prefix, const char *rest,
 	name->tp = p ? p->tp : MFS_TP_NONE;
 }
 
-static void parse_layer(const char *prefix, const char *behind, struct mfs_name *name)
+static void parse_layer(const char *prefix, const char *tail, struct mfs_name *name)
 {
 	char rest[MFS_NAME_MAX];
 
-	snprintf(rest, sizeof(rest), "%.*s", MFS_NAME_MAX - 1, behind);
+	snprintf(rest, sizeof(rest), "%.*s", MFS_NAME_MAX - 1, tail);
 	take_part(rest, name);
 	name->section = mfs_section_take(rest);
 	normalise_experts(rest, sizeof(rest), name);

@@ -47,11 +47,11 @@ static bool rename_by(const struct renamed *table, size_t count, const char *res
 		      const char *prefix, char *text, size_t size)
 {
 	for (size_t i = 0; i < count; i++) {
-		const char *behind = after(rest, table[i].old);
+		const char *tail = after(rest, table[i].old);
 
-		if (!behind)
+		if (!tail)
 			continue;
-		snprintf(text, size, "%s%s%s", prefix, table[i].core, behind);
+		snprintf(text, size, "%s%s%s", prefix, table[i].core, tail);
 		return true;
 	}
 	return false;

@@ -189,12 +189,12 @@ static bool scan_ids(struct mfs_token_text *t, uint8_t separator, uint8_t separa
 		const uint64_t x = mfs_le64(p) ^ EACH('0'), stop = above_nine(x);
 		const unsigned bits = stop ? (unsigned)__builtin_ctzll(stop) & 56 : 0;
 		const uint64_t rest = x >> bits, value = eight_digits(x << 1 << (63 - bits));
-		const uint8_t behind = (uint8_t)rest ^ '0', next = (uint8_t)(rest >> 8) ^ '0';
+		const uint8_t following = (uint8_t)rest ^ '0', next = (uint8_t)(rest >> 8) ^ '0';
 		/* Joined by arithmetic: one branch, which is predicted. */
 		const bool odd = !bits | (value - low > span) | ((bits > 8) & (*p == '0'));
 
-		if (odd | ((behind != separator) & (behind != separator2))) {
-			at_last = !odd && behind == last;
+		if (odd | ((following != separator) & (following != separator2))) {
+			at_last = !odd && following == last;
 			if (at_last) {
 				t->ids[n++] = (int64_t)value;
 				p += bits / 8;

@@ -68,7 +68,7 @@ static void find_root(struct builder *b)
 	b->skipped = len;
 }
 
-static int64_t number_behind(const char *prefix, const char *name, const char **ret_rest)
+static int64_t number_after(const char *prefix, const char *name, const char **ret_rest)
 {
 	const size_t len = strcspn(prefix, "{");
 	char *end;
@@ -91,11 +91,11 @@ static int64_t layer_of(const struct builder *b, const char *name, const char **
 	int64_t layer;
 
 	if (f->mtp_prefix) {
-		layer = number_behind(f->mtp_prefix + b->skipped, name, ret_rest);
+		layer = number_after(f->mtp_prefix + b->skipped, name, ret_rest);
 		if (layer >= 0)
 			return b->args->num_layers + layer;
 	}
-	return number_behind(f->layer_prefix + b->skipped, name, ret_rest);
+	return number_after(f->layer_prefix + b->skipped, name, ret_rest);
 }
 
 /* ---- tensors that are left out ---- */

@@ -192,17 +192,17 @@ int mfs_hf_settle_quantised(struct mfs_ckpt *ckpt, struct mfs_hf_tensors *tensor
 			    struct mfs_error *err)
 {
 	struct settler settler = {ckpt, &ckpt->args, tensors, err}, *b = &settler;
-	struct mfs_hf_tensor *t = NULL, *beside;
+	struct mfs_hf_tensor *t = NULL, *matrix;
 	uint32_t fp8 = 0, mx = 0;
 	char name[MFS_CKPT_NAME_SIZE];
 	int rc = 0;
 
 	while (!rc && (t = mfs_hf_tensors_next(b->hf, t))) {
-		if ((beside = matrix_of(b, t->name))) {
-			rc = add_scales(b, beside, t);
+		if ((matrix = matrix_of(b, t->name))) {
+			rc = add_scales(b, matrix, t);
 			fp8++;
-		} else if (is_mx(b, t->name, name, &beside)) {
-			rc = add_mx(b, t, beside, name);
+		} else if (is_mx(b, t->name, name, &matrix)) {
+			rc = add_mx(b, t, matrix, name);
 			mx++;
 		} else if (is_quantised(t->name)) {
 			rc = mfs_fail(

@@ -63,7 +63,7 @@ static const char *asks_for_more(const json_t *root)
 
 /* True if the matrices were begun without a change of the model's own weights. PiSSA, OLoRA,
  * CorDA, LoftQ and LoRA-GA take something off these, which is in no file of the adapter. */
-static bool begins_beside_the_model(const json_t *v)
+static bool leaves_the_model_as_it_was(const json_t *v)
 {
 	const char *text = json_string_value(v);
 
@@ -92,7 +92,7 @@ static int check_kind(const json_t *root, const char *name, struct mfs_error *er
 				name, more);
 	if (bias && strcmp(bias, "none"))
 		return mfs_fail(err, -ENOTSUP, "%s: bias is '%.40s', expected none", name, bias);
-	if (!begins_beside_the_model(init))
+	if (!leaves_the_model_as_it_was(init))
 		return mfs_fail(err, -ENOTSUP,
 				"%s: init_lora_weights is '%.40s', which changes the model's own "
 				"weights: merge it by PEFT (merge_and_unload)",

@@ -311,7 +311,7 @@ static void announce(struct waiter *w)
 	mfs_log(LOG_INFO, "%s is mounted on %s", w->fsname, w->mountpoint);
 }
 
-static void *wait_beside(void *arg)
+static void *wait_for_signals(void *arg)
 {
 	struct waiter *w = arg;
 	const struct mfs_signals_hooks hooks = {say_status, reread, look,
@@ -326,7 +326,7 @@ static void *wait_beside(void *arg)
 /* Signals must go to the main thread, whose wait they end. */
 static void start_waiter(struct waiter *w)
 {
-	w->started = !mfs_thread_start(&w->thread, "wait", wait_beside, w);
+	w->started = !mfs_thread_start(&w->thread, "wait", wait_for_signals, w);
 }
 
 static void stop_waiter(struct waiter *w)

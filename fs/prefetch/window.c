@@ -9,7 +9,7 @@ _Static_assert(MFS_PREFETCH_PIECE <= MFS_STREAM_PROOF, "a fetcher would be follo
 /* The kernel reads this much ahead of the reader itself (fs/fuse/session.c). */
 #define LEAD (2ull << 20)
 
-static uint64_t piece_behind(uint64_t off)
+static uint64_t piece_after(uint64_t off)
 {
 	return (off / MFS_PREFETCH_PIECE + 1) * MFS_PREFETCH_PIECE;
 }
@@ -17,7 +17,7 @@ static uint64_t piece_behind(uint64_t off)
 static void pass(struct mfs_prefetch_window *w, uint64_t last)
 {
 	if (w->next < last + LEAD)
-		w->next = piece_behind(last + LEAD);
+		w->next = piece_after(last + LEAD);
 }
 
 void mfs_prefetch_extend(struct mfs_prefetch_window *w, uint64_t last, uint64_t size)
@@ -33,7 +33,7 @@ bool mfs_prefetch_take(struct mfs_prefetch_window *w, uint64_t last, uint64_t *r
 
 	pass(w, last);
 	off = w->next;
-	end = mfs_min_u64(w->until, piece_behind(off));
+	end = mfs_min_u64(w->until, piece_after(off));
 	if (off % MFS_STREAM_STRETCH == 0)
 		off += MFS_STREAM_MARK;
 	if (off >= end)

@@ -28,18 +28,18 @@ static void add(struct mfs_save *save, const char *name, uint64_t size, int64_t 
 static void add_optimizer(struct mfs_save *save, const struct mfs_fileset *files, const char *name)
 {
 	const char *slash = strrchr(name, '/');
-	char beside[NAME_MAX], path[PATH_MAX];
+	char optimizer[NAME_MAX], path[PATH_MAX];
 	struct stat st;
 
 	if (!slash || strcmp(slash + 1, RANK_FILE))
 		return;
-	if ((size_t)snprintf(beside, sizeof(beside), "%.*s/" OPTIMIZER_FILE, (int)(slash - name),
-			     name) >= sizeof(beside) ||
-	    (size_t)snprintf(path, sizeof(path), "%s/%s", mfs_fileset_dir(files), beside) >=
+	if ((size_t)snprintf(optimizer, sizeof(optimizer), "%.*s/" OPTIMIZER_FILE,
+			     (int)(slash - name), name) >= sizeof(optimizer) ||
+	    (size_t)snprintf(path, sizeof(path), "%s/%s", mfs_fileset_dir(files), optimizer) >=
 		    sizeof(path))
 		return;
 	if (!stat(path, &st))
-		add(save, beside, (uint64_t)st.st_size, mfs_ns(st.st_mtim));
+		add(save, optimizer, (uint64_t)st.st_size, mfs_ns(st.st_mtim));
 }
 
 static int by_name(const void *a, const void *b)

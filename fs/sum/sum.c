@@ -96,14 +96,14 @@ static int write_text(const struct command *c, const char *text, size_t len, str
 {
 	size_t signature_len = 0;
 	void *signature = NULL;
-	char beside[4096];
+	char sig_file[4096];
 	int rc = 0;
 
-	snprintf(beside, sizeof(beside), "%s.sig", c->output);
+	snprintf(sig_file, sizeof(sig_file), "%s.sig", c->output);
 	if (c->key)
 		rc = mfs_signature_make(text, len, c->key, &signature, &signature_len, err);
 	if (!rc && c->key)
-		rc = commit(beside, signature, signature_len, err);
+		rc = commit(sig_file, signature, signature_len, err);
 	if (!rc)
 		rc = commit(c->output, text, len, err);
 	free(signature);

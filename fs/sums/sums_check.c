@@ -158,17 +158,17 @@ int mfs_sums_check(struct mfs_tensors *t, const struct mfs_sums *want, const cha
 
 int mfs_sums_read(const struct mfs_sums_source *from, struct mfs_sums *ret, struct mfs_error *err)
 {
-	char beside[4096];
+	char sig_file[4096];
 	size_t len;
 	void *text;
 	int rc = mfs_slurp(from->file, MFS_SUMS_MAX_BYTES, &text, &len, err);
 
 	if (rc)
 		return rc;
-	snprintf(beside, sizeof(beside), "%s.sig", from->file);
+	snprintf(sig_file, sizeof(sig_file), "%s.sig", from->file);
 	if (from->key)
 		rc = mfs_signature_check(text, len, from->file, from->key,
-					 from->signature ? from->signature : beside, err);
+					 from->signature ? from->signature : sig_file, err);
 	if (!rc)
 		rc = mfs_sums_parse(text, len, from->file, ret, err);
 	free(text);

@@ -446,7 +446,7 @@ static int check_row(const struct mfs_rows *rows, const struct table *t, uint64_
 {
 	const struct row *want = &t->rows[i];
 	/* Neighbours share an offset. */
-	const bool beside_bad =
+	const bool next_to_bad =
 		want->bad || (i && want[-1].bad) || (i + 1 < t->row_count && want[1].bad);
 	int64_t *tokens = malloc((want->count + 1) * sizeof(*tokens));
 	struct mfs_error err = {0};
@@ -455,7 +455,7 @@ static int check_row(const struct mfs_rows *rows, const struct table *t, uint64_
 
 	if (!tokens)
 		die("oracle");
-	if (rc && beside_bad) {
+	if (rc && next_to_bad) {
 		free(tokens);
 		return bad_error(&err, rc);
 	}
@@ -466,7 +466,7 @@ static int check_row(const struct mfs_rows *rows, const struct table *t, uint64_
 			     (unsigned long long)want->count, rc);
 	}
 	rc = mfs_rows_read_int64(rows, starts[0], want->count, tokens, &err);
-	if (rc && beside_bad)
+	if (rc && next_to_bad)
 		rc = bad_error(&err, rc);
 	else if (rc)
 		rc = wrong("row %llu: %s", (unsigned long long)i, err.msg);

@@ -78,7 +78,7 @@ static void act(struct check *c, enum mfk_dtype type, enum mfk_activation kind, 
 
 /* ---- after a product ---- */
 
-struct behind {
+struct fused {
 	int64_t rows, n, k;
 	enum mfk_dtype type;
 	enum mfk_activation kind;
@@ -96,7 +96,7 @@ static double rounded_before(enum mfk_dtype type, double factors)
 }
 
 /* want[m, n] = a[m, k] b[n, k]^T / sqrt(k) (+ bias), or with b[k, n]; numbers of unit size. */
-static struct mfk_gemm product(struct check *c, const struct behind *s, int64_t n, bool trans_b,
+static struct mfk_gemm product(struct check *c, const struct fused *s, int64_t n, bool trans_b,
 			       double *want)
 {
 	struct tensor *a = check_input(c, s->type, s->rows * s->k, 0, 1);
@@ -128,7 +128,7 @@ static struct mfk_gemm product(struct check *c, const struct behind *s, int64_t 
 				 .alpha = (float)alpha};
 }
 
-static struct mfk_act act_of(const struct behind *s, const struct tensor *scale)
+static struct mfk_act act_of(const struct fused *s, const struct tensor *scale)
 {
 	return (struct mfk_act){.dtype = s->type,
 				.kind = s->kind,
@@ -138,7 +138,7 @@ static struct mfk_act act_of(const struct behind *s, const struct tensor *scale)
 				.row_scale = s->scaled ? scale->p : NULL};
 }
 
-static void forward_behind(struct check *c, const struct behind *s, const struct tensor *scale)
+static void forward_after(struct check *c, const struct fused *s, const struct tensor *scale)
 {
 	const int64_t width = s->gated ? 2 * s->n : s->n;
 	double *xs = check_doubles(c, s->rows * width), *ys = check_doubles(c, s->rows * s->n);
@@ -162,7 +162,7 @@ static void forward_behind(struct check *c, const struct behind *s, const struct
 }
 
 /* In the place of dy where nothing is gated, as an MLP does it. */
-static void backward_behind(struct check *c, struct behind s, const struct tensor *scale)
+static void backward_after(struct check *c, struct fused s, const struct tensor *scale)
 {
 	const int64_t width = s.gated ? 2 * s.n : s.n;
 	double *dys = check_doubles(c, s.rows * s.n), *dxs = check_doubles(c, s.rows * width);
@@ -200,7 +200,7 @@ static void backward_behind(struct check *c, struct behind s, const struct tenso
 }
 
 /* Sizes with which cublasLt has the activation in its epilogue, and others. */
-static void behind_product(struct check *c, struct behind s)
+static void after_product(struct check *c, struct fused s)
 {
 	static const struct {
 		int64_t rows, n, k;
@@ -216,24 +216,24 @@ static void behind_product(struct check *c, struct behind s)
 			    (long long)s.rows, (long long)s.n, (long long)s.k,
 			    check_type_name(s.type), s.kind, s.gated ? ", gated" : "",
 			    s.scaled ? ", scaled" : "", s.biased ? ", bias" : "");
-		forward_behind(c, &s, scale);
-		backward_behind(c, s, scale);
+		forward_after(c, &s, scale);
+		backward_after(c, s, scale);
 	}
 }
 
-static void behind_products(struct check *c)
+static void after_products(struct check *c)
 {
 	for (int t = 0; t < 3; t++) {
-		struct behind s = {.type = check_types[t]};
+		struct fused s = {.type = check_types[t]};
 
-		behind_product(c, s);
+		after_product(c, s);
 		s.biased = true;
-		behind_product(c, s);
+		after_product(c, s);
 		s.scaled = true;
-		behind_product(c, s);
+		after_product(c, s);
 		s.gated = true;
 		s.kind = MFK_SILU;
-		behind_product(c, s);
+		after_product(c, s);
 	}
 }
 
@@ -250,5 +250,5 @@ void check_act(struct check *c)
 				act(c, check_types[t], kinds[k], bits & 1, bits & 2, 3, 1000);
 			}
 	if (c->ops->gemm_act)
-		behind_products(c);
+		after_products(c);
 }

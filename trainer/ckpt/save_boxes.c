@@ -159,11 +159,11 @@ static int add_owned(struct lister *l, const struct mft_param *q, struct cutter 
 	for (uint64_t at = q->start; !rc && (n = mft_params_owned(l->params, &at, end)); at += n) {
 		const uint64_t number = mft_params_owned_before(l->params, at);
 		const uint64_t first = mfs_max_u64(number, from);
-		const uint64_t behind = mfs_min_u64(number + n, to);
+		const uint64_t stop = mfs_min_u64(number + n, to);
 
-		if (first < behind)
+		if (first < stop)
 			rc = cut(c, 0, at - q->start + (first - number),
-				 at - q->start + (behind - number));
+				 at - q->start + (stop - number));
 	}
 	return rc;
 }

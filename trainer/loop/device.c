@@ -13,7 +13,7 @@
 #include "trainer/config/value.h"
 
 /* PROGRAM's directory and its neighbours. False: there is no such file. */
-static bool find_beside(const char *relative, char *ret, size_t size)
+static bool find_next_to_program(const char *relative, char *ret, size_t size)
 {
 	char program[PATH_MAX];
 	ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
@@ -42,7 +42,7 @@ static bool find_plugin(const char *file, const char *variable, char *ret, size_
 		return (size_t)snprintf(ret, size, "%s", given) < size;
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(folders); i++) {
 		snprintf(relative, sizeof(relative), "%s%s", folders[i], file);
-		if (find_beside(relative, ret, size))
+		if (find_next_to_program(relative, ret, size))
 			return true;
 	}
 	return false;

@@ -166,9 +166,9 @@ void mft_net_free(struct mft_net *net)
 		return;
 	mft_batch_release(net);
 	mft_stages_release(net);
-	mft_beside_release(net, &net->experts_beside);
-	mft_beside_release(net, &net->tensor_beside);
-	mft_beside_release(net, &net->context_beside);
+	mft_side_release(net, &net->experts_side);
+	mft_side_release(net, &net->tensor_side);
+	mft_side_release(net, &net->context_side);
 	if (net->chain->host_sums)
 		net->backend->device->host_free(net->device, net->chain->host_sums,
 						MFT_SUM_COUNT * sizeof(double));
@@ -189,11 +189,11 @@ int mft_net_begin(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 	if (!r)
 		r = mft_stages_begin(net, err);
 	if (!r)
-		r = mft_experts_beside_begin(net, err);
+		r = mft_experts_side_begin(net, err);
 	if (!r)
-		r = mft_tensor_beside_begin(net, err);
+		r = mft_tensor_side_begin(net, err);
 	if (!r)
-		r = mft_context_beside_begin(net, err);
+		r = mft_context_side_begin(net, err);
 	if (!r && !net->chain->host_sums) {
 		net->chain->host_sums = net->backend->device->host_alloc(
 			net->device, MFT_SUM_COUNT * sizeof(double));

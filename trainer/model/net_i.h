@@ -222,7 +222,7 @@ uint64_t mft_stream_bytes(const struct mft_net *net);
 
 /* Exchanges with other stages; stages.c. */
 struct mft_stages {
-	struct mfk_ctx *beside; /* NULL: they are submitted to the passes' context */
+	struct mfk_ctx *side; /* NULL: they are submitted to the passes' context */
 	struct mfk_event *passes;
 	struct mfk_event **done; /* of exchange number i: [i % count] */
 	uint32_t count;

@@ -89,7 +89,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 
 static struct mft_at in_slot(uint64_t *used, uint64_t bytes)
 {
-	return (struct mft_at){mft_memory_behind(used, bytes), true};
+	return (struct mft_at){mft_memory_after(used, bytes), true};
 }
 
 struct mft_at mft_memory_for_all(struct mft_net *net, uint64_t bytes)
@@ -387,11 +387,11 @@ static void plan_streams(struct mft_net *net)
 	struct mft_chain *chain = net->chain;
 	const uint64_t bytes = mft_stream_bytes(net);
 
-	mft_memory_behind(&chain->branch_bytes, bytes);
+	mft_memory_after(&chain->branch_bytes, bytes);
 	chain->branch_count = mft_stages_overlap(net) ? MFT_PIPELINE_OUTPUTS : 1;
 	chain->branch = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH,
 				       chain->branch_count * chain->branch_bytes);
-	mft_memory_behind(&chain->dx_bytes, bytes);
+	mft_memory_after(&chain->dx_bytes, bytes);
 	chain->dx = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, chain->dx_bytes);
 	for (uint32_t i = 1; i < chain->dx_count; i++)
 		mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, chain->dx_bytes);

@@ -21,19 +21,18 @@
 
 /* ---- forward ---- */
 
-/* Runs layers [first, end) of a chunk; the unit `behind` is visited after them. When they are run
+/* Runs layers [first, end) of a chunk; the unit `then` is visited after them. When they are run
  * again, the last one's output is not wanted. */
 static void layers_forward(const struct mft_net *net, const struct mft_pass *pass,
 			   const struct mft_net_chunk *chunk, uint32_t first, uint32_t end,
-			   int32_t behind)
+			   int32_t then)
 {
 	const struct mft_sublayer *before = NULL;
 
 	for (uint32_t i = first; i < end; i++) {
 		const struct mft_layer *l = &chunk->layers[i];
 		const struct mft_net_visit v = {.unit = mft_layer_unit(l),
-						.next = i + 1 < end ? mft_layer_unit(l + 1)
-								    : behind,
+						.next = i + 1 < end ? mft_layer_unit(l + 1) : then,
 						.reads = true};
 
 		MFT_RANGE_BEGIN("layer %u", l->attention.part.layer);

@@ -50,12 +50,12 @@ int mft_stages_begin(struct mft_net *net, struct mfs_error *err)
 	char why[MFK_WHY] = "";
 	int rc;
 
-	if (!mft_stages_overlap(net) || s->beside)
+	if (!mft_stages_overlap(net) || s->side)
 		return 0;
 	s->done = mfs_arena_array(&net->arena, s->count, sizeof(struct mfk_event *));
 	if (!s->done)
 		return mfs_fail_nomem(err);
-	rc = device->ctx_new(net->device, false, &s->beside, why);
+	rc = device->ctx_new(net->device, false, &s->side, why);
 	if (rc)
 		return mfs_fail(err, rc, "%s", why);
 	rc = device->event_new(net->device, &s->passes);
@@ -69,16 +69,16 @@ void mft_stages_release(struct mft_net *net)
 	struct mft_stages *s = &net->chain->stages;
 	char why[MFK_WHY];
 
-	if (!s->beside)
+	if (!s->side)
 		return;
 	/* Exchanges of a step that has failed may be on their way still. */
-	net->backend->device->sync(s->beside, why);
+	net->backend->device->sync(s->side, why);
 	for (uint32_t i = 0; i < s->count; i++)
 		if (s->done[i])
 			net->backend->device->event_free(s->done[i]);
 	if (s->passes)
 		net->backend->device->event_free(s->passes);
-	net->backend->device->ctx_free(s->beside);
+	net->backend->device->ctx_free(s->side);
 }
 
 /* ---- exchanges ---- */
@@ -105,14 +105,14 @@ void mft_stages_exchange(struct mft_net *net, struct mfk_ctx *ctx,
 	const struct mfk_device_ops *device = net->backend->device;
 	struct mft_stages *s = &net->chain->stages;
 
-	if (!s->beside) {
+	if (!s->side) {
 		say(net, ctx, step);
 		return;
 	}
 	device->event_record(ctx, s->passes);
-	device->event_wait(s->beside, s->passes);
-	say(net, s->beside, step);
-	device->event_record(s->beside, s->done[step->number % s->count]);
+	device->event_wait(s->side, s->passes);
+	say(net, s->side, step);
+	device->event_record(s->side, s->done[step->number % s->count]);
 	s->sent = step->number + 1;
 }
 
@@ -120,7 +120,7 @@ void mft_stages_await(const struct mft_net *net, struct mfk_ctx *ctx, uint64_t e
 {
 	const struct mft_stages *s = &net->chain->stages;
 
-	if (s->beside && exchanges)
+	if (s->side && exchanges)
 		mft_parallel_wait(net->parallel, MFT_GROUP_PIPELINE, net->backend->device, ctx,
 				  s->done[(exchanges - 1) % s->count]);
 }

@@ -94,7 +94,7 @@ static void part_backward(const struct mft_net *net, const struct mft_pass *pass
 	sum = mft_dx_sum_new(net, dx);
 	of_part.dx_sum = &sum;
 	dy = mft_stream_gather(net, pass, MFT_GATHERED_DY, dy);
-	x = mft_stream_gather_beside(net, pass, MFT_GATHERED_X, x);
+	x = mft_stream_gather_at_side(net, pass, MFT_GATHERED_X, x);
 	part->kind->backward(net, &of_part, part, x, dy, sum.term);
 	mft_dx_sum_end(net, &of_part);
 }

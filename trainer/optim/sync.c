@@ -18,18 +18,18 @@ struct mft_sync {
 	const struct mft_params *params;
 	const struct mfk_backend *backend;
 	const struct mft_parallel *parallel;
-	struct mfk_ctx *beside; /* NULL: nothing overlaps, and all is the run's context's */
+	struct mfk_ctx *side;	/* NULL: nothing overlaps, and all is the run's context's */
 	struct bucket *buckets; /* [params->bucket_count] */
 	struct mft_windows *windows;
 };
 
 /* ---- life ---- */
 
-static int open_beside(struct mft_sync *s, struct mfk_device *device, struct mfs_error *err)
+static int open_side(struct mft_sync *s, struct mfk_device *device, struct mfs_error *err)
 {
 	const struct mfk_device_ops *ops = s->backend->device;
 	char why[MFK_WHY] = "";
-	int rc = ops->ctx_new(device, false, &s->beside, why);
+	int rc = ops->ctx_new(device, false, &s->side, why);
 
 	if (rc)
 		return mfs_fail(err, rc, "%s: %s", s->backend->name, why);
@@ -61,9 +61,9 @@ int mft_sync_new(const struct mft_train_config *config, struct mft_params *param
 	if (!s->buckets)
 		rc = mfs_fail_nomem(err);
 	if (!rc && backend && config->overlap_grad_reduce)
-		rc = open_beside(s, device, err);
+		rc = open_side(s, device, err);
 	if (!rc)
-		rc = mft_windows_new(config, params, memory, backend, device, parallel, s->beside,
+		rc = mft_windows_new(config, params, memory, backend, device, parallel, s->side,
 				     &s->windows, err);
 	if (rc)
 		mft_sync_free(s);
@@ -78,17 +78,17 @@ void mft_sync_free(struct mft_sync *s)
 
 	if (!s)
 		return;
-	if (s->beside)
-		s->backend->device->sync(s->beside, why);
-	for (uint32_t i = 0; s->beside && i < s->params->bucket_count; i++) {
+	if (s->side)
+		s->backend->device->sync(s->side, why);
+	for (uint32_t i = 0; s->side && i < s->params->bucket_count; i++) {
 		if (s->buckets[i].ready)
 			s->backend->device->event_free(s->buckets[i].ready);
 		if (s->buckets[i].done)
 			s->backend->device->event_free(s->buckets[i].done);
 	}
 	mft_windows_free(s->windows);
-	if (s->beside)
-		s->backend->device->ctx_free(s->beside);
+	if (s->side)
+		s->backend->device->ctx_free(s->side);
 	free(s->buckets);
 	free(s);
 }
@@ -112,23 +112,23 @@ static char *slice_of(const struct mft_sync *s, const struct mft_bucket *b, enum
 /* The context of communication, after what ctx has so far. */
 static struct mfk_ctx *begin(struct mft_sync *s, uint32_t i, struct mfk_ctx *ctx)
 {
-	if (!s->beside)
+	if (!s->side)
 		return ctx;
 	s->backend->device->event_record(ctx, s->buckets[i].ready);
-	s->backend->device->event_wait(s->beside, s->buckets[i].ready);
-	return s->beside;
+	s->backend->device->event_wait(s->side, s->buckets[i].ready);
+	return s->side;
 }
 
 static void end(struct mft_sync *s, uint32_t i)
 {
-	if (s->beside)
-		s->backend->device->event_record(s->beside, s->buckets[i].done);
+	if (s->side)
+		s->backend->device->event_record(s->side, s->buckets[i].done);
 }
 
 /* group: that spoke last of the bucket. */
 static void await(struct mft_sync *s, uint32_t i, enum mft_group group, struct mfk_ctx *ctx)
 {
-	if (s->beside)
+	if (s->side)
 		mft_parallel_wait(s->parallel, group, s->backend->device, ctx, s->buckets[i].done);
 }
 
@@ -213,7 +213,7 @@ static void begins(void *arg, struct mfk_ctx *ctx, const struct mft_net_visit *v
 {
 	struct mft_sync *s = arg;
 
-	if (s->beside && v->reads)
+	if (s->side && v->reads)
 		reads(s, ctx, v->unit);
 	mft_windows_begins(s->windows, ctx, v);
 }
@@ -223,7 +223,7 @@ static void ends(void *arg, struct mfk_ctx *ctx, const struct mft_net_visit *v)
 	struct mft_sync *s = arg;
 
 	mft_windows_ends(s->windows, ctx, v);
-	if (s->beside && v->writes && v->last && !v->later)
+	if (s->side && v->writes && v->last && !v->later)
 		wrote(s, ctx, v->unit);
 }
 

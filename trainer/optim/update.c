@@ -94,12 +94,12 @@ static void add_matrix(struct mft_update *u, const struct mft_param *p)
 static void add_counted(struct mft_update *u, const struct mft_param *p, uint64_t first,
 			uint64_t count)
 {
-	const uint64_t behind = p->start + p->elements, end = first + count;
+	const uint64_t after = p->start + p->elements, end = first + count;
 	const int kind = mft_experts_are_apart(u->parallel) && p->is_expert ? EXPERTS : DENSE;
 	struct counted *last = u->counted_count ? &u->counted[u->counted_count - 1] : NULL;
 
-	if (end > behind)
-		u->gaps[kind] += end - (first > behind ? first : behind);
+	if (end > after)
+		u->gaps[kind] += end - (first > after ? first : after);
 	if (last && last->kind == kind && last->first + last->count == first)
 		last->count += count;
 	else

@@ -15,7 +15,7 @@ struct window {
 	bool waits;			/* for done */
 	enum mft_group group;		/* that spoke last of it */
 	uint64_t used;			/* when, by the order of visits */
-	struct mfk_event *ready, *done; /* in the passes' context, and in `beside`; NULL: none is */
+	struct mfk_event *ready, *done; /* in the passes' context, and in `side`; NULL: none is */
 };
 
 /* The windows of weights, or of gradients, of a lane. */
@@ -32,10 +32,10 @@ struct mft_windows {
 	const struct mft_parallel *parallel;
 	/* The context of all communication, as a group uses one context alone. NULL: the
 	 * passes'. */
-	struct mfk_ctx *beside;
-	bool ahead, behind; /* gathers before a pass's unit, sums after it */
-	bool both;	    /* a pass uses head and embedding at once */
-	int32_t first;	    /* unit of a step's first pass */
+	struct mfk_ctx *side;
+	bool ahead, after; /* gathers before a pass's unit, sums after it */
+	bool both;	   /* a pass uses head and embedding at once */
+	int32_t first;	   /* unit of a step's first pass */
 	struct pool weights[LANES], grads[LANES];
 	uint64_t now;
 	struct place {
@@ -110,7 +110,7 @@ static int plan_pools(struct mft_windows *w, struct pool *pools, enum mfs_dtype 
 			window->group = MFT_GROUP_GRADS;
 			window->at = mft_memory_add(memory, MFT_MEMORY_UNITS,
 						    pool->elements * mfs_dtype_size(type));
-			if (w->beside)
+			if (w->side)
 				rc = open_window(w, device, window, err);
 		}
 	}
@@ -134,7 +134,7 @@ static int32_t first_unit(const struct mft_params *p, const struct mft_parallel 
 int mft_windows_new(const struct mft_train_config *config, struct mft_params *params,
 		    struct mft_memory *memory, const struct mfk_backend *backend,
 		    struct mfk_device *device, const struct mft_parallel *parallel,
-		    struct mfk_ctx *beside, struct mft_windows **ret, struct mfs_error *err)
+		    struct mfk_ctx *side, struct mft_windows **ret, struct mfs_error *err)
 {
 	struct mft_windows *w = calloc(1, sizeof(*w));
 	int rc = 0;
@@ -146,9 +146,9 @@ int mft_windows_new(const struct mft_train_config *config, struct mft_params *pa
 		.memory = memory,
 		.backend = backend,
 		.parallel = parallel,
-		.beside = beside,
+		.side = side,
 		.ahead = config->overlap_param_gather,
-		.behind = config->overlap_grad_reduce,
+		.after = config->overlap_grad_reduce,
 		.both = config->model.tied || config->model.mtp_num_layers > 0,
 		.first = first_unit(params, parallel),
 		.places = calloc(params->bucket_count + 1u, sizeof(*w->places)),
@@ -161,7 +161,7 @@ int mft_windows_new(const struct mft_train_config *config, struct mft_params *pa
 		rc = plan_pools(w, w->weights, params->weight_type, w->ahead, memory, device, err);
 	}
 	if (!rc)
-		rc = plan_pools(w, w->grads, params->grad_type, w->behind, memory, device, err);
+		rc = plan_pools(w, w->grads, params->grad_type, w->after, memory, device, err);
 	if (rc)
 		mft_windows_free(w);
 	else
@@ -246,18 +246,18 @@ static void set_grads(struct mft_windows *w, int32_t unit, const struct window *
 /* The context of communication, after what ctx has so far. */
 static struct mfk_ctx *begin(struct mft_windows *w, struct window *window, struct mfk_ctx *ctx)
 {
-	if (!w->beside)
+	if (!w->side)
 		return ctx;
 	w->backend->device->event_record(ctx, window->ready);
-	w->backend->device->event_wait(w->beside, window->ready);
-	return w->beside;
+	w->backend->device->event_wait(w->side, window->ready);
+	return w->side;
 }
 
 static void end(struct mft_windows *w, struct window *window)
 {
-	if (!w->beside)
+	if (!w->side)
 		return;
-	w->backend->device->event_record(w->beside, window->done);
+	w->backend->device->event_record(w->side, window->done);
 	window->waits = true;
 }
 

@@ -27,13 +27,13 @@
 
 struct mft_windows;
 
-/* Plans them. Without FSDP there are none, and the functions below do nothing. beside: the context
+/* Plans them. Without FSDP there are none, and the functions below do nothing. side: the context
  * that communication is submitted to; NULL: the passes' context. Borrows everything. */
 int mft_windows_new(const struct mft_train_config *config, struct mft_params *params,
 		    struct mft_memory *memory, const struct mfk_backend *backend,
 		    struct mfk_device *device, const struct mft_parallel *parallel,
-		    struct mfk_ctx *beside, struct mft_windows **ret, struct mfs_error *err);
-/* Call it when the context `beside` is done. w may be NULL. */
+		    struct mfk_ctx *side, struct mft_windows **ret, struct mfs_error *err);
+/* Call it when the context `side` is done. w may be NULL. */
 void mft_windows_free(struct mft_windows *w);
 
 /* The functions of struct mft_net_hooks. Between the two calls the unit's weights and gradients are

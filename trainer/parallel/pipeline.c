@@ -53,9 +53,9 @@ static struct pass nth(const struct mft_pipeline_shape *s, uint64_t k, bool back
 /* Forward passes before the first backward one (get_pp_rank_microbatches). */
 static uint64_t warm_up(const struct mft_pipeline_shape *s, uint32_t stage)
 {
-	const uint64_t all = s->microbatches * s->chunks, behind = s->stages - stage - 1;
+	const uint64_t all = s->microbatches * s->chunks, later = s->stages - stage - 1;
 	const uint64_t count =
-		s->chunks == 1 ? behind : 2 * behind + (uint64_t)(s->chunks - 1) * s->group;
+		s->chunks == 1 ? later : 2 * later + (uint64_t)(s->chunks - 1) * s->group;
 
 	return !s->backward || count > all ? all : count;
 }
@@ -84,16 +84,16 @@ static void order(struct plan *p, uint32_t stage)
 
 /* The pass of the same microbatch in the chunk before or after a pass's own: the pass whose output
  * it needs (input), or the pass that needs its output. NULL: there is none. */
-static const struct pass *beside(const struct plan *p, uint32_t stage, const struct pass *of,
-				 bool input)
+static const struct pass *neighbour(const struct plan *p, uint32_t stage, const struct pass *of,
+				    bool input)
 {
-	const bool behind = of->backward == input;
+	const bool later = of->backward == input;
 	const uint32_t at = of->chunk * p->shape.stages + stage;
 	uint32_t other;
 
-	if (behind ? at + 1 == p->all_chunks : at == 0)
+	if (later ? at + 1 == p->all_chunks : at == 0)
 		return NULL;
-	other = behind ? at + 1 : at - 1;
+	other = later ? at + 1 : at - 1;
 	return p->pass + other % p->shape.stages * p->passes +
 	       p->index[of->backward][other * p->shape.microbatches + of->microbatch];
 }
@@ -106,7 +106,7 @@ static bool advance(struct plan *p, uint32_t stage)
 
 	for (; p->next[stage] < p->passes; p->next[stage]++) {
 		const uint64_t i = p->next[stage];
-		const struct pass *input = beside(p, stage, &list[i], true);
+		const struct pass *input = neighbour(p, stage, &list[i], true);
 		uint64_t tick = i ? list[i - 1].tick + 1 : 0;
 
 		if (input && input->tick == NEVER)
@@ -151,7 +151,7 @@ static uint64_t tick_between(const struct plan *p, const struct pass *from, cons
 /* The message by which a pass gets its input or gives its output away. */
 static void add_message(struct plan *p, uint32_t stage, const struct pass *of, bool receive)
 {
-	const struct pass *other = beside(p, stage, of, receive);
+	const struct pass *other = neighbour(p, stage, of, receive);
 
 	if (!other)
 		return;
@@ -274,8 +274,8 @@ static void write_pass(struct writing *w, const struct pass *pass)
 	const uint64_t at = place_of(w, pass->chunk, pass->microbatch);
 	const uint32_t whole = s->chunks * (s->backward ? 2 : 1);
 	const bool alone = s->stages == 1, first = w->left[pass->microbatch] == whole;
-	const bool receives = !alone && beside(w->p, w->stage, pass, true);
-	const bool sends = !alone && beside(w->p, w->stage, pass, false);
+	const bool receives = !alone && neighbour(w->p, w->stage, pass, true);
+	const bool sends = !alone && neighbour(w->p, w->stage, pass, false);
 	struct mft_pipeline_step *step = &w->ret->steps[w->ret->count++];
 
 	if (first)

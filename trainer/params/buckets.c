@@ -147,11 +147,11 @@ static const struct mft_owned *stretch_of(const struct mft_params *p, uint64_t e
 uint64_t mft_params_owned(const struct mft_params *p, uint64_t *at, uint64_t end)
 {
 	const struct mft_owned *o = stretch_of(p, *at);
-	const struct mft_owned *behind = p->owned + p->owned_count;
+	const struct mft_owned *past = p->owned + p->owned_count;
 
-	if (o < behind && *at >= o->first + o->count)
+	if (o < past && *at >= o->first + o->count)
 		o++;
-	if (o >= behind || o->first >= end || *at >= end)
+	if (o >= past || o->first >= end || *at >= end)
 		return 0;
 	if (*at < o->first)
 		*at = o->first;

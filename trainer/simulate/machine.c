@@ -37,9 +37,9 @@ static double product_time(const struct mft_machine *m, const struct mfk_work *w
 {
 	const double groups = w->groups > 1 ? m->groups_of_products : 1;
 	const double speed = m->products[w->dtype] * groups * filled(m, w);
-	const double beside = (double)(w->bytes - w->added) / m->bandwidth;
+	const double traffic = (double)(w->bytes - w->added) / m->bandwidth;
 
-	return w->m && w->n ? fmax(w->flops / speed, beside) + (double)w->added / m->bandwidth : 0;
+	return w->m && w->n ? fmax(w->flops / speed, traffic) + (double)w->added / m->bandwidth : 0;
 }
 
 static double attention_time(const struct mft_machine *m, const struct mfk_work *w)

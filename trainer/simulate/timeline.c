@@ -19,7 +19,7 @@ struct stage {
 	double *streams, *events;
 	double host;
 	unsigned passes; /* the stream that has products */
-	double behind;	 /* late by parallel communication; they make up for it as they go on */
+	double late;	 /* late by parallel communication; they make up for it as they go on */
 	bool began;	 /* the next one has told when it can begin */
 	double start;	 /* that */
 
@@ -96,9 +96,9 @@ static bool is_of_passes(const struct stage *s, const struct mfk_work *w, unsign
  * is lost and the rest is not. */
 static double slower(const struct run *r, struct stage *s, double seconds)
 {
-	const double lost = fmin(s->behind, seconds * r->m->busy_link / (1 - r->m->busy_link));
+	const double lost = fmin(s->late, seconds * r->m->busy_link / (1 - r->m->busy_link));
 
-	s->behind -= lost;
+	s->late -= lost;
 	return lost;
 }
 
@@ -106,7 +106,7 @@ static void communicates(const struct run *r, struct stage *s, const struct mfk_
 			 double seconds)
 {
 	if (w->kind != MFK_WORK_MEETING && w->stream != s->passes)
-		s->behind += r->m->busy_link * seconds;
+		s->late += r->m->busy_link * seconds;
 }
 
 /* Passes that wait until then lose nothing meanwhile. */
@@ -116,7 +116,7 @@ static void wait_until(const struct run *r, struct stage *s, unsigned stream, do
 
 	s->streams[stream] += waits;
 	if (stream == s->passes)
-		s->behind = fmax(0, s->behind - r->m->busy_link * waits);
+		s->late = fmax(0, s->late - r->m->busy_link * waits);
 }
 
 /* When an operation can begin as far as its own process knows. */

@@ -14,9 +14,9 @@
 #define OUT ".adapter.linear_out.weight"
 
 /* The tensor of ckpt whose name is t's with another end. NULL: there is none. */
-static const struct mfs_global_tensor *beside(const struct mfs_ckpt *ckpt,
-					      const struct mfs_global_tensor *t, const char *end,
-					      const char *other)
+static const struct mfs_global_tensor *partner(const struct mfs_ckpt *ckpt,
+					       const struct mfs_global_tensor *t, const char *end,
+					       const char *other)
 {
 	char name[MFS_NAME_MAX + sizeof(OUT)];
 
@@ -38,8 +38,8 @@ static int add_module(struct mfs_ckpt *ckpt, const struct mfs_ckpt *adapter,
 		      const struct mfs_lora_config *config, const struct mfs_global_tensor *in,
 		      struct mfs_error *err)
 {
-	struct mfs_ckpt_delta d = {.of = beside(ckpt, in, IN, ".weight"),
-				   .out = beside(adapter, in, IN, OUT),
+	struct mfs_ckpt_delta d = {.of = partner(ckpt, in, IN, ".weight"),
+				   .out = partner(adapter, in, IN, OUT),
 				   .in = in,
 				   .scale = config->scale};
 	int rc;
@@ -67,7 +67,7 @@ static int add_modules(struct mfs_ckpt *ckpt, const struct mfs_ckpt *adapter,
 
 		if (mfs_str_ends(t->name, IN))
 			rc = add_module(ckpt, adapter, config, t, err);
-		else if (!mfs_str_ends(t->name, OUT) || !beside(adapter, t, OUT, IN))
+		else if (!mfs_str_ends(t->name, OUT) || !partner(adapter, t, OUT, IN))
 			rc = refuse(adapter, t,
 				    "is none of an adapter's matrices (linear_in, linear_out)",
 				    err);

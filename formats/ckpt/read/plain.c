@@ -27,7 +27,7 @@ struct making {
 	bool has_step;
 };
 
-static const char *behind(const char *key, const char *prefix)
+static const char *after(const char *key, const char *prefix)
 {
 	const size_t len = strlen(prefix);
 
@@ -49,16 +49,16 @@ static bool model_is_main(const struct mfs_dist_reader *r)
 
 static enum mfs_plain_optim_kind kind_of_key(const char *key)
 {
-	const char *rest = behind(key, "optimizer.optimizer.state.");
+	const char *rest = after(key, "optimizer.optimizer.state.");
 
 	if (rest)
 		return isdigit((unsigned char)*rest) ? MFS_PLAIN_FLOAT16 : MFS_PLAIN_UNREAD;
-	rest = behind(key, "optimizer.state.");
+	rest = after(key, "optimizer.state.");
 	if (rest)
 		return isdigit((unsigned char)*rest) ? MFS_PLAIN_FP32 : MFS_PLAIN_NAMED;
-	if (behind(key, "optimizer.fp32_from_fp16_params.") || !strcmp(key, MFS_PLAIN_SCALE))
+	if (after(key, "optimizer.fp32_from_fp16_params.") || !strcmp(key, MFS_PLAIN_SCALE))
 		return MFS_PLAIN_FLOAT16;
-	return behind(key, "optim") ? MFS_PLAIN_UNREAD : MFS_PLAIN_NONE;
+	return after(key, "optim") ? MFS_PLAIN_UNREAD : MFS_PLAIN_NONE;
 }
 
 enum mfs_plain_optim_kind mfs_plain_optimizer(const struct mfs_dist_reader *r)
@@ -134,7 +134,7 @@ static int copy_items(struct making *m, const char *prefix, uint32_t *ret)
 	*ret = 0;
 	for (uint32_t i = 0; i < m->r->dcp.bytes_count && !rc; i++) {
 		const struct mfs_dcp_bytes *b = &m->r->dcp.bytes[i];
-		const char *name = behind(b->key, prefix);
+		const char *name = after(b->key, prefix);
 
 		if (!name || !*name || strchr(name, '.') || b->item.file == MFS_DCP_FILE_NONE)
 			continue;
@@ -157,7 +157,7 @@ static int read_step(struct making *m)
 		const struct mfs_dcp_tensor *t = &m->r->dcp.tensors[i];
 		struct mfs_torch_file f;
 
-		if (!behind(t->key, prefix) || !mfs_str_ends(t->key, ".step") ||
+		if (!after(t->key, prefix) || !mfs_str_ends(t->key, ".step") ||
 		    t->chunk_count != 1 || t->chunks[0].item.file == MFS_DCP_FILE_NONE)
 			continue;
 		rc = open_item(m, &(struct mfs_dcp_bytes){t->key, t->chunks[0].item}, &f);
@@ -215,7 +215,7 @@ static int write_listed(struct making *m)
 		snprintf(prefix, sizeof(prefix), "%s" GROUPS "%u.", mfs_plain_prefix(m->kind), i);
 		pairs = 0;
 		for (uint32_t k = 0; k < m->r->dcp.bytes_count && !pairs; k++)
-			pairs = behind(m->r->dcp.bytes[k].key, prefix) != NULL;
+			pairs = after(m->r->dcp.bytes[k].key, prefix) != NULL;
 		if (!pairs)
 			break;
 		mfs_pickle_dict_begin(&m->w);
@@ -273,7 +273,7 @@ static bool is_later_expert(const char *name, size_t len)
 	struct mfs_name parsed;
 	char text[MFS_NAME_MAX];
 
-	while (len >= sizeof(module) - 1 && behind(name, module)) {
+	while (len >= sizeof(module) - 1 && after(name, module)) {
 		name += sizeof(module) - 1;
 		len -= sizeof(module) - 1;
 	}
@@ -310,7 +310,7 @@ static int write_metas(struct making *m)
 
 	for (uint32_t i = 0; i < m->r->dcp.bytes_count && count < MAX_GROUPS && !rc; i++) {
 		const struct mfs_dcp_bytes *b = &m->r->dcp.bytes[i];
-		const char *name = behind(b->key, METAS);
+		const char *name = after(b->key, METAS);
 		unsigned k = 0;
 		size_t len;
 

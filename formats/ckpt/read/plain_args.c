@@ -111,7 +111,7 @@ bool mfs_plain_reads_optimizer(const struct mfs_dist_reader *r)
 	return has_optimizer(r) && !r->ckpt->told_by;
 }
 
-static const char *behind(const char *key, const char *prefix)
+static const char *after(const char *key, const char *prefix)
 {
 	const size_t len = strlen(prefix);
 
@@ -124,8 +124,8 @@ const char *mfs_plain_model_key(const char *key)
 {
 	const char *inner;
 
-	key = behind(key, "model.");
-	while (key && (inner = behind(key, "module.")))
+	key = after(key, "model.");
+	while (key && (inner = after(key, "module.")))
 		key = inner;
 	return key;
 }

@@ -215,7 +215,7 @@ int mfs_gpt_dataset_shuffle_index(struct mfs_gpt_dataset *g, uint64_t first, uin
  * lie past the end of the stream (last partial samples) is x tokens before the end of the last
  * document.
  */
-static int row_behind_the_end(struct mfs_gpt_dataset *g, int64_t ret[2], struct mfs_error *err)
+static int row_after_the_end(struct mfs_gpt_dataset *g, int64_t ret[2], struct mfs_error *err)
 {
 	const int32_t sequence = (int32_t)g->document_index[g->documents - 1];
 	int32_t length;
@@ -240,7 +240,7 @@ static int sample_row(struct mfs_gpt_walk *w, struct mfs_gpt_dataset *g, uint64_
 		return 0;
 	}
 	if (start + g->extra > g->sizes.tokens)
-		return row_behind_the_end(g, ret, err);
+		return row_after_the_end(g, ret, err);
 	if (*began)
 		rc = mfs_gpt_advance(w, g->config.seq_length, err);
 	else

@@ -188,15 +188,14 @@ bool mfs_dist_has_extra(const struct mfs_global_tensor *t)
 }
 
 /* The name of the module itself. A norm that is not fused is a module too. */
-static void put_module(char *text, size_t size, const struct mfs_dist_extra *e, const char *behind)
+static void put_module(char *text, size_t size, const struct mfs_dist_extra *e, const char *tail)
 {
-	const int len = (int)(strlen(behind) - (sizeof(weight) - 1));
+	const int len = (int)(strlen(tail) - (sizeof(weight) - 1));
 
 	if (e->core_attention)
-		snprintf(text, size, "%.*score_attention", len - (int)strlen("linear_proj"),
-			 behind);
+		snprintf(text, size, "%.*score_attention", len - (int)strlen("linear_proj"), tail);
 	else
-		snprintf(text, size, "%.*s", len, behind);
+		snprintf(text, size, "%.*s", len, tail);
 }
 
 void mfs_dist_extra_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_megatron_dist *d,

@@ -57,7 +57,7 @@ static bool begin_alike(const uint8_t *a, const uint8_t *b, unsigned bits)
 	return !rest || !((a[bytes] ^ b[bytes]) >> (8 - rest));
 }
 
-static bool has_bits_behind(const struct mfs_network *n)
+static bool has_bits_after(const struct mfs_network *n)
 {
 	for (unsigned i = n->bits; i < 128; i++)
 		if (n->address[i / 8] & (0x80u >> i % 8))
@@ -89,7 +89,7 @@ int mfs_proxies_add(struct mfs_proxies *p, const char *text, struct mfs_error *e
 		return 0;
 	}
 	if (strchr(text, '[') || !parse_address(text, len, n.address) ||
-	    !parse_bits(text + len, n.address, &n.bits) || has_bits_behind(&n))
+	    !parse_bits(text + len, n.address, &n.bits) || has_bits_after(&n))
 		return mfs_fail(err, -EINVAL,
 				"'%.100s' is no address of a proxy: 192.0.2.1, 10.0.0.0/8, "
 				"fd00::/8 and unix are",

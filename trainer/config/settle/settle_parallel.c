@@ -238,14 +238,13 @@ static void settle_graphs(struct settle *s)
 		mft_flag_set_truth(s->v, name_of(TE_RNG_TRACKER), true);
 }
 
-static int needs(struct settle *s, enum mft_dest dest, enum mft_dest beside)
+static int needs(struct settle *s, enum mft_dest dest, enum mft_dest other)
 {
 	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 
-	return is(s, dest) && !is(s, beside)
-		       ? mfs_fail(s->err, -EINVAL, "%s: expected %s beside it", flag(dest, a),
-				  flag(beside, b))
-		       : 0;
+	return is(s, dest) && !is(s, other) ? mfs_fail(s->err, -EINVAL, "%s: expected %s beside it",
+						       flag(dest, a), flag(other, b))
+					    : 0;
 }
 
 /* arguments.py: validate_args; training.py: get_megatron_ddp_config. */

@@ -4,12 +4,12 @@
 #include "formats/base/str.h"
 #include "trainer/config/settle/settle_i.h"
 
-static int refuse_beside(struct settle *s, enum mft_dest dest, enum mft_dest beside)
+static int refuse_together(struct settle *s, enum mft_dest dest, enum mft_dest other)
 {
 	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 
 	return mfs_fail(s->err, -EINVAL, "%s and %s exclude each other", flag(dest, a),
-			flag(beside, b));
+			flag(other, b));
 }
 
 /* Its sizes are 1, as arguments.py wants them. What else that refuses (fp16, a tied head) is
@@ -36,7 +36,7 @@ static int settle_torch(struct settle *s)
 
 	for (size_t i = 0; !r && i < MFS_ARRAY_SIZE(never); i++)
 		if (is(s, never[i]))
-			return refuse_beside(s, USE_TORCH_FSDP2, never[i]);
+			return refuse_together(s, USE_TORCH_FSDP2, never[i]);
 	return r;
 }
 
@@ -68,8 +68,8 @@ int mft_settle_sharding(struct settle *s)
 	r = check_types(s);
 	if (!r && has(s, CHECK_WEIGHT_HASH_ACROSS_DP_REPLICAS_INTERVAL) &&
 	    mfs_str_is(text(s, DATA_PARALLEL_SHARDING_STRATEGY), "optim_grads_params"))
-		r = refuse_beside(s, CHECK_WEIGHT_HASH_ACROSS_DP_REPLICAS_INTERVAL,
-				  USE_MEGATRON_FSDP);
+		r = refuse_together(s, CHECK_WEIGHT_HASH_ACROSS_DP_REPLICAS_INTERVAL,
+				    USE_MEGATRON_FSDP);
 	mft_flag_set_truth(s->v, name_of(USE_DISTRIBUTED_OPTIMIZER), true);
 	return r;
 }

@@ -14,7 +14,7 @@ void mft_context_find(const struct mft_parallel *p, int64_t whole, struct mft_co
 int mft_context_plan(struct mft_net *net, struct mfs_error *err);
 int mft_context_fill(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
 /* Makes the context that runs in parallel with the passes. Call it after mft_memory_place(). */
-int mft_context_beside_begin(struct mft_net *net, struct mfs_error *err);
+int mft_context_side_begin(struct mft_net *net, struct mfs_error *err);
 /* run->heads_first_key, in one of net->batch_count places. */
 void mft_context_gather_keys(const struct mft_net *net, struct mft_pass *pass, uint32_t place);
 

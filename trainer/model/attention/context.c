@@ -98,11 +98,11 @@ int mft_context_plan(struct mft_net *net, struct mfs_error *err)
 	return c->messages ? 0 : mfs_fail_nomem(err);
 }
 
-int mft_context_beside_begin(struct mft_net *net, struct mfs_error *err)
+int mft_context_side_begin(struct mft_net *net, struct mfs_error *err)
 {
-	if (net->context.size == 1 || net->context_beside.ctx)
+	if (net->context.size == 1 || net->context_side.ctx)
 		return 0;
-	return mft_beside_begin(net, &net->context_beside, err);
+	return mft_side_begin(net, &net->context_side, err);
 }
 
 /* ---- what the arrays say ---- */
@@ -226,9 +226,9 @@ void mft_context_exchange(const struct mft_net *net, const struct mft_pass *pass
 			*m++ = pair[1];
 		}
 	mft_parallel_exchange(net->parallel, way->heads_group,
-			      mft_beside_say(net, &net->context_beside, pass->ctx), c->messages,
+			      mft_side_submit(net, &net->context_side, pass->ctx), c->messages,
 			      (unsigned)(m - c->messages));
-	mft_beside_await(net, &net->context_beside, way->heads_group, pass->ctx);
+	mft_side_await(net, &net->context_side, way->heads_group, pass->ctx);
 }
 
 void mft_context_gather_keys(const struct mft_net *net, struct mft_pass *pass, uint32_t place)

@@ -63,9 +63,9 @@ static void gather(const struct mft_net *net, const struct mft_pass *pass,
 	void *raw = mft_core_scratch(net, core, backward, RAW);
 
 	mft_parallel_all_gather(net->parallel, MFT_GROUP_CONTEXT,
-				mft_beside_say(net, &net->context_beside, pass->ctx), net->io, raw,
+				mft_side_submit(net, &net->context_side, pass->ctx), net->io, raw,
 				own, (uint64_t)(net->tokens * cols));
-	mft_beside_await(net, &net->context_beside, MFT_GROUP_CONTEXT, pass->ctx);
+	mft_side_await(net, &net->context_side, MFT_GROUP_CONTEXT, pass->ctx);
 	mft_core_rows(net, pass, net->context.to_sequence, net->batch * net->context.whole, cols,
 		      raw, all);
 }
@@ -79,9 +79,9 @@ static void scatter(const struct mft_net *net, const struct mft_pass *pass,
 	mft_core_rows(net, pass, net->context.from_sequence, net->batch * net->context.whole, cols,
 		      all, raw);
 	mft_parallel_reduce_scatter(net->parallel, MFT_GROUP_CONTEXT,
-				    mft_beside_say(net, &net->context_beside, pass->ctx), net->io,
+				    mft_side_submit(net, &net->context_side, pass->ctx), net->io,
 				    own, raw, (uint64_t)(net->tokens * cols));
-	mft_beside_await(net, &net->context_beside, MFT_GROUP_CONTEXT, pass->ctx);
+	mft_side_await(net, &net->context_side, MFT_GROUP_CONTEXT, pass->ctx);
 }
 
 static struct mfk_attention gathered(const struct mft_net *net, const struct mft_pass *pass,

@@ -139,7 +139,7 @@ static void send(const struct mft_net *net, const struct mft_pass *pass,
 		 const struct mft_core *core, const struct mfk_attention *a, bool backward,
 		 uint32_t step)
 {
-	struct mfk_ctx *ctx = mft_beside_say(net, &net->context_beside, pass->ctx);
+	struct mfk_ctx *ctx = mft_side_submit(net, &net->context_side, pass->ctx);
 	const struct sizes s = sizes_of(a);
 	const size_t size = mfk_dtype_size(net->io);
 
@@ -155,7 +155,7 @@ static void send(const struct mft_net *net, const struct mft_pass *pass,
 static void await(const struct mft_net *net, const struct mft_pass *pass,
 		  const struct mft_core *core)
 {
-	mft_beside_await(net, &net->context_beside, way_of(net, core)->ring_group, pass->ctx);
+	mft_side_await(net, &net->context_side, way_of(net, core)->ring_group, pass->ctx);
 }
 
 /* Whose block a step has. */

@@ -10,7 +10,7 @@ static uint64_t sum_of(uint64_t a, uint64_t b)
 	return a > MOST || b > MOST || a + b > MOST ? MOST : a + b;
 }
 
-uint64_t mft_memory_behind(uint64_t *used, uint64_t bytes)
+uint64_t mft_memory_after(uint64_t *used, uint64_t bytes)
 {
 	const uint64_t offset = *used;
 
@@ -22,12 +22,12 @@ uint64_t mft_memory_behind(uint64_t *used, uint64_t bytes)
 
 uint64_t mft_part_plan_keep(struct mft_part_plan *p, uint64_t bytes)
 {
-	return mft_memory_behind(&p->kept, bytes);
+	return mft_memory_after(&p->kept, bytes);
 }
 
 uint64_t mft_part_plan_scratch(struct mft_part_plan *p, uint64_t bytes)
 {
-	const uint64_t offset = mft_memory_behind(&p->scratch, bytes);
+	const uint64_t offset = mft_memory_after(&p->scratch, bytes);
 
 	if (p->scratch > p->scratch_most)
 		p->scratch_most = p->scratch;

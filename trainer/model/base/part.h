@@ -16,7 +16,7 @@ struct mft_part_plan {
 	uint64_t kept, scratch, scratch_most; /* bytes */
 };
 /* Takes bytes after what is used, and returns where they lie. */
-uint64_t mft_memory_behind(uint64_t *used, uint64_t bytes);
+uint64_t mft_memory_after(uint64_t *used, uint64_t bytes);
 uint64_t mft_part_plan_keep(struct mft_part_plan *p, uint64_t bytes);
 uint64_t mft_part_plan_scratch(struct mft_part_plan *p, uint64_t bytes);
 /* What is asked from here on lies where scratch began: backward's, after forward's. */

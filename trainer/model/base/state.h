@@ -15,7 +15,7 @@
 #include "kernels/kernels.h"
 #include "trainer/base/memory.h"
 #include "trainer/config/config.h"
-#include "trainer/model/base/beside.h"
+#include "trainer/model/base/side.h"
 #include "trainer/model/base/context.h"
 #include "trainer/parallel/parallel.h"
 #include "trainer/params/params.h"
@@ -58,7 +58,7 @@ struct mft_net {
 	struct mft_context context;
 	struct mft_shared_groups *groups;
 	struct mft_rope *rope;
-	struct mft_beside experts_beside, tensor_beside, context_beside;
+	struct mft_side experts_side, tensor_side, context_side;
 
 	/* What passes keep until their backward: slots of equal size, one after the other. */
 	uint64_t slots, slot_bytes;

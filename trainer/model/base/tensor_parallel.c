@@ -7,7 +7,7 @@
  * Without --sequence-parallel all have x and dy, and a sum goes to all. With it a process has some
  * rows of the stream, and gets these of a sum; what was gathered is not kept.
  *
- * All their communication is in a context of its own (beside.c). Most of it is waited for at once.
+ * All their communication is in a context of its own (side.c). Most of it is waited for at once.
  * But x is gathered while a part goes backward up to its first linears, and the sum of dx goes on
  * while the gradient of the weight of the last of them is computed. Source:
  * megatron/core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsyncCommunication.
@@ -60,8 +60,8 @@ void mft_stream_plan(struct mft_net *net)
 	net->of_all = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, whole);
 }
 
-const void *mft_stream_gather_beside(const struct mft_net *net, const struct mft_pass *pass,
-				     enum mft_gathered which, const void *x)
+const void *mft_stream_gather_at_side(const struct mft_net *net, const struct mft_pass *pass,
+				      enum mft_gathered which, const void *x)
 {
 	void *whole;
 
@@ -69,7 +69,7 @@ const void *mft_stream_gather_beside(const struct mft_net *net, const struct mft
 		return x;
 	whole = mft_net_at(net, net->gathered[which]);
 	mft_parallel_all_gather(net->parallel, MFT_GROUP_TENSOR,
-				mft_beside_say(net, &net->tensor_beside, pass->ctx), net->io, whole,
+				mft_side_submit(net, &net->tensor_side, pass->ctx), net->io, whole,
 				x, (uint64_t)(net->rows * net->hidden));
 	return whole;
 }
@@ -77,13 +77,13 @@ const void *mft_stream_gather_beside(const struct mft_net *net, const struct mft
 void mft_stream_await(const struct mft_net *net, const struct mft_pass *pass)
 {
 	if (shares_stream(net))
-		mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, pass->ctx);
+		mft_side_await(net, &net->tensor_side, MFT_GROUP_TENSOR, pass->ctx);
 }
 
 const void *mft_stream_gather(const struct mft_net *net, const struct mft_pass *pass,
 			      enum mft_gathered which, const void *x)
 {
-	const void *whole = mft_stream_gather_beside(net, pass, which, x);
+	const void *whole = mft_stream_gather_at_side(net, pass, which, x);
 
 	mft_stream_await(net, pass);
 	return whole;
@@ -94,9 +94,9 @@ void *mft_stream_term(const struct mft_net *net, void *y)
 	return shares_stream(net) ? mft_net_at(net, net->of_all) : y;
 }
 
-static void sum_beside(const struct mft_net *net, const struct mft_pass *pass, void *term, void *y)
+static void sum_at_side(const struct mft_net *net, const struct mft_pass *pass, void *term, void *y)
 {
-	struct mfk_ctx *ctx = mft_beside_say(net, &net->tensor_beside, pass->ctx);
+	struct mfk_ctx *ctx = mft_side_submit(net, &net->tensor_side, pass->ctx);
 	const uint64_t count = (uint64_t)(net->rows * net->hidden);
 
 	if (shares_stream(net))
@@ -109,17 +109,17 @@ static void sum_beside(const struct mft_net *net, const struct mft_pass *pass, v
 
 void mft_stream_sum(const struct mft_net *net, const struct mft_pass *pass, void *term, void *y)
 {
-	sum_beside(net, pass, term, y);
-	mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, pass->ctx);
+	sum_at_side(net, pass, term, y);
+	mft_side_await(net, &net->tensor_side, MFT_GROUP_TENSOR, pass->ctx);
 }
 
 /* ---- in parallel with products ---- */
 
-int mft_tensor_beside_begin(struct mft_net *net, struct mfs_error *err)
+int mft_tensor_side_begin(struct mft_net *net, struct mfs_error *err)
 {
-	if (!mft_is_divided(net) || net->tensor_beside.ctx)
+	if (!mft_is_divided(net) || net->tensor_side.ctx)
 		return 0;
-	return mft_beside_begin(net, &net->tensor_beside, err);
+	return mft_side_begin(net, &net->tensor_side, err);
 }
 
 struct mft_dx_sum mft_dx_sum_new(const struct mft_net *net, void *dx)
@@ -133,14 +133,14 @@ void mft_dx_sum_begin(const struct mft_net *net, const struct mft_pass *pass)
 
 	if (!s || s->begun)
 		return;
-	sum_beside(net, pass, s->term, s->dx);
+	sum_at_side(net, pass, s->term, s->dx);
 	s->begun = true;
 }
 
 void mft_dx_sum_end(const struct mft_net *net, const struct mft_pass *pass)
 {
 	mft_dx_sum_begin(net, pass);
-	mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, pass->ctx);
+	mft_side_await(net, &net->tensor_side, MFT_GROUP_TENSOR, pass->ctx);
 }
 
 /* ---- what else they say ---- */
@@ -149,18 +149,18 @@ void mft_tensor_gather(const struct mft_net *net, struct mfk_ctx *ctx, enum mfk_
 		       void *to, const void *from, uint64_t elements)
 {
 	mft_parallel_all_gather(net->parallel, MFT_GROUP_TENSOR,
-				mft_beside_say(net, &net->tensor_beside, ctx), dtype, to, from,
+				mft_side_submit(net, &net->tensor_side, ctx), dtype, to, from,
 				elements);
-	mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, ctx);
+	mft_side_await(net, &net->tensor_side, MFT_GROUP_TENSOR, ctx);
 }
 
 void mft_tensor_scatter(const struct mft_net *net, struct mfk_ctx *ctx, enum mfk_dtype dtype,
 			void *to, void *from, uint64_t elements)
 {
 	mft_parallel_reduce_scatter(net->parallel, MFT_GROUP_TENSOR,
-				    mft_beside_say(net, &net->tensor_beside, ctx), dtype, to, from,
+				    mft_side_submit(net, &net->tensor_side, ctx), dtype, to, from,
 				    elements);
-	mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, ctx);
+	mft_side_await(net, &net->tensor_side, MFT_GROUP_TENSOR, ctx);
 }
 
 /* ---- gradients of what all of them have ---- */
@@ -213,8 +213,8 @@ void mft_tensor_sum_gradients(const struct mft_net *net, struct mfk_ctx *ctx)
 	if (!count)
 		return;
 	mft_parallel_all_reduce(net->parallel, MFT_GROUP_TENSOR,
-				mft_beside_say(net, &net->tensor_beside, ctx), MFK_SUM, net->grad,
+				mft_side_submit(net, &net->tensor_side, ctx), MFK_SUM, net->grad,
 				mft_net_at(net, net->terms), count);
-	mft_beside_await(net, &net->tensor_beside, MFT_GROUP_TENSOR, ctx);
+	mft_side_await(net, &net->tensor_side, MFT_GROUP_TENSOR, ctx);
 	copy_terms(net, ctx, true);
 }

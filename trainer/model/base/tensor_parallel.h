@@ -25,8 +25,8 @@ enum mft_gathered { MFT_GATHERED_X, MFT_GATHERED_DY };
  * parallel with the passes: the caller calls mft_stream_await() before it reads the rows. */
 const void *mft_stream_gather(const struct mft_net *net, const struct mft_pass *pass,
 			      enum mft_gathered which, const void *x);
-const void *mft_stream_gather_beside(const struct mft_net *net, const struct mft_pass *pass,
-				     enum mft_gathered which, const void *x);
+const void *mft_stream_gather_at_side(const struct mft_net *net, const struct mft_pass *pass,
+				      enum mft_gathered which, const void *x);
 void mft_stream_await(const struct mft_net *net, const struct mft_pass *pass);
 /* Where a term [T, hidden] of a sum is to be written that goes to y: y itself, or a place. */
 void *mft_stream_term(const struct mft_net *net, void *y);
@@ -62,6 +62,6 @@ void mft_net_gradient_is_term(struct mft_net *net, const struct mft_param *p);
 void mft_tensor_sum_gradients(const struct mft_net *net, struct mfk_ctx *ctx);
 
 /* Makes the context that runs in parallel with the passes. Call it after mft_memory_place(). */
-int mft_tensor_beside_begin(struct mft_net *net, struct mfs_error *err);
+int mft_tensor_side_begin(struct mft_net *net, struct mfs_error *err);
 
 #endif

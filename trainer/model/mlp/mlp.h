@@ -10,6 +10,6 @@ extern const struct mft_part_kind mft_part_moe; /* moe.c */
 
 /* Makes the context in which experts' processes communicate in parallel with the passes. Call it
  * after mft_memory_place(). */
-int mft_experts_beside_begin(struct mft_net *net, struct mfs_error *err);
+int mft_experts_side_begin(struct mft_net *net, struct mfs_error *err);
 
 #endif

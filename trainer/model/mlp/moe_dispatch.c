@@ -174,7 +174,7 @@ static void tell_counts(const struct mft_net *net, const struct mft_pass *pass,
 	int64_t *offsets = mft_dispatch_offsets(net, d), rows = 0;
 
 	mft_parallel_all_gather(net->parallel, MFT_GROUP_EXPERT_TOKENS,
-				mft_experts_say(net, pass->ctx), MFK_F32, sent,
+				mft_experts_submit(net, pass->ctx), MFK_F32, sent,
 				sent + own_rank(net) * count,
 				(uint64_t)count * (sizeof(*sent) / sizeof(float)));
 	mft_experts_await(net, pass->ctx);
@@ -260,7 +260,7 @@ static void exchange(const struct mft_net *net, const struct mft_pass *pass,
 
 	count = add_at_experts(net, &m->dispatch, cargo, back, count);
 	mft_parallel_exchange(net->parallel, MFT_GROUP_EXPERT_TOKENS,
-			      mft_experts_say(net, pass->ctx), m->dispatch.messages, count);
+			      mft_experts_submit(net, pass->ctx), m->dispatch.messages, count);
 }
 
 /* What the parts of experts gave, [parts][count], becomes one. */

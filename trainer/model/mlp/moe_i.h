@@ -5,7 +5,7 @@
  *   moe_balance.c    losses that balance experts
  *   moe_drop.c       choices that experts have no room for
  *   moe_dispatch.c   choices sorted by expert: rows go to their experts and come back
- *   moe_beside.c     the context that their communication is submitted to
+ *   moe_side.c     the context that their communication is submitted to
  *   moe_experts.c    fc1, activation times probability, fc2, as products of groups of rows
  *   moe_shared.c     the experts that every token goes to
  *   moe.c            a layer of them
@@ -184,10 +184,10 @@ const float *mft_dispatch_probs_back(const struct mft_net *net, const struct mft
 /* Probabilities of the rows of own experts. */
 const float *mft_dispatch_probs(const struct mft_net *net, const struct mft_part *part);
 
-/* ---- moe_beside.c ---- */
+/* ---- moe_side.c ---- */
 
 /* The context in which experts' processes communicate, after what ctx has so far. */
-struct mfk_ctx *mft_experts_say(const struct mft_net *net, struct mfk_ctx *ctx);
+struct mfk_ctx *mft_experts_submit(const struct mft_net *net, struct mfk_ctx *ctx);
 /* What follows in ctx runs after all communication that was submitted. */
 void mft_experts_await(const struct mft_net *net, struct mfk_ctx *ctx);
 

@@ -148,7 +148,7 @@ void mft_shared_experts_backward(const struct mft_net *net, const struct mft_pas
 	sum = mft_dx_sum_new(net, own);
 	of_term.dx_sum = &sum;
 	dy = mft_stream_gather(net, pass, MFT_GATHERED_DY, dy);
-	x = mft_stream_gather_beside(net, pass, MFT_GATHERED_X, x);
+	x = mft_stream_gather_at_side(net, pass, MFT_GATHERED_X, x);
 	term_backward(net, &of_term, part, x, dy, sum.term);
 	mft_dx_sum_end(net, &of_term);
 	net->backend->ops->add(pass->ctx, net->io, dx, dx, own, net->rows * net->hidden);

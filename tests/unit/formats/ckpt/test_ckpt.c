@@ -618,7 +618,7 @@ static void found(struct mfs_ckpt *c, const char *name)
 }
 
 /* No argument tells that norms follow attention and MLP only: the tensors do. */
-START_TEST(norms_behind_alone)
+START_TEST(norms_after_alone)
 {
 	struct mfs_ckpt *c;
 
@@ -639,7 +639,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("ckpt");
 	TCase *c = unit_case(s, "Damage", an_index_that_names_the_wrong_file);
 
-	tcase_add_test(c, norms_behind_alone);
+	tcase_add_test(c, norms_after_alone);
 	tcase_add_test(c, an_adapter_in_torch_dist);
 	tcase_add_test(c, a_metadata_json_that_was_cut);
 	tcase_add_test(c, arguments_of_a_run_config);

@@ -133,7 +133,7 @@ START_TEST(weights_alone)
 END_TEST
 
 /* The optimizer's state has a folder of its own. */
-START_TEST(weights_beside_an_optimizer)
+START_TEST(weights_next_to_an_optimizer)
 {
 	const char *const *warnings;
 
@@ -300,7 +300,7 @@ Suite *mfs_suite(void)
 	tcase_add_checked_fixture(c, set_up, NULL);
 	tcase_add_loop_test(c, places_of_verl, 0, MFS_ARRAY_SIZE(places));
 	tcase_add_loop_test(c, config_of_another_model, 0, MFS_ARRAY_SIZE(contradictions));
-	tcase_add_test(c, weights_beside_an_optimizer);
+	tcase_add_test(c, weights_next_to_an_optimizer);
 	tcase_add_test(c, verl_without_a_config);
 	tcase_add_test(c, verl_without_weights);
 	tcase_add_test(c, verls_optimizer_alone);

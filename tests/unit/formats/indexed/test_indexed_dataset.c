@@ -459,7 +459,7 @@ START_TEST(merge_refused)
 END_TEST
 
 /* One without sequences goes with either, and does not stand for those after it. */
-START_TEST(merge_modes_behind_an_empty_one)
+START_TEST(merge_modes_after_an_empty_one)
 {
 	static const int64_t none[] = {0};
 	static const int8_t modes[] = {0, 1, 0, 1, 1};
@@ -528,7 +528,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "floats", floats_are_no_tokens);
 	unit_case(s, "merge", several_datasets_read_as_one);
 	unit_case(s, "merge refused", merge_refused);
-	unit_case(s, "merge modes", merge_modes_behind_an_empty_one);
+	unit_case(s, "merge modes", merge_modes_after_an_empty_one);
 	unit_case(s, "list", datasets_of_a_directory_are_listed_by_name);
 	return s;
 }

@@ -176,7 +176,7 @@ static void grants(const char *name, unsigned want)
 	ck_assert_uint_eq(mfs_access_classes(&fold, geteuid(), getegid()), all & want);
 }
 
-START_TEST(counts_directories_behind_links)
+START_TEST(counts_directories_through_links)
 {
 	make_dir("open", 0755);
 	make_dir("team", 0750);
@@ -659,7 +659,7 @@ Suite *mfs_suite(void)
 	tcase_add_checked_fixture(c, setup, NULL);
 	tcase_add_test(c, below_a_directory);
 	tcase_add_test(c, opens_nothing);
-	tcase_add_test(c, counts_directories_behind_links);
+	tcase_add_test(c, counts_directories_through_links);
 	tcase_add_test(c, a_link_that_is_flipped);
 	tcase_add_test(c, the_kernel_agrees);
 	tcase_add_test(c, looks_again);

@@ -764,7 +764,7 @@ END_TEST
 
 /* config.json is read again for a head that is not tied: who may read what stands there by then
  * counts. */
-START_TEST(config_behind_a_link)
+START_TEST(config_through_a_link)
 {
 	static struct world w;
 	struct mfs_megatron_args a = tied_llama();
@@ -1259,7 +1259,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, mtp_layers_of_their_own);
 	tcase_add_test(c, mtp_layers_without_weights);
 	c = unit_case(s, "tied", heads_of_another_kind);
-	tcase_add_test(c, config_behind_a_link);
+	tcase_add_test(c, config_through_a_link);
 	tcase_add_loop_test(c, tied_heads, 0, TIED_MAKERS);
 	tcase_add_test(c, tied_by_default);
 	c = unit_case(s, "files", harmless_extras);

@@ -155,7 +155,7 @@ START_TEST(tables_have_losses_by_column)
 END_TEST
 
 /* A file with so many records of 2 MiB, without their bytes, and a scalar after them. */
-static uint32_t points_behind(unsigned records)
+static uint32_t points_after(unsigned records)
 {
 	const off_t size = 2 << 20;
 	uint8_t bytes[256];
@@ -183,8 +183,8 @@ static uint32_t points_behind(unsigned records)
 /* What is passed over has been read in part, and so there is an end to it. */
 START_TEST(records_that_are_passed_over)
 {
-	ck_assert_uint_eq(points_behind(8), 1);
-	ck_assert_uint_eq(points_behind(MFS_LOSSES_BYTES >> 20), 0);
+	ck_assert_uint_eq(points_after(8), 1);
+	ck_assert_uint_eq(points_after(MFS_LOSSES_BYTES >> 20), 0);
 }
 END_TEST
 

@@ -335,7 +335,7 @@ START_TEST(root_of_datasets)
 }
 END_TEST
 
-START_TEST(beside_a_model)
+START_TEST(next_to_a_model)
 {
 	const char *dir = unit_tmpdir();
 	struct mfs_data_options data = {.path_count = 1, .paths = {dir}};
@@ -371,6 +371,6 @@ Suite *mfs_suite(void)
 	unit_case(s, "views do not wait for each other", views_do_not_wait_for_each_other);
 	unit_case(s, "idle views", idle_views_are_let_go);
 	tcase_add_test(c, root_of_datasets);
-	tcase_add_test(c, beside_a_model);
+	tcase_add_test(c, next_to_a_model);
 	return s;
 }

@@ -413,7 +413,7 @@ START_TEST(verls_steps_are_iterations)
 END_TEST
 
 /* What slime and Accelerate write next to Megatron's iterations. */
-START_TEST(files_beside_iterations)
+START_TEST(files_next_to_iterations)
 {
 	const struct mfs_root_snapshot *s;
 
@@ -904,7 +904,7 @@ static void *read_snapshots(void *arg)
 	return NULL;
 }
 
-START_TEST(readers_beside_refresh)
+START_TEST(readers_during_refresh)
 {
 	pthread_t threads[3];
 	uint64_t seen[3] = {0};
@@ -937,7 +937,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, incomplete_iteration_as_source);
 	tcase_add_test(c, what_is_no_checkpoint);
 	tcase_add_test(c, verls_steps_are_iterations);
-	tcase_add_test(c, files_beside_iterations);
+	tcase_add_test(c, files_next_to_iterations);
 	tcase_add_test(c, other_names_are_no_iterations);
 
 	c = unit_case(s, "latest", tracker_is_followed);
@@ -964,7 +964,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, root_that_went_away);
 	tcase_add_test(c, deleted_source_is_closed);
 	tcase_add_test(c, deleted_iteration_as_source_is_closed);
-	tcase_add_test(c, readers_beside_refresh);
+	tcase_add_test(c, readers_during_refresh);
 
 	c = unit_case(s, "views", views_by_name);
 	tcase_add_checked_fixture(c, set_up, tear_down);

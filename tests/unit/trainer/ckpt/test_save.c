@@ -153,8 +153,8 @@ static void fill_range(const struct mft_params *p, uint64_t first, uint64_t coun
 	for (uint32_t k = 0; k < p->count; k++) {
 		const struct mft_param *q = &p->list[k];
 		const uint64_t from = q->start > first ? q->start : first;
-		const uint64_t behind = q->start + q->elements, last = first + count;
-		const uint64_t end = behind < last ? behind : last;
+		const uint64_t after = q->start + q->elements, last = first + count;
+		const uint64_t end = after < last ? after : last;
 
 		for (int state = 0; from < end && state < MFS_STATE_COUNT; state++)
 			fill_state(p, q, (enum mfs_state)state, from, end, round);

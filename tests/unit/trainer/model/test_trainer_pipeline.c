@@ -56,8 +56,8 @@ struct shape {
 	uint32_t stages, chunks, first;
 	int64_t group;
 	uint64_t microbatches;
-	bool again;  /* layers are run again */
-	bool beside; /* messages go in parallel with the passes */
+	bool again;    /* layers are run again */
+	bool overlaps; /* messages go in parallel with the passes */
 };
 
 static const struct shape shapes[] = {
@@ -84,7 +84,7 @@ static struct mft_train_config config_of(int model, const struct shape *s)
 	c.global_batch_size = (int64_t)s->microbatches * c.micro_batch_size;
 	c.eval_global_batch_size = c.micro_batch_size;
 	c.microbatch_group_size = s->group;
-	c.overlap_p2p_comm = s->beside;
+	c.overlap_p2p_comm = s->overlaps;
 	if (s->again) {
 		c.recompute_granularity = MFT_RECOMPUTE_FULL;
 		c.recompute_method = "uniform";
@@ -181,11 +181,11 @@ static bool run_step(struct stage *stages, uint32_t rank, struct mft_batch *cons
 {
 	struct stage *st = &stages[rank];
 	const struct mft_pipeline_step *step = &st->pipeline.steps[st->at];
-	const bool beside = st->m->config.overlap_p2p_comm;
+	const bool overlaps = st->m->config.overlap_p2p_comm;
 
 	if (st->at == st->pipeline.count)
 		return false;
-	if (st->comm.done < (beside ? step->after : st->comm.begun))
+	if (st->comm.done < (overlaps ? step->after : st->comm.begun))
 		return false;
 	if (step->first) {
 		const struct mft_microbatch_info info =

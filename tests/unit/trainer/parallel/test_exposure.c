@@ -14,7 +14,7 @@ static struct mfs_error err;
 static struct mfk_device_ops device_ops;
 static struct mfk_backend backend;
 static struct mfk_device *device;
-static struct mfk_ctx *passes, *beside;
+static struct mfk_ctx *passes, *side;
 static struct mfk_event *event;
 static int64_t now;
 static unsigned stamps;
@@ -83,7 +83,7 @@ static void begin(void)
 	backend.device = &device_ops;
 	ck_assert_int_eq(device_ops.open(0, 1, &device, why), 0);
 	ck_assert_int_eq(device_ops.ctx_new(device, false, &passes, why), 0);
-	ck_assert_int_eq(device_ops.ctx_new(device, false, &beside, why), 0);
+	ck_assert_int_eq(device_ops.ctx_new(device, false, &side, why), 0);
 	ck_assert_int_eq(device_ops.event_new(device, &event), 0);
 }
 
@@ -91,7 +91,7 @@ static void end(struct mft_exposure *e)
 {
 	mft_exposure_free(e);
 	device_ops.event_free(event);
-	device_ops.ctx_free(beside);
+	device_ops.ctx_free(side);
 	device_ops.ctx_free(passes);
 	device_ops.close(device);
 }
@@ -175,9 +175,9 @@ START_TEST(a_wait_within_another_counts_for_the_outer)
 	mft_exposure_begin(e);
 	mft_exposure_stops(e, passes, MFT_GROUP_TENSOR);
 	pair(e, MFT_GROUP_DATA, 6);
-	mft_exposure_stops(e, beside, MFT_GROUP_DATA);
+	mft_exposure_stops(e, side, MFT_GROUP_DATA);
 	now += 1000000;
-	mft_exposure_goes_on(e, beside);
+	mft_exposure_goes_on(e, side);
 	pair(e, MFT_GROUP_TENSOR, 2);
 	mft_exposure_goes_on(e, passes);
 	pair(e, MFT_GROUP_DATA, 4);
@@ -262,7 +262,7 @@ START_TEST(operations_of_the_passes_context_alone_are_measured)
 	const struct mft_parallel p = two(e);
 
 	mft_exposure_begin(e);
-	say_all(&p, beside);
+	say_all(&p, side);
 	ck_assert_uint_eq(stamps, 0);
 	say_all(&p, passes);
 	mft_exposure_keep(e);
@@ -283,7 +283,7 @@ START_TEST(communication_in_parallel_is_measured_too)
 
 	device_ops.at_once = true;
 	mft_exposure_begin(e);
-	say_all(&p, beside);
+	say_all(&p, side);
 	mft_exposure_keep(e);
 	sums(e, MFT_GROUP_TENSOR, 1, 115);
 	end(e);

@@ -107,7 +107,7 @@ static int stranger(const struct mft_address *at)
 }
 
 /* A connection that takes the last descriptor there is. */
-static int stranger_behind(const struct mft_address *at, struct rlimit *limit)
+static int stranger_after(const struct mft_address *at, struct rlimit *limit)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET,
 				 .sin_port = htons(at->port),
@@ -342,7 +342,7 @@ START_TEST(no_descriptor)
 	wait_ms(300);		     /* and has closed it, too */
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
 	last = limit;
-	first = stranger_behind(&all[0].at, &last);
+	first = stranger_after(&all[0].at, &last);
 	before = cpu_ns();
 	wait_ms(500);
 	ck_assert_int_lt(cpu_ns() - before, 50000000);

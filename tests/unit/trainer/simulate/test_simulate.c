@@ -94,7 +94,7 @@ static double time_of(const struct script *scripts, uint32_t count, unsigned fre
 
 /* ---- streams, events and the host ---- */
 
-START_TEST(streams_run_beside_each_other)
+START_TEST(streams_run_in_parallel)
 {
 	static struct script s;
 
@@ -132,7 +132,7 @@ END_TEST
 
 /* Half of its time. Passes that wait meanwhile lose nothing, and their own communication is not in
  * parallel with them. */
-START_TEST(communication_slows_what_is_beside_it)
+START_TEST(communication_slows_what_runs_with_it)
 {
 	const struct mfk_work sum = {
 		.kind = MFK_WORK_ALL_REDUCE, .stream = 1, .comm = comms[1], .bytes = 4000};
@@ -193,7 +193,7 @@ static struct mft_machine multiplies(void)
 }
 
 /* A product that writes for 1 s while its 3 s of operations run, or adds to the same. */
-START_TEST(what_is_added_to_comes_behind_a_product)
+START_TEST(what_is_added_to_comes_after_a_product)
 {
 	struct mfk_work w = {.kind = MFK_WORK_GEMM,
 			     .dtype = MFK_BF16,
@@ -459,11 +459,11 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("simulate");
 	TCase *c = tcase_create("timeline");
 
-	tcase_add_test(c, streams_run_beside_each_other);
+	tcase_add_test(c, streams_run_in_parallel);
 	tcase_add_test(c, a_group_is_as_slow_as_its_link);
-	tcase_add_test(c, communication_slows_what_is_beside_it);
+	tcase_add_test(c, communication_slows_what_runs_with_it);
 	tcase_add_test(c, between_hosts);
-	tcase_add_test(c, what_is_added_to_comes_behind_a_product);
+	tcase_add_test(c, what_is_added_to_comes_after_a_product);
 	tcase_add_test(c, gradients_of_weights_are_added_to);
 	tcase_add_test(c, groups_fill_pairs_of_tiles);
 	tcase_add_test(c, a_pipeline_has_its_bubble);

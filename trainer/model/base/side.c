@@ -6,10 +6,10 @@
  * waits. Without such a context it is in the passes'; operations come in the same order, and
  * results have the same bits.
  */
-#include "trainer/model/base/beside.h"
+#include "trainer/model/base/side.h"
 #include "trainer/model/base/state.h"
 
-int mft_beside_begin(const struct mft_net *net, struct mft_beside *b, struct mfs_error *err)
+int mft_side_begin(const struct mft_net *net, struct mft_side *b, struct mfs_error *err)
 {
 	const struct mfk_device_ops *device = net->backend->device;
 	char why[MFK_WHY] = "";
@@ -23,7 +23,7 @@ int mft_beside_begin(const struct mft_net *net, struct mft_beside *b, struct mfs
 	return rc ? mfs_fail(err, rc, "%s: no event could be made", net->backend->name) : 0;
 }
 
-void mft_beside_release(const struct mft_net *net, struct mft_beside *b)
+void mft_side_release(const struct mft_net *net, struct mft_side *b)
 {
 	char why[MFK_WHY];
 
@@ -37,8 +37,8 @@ void mft_beside_release(const struct mft_net *net, struct mft_beside *b)
 	net->backend->device->ctx_free(b->ctx);
 }
 
-struct mfk_ctx *mft_beside_say(const struct mft_net *net, const struct mft_beside *b,
-			       struct mfk_ctx *ctx)
+struct mfk_ctx *mft_side_submit(const struct mft_net *net, const struct mft_side *b,
+				struct mfk_ctx *ctx)
 {
 	if (!b->ctx)
 		return ctx;
@@ -47,8 +47,8 @@ struct mfk_ctx *mft_beside_say(const struct mft_net *net, const struct mft_besid
 	return b->ctx;
 }
 
-void mft_beside_await(const struct mft_net *net, const struct mft_beside *b, enum mft_group group,
-		      struct mfk_ctx *ctx)
+void mft_side_await(const struct mft_net *net, const struct mft_side *b, enum mft_group group,
+		    struct mfk_ctx *ctx)
 {
 	if (!b->ctx)
 		return;
