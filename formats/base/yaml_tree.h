@@ -44,7 +44,7 @@ const struct mfs_yaml_node *mfs_yaml_get(const struct mfs_yaml_node *n, const ch
 
 /* ---- scalars: each is false of NULL, which mfs_yaml_get() has for a missing key ---- */
 
-/* A plain null, ~ or nothing. */
+/* True for a scalar without quotes that is null (Null, NULL), ~ or empty, as of "key:". */
 bool mfs_yaml_is_null(const struct mfs_yaml_node *n);
 /* A plain true, false, yes, no, on or off, in PyYAML's spellings. */
 bool mfs_yaml_truth(const struct mfs_yaml_node *n, bool *ret);

@@ -33,7 +33,7 @@ int mfs_ckpt_add_delta(struct mfs_ckpt *ckpt, const struct mfs_ckpt_delta *d,
  * and no other thread may know ckpt. */
 void mfs_ckpt_attach(struct mfs_ckpt *ckpt, struct mfs_ckpt *adapter);
 
-/* NULL: it has none. */
+/* The adapter that was added to a checkpoint. NULL: none was. */
 struct mfs_ckpt *mfs_ckpt_adapter(const struct mfs_ckpt *ckpt);
 
 /* The deltas of a tensor. */

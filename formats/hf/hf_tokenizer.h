@@ -38,7 +38,8 @@ struct mfs_hf_token_files {
 	struct mfs_hf_text tokenizer; /* tokenizer.json */
 };
 
-/* -EINVAL: not JSON; -ENOTSUP: too large. */
+/* Finds the ids of the special tokens in the texts of the files. -EINVAL: a text is not JSON;
+ * -ENOTSUP: it is too large. */
 int mfs_hf_tokens_parse(const struct mfs_hf_token_files *files, struct mfs_hf_tokens *ret,
 			struct mfs_error *err);
 /* The same from a directory. A file or directory that does not exist gives MFS_ABSENT. */

@@ -138,7 +138,8 @@ struct mfs_indexed_report {
 	uint64_t jumps; /* sequences that do not begin where the one before ends, once repaired */
 	uint64_t bad_documents; /* entries below the one before or above N */
 };
-/* -EINVAL: one of the four counts of faults is not 0, with a sentence about the first fault. */
+/* Reads all of the .idx once and counts. -EINVAL: outside, bad_lengths, jumps or bad_documents is
+ * not 0; the sentence is about the first fault, and *ret has all counts. */
 int mfs_indexed_dataset_validate(const struct mfs_indexed_dataset *d,
 				 struct mfs_indexed_report *ret, struct mfs_error *err);
 

@@ -37,6 +37,7 @@ enum mfs_dtype mfs_indexed_dtype_for(uint64_t vocab_size);
 bool mfs_indexed_limits(enum mfs_dtype dtype, int64_t *ret_low, int64_t *ret_high);
 
 /*
+ * Begins to write PREFIX.bin and PREFIX.idx, or goes on where an earlier writer has saved.
  * -EEXIST: there is a finished dataset, or a .bin that no interrupted writer has left, and it is
  * not to be replaced. -EINPROGRESS: there is an unfinished one, which is neither to be resumed nor
  * replaced. -EBUSY: another process is writing it. -EALREADY: the one to be resumed is complete;

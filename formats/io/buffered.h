@@ -28,8 +28,8 @@ int mfs_buffered_open(struct mfs_fileset *set, uint32_t file, struct mfs_buffere
 /* The whole file as a source. name: for messages. w must outlive the source and stay where it
  * is. */
 struct mfs_source mfs_buffered_source(struct mfs_buffered *w, const char *name);
-/* -ESTALE: the file is not the one that was added to the set any more, so what was read is worth
- * nothing. */
+/* Closes the file. -ESTALE: it is no longer the one that was added to the set, so what was read is
+ * worth nothing. */
 int mfs_buffered_close(struct mfs_buffered *w, struct mfs_error *err);
 
 #endif

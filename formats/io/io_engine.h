@@ -67,7 +67,8 @@ void mfs_io_engine_free(struct mfs_io_engine *e);
 const char *mfs_io_engine_name(const struct mfs_io_engine *e);
 unsigned mfs_io_in_flight(const struct mfs_io_engine *e);
 
-/* -EBUSY if depth requests are in flight; -errno if the kernel did not take it. */
+/* Begins a request, which must stay where it is until it has ended. -EBUSY: depth requests are in
+ * flight; -errno: the kernel did not take it. */
 int mfs_io_submit(struct mfs_io_engine *e, struct mfs_io *w);
 
 /* Returns the next request that is done, in any order, with its result. -EINTR: a signal came

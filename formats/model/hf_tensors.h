@@ -71,7 +71,7 @@ void mfs_hf_tensors_release(struct mfs_hf_tensors *set);
 int mfs_hf_tensors_add(const struct mfs_ckpt *ckpt, struct mfs_hf_tensors *set,
 		       const struct mfs_hf_tensor *t, struct mfs_error *err);
 
-/* NULL: there is no such tensor. */
+/* The tensor of that name. NULL: the set has none. */
 struct mfs_hf_tensor *mfs_hf_tensors_find(const struct mfs_hf_tensors *set, const char *name);
 /* The tensor after t; the first if t is NULL. NULL after the last. */
 struct mfs_hf_tensor *mfs_hf_tensors_next(const struct mfs_hf_tensors *set,

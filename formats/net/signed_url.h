@@ -23,7 +23,7 @@ struct mfs_signed_url {
 	int64_t expires; /* seconds since 1970 */
 };
 
-/* -ENOMEM. */
+/* The signature of all fields of u by a secret, as hexadecimal digits. -ENOMEM. */
 int mfs_signed_url_sign(const char *secret, const struct mfs_signed_url *u,
 			char ret[MFS_SIGNED_URL_SIGNATURE], struct mfs_error *err);
 

@@ -44,7 +44,8 @@ struct mfs_sigv4_request {
 	bool presigned;	     /* the query's X-Amz-Signature is not part of what is signed */
 };
 
-/* -EINVAL: a time of another form, or a query with a broken percent code; -ENOMEM. */
+/* Signs a request, as hexadecimal digits. -EINVAL: r->time is not YYYYMMDDTHHMMSSZ, or the query
+ * has a broken percent code; -ENOMEM. */
 int mfs_sigv4_sign(const struct mfs_sigv4_key *key, const struct mfs_sigv4_request *r,
 		   char ret[MFS_SIGV4_SIGNATURE], struct mfs_error *err);
 

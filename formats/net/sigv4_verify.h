@@ -28,7 +28,8 @@ struct mfs_sigv4_claim {
 
 /* Whether a header is of this kind. NULL: none was sent. */
 bool mfs_sigv4_is(const char *authorization);
-/* -EINVAL: it has not the form; -ENOMEM. After a failure there is nothing to release. */
+/* Takes a header Authorization apart; nothing is verified yet. -EINVAL: it is not what AWS
+ * documents, or too long; -ENOMEM. After a failure there is nothing to release. */
 int mfs_sigv4_claim_parse(const char *authorization, struct mfs_sigv4_claim *ret,
 			  struct mfs_error *err);
 /* Whether a query, as it was sent, is of a presigned URL: it has the name X-Amz-Algorithm or

@@ -42,7 +42,8 @@ int mfs_compare(struct mfs_comparer *c, const struct mfs_plan *a, const struct m
 /* Adds the result for another part of the same tensor. */
 void mfs_comparison_add(struct mfs_comparison *to, const struct mfs_comparison *from);
 
-/* False for complex types: their elements are compared as bytes, and a, b and largest stay 0. */
+/* Whether elements of a type are compared as numbers. False for complex types, and for bytes
+ * without a type (MFS_DTYPE_NONE): these are compared as bytes, and a, b and largest stay 0. */
 bool mfs_compare_has_values(enum mfs_dtype t);
 
 /* True if the wide type has every value of the narrow one, so that rounding makes sense. */

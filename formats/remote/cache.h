@@ -45,7 +45,8 @@ struct mfs_object_id {
 	uint64_t size;
 };
 
-/* -EACCES: others may write to the directory, or it is a link of theirs; -errno. */
+/* Opens the cache in its directory, which is made if it is not there. -EACCES: others may write to
+ * the directory, or it is another user's link; -errno. */
 int mfs_cache_open(const struct mfs_cache_options *opt, struct mfs_cache **ret,
 		   struct mfs_error *err);
 /* Ends what is being fetched, and removes the process's own directory. Objects and their backings

@@ -21,7 +21,8 @@ struct mfs_curve {
 	uint64_t seen, stride; /* every stride-th of those that were added is kept; 0: each */
 };
 
-/* -ENOMEM. */
+/* Adds a point, in any order of steps: mfs_curve_finish() sorts. Of a long curve it may be left out
+ * (stride). -ENOMEM. */
 int mfs_curve_add(struct mfs_curve *c, int64_t step, double value);
 /* Sorts by steps. Of several with one step the one that was added last stays: a run that was
  * resumed has done these again. Call it before mfs_curve_at(). */

@@ -28,7 +28,7 @@ struct mfs_scalar {
  * returns non-zero; returns that. *ret_used: bytes of these records, also after a failure. The
  * record after them is not whole, as at the end of a file that is being written, or it is too
  * large: then *ret_skip is its number of bytes. name: for messages. -EINVAL: a sum does not fit, or
- * a message has not the form.
+ * a message is no event as TensorBoard writes it.
  */
 int mfs_event_records(const char *name, const uint8_t *bytes, size_t len,
 		      int (*each)(void *arg, const struct mfs_scalar *s), void *arg,

@@ -88,9 +88,9 @@ const char *mfs_dataset_name(const struct mfs_dataset *d);
 /* Absolute; NULL: a merge or a blend. */
 const char *mfs_dataset_path(const struct mfs_dataset *d);
 const struct mfs_data_options *mfs_dataset_options(const struct mfs_dataset *d);
-/* NULL: it is not made of .idx and .bin. */
+/* The .idx and .bin that it is made of. NULL: it is made of something else. */
 struct mfs_indexed_dataset *mfs_dataset_indexed(const struct mfs_dataset *d);
-/* NULL: a blend, which has no rows but samples. */
+/* Its rows. NULL: it is a blend, which has samples and no rows. */
 struct mfs_rows *mfs_dataset_rows(const struct mfs_dataset *d);
 int64_t mfs_dataset_mtime(const struct mfs_dataset *d);
 /* A sentence about damage that did not keep the dataset from being opened; "": there is none. */

@@ -42,7 +42,8 @@ struct mfs_cache_spec {
 	uint64_t samples[MFS_SPLITS];
 	const char *split; /* points into the name; NULL: not given */
 };
-/* -ENOENT: not of this form; -EINVAL: a number that cannot be. */
+/* Takes the name of a cache apart. -ENOENT: the name is no such name; -EINVAL: it is one, and a
+ * number in it is impossible. */
 int mfs_cache_spec_parse(const char *name, struct mfs_cache_spec *ret, struct mfs_error *err);
 
 #endif

@@ -26,9 +26,9 @@ int mfs_export_make_dirs(int dirfd, const struct mfs_view *view, struct mfs_erro
 /* Marks them, and makes their entries durable. */
 int mfs_export_sync_dirs(int dirfd, const struct mfs_view *view, struct mfs_error *err);
 
-/* -EEXIST: the directory `path` in an open one holds something that no export has left: a link, or
- * a file or directory without the mark. Where the file system has no marks, one without a name of
- * the view. The sentence names it. */
+/* Fails if the directory `path` in an open one holds something that no export has left: a link, or
+ * a file or directory without the mark (where the file system has no marks, one without a name of
+ * the view). -EEXIST: it does, and the sentence names it. */
 int mfs_export_check_known(int dirfd, const char *path, const struct mfs_view *view,
 			   struct mfs_error *err);
 

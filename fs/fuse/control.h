@@ -15,7 +15,7 @@
 
 struct mfs_control;
 
-/* NULL: the id is of something else. */
+/* The control directory or file that has this id. NULL: the id is that of something else. */
 const struct mfs_control *mfs_control_of(fuse_ino_t id);
 /* Anyone who may read the root may read these files. The size is 0, as in /proc: it is not known
  * before an open. */
@@ -23,7 +23,8 @@ void mfs_control_stat(fuse_req_t req, const struct mfs_control *c, struct stat *
 
 /* These reply. */
 
-/* False: the name is not of the control directory, and there was no reply. */
+/* Replies if the name in parent is one of the control directory's. False: it is not, and no reply
+ * was sent. */
 bool mfs_control_look_up(fuse_req_t req, fuse_ino_t parent, const char *name);
 void mfs_control_open(fuse_req_t req, const struct mfs_control *c, struct fuse_file_info *fi);
 void mfs_control_read(fuse_req_t req, size_t size, off_t off, struct fuse_file_info *fi);

@@ -32,7 +32,7 @@ enum mfs_metric {
 	MFS_REQUESTS, /* of each operation, by what it was answered with */
 };
 
-/* NULL: no memory. */
+/* Counters of a mount, all 0. NULL: no memory. */
 struct mfs_stats *mfs_metrics_new(void);
 /* A request has come; one was answered: with which errno (0: none), and in how many ns. */
 void mfs_metrics_begin(struct mfs_stats *s);

@@ -21,8 +21,8 @@ struct mfs_mount_status {
 };
 #define MFS_IOC_STATUS _IOR('m', 0x74, struct mfs_mount_status)
 
-/* -errno: -ENOTTY: it is no mount of mcorefs, or of an older one. It waits as long as the mount
- * does not answer. */
+/* Asks a mount for its status. It waits as long as the mount does not answer. -ENOTTY: it is no
+ * mount of mcorefs, or one of an older version; -errno. */
 int mfs_mount_status_ask(const char *mountpoint, struct mfs_mount_status *ret);
 
 #endif

@@ -34,7 +34,7 @@ struct mfs_deadlines {
 	pthread_t thread;
 };
 
-/* -errno of mfs_thread_start(). */
+/* Starts the thread that closes connections whose time is up. Errors of mfs_thread_start(). */
 int mfs_deadlines_start(struct mfs_deadlines *d);
 /* All connections must be gone. */
 void mfs_deadlines_stop(struct mfs_deadlines *d);

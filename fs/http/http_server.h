@@ -53,7 +53,8 @@ int mfs_http_start(const struct mfs_http_config *config, struct mfs_http **ret,
 		   struct mfs_error *err);
 /* "http://127.0.0.1:8080", with the port that it has: "HOST:0" takes any. */
 const char *mfs_http_address(const struct mfs_http *http);
-/* From now on its times hold: idle_seconds, stall_seconds. The others hold from the start on. */
+/* Takes idle_seconds and stall_seconds of limits for the running server. The other limits are those
+ * that it was started with. */
 void mfs_http_set_times(struct mfs_http *http, const struct mfs_http_limits *limits);
 /* New connections get this certificate (PEM texts, read in the call); those that are open keep
  * theirs until they end. It is called by one thread at a time, of a server that runs with TLS.

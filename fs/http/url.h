@@ -32,8 +32,8 @@ struct mfs_url {
 	char *memory; /* what parts and pairs point into */
 };
 
-/* -EINVAL: it breaks a rule; -E2BIG: there is too much of it; -ENOMEM. After a failure there is
- * nothing to release. */
+/* Takes the target of a request apart, decoded. -EINVAL: it breaks a rule above; -E2BIG: it has too
+ * many parts or pairs, or is too long; -ENOMEM. After a failure there is nothing to release. */
 int mfs_url_parse(const char *target, struct mfs_url *ret, struct mfs_error *err);
 void mfs_url_release(struct mfs_url *url);
 

@@ -26,7 +26,7 @@ void mfs_pack_input_release(struct mfs_pack_input *in);
 int mfs_pack_input_skip(struct mfs_pack_input *in, const struct mfs_pack_mark *to,
 			struct mfs_error *err);
 
-/* -ESTALE: the input goes on. */
+/* Fails unless the input ends here. -ESTALE: it goes on. */
 int mfs_pack_input_at_end(struct mfs_pack_input *in, struct mfs_error *err);
 
 /* The next bytes; none at the end. -EAGAIN without a sentence: nothing has come for a second;

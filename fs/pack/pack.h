@@ -29,10 +29,10 @@ struct mfs_pack_note {
 	struct mfs_pack_mark mark;
 };
 
-/* -ENAMETOOLONG: the options do not fit. */
+/* Writes a note and the options it was made with as one line. -ENAMETOOLONG: they do not fit. */
 int mfs_pack_note_print(const struct mfs_pack_note *note, const struct mfs_pack_options *opt,
 			char text[MFS_INDEXED_NOTE], struct mfs_error *err);
-/* -EINVAL: the text is not a note, or one of other options. */
+/* Reads such a line. -EINVAL: the text is no note, or a note of a run with other options. */
 int mfs_pack_note_parse(const char *text, const struct mfs_pack_options *opt,
 			struct mfs_pack_note *ret, struct mfs_error *err);
 

@@ -57,7 +57,7 @@ int mfs_root_open_with(const char *source, const struct mfs_view_options *opt,
 void mfs_root_free(struct mfs_root *root);
 /* What names in a directory say that it is. Nothing is opened. */
 enum mfs_root_kind { MFS_ROOT_NONE, MFS_ROOT_MODEL, MFS_ROOT_DATA };
-/* -errno: the directory cannot be read. */
+/* Looks at the names in a directory. -errno: it cannot be read. */
 int mfs_root_look(const char *dir, enum mfs_root_kind *ret);
 /* Whether it is a SOURCE. */
 bool mfs_root_looks_like_one(const char *dir);
@@ -82,11 +82,12 @@ bool mfs_root_remote(const struct mfs_root *root, struct mfs_cache_stats *ret);
 /* Ends threads that fetch from another machine until somebody reads again. Nobody may read
  * meanwhile. */
 void mfs_root_rest(struct mfs_root *root);
-/* False: SOURCE is an HF directory, which is the snapshot's latest; or it has only datasets. */
+/* Whether SOURCE is a directory of iterations, or one of them. False: it is an HF directory, which
+ * is the snapshot's latest, or it has only datasets. */
 bool mfs_root_has_iterations(const struct mfs_root *root);
-/* False: SOURCE has only datasets, and the snapshot is empty. */
+/* Whether SOURCE has a model. False: it has only datasets, and the snapshot is empty. */
 bool mfs_root_has_model(const struct mfs_root *root);
-/* NULL: none. */
+/* The datasets of SOURCE. NULL: it has none. */
 struct mfs_data *mfs_root_data(const struct mfs_root *root);
 /* Looks at SOURCE again, at most once a second unless force is set. */
 int mfs_root_refresh(struct mfs_root *root, bool force, struct mfs_error *err);

@@ -55,7 +55,7 @@ struct mfs_node_ids {
 
 void mfs_node_ids_init(struct mfs_node_ids *ids);
 void mfs_node_ids_release(struct mfs_node_ids *ids);
-/* NULL: there is none. */
+/* The node that was put under this id. NULL: there is none. */
 struct mfs_node *mfs_node_ids_find(struct mfs_node_ids *ids, uint64_t id);
 /* Adds a node by its id, or puts it in the place of the one that has its id. -ENOMEM. */
 int mfs_node_ids_put(struct mfs_node_ids *ids, struct mfs_node *node);

@@ -181,8 +181,8 @@ struct mfs_open_file {
 	struct mfs_vfile *data;
 };
 
-/* -ESTALE: the sources have changed, and the view is not the one that was shown. Other errors:
- * those of mfs_tree_list(). */
+/* Opens a regular file, and its view if need be. -ESTALE: the sources have changed, and the view is
+ * not the one that was shown. Other errors: those of mfs_tree_list(). */
 int mfs_tree_open(const struct mfs_node *node, struct mfs_open_file *ret,
 		  struct mfs_node **ret_about, struct mfs_error *err);
 void mfs_tree_close(struct mfs_open_file *file);
@@ -205,14 +205,14 @@ unsigned mfs_tree_gone(struct mfs_tree *tree, char **ret_paths, unsigned most);
  * made of. */
 void mfs_tree_suspect(const struct mfs_node *node);
 
-/* NULL: no such entry. */
+/* The entry of that name. NULL: the directory has none. */
 struct mfs_node *mfs_dir_find(const struct mfs_dir *dir, const char *name);
 
 /* Owner and permissions let those read it who could read its sources (fs/source/readers.h) at the
  * last look. */
 void mfs_node_stat(const struct mfs_node *node, struct stat *ret);
 
-/* False: SOURCE has only datasets. */
+/* Whether the tree shows models. False: SOURCE has only datasets. */
 bool mfs_tree_has_model(const struct mfs_tree *tree);
 
 /* The file system of SOURCE. -errno. */

@@ -47,7 +47,8 @@ void mfs_open_set_init(struct mfs_open_set *set, struct mfs_keeper *keeper,
 /* Closes all things, held or not. Things of other sets that these hold must still be open. */
 void mfs_open_set_release(struct mfs_open_set *set);
 
-/* -ENOMEM; errors of open(). */
+/* Holds the thing of that name, which is opened unless it is open. The holder drops it (below).
+ * Errors of open(); -ENOMEM. */
 int mfs_keeper_hold(struct mfs_open_set *set, const char *name, struct mfs_held **ret,
 		    struct mfs_error *err);
 /* Adds an object that is open already, and owns it. False: the name has a thing already. */

@@ -60,7 +60,7 @@ struct mfs_view_kind {
 	 * checkpoint without common state.
 	 */
 	int (*possible)(const struct mfs_view_origin *s, struct mfs_error *err);
-	/* With specs only. 0: spec is possible; -ENOENT: it has not the form of a spec; -EINVAL: it
+	/* With specs only. 0: spec is possible; -ENOENT: it is no spec of this kind; -EINVAL: it
 	 * is not possible. */
 	int (*check)(const struct mfs_view_origin *s, const char *spec, struct mfs_error *err);
 	/* With specs only: the possible specs that a listing shows, in arena. */

@@ -49,7 +49,8 @@ const char *mft_memory_kind_name(enum mft_memory_kind kind);
 bool mft_memory_is_of_experts(const struct mft_memory *m);
 /* The flags that would need less, nearest first: "a smaller --micro-batch-size, ... or ...". */
 const char *mft_memory_remedies(const struct mft_memory *m);
-/* -ENOMEM: the device has less, and the message says how much of what kind was planned. */
+/* Allocates all that was planned, once. -ENOMEM: the device has less, and the message says how much
+ * of what kind was planned. */
 int mft_memory_place(struct mft_memory *m, const struct mfk_backend *backend,
 		     struct mfk_device *device, struct mfs_error *err);
 void mft_memory_release(struct mft_memory *m, const struct mfk_backend *backend,

@@ -49,7 +49,8 @@ int mft_saver_new(const struct mft_train_config *config, const struct mft_params
 		  const struct mft_parallel *parallel, const struct mfk_backend *backend,
 		  struct mfk_device *device, const char *tokenizer_dir, struct mft_saver **ret,
 		  struct mfs_error *err);
-/* False: the file system has no locks, so that nobody can tell who else saves there. */
+/* Whether the saver holds the locks on its directories, which the first process asks for. False: a
+ * file system has no locks, so that nobody can tell who else saves there. */
 bool mft_saver_is_locked(const struct mft_saver *s);
 /* Waits for a save in flight; of many processes, which may not all have come here, forgets it. */
 void mft_saver_free(struct mft_saver *s);

@@ -6,7 +6,8 @@
 #include "formats/base/error.h"
 #include "trainer/config/value.h"
 
-/* -ENOTSUP names the first value that is not supported, and what is nearest. */
+/* Fails if a flag has a value that is not supported. -ENOTSUP: the message names the first one, and
+ * what is nearest. */
 int mft_flags_refuse(const struct mft_flag_values *v, struct mfs_error *err);
 
 /* Appends what was given and has no effect here, as "--x, --y, model.z"; nothing if there is

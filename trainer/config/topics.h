@@ -12,7 +12,8 @@
 
 #include "trainer/config/flag.h"
 
-/* NULL: everything. */
+/* Whether a topic of --help has a group's title, or a flag of the group. topic NULL: it has
+ * everything. */
 bool mft_topic_has_title(const char *topic, const char *title);
 bool mft_topic_has_flag(const char *topic, const struct mft_flag_group *group,
 			const struct mft_flag *f);

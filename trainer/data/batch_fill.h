@@ -24,7 +24,9 @@ struct mft_batch_rules {
 	uint32_t ahead; /* MTP layers: see struct mft_batch_ahead */
 };
 
-/* -EINVAL: a length of the ids' sort is impossible, or eod is needed and not known. */
+/* Takes the rules of microbatches of so many sequences from the arguments. -EINVAL: vocab, or the
+ * tokens of a microbatch, are none or too many; or a flag needs the token that ends documents, and
+ * it is not known. */
 int mft_batch_rules_take(const struct mft_train_config *config, uint32_t micro, uint64_t vocab,
 			 struct mft_batch_rules *ret, struct mfs_error *err);
 

@@ -27,7 +27,8 @@ struct mft_schedule {
 	uint64_t num_steps; /* consumed samples, skipped steps not counted */
 };
 
-/* -EINVAL: what Megatron's assertions refuse, with its argument's name. */
+/* Reads the schedules of the rates and of the weight decay from the arguments. -EINVAL: what
+ * Megatron's assertions refuse; the message names the argument. */
 int mft_schedule_init(const struct mft_train_config *config, struct mft_schedule *ret,
 		      struct mfs_error *err);
 double mft_schedule_lr(const struct mft_schedule *s);

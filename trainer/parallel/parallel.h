@@ -93,7 +93,8 @@ void mft_parallel_places(const struct mft_launch *launch, const struct mft_paral
  * what else waits is for the watch to see. */
 int mft_parallel_open(struct mft_parallel *ret, const struct mfk_backend *backend,
 		      struct mfk_device *device, unsigned seconds, struct mfs_error *err);
-/* -ETIMEDOUT: others have not ended within those seconds, which rank 0 finds. */
+/* Releases the groups. With a host net, rank 0 waits for the others to end, for the seconds of
+ * mft_parallel_open(). -ETIMEDOUT: some have not. */
 int mft_parallel_close(struct mft_parallel *p, struct mfs_error *err);
 
 /* The rest of the world must not wait for a process that has failed: ends them all. */

@@ -78,7 +78,8 @@ struct mft_pipeline {
 	uint32_t slots, batches, grads, exchanges;
 };
 
-/* -EINVAL: a group of so many microbatches cannot be. */
+/* Plans a stage's steps, in order. -EINVAL: groups of so many microbatches cannot go through so
+ * many stages. */
 int mft_pipeline_new(const struct mft_pipeline_shape *shape, uint32_t stage,
 		     struct mft_pipeline *ret, struct mfs_error *err);
 void mft_pipeline_release(struct mft_pipeline *p);

@@ -136,7 +136,8 @@ void mft_params_place(struct mft_params *p, const struct mft_flat_places *places
  * last one are the inner layers of MTP, and so are units. */
 uint32_t mft_params_number(const struct mft_params *p, const char *name, int32_t layer,
 			   int32_t expert);
-/* NULL: there is none. */
+/* The parameter of a canonical name (formats/ckpt/names.h), layer and expert; -1: it has no such
+ * number. NULL: this process has none. */
 const struct mft_param *mft_params_find(const struct mft_params *p, const char *name, int32_t layer,
 					int32_t expert);
 const struct mft_model_buffer *mft_params_find_buffer(const struct mft_params *p, const char *name,

@@ -19,7 +19,8 @@ struct mft_appended {
  * with suffix. -errno. Close it also if it could not be opened. */
 int mft_appended_open(struct mft_appended *a, const char *dir, const char *below,
 		      const char *prefix, const char *suffix, struct mfs_error *err);
-/* -errno: what was kept is lost, and the file ends with whole records. */
+/* Writes the records that are kept. -errno: they are lost, and the file still ends with whole
+ * records. */
 int mft_appended_flush(struct mft_appended *a, struct mfs_error *err);
 void mft_appended_close(struct mft_appended *a);
 

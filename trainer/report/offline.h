@@ -27,7 +27,8 @@ const char *mft_offline_path(const struct mft_offline *o);
 
 /* Kept in memory until the next flush; values of one step make one line. */
 void mft_offline_value(struct mft_offline *o, const char *tag, double value, uint64_t step);
-/* -errno: what was kept is lost, and the file ends with whole lines. */
+/* Writes the values that are kept. -errno: they are lost, and the file still ends with whole lines.
+ * */
 int mft_offline_flush(struct mft_offline *o, struct mfs_error *err);
 
 /* Appends a number as JSON has it, or the text that stands for one that is not finite. */

@@ -48,7 +48,7 @@ extern const struct mfs_ckpt_format mfs_plain_format;
 /* Reads the arguments, and the state where it is asked for, from items. *ret_found: there are
  * such. */
 int mfs_plain_read_items(struct mfs_dist_reader *r, bool *ret_found);
-/* -ENODATA: no tensor is of a model. */
+/* Fails unless the checkpoint holds tensors of a model. -ENODATA: it holds none. */
 int mfs_plain_check(struct mfs_dist_reader *r);
 int mfs_plain_complete_state(struct mfs_dist_reader *r, struct mfs_torch_file *f, const char *file,
 			     mfs_value *state);

@@ -40,8 +40,8 @@ int mfs_blend_read(struct mfs_blend *b, uint64_t first, uint64_t count, int16_t 
 		   int64_t *ret_sample, struct mfs_error *err);
 /* Counts the samples of each dataset among the first s of the blend, s <= size. */
 int mfs_blend_counts(struct mfs_blend *b, uint64_t s, uint64_t *ret, struct mfs_error *err);
-/* -ERANGE if the blend takes more samples of a dataset than its length; Megatron raises an
- * IndexError then. The whole blend is computed. */
+/* Fails if the blend takes more samples of a dataset than its length, of lengths [datasets].
+ * -ERANGE: it does; Megatron raises an IndexError then. The whole blend is computed. */
 int mfs_blend_check(struct mfs_blend *b, const uint64_t *lengths, struct mfs_error *err);
 
 #endif

@@ -28,8 +28,9 @@ struct mfs_data_run {
 	struct mfs_blend_args all, split[MFS_SPLITS];
 };
 
-/* -EINVAL: words that are no blend, or data_path and others at once, where Megatron asserts;
- * -ENODATA: no words; what reading the file fails with. */
+/* Reads the blends that the words name, from a file where they name one. -EINVAL: the words are no
+ * blend, or data_path is given together with others, where Megatron asserts; -ENODATA: there are no
+ * words; errors of reading the file. */
 int mfs_data_run_parse(const struct mfs_data_words *words, struct mfs_data_run *ret,
 		       struct mfs_error *err);
 /* The bytes of data_args_path, or of per_split_data_args_path. They are not kept. */

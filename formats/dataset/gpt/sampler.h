@@ -28,8 +28,9 @@ struct mfs_sampler;
 /* "single", "cyclic"; -EINVAL for others. */
 int mfs_sampler_type_of(const char *name, enum mfs_sampler_type *ret, struct mfs_error *err);
 
-/* -EINVAL: no microbatch, no rank, a beginning where Megatron asserts; -ENODATA: no sample is left,
- * or fewer than a microbatch of each rank. */
+/* Makes a sampler that goes on after config->consumed. -EINVAL: micro_batch or ranks is 0, or
+ * consumed is where Megatron asserts; -ENODATA: no sample is left, or fewer than a microbatch for
+ * each rank. */
 int mfs_sampler_new(const struct mfs_sampler_config *config, struct mfs_sampler **ret,
 		    struct mfs_error *err);
 void mfs_sampler_free(struct mfs_sampler *s);

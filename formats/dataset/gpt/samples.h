@@ -24,11 +24,10 @@ struct mfs_samples;
 typedef int mfs_samples_resolve(void *arg, const char *prefix, const struct mfs_rows **ret,
 				struct mfs_error *err);
 
-/*
+/* Decides which samples a split of the run has; resolve(arg, ...) finds the rows of each prefix.
  * run need not outlive the samples. -ENODATA: the split has no dataset, no sequence, no token, or
- * too few tokens for a sample; -EINVAL: no such blend, weights without a number of samples; what
- * resolve fails with.
- */
+ * too few tokens for a sample; -EINVAL: the blend is impossible, or has weights and no number of
+ * samples; errors of resolve(). */
 int mfs_samples_new(const struct mfs_run *run, enum mfs_split split, mfs_samples_resolve *resolve,
 		    void *arg, struct mfs_samples **ret, struct mfs_error *err);
 void mfs_samples_free(struct mfs_samples *s);
@@ -50,7 +49,8 @@ struct mfs_samples_member {
 };
 uint32_t mfs_samples_members(const struct mfs_samples *s);
 const struct mfs_samples_member *mfs_samples_member(const struct mfs_samples *s, uint32_t i);
-/* NULL: a single GPT dataset. */
+/* The order in which the datasets of a blend take turns. NULL: the samples are of one dataset,
+ * which is no blend. */
 struct mfs_blend *mfs_samples_blend(const struct mfs_samples *s);
 /* Of a blend: what BlendedDataset calls weights, normalised; NULL: all samples of every dataset,
  * once. */

@@ -52,8 +52,9 @@ struct mfs_index_weights {
 	const uint64_t *lengths; /* instead of both: each dataset has so many, all are taken once */
 };
 
-/* -ENOTSUP: before core 0.4, or MD5 is switched off; -EINVAL: --split makes no sense, or there is
- * no tokenizer. */
+/* The names of the index files of one dataset, and of a blend, as the run's Megatron hashes them.
+ * -ENOTSUP: that Megatron is older than core 0.4, or MD5 is switched off here; -EINVAL: --split is
+ * not a split, or there is no tokenizer. */
 int mfs_index_key_gpt(const struct mfs_index_run *run, const struct mfs_index_member *dataset,
 		      enum mfs_split split, struct mfs_index_key *ret, struct mfs_error *err);
 int mfs_index_key_blend(const struct mfs_index_run *run, const struct mfs_index_member *datasets,

@@ -23,7 +23,7 @@ struct mfs_param {
 enum mfs_attention { MFS_ATTENTION_GQA, MFS_ATTENTION_WIDE, MFS_ATTENTION_MLA };
 enum mfs_attention mfs_attention_kind(bool mla, bool wide);
 
-/* NULL: there is none. */
+/* The parameter of that name in a scope, as this kind of attention has it. NULL: there is none. */
 const struct mfs_param *mfs_param_find(enum mfs_scope scope, const char *name,
 				       enum mfs_attention attention);
 /* Tries the names of a scope. */

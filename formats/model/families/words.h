@@ -17,7 +17,7 @@ struct mfs_word {
 
 extern const struct mfs_word mfs_word_values[]; /* enum mfs_config_value */
 
-/* NULL: there is no such word. */
+/* The row of a table that has this word. NULL: none has it. */
 const struct mfs_word *mfs_word_find(const struct mfs_word *table, const char *word);
 
 /* A value as words: texts in quotes stay whole, a comma is a word of its own. */
@@ -27,7 +27,8 @@ struct mfs_words {
 	size_t next;			   /* the one that is read now */
 };
 
-/* -EINVAL: too many, or a quote does not end. */
+/* Splits a value into words, which lie in arena. -EINVAL: there are more than MFS_WORDS_MAX, or a
+ * quote does not end. */
 int mfs_words_split(const char *value, struct mfs_arena *arena, struct mfs_words *ret,
 		    struct mfs_error *err);
 

@@ -21,13 +21,16 @@ struct mfs_secret_list {
 	unsigned count; /* at least 1 */
 };
 
-/* -EINVAL: a line has not the form; the message has name and line, and not the secret. */
+/* Reads the text of a file of secrets, one a line; empty lines are passed over. name: the file's,
+ * for messages. -EINVAL: a line is no secret (length, or other characters), there are too many, or
+ * none; the message names file and line, and never the secret. */
 int mfs_secrets_parse(const char *name, const char *text, size_t len, struct mfs_secret_list *ret,
 		      struct mfs_error *err);
 
 struct mfs_secrets;
 
-/* -EACCES: others may read or write the file. */
+/* Reads the file, and looks again at it later: mfs_secrets_now() follows its changes. -EACCES:
+ * others may read or write it; errors of mfs_secrets_parse(); -errno. */
 int mfs_secrets_open(const char *path, struct mfs_secrets **ret, struct mfs_error *err);
 void mfs_secrets_free(struct mfs_secrets *s);
 

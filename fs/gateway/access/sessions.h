@@ -27,7 +27,8 @@
 
 struct mfs_sessions;
 
-/* -ENOMEM; -EIO: there are no random numbers. */
+/* Makes an empty set of sessions with a random key of its own. -ENOMEM; -EIO: there are no random
+ * numbers. */
 int mfs_sessions_new(struct mfs_sessions **ret, struct mfs_error *err);
 void mfs_sessions_free(struct mfs_sessions *s);
 

@@ -30,7 +30,8 @@ struct mfs_rules;
 
 void mfs_token_sum(const char *token, uint8_t ret[MFS_TOKEN_SUM]);
 
-/* Parses the text of a file. -EINVAL: a line has not the form; the message has name and line. */
+/* Parses the text of a file of rules, which is described above. name: the file's, for messages.
+ * -EINVAL: a line is not NAME TOKEN RULE...; the message names file and line. */
 int mfs_rules_parse(const char *name, const char *text, size_t len, struct mfs_rules **ret,
 		    struct mfs_error *err);
 void mfs_rules_free(struct mfs_rules *rules);

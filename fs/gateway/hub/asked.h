@@ -15,8 +15,10 @@
 
 #define MFS_ASKED_PATHS 10000 /* of one request: each may be looked for in all names */
 
-/* type: the header Content-Type, or NULL. *ret_expand is set first; then each is called for every
- * path, in their order. -EINVAL: it has not the form; -E2BIG: there are more; -ENOMEM. */
+/* Reads which paths the body of a request asks for, and whether to expand what is known of them.
+ * type: the header Content-Type, or NULL. *ret_expand is set before each() is called for a path;
+ * paths come in their order. -EINVAL: the body is neither JSON nor a form of paths; -E2BIG: more
+ * than MFS_ASKED_PATHS; -ENOMEM. */
 int mfs_asked_paths(const char *type, const struct mfs_buf *body, bool *ret_expand,
 		    void (*each)(void *arg, const char *path), void *arg, struct mfs_error *err);
 

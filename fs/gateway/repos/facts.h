@@ -76,7 +76,7 @@ struct mfs_glance {
 	char iteration[MFS_FACT_TEXT];
 	int64_t saved_ns;
 };
-/* -ENOENT: there is no such repository; -errno. */
+/* Fills *ret, and opens nothing. -ENOENT: there is no such repository; -errno. */
 int mfs_repos_glance(struct mfs_repos *repos, const char *name, struct mfs_glance *ret);
 
 /* An iteration as it lies there. */

@@ -10,7 +10,7 @@
 struct mfs_gateway;
 struct mfs_stats;
 
-/* NULL: no memory. */
+/* Counters of a gateway, all 0. NULL: no memory. */
 struct mfs_stats *mfs_gateway_stats_new(void);
 /* A reply has ended. route: of a protocol; NULL: none had it. ns: from the request's first line. */
 void mfs_gateway_count(struct mfs_stats *s, const char *route, unsigned status, bool whole,

@@ -82,7 +82,7 @@ int mfk_cuda_wait(cudaError_t (*wait)(void *of), cudaError_t (*ask)(void *of), v
 /* comm.c: device memory that is registered with NCCL in all groups that are open, which reads and
  * writes it in place then. NULL: there is no group, or NCCL cannot; any other memory will do. */
 void *mfk_cuda_comm_alloc(size_t bytes);
-/* False: it is not of mfk_cuda_comm_alloc(). */
+/* Frees memory of mfk_cuda_comm_alloc(). False: p is other memory, and nothing was freed. */
 bool mfk_cuda_comm_dealloc(void *p);
 
 /* copy.cu: of few bytes, by a kernel. to: where kernels see memory of the host. */

@@ -19,7 +19,8 @@ struct mfk_cuda_matrix {
 	int box_rows;
 };
 
-/* False: the context has failed. */
+/* Encodes m for copies by the tensor memory accelerator. False: that failed, and so has the
+ * context. */
 bool mfk_cuda_map(struct mfk_ctx *c, const struct mfk_cuda_matrix *m, CUtensorMap *ret);
 
 #ifdef __cplusplus

@@ -23,9 +23,11 @@ struct mft_yaml_field {
 
 /* A section of Megatron-Bridge's container. */
 bool mft_yaml_is_section(const char *name);
-/* NULL: a key of the section has the dest's name, or there is none. */
+/* The row for a key of a section whose argument has another name. NULL: there is no such row, so
+ * the key itself is the argument's name, or no argument stands for it. */
 const struct mft_yaml_alias *mft_yaml_alias(const char *section, const char *key);
-/* NULL: there is an argument, or nobody knows the key. */
+/* The row for a key of a section that no argument stands for. NULL: there is no such row, so an
+ * argument stands for the key, or the key is unknown. */
 const struct mft_yaml_field *mft_yaml_field(const char *section, const char *key);
 /* Tries the section's names that are no argument's. */
 void mft_yaml_try_names(const char *section, struct mfs_nearest *near);

@@ -15,7 +15,7 @@
  * each for itself, so any division is exact. Source: megatron/core/tensor_parallel/mappings.py.
  */
 bool mft_is_divided(const struct mft_net *net);
-/* -EINVAL: tokens that cannot be divided. Sets net->rows and net->first_row. */
+/* Sets net->rows and net->first_row. -EINVAL: the tokens cannot be divided evenly. */
 int mft_stream_divide(struct mft_net *net, struct mfs_error *err);
 void mft_stream_plan(struct mft_net *net);
 
