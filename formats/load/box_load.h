@@ -6,10 +6,10 @@
  * order follows. A load turns that around. All boxes are cut into pieces of source files
  * (plan/pieces.h), these are sorted as the files have them, and neighbours make chunks of a few
  * MiB. Threads take chunks in this order. A chunk that the page cache has is copied at once; others
- * are asked for by io_uring, several at a time, with O_DIRECT where the storage is local and the load is large. From the
- * buffer each piece goes where it belongs: rows by memcpy, or by an asynchronous copy in two
- * dimensions into a GPU. What has to be computed (casts, floats of 8 bits, adapters) or comes from
- * another machine is gathered into the buffer as any reader gets it.
+ * are asked for by io_uring, several at a time, with O_DIRECT where the storage is local and the
+ * load is large. From the buffer each piece goes where it belongs: rows by memcpy, or by an
+ * asynchronous copy in two dimensions into a GPU. What has to be computed (casts, floats of 8 bits,
+ * adapters) or comes from another machine is gathered into the buffer as any reader gets it.
  *
  *   boxes (boxes.c) -> pieces, chunks (job.c) -> threads (worker.c) -> sources (load_fetch.c)
  *                                                                   -> destinations (deliver.c)
