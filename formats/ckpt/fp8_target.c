@@ -51,9 +51,13 @@ static int no_matrix(const struct mfs_target *t, struct mfs_error *err)
 			mfs_dtype_torch(MFS_F8_E4M3));
 }
 
-static bool is_matrix(const struct mfs_target *t)
+/* A matrix, or several of whole blocks, which are then as one. */
+static bool is_matrix(const struct mfs_target *t, uint64_t block_rows)
 {
-	return t->ndim == 2 && t->shape[0] && t->shape[1] &&
+	const uint64_t rows = t->ndim < 2 ? 0 : t->shape[t->ndim - 2];
+
+	return (t->ndim == 2 || (t->ndim == 3 && block_rows && rows % block_rows == 0)) && rows &&
+	       t->shape[0] && t->shape[t->ndim - 1] &&
 	       (t->dtype == MFS_F32 || t->dtype == MFS_BF16 || t->dtype == MFS_F16) &&
 	       mfs_target_op(t) == MFS_OP_COPY;
 }
@@ -63,17 +67,21 @@ int mfs_fp8_targets_init(struct mfs_fp8_target *weight, struct mfs_fp8_target *s
 			 uint64_t block_rows, uint64_t block_cols, const char *suffix,
 			 struct mfs_error *err)
 {
-	uint64_t grid[2];
+	const unsigned row = of->ndim - 2u;
+	uint64_t grid[MFS_CKPT_DIMS];
 	int rc;
 
-	if (!is_matrix(of))
+	if (!is_matrix(of, block_rows))
 		return no_matrix(of, err);
-	known->rows = of->shape[0];
-	known->cols = of->shape[1];
+	memcpy(grid, of->shape, sizeof(grid));
+	known->rows = of->shape[row] * (row ? of->shape[0] : 1);
+	known->cols = of->shape[row + 1];
 	known->block_rows = block_rows ? mfs_min_u64(block_rows, known->rows) : known->rows;
 	known->block_cols = block_cols ? mfs_min_u64(block_cols, known->cols) : known->cols;
-	grid[0] = known->grid_rows = (known->rows - 1) / known->block_rows + 1;
-	grid[1] = known->grid_cols = (known->cols - 1) / known->block_cols + 1;
+	known->grid_rows = (known->rows - 1) / known->block_rows + 1;
+	known->grid_cols = (known->cols - 1) / known->block_cols + 1;
+	grid[row] = known->grid_rows / (row ? of->shape[0] : 1);
+	grid[row + 1] = known->grid_cols;
 	*weight = (struct mfs_fp8_target){
 		.base = {.ops = &weight_ops, .ckpt = of->ckpt, .dtype = MFS_F8_E4M3},
 		.of = of,
@@ -83,8 +91,8 @@ int mfs_fp8_targets_init(struct mfs_fp8_target *weight, struct mfs_fp8_target *s
 	scale->base.ops = &scale_ops;
 	scale->base.dtype = MFS_F32;
 	scale->suffix = suffix;
-	rc = mfs_target_shape(&weight->base, of->shape, 2, err);
-	return rc ? rc : mfs_target_shape(&scale->base, grid, block_rows ? 2 : 0, err);
+	rc = mfs_target_shape(&weight->base, of->shape, of->ndim, err);
+	return rc ? rc : mfs_target_shape(&scale->base, grid, block_rows ? of->ndim : 0, err);
 }
 
 int mfs_fp8_scales_ready(struct mfs_fp8_scales *s, struct mfs_error *err)

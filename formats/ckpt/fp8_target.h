@@ -13,7 +13,7 @@
 
 /* What is known of a matrix' scales. */
 struct mfs_fp8_scales {
-	uint64_t rows, cols; /* of the matrix */
+	uint64_t rows, cols; /* of the matrix; of several the rows of all */
 	uint64_t block_rows, block_cols;
 	uint64_t grid_rows, grid_cols;
 	/* Bits of a float32 each, row after row; 0: not known yet, as no scale is 0. NULL until a
@@ -23,13 +23,14 @@ struct mfs_fp8_scales {
 
 struct mfs_fp8_target {
 	struct mfs_target base;	     /* float8_e4m3fn; of the scales: float32 */
-	const struct mfs_target *of; /* a matrix of float32, bfloat16 or float16 */
+	const struct mfs_target *of; /* of float32, bfloat16 or float16 */
 	struct mfs_fp8_scales *scales;
 	const char *suffix; /* of the name */
 };
 
 /* Makes both targets of a matrix in blocks of block_rows and block_cols; 0: it is one block, and
- * its scale has no axes. suffix: follows the matrix' name in that of the scales. `of` must outlive
+ * its scale has no axes. `of` may also be several matrices along its first axis, whose rows are a
+ * multiple of block_rows. suffix: follows the matrix' name in that of the scales. `of` must outlive
  * them, and scales must be zero-filled. -ENOTSUP: `of` is no such matrix. */
 int mfs_fp8_targets_init(struct mfs_fp8_target *weight, struct mfs_fp8_target *scale,
 			 struct mfs_fp8_scales *scales, const struct mfs_target *of,

@@ -13,12 +13,7 @@
 #include "formats/model/hf_weights.h"
 #include "formats/model/model.h"
 #include "fs/view/hf.h"
-
-/* What such views look like. */
-struct form {
-	uint64_t block[2];  /* rows and columns that have one scale; 0: a matrix has one */
-	const char *suffix; /* of the scales' names */
-};
+#include "fs/view/hf_fp8.h"
 
 struct fp8 {
 	struct mfs_fp8_target *targets; /* a matrix and its scales, in turn */
@@ -32,14 +27,13 @@ static bool is_matrix(const struct mfs_family_tensor *row)
 	       mfs_str_ends(row->name, ".weight") && mfs_str_ends(row->hf, ".weight");
 }
 
-static bool is_quantised(const struct mfs_hf_target *t)
+bool mfs_fp8_is_shown(const struct mfs_hf_target *t)
 {
 	return t->base.ndim == 2 && is_matrix(t->row);
 }
 
-/* -ENOTSUP: models of the family have no weights to show so, or the source has them already. */
-static int possible(const struct mfs_ckpt *ckpt, const struct mfs_family *family,
-		    struct mfs_error *err)
+int mfs_fp8_possible(const struct mfs_ckpt *ckpt, const struct mfs_family *family,
+		     struct mfs_error *err)
 {
 	const struct mfs_family_tensor *row = family->tensors;
 
@@ -55,13 +49,13 @@ static int possible(const struct mfs_ckpt *ckpt, const struct mfs_family *family
 			mfs_ckpt_dir(ckpt), family->name);
 }
 
-static int add(const struct mfs_hf_target *t, const struct form *form, struct mfs_hf_weights *w,
-	       struct fp8 *fp8, struct mfs_error *err)
+static int add(const struct mfs_hf_target *t, const struct mfs_fp8_form *form,
+	       struct mfs_hf_weights *w, struct fp8 *fp8, struct mfs_error *err)
 {
 	struct mfs_fp8_target *pair = &fp8->targets[2 * (size_t)fp8->count];
 	int rc;
 
-	if (!is_quantised(t))
+	if (!mfs_fp8_is_shown(t))
 		return mfs_hf_weights_add(w, &t->base, t->unit, err);
 	rc = mfs_fp8_targets_init(&pair[0], &pair[1], &fp8->scales[fp8->count++], &t->base,
 				  form->block[0], form->block[1], form->suffix, err);
@@ -76,11 +70,11 @@ static int list(struct mfs_hf_builder *b, struct mfs_hf_weights *w)
 	const struct mfs_model *m = b->view->public.model;
 	struct fp8 *fp8 = calloc(1, sizeof(*fp8));
 	size_t count = 0;
-	int rc = possible(m->ckpt, m->family, b->err);
+	int rc = mfs_fp8_possible(m->ckpt, m->family, b->err);
 
 	b->view->made = fp8;
 	for (uint32_t i = 0; i < m->target_count; i++)
-		count += is_quantised(&m->targets[i]);
+		count += mfs_fp8_is_shown(&m->targets[i]);
 	if (fp8) {
 		fp8->targets = calloc(count + 1, 2 * sizeof(*fp8->targets));
 		fp8->scales = calloc(count + 1, sizeof(*fp8->scales));
@@ -124,10 +118,10 @@ static const char *module_of(const struct mfs_hf_target *t, struct mfs_arena *ar
 	return mfs_arena_strndup(arena, name, len - strlen(".weight"));
 }
 
-static int set_config(const struct mfs_hf_builder *b, char **config, size_t *len)
+int mfs_fp8_set_config(const struct mfs_hf_builder *b, char **config, size_t *len)
 {
 	const struct mfs_model *m = b->view->public.model;
-	const struct form *form = b->flavour->form;
+	const struct mfs_fp8_form *form = b->flavour->form;
 	struct mfs_arena arena = {0};
 	const char **kept = mfs_arena_array(&arena, m->target_count, sizeof(*kept));
 	uint32_t count = 0;
@@ -136,7 +130,8 @@ static int set_config(const struct mfs_hf_builder *b, char **config, size_t *len
 	for (uint32_t i = 0; i < m->target_count && !rc; i++) {
 		const struct mfs_hf_target *t = &m->targets[i];
 
-		if (t->base.ndim != 2 || is_quantised(t) || !mfs_str_ends(t->row->hf, ".weight"))
+		if (t->base.ndim != 2 || mfs_fp8_is_shown(t) ||
+		    !mfs_str_ends(t->row->hf, ".weight"))
 			continue;
 		kept[count] = module_of(t, &arena);
 		if (!kept[count++])
@@ -149,12 +144,12 @@ static int set_config(const struct mfs_hf_builder *b, char **config, size_t *len
 	return rc;
 }
 
-static const struct form blocks = {{128, 128}, "_scale_inv"};
-static const struct form whole = {{0, 0}, "_scale"};
+const struct mfs_fp8_form mfs_fp8_blocks = {{128, 128}, "_scale_inv"};
+static const struct mfs_fp8_form whole = {{0, 0}, "_scale"};
 
 MFS_HF_VIEW(hf_fp8, "hf-fp8", true, "the same as float8_e4m3fn, in DeepSeek's blocks of 128 x 128",
-	    .container = &mfs_hf_safetensors, .form = &blocks, .possible = possible,
-	    .weights = add_weights, .config = set_config, .release = release)
+	    .container = &mfs_hf_safetensors, .form = &mfs_fp8_blocks, .possible = mfs_fp8_possible,
+	    .weights = add_weights, .config = mfs_fp8_set_config, .release = release)
 MFS_HF_VIEW(hf_fp8_tensor, "hf-fp8-tensor", true, "the same with one scale for each matrix",
-	    .container = &mfs_hf_safetensors, .form = &whole, .possible = possible,
-	    .weights = add_weights, .config = set_config, .release = release)
+	    .container = &mfs_hf_safetensors, .form = &whole, .possible = mfs_fp8_possible,
+	    .weights = add_weights, .config = mfs_fp8_set_config, .release = release)

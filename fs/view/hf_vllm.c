@@ -4,24 +4,34 @@
  * "model-rank-r-part-0.safetensors": its part of each parameter.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/base/array.h"
+#include "formats/ckpt/fp8_target.h"
 #include "formats/ckpt/target.h"
 #include "formats/model/hf_weights.h"
 #include "formats/model/model.h"
 #include "fs/view/build.h"
 #include "fs/view/hf.h"
+#include "fs/view/hf_fp8.h"
+#include "fs/view/vllm_layout.h"
 #include "fs/view/vllm_parameters.h"
 
 #define FILE_FORMAT "model-rank-%u-part-0.safetensors"
 
+/* A parameter of 8-bit floats, and its scales. */
+struct quantised {
+	struct mfs_fp8_target weight, scale;
+	struct mfs_fp8_scales known;
+	struct quantised *next;
+};
+
 /* What the files point into. */
 struct made {
 	struct mfs_arena arena;
+	struct quantised *quantised;
 	struct mfs_vllm_group *groups;
 	uint32_t group_count;
 };
@@ -32,22 +42,25 @@ struct made {
 struct worker {
 	struct made *made;
 	const struct mfs_model *model;
+	const struct mfs_fp8_form *form; /* NULL: weights are not quantised */
 	struct mfs_vllm_layout layout;
 	uint32_t rank;
 	struct mfs_hf_weights weights;
 	struct mfs_error *err;
 };
 
-/* What each attention registers for an 8-bit cache. */
+/* What each attention registers for an 8-bit cache. Where weights are quantised, one that is not
+ * latent also registers what a file could say of them. */
 static const struct {
 	const char *name;
-	bool minus_one;
-} numbers[] = {
-	{"_k_scale", false}, {"_v_scale", false}, {"_q_scale", false}, {"_prob_scale", false}};
+	bool if_quantised;
+} numbers[] = {{"_k_scale", false},    {"_v_scale", false}, {"_q_scale", false},
+	       {"_prob_scale", false}, {"k_scale", true},   {"v_scale", true},
+	       {"q_scale", true},      {"prob_scale", true}};
 
-static int add(struct worker *w, const struct mfs_vllm_parameter *p)
+static int add_target(struct worker *w, const struct mfs_target *t, uint32_t unit)
 {
-	return mfs_hf_weights_add(&w->weights, &p->base, p->like->unit, w->err);
+	return mfs_hf_weights_add(&w->weights, t, unit, w->err);
 }
 
 static struct mfs_vllm_parameter *new_parameter(const struct worker *w)
@@ -55,15 +68,52 @@ static struct mfs_vllm_parameter *new_parameter(const struct worker *w)
 	return mfs_arena_alloc(&w->made->arena, sizeof(struct mfs_vllm_parameter));
 }
 
+static bool has_number(const struct worker *w, size_t i)
+{
+	const bool latent = mfs_ckpt_args(w->model->ckpt)->multi_latent_attention;
+
+	return !numbers[i].if_quantised || (w->form && !latent);
+}
+
 static int add_number(struct worker *w, const struct mfs_hf_target *like, size_t i)
 {
 	struct mfs_vllm_parameter *p = new_parameter(w);
 	const char *as = mfs_arena_printf(&w->made->arena, "%s.%s", w->model->family->vllm_cache,
 					  numbers[i].name);
-	int rc = p && as ? mfs_vllm_number(like, as, numbers[i].minus_one, p, w->err)
+	int rc = p && as ? mfs_vllm_number(like, as, numbers[i].if_quantised, p, w->err)
 			 : mfs_fail_nomem(w->err);
 
-	return rc ? rc : add(w, p);
+	return rc ? rc : add_target(w, &p->base, like->unit);
+}
+
+static int no_blocks(const struct worker *w, const struct mfs_vllm_parameter *p)
+{
+	char name[MFS_CKPT_NAME_SIZE];
+
+	mfs_target_name(&p->base, name, sizeof(name));
+	return mfs_fail(w->err, -EINVAL,
+			"%s: of '%s' %u workers have parts that begin inside of a block of %llu",
+			mfs_ckpt_dir(p->base.ckpt), name, w->layout.tp,
+			(unsigned long long)w->form->block[0]);
+}
+
+/* Blocks of a part are those of the whole, whose scales they have. */
+static int add_quantised(struct worker *w, const struct mfs_vllm_parameter *p)
+{
+	struct quantised *q = mfs_arena_alloc(&w->made->arena, sizeof(*q));
+	int rc;
+
+	if (!q)
+		return mfs_fail_nomem(w->err);
+	*q = (struct quantised){.next = w->made->quantised};
+	w->made->quantised = q;
+	if (!mfs_vllm_is_of_blocks(p, w->form->block[p->axis]))
+		return no_blocks(w, p);
+	rc = mfs_fp8_targets_init(&q->weight, &q->scale, &q->known, &p->base, w->form->block[0],
+				  w->form->block[1], w->form->suffix, w->err);
+	if (!rc)
+		rc = add_target(w, &q->weight.base, p->like->unit);
+	return rc ? rc : add_target(w, &q->scale.base, p->like->unit);
 }
 
 /* One tensor of each layer that attends. */
@@ -79,9 +129,11 @@ static int add_group(struct worker *w, const struct mfs_vllm_group *g)
 		   : mfs_fail_nomem(w->err);
 
 	if (!rc)
-		rc = add(w, p);
+		rc = w->form && mfs_fp8_is_shown(g->of[0]) ? add_quantised(w, p)
+							   : add_target(w, &p->base, p->like->unit);
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(numbers) && ends_attention(g->of[0]) && !rc; i++)
-		rc = add_number(w, g->of[0], i);
+		if (has_number(w, i))
+			rc = add_number(w, g->of[0], i);
 	return rc;
 }
 
@@ -107,7 +159,7 @@ static int add_worker(struct mfs_view *v, struct worker *w)
 	return rc;
 }
 
-/* ---- possible ones ---- */
+/* ---- the rows ---- */
 
 static bool has_names(const struct mfs_family *f)
 {
@@ -128,109 +180,33 @@ static int possible(const struct mfs_ckpt *ckpt, const struct mfs_family *family
 			mfs_ckpt_dir(ckpt), family->name);
 }
 
-/* "tpN" or "tpN-epN". False: spec has another form. */
-static bool read_spec(const char *spec, uint32_t *ret_tp, uint32_t *ret_ep)
+static int possible_quantised(const struct mfs_ckpt *ckpt, const struct mfs_family *family,
+			      struct mfs_error *err)
 {
-	char again[32];
+	int rc = possible(ckpt, family, err);
 
-	*ret_tp = *ret_ep = 0;
-	if (sscanf(spec, "tp%3" SCNu32 "-ep%3" SCNu32, ret_tp, ret_ep) < 1 || !*ret_tp)
-		return false;
-	snprintf(again, sizeof(again), *ret_ep ? "tp%" PRIu32 "-ep%" PRIu32 : "tp%" PRIu32, *ret_tp,
-		 *ret_ep);
-	return !strcmp(again, spec);
-}
-
-/* True if any layers have no experts. */
-static bool has_dense(const struct mfs_megatron_args *a)
-{
-	return !a->moe_layers || mfs_args_layers_differ(a);
-}
-
-/* Numbers that N workers share; 0: the model has no such. */
-static int check_shares(const struct mfs_ckpt *ckpt, const struct mfs_vllm_layout *layout,
-			struct mfs_error *err)
-{
-	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
-	const int64_t moe = a->moe_layers ? a->moe_ffn_hidden_size : 0;
-	const int64_t shared = a->moe_layers ? a->moe_shared_expert_intermediate_size : 0;
-	const struct {
-		const char *what;
-		int64_t size;
-	} shares[] = {{"the padding of the vocabulary", MFS_VLLM_PADDING},
-		      {"num_attention_heads", a->num_attention_heads},
-		      {"ffn_hidden_size", has_dense(a) ? a->ffn_hidden_size : 0},
-		      {"moe_ffn_hidden_size", layout->ep || moe < 0 ? 0 : moe},
-		      {"moe_shared_expert_intermediate_size", shared < 0 ? 0 : shared}};
-
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(shares); i++)
-		if (shares[i].size % layout->tp)
-			return mfs_fail(err, -EINVAL,
-					"%s: %s is %lld, which %u workers cannot share",
-					mfs_ckpt_dir(ckpt), shares[i].what,
-					(long long)shares[i].size, layout->tp);
-	return 0;
-}
-
-/* Groups are at more than one worker where these are more. */
-static int check_groups(const struct mfs_ckpt *ckpt, uint32_t tp, struct mfs_error *err)
-{
-	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
-	const int64_t groups = a->num_query_groups;
-
-	if (a->multi_latent_attention || (groups > 0 && (!(groups % tp) || !(tp % groups))))
-		return 0;
-	return mfs_fail(err, -EINVAL, "%s: num_query_groups is %lld, which %u workers cannot share",
-			mfs_ckpt_dir(ckpt), (long long)groups, tp);
-}
-
-static int check_experts(const struct mfs_ckpt *ckpt, uint32_t tp, uint32_t ep,
-			 struct mfs_error *err)
-{
-	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
-
-	if (!a->moe_layers)
-		return mfs_fail(err, -EINVAL, "%s: a model without experts, expected vllm/tpN",
-				mfs_ckpt_dir(ckpt));
-	if (ep != tp)
-		return mfs_fail(err, -EINVAL,
-				"vllm/tp%u-ep%u: vLLM has experts at all workers of an engine, "
-				"expected vllm/tp%u-ep%u",
-				tp, ep, tp, tp);
-	if (ep > a->num_experts)
-		return mfs_fail(err, -EINVAL, "%s: %lld experts, fewer than %u workers",
-				mfs_ckpt_dir(ckpt), (long long)a->num_experts, ep);
-	return 0;
+	return rc ? rc : mfs_fp8_possible(ckpt, family, err);
 }
 
 /* -ENOENT: spec has another form; -EINVAL: the model cannot be cut so. */
-static int parse(const struct mfs_ckpt *ckpt, const char *spec, struct mfs_vllm_layout *ret,
-		 struct mfs_error *err)
+static int parse(const struct mfs_ckpt *ckpt, const char *spec, const struct mfs_fp8_form *form,
+		 struct mfs_vllm_layout *ret, struct mfs_error *err)
 {
-	uint32_t ep;
-	int rc = 0;
+	int rc = mfs_vllm_layout_parse(ckpt, spec, ret, err);
 
-	if (!read_spec(spec, &ret->tp, &ep))
-		return mfs_fail(err, -ENOENT, "no view vllm/%s: name vllm/tpN or vllm/tpN-epN",
-				spec);
-	ret->ep = ep != 0;
-	if (ret->ep)
-		rc = check_experts(ckpt, ret->tp, ep, err);
-	if (!rc)
-		rc = check_shares(ckpt, ret, err);
-	return rc ? rc : check_groups(ckpt, ret->tp, err);
+	return rc || !form ? rc : mfs_vllm_layout_blocks(ckpt, ret, form->block[0], err);
 }
-
-/* ---- the row ---- */
 
 static int add_workers(struct mfs_hf_builder *b)
 {
 	struct mfs_view *v = &b->view->public;
 	struct made *made = calloc(1, sizeof(*made));
-	struct worker w = {.made = made, .model = v->model, .err = b->err};
-	int rc = parse(b->ckpt, b->spec, &w.layout, b->err);
+	struct worker w = {
+		.made = made, .model = v->model, .form = b->flavour->form, .err = b->err};
+	int rc = parse(b->ckpt, b->spec, w.form, &w.layout, b->err);
 
 	b->view->made = made;
+	v->cast |= w.form != NULL;
 	if (!rc)
 		rc = made ? mfs_vllm_groups(v->model, &made->arena, &made->groups,
 					    &made->group_count, b->err)
@@ -240,71 +216,97 @@ static int add_workers(struct mfs_hf_builder *b)
 	return rc;
 }
 
-static void release(void *made)
+static void release(void *of)
 {
-	mfs_arena_release(&((struct made *)made)->arena);
+	struct made *made = of;
+
+	for (struct quantised *q = made->quantised; q; q = q->next)
+		mfs_fp8_scales_release(&q->known);
+	mfs_arena_release(&made->arena);
 	free(made);
-}
-
-static const struct mfs_hf_flavour flavour = {.container = &mfs_hf_safetensors,
-					      .possible = possible,
-					      .weights = add_workers,
-					      .release = release};
-
-static int possible_vllm(const struct mfs_view_origin *s, struct mfs_error *err)
-{
-	return mfs_hf_possible(s, &flavour, err);
-}
-
-static int check_vllm(const struct mfs_view_origin *s, const char *spec, struct mfs_error *err)
-{
-	struct mfs_vllm_layout layout;
-
-	return parse(s->ckpt, spec, &layout, err);
 }
 
 #define MAX_LISTED 4 /* powers of two, without and with experts at one worker each */
 
-static int list_vllm(const struct mfs_view_origin *s, struct mfs_arena *arena,
-		     const char *const **ret, uint32_t *ret_count, struct mfs_error *err)
+static int list_specs(const struct mfs_ckpt *ckpt, const struct mfs_fp8_form *form,
+		      struct mfs_arena *arena, const char **names, uint32_t *ret_count)
 {
-	const char **names = mfs_arena_array(arena, 2 * MAX_LISTED, sizeof(*names));
+	struct mfs_vllm_layout layout;
 
 	*ret_count = 0;
-	for (unsigned i = 0; i < 2 * MAX_LISTED && names; i++) {
+	for (unsigned i = 0; i < 2 * MAX_LISTED; i++) {
 		const unsigned n = 1u << i % MAX_LISTED;
 		char *name = i < MAX_LISTED ? mfs_arena_printf(arena, "tp%u", n)
 					    : mfs_arena_printf(arena, "tp%u-ep%u", n, n);
 
 		if (!name)
-			return mfs_fail_nomem(err);
-		if (n == 1 && i)
-			continue;
-		if (!check_vllm(s, name, NULL))
+			return -ENOMEM;
+		if ((n > 1 || !i) && !parse(ckpt, name, form, &layout, NULL))
 			names[(*ret_count)++] = name;
 	}
-	*ret = names;
-	return names ? 0 : mfs_fail_nomem(err);
+	return 0;
 }
 
-static int open_vllm(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
-		     struct mfs_error *err)
+static int list_of(const struct mfs_view_origin *s, const struct mfs_fp8_form *form,
+		   struct mfs_arena *arena, const char *const **ret, uint32_t *ret_count,
+		   struct mfs_error *err)
 {
-	int rc = possible_vllm(s, err);
+	const char **names = mfs_arena_array(arena, 2 * MAX_LISTED, sizeof(*names));
 
-	if (!rc)
-		rc = check_vllm(s, spec, err);
-	return rc ? rc : mfs_hf_open(s, &flavour, spec, ret, err);
+	*ret = names;
+	return names && !list_specs(s->ckpt, form, arena, names, ret_count) ? 0
+									    : mfs_fail_nomem(err);
 }
 
-const struct mfs_view_kind mfs_view_kind_vllm = {
-	.name = "vllm",
-	.spec = "tp2",
-	.help = "the same as vLLM's workers hold it (sharded_state)",
-	.of = MFS_VIEW_OF_MODEL,
-	.is_extra = true,
-	.possible = possible_vllm,
-	.check = check_vllm,
-	.list = list_vllm,
-	.open = open_vllm,
-};
+/* What follows HELP is the flavour. */
+#define VLLM_VIEW(NAME, PATH, HELP, ...)                                                           \
+	static const struct mfs_hf_flavour flavour_##NAME = {.container = &mfs_hf_safetensors,     \
+							     .weights = add_workers,               \
+							     .release = release,                   \
+							     __VA_ARGS__};                         \
+                                                                                                   \
+	static int possible_##NAME(const struct mfs_view_origin *s, struct mfs_error *err)         \
+	{                                                                                          \
+		return mfs_hf_possible(s, &flavour_##NAME, err);                                   \
+	}                                                                                          \
+                                                                                                   \
+	static int check_##NAME(const struct mfs_view_origin *s, const char *spec,                 \
+				struct mfs_error *err)                                             \
+	{                                                                                          \
+		struct mfs_vllm_layout layout;                                                     \
+                                                                                                   \
+		return parse(s->ckpt, spec, flavour_##NAME.form, &layout, err);                    \
+	}                                                                                          \
+                                                                                                   \
+	static int list_##NAME(const struct mfs_view_origin *s, struct mfs_arena *arena,           \
+			       const char *const **ret, uint32_t *ret_count,                       \
+			       struct mfs_error *err)                                              \
+	{                                                                                          \
+		return list_of(s, flavour_##NAME.form, arena, ret, ret_count, err);                \
+	}                                                                                          \
+                                                                                                   \
+	static int open_##NAME(const struct mfs_view_origin *s, const char *spec,                  \
+			       struct mfs_view **ret, struct mfs_error *err)                       \
+	{                                                                                          \
+		int rc = possible_##NAME(s, err);                                                  \
+                                                                                                   \
+		if (!rc)                                                                           \
+			rc = check_##NAME(s, spec, err);                                           \
+		return rc ? rc : mfs_hf_open(s, &flavour_##NAME, spec, ret, err);                  \
+	}                                                                                          \
+                                                                                                   \
+	const struct mfs_view_kind mfs_view_kind_##NAME = {                                        \
+		.name = PATH,                                                                      \
+		.spec = "tp2",                                                                     \
+		.help = HELP,                                                                      \
+		.of = MFS_VIEW_OF_MODEL,                                                           \
+		.is_extra = true,                                                                  \
+		.possible = possible_##NAME,                                                       \
+		.check = check_##NAME,                                                             \
+		.list = list_##NAME,                                                               \
+		.open = open_##NAME,                                                               \
+	};
+
+VLLM_VIEW(vllm, "vllm", "the same as vLLM's workers hold it (sharded_state)", .possible = possible)
+VLLM_VIEW(vllm_fp8, "vllm-fp8", "hf-fp8 as they hold it", .form = &mfs_fp8_blocks,
+	  .possible = possible_quantised, .config = mfs_fp8_set_config)

@@ -13,6 +13,7 @@
 	X(hf_fp8_tensor)                                                                           \
 	X(hf_bin)                                                                                  \
 	X(vllm)                                                                                    \
+	X(vllm_fp8)                                                                                \
 	X(gguf)                                                                                    \
 	X(gguf_f16)                                                                                \
 	X(raw)                                                                                     \

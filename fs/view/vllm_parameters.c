@@ -105,7 +105,9 @@ int mfs_vllm_number(const struct mfs_hf_target *like, const char *as, bool minus
 	static const uint64_t none[1];
 
 	*ret = (struct mfs_vllm_parameter){
-		.base = {.ops = &ops, .ckpt = like->base.ckpt, .dtype = MFS_F32},
+		.base = {.ops = &ops,
+			 .ckpt = like->base.ckpt,
+			 .dtype = minus_one ? like->model->dtype : MFS_F32},
 		.like = like,
 		.as = as,
 		.minus_one = minus_one};
@@ -338,4 +340,16 @@ int mfs_vllm_parameter(const struct mfs_vllm_group *g, const struct mfs_vllm_lay
 		rc = slice_of(g->of[first * ret->parts + i], layout, rank, &slices[i], err);
 	ret->slices = slices;
 	return rc ? rc : shape_parameter(ret, experts, layout, err);
+}
+
+bool mfs_vllm_is_of_blocks(const struct mfs_vllm_parameter *p, uint64_t block)
+{
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct mfs_vllm_slice *s = &p->slices[i];
+		const bool whole = s->count == s->of->base.shape[p->axis];
+
+		if (s->from % block || (s->count % block && !(whole && i + 1 == p->count)))
+			return false;
+	}
+	return true;
 }

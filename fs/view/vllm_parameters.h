@@ -13,17 +13,10 @@
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "formats/ckpt/target.h"
+#include "fs/view/vllm_layout.h"
 
 struct mfs_hf_target;
 struct mfs_model;
-
-#define MFS_VLLM_PADDING 64 /* of the vocabulary: DEFAULT_VOCAB_PADDING_SIZE */
-
-/* tp workers share each tensor. With ep they share the experts, of which each is at one worker. */
-struct mfs_vllm_layout {
-	uint32_t tp;
-	bool ep;
-};
 
 /* HF tensors that are one parameter; of experts all of the first expert's, then the second's. */
 struct mfs_vllm_group {
@@ -62,8 +55,10 @@ int mfs_vllm_parameter(const struct mfs_vllm_group *g, const struct mfs_vllm_lay
 		       uint32_t rank, struct mfs_arena *arena, struct mfs_vllm_parameter *ret,
 		       struct mfs_error *err);
 
-/* A parameter of float32 without axes, which is 1 or -1, in the layer of an HF tensor. */
+/* A parameter without axes in an HF tensor's layer: 1 in float32, or -1 in the model's type. */
 int mfs_vllm_number(const struct mfs_hf_target *like, const char *as, bool minus_one,
 		    struct mfs_vllm_parameter *ret, struct mfs_error *err);
+/* True if no slice of the parameter but the last begins or ends inside a block of so many. */
+bool mfs_vllm_is_of_blocks(const struct mfs_vllm_parameter *p, uint64_t block);
 
 #endif

@@ -1,4 +1,4 @@
-"""vllm/tpN, vllm/tpN-epN: each worker has what vLLM's own classes load from the hf view, and vLLM says what transformers says."""
+"""vllm/tpN, vllm/tpN-epN, vllm-fp8: each worker has what vLLM's own classes load from the hf view, and vLLM says what transformers says."""
 import contextlib
 import json
 import os
@@ -37,6 +37,14 @@ MODELS = {
     **{family: (dict(vocab_size=1000), ["tp2"]) for family in (
         "mistral", "ministral", "seed-oss", "arcee", "jais2", "nemotron", "exaone4", "ernie4.5", "helium", "gemma", "gemma2", "gemma3", "glm", "stablelm",
         "starcoder2")}}
+# Parts of whole blocks of 128 x 128; multi-latent attention has one matrix that ends inside of one.
+BLOCKS = dict(hidden_size=256, vocab_size=1000, num_attention_heads=4, num_key_value_heads=4, intermediate_size=512)
+MOE_BLOCKS = dict(BLOCKS, moe_intermediate_size=512)
+QUANTISED = {
+    "llama": (dict(BLOCKS, head_dim=128), DENSE),
+    "qwen3-moe": (dict(MOE_BLOCKS, head_dim=128), ["tp2", "tp4-ep4"]),
+    "deepseek-mtp": (dict(MOE_BLOCKS, q_lora_rank=128, kv_lora_rank=40, qk_nope_head_dim=128, qk_rope_head_dim=64, head_dim=64, qk_head_dim=192, v_head_dim=128,
+                          topk_method="noaux_tc"), ["tp2", "tp2-ep2"])}
 FIXTURES = {"mixtral-torch-pp2-ep2": ["tp2-ep2"], "deepseek-torch_dist-pp2-ep2": ["tp2", "tp2-ep2"]}
 
 
@@ -77,9 +85,16 @@ def test_workers(vllm, made, fixtures):
     assert sum(answer["compared"] for answer in answers) > 7000
 
 
+def test_quantised_workers(vllm, tmp_path):
+    """The same of hf-fp8."""
+    answers = compare({hf_models.make(family, tmp_path / family, **keys): layouts for family, (keys, layouts) in QUANTISED.items()}, "vllm-fp8")
+    assert_equal(answers)
+    assert sum(answer["compared"] for answer in answers) > 1400
+
+
 REFUSED = {"vllm/tp3": "padding of the vocabulary is 64", "vllm/tp16": "num_attention_heads", "vllm/2": "tpN", "vllm/tp02": "tpN", "vllm/tp2-ep": "tpN",
-           "vllm/tp2-ep2": "a model without experts"}
-REFUSED_EXPERTS = {"vllm/tp2-ep4": "expected vllm/tp2-ep2", "vllm/tp8-ep8": "4 experts, fewer than 8 workers"}
+           "vllm/tp2-ep2": "a model without experts", "vllm-fp8/tp1": "each of 1 workers has 64 of keys, expected a multiple of 128"}
+REFUSED_EXPERTS = {"vllm/tp2-ep4": "expected tp2-ep2", "vllm/tp8-ep8": "4 experts, fewer than 8 workers"}
 
 
 def test_refused(made):

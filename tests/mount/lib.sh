@@ -29,9 +29,9 @@ views_of() {
 	{
 		echo "$model_views"
 		case $1 in
-		llama* | qwen2* | qwen3* | mixtral* | mistral*) printf 'gguf\ngguf-f16\nhf-fp8\nhf-fp8-tensor\nvllm\n' ;;
+		llama* | qwen2* | qwen3* | mixtral* | mistral*) printf 'gguf\ngguf-f16\nhf-fp8\nhf-fp8-tensor\nvllm\nvllm-fp8\n' ;;
 		gpt2*) ;;
-		*) printf 'hf-fp8\nhf-fp8-tensor\nvllm\n' ;;
+		*) printf 'hf-fp8\nhf-fp8-tensor\nvllm\nvllm-fp8\n' ;;
 		esac
 	} | sort
 }
