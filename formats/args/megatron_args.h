@@ -63,7 +63,8 @@ struct mfs_megatron_args {
 int mfs_args_read(const struct mfs_args_source *source, struct mfs_arena *arena,
 		  struct mfs_megatron_args *ret, struct mfs_error *err);
 
-/* The same of the value under 'args' of a state. -EINVAL also if it is no Namespace. */
+/* Like mfs_args_read(), of the value under 'args' of a state. -EINVAL: also if it is no
+ * Namespace. */
 int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
 			   struct mfs_megatron_args *ret, struct mfs_error *err);
 

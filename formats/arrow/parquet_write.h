@@ -39,7 +39,7 @@ void mfs_parquet_rle(struct mfs_buf *b, uint8_t level, uint64_t count);
 /* Appends bit-packed levels of one bit for count entries: (count + 7) / 8 bytes, lowest bit
  * first. */
 void mfs_parquet_packed(struct mfs_buf *b, const uint8_t *bits, uint64_t count);
-/* Bytes that the two append. */
+/* How many bytes mfs_parquet_rle() and mfs_parquet_packed() append. */
 uint64_t mfs_parquet_rle_size(uint64_t count);
 uint64_t mfs_parquet_packed_size(uint64_t count);
 

@@ -99,7 +99,7 @@ void mfs_whole_target_init(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
 /* The same as a run saves it: a norm that is stored whole becomes weight - 1. */
 void mfs_whole_target_init_saved(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
 				 const struct mfs_global_tensor *src);
-/* The same with 1 added to each element. */
+/* Like mfs_whole_target_init(), with 1 added to each element. */
 void mfs_whole_target_init_add_one(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
 				   const struct mfs_global_tensor *src);
 

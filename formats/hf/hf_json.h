@@ -24,10 +24,10 @@ int mfs_json_text(const json_t *root, char **ret, size_t *ret_len, struct mfs_er
  * over max bytes. */
 int mfs_hf_slurp(const char *dir, const char *name, uint64_t max, char **ret, size_t *ret_len,
 		 struct mfs_error *err);
-/* The same. access: who may read the file is folded into it; may be NULL. */
+/* Like mfs_hf_slurp(). access: who may read the file is folded into it; may be NULL. */
 int mfs_hf_slurp_counted(const char *dir, const char *name, uint64_t max, char **ret,
 			 size_t *ret_len, struct mfs_access_fold *access, struct mfs_error *err);
-/* The same; the file is added to the set first. */
+/* Like mfs_hf_slurp_counted(); the file is added to the set first. */
 int mfs_hf_slurp_added(struct mfs_fileset *set, const char *name, uint64_t max, char **ret,
 		       size_t *ret_len, struct mfs_error *err);
 

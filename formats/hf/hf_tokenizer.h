@@ -42,14 +42,15 @@ struct mfs_hf_token_files {
  * -ENOTSUP: it is too large. */
 int mfs_hf_tokens_parse(const struct mfs_hf_token_files *files, struct mfs_hf_tokens *ret,
 			struct mfs_error *err);
-/* The same from a directory. A file or directory that does not exist gives MFS_ABSENT. */
+/* Like mfs_hf_tokens_parse(), from a directory. A file or directory that does not exist gives
+ * MFS_ABSENT. */
 int mfs_hf_tokens_read(const char *dir, struct mfs_hf_tokens *ret, struct mfs_error *err);
 
 /* The largest id of tokenizer.json's vocabulary and added tokens, plus 1. -EINVAL: not such a
  * file. */
 int mfs_hf_token_count_parse(const char *tokenizer, size_t len, uint64_t *ret,
 			     struct mfs_error *err);
-/* The same from a directory. -ENODATA: it has no tokenizer.json. */
+/* Like mfs_hf_token_count_parse(), from a directory. -ENODATA: it has no tokenizer.json. */
 int mfs_hf_token_count_read(const char *dir, uint64_t *ret, struct mfs_error *err);
 
 #endif

@@ -61,8 +61,8 @@ struct mfs_sequence {
  */
 int mfs_indexed_dataset_open(const char *const *prefixes, size_t count,
 			     struct mfs_indexed_dataset **ret, struct mfs_error *err);
-/* The same for an .idx in memory, which the caller keeps, and a .bin of which only the size is
- * known. Its sequences can be located, but not read. */
+/* Like mfs_indexed_dataset_open(), for an .idx in memory, which the caller keeps, and a .bin of
+ * which only the size is known. Its sequences can be located, but not read. */
 int mfs_indexed_dataset_memory(const void *idx, uint64_t idx_size, uint64_t bin_size,
 			       const char *name, struct mfs_indexed_dataset **ret,
 			       struct mfs_error *err);

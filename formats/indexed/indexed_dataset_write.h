@@ -77,7 +77,7 @@ uint64_t mfs_indexed_writer_tokens(const struct mfs_indexed_writer *w);
 int mfs_indexed_writer_finish(struct mfs_indexed_writer *w, struct mfs_error *err);
 /* Gives up a dataset that is not finished: the parts stay on disk. */
 void mfs_indexed_writer_free(struct mfs_indexed_writer *w);
-/* The same, and the parts are removed as far as they can be. */
+/* Like mfs_indexed_writer_free(), and the parts are removed as far as they can be. */
 void mfs_indexed_writer_discard(struct mfs_indexed_writer *w);
 
 #endif

@@ -80,7 +80,7 @@ struct mfs_access mfs_access_told(const struct mfs_access_fold *fold);
 
 /* Read bits of classes: 0444 for all. */
 mode_t mfs_access_mode(unsigned classes);
-/* The same for a directory: who may read it may search it. */
+/* Like mfs_access_mode(), for a directory: who may read it may search it. */
 mode_t mfs_access_dir_mode(mode_t mode);
 
 #endif

@@ -52,7 +52,7 @@ int mfs_beneath_remove(int dirfd, const char *name, mfs_unlink_at *unlink, void 
  * those above the last one with the mode `above`. */
 int mfs_make_path(const char *path, mode_t above, mode_t mode);
 
-/* The same, and opens it. */
+/* Like mfs_make_path(), and opens it. */
 int mfs_open_path(const char *path, mode_t above, mode_t mode);
 
 #endif

@@ -37,7 +37,7 @@ bool mfs_fence_blobs(const char *dir, char ret[PATH_MAX]);
 /* Whether what was opened as name (below dirfd, unless it is absolute) may be: 0; -ENOLINK: it lies
  * beyond the fence, or it is not known where; -errno. Any thread. */
 int mfs_fence_check(int dirfd, const char *name, int fd);
-/* The same for a path, if there is anything. */
+/* Like mfs_fence_check(), for a path, if there is anything. */
 int mfs_fence_check_path(const char *path);
 /* Whether a path may lead to the real path. */
 bool mfs_fence_allows(const char *path, const char *real);

@@ -55,8 +55,8 @@ struct mfs_census *mfs_fileset_census(struct mfs_fileset *set);
 /* A number that differs between sets whose files differ or were changed: by names, devices, inodes,
  * sizes, mtimes and versions (backing.h). */
 uint64_t mfs_fileset_stamp(const struct mfs_fileset *set);
-/* The same by names, sizes, mtimes and versions alone: equal on all machines that see the same
- * files. */
+/* Like mfs_fileset_stamp(), by names, sizes, mtimes and versions alone: equal on all machines that
+ * see the same files. */
 uint64_t mfs_fileset_identity(const struct mfs_fileset *set);
 
 /*
@@ -73,7 +73,7 @@ void mfs_fileset_drop(struct mfs_fileset *set);
  * replaced and is not held. One stat per call, which may be answered from cached attributes. */
 int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *err);
 
-/* The same for all files of several sets, up to the first that fails. */
+/* Like mfs_fileset_check(), for all files of several sets, up to the first that fails. */
 int mfs_filesets_check(struct mfs_fileset *const *sets, size_t count, struct mfs_error *err);
 
 /* Opens the file that was added; the caller closes *ret_fd. Fails as mfs_fileset_check() does. */
@@ -88,8 +88,9 @@ bool mfs_fileset_has_backings(const struct mfs_fileset *set);
  * or give it to the kernel (writev), which returns EFAULT for a missing page. */
 int mfs_fileset_map(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
 		    struct mfs_error *err);
-/* The same for a caller who reads only what he has made present (present.h). mfs_fileset_map() has
- * all bytes of a backed file fetched, and they stay as long as the process lives. */
+/* Like mfs_fileset_map(), for a caller who reads only what he has made present (present.h).
+ * mfs_fileset_map() has all bytes of a backed file fetched, and they stay as long as the process
+ * lives. */
 int mfs_fileset_map_part(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
 			 struct mfs_error *err);
 

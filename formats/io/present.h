@@ -32,7 +32,7 @@ int mfs_present_add(struct mfs_present *p, struct mfs_fileset *set, uint32_t fil
 
 /* Nothing of it is read any more; it may be used again. */
 void mfs_present_drop(struct mfs_present *p);
-/* The same, and gives its memory back. */
+/* Like mfs_present_drop(), and gives its memory back. */
 void mfs_present_release(struct mfs_present *p);
 
 #endif

@@ -17,8 +17,9 @@
  * waits for another process, except for one that holds a lease on a regular file (fcntl(2):
  * F_SETLEASE), and then as long as the kernel gives that one. */
 int mfs_open_regular(int dirfd, const char *name, int flags, int *ret_fd, struct stat *ret);
-/* The same, but a file whose bytes are elsewhere (backing.h) is opened as what stands in its place.
- * mfs_open_regular() has all of its bytes fetched, and opens these; *ret is what stands there. */
+/* Like mfs_open_regular(), but a file whose bytes are elsewhere (backing.h) is opened as what
+ * stands in its place. mfs_open_regular() has all of its bytes fetched, and opens these; *ret is
+ * what stands there. */
 int mfs_open_regular_as_is(int dirfd, const char *name, int flags, int *ret_fd, struct stat *ret);
 /* The reason in words, for the thread's last call of these; a URL's, if the bytes did not come. It
  * stays until the next one. */

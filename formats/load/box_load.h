@@ -72,7 +72,7 @@ int mfs_load_start(const struct mfs_load_box *boxes, size_t count,
 /* 1: box *ret is done; 0: all are, and no source has changed meanwhile; -EAGAIN: none within
  * timeout_ms (-1: for ever); -ECANCELED; the load's error. */
 int mfs_load_next(struct mfs_load *load, int timeout_ms, size_t *ret, struct mfs_error *err);
-/* Waits for all. 0, or as above. */
+/* Waits for all boxes. 0, or the error of mfs_load_next(). */
 int mfs_load_wait(struct mfs_load *load, struct mfs_error *err);
 void mfs_load_cancel(struct mfs_load *load);
 void mfs_load_tell(struct mfs_load *load, struct mfs_load_state *ret);

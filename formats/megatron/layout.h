@@ -54,8 +54,8 @@ void mfs_layout_resolve(struct mfs_layout *p, const struct mfs_megatron_args *a)
  * which. */
 int mfs_layout_check_model(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			   struct mfs_error *err);
-/* The same, and -EINVAL where etp does not divide tp: a run may be divided so, but files that are
- * named after ranks cannot. */
+/* Like mfs_layout_check_model(), and -EINVAL where etp does not divide tp: a run may be divided so,
+ * but files that are named after ranks cannot. */
 int mfs_layout_check(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 		     struct mfs_error *err);
 

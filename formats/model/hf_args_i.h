@@ -25,7 +25,7 @@ struct mfs_hf_reader {
 /* The value of a key: the file's, under this or another name that the class has for it; else the
  * class's default. NULL: there is neither. A JSON null is a value. */
 json_t *mfs_hf_key(const struct mfs_hf_reader *r, const char *key);
-/* The same, but a JSON null gives NULL too. */
+/* Like mfs_hf_key(), but a JSON null gives NULL too. */
 json_t *mfs_hf_set_key(const struct mfs_hf_reader *r, const char *key);
 
 /* Records the failure "'key' is FOUND, expected ...". found NULL: "is missing", with -ENODATA. */

@@ -29,14 +29,15 @@ struct mfs_hf_ref;
 /* Reads dir/config.json. Of a vision-language model it is that of the language model (language.h).
  * -ENODATA: there is none; -EINVAL: it is no JSON object. */
 int mfs_hf_ref_open(const char *dir, struct mfs_hf_ref **ret, struct mfs_error *err);
-/* The same from memory. name is for messages; it is copied. */
+/* Like mfs_hf_ref_open(), from memory. name is for messages; it is copied. */
 int mfs_hf_ref_parse(const char *bytes, size_t len, const char *name, struct mfs_hf_ref **ret,
 		     struct mfs_error *err);
 void mfs_hf_ref_free(struct mfs_hf_ref *ref);
 
 /* True if dir is the HF directory that ckpt was opened from. dir may be NULL. */
 bool mfs_hf_ref_is_of(const char *dir, const struct mfs_ckpt *ckpt);
-/* The same, and ckpt is all of it, not the language model alone: their configs agree then. */
+/* Like mfs_hf_ref_is_of(), and ckpt is all of it, not the language model alone: their configs agree
+ * then. */
 bool mfs_hf_ref_is_source(const char *dir, const struct mfs_ckpt *ckpt);
 
 /* Makes its config say whether the head is tied, for a directory whose weights contradict its
@@ -76,8 +77,8 @@ int mfs_hf_config_json(struct mfs_model *model, const struct mfs_hf_ref *ref,
 int mfs_hf_config_set_dtype(char **config, size_t *len, enum mfs_dtype dtype,
 			    struct mfs_error *err);
 
-/* The same for weights of float8_e4m3fn (fp8.h). block: rows and columns of a block; NULL: a
- * matrix has one scale. kept: modules whose weights are no 8-bit floats. */
+/* Like mfs_hf_config_set_dtype(), for weights of float8_e4m3fn (fp8.h). block: rows and columns of
+ * a block; NULL: a matrix has one scale. kept: modules whose weights are no 8-bit floats. */
 int mfs_hf_config_set_fp8(char **config, size_t *len, const uint64_t *block,
 			  const char *const *kept, uint32_t kept_count, struct mfs_error *err);
 

@@ -35,8 +35,8 @@ int mfs_sigv4_claim_parse(const char *authorization, struct mfs_sigv4_claim *ret
 /* Whether a query, as it was sent, is of a presigned URL: it has the name X-Amz-Algorithm or
  * X-Amz-Signature. NULL: there was none. */
 bool mfs_sigv4_is_presigned(const char *query);
-/* The same of a query, with a sentence about it. -EINVAL: also if a name comes twice, or it would
- * hold for more than MFS_SIGV4_EXPIRES. */
+/* Like mfs_sigv4_claim_parse(), of a query, with a sentence about it. -EINVAL: also if a name comes
+ * twice, or it would hold for more than MFS_SIGV4_EXPIRES. */
 int mfs_sigv4_claim_parse_query(const char *query, struct mfs_sigv4_claim *ret,
 				struct mfs_error *err);
 void mfs_sigv4_claim_release(struct mfs_sigv4_claim *c);

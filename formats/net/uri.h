@@ -17,7 +17,7 @@ void mfs_uri_encode(struct mfs_buf *b, const char *bytes, size_t len, bool keep_
  * which no name can hold. plus_is_space: as in a query that a form has made. */
 int mfs_uri_decode(struct mfs_buf *b, const char *text, size_t len, bool plus_is_space);
 
-/* The same in place: text does not get longer, and ends with a NUL as before. */
+/* Like mfs_uri_decode(), in place: text does not get longer, and ends with a NUL as before. */
 int mfs_uri_decode_text(char *text, bool plus_is_space);
 
 #endif

@@ -21,7 +21,7 @@ bool mfs_cast_is_possible(enum mfs_dtype from, enum mfs_dtype to);
  * aligned. */
 void mfs_cast(enum mfs_dtype to_type, void *to, enum mfs_dtype from_type, const void *from,
 	      uint64_t count);
-/* The same without what the processor has beyond its architecture, to compare with. */
+/* Like mfs_cast(), without what the processor has beyond its architecture, to compare with. */
 void mfs_cast_portable(enum mfs_dtype to_type, void *to, enum mfs_dtype from_type, const void *from,
 		       uint64_t count);
 

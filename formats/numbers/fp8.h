@@ -79,7 +79,8 @@ void mfs_fp8_raise(enum mfs_dtype from_type, void *most, const void *from, uint6
 /* The largest of such magnitudes, as bits of a float32. */
 uint32_t mfs_fp8_largest(enum mfs_dtype from_type, const void *most, uint64_t count);
 
-/* The same without what the processor has beyond its architecture, to compare with. */
+/* Like mfs_fp8_dequantise() and mfs_fp8_quantise(), without what the processor has beyond its
+ * architecture, to compare with. */
 void mfs_fp8_dequantise_portable(const struct mfs_fp8_run *run, enum mfs_dtype to_type, void *to,
 				 const uint8_t *from, const float *scales);
 void mfs_fp8_quantise_portable(const struct mfs_fp8_run *run, uint8_t *to, enum mfs_dtype from_type,

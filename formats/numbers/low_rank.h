@@ -27,7 +27,8 @@ bool mfs_low_rank_is_possible(enum mfs_dtype dtype);
 
 /* Adds to count elements at w, which need not be aligned. */
 void mfs_low_rank_add(enum mfs_dtype dtype, void *w, const struct mfs_low_rank *l, uint64_t count);
-/* The same without what the processor has beyond its architecture, to compare with. */
+/* Like mfs_low_rank_add(), without what the processor has beyond its architecture, to compare
+ * with. */
 void mfs_low_rank_add_portable(enum mfs_dtype dtype, void *w, const struct mfs_low_rank *l,
 			       uint64_t count);
 

@@ -50,7 +50,7 @@ typedef int mfs_piece_visit(void *arg, const struct mfs_piece *piece);
 int mfs_vfile_pieces(struct mfs_vfile *f, const struct mfs_rectangle *r, mfs_piece_visit *visit,
 		     void *arg, struct mfs_error *err);
 
-/* The same for a target, whose first byte is at `base` of the virtual file. */
+/* Like mfs_vfile_pieces(), for a target, whose first byte is at `base` of the virtual file. */
 int mfs_plan_pieces(const struct mfs_plan *plan, uint64_t base, const struct mfs_rectangle *r,
 		    mfs_piece_visit *visit, void *arg);
 

@@ -99,12 +99,13 @@ void mfs_gather_release(struct mfs_gather *g);
 int mfs_vfile_gather(struct mfs_vfile *f, uint64_t off, size_t len, struct mfs_gather *g,
 		     struct mfs_error *err);
 
-/* The same, copied into buf. *ret_len: bytes copied, less than len only at the end of the file. */
+/* Like mfs_vfile_gather(), copied into buf. *ret_len: bytes copied, less than len only at the end
+ * of the file. */
 int mfs_vfile_pread(struct mfs_vfile *f, uint64_t off, void *buf, size_t len, size_t *ret_len,
 		    struct mfs_error *err);
 
-/* The same for who reads again and again: by a gather of his own, which is empty before and after,
- * and may be of any size. */
+/* Like mfs_vfile_pread(), for who reads again and again: by a gather of his own, which is empty
+ * before and after, and may be of any size. */
 int mfs_vfile_pread_by(struct mfs_vfile *f, struct mfs_gather *g, uint64_t off, void *buf,
 		       size_t len, size_t *ret_len, struct mfs_error *err);
 

@@ -39,7 +39,7 @@ struct mfs_blocks {
 
 uint32_t mfs_blocks_count(uint64_t size);
 uint64_t mfs_block_sum(const void *bytes, size_t len, uint32_t number);
-/* The same of len bytes at off of a file. -EIO: they cannot be read. */
+/* Like mfs_block_sum(), of len bytes at off of a file. -EIO: they cannot be read. */
 int mfs_block_sum_file(int fd, uint64_t off, size_t len, uint32_t number, uint64_t *ret);
 
 /* Makes an empty file of the object: whole, or it fails. what is for people. -errno. */

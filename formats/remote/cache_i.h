@@ -108,7 +108,8 @@ struct mfs_job *mfs_fetch_job(const struct mfs_object *o, uint32_t block);
 void mfs_fetch_unref(struct mfs_job *job);
 /* Ends all threads and jobs. */
 void mfs_fetch_end(struct mfs_cache *c);
-/* The same, and the next job begins a thread again. Nobody may use the cache meanwhile. */
+/* Like mfs_fetch_end(), and the next job begins a thread again. Nobody may use the cache
+ * meanwhile. */
 void mfs_fetch_rest(struct mfs_cache *c);
 
 /* evict.c: called after bytes were written; takes blocks out if there are too many. It waits for

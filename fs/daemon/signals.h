@@ -14,7 +14,7 @@
  * on, and SIGUSR1 is blocked in this thread and those that it starts, until mfs_signals_wait()
  * takes it. */
 void mfs_signals_ignore_stray(void);
-/* The same for SIGHUP: it does not end the mount. */
+/* Like mfs_signals_ignore_stray(), for SIGHUP: it does not end the mount. */
 void mfs_signals_take_hangup(void);
 
 struct mfs_signals_hooks {

@@ -48,7 +48,7 @@ int mfs_http_bind(const struct mfs_http_config *config, struct mfs_http **ret,
 /* Answers from now on. After a failure mfs_http_stop() is still to be called. -EINVAL: certificate
  * and key do not fit; -ENOTSUP: TLS is not built in. */
 int mfs_http_run(struct mfs_http *http, struct mfs_error *err);
-/* Both. *ret is set before the first request is answered. */
+/* mfs_http_bind() and mfs_http_run(). *ret is set before the first request is answered. */
 int mfs_http_start(const struct mfs_http_config *config, struct mfs_http **ret,
 		   struct mfs_error *err);
 /* "http://127.0.0.1:8080", with the port that it has: "HOST:0" takes any. */

@@ -38,7 +38,8 @@ uint32_t mfs_inspect_hints(const struct mfs_inspection *in); /* how many */
 void mfs_inspect_table(const struct mfs_inspection *in);
 /* Prints one JSON object on stdout. It always has all keys. -ENOMEM. */
 int mfs_inspect_json(const struct mfs_inspection *in);
-/* The same for a SOURCE that cannot be opened: the object has only "source", "ok" and "error". */
+/* Like mfs_inspect_json(), for a SOURCE that cannot be opened: the object has only "source", "ok"
+ * and "error". */
 int mfs_inspect_json_failed(const char *source, const char *why);
 
 #endif

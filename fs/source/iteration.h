@@ -65,7 +65,8 @@ int mfs_iteration_look(const char *path, const char *name, int64_t number,
 		       const struct mfs_view_options *options, struct mfs_keeper *keeper,
 		       const char *hold, struct mfs_iteration *before, struct mfs_iteration **ret,
 		       struct mfs_error *err);
-/* The same for an HF directory. One that cannot be shown is a success with a reason. */
+/* Like mfs_iteration_look(), for an HF directory. One that cannot be shown is a success with a
+ * reason. */
 int mfs_iteration_look_hf(const char *path, const char *name,
 			  const struct mfs_view_options *options, struct mfs_keeper *keeper,
 			  struct mfs_iteration **ret, struct mfs_error *err);

@@ -50,8 +50,8 @@ struct mfs_root_snapshot {
  */
 int mfs_root_open(const char *source, const struct mfs_view_options *opt, struct mfs_root **ret,
 		  struct mfs_error *err);
-/* The same, with a keeper of checkpoints and views that several roots share (fs/view/keeper.h), and
- * that outlives them. NULL: it has its own. */
+/* Like mfs_root_open(), with a keeper of checkpoints and views that several roots share
+ * (fs/view/keeper.h), and that outlives them. NULL: it has its own. */
 int mfs_root_open_with(const char *source, const struct mfs_view_options *opt,
 		       struct mfs_keeper *keeper, struct mfs_root **ret, struct mfs_error *err);
 void mfs_root_free(struct mfs_root *root);
@@ -65,7 +65,7 @@ bool mfs_root_looks_like_one(const char *dir);
 /* A SOURCE as it will be called wherever the program is: its real path, or the URL. The caller
  * frees it. -ENOENT; -errno. */
 int mfs_root_named(const char *source, char **ret, struct mfs_error *err);
-/* The same of an open one. */
+/* Like mfs_root_named(), of an open one. */
 const char *mfs_root_source(const struct mfs_root *root);
 /* The directory, or for a prefix its .idx. Sets errno. */
 int mfs_root_stat(const struct mfs_root *root, struct stat *ret);
@@ -116,7 +116,8 @@ void mfs_iteration_suspect(struct mfs_iteration *it);
  */
 int mfs_iteration_hold_ckpt(struct mfs_iteration *it, bool full, struct mfs_held **ret,
 			    struct mfs_error *err);
-/* The same for commands, which end soon: the checkpoint stays open until the root is freed. */
+/* Like mfs_iteration_hold_ckpt(), for commands, which end soon: the checkpoint stays open until the
+ * root is freed. */
 int mfs_iteration_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err);
 int mfs_iteration_full_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err);
 
@@ -151,7 +152,8 @@ int mfs_root_find(struct mfs_root *root, const char *name, struct mfs_place *ret
  * view's. */
 int mfs_root_view(struct mfs_root *root, const char *name, struct mfs_view **ret,
 		  struct mfs_place *ret_place, struct mfs_error *err);
-/* The same for who goes on: the view stays open until *ret is dropped (fs/view/keeper.h). */
+/* Like mfs_root_view(), for who goes on: the view stays open until *ret is dropped
+ * (fs/view/keeper.h). */
 int mfs_root_hold_view(struct mfs_root *root, const char *name, struct mfs_held **ret,
 		       struct mfs_view **ret_view, struct mfs_place *ret_place,
 		       struct mfs_error *err);

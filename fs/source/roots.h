@@ -47,7 +47,8 @@ void mfs_roots_free(struct mfs_roots *roots);
 int mfs_roots_hold(struct mfs_roots *roots, const char *path,
 		   const struct mfs_view_options *options, struct mfs_shared_root **ret,
 		   struct mfs_error *err);
-/* The same of one that is open already: NULL if none is. It does not count as a use. */
+/* Like mfs_roots_hold(), of one that is open already: NULL if none is. It does not count as a
+ * use. */
 struct mfs_shared_root *mfs_roots_hold_open(struct mfs_roots *roots, const char *path,
 					    const struct mfs_view_options *options);
 /* This may close it, or one that was used longer ago. */

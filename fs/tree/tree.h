@@ -125,8 +125,8 @@ struct mfs_node *mfs_tree_root(struct mfs_tree *tree);
 /* Looks again at all that is open of SOURCE, not more often than fs/source/root.h allows, and
  * publishes what has changed. After a failure the tree is as it was. */
 int mfs_tree_refresh(struct mfs_tree *tree, struct mfs_error *err);
-/* The same for one directory whose entries come and go, which the caller knows. A run that is not
- * open is not looked at. */
+/* Like mfs_tree_refresh(), for one directory whose entries come and go, which the caller knows. A
+ * run that is not open is not looked at. */
 int mfs_tree_refresh_dir(struct mfs_tree *tree, struct mfs_node *dir, struct mfs_error *err);
 
 /* From now on say() is called once for each change of the root (fs/source/root_changes.h) and for

@@ -19,7 +19,7 @@ int mfs_view_add_bytes(struct mfs_view *v, const char *name, void *bytes, size_t
 /* Notes times, owners and permissions of source files. set may be NULL; it must outlive the
  * view. */
 void mfs_view_note_sources(struct mfs_view *v, struct mfs_fileset *set);
-/* The same of a checkpoint's files, and of its adapter's. */
+/* Like mfs_view_note_sources(), of a checkpoint's files, and of its adapter's. */
 void mfs_view_note_ckpt(struct mfs_view *v, const struct mfs_ckpt *ckpt);
 
 /* Notes who may read a source that was read once and is not kept. It is not looked at again. */

@@ -108,7 +108,8 @@ int mfs_view_true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_optio
 
 /* -ESTALE: a source file is no longer the one that was opened. */
 int mfs_view_check_sources(const struct mfs_view *view, struct mfs_error *err);
-/* The same, at most once a second for all threads. Reads check what they read in any case. */
+/* Like mfs_view_check_sources(), at most once a second for all threads. Reads check what they read
+ * in any case. */
 int mfs_view_check_lately(const struct mfs_view *view, struct mfs_error *err);
 
 /* Called while a file of the view is open: deleted sources can still be read (mfs_fileset_hold()).

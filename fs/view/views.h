@@ -85,7 +85,7 @@ int mfs_views_new_why_not(const struct mfs_views *v, struct mfs_view **ret, stru
  * the functions below. */
 int mfs_views_hold(struct mfs_views *v, const char *name, struct mfs_held **ret,
 		   struct mfs_view **ret_view, struct mfs_error *err);
-/* The same for commands, which end soon: the view stays open as long as the owner. */
+/* Like mfs_views_hold(), for commands, which end soon: the view stays open as long as the owner. */
 int mfs_views_open(struct mfs_views *v, const char *name, struct mfs_view **ret,
 		   struct mfs_error *err);
 /* Checks that there is a view of that name, without opening it. -ENOENT: there is none; -EINVAL:

@@ -24,8 +24,8 @@ int mft_load_open(const struct mft_train_config *config, struct mft_load **ret,
 		  struct mfs_error *err);
 void mft_load_free(struct mft_load *l);
 
-/* The same, of one of several hosts' processes: one that misses what must be there before processes
- * can talk looks again for a while, as mft_load_agree() does, and says so. */
+/* Like mft_load_open(), of one of several hosts' processes: one that misses what must be there
+ * before processes can talk looks again for a while, as mft_load_agree() does, and says so. */
 int mft_load_await(const struct mft_train_config *config, const struct mft_launch *launch,
 		   struct mft_load **ret, struct mfs_error *err);
 

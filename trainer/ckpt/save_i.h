@@ -252,7 +252,7 @@ typedef int mft_save_read(void *arg, uint64_t at, void *to, uint64_t n, struct m
 int mft_save_write_stream(struct mft_saver *s, const struct mft_save_place *to, const char *name,
 			  uint64_t size, mft_save_read *read, void *arg,
 			  struct mfs_io_engine *engine, struct mfs_error *err);
-/* The same for bytes in memory. */
+/* Like mft_save_write_stream(), for bytes in memory. */
 int mft_save_write_small(struct mft_saver *s, const struct mft_save_place *to, const char *name,
 			 const void *bytes, uint64_t length, struct mfs_io_engine *engine,
 			 struct mfs_error *err);

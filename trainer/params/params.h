@@ -182,7 +182,7 @@ struct mft_flat {
 	bool on_host;
 };
 struct mft_flat mft_params_flat(const struct mft_params *p, enum mfs_state state, uint64_t first);
-/* The same of what a slot keeps of them. */
+/* Like mft_params_flat(), of what a slot keeps of them. */
 struct mft_flat mft_params_slot(const struct mft_params *p, unsigned slot, uint64_t first);
 void *mft_params_grads_at(const struct mft_params *p, uint64_t first);
 

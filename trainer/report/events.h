@@ -21,7 +21,7 @@ const char *mft_events_path(const struct mft_events *e);
 
 /* Kept in memory until the next flush. */
 void mft_events_scalar(struct mft_events *e, const char *tag, double value, uint64_t step);
-/* The same twice: tag by iteration, and "TAG vs samples" by consumed samples. */
+/* Like mft_events_scalar(), twice: tag by iteration, and "TAG vs samples" by consumed samples. */
 void mft_events_both(struct mft_events *e, const char *tag, double value, uint64_t iteration,
 		     uint64_t samples);
 /* Writes the records that are kept in memory. -errno: they are lost, and the file ends with whole

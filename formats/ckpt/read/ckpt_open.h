@@ -14,8 +14,9 @@
  * the format is not supported; -EINVAL: it is damaged. */
 int mfs_ckpt_open(const char *dir, unsigned what, struct mfs_ckpt **ret, struct mfs_error *err);
 
-/* The same, where families' files say what the tensors of vision-language models are, and told
- * says what a save without arguments is; each may be NULL. what may have MFS_CKPT_LANGUAGE. */
+/* Like mfs_ckpt_open(), where families' files say what the tensors of vision-language models are,
+ * and told says what a save without arguments is; each may be NULL. what may have
+ * MFS_CKPT_LANGUAGE. */
 int mfs_ckpt_open_part(const char *dir, unsigned what, const struct mfs_ckpt_part_ops *parts,
 		       const struct mfs_ckpt_told *told, struct mfs_ckpt **ret,
 		       struct mfs_error *err);

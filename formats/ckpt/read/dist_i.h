@@ -20,7 +20,8 @@ extern const struct mfs_ckpt_format mfs_dist_format; /* torch_dist */
 bool mfs_dist_reads_optimizer(const struct mfs_dist_reader *r);
 /* The state in common.pt, or in the item that replaced it, with its arguments. */
 int mfs_dist_read_common(struct mfs_dist_reader *r);
-/* The same of src, which begins at base of file id. file: its name, for messages. */
+/* Like mfs_dist_read_common(), of src, which begins at base of file id. file: its name, for
+ * messages. */
 int mfs_dist_read_state(struct mfs_dist_reader *r, const struct mfs_source *src, const char *file,
 			uint32_t id, uint64_t base);
 /* Arguments that ckpt->told has, of folder of the checkpoint's, or NULL: of the person's reference,

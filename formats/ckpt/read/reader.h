@@ -48,7 +48,7 @@ extern const struct mfs_ckpt_reader
 
 /* True if name is a file or a directory below dir. */
 bool mfs_ckpt_dir_has(const char *dir, const char *name);
-/* The same, with the name for *last(). */
+/* Like mfs_ckpt_dir_has(), with the name for *last(). */
 bool mfs_ckpt_dir_last(const char *dir, const char *file, char *name, size_t size);
 
 #endif

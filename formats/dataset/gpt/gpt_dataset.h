@@ -77,8 +77,8 @@ uint64_t mfs_gpt_dataset_bytes(const struct mfs_gpt_dataset *g);
  * wrong with the data (-EINVAL) is found once and reported by every call. */
 bool mfs_gpt_dataset_built(const struct mfs_gpt_dataset *g);
 int mfs_gpt_dataset_build(struct mfs_gpt_dataset *g, unsigned threads, struct mfs_error *err);
-/* The same for many datasets, several at a time, with so many threads in all. An error is that of
- * the dataset with the lowest number. */
+/* Like mfs_gpt_dataset_build(), for many datasets, several at a time, with so many threads in all.
+ * An error is that of the dataset with the lowest number. */
 int mfs_gpt_dataset_build_all(struct mfs_gpt_dataset *const *g, size_t count, unsigned threads,
 			      struct mfs_error *err);
 
@@ -109,7 +109,7 @@ int mfs_gpt_dataset_pieces(struct mfs_gpt_dataset *g, uint64_t i, mfs_gpt_piece_
 			   uint32_t *ret_padding, struct mfs_error *err);
 int mfs_gpt_stream_pieces(struct mfs_gpt_dataset *g, uint64_t k, mfs_gpt_piece_fn *fn, void *arg,
 			  uint32_t *ret_padding, struct mfs_error *err);
-/* The same for tokens [from, from+count) of sample i. */
+/* Like mfs_gpt_dataset_pieces(), for tokens [from, from+count) of sample i. */
 int mfs_gpt_dataset_pieces_in(struct mfs_gpt_dataset *g, uint64_t i, uint32_t from, uint32_t count,
 			      mfs_gpt_piece_fn *fn, void *arg, uint32_t *ret_padding,
 			      struct mfs_error *err);

@@ -28,7 +28,7 @@ struct mfs_arrow_rows_config {
 int mfs_arrow_rows_open(struct mfs_fileset *set, const char *name,
 			const struct mfs_arrow_rows_config *config, struct mfs_rows **ret,
 			struct mfs_error *err);
-/* The same for a file in memory, which stays the caller's. */
+/* Like mfs_arrow_rows_open(), for a file in memory, which stays the caller's. */
 int mfs_arrow_rows_memory(const void *bytes, uint64_t size, const char *name,
 			  const struct mfs_arrow_rows_config *config, struct mfs_rows **ret,
 			  struct mfs_error *err);

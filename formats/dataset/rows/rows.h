@@ -101,7 +101,7 @@ int mfs_rows_start(const struct mfs_rows *r, uint64_t i, uint64_t *ret, struct m
 int mfs_rows_find(const struct mfs_rows *r, uint64_t t, uint64_t *ret, struct mfs_error *err);
 int mfs_rows_read(const struct mfs_rows *r, uint64_t first, uint64_t count, void *ret,
 		  struct mfs_error *err);
-/* The same, widened to int64. -ENOTSUP: they are not integers. */
+/* Like mfs_rows_read(), widened to int64. -ENOTSUP: they are not integers. */
 int mfs_rows_read_int64(const struct mfs_rows *r, uint64_t first, uint64_t count, int64_t *ret,
 			struct mfs_error *err);
 int mfs_rows_extent(const struct mfs_rows *r, uint64_t t, uint64_t max, struct mfs_bin_extent *ret,

@@ -35,7 +35,7 @@ static inline bool mfs_rows_member_summed(const struct mfs_rows_member *member)
  * contradicts itself there. */
 int mfs_rows_member_starts(const struct mfs_rows_member *member, uint64_t first, uint64_t count,
 			   uint64_t *ret, struct mfs_error *err);
-/* The same, of an .idx that is still the one that was opened (-ESTALE). */
+/* Like mfs_rows_member_starts(), of an .idx that is still the one that was opened (-ESTALE). */
 int mfs_rows_member_look(const struct mfs_rows_member *member, uint64_t first, uint64_t count,
 			 uint64_t *ret, struct mfs_error *err);
 /* Of summed ones: the row that holds token t, and how many of its tokens come before t. */

@@ -36,7 +36,7 @@ struct mfs_rank_writer {
 
 /* Adds a storage and writes a contiguous tensor over it. */
 int mfs_rank_write_tensor(struct mfs_rank_writer *r, const struct mfs_rank_tensor *t);
-/* The same for an optimizer state of a parameter. */
+/* Like mfs_rank_write_tensor(), for an optimizer state of a parameter. */
 int mfs_rank_write_state(struct mfs_rank_writer *r, const struct mfs_rank_tensor *t,
 			 enum mfs_state state);
 /* storage->segments or bytes lie in the file's arena. */

@@ -16,8 +16,8 @@
  */
 int mfs_optim_open(const char *dir, struct mfs_ckpt **ret, struct mfs_error *err);
 
-/* The same, where told (or NULL) says what a save without arguments is. Such a save has no state
- * and no optimizer here: its weights alone are read, with a warning. */
+/* Like mfs_optim_open(), where told (or NULL) says what a save without arguments is. Such a save
+ * has no state and no optimizer here: its weights alone are read, with a warning. */
 int mfs_optim_open_told(const char *dir, const struct mfs_ckpt_told *told, struct mfs_ckpt **ret,
 			struct mfs_error *err);
 

@@ -63,10 +63,10 @@ struct mfs_grant {
  * mfs_grant_drop(). Without memory for it, no token was sent. */
 struct mfs_grant mfs_tokens_grant(struct mfs_tokens *tokens, const char *authorization, char *name,
 				  size_t name_size);
-/* The same of a token's sum. */
+/* Like mfs_tokens_grant(), of a token's sum. */
 struct mfs_grant mfs_tokens_grant_sum(struct mfs_tokens *tokens, const uint8_t sum[MFS_TOKEN_SUM],
 				      char *name, size_t name_size);
-/* The same for a client that has not identified itself: rule is -1. */
+/* Like mfs_tokens_grant(), for a client that has not identified itself: rule is -1. */
 struct mfs_grant mfs_tokens_hold(struct mfs_tokens *tokens);
 void mfs_grant_drop(struct mfs_tokens *tokens, struct mfs_grant *grant);
 bool mfs_grant_allows(const struct mfs_grant *grant, const char *what);

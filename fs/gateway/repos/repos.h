@@ -100,7 +100,8 @@ int mfs_repos_each_iteration(struct mfs_repos *repos, enum mfs_repo_kind kind, c
 			     int (*each)(void *arg, const char *iteration), void *arg,
 			     struct mfs_error *err);
 
-/* The same of a source that is open, without a look at its files. -EAGAIN: it is not open. */
+/* Like mfs_repos_each_iteration(), of a source that is open, without a look at its files. -EAGAIN:
+ * it is not open. */
 int mfs_repos_each_known(struct mfs_repos *repos, const char *name,
 			 int (*each)(void *arg, const char *iteration), void *arg);
 /* What is asked of a list of commits. */

@@ -11,7 +11,7 @@ void mfs_s3_text(struct mfs_buf *b, const char *text);
 /* Answers with XML that begins; what follows is added to the reply's text. */
 void mfs_s3_begin(struct mfs_reply *a, const char *element);
 void mfs_s3_error(struct mfs_call *c, unsigned status, const char *code, const char *sentence);
-/* The same for a reply that says its error already; others stay as they are. */
+/* Like mfs_s3_error(), for a reply that says its error already; others stay as they are. */
 void mfs_s3_dress(struct mfs_call *c);
 /* "2006-02-03T16:45:09.000Z" */
 void mfs_s3_time(struct mfs_buf *b, int64_t ns);

@@ -12,7 +12,7 @@
  * are no UTF-8 become U+FFFD: a page shows what is there, and in its order.
  */
 void mfs_html_text(struct mfs_buf *b, const char *text);
-/* The same of its first bytes. */
+/* Like mfs_html_text(), of its first bytes. */
 void mfs_html_text_part(struct mfs_buf *b, const char *text, size_t len);
 /* A name, which is read in its own direction whatever stands around it. */
 void mfs_html_name(struct mfs_buf *b, const char *name);

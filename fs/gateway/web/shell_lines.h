@@ -10,8 +10,8 @@ void mfs_page_add_lines(struct mfs_call *c, enum mfs_repo_kind kind, const char 
 			const struct mfs_facts *f);
 /* The line for one view, by its name ("gguf", "megatron/torch/tp2-pp1"). NULL: none is known. */
 const char *mfs_line_of_view(const char *view);
-/* Adds a line of a table of these: in it @A is the address, @N the repository's name, @T what sends
- * a token with curl. */
+/* Adds a line to a page, with three words of it replaced: @A by the gateway's address, @N by the
+ * repository's name, @T by what sends a token with curl. */
 void mfs_page_add_line(struct mfs_call *c, const char *line, const char *name);
 
 #endif

@@ -22,7 +22,7 @@
 int mft_train_config_parse(int argc, char **argv, struct mft_train_config *ret,
 			   struct mfs_error *err);
 
-/* The same for a list of words. The fuzz targets and tests begin here. */
+/* Like mft_train_config_parse(), for a list of words. The fuzz targets and tests begin here. */
 int mft_train_config_parse_words(const char *const *words, size_t count,
 				 struct mft_train_config *ret, struct mfs_error *err);
 

@@ -30,7 +30,7 @@ int mft_yaml_fail(struct mft_yaml_reader *r, const struct mfs_yaml_node *n, cons
  * for. */
 int mft_yaml_set(struct mft_yaml_reader *r, const char *dest, const char *key,
 		 const struct mfs_yaml_node *n, bool on);
-/* The same with a value. */
+/* Like mft_yaml_set(), with a value. */
 void mft_yaml_set_truth(struct mft_yaml_reader *r, const char *dest, bool truth);
 void mft_yaml_set_number(struct mft_yaml_reader *r, const char *dest, int64_t number);
 /* True if the command line has set it. */

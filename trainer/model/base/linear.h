@@ -52,8 +52,8 @@ void mft_linear_replaces(struct mft_net *net, struct mft_linear *l);
 void mft_linear_backward(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_linear *l, int64_t rows, const void *x, const void *dy,
 			 void *dx);
-/* The same for a linear whose input was act->y: act->dx is written. act->dy is room for the
- * gradient between the two. */
+/* Like mft_linear_backward(), for a linear whose input was act->y: act->dx is written. act->dy is
+ * room for the gradient between the two. */
 void mft_linear_backward_act(const struct mft_net *net, const struct mft_pass *pass,
 			     const struct mft_linear *l, const void *dy, const struct mfk_act *act);
 
