@@ -6,6 +6,7 @@
 #include "formats/ckpt/read/ckpt_open.h"
 #include "formats/model/families/family.h"
 #include "formats/model/hf_config.h"
+#include "formats/model/hf_weights.h"
 #include "formats/model/model.h"
 #include "tests/unit/fake_ckpt.h"
 
@@ -149,6 +150,44 @@ START_TEST(each_family_has_its_tensors)
 	fake_release(&c);
 }
 END_TEST
+
+/* What SEMANTICS.md promises of the order of files: what comes before the layers, the layers, what
+ * comes after them. A layer is in one file, or in files that follow each other and have no other. */
+START_TEST(files_follow_the_layers)
+{
+	static const uint64_t limits[] = {1, 20000, 70000, UINT64_MAX};
+	struct mfs_megatron_args args = families[_i].args();
+	struct mfs_hf_weights w = {0};
+	struct mfs_hf_shard *shards;
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+	uint32_t count;
+
+	fake_ckpt(&c, &args);
+	unit_ok(build(&c, NULL, &m), &err);
+	unit_ok(mfs_hf_weights_add_model(&w, m, &err), &err);
+	for (size_t l = 0; l < MFS_ARRAY_SIZE(limits); l++) {
+		uint32_t at = 0;
+
+		unit_ok(mfs_hf_cut_shards(&w, limits[l], &shards, &count, &err), &err);
+		for (uint32_t i = 0; i < count; at += shards[i++].count) {
+			const struct mfs_hf_shard *s = &shards[i];
+			const struct mfs_hf_weight *first = &w.items[s->first];
+
+			ck_assert_uint_eq(s->first, at);
+			ck_assert(s->bytes <= limits[l] || s->count == 1);
+			/* A file that begins inside of a layer follows one with its beginning. */
+			if (i && first[-1].unit == first->unit)
+				ck_assert_uint_gt(shards[i - 1].bytes + first->target->bytes,
+						  limits[l]);
+		}
+		ck_assert_uint_eq(at, m->target_count);
+		free(shards);
+	}
+	mfs_hf_weights_release(&w);
+	mfs_model_free(m);
+	fake_release(&c);
+}
 
 /* Every tensor of the checkpoint is needed, and no other is. */
 START_TEST(every_tensor_is_needed)
@@ -654,6 +693,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "families", token_names_are_cut_not_overrun);
 
 	tcase_add_loop_test(c, each_family_has_its_tensors, 0, FAMILIES);
+	tcase_add_loop_test(c, files_follow_the_layers, 0, FAMILIES);
 	tcase_add_loop_test(c, every_tensor_is_needed, 0, FAMILIES);
 	tcase_add_loop_test(c, every_shape_is_checked, 0, FAMILIES);
 	tcase_add_test(c, tables_use_canonical_names);
