@@ -156,8 +156,8 @@ struct mfk_norm_backward {
 /*
  * Splits Megatron's packed qkv into q, k and v, normalises q and k (Qwen3), and turns them (RoPE).
  *
- *   qkv [T, groups, heads_per_group + 2, dim]     q, ..., q, k, v of each group
- *   q   [T, groups * heads_per_group, dim]        k, v [T, groups, dim]
+ *   qkv [T, groups, heads_per_group + gates + 2, dim]   q, ..., q, gates, k, v of each group
+ *   q   [T, groups * heads_per_group, dim]              k, v [T, groups, dim]
  *
  * Elements [0, rotary_dim) of a head are turned: halves (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1
  * sin), or neighbours if interleaved. rotary_dim 0: none are. cos and sin: [positions, rotary_dim /
@@ -166,6 +166,7 @@ struct mfk_norm_backward {
 struct mfk_qkv {
 	enum mfk_dtype dtype, grad; /* grad: of the gradients of norms */
 	int64_t tokens, groups, heads_per_group, dim, rotary_dim;
+	int64_t gates; /* heads of each group that are neither read nor written: see mfk_gate */
 	bool interleaved;
 	const float *cos, *sin;
 	const int32_t *positions; /* [T] */
@@ -236,6 +237,76 @@ struct mfk_attention_join {
 	float *out;	       /* [batch, seq, heads, v_dim] */
 	float *lse;	       /* [batch, heads, seq] */
 };
+
+/*
+ * y = x f(gate), where f is the sigmoid (output gates of attention) or SiLU (those of a gated delta
+ * net). Rows of gates and of dgate begin ld elements apart. y may be x, and dx may be dy.
+ */
+struct mfk_gate {
+	enum mfk_dtype dtype;
+	bool silu;
+	int64_t rows, cols, ld;
+	const void *x, *gate;
+	void *y; /* [rows, cols] */
+	const void *dy;
+	void *dx, *dgate;
+};
+
+/* ---- the gated delta net ---- */
+
+/*
+ * A gated delta net computes, in two operations, outputs of the rows of one product:
+ *
+ *   packed [T, 2 K + 2 V + 2 value_heads]   K = key_heads * key_dim, V = value_heads * value_dim
+ *                                           q, k, v, z, b and a of each token; z is not looked at
+ *
+ * delta_inputs: each column of q, k and v is convolved along its sequence with the width elements
+ * that conv has for it, the last of which is the token's own, and before a sequence there are
+ * zeros. SiLU follows. Heads of q and k are divided by sqrt(sum of squares + MFK_DELTA_EPS). And
+ *
+ *   decay = -exp(a_log) softplus(a + dt_bias)     beta = sigmoid(b)
+ *
+ * delta_rule: a head of values has a state S [key_dim, value_dim], zeros before a sequence, and
+ * uses the q and k of head h key_heads / value_heads. With each token
+ *
+ *   S = exp(decay) S;   S += k (beta (v - S^T k))^T;   out = scale S^T q
+ *
+ * S is fp32. Backward computes the states again: scratch is of delta_scratch() bytes.
+ *
+ * Source: megatron/core/ssm/gated_delta_net.py.
+ */
+#define MFK_DELTA_EPS 1e-6f
+
+struct mfk_delta {
+	enum mfk_dtype dtype, grad; /* grad: of dconv, da_log and ddt_bias */
+	int64_t batch, seq, key_heads, value_heads, key_dim, value_dim, width;
+	float scale;
+	const void *packed;
+	const void *conv;	     /* [2 K + V, width] */
+	const void *a_log, *dt_bias; /* [value_heads] */
+	void *q, *k, *v;	     /* [T, K], [T, K], [T, V] */
+	float *decay, *beta;	     /* [T, value_heads] */
+	void *out;		     /* [T, V] */
+	/* backward of the rule writes these, and that of the inputs reads them */
+	const void *dout;
+	void *dq, *dk, *dv;
+	float *ddecay, *dbeta;
+	void *scratch;
+	/* backward of the inputs: dpacked without its z; the three last are added to */
+	void *dpacked;
+	void *dconv, *da_log, *ddt_bias;
+};
+
+/* Backward cuts a sequence into chunks of so many tokens: it has the states that chunks begin with,
+ * and those of one chunk. */
+static inline int64_t mfk_delta_chunk(int64_t seq)
+{
+	int64_t chunk = 1;
+
+	while (chunk * chunk < seq)
+		chunk++;
+	return chunk;
+}
 
 /* ---- mixture of experts ---- */
 
@@ -593,6 +664,19 @@ struct mfk_copy_rows {
 	float least, scale;
 };
 
+/*
+ * x[i] = low + (high - low) u, or the logarithm of that: u = (a / 2^8 + 1) / 2^24, where a is the
+ * Philox number offset + i (a whole division by 2^8).
+ */
+struct mfk_uniform {
+	enum mfk_dtype dtype;
+	void *x;
+	int64_t count;
+	float low, high;
+	bool logarithm;
+	uint64_t seed, offset;
+};
+
 struct mfk_ops {
 	void (*gemm)(struct mfk_ctx *c, const struct mfk_gemm *a);
 	void (*gemm_grouped)(struct mfk_ctx *c, const struct mfk_gemm_grouped *a);
@@ -613,6 +697,16 @@ struct mfk_ops {
 	void (*attention)(struct mfk_ctx *c, const struct mfk_attention *a);
 	void (*attention_backward)(struct mfk_ctx *c, const struct mfk_attention *a);
 	void (*attention_join)(struct mfk_ctx *c, const struct mfk_attention_join *a);
+
+	void (*gate)(struct mfk_ctx *c, const struct mfk_gate *a);
+	void (*gate_backward)(struct mfk_ctx *c, const struct mfk_gate *a);
+
+	/* Bytes of scratch that the rule's backward needs; pointers are not looked at. */
+	size_t (*delta_scratch)(struct mfk_device *d, const struct mfk_delta *a);
+	void (*delta_inputs)(struct mfk_ctx *c, const struct mfk_delta *a);
+	void (*delta_inputs_backward)(struct mfk_ctx *c, const struct mfk_delta *a);
+	void (*delta_rule)(struct mfk_ctx *c, const struct mfk_delta *a);
+	void (*delta_rule_backward)(struct mfk_ctx *c, const struct mfk_delta *a);
 
 	void (*mla)(struct mfk_ctx *c, const struct mfk_mla *a);
 	void (*mla_backward)(struct mfk_ctx *c, const struct mfk_mla *a);
@@ -661,6 +755,7 @@ struct mfk_ops {
 	 * 2^8). */
 	void (*fill_normal)(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64_t count,
 			    float mean, float std, uint64_t seed, uint64_t offset);
+	void (*fill_uniform)(struct mfk_ctx *c, const struct mfk_uniform *a);
 	void (*fill)(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64_t count, float value);
 
 	/* sums[0] += sum of x^2, in a fixed order, as double; sums[1] is set to 1 if an x is NaN or
@@ -731,6 +826,17 @@ struct mfk_ops {
 	OP(sgd)                                                                                    \
 	OP(momentum)                                                                               \
 	OP(copy_rows)
+
+/* Those that not every backend has: they are NULL then. */
+#define MFK_SOME_OPS(OP)                                                                           \
+	OP(gate)                                                                                   \
+	OP(gate_backward)                                                                          \
+	OP(delta_scratch)                                                                          \
+	OP(delta_inputs)                                                                           \
+	OP(delta_inputs_backward)                                                                  \
+	OP(delta_rule)                                                                             \
+	OP(delta_rule_backward)                                                                    \
+	OP(fill_uniform)
 
 /* ---- groups of processes ---- */
 

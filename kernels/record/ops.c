@@ -106,7 +106,7 @@ static void norm_backward(struct mfk_ctx *c, const struct mfk_norm_backward *a)
 
 static int64_t qkv_cols(const struct mfk_qkv *a)
 {
-	return a->groups * (a->heads_per_group + 2) * a->dim;
+	return a->groups * (a->heads_per_group + 2) * a->dim; /* without gates */
 }
 
 static void qkv(struct mfk_ctx *c, const struct mfk_qkv *a)
@@ -188,6 +188,55 @@ static void attention_backward(struct mfk_ctx *c, const struct mfk_attention *a)
 static void attention_join(struct mfk_ctx *c, const struct mfk_attention_join *a)
 {
 	memory(c, "attention_join", times(a->batch * a->seq, a->heads * a->v_dim, 5), a->dtype);
+}
+
+/* ---- gates, and the gated delta net ---- */
+
+static void gate(struct mfk_ctx *c, const struct mfk_gate *a)
+{
+	memory(c, "gate", times(a->rows, a->cols, 3), a->dtype);
+}
+
+static void gate_backward(struct mfk_ctx *c, const struct mfk_gate *a)
+{
+	memory(c, "gate_backward", times(a->rows, a->cols, 5), a->dtype);
+}
+
+static size_t delta_scratch(struct mfk_device *d, const struct mfk_delta *a)
+{
+	(void)d;
+	(void)a;
+	return 0;
+}
+
+/* Elements of q, k and v of all tokens. */
+static double delta_elements(const struct mfk_delta *a, int count)
+{
+	return times(a->batch * a->seq,
+		     2 * a->key_heads * a->key_dim + a->value_heads * a->value_dim, count);
+}
+
+static void delta_inputs(struct mfk_ctx *c, const struct mfk_delta *a)
+{
+	memory(c, "delta_inputs", delta_elements(a, 2), a->dtype);
+}
+
+static void delta_inputs_backward(struct mfk_ctx *c, const struct mfk_delta *a)
+{
+	memory(c, "delta_inputs_backward", delta_elements(a, 3), a->dtype);
+}
+
+/* States stay where they are computed with, but for those that backward computes again, which are
+ * written and read. */
+static void delta_rule(struct mfk_ctx *c, const struct mfk_delta *a)
+{
+	memory(c, "delta_rule", delta_elements(a, 2), a->dtype);
+}
+
+static void delta_rule_backward(struct mfk_ctx *c, const struct mfk_delta *a)
+{
+	memory(c, "delta_rule_backward",
+	       times(a->batch * a->seq * a->value_heads, a->key_dim * a->value_dim, 3), MFK_F32);
 }
 
 /* ---- experts ---- */
@@ -374,6 +423,11 @@ static void fill_normal(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64_
 	memory(c, "fill", times(count, 1, 1), dtype);
 }
 
+static void fill_uniform(struct mfk_ctx *c, const struct mfk_uniform *a)
+{
+	memory(c, "fill_uniform", (double)a->count, a->dtype);
+}
+
 static void fill(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64_t count, float value)
 {
 	(void)x;
@@ -454,6 +508,6 @@ static void copy_rows(struct mfk_ctx *c, const struct mfk_copy_rows *a)
 
 const struct mfk_ops mfk_record_ops = {
 #define OP(name) .name = name,
-	MFK_OPS(OP)
+	MFK_OPS(OP) MFK_SOME_OPS(OP)
 #undef OP
 };

@@ -72,16 +72,16 @@ static void load_norms(const struct mfk_qkv *a, float *buf, struct head_norm *q,
 				a->k_rstd};
 }
 
-/* Elements of a token's q, of its k or v, and of all. */
+/* Elements of a token's q, of its k or v, and of all; and of the gates of one group. */
 struct widths {
-	int64_t q, k, all;
+	int64_t q, k, all, gates;
 };
 
 static struct widths widths_of(const struct mfk_qkv *a)
 {
 	int64_t k = a->groups * a->dim, q = k * a->heads_per_group;
 
-	return (struct widths){q, k, q + 2 * k};
+	return (struct widths){q, k, q + 2 * k + k * a->gates, a->gates * a->dim};
 }
 
 static const float *angles(const struct mfk_qkv *a, const float *table, int64_t token)
@@ -110,6 +110,7 @@ static void forward_part(const void *arg, int64_t begin, int64_t end, float *scr
 			     h++, x += a->dim)
 				head_forward(a, &q_norm, t * (w.q / a->dim) + h, cos, sin, x,
 					     q + h * a->dim);
+			x += w.gates;
 			head_forward(a, &k_norm, t * a->groups + g, cos, sin, x, k + g * a->dim);
 			memcpy(v + g * a->dim, x + a->dim, (size_t)a->dim * sizeof(float));
 			x += 2 * a->dim;
@@ -136,6 +137,20 @@ struct backward {
 	float *sums; /* [blocks, 4, dim]: gradients of q's weight and bias, of k's */
 };
 
+/* Stores a token's gradients, but for those of gates. */
+static void end_row(const struct mfk_qkv *a, const struct widths *w, int64_t token,
+		    const float *row)
+{
+	const int64_t queries = a->heads_per_group * a->dim, group = w->all / a->groups;
+
+	for (int64_t g = 0, at = 0; g < a->groups; g++, at += group) {
+		const int64_t keys = at + queries + w->gates;
+
+		mfk_end(a->dtype, a->dqkv, token * w->all + at, queries, row + at);
+		mfk_end(a->dtype, a->dqkv, token * w->all + keys, 2 * a->dim, row + keys);
+	}
+}
+
 static void backward_part(const void *arg, int64_t begin, int64_t end, float *scratch)
 {
 	const struct backward *b = arg;
@@ -161,13 +176,15 @@ static void backward_part(const void *arg, int64_t begin, int64_t end, float *sc
 			     h++, x += a->dim, dx += a->dim)
 				head_backward(a, &q_norm, t * (w.q / a->dim) + h, cos, sin, x,
 					      q + h * a->dim, dx, sums);
+			x += w.gates;
+			dx += w.gates;
 			head_backward(a, &k_norm, t * a->groups + g, cos, sin, x, k + g * a->dim,
 				      dx, sums + 2 * a->dim);
 			memcpy(dx + a->dim, v + g * a->dim, (size_t)a->dim * sizeof(float));
 			x += 2 * a->dim;
 			dx += 2 * a->dim;
 		}
-		mfk_end(a->dtype, a->dqkv, t * w.all, w.all, out);
+		end_row(a, &w, t, out);
 	}
 }
 

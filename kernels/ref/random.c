@@ -106,3 +106,30 @@ void mfk_ref_fill_normal(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64
 
 	mfk_parallel(c, count, MFK_GRAIN, MFK_GRAIN, normal_part, &a);
 }
+
+/* ---- uniform numbers ---- */
+
+static void uniform_part(const void *arg, int64_t begin, int64_t end, float *scratch)
+{
+	const struct mfk_uniform *a = arg;
+	float *x = mfk_begin(a->dtype, a->x, begin, scratch);
+	uint32_t words[CHUNK + 8];
+
+	for (int64_t i = begin; i < end; i += CHUNK) {
+		const int64_t n = end - i < CHUNK ? end - i : CHUNK;
+		const uint32_t *w = numbers(a->seed, a->offset + (uint64_t)i, n, words);
+
+		for (int64_t j = 0; j < n; j++) {
+			const float u = (float)((w[j] >> 8) + 1) * 0x1p-24f;
+			const float value = a->low + (a->high - a->low) * u;
+
+			x[i - begin + j] = a->logarithm ? logf(value) : value;
+		}
+	}
+	mfk_end(a->dtype, a->x, begin, end - begin, x);
+}
+
+void mfk_ref_fill_uniform(struct mfk_ctx *c, const struct mfk_uniform *a)
+{
+	mfk_parallel(c, a->count, MFK_GRAIN, MFK_GRAIN, uniform_part, a);
+}

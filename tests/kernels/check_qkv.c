@@ -6,7 +6,7 @@
 #include "tests/kernels/check_i.h"
 
 struct shape {
-	int64_t tokens, groups, heads_per_group, dim, rotary_dim;
+	int64_t tokens, groups, heads_per_group, dim, rotary_dim, gates;
 };
 
 struct variant {
@@ -141,7 +141,7 @@ static struct problem make_problem(struct check *c, struct shape s, enum mfk_dty
 				   enum mfk_dtype grad, struct variant v)
 {
 	const int64_t heads = s.groups * s.heads_per_group;
-	const int64_t all = s.tokens * (heads + 2 * s.groups) * s.dim;
+	const int64_t all = s.tokens * (heads + (2 + s.gates) * s.groups) * s.dim;
 	struct problem p = {
 		.s = s,
 		.v = v,
@@ -161,6 +161,8 @@ static struct problem make_problem(struct check *c, struct shape s, enum mfk_dty
 		p.dy[i] = check_input(c, type, count, 0, 1);
 		p.ys[i] = check_doubles(c, count);
 	}
+	for (int64_t i = 0; s.gates && i < all; i++)
+		p.dxs[i] = NAN; /* those of gates stay */
 	for (int64_t t = 0; t < s.tokens; t++)
 		p.positions[t] = (int32_t)check_below(c, POSITIONS);
 	return p;
@@ -171,7 +173,8 @@ static void expect_head(struct problem *p, int64_t group, int64_t h)
 {
 	const struct shape *s = &p->s;
 	const int64_t token = group / s->groups;
-	const int64_t in = (group * (s->heads_per_group + 2) + h) * s->dim;
+	const int64_t first = group * (s->heads_per_group + s->gates + 2);
+	const int64_t in = (first + h + (h < s->heads_per_group ? 0 : s->gates)) * s->dim;
 	const int part = h < s->heads_per_group ? 0 : h == s->heads_per_group ? 1 : 2;
 	const int64_t which = part ? group : group * s->heads_per_group + h;
 	const int64_t out = which * s->dim;
@@ -198,6 +201,7 @@ static struct mfk_qkv operation(struct check *c, const struct problem *p, enum m
 				.groups = p->s.groups,
 				.heads_per_group = p->s.heads_per_group,
 				.dim = p->s.dim,
+				.gates = p->s.gates,
 				.rotary_dim = p->s.rotary_dim,
 				.interleaved = p->v.interleaved,
 				.layernorm = p->v.layernorm,
@@ -261,9 +265,10 @@ static void qkv(struct check *c, struct shape s, enum mfk_dtype type, enum mfk_d
 void check_qkv(struct check *c)
 {
 	static const struct shape shapes[] = {
-		{1, 1, 1, 8, 8},      {17, 2, 3, 16, 8},  {66, 3, 1, 64, 64},
-		{70, 2, 4, 128, 128}, {5, 4, 2, 32, 0},	  {9, 1, 7, 33, 6},
-		{21, 1, 5, 80, 32},   {40, 2, 1, 96, 20}, {3, 1, 2, 256, 64},
+		{1, 1, 1, 8, 8, 0},	 {17, 2, 3, 16, 8, 0},	{66, 3, 1, 64, 64, 0},
+		{70, 2, 4, 128, 128, 0}, {5, 4, 2, 32, 0, 0},	{9, 1, 7, 33, 6, 0},
+		{21, 1, 5, 80, 32, 0},	 {40, 2, 1, 96, 20, 0}, {3, 1, 2, 256, 64, 0},
+		{23, 2, 3, 20, 8, 3},	 {9, 2, 4, 256, 64, 4},
 	};
 
 	if (!c->ops->qkv)

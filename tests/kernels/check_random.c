@@ -125,3 +125,35 @@ void check_fill_normal(struct check *c)
 			check_near(c, "x", x, want, 1e-6, 1);
 		}
 }
+
+void check_fill_uniform(struct check *c)
+{
+	static const int64_t sizes[] = {1, 3, 129, 100003};
+
+	if (!c->ops->fill_uniform)
+		return;
+	for (int t = 0; t < 3; t++)
+		for (int s = 0; s < 4; s++) {
+			struct tensor *x = check_output(c, check_types[t], sizes[s]);
+			double *want = check_doubles(c, sizes[s]);
+			struct mfk_uniform a = {.dtype = check_types[t],
+						.x = x->p,
+						.count = sizes[s],
+						.low = 1,
+						.high = 16,
+						.logarithm = s % 2,
+						.seed = check_random(c),
+						.offset = check_random(c) >> 20};
+
+			check_shape(c, "%lld %s", (long long)sizes[s],
+				    check_type_name(check_types[t]));
+			for (int64_t i = 0; i < sizes[s]; i++) {
+				const uint32_t n = number(a.seed, a.offset + (uint64_t)i);
+
+				want[i] = 1 + 15 * (((n >> 8) + 1) * 0x1p-24);
+				want[i] = a.logarithm ? log(want[i]) : want[i];
+			}
+			c->ops->fill_uniform(c->ctx, &a);
+			check_near(c, "x", x, want, 1e-6, 1);
+		}
+}
