@@ -8,7 +8,8 @@
  * nobody.
  *
  * A stretch of the flat buffers is, in each tensor, the rest of a row, whole rows, and the begin of
- * a row: boxes whose elements are neighbours in memory.
+ * a row: boxes whose elements are neighbours in memory. Sections of rows (formats/ckpt/sections.h)
+ * have boxes of their own.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "formats/base/bytes.h"
 #include "formats/base/grow.h"
 #include "formats/ckpt/names.h"
+#include "formats/ckpt/sections.h"
 #include "trainer/ckpt/save_i.h"
 
 struct lister {
@@ -48,6 +50,38 @@ static int add(struct cutter *c, const struct mft_save_box *box)
 	return 0;
 }
 
+/* The first rows of a box, up to the end of a section, and at most the rest of it. */
+static uint64_t rows_at_once(const struct cutter *c, const struct mft_save_box *box)
+{
+	const struct mfs_megatron_args *args = mfs_ckpt_args(c->lister->params->ckpt);
+	uint64_t rows[MFS_SECTIONS_MAX], end = 0;
+	const unsigned count = mfs_sections(args, box->tensor->name, rows);
+
+	for (unsigned i = 0; i < count; i++) {
+		end += rows[i];
+		if (box->lo[0] < end)
+			return mfs_min_u64(box->size[0], end - box->lo[0]);
+	}
+	return box->size[0];
+}
+
+static int add_sections(struct cutter *c, const struct mft_save_box *box)
+{
+	struct mft_save_box some = *box;
+	const uint64_t row = box->size[0] ? box->count / box->size[0] : 0;
+	int rc = 0;
+
+	for (uint64_t left = box->size[0]; left && !rc; left -= some.size[0]) {
+		some.size[0] = left;
+		some.size[0] = rows_at_once(c, &some);
+		some.count = some.size[0] * row;
+		rc = add(c, &some);
+		some.lo[0] += some.size[0];
+		some.first += some.count;
+	}
+	return rc;
+}
+
 /* What a box of the part has of one of the boxes of the tensor that make up the part. It is cut
  * along the first axis alone, so that neighbours stay neighbours. */
 static int take_box(const struct mfs_box_map *m, void *arg)
@@ -69,7 +103,7 @@ static int take_box(const struct mfs_box_map *m, void *arg)
 		at = at * t->shape[a] + lo;
 	}
 	box.first = c->start + at;
-	return add(c, &box);
+	return t->ndim ? add_sections(c, &box) : add(c, &box);
 }
 
 static int emit(struct cutter *c, unsigned axis, uint64_t lo, uint64_t size)

@@ -101,7 +101,8 @@ static int take_place(struct mfs_dist_boxes *b, uint64_t length, struct place *r
 	return 0;
 }
 
-/* The last tensor of .metadata that begins at or before a global tensor. */
+/* The last tensor of .metadata that begins at or before a global tensor: of its sections the last
+ * one. */
 static uint32_t tensor_of(const struct mfs_dist_boxes *b, const struct mfs_global_tensor *t)
 {
 	uint32_t lo = 0, hi = b->d.tensor_count;
@@ -117,6 +118,17 @@ static uint32_t tensor_of(const struct mfs_dist_boxes *b, const struct mfs_globa
 	return lo;
 }
 
+/* That of the section which has a row. */
+static uint32_t section_of(const struct mfs_dist_boxes *b, const struct mfs_global_tensor *t,
+			   uint64_t row)
+{
+	uint32_t i = tensor_of(b, t);
+
+	while (b->d.tensors[i].first_row > row)
+		i--;
+	return i;
+}
+
 /* Axes of stacked layers and experts have length 1 in a box. */
 static unsigned stacked(const struct mfs_dist_tensor *t)
 {
@@ -127,7 +139,7 @@ int mfs_dist_boxes_add(struct mfs_dist_boxes *b, const struct mfs_global_tensor 
 		       const uint64_t *lo, const uint64_t *size, struct mfs_torch_item *ret,
 		       struct mfs_error *err)
 {
-	const uint32_t number = tensor_of(b, t);
+	const uint32_t number = section_of(b, t, t->ndim ? lo[0] : 0);
 	const struct mfs_dist_tensor *of = &b->d.tensors[number];
 	uint64_t shape[MFS_MAX_DIMS] = {1, 1};
 	struct box *box;
@@ -141,6 +153,7 @@ int mfs_dist_boxes_add(struct mfs_dist_boxes *b, const struct mfs_global_tensor 
 		box->lo[a] = lo[a];
 		box->size[a] = shape[stacked(of) + a] = size[a];
 	}
+	box->lo[0] -= of->first_row;
 	rc = mfs_torch_item(b->d.items, t->dtype, shape, stacked(of) + t->ndim, ret, err);
 	if (!rc)
 		rc = take_place(b, mfs_torch_item_size(ret), &box->place, err);
@@ -165,7 +178,7 @@ int mfs_dist_boxes_add_extras(struct mfs_dist_boxes *b, const struct mfs_global_
 			      uint32_t *ret_count, const struct mfs_buf **ret_item,
 			      struct mfs_error *err)
 {
-	const struct mfs_dist_tensor *owner = &b->d.tensors[tensor_of(b, t)];
+	const struct mfs_dist_tensor *owner = &b->d.tensors[section_of(b, t, 0)];
 	uint32_t lo = 0, hi = b->d.extra_count;
 	int rc = 0;
 

@@ -36,7 +36,8 @@ void mfs_dist_file_name(char name[MFS_DIST_FILE_NAME_SIZE], uint32_t process, ui
 void mfs_dist_boxes_file(struct mfs_dist_boxes *b, uint32_t process, uint32_t number,
 			 uint64_t size);
 
-/* An item, the box's elements in row-major order between head and tail. Both live as long as b. */
+/* An item, the box's elements in row-major order between head and tail. Both live as long as b. Of
+ * a tensor that has sections (formats/ckpt/sections.h), a box is in one of them. */
 int mfs_dist_boxes_add(struct mfs_dist_boxes *b, const struct mfs_global_tensor *t,
 		       const uint64_t *lo, const uint64_t *size, struct mfs_torch_item *ret,
 		       struct mfs_error *err);
