@@ -84,7 +84,7 @@ ARG(FLAG, add_bias_linear, FLAG_OR(true), PLAIN(.truth = false), WRITTEN, MODEL,
 ARG(FLAG, add_qkv_bias, FLAG_OR(false), WRITTEN, MODEL, FORCED)
 ARG(FLAG, qk_layernorm, FLAG_OR(false), WRITTEN, MODEL, TAKEN, FITS)
 ARG(FLAG, qk_l2_norm, FLAG_OR(false), WRITTEN, MODEL)
-ARG(FLAG, attention_output_gate, FLAG_OR(false), WRITTEN, MODEL)
+ARG(FLAG, attention_output_gate, FLAG_OR(false), WRITTEN, MODEL, TAKEN, FITS)
 /* softmax_type "learnable": each head has a softmax_offset */
 ARG(FLAG, learnable_softmax, MODEL)
 ARG(FLAG, tied, NAMED("untie_embeddings_and_output_weights"), INVERTED, FLAG_OR(true),
@@ -180,11 +180,11 @@ ARG(INT, v_head_dim, POSITIVE(128), WRITTEN, MODEL, WORD, TAKEN)
 /* [num_layers], 1 where a layer has it in place of the other (linear_attention_freq); NULL: none
  * has */
 ARG(LAYERS, linear_layers, APART("compared by layers"))
-ARG(INT, linear_conv_kernel_dim, POSITIVE(4), WRITTEN_IN(LINEAR), MODEL, WORD)
-ARG(INT, linear_key_head_dim, POSITIVE(128), WRITTEN_IN(LINEAR), MODEL, WORD)
-ARG(INT, linear_value_head_dim, POSITIVE(128), WRITTEN_IN(LINEAR), MODEL, WORD)
-ARG(INT, linear_num_key_heads, POSITIVE(16), WRITTEN_IN(LINEAR), MODEL, WORD)
-ARG(INT, linear_num_value_heads, POSITIVE(32), WRITTEN_IN(LINEAR), MODEL, WORD)
+ARG(INT, linear_conv_kernel_dim, POSITIVE(4), WRITTEN_IN(LINEAR), MODEL, WORD, TAKEN, FITS)
+ARG(INT, linear_key_head_dim, POSITIVE(128), WRITTEN_IN(LINEAR), MODEL, WORD, TAKEN, FITS)
+ARG(INT, linear_value_head_dim, POSITIVE(128), WRITTEN_IN(LINEAR), MODEL, WORD, TAKEN, FITS)
+ARG(INT, linear_num_key_heads, POSITIVE(16), WRITTEN_IN(LINEAR), MODEL, WORD, TAKEN, FITS)
+ARG(INT, linear_num_value_heads, POSITIVE(32), WRITTEN_IN(LINEAR), MODEL, WORD, TAKEN, FITS)
 
 /* ---- layers that are one sublayer each ---- */
 /* hybrid_layer_pattern, until core 0.16 hybrid_override_pattern: a letter a layer, num_layers of

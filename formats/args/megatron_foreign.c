@@ -209,14 +209,13 @@ static bool is_later_mscale(const struct reader *r, struct mfs_arg v)
 static bool is_delta_net(const struct reader *r, struct mfs_arg v)
 {
 	(void)r;
-	return mfs_arg_is(v, "gated_delta_net") || mfs_arg_is(v, "gdn");
+	return is_off(v, NULL) || mfs_arg_is(v, "gated_delta_net") || mfs_arg_is(v, "gdn");
 }
 
 /* Without a variant, no layer has linear attention. */
 static bool has_delta_net(const struct reader *r, struct mfs_arg v)
 {
-	(void)v;
-	return r->known->linear_layers;
+	return is_off(v, NULL) || r->known->linear_layers;
 }
 
 static bool is_hybrid(const struct reader *r, struct mfs_arg v)
@@ -247,8 +246,8 @@ static const struct foreign {
 	{"mscale", OF_ALL, NULL, is_later_mscale},
 	{"glu_linear_offset", OF_GATED, NULL, NULL},
 	{"activation_func_clamp_value", OF_GATED, NULL, is_none},
-	{"linear_attention_freq", OF_ALL, NULL, NULL},
-	{"experimental_attention_variant", OF_ALL, NULL, NULL},
+	{"linear_attention_freq", OF_ALL, NULL, has_delta_net},
+	{"experimental_attention_variant", OF_ALL, NULL, is_delta_net},
 	{"apply_residual_connection_post_layernorm", OF_ALL, NULL, NULL},
 	{"heterogeneous_layers_config_path", OF_ALL, NULL, NULL},
 	{"heterogeneous_layers_config_encoded_json", OF_ALL, NULL, NULL},
@@ -282,8 +281,6 @@ static const struct {
 	{"softmax_type", is_learnable},
 	{"glu_linear_offset", is_one},
 	{"activation_func_clamp_value", is_positive},
-	{"linear_attention_freq", has_delta_net},
-	{"experimental_attention_variant", is_delta_net},
 	{"hybrid_layer_pattern", is_hybrid},
 	{"hybrid_override_pattern", is_hybrid},
 	{"is_hybrid_model", is_hybrid},

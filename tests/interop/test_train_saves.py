@@ -38,6 +38,11 @@ DRAWN = {
                          --num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 48 --moe-layer-freq [0,1,1]""",
     "experts-sinkhorn": """--num-layers 3 --hidden-size 64 --ffn-hidden-size 96 --num-attention-heads 4 --group-query-attention
                            --num-query-groups 2 --num-experts 8 --moe-router-topk 1 --moe-ffn-hidden-size 48 --moe-layer-freq [0,1,1]""",
+    "qwen3-next": """--num-layers 4 --hidden-size 64 --num-attention-heads 4 --group-query-attention --num-query-groups 2 --kv-channels 20
+                     --qk-layernorm --attention-output-gate --experimental-attention-variant gated_delta_net --linear-attention-freq 4
+                     --linear-conv-kernel-dim 3 --linear-key-head-dim 12 --linear-value-head-dim 20 --linear-num-key-heads 2
+                     --linear-num-value-heads 6 --apply-layernorm-1p --rotary-percent 0.4 --num-experts 4 --moe-router-topk 2
+                     --moe-ffn-hidden-size 48 --moe-shared-expert-intermediate-size 56 --moe-shared-expert-gate --disable-bias-linear""",
 }
 DRAWN = {name: (flags + """ --swiglu --normalization RMSNorm --position-embedding-type rope --attention-dropout 0
                         --untie-embeddings-and-output-weights --max-position-embeddings 128 --hidden-dropout 0 --init-method-std 0.08""").split()
@@ -46,6 +51,8 @@ DIVIDED = {
     "llama": (4, (2, 2), ["--tensor-model-parallel-size", 2, "--sequence-parallel", "--pipeline-model-parallel-size", 2]),
     "qwen2": (2, (1, 1), []),
 } if shutil.which("mpirun") else {}
+# Models whose layers Megatron has for Transformer Engine alone.
+ENGINE = ("qwen3-next",)
 # Cases whose legacy save is written by the trainer (--ckpt-format torch); that of the others is a view.
 NATIVE = {"gpt2": ["model_optim_rng.pt"], "qwen2": ["distrib_optim.pt", "model_optim_rng.pt"], "sgd": ["model_optim_rng.pt"],
           "mixtral": ["model_optim_rng.pt"], "deepseek-mtp": ["model_optim_rng.pt"]}
@@ -61,6 +68,8 @@ CASES = [
                                                moe_router_bias_update_rate=0.01), steps=8, batch=4, seq=64),
     runs.Case("experts-biases", None, ARGS | dict(moe_aux_loss_coeff=1e-2), steps=6, seq=64),
     runs.Case("experts-sinkhorn", None, ARGS | dict(moe_router_load_balancing_type="sinkhorn", moe_z_loss_coeff=1e-3), steps=6, seq=64),
+    # Three of four layers have a gated delta net.
+    runs.Case("qwen3-next", None, ARGS | dict(moe_aux_loss_coeff=1e-2), steps=6, batch=4, seq=96),
 ]
 AHEAD = re.compile(r"mtp_\d+ loss: ([0-9.E+-]+)")
 HALF = 2e-2  # loss of 16-bit weights
@@ -76,7 +85,7 @@ def ours(case, *more):
     count, _, divided = DIVIDED.get(case.name, (1, None, []))
     launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", count] if count > 1 else []
     command = [*launcher, runs.TRAIN, *divided, "--use-checkpoint-args", "--no-use-tokenizer-model-from-checkpoint-args", "--backend", "cpu", "--transformer-impl",
-               "local", "--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", runs.FIXTURES / "data" / "tokenizer",
+               "transformer_engine" if case.name in ENGINE else "local", "--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", runs.FIXTURES / "data" / "tokenizer",
                "--micro-batch-size", case.micro, "--global-batch-size", case.batch, "--seq-length", case.seq, "--data-path", *runs.words(case),
                "--split", case.split, "--eval-iters", 0, "--log-interval", 1, *precision, *FLAGS.get(case.name, []),
                *runs.flags(runs.optimization(case)), *more]
@@ -132,10 +141,11 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """All runs: one process of megatron-core answers all jobs, and one of torch reads all saves."""
+def trained(tmp_path_factory, request):
+    """All runs that are asked for: one process of megatron-core answers all jobs, and one of torch reads all saves."""
     where = tmp_path_factory.mktemp("saves")
-    all_runs = [Run(case, where) for case in CASES]
+    asked = [item.callspec.params["case"] for item in request.session.items if item.fspath == request.fspath]
+    all_runs = [Run(case, where) for case in CASES if case in asked]
     jobs = [job for run in all_runs for job in run.jobs()]
     (where / "jobs").write_text("".join(json.dumps(job) + "\n" for job in jobs))
     done = subprocess.run([sys.executable, HERE / "peers" / "train_megatron.py", where / "jobs"], capture_output=True, text=True,

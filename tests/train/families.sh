@@ -26,6 +26,9 @@ declare -A family=(
 		--moe-layer-freq [0]+[1]*3 --moe-router-score-function sigmoid --moe-router-enable-expert-bias
 		--moe-router-load-balancing-type seq_aux_loss --moe-aux-loss-coeff 1e-4 --moe-router-dtype fp32
 		--moe-shared-expert-intermediate-size 48"
+	[next]="$rope $groups $untied --transformer-impl transformer_engine --apply-layernorm-1p --rotary-percent 0.5 --qk-layernorm
+		--attention-output-gate --experimental-attention-variant gated_delta_net --linear-attention-freq 4
+		--linear-key-head-dim 12 --linear-value-head-dim 20 --linear-num-key-heads 2 --linear-num-value-heads 6"
 )
 
 # The family of a fixture's name: "llama-torch-tp2-pp2".

@@ -27,6 +27,7 @@ as_one "latents whose down projections are divided" deepseek "2-tp2-sp 4-fsdp-tp
 as_one "two groups of queries on four processes" llama "4-tp4-sp" 4 --log-params-norm
 as_one "two groups of queries on four processes, with norms" qwen3 4-tp4 4
 as_one "Muon: matrices are gathered" mixtral "4-tp2-sp-ep2 4-tp2-sp-etp2-pp2" 4 --optimizer muon --muon-fp32-matmul-prec high --log-params-norm
+as_one "gated delta nets, drawn weights" next "2-tp2 2-tp2-sp 2-pp2 2 4-tp2-sp-pp2 4-fsdp-tp2-sp" 4 --use-distributed-optimizer --log-params-norm
 within=1e-2 as_one "fp16" qwen2 2-tp2-sp 4 --fp16 --loss-scale 4096 --log-params-norm
 
 # measured LOG: the passes stood still for tp, and no longer than the last step took

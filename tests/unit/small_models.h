@@ -230,10 +230,30 @@ static inline struct mft_train_config deepseek_ahead(void)
 	return c;
 }
 
+/* Two of three layers have a gated delta net, the other one an output gate. */
+static const uint8_t most_layers[8] = {1, 1, 0, 1, 1, 0, 1, 1};
+
+static inline struct mft_train_config qwen_next_like(void)
+{
+	struct mft_train_config c = plain();
+
+	c.model.swiglu = c.model.zero_centered_gamma = c.model.qk_layernorm = true;
+	c.model.attention_output_gate = true;
+	c.model.num_query_groups = 2;
+	c.model.rotary_percent = 0.5;
+	c.model.linear_layers = most_layers;
+	c.model.linear_conv_kernel_dim = 4;
+	c.model.linear_key_head_dim = 6;
+	c.model.linear_value_head_dim = 10;
+	c.model.linear_num_key_heads = 2;
+	c.model.linear_num_value_heads = 6;
+	return c;
+}
+
 static struct mft_train_config (*const small_models[])(void) = {
 	gpt2_like,	llama_like,   qwen_like,     neox_like,	 relu_like,
 	geglu_like,	mixtral_like, deepseek_like, gated_like, gpt2_ahead,
-	deepseek_ahead, biased_like,  biased_wide,   alike_like,
+	deepseek_ahead, biased_like,  biased_wide,   alike_like, qwen_next_like,
 };
 #define SMALL_MODELS ((int)(MFS_ARRAY_SIZE(small_models)))
 

@@ -134,6 +134,17 @@ static int put_window_layers(struct adopt *a)
 	return to ? put_layers(a, to, has) : 0;
 }
 
+/* The layers that have a gated delta net. */
+static int put_linear_layers(struct adopt *a)
+{
+	const uint8_t *has = a->from->model->linear_layers;
+	struct mft_flag_value *to = has ? place(a, "linear_attention_freq", false) : NULL;
+	const int r =
+		has ? put_text(a, "experimental_attention_variant", false, "gated_delta_net") : 0;
+
+	return to && !r ? put_layers(a, to, has) : r;
+}
+
 static int put_window(struct adopt *a)
 {
 	const int64_t size = a->from->model->window_size;
@@ -170,6 +181,8 @@ static int put_model(struct adopt *a)
 			 m->moe_router_topk_scaling_factor);
 	if (!r)
 		r = put_expert_layers(a);
+	if (!r)
+		r = put_linear_layers(a);
 	if (!r)
 		r = put_window(a);
 	return r ? r : put_window_layers(a);

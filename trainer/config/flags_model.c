@@ -92,11 +92,11 @@ static const struct mft_flag transformer_configuration[] = {
 	{ON, "qk_clip", "False", REFUSED("leave it out")},
 	{REAL, "qk_clip_alpha", "0.5", UNUSED},
 	{REAL, "qk_clip_threshold", "100", UNUSED},
-	{ON, "attention_output_gate", "False", REFUSED("attention with gates is not trained here")},
+	{ON, "attention_output_gate", "False", USED},
 	{ON, "calculate_per_token_loss", "False", TO(calculate_per_token_loss)},
 	{ON, "multi_latent_attention", "False", USED},
 	{TEXT, "experimental_attention_variant", "None", CHOICES("gdn|gdn2|dsa|gated_delta_net"),
-	 REFUSED("such attention is not trained here")},
+	 USED, HAVE("gated_delta_net|gdn", "use gated_delta_net")},
 	{INT, "dsa_indexer_n_heads", "None", UNUSED},
 	{INT, "dsa_indexer_head_dim", "None", UNUSED},
 	{INT, "dsa_indexer_topk", "None", UNUSED},
@@ -110,11 +110,11 @@ static const struct mft_flag transformer_configuration[] = {
 	{OFF, "dsa_indexer_scoring_relu", "True", UNUSED},
 	{REAL, "dsa_indexer_k_norm_epsilon", "None", UNUSED},
 	{ON, "dsa_indexer_k_norm_fp32", "False", UNUSED},
-	{INT, "linear_conv_kernel_dim", "4", UNUSED},
-	{INT, "linear_key_head_dim", "128", UNUSED},
-	{INT, "linear_value_head_dim", "128", UNUSED},
-	{INT, "linear_num_key_heads", "16", UNUSED},
-	{INT, "linear_num_value_heads", "32", UNUSED},
+	{INT, "linear_conv_kernel_dim", "4", USED},
+	{INT, "linear_key_head_dim", "128", USED},
+	{INT, "linear_value_head_dim", "128", USED},
+	{INT, "linear_num_key_heads", "16", USED},
+	{INT, "linear_num_value_heads", "32", USED},
 	{REAL, "init_method_std", "0.02", USED},
 	{REAL, "embedding_init_method_std", "None", TO_OR(embedding_init_method_std, -1)},
 	{ON, "init_model_with_meta_device", "False", UNUSED},
@@ -334,8 +334,7 @@ static const struct mft_flag mla[] = {
 GROUP(mla, "mla");
 
 static const struct mft_flag experimental_attention_variant[] = {
-	{PATTERN, "linear_attention_freq", "None",
-	 REFUSED("leave it out; there are no linear-attention layers")},
+	{PATTERN, "linear_attention_freq", "None", USED},
 };
 GROUP(experimental_attention_variant, "experimental_attention_variant");
 

@@ -9,8 +9,10 @@ void mft_part_kinds(const struct mfs_megatron_args *args, uint32_t layer,
 		    const struct mft_part_kind **ret_mlp)
 {
 	const uint32_t last = args->num_layers > 0 ? (uint32_t)args->num_layers - 1 : 0;
+	const uint32_t as = layer < last ? layer : last;
 
-	*ret_attention = args->multi_latent_attention ? &mft_part_mla : &mft_part_attention;
-	*ret_mlp =
-		mfs_args_is_moe(args, layer < last ? layer : last) ? &mft_part_moe : &mft_part_mlp;
+	*ret_attention = mfs_args_is_linear(args, as)	? &mft_part_delta_net
+			 : args->multi_latent_attention ? &mft_part_mla
+							: &mft_part_attention;
+	*ret_mlp = mfs_args_is_moe(args, as) ? &mft_part_moe : &mft_part_mlp;
 }

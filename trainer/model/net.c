@@ -18,11 +18,6 @@ static int check_supported(const struct mft_net *net, struct mfs_error *err)
 
 	if (a->untrainable)
 		return mfs_fail(err, -ENOTSUP, "%s cannot be trained here", a->untrainable);
-	if (a->attention_output_gate)
-		return mfs_fail(err, -ENOTSUP, "--attention-output-gate cannot be trained here");
-	if (a->linear_layers)
-		return mfs_fail(err, -ENOTSUP,
-				"--experimental-attention-variant cannot be trained here");
 	if (a->hybrid_layers)
 		return mfs_fail(err, -ENOTSUP, "--hybrid-layer-pattern cannot be trained here");
 	/* An HF directory has these without an argument that says so. */
@@ -45,6 +40,19 @@ static int check_supported(const struct mft_net *net, struct mfs_error *err)
 				"none, found %s",
 				positions);
 	return 0;
+}
+
+static int check_backend(const struct mft_net *net, struct mfs_error *err)
+{
+	const struct mfs_megatron_args *a = net->args;
+
+	if (!net->backend || net->backend->ops->delta_rule ||
+	    (!a->linear_layers && !a->attention_output_gate))
+		return 0;
+	return mfs_fail(err, -ENOTSUP,
+			"--backend %s cannot train --attention-output-gate and "
+			"--linear-attention-freq: use --backend cpu",
+			net->backend->name);
 }
 
 static int find_embeddings(struct mft_net *net, struct mfs_error *err)
@@ -105,6 +113,8 @@ static int fill(struct mft_net *net, struct mfs_error *err)
 {
 	int r = check_supported(net, err);
 
+	if (!r)
+		r = check_backend(net, err);
 	if (!r)
 		r = make_chunks(net, err);
 	if (!r)

@@ -21,12 +21,29 @@ struct drawing {
 static int draw_run(void *arg, const struct mft_param_run *run)
 {
 	const struct drawing *d = arg;
+	const struct mft_param *q = d->param;
+	const struct mfk_uniform uniform = {
+		.dtype = d->type,
+		.x = d->to + (run->first - d->at) * mfk_dtype_size(d->type),
+		.count = (int64_t)run->count,
+		.low = q->init_uniform.low,
+		.high = q->init_uniform.high,
+		.logarithm = q->init_uniform.logarithm,
+		.seed = d->by->seed,
+		.offset = q->drawn_from + run->whole_first,
+	};
 
-	d->by->backend->ops->fill_normal(d->by->ctx, d->type,
-					 d->to + (run->first - d->at) * mfk_dtype_size(d->type),
-					 (int64_t)run->count, 0, (float)d->param->init_std,
-					 d->by->seed, d->param->drawn_from + run->whole_first);
+	if (q->init_std < 0)
+		d->by->backend->ops->fill_uniform(d->by->ctx, &uniform);
+	else
+		d->by->backend->ops->fill_normal(d->by->ctx, d->type, uniform.x, uniform.count, 0,
+						 (float)q->init_std, uniform.seed, uniform.offset);
 	return 0;
+}
+
+static bool is_drawn(const struct mft_param *q)
+{
+	return q->init_std >= 0 || q->init_uniform.high != 0;
 }
 
 /* Numbers of a parameter, from element at on. They depend on the seed and on their place in the
@@ -36,7 +53,7 @@ static void draw_numbers(const struct drawer *by, const struct mft_param *q, uin
 {
 	struct drawing d = {by, q, at, type, to};
 
-	if (q->init_std < 0)
+	if (!is_drawn(q))
 		by->backend->ops->fill(by->ctx, type, to, (int64_t)count, q->init_value);
 	else
 		mft_param_runs(q, at, count, draw_run, &d);

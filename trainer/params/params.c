@@ -62,6 +62,28 @@ static bool is_norm(const char *name)
 	return strstr(name, "layernorm.") || mfs_str_ends(name, "norm.weight");
 }
 
+/* A gated delta net's: core/ssm/gated_delta_net.py: reset_parameters; a Conv1d begins as torch's
+ * does. False: it is no such parameter. */
+static bool set_delta_init(const struct mfs_megatron_args *a, struct mft_param *p)
+{
+	const char *name = p->tensor->name;
+	const float bound = 1 / sqrtf((float)a->linear_conv_kernel_dim);
+
+	if (mfs_str_ends(name, ".conv1d.weight")) {
+		p->init_uniform.low = -bound;
+		p->init_uniform.high = bound;
+	} else if (mfs_str_ends(name, ".A_log")) {
+		p->init_uniform.low = 1;
+		p->init_uniform.high = 16;
+		p->init_uniform.logarithm = true;
+	} else if (mfs_str_ends(name, ".dt_bias")) {
+		p->init_value = 1;
+	} else {
+		return false;
+	}
+	return true;
+}
+
 /* How a parameter begins: core/transformer/transformer_config.py: init_method,
  * output_layer_init_method, embedding_init_method; core/utils.py: scaled_init_method_normal;
  * core/transformer/moe/router.py: Router.reset_parameters, which draws the bias, too. */
@@ -74,6 +96,8 @@ static void set_init(const struct mft_train_config *config, struct mft_param *p)
 		config->embedding_init_method_std >= 0 ? config->embedding_init_method_std : std;
 
 	p->init_std = -1;
+	if (set_delta_init(a, p))
+		return;
 	if (mfs_str_ends(name, ".bias") && !mfs_str_ends(name, "router.bias"))
 		return;
 	if (is_norm(name)) {
@@ -81,7 +105,8 @@ static void set_init(const struct mft_train_config *config, struct mft_param *p)
 		return;
 	}
 	p->init_std = std / narrow;
-	if (mfs_str_ends(name, "linear_proj.weight") || mfs_str_ends(name, "linear_fc2.weight"))
+	if (mfs_str_ends(name, "linear_proj.weight") || mfs_str_ends(name, "out_proj.weight") ||
+	    mfs_str_ends(name, "linear_fc2.weight"))
 		p->init_std = std / (sqrt(2.0 * (double)a->num_layers) * narrow);
 	/* gpt_model.py: a head of its own begins as the embedding does. */
 	if (strstr(name, "_embeddings.") || (a->mup.on && !strcmp(name, "output_layer.weight")))

@@ -54,8 +54,12 @@ struct mft_param {
 	 * (core/transformer/module.py: param_is_not_shared; core/tensor_parallel/layers.py:
 	 * param_is_not_tensor_parallel_duplicate). */
 	bool counts;
-	double init_std; /* < 0: not drawn: init_value */
-	float init_value;
+	double init_std;  /* < 0: no normal numbers */
+	float init_value; /* of what is not drawn */
+	struct {
+		float low, high; /* both 0: no uniform numbers */
+		bool logarithm;	 /* of them */
+	} init_uniform;
 };
 
 /* A buffer of the model: not trained by gradients, fp32 (router.expert_bias). */

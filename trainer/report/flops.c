@@ -39,6 +39,33 @@ static struct attention attention_of(const struct mfs_megatron_args *m)
 	return (struct attention){.projections = h * (q + 2 * kv + gate) + q * h, .core = q};
 }
 
+static struct attention delta_net(const struct mfs_megatron_args *m)
+{
+	const double h = (double)m->hidden_size, heads = (double)m->linear_num_value_heads;
+	const double dim = (double)m->linear_value_head_dim;
+	const double k = (double)(m->linear_key_head_dim * m->linear_num_key_heads);
+	const double v = dim * heads;
+
+	return (struct attention){
+		.projections = h * (2 * k + 2 * v + 2 * heads) +
+			       (double)m->linear_conv_kernel_dim * (2 * k + v) +
+			       4 * heads * dim * dim + v * h,
+	};
+}
+
+/* Layers with a gated delta net; of MTP's as below. */
+static double delta_nets(const struct mfs_megatron_args *m)
+{
+	const int64_t mtp = m->mtp_num_layers > 0 ? m->mtp_num_layers : 0;
+	int64_t count = 0;
+
+	for (int64_t i = 0; i < m->num_layers; i++)
+		count += mfs_args_is_linear(m, i);
+	if (m->num_layers && mfs_args_is_linear(m, m->num_layers - 1))
+		count += mtp;
+	return (double)count;
+}
+
 /* An MTP layer is of the kind of the last layer. */
 static void count_layers(const struct mfs_megatron_args *m, double *ret_dense, double *ret_moe)
 {
@@ -74,11 +101,12 @@ double mft_flops(const struct mfs_megatron_args *model, uint64_t seq_length, uin
 	const double mtp = model->mtp_num_layers > 0 ? (double)model->mtp_num_layers : 0;
 	const double layers = (double)model->num_layers + mtp;
 	const double tokens = (double)batch * (double)seq_length;
-	const struct attention a = attention_of(model);
-	const double token = h * mlps(model) + layers * a.projections + mtp * (3 * h + 2 * h * h) +
-			     h * (double)padded_vocab * (mtp + 1);
+	const double linear = delta_nets(model), full = layers - linear;
+	const struct attention a = attention_of(model), d = delta_net(model);
+	const double token = h * mlps(model) + full * a.projections + linear * d.projections +
+			     mtp * (3 * h + 2 * h * h) + h * (double)padded_vocab * (mtp + 1);
 
-	return PASSES * FMA * (tokens * token + tokens * (double)seq_length * layers * a.core);
+	return PASSES * FMA * (tokens * token + tokens * (double)seq_length * full * a.core);
 }
 
 double mft_flops_share(double flops, double seconds, double peak)

@@ -123,7 +123,15 @@ def load_torch_dist(opt, directory, common, models, optimizer):
     state = dc.load(state, str(directory))
     for name, model in zip(write_megatron.chunk_names(models), models):
         model.load_state_dict(state[name])
+    count_as_torch(state["optimizer"])
     optimizer.load_state_dict(state["optimizer"])
+
+
+def count_as_torch(state):
+    """Transformer Engine's Adam counts steps in its groups, torch's, which is here in its place, in each parameter's state."""
+    steps = {group.pop("step") for group in state["param_groups"] if "step" in group} if "param_groups" in state else ()
+    if steps and "state" in state:
+        state["state"]["common_step"] = torch.tensor(float(*steps))
 
 
 def as_named_here(state, model):
@@ -142,6 +150,7 @@ def load_torch(opt, place, models, optimizer):
     assert [k for k in state if k.startswith("model")] == names, f"{place} has {[k for k in state if k.startswith('model')]}, not {names}"
     for name, model in zip(names, models):
         model.load_state_dict(as_named_here(state[name], model))  # strict
+    count_as_torch(state["optimizer"])
     optimizer.load_state_dict(state["optimizer"])
     if opt.optimizer == "dist":
         torch.load = torch_load

@@ -1,6 +1,7 @@
 /*
  * Attention with grouped queries: proj(attend(rope(norm(q)), rope(norm(k)), v)), where q, k and v
- * are of one product (megatron/core/transformer/attention.py: SelfAttention).
+ * are of one product (megatron/core/transformer/attention.py: SelfAttention). With output gates,
+ * which the product gives, too: proj(attend(...) sigmoid(gates)).
  *
  * Scores are divided by the square root of a head's size. With apply_query_key_layer_scaling they
  * are also divided by the layer's number before they are rounded, and multiplied by it afterwards.
@@ -17,8 +18,10 @@ struct attention {
 	struct mft_linear qkv, proj;
 	struct mft_norm q_norm, k_norm; /* weight NULL: none */
 	int64_t heads, groups, dim;
-	/* kept; qkv and stats with norms of q and k alone, otherwise qkv is scratch */
+	int64_t gates; /* of each group: as many as it has heads, or 0 */
+	/* kept, packed with gates or norms of q and k alone, stats with these; otherwise scratch */
 	uint64_t packed, stats;
+	uint64_t gated; /* kept, with gates: what proj is of */
 	struct {
 		uint64_t own, all;
 	} shared[2]; /* scratch of forward, of backward: see mft_shared_groups_take() */
@@ -56,25 +59,30 @@ static void plan_shared(const struct mft_net *net, struct attention *a, struct m
 	a->shared[backward].all = mft_part_plan_scratch(p, own * net->parallel->size.tp);
 }
 
+static bool keeps_packed(const struct attention *a)
+{
+	return a->q_norm.weight || a->gates;
+}
+
 static void plan_memory(struct mft_net *net, struct attention *a, struct mft_part_plan *p)
 {
+	const int64_t packed_heads = a->heads + (2 + a->gates) * a->groups;
 	const uint64_t q = mft_matrix_bytes(net->io, net->tokens, a->heads * a->dim);
 	const uint64_t k = mft_matrix_bytes(net->io, net->tokens, a->groups * a->dim);
-	const uint64_t packed =
-		mft_matrix_bytes(net->io, net->tokens, (a->heads + 2 * a->groups) * a->dim);
+	const uint64_t packed = mft_matrix_bytes(net->io, net->tokens, packed_heads * a->dim);
 
 	a->kept.q = mft_part_plan_keep(p, q);
 	a->kept.k = mft_part_plan_keep(p, k);
 	a->kept.v = mft_part_plan_keep(p, k);
 	a->kept.out = mft_part_plan_keep(p, q);
 	a->kept.lse = mft_part_plan_keep(p, mft_matrix_bytes(MFK_F32, net->tokens, a->heads));
-	if (a->q_norm.weight) {
-		a->packed = mft_part_plan_keep(p, packed);
+	a->packed =
+		keeps_packed(a) ? mft_part_plan_keep(p, packed) : mft_part_plan_scratch(p, packed);
+	if (a->q_norm.weight)
 		a->stats = mft_part_plan_keep(
 			p, mft_matrix_bytes(MFK_F32, net->tokens, 2 * (a->heads + a->groups)));
-	} else {
-		a->packed = mft_part_plan_scratch(p, packed);
-	}
+	if (a->gates)
+		a->gated = mft_part_plan_keep(p, q);
 	plan_shared(net, a, p, false);
 	mft_core_plan(net, &a->core, p, false);
 	mft_part_plan_scratch_anew(p);
@@ -85,6 +93,17 @@ static void plan_memory(struct mft_net *net, struct attention *a, struct mft_par
 	a->dpacked = mft_part_plan_scratch(p, packed);
 	plan_shared(net, a, p, true);
 	mft_core_plan(net, &a->core, p, true);
+}
+
+/* Megatron has no computation for it, either. */
+static int check(const struct mft_net *net, struct mfs_error *err)
+{
+	if (net->args->attention_output_gate && net->groups->share)
+		return mfs_fail(err, -ENOTSUP,
+				"--attention-output-gate: expected a --tensor-model-parallel-size "
+				"that divides --num-query-groups %lld, found %u",
+				(long long)net->args->num_query_groups, net->parallel->size.tp);
+	return 0;
 }
 
 static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan *p,
@@ -100,9 +119,12 @@ static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan
 	a->heads = net->args->num_attention_heads / net->parallel->size.tp;
 	a->groups = net->groups->share ? 1 : net->args->num_query_groups / net->parallel->size.tp;
 	a->dim = net->args->kv_channels;
+	a->gates = net->args->attention_output_gate ? a->heads / a->groups : 0;
 	whole = shape(net, a);
-	r = mft_linear_find(net, "decoder.layers.self_attention.linear_qkv", layer, -1, &a->qkv,
-			    err);
+	r = check(net, err);
+	if (!r)
+		r = mft_linear_find(net, "decoder.layers.self_attention.linear_qkv", layer, -1,
+				    &a->qkv, err);
 	if (!r)
 		r = mft_linear_find(net, "decoder.layers.self_attention.linear_proj", layer, -1,
 				    &a->proj, err);
@@ -132,8 +154,8 @@ static void *packed_of(const struct mft_net *net, const struct mft_part *part)
 {
 	const struct attention *a = part->own;
 
-	return a->q_norm.weight ? mft_part_kept(net, part, a->packed)
-				: mft_net_scratch(net, a->packed);
+	return keeps_packed(a) ? mft_part_kept(net, part, a->packed)
+			       : mft_net_scratch(net, a->packed);
 }
 
 /* What splits, normalises and turns, and its backward. */
@@ -146,6 +168,7 @@ static struct mfk_qkv split(const struct mft_net *net, const struct mft_part *pa
 		.tokens = net->tokens,
 		.groups = a->groups,
 		.heads_per_group = a->heads / a->groups,
+		.gates = a->gates,
 		.dim = a->dim,
 		.rotary_dim = net->rope->dim,
 		.interleaved = net->args->rotary_interleaved,
@@ -219,18 +242,70 @@ static void qkv_backward(const struct mft_net *net, const struct mft_pass *pass,
 			    dx);
 }
 
+/* Where a group's gates begin in what qkv gives, or in its gradient. */
+static void *at_gates(const struct mft_net *net, const struct attention *a, void *packed)
+{
+	return (char *)packed + (size_t)(a->heads / a->groups * a->dim) * mfk_dtype_size(net->io);
+}
+
+static struct mfk_gate gate_of(const struct mft_net *net, const struct mft_part *part)
+{
+	const struct attention *a = part->own;
+
+	return (struct mfk_gate){
+		.dtype = net->io,
+		.rows = net->tokens * a->groups,
+		.cols = a->gates * a->dim,
+		.ld = (2 * a->gates + 2) * a->dim,
+		.x = mft_part_kept(net, part, a->kept.out),
+		.gate = at_gates(net, a, packed_of(net, part)),
+		.y = mft_part_kept(net, part, a->gated),
+	};
+}
+
+/* Returns what proj is of. */
+static const void *gates_forward(const struct mft_net *net, const struct mft_pass *pass,
+				 const struct mft_part *part)
+{
+	const struct attention *a = part->own;
+	struct mfk_gate gate;
+
+	if (!a->gates)
+		return mft_part_kept(net, part, a->kept.out);
+	gate = gate_of(net, part);
+	net->backend->ops->gate(pass->ctx, &gate);
+	return gate.y;
+}
+
+/* d: of what proj is of, becomes that of what attention gives. */
+static void gates_backward(const struct mft_net *net, const struct mft_pass *pass,
+			   const struct mft_part *part, void *d)
+{
+	const struct attention *a = part->own;
+	struct mfk_gate gate;
+
+	if (!a->gates)
+		return;
+	gate = gate_of(net, part);
+	gate.dy = gate.dx = d;
+	gate.dgate = at_gates(net, a, mft_net_scratch(net, a->dpacked));
+	net->backend->ops->gate_backward(pass->ctx, &gate);
+}
+
 static void forward(const struct mft_net *net, const struct mft_pass *pass,
 		    const struct mft_part *part, const void *x, void *y)
 {
 	const struct attention *a = part->own;
 	const struct mfk_qkv s = split(net, part);
 	const struct mfk_attention c = mft_attention_of(net, pass, part, shape(net, a), &a->kept);
+	const void *proj_of;
 
 	qkv_forward(net, pass, part, x);
 	net->backend->ops->qkv(pass->ctx, &s);
 	mft_core_forward(net, pass, &a->core, &c);
+	proj_of = gates_forward(net, pass, part);
 	if (y)
-		mft_linear_forward(net, pass, &a->proj, net->tokens, c.out, y);
+		mft_linear_forward(net, pass, &a->proj, net->tokens, proj_of, y);
 }
 
 static void backward(const struct mft_net *net, const struct mft_pass *pass,
@@ -241,7 +316,9 @@ static void backward(const struct mft_net *net, const struct mft_pass *pass,
 	struct mfk_attention c = mft_attention_of(net, pass, part, shape(net, a), &a->kept);
 	void *dout = mft_net_scratch(net, a->dout);
 
-	mft_linear_backward(net, pass, &a->proj, net->tokens, c.out, dy, dout);
+	mft_linear_backward(net, pass, &a->proj, net->tokens,
+			    a->gates ? mft_part_kept(net, part, a->gated) : c.out, dy, dout);
+	gates_backward(net, pass, part, dout);
 
 	c.dout = dout;
 	c.dq = mft_net_scratch(net, a->dq);

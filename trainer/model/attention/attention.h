@@ -8,6 +8,7 @@
 
 extern const struct mft_part_kind mft_part_attention; /* attention.c */
 extern const struct mft_part_kind mft_part_mla;	      /* mla.c */
+extern const struct mft_part_kind mft_part_delta_net; /* gated_delta.c */
 
 /* Processes that share sequences; context.c. */
 void mft_context_find(const struct mft_parallel *p, int64_t whole, struct mft_context *ret);

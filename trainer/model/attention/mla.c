@@ -53,6 +53,10 @@ static float softmax_scale(const struct mfs_megatron_args *a)
 
 static int check(const struct mft_net *net, struct mfs_error *err)
 {
+	if (net->args->attention_output_gate)
+		return mfs_fail(err, -ENOTSUP,
+				"--attention-output-gate with --multi-latent-attention cannot be "
+				"trained here");
 	if (net->args->rotary_interleaved)
 		return mfs_fail(err, -ENOTSUP,
 				"--rotary-interleaved with --multi-latent-attention cannot be "

@@ -211,8 +211,7 @@ START_TEST(layers_with_linear_attention_follow_their_frequency)
 	ck_assert_mem_eq(args.linear_layers, "\1\0\1\0", 4);
 	ck_assert(args.linear_num_key_heads == 3 && args.linear_num_value_heads == 6);
 	ck_assert(args.linear_conv_kernel_dim == 4 && args.linear_key_head_dim == 128);
-	/* Models are shown, but none is trained. */
-	ck_assert(!args.foreign && args.untrainable);
+	ck_assert(!args.foreign && !args.untrainable);
 	delta_net("gdn");
 	set_list("linear_attention_freq", pattern, 4);
 	unit_ok(finish(), &err);

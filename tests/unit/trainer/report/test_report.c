@@ -55,7 +55,7 @@ static void counts(const struct mfs_megatron_args *m, uint64_t seq, uint64_t voc
 /* What num_floating_point_operations of megatron-core 0.20.0's training.py returns. */
 START_TEST(operations_are_counted_as_megatron_counts_them)
 {
-	uint8_t moe[61];
+	uint8_t moe[61], linear[48];
 	struct mfs_megatron_args m = llama3_8b();
 
 	counts(&m, 4096, 128256, 1, 197628625158144.0);
@@ -122,6 +122,24 @@ START_TEST(operations_are_counted_as_megatron_counts_them)
 	m.num_layers = 4;
 	m.moe_ffn_hidden_size = MFS_ABSENT;
 	counts(&m, 128, 1024, 5, 2329313280.0);
+
+	/* Three of four layers have a gated delta net. */
+	m = llama3_8b();
+	m.num_layers = 48;
+	m.hidden_size = 2048;
+	m.ffn_hidden_size = 5632;
+	m.num_attention_heads = 16;
+	m.num_query_groups = 2;
+	m.kv_channels = 256;
+	m.attention_output_gate = true;
+	m.linear_conv_kernel_dim = 4;
+	m.linear_key_head_dim = m.linear_value_head_dim = 128;
+	m.linear_num_key_heads = 16;
+	m.linear_num_value_heads = 32;
+	for (int64_t i = 0; i < m.num_layers; i++)
+		linear[i] = i % 4 != 3;
+	m.linear_layers = linear;
+	counts(&m, 4096, 151936, 2, 186283469045760.0);
 
 	ck_assert(mft_flops_share(400e12, 1, 800e12) == 0.5);
 	ck_assert(mft_flops_share(400e12, 1, 0) == 0 && mft_flops_share(1, 0, 1) == 0);
