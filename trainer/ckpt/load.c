@@ -15,6 +15,7 @@
 #include "formats/megatron/tracker.h"
 #include "formats/model/hf_ckpt.h"
 #include "formats/optim/read/optim_open.h"
+#include "formats/optim/rules/optimizers.h"
 #include "formats/optim/rules/settings.h"
 #include "trainer/ckpt/load_i.h"
 #include "trainer/optimizers/optimizer.h"
@@ -153,24 +154,12 @@ static void describe(struct mft_load *l, const struct place *p)
 			 (long long)p->number, p->dir, format, at->tp, at->pp);
 }
 
-/* Of a save. An SGD without momentum leaves no state; what is not known is read as Adam. */
-static const char *optimizer_of(const struct mfs_ckpt *ckpt)
-{
-	const struct mft_optimizer_kind *kind;
-	unsigned states = 0;
-
-	for (unsigned s = MFS_STATE_EXP_AVG; s < MFS_STATE_COUNT; s++)
-		if (mfs_ckpt_has_state(ckpt, (enum mfs_state)s))
-			states |= 1u << s;
-	kind = mfs_ckpt_args(ckpt)->sgd ? mft_optimizer_kind("sgd") : mft_optimizer_with(states);
-	return kind ? kind->name : mft_optimizer_kind(NULL)->name;
-}
-
 /* The state of one optimizer is of no use to another one. */
 static int check_optimizer(const struct mft_train_config *config, const struct mfs_ckpt *ckpt,
 			   struct mfs_error *err)
 {
-	const char *ours = mft_optimizer_kind(config->optimizer)->name, *found = optimizer_of(ckpt);
+	const char *ours = mft_optimizer_kind(config->optimizer)->name,
+		   *found = mfs_optimizer_of(ckpt)->name;
 
 	if (!mfs_str_is(found, ours))
 		return mfs_fail(err, -EINVAL,

@@ -9,8 +9,8 @@
 #define DIST "dist_"
 
 static const struct mft_optimizer_kind *const kinds[] = {
-#define KIND(name) &mft_##name,
-	MFT_OPTIMIZERS(KIND)
+#define KIND(name, states) &mft_##name,
+	MFS_OPTIMIZERS(KIND)
 #undef KIND
 };
 
@@ -73,20 +73,6 @@ unsigned mft_optimizer_slot(const struct mft_optimizer_kind *kind, enum mfs_stat
 			    kind->kept[slot - MFT_SLOT_KEPT].state == state)
 				return slot;
 	return MFT_SLOTS;
-}
-
-const struct mft_optimizer_kind *mft_optimizer_with(unsigned states)
-{
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(kinds); i++) {
-		unsigned all = 0;
-
-		for (unsigned s = MFS_STATE_EXP_AVG; s < MFS_STATE_COUNT; s++)
-			if (mft_optimizer_slot(kinds[i], (enum mfs_state)s) < MFT_SLOTS)
-				all |= 1u << s;
-		if (all == states)
-			return kinds[i];
-	}
-	return NULL;
 }
 
 double mft_optimizer_mup(const struct mft_train_config *c)

@@ -1,7 +1,7 @@
 /*
  * The kinds of optimizers: what each keeps of a parameter, how it updates one, and what of it is
- * saved. A new kind is a file next to adam.c, its line in optimizer_i.h, and an operation of the
- * kernels.
+ * saved. A new kind is a file next to adam.c that defines mft_NAME, its line in MFS_OPTIMIZERS
+ * (formats/optim/rules/optimizers.h), and maybe an operation of the kernels.
  *
  * Sources: megatron/core/optimizer/__init__.py: _get_megatron_optimizer_based_on_param_groups;
  * torch/optim.
@@ -84,10 +84,6 @@ struct mft_optimizer_kind {
 
 /* By its name, which must be one; "dist_" before it makes no difference. NULL is Adam's. */
 const struct mft_optimizer_kind *mft_optimizer_kind(const char *name);
-
-/* The kind whose runs save these states: bit s of states is state s, from MFS_STATE_EXP_AVG on.
- * NULL: there is none. */
-const struct mft_optimizer_kind *mft_optimizer_with(unsigned states);
 
 /* The kind that updates a parameter: this one, or that of others. */
 const struct mft_optimizer_kind *mft_optimizer_of(const struct mft_optimizer_kind *kind,

@@ -2,17 +2,13 @@
 #ifndef MFT_TRAINER_OPTIMIZERS_OPTIMIZER_I_H
 #define MFT_TRAINER_OPTIMIZERS_OPTIMIZER_I_H
 
+#include "formats/optim/rules/optimizers.h"
 #include "trainer/config/dests.h"
 #include "trainer/optimizers/optimizer.h"
 
-/* X(NAME): a file defines mft_NAME. */
-#define MFT_OPTIMIZERS(X)                                                                          \
-	X(adam)                                                                                    \
-	X(sgd)                                                                                     \
-	X(muon)
-
-#define DECLARE(name) extern const struct mft_optimizer_kind mft_##name;
-MFT_OPTIMIZERS(DECLARE)
+/* A file of this folder for each line of MFS_OPTIMIZERS. */
+#define DECLARE(name, states) extern const struct mft_optimizer_kind mft_##name;
+MFS_OPTIMIZERS(DECLARE)
 #undef DECLARE
 
 /* ---- pairs of a parameter group ---- */

@@ -4,6 +4,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/optim/read/optim_i.h"
+#include "formats/optim/rules/optimizers.h"
 
 /* The number of elements in a tensor's chunks, which must not overlap. */
 static uint64_t chunk_elements(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t)
@@ -53,13 +54,13 @@ static bool has_main(const struct mfs_ckpt *ckpt)
 	       mfs_ckpt_at(ckpt, first)->state == MFS_STATE_MAIN;
 }
 
-/* What the run's optimizer keeps of a parameter. torch/optim/sgd.py: nothing without momentum.
- * Where there are momenta without SGD, matrices are Muon's. */
+/* What the run's optimizer, which has these states, keeps of a parameter. torch/optim/sgd.py:
+ * nothing without momentum. Where there are momenta without SGD, matrices are Muon's. */
 static bool is_kept(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *model,
-		    enum mfs_state state, bool main)
+		    unsigned states, enum mfs_state state, bool main)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
-	const bool muon = !a->sgd && mfs_ckpt_has_state(ckpt, MFS_STATE_MOMENTUM) &&
+	const bool muon = !a->sgd && (states & MFS_OPTIM_STATE(MOMENTUM)) &&
 			  mfs_optim_muon_takes(model->name, model->ndim);
 
 	switch (state) {
@@ -68,12 +69,13 @@ static bool is_kept(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor 
 	case MFS_STATE_MOMENTUM:
 		return muon || (a->sgd && a->sgd_momentum != 0);
 	default:
-		return !a->sgd && !muon;
+		return !muon && (states >> state & 1);
 	}
 }
 
 int mfs_optim_check_whole(const struct mfs_ckpt *ckpt, bool *ret_main, struct mfs_error *err)
 {
+	const unsigned states = mfs_optimizer_of(ckpt)->states;
 	int rc = 0;
 
 	*ret_main = has_main(ckpt);
@@ -83,7 +85,7 @@ int mfs_optim_check_whole(const struct mfs_ckpt *ckpt, bool *ret_main, struct mf
 		if (!mfs_name_is_parameter(t->name, t->dtype))
 			continue;
 		for (unsigned s = MFS_STATE_MAIN; s < MFS_STATE_COUNT && !rc; s++)
-			if (is_kept(ckpt, t, s, *ret_main))
+			if (is_kept(ckpt, t, states, s, *ret_main))
 				rc = check_state(ckpt, t, s, err);
 	}
 	return rc;

@@ -11,6 +11,7 @@
 
 #include "formats/numbers/half.h"
 #include "formats/ckpt/read/ckpt_open.h"
+#include "formats/optim/rules/optimizers.h"
 #include "tests/unit/run_of.h"
 
 #define CKPT "weights/llama-torch-tp2-pp2/iter_0000040"
@@ -387,6 +388,21 @@ START_TEST(muon_orthogonalises_matrices_alone)
 }
 END_TEST
 
+/* What the trainer keeps of a kind of optimizer is what readers of its saves expect. */
+START_TEST(kinds_keep_what_their_saves_have)
+{
+#define ROW(name, states) {#name, states},
+	static const struct mfs_optimizer rows[] = {MFS_OPTIMIZERS(ROW)};
+#undef ROW
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(rows); i++)
+		for (unsigned s = MFS_STATE_EXP_AVG; s < MFS_STATE_COUNT; s++)
+			ck_assert_int_eq(mft_optimizer_slot(mft_optimizer_kind(rows[i].name), s) <
+						 MFT_SLOTS,
+					 rows[i].states >> s & 1);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("update");
@@ -398,6 +414,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, offloaded_to_each);
 	tcase_add_loop_test(c, parameters_are_offloaded_whole_up_to_the_fraction, 0, 4);
 	tcase_add_test(c, muon_orthogonalises_matrices_alone);
+	tcase_add_test(c, kinds_keep_what_their_saves_have);
 	suite_add_tcase(s, c);
 	return s;
 }

@@ -1,0 +1,30 @@
+/*
+ * The optimizers, and which states the saves of their runs have in addition to main parameters: the
+ * one list of them. What the trainer computes for each is in trainer/optimizers.
+ */
+#ifndef MFS_OPTIM_RULES_OPTIMIZERS_H
+#define MFS_OPTIM_RULES_OPTIMIZERS_H
+
+#include <stdbool.h>
+
+#include "formats/ckpt/ckpt.h"
+
+#define MFS_OPTIM_STATE(state) (1u << MFS_STATE_##state)
+#define MFS_OPTIM_ADAM	       (MFS_OPTIM_STATE(EXP_AVG) | MFS_OPTIM_STATE(EXP_AVG_SQ))
+
+/* X(NAME, STATES): NAME is the word of --optimizer. The first one is taken where none fits. Without
+ * momentum SGD has no state; what Muon does not take is Adam's. */
+#define MFS_OPTIMIZERS(X)                                                                          \
+	X(adam, MFS_OPTIM_ADAM)                                                                    \
+	X(sgd, MFS_OPTIM_STATE(MOMENTUM))                                                          \
+	X(muon, MFS_OPTIM_STATE(MOMENTUM) | MFS_OPTIM_ADAM)
+
+struct mfs_optimizer {
+	const char *name;
+	unsigned states; /* bit s: state s of enum mfs_state */
+};
+
+/* The optimizer whose states a checkpoint has; if its arguments name SGD, that. */
+const struct mfs_optimizer *mfs_optimizer_of(const struct mfs_ckpt *ckpt);
+
+#endif
