@@ -152,7 +152,7 @@ START_TEST(each_family_has_its_tensors)
 END_TEST
 
 /* What SEMANTICS.md promises of the order of files: what comes before the layers, the layers, what
- * comes after them. A layer is in one file, or in files that follow each other and have no other. */
+ * comes after them. A layer is in one file, or in files that follow each other without another. */
 START_TEST(files_follow_the_layers)
 {
 	static const uint64_t limits[] = {1, 20000, 70000, UINT64_MAX};
