@@ -49,8 +49,9 @@ struct mfs_options {
  * dataset_cache, so nothing is writable. */
 int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_error *err);
 
-/* The lists come from mount(8), which says rw for lack of ro: dataset_cache decides what can be
- * written, and rw is no error. Called before any list is parsed. */
+/* Prepares for lists of mount(8), before any is parsed. It gives rw wherever ro is not given: that
+ * is no error here, and dataset_cache decides what can be written. SOURCE may be empty. sloppy:
+ * options that nobody knows are passed over (mount -s). */
 void mfs_options_for_mount8(struct mfs_options *opt, bool sloppy);
 
 /* SOURCE MOUNTPOINT [-o list] [-f] [-d] [-s], in any order; argv[0] is skipped. -EINVAL. */
