@@ -6,6 +6,7 @@ PREFIX  ?= /usr/local
 # he names it.
 override PREFIX := $(abspath $(patsubst ~/%,$(HOME)/%,$(PREFIX)))
 SBINDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
+LIBDIR  ?= $(PREFIX)/lib
 
 # All processors, unless -j or a jobserver says otherwise. make's variables do not tell while it reads this, before
 # version 4.4; its command line and its environment do. Goals given with "clean" run one after the other.
@@ -37,11 +38,11 @@ endef
 code = $(wildcard $(foreach top,formats fs kernels trainer,$(foreach depth,* */* */*/*,$(top)/$(depth)$(1))))
 
 # Everything but the two main.c is a library: the programs and every test link it. kernels/cuda and
-# kernels/mpi are plugins.
+# kernels/mpi are plugins; fs/lib/wheel stands in for what a machine may lack.
 CUDA_SOURCES  := $(wildcard kernels/cuda/*.c kernels/cuda/*/*.cu kernels/cuda/*/*.c)
 # The families of HF models that the program holds: $(O)/families.c is made of them.
 FAMILIES      := $(wildcard configs/models/*.conf)
-LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/% kernels/mpi/%,$(call code,.c))
+LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c fs/lib/wheel/% kernels/cuda/% kernels/mpi/%,$(call code,.c))
 # What fuzz targets are made of: the readers that they call are nowhere else.
 READER_SOURCES := $(filter $(addsuffix .c,formats/% fs/view/% trainer/config/% trainer/optimizers/% trainer/base/nvtx_ranges trainer/parallel/% trainer/simulate/machine% fs/cli/option% fs/fsck/scan% fs/fsck/verdict% \
 	fs/gateway/gateway_config fs/gateway/access/authorization fs/gateway/access/proxies fs/gateway/access/token_rules fs/gateway/access/secret_list fs/gateway/access/sessions fs/gateway/call/accept fs/gateway/hub/asked fs/gateway/web/html fs/http/range fs/http/url \
@@ -70,6 +71,11 @@ VARIANT := $(if $(findstring address,$(SAN)),asan,$(if $(findstring thread,$(SAN
 
 PROGRAMS := mcorefs mcorefs-train
 
+# The library for programs of others (fs/lib/mcorefs.h). LIBRARY_ABI changes when a promise of that header is broken.
+RELEASE     := $(shell sed -n 's/.*MFS_VERSION *"\(.*\)".*/\1/p' formats/base/version.h)
+LIBRARY_ABI := 0
+LIBRARY     := $(O)/libmcorefs.so.$(LIBRARY_ABI)
+
 # Where nvcc is, the CUDA backend is built too.
 CUDA_HOME ?= /usr/local/cuda
 NVCC      ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard $(CUDA_HOME)/bin/nvcc))
@@ -88,7 +94,7 @@ PLUGINS   := $(CUDA) $(MPI)
 # The trainer's flags are a table, which makes its completions.
 COMPLETIONS := $(O)/completions/mcorefs-train.bash $(O)/completions/_mcorefs-train
 
-all: $(if $(SAN),$(PROGRAMS:%=$(O)/$(VARIANT)/%),$(PROGRAMS:%=$(O)/%) $(PLUGINS) $(COMPLETIONS)) ## build build/mcorefs and build/mcorefs-train (the default)
+all: $(if $(SAN),$(PROGRAMS:%=$(O)/$(VARIANT)/%),$(PROGRAMS:%=$(O)/%) $(LIBRARY) $(PLUGINS) $(COMPLETIONS)) ## build build/mcorefs, build/mcorefs-train and build/libmcorefs.so.0 (the default)
 
 # $(O)/config*.mk hold the packages' flags. The script that makes them looks for what is missing, and installs it for
 # the targets that say so; then make starts over with them.
@@ -218,13 +224,40 @@ ADDRESS  := -fsanitize=address -fsanitize=undefined
 CLANG    ?= clang
 # At -O1 gcc sees uses of variables without a value where there are none; at -O2, without sanitizers, it looks for them.
 SAN_WARNINGS := -Wno-maybe-uninitialized
-$(eval $(call variant,obj,$$(CC),$(GCC_CFLAGS) $(HARDENING),CFLAGS))
+# The objects of the programs are the library's, too. Its few thread-local variables lie where a signal handler can read
+# them.
+PIC := -fPIC -fvisibility=hidden -ftls-model=initial-exec
+$(eval $(call variant,obj,$$(CC),$(GCC_CFLAGS) $(HARDENING) $(PIC),CFLAGS))
 $(eval $(call variant,asan,$$(CC),$(GCC_CFLAGS) $(SAN_WARNINGS) $(ADDRESS) $(SANITIZE),SAN_CFLAGS))
 $(eval $(call variant,tsan,$$(CC),$(GCC_CFLAGS) $(SAN_WARNINGS) -fsanitize=thread $(SANITIZE),SAN_CFLAGS))
 $(eval $(call variant,fuzz,$$(CLANG),-fsanitize=fuzzer-no-link $(ADDRESS) $(SANITIZE),SAN_CFLAGS))
 
 $(PROGRAMS:%=$(O)/%): $(O)/%: $(O)/obj/%
 	$(Q)cp -f $< $@
+
+# What mcorefs.h declares, and of the rest what that calls: neither libfuse nor libmicrohttpd. It stays where it was opened
+# once: threads and a signal handler are in it.
+LIBRARY_OBJECTS := $(patsubst %.c,$(O)/obj/%.o,$(wildcard fs/lib/*.c))
+LIBRARY_LINK     = $(CC) $(HARDENING) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libmcorefs.so.$(LIBRARY_ABI) -Wl,-z,defs,-z,nodelete,-z,relro,-z,now -Wl,--gc-sections -Wl,--exclude-libs,ALL
+
+$(LIBRARY): $(LIBRARY_OBJECTS) $(O)/obj/libmcorefs.a Makefile
+	$(call say,LINK,$@)
+	$(Q)$(LIBRARY_LINK) -o $@ $(filter-out Makefile,$^) -Wl,--as-needed $(DEPS_LIBS) $(BASE_LIBS)
+	$(Q)ln -sf $(@F) $(O)/libmcorefs.so
+
+# The Python package needs no compiler and nothing but glibc: what Debian has as archives is linked into its library, and
+# libcurl is opened when a URL is read.
+WHEEL_SOURCES := $(wildcard fs/lib/wheel/*.c)
+PYTHON        ?= python3
+
+$(O)/wheel/libmcorefs.so.$(LIBRARY_ABI): $(LIBRARY_OBJECTS) $(O)/obj/libmcorefs.a $(WHEEL_SOURCES) Makefile
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(LIBRARY_LINK) -s $(BASE_CFLAGS) $(PIC) $(DEPS_CFLAGS) -o $@ $(WHEEL_SOURCES) $(LIBRARY_OBJECTS) $(O)/obj/libmcorefs.a \
+		-Wl,-Bstatic -luring -ljansson -lcrypto -lxxhash -lz -lyaml -lexpat -Wl,-Bdynamic -Wl,--as-needed $(BASE_LIBS) -ldl
+
+wheel: $(O)/wheel/libmcorefs.so.$(LIBRARY_ABI) ## the Python package mcorefs, with the library in it: build/mcorefs-*.whl
+	$(Q)$(PYTHON) fs/lib/wheel/make_wheel.py $< $(O)
 
 # The CUDA backend: one shared object that mcorefs-train opens where there is a GPU.
 NVCC_FLAGS := -std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra -I. --expt-relaxed-constexpr \
@@ -332,7 +365,7 @@ deps: $(O)/config.mk $(O)/config-test.mk ## install what building and testing ne
 demo: $(PROGRAMS:%=$(O)/%) ## mount a sample checkpoint, look at it, read it through the mount
 	@tests/demo.sh
 
-tests: $(PROGRAMS:%=$(O)/%) $(MPI) $(CUDA_TESTED) $(foreach v,asan tsan,$(PROGRAMS:%=$(O)/$(v)/%)) $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) $(EMULATORS) ## build all tests without running them
+tests: $(PROGRAMS:%=$(O)/%) $(LIBRARY) $(MPI) $(CUDA_TESTED) $(foreach v,asan tsan,$(PROGRAMS:%=$(O)/$(v)/%)) $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) $(EMULATORS) ## build all tests without running them
 
 check: tests ## every test that needs no Python peer; ends with: N passed, N failed, N skipped
 	@$(RUN) make mount-san unit train mount damage fuzz-corpus fuzz-smoke giants
@@ -346,7 +379,7 @@ damage: $(OTHER_PROGRAMS) ## fixtures cut and changed at random: right bytes or 
 train: $(PROGRAMS:%=$(O)/%) $(MPI) $(COMM_PROGRAMS) $(RUNNER) ## real runs, resumed on the CPU
 	@tests/run.sh train
 
-mount: $(O)/mcorefs $(OTHER_PROGRAMS) ## tests on a real mount
+mount: $(O)/mcorefs $(LIBRARY) $(OTHER_PROGRAMS) ## tests on a real mount
 	@tests/run.sh mount
 
 giants: $(O)/mcorefs $(RUNNER) ## sparse 671 B and 405 B checkpoints: memory, counts, times
@@ -358,7 +391,7 @@ fuzz: tests ## each fuzz target for FUZZ_SECONDS (600), one after the other
 fuzz-smoke: tests ## each fuzz target for 3 s, with the seed of the day
 	@tests/run.sh fuzz-smoke
 
-interop: $(PROGRAMS:%=$(O)/%) $(MPI) ## open mounts with transformers, vLLM, MLX (a Python venv outside of the tree)
+interop: $(PROGRAMS:%=$(O)/%) $(MPI) wheel ## open mounts with transformers, vLLM, MLX (a Python venv outside of the tree)
 	@tests/interop/run.sh
 
 bench: $(PROGRAMS:%=$(O)/%) $(CUDA) $(OTHER_PROGRAMS) ## ratios against a native copy (BENCH_GIB, default 2)
@@ -402,17 +435,31 @@ coverage: ## which lines the unit tests reach (gcov; COVERAGE=TESTS: some of the
 	@tests/coverage.sh $(O)/coverage $(COVERAGE)
 
 # What is copied and changed, below share/doc; these units alone are used as they are.
-EXAMPLES := $(wildcard $(foreach d,mount systemd autofs slurm kubernetes container train machines grafana,configs/$(d)/*))
+EXAMPLES := $(wildcard $(foreach d,library mount systemd autofs slurm kubernetes container train machines grafana,configs/$(d)/*))
 UNITS    := mcorefs@.service mcorefs-gateway.service
 # What manual pages and units name as docs/NAME.md, and what those pages name.
 PAGES    := README.md $(wildcard docs/*.md docs/formats/*.md)
 
 # The helper must find the program although mount(8) leaves it a PATH of system directories alone: its path is written
 # into it. mount -t fuse.mcorefs, the name that the kernel shows, asks for a helper of that name.
-install: $(PROGRAMS:%=$(O)/%) $(PLUGINS) $(COMPLETIONS) ## install under PREFIX (/usr/local); the mount helper in SBINDIR (/sbin, or PREFIX/sbin of another PREFIX)
+# The library carries its release in the name of its file, as the linker's and the loader's names of it lead there.
+LIBRARY_FILE := libmcorefs.so.$(RELEASE)
+LIBRARY_PLACES := $(LIBDIR)/$(LIBRARY_FILE) $(LIBDIR)/libmcorefs.so.$(LIBRARY_ABI) $(LIBDIR)/libmcorefs.so $(LIBDIR)/pkgconfig/mcorefs.pc $(PREFIX)/include/mcorefs.h
+
+install: $(PROGRAMS:%=$(O)/%) $(LIBRARY) $(PLUGINS) $(COMPLETIONS) ## install under PREFIX (/usr/local); the mount helper in SBINDIR (/sbin, or PREFIX/sbin of another PREFIX)
 	install -D -m 755 $(O)/mcorefs $(DESTDIR)$(PREFIX)/bin/mcorefs
 	install -D -m 755 $(O)/mcorefs-train $(DESTDIR)$(PREFIX)/bin/mcorefs-train
 	$(foreach p,$(PLUGINS),install -D -m 755 $(p) $(DESTDIR)$(PREFIX)/lib/mcorefs/$(notdir $(p))$(newline))
+	install -D -m 644 $(LIBRARY) $(DESTDIR)$(LIBDIR)/$(LIBRARY_FILE)
+	ln -sf $(LIBRARY_FILE) $(DESTDIR)$(LIBDIR)/libmcorefs.so.$(LIBRARY_ABI)
+	ln -sf libmcorefs.so.$(LIBRARY_ABI) $(DESTDIR)$(LIBDIR)/libmcorefs.so
+	install -D -m 644 fs/lib/mcorefs.h $(DESTDIR)$(PREFIX)/include/mcorefs.h
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig
+	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: mcorefs' \
+		'Description: tensors of Megatron-LM checkpoints, as HuggingFace files and at other layouts' 'Version: $(RELEASE)' \
+		'Libs: -L$${libdir} -lmcorefs' 'Cflags: -I$${includedir}' >$(DESTDIR)$(LIBDIR)/pkgconfig/mcorefs.pc
+	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/mcorefs.pc
+	$(if $(DESTDIR),,$(if $(filter /usr /usr/local,$(PREFIX)),-PATH=$$PATH:/sbin:/usr/sbin ldconfig))
 	install -d $(DESTDIR)$(SBINDIR)
 	rm -f $(DESTDIR)$(SBINDIR)/mount.mcorefs
 	sed 's|^program=$$|program=$(PREFIX)/bin/mcorefs|' mount-helpers/mount.mcorefs >$(DESTDIR)$(SBINDIR)/mount.mcorefs
@@ -430,15 +477,15 @@ install: $(PROGRAMS:%=$(O)/%) $(PLUGINS) $(COMPLETIONS) ## install under PREFIX 
 	$(if $(filter-out /sbin /usr/sbin,$(SBINDIR)),@echo 'mount -t mcorefs looks in /sbin alone: make install SBINDIR=/sbin ... puts its helper there')
 
 # Packages of a build without CUDA, which is no part of Debian.
-deb: $(PROGRAMS:%=$(O)/%) $(COMPLETIONS) ## mcorefs and mcorefs-train as packages, into build/deb (needs dpkg-dev)
+deb: $(PROGRAMS:%=$(O)/%) $(LIBRARY) $(COMPLETIONS) ## mcorefs, mcorefs-train and the library as packages, into build/deb (needs dpkg-dev)
 	@command -v dpkg-shlibdeps >/dev/null || { echo 'make deb needs dpkg-shlibdeps: apt-get install dpkg-dev' >&2; exit 1; }
-	$(Q)rm -rf $(O)/deb && $(MAKE) --no-print-directory -s install $(addprefix -o ,$(O)/config.mk $(PROGRAMS:%=$(O)/%)) O=$(O) PREFIX=/usr SBINDIR=/usr/sbin DESTDIR=$(abspath $(O))/deb/stage NVCC=
+	$(Q)rm -rf $(O)/deb && $(MAKE) --no-print-directory -s install $(addprefix -o ,$(O)/config.mk $(PROGRAMS:%=$(O)/%) $(LIBRARY)) O=$(O) PREFIX=/usr SBINDIR=/usr/sbin LIBDIR=/usr/lib/$$(dpkg-architecture -qDEB_HOST_MULTIARCH) DESTDIR=$(abspath $(O))/deb/stage NVCC=
 	@mount-helpers/deb.sh $(O)/deb/stage $(O)/deb && rm -rf $(O)/deb/stage
 	$(if $(Q),@echo 'mcorefs-train in it is for CPUs: the CUDA backend comes with "make install" where nvcc is')
 
 uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/mcorefs $(DESTDIR)$(PREFIX)/bin/mcorefs-train $(addprefix $(DESTDIR)$(PREFIX)/lib/mcorefs/,libmcorefs-cuda.so libmcorefs-mpi.so) \
-		$(DESTDIR)$(SBINDIR)/mount.mcorefs $(DESTDIR)$(SBINDIR)/mount.fuse.mcorefs $(UNITS:%=$(DESTDIR)$(PREFIX)/lib/systemd/system/%) $(PAGES:%=$(DESTDIR)$(PREFIX)/share/doc/mcorefs/%) \
+		$(DESTDIR)$(SBINDIR)/mount.mcorefs $(DESTDIR)$(SBINDIR)/mount.fuse.mcorefs $(addprefix $(DESTDIR),$(LIBRARY_PLACES)) $(UNITS:%=$(DESTDIR)$(PREFIX)/lib/systemd/system/%) $(PAGES:%=$(DESTDIR)$(PREFIX)/share/doc/mcorefs/%) \
 		$(EXAMPLES:configs/%=$(DESTDIR)$(PREFIX)/share/doc/mcorefs/examples/%) \
 		$(patsubst %,$(DESTDIR)$(PREFIX)/share/man/man*/%,$(notdir $(wildcard mount-helpers/man/*.[1-8]))) \
 		$(addprefix $(DESTDIR)$(PREFIX)/share/bash-completion/completions/,mcorefs mcorefs-train) \
@@ -450,7 +497,7 @@ clean: ## remove build/
 help: ## this list
 	@sed -n 's/^\([a-z_.-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
 
-.PHONY: all deps deb demo tests check unit train damage mount giants fuzz fuzz-smoke interop bench lint format tidy coverage \
+.PHONY: all deps deb wheel demo tests check unit train damage mount giants fuzz fuzz-smoke interop bench lint format tidy coverage \
 	install uninstall clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -1,6 +1,6 @@
 #!/bin/sh
 # deb.sh STAGE OUT: packages for Debian and Ubuntu of what `make install PREFIX=/usr DESTDIR=STAGE` has put into STAGE:
-# OUT/mcorefs_VERSION_ARCH.deb and OUT/mcorefs-train_VERSION_ARCH.deb. `make deb` calls it. It needs dpkg-dev.
+# OUT/NAME_VERSION_ARCH.deb of mcorefs, mcorefs-train, libmcorefs0 and libmcorefs-dev. `make deb` calls it. It needs dpkg-dev.
 set -eu
 stage=$1
 out=$2
@@ -21,7 +21,7 @@ depends() {
 
 # pack NAME DEPENDS FIELDS DESCRIPTION: the folder $work/NAME as a package.
 pack() {
-	find "$work/$1/usr/share/man" -name '*.[1-8]' -exec gzip -9n {} +
+	[ ! -d "$work/$1/usr/share/man" ] || find "$work/$1/usr/share/man" -name '*.[1-8]' -exec gzip -9n {} +
 	install -D -m 644 CHANGELOG.md "$work/$1/usr/share/doc/$1/changelog"
 	gzip -9n "$work/$1/usr/share/doc/$1/changelog"
 	mkdir -p "$work/$1/DEBIAN"
@@ -43,15 +43,27 @@ END
 	echo "$out/$1_${version}_$arch.deb"
 }
 
-mkdir -p "$out" "$work/mcorefs-train"
+# move NAME FIND'S EXPRESSION: these files are of another package.
+move() {
+	name=$1
+	shift
+	(cd "$work/mcorefs" && find . "$@") | while read -r file; do
+		mkdir -p "$work/$name/${file%/*}"
+		mv "$work/mcorefs/$file" "$work/$name/$file"
+	done
+}
+
+mkdir -p "$out"
 cp -a "$stage" "$work/mcorefs"
-(cd "$work/mcorefs" && find . -name '*mcorefs-train*' ! -type d -o -name 'libmcorefs-*.so') | while read -r file; do
-	mkdir -p "$work/mcorefs-train/${file%/*}"
-	mv "$work/mcorefs/$file" "$work/mcorefs-train/$file"
-done
+move mcorefs-train -name '*mcorefs-train*' ! -type d -o -name 'libmcorefs-*.so'
+move libmcorefs0 -name 'libmcorefs.so.*'
+move libmcorefs-dev -name libmcorefs.so -o -name mcorefs.pc -o -name mcorefs.h -o -name mcorefs.3
 find "$work/mcorefs" -depth -type d -empty -delete
+library=$(find "$work/libmcorefs0" -name 'libmcorefs.so.*' -type f)
 strip "$work/mcorefs/usr/bin/mcorefs" "$work/mcorefs-train/usr/bin/mcorefs-train"
-mkdir -p "$work/mcorefs/etc/mcorefs" "$work/mcorefs/DEBIAN"
+strip --strip-unneeded "$library"
+mkdir -p "$work/mcorefs/etc/mcorefs" "$work/mcorefs/DEBIAN" "$work/libmcorefs0/DEBIAN"
+echo 'activate-noawait ldconfig' >"$work/libmcorefs0/DEBIAN/triggers"
 # systemd learns of the unit; nothing is started.
 for script in postinst postrm; do
 	printf '#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi\n' >"$work/mcorefs/DEBIAN/$script"
@@ -69,3 +81,11 @@ Suggests: mcorefs" \
  It takes the arguments of Megatron-LM's pretrain_gpt.py, reads and writes its
  checkpoints and reads its datasets. The CUDA backend is not in this package:
  it is built where CUDA is."
+pack libmcorefs0 "$(depends "$library")" "Suggests: mcorefs" \
+	"Megatron-LM checkpoints as HuggingFace tensors, without a mount
+ The library of mcorefs: it opens what mcorefs mounts, lists its views, and
+ reads files, tensors and slices of them into memory."
+pack libmcorefs-dev "libmcorefs0 (= $version)" "Suggests: pkg-config" \
+	"header and manual page of libmcorefs
+ What a program in C or C++ needs that reads checkpoints of Megatron-LM with
+ the library of mcorefs."

@@ -3,15 +3,47 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "formats/io/backing.h"
 #include "formats/io/fence.h"
 
-/* Of the last call, if the bytes of a file did not come from where they are: why. */
-static _Thread_local struct mfs_error why;
+/* Of a thread's last call, if the bytes of a file did not come from where they are: why. It is not
+ * thread-local: of such bytes a library that is opened late finds few. */
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int key_failed;
+
+static void make_key(void)
+{
+	key_failed = pthread_key_create(&key, free);
+}
+
+/* NULL: there was none yet. */
+static struct mfs_error *known_why(void)
+{
+	pthread_once(&once, make_key);
+	return key_failed ? NULL : pthread_getspecific(key);
+}
+
+/* NULL: out of memory. */
+static struct mfs_error *own_why(void)
+{
+	struct mfs_error *why = known_why();
+
+	if (why || key_failed)
+		return why;
+	why = calloc(1, sizeof(*why));
+	if (why && pthread_setspecific(key, why)) {
+		free(why);
+		return NULL;
+	}
+	return why;
+}
 
 static int check(int fd, struct stat *ret)
 {
@@ -59,8 +91,10 @@ static int open_at_once(int dirfd, const char *name, int flags)
 int mfs_open_regular_as_is(int dirfd, const char *name, int flags, int *ret_fd, struct stat *ret)
 {
 	int fd = open_at_once(dirfd, name, flags), rc;
+	struct mfs_error *why = known_why();
 
-	why.code = 0;
+	if (why)
+		why->code = 0;
 	if (fd < 0)
 		return fd;
 	rc = check(fd, ret);
@@ -79,9 +113,10 @@ int mfs_open_regular_as_is(int dirfd, const char *name, int flags, int *ret_fd, 
 
 static int open_backing(const struct mfs_backing *b, int *ret_fd)
 {
-	int rc = b->ops->keep(b->object, &why);
+	struct mfs_error *why = own_why();
+	int rc = b->ops->keep(b->object, why);
 
-	return rc ? rc : b->ops->open(b->object, ret_fd, &why);
+	return rc ? rc : b->ops->open(b->object, ret_fd, why);
 }
 
 int mfs_open_regular(int dirfd, const char *name, int flags, int *ret_fd, struct stat *ret)
@@ -107,7 +142,9 @@ int mfs_open_regular(int dirfd, const char *name, int flags, int *ret_fd, struct
 
 const char *mfs_open_regular_why(int rc)
 {
-	if (why.code && why.code == rc)
-		return why.msg;
+	const struct mfs_error *why = known_why();
+
+	if (why && why->code && why->code == rc)
+		return why->msg;
 	return rc == -EINVAL ? "not a regular file" : mfs_errno_text(-rc);
 }

@@ -49,10 +49,11 @@ struct attempt {
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+static CURLcode init_result;
 
 static void init(void)
 {
-	curl_global_init(CURL_GLOBAL_DEFAULT);
+	init_result = curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
 static bool is_stopped(const struct mfs_curl *h)
@@ -62,9 +63,14 @@ static bool is_stopped(const struct mfs_curl *h)
 
 int mfs_curl_new(const struct mfs_curl_options *opt, struct mfs_curl **ret, struct mfs_error *err)
 {
-	struct mfs_curl *h = calloc(1, sizeof(*h));
+	struct mfs_curl *h;
 
 	pthread_once(&once, init);
+	if (init_result)
+		return mfs_fail(
+			err, -ENOTSUP,
+			"URLs cannot be read: libcurl.so.4 is not installed, or does not start");
+	h = calloc(1, sizeof(*h));
 	if (h)
 		h->curl = curl_easy_init();
 	if (!h || !h->curl) {

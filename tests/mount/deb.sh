@@ -9,13 +9,13 @@ export DEB_COMPRESSION=none # it is what takes time
 
 build=$work/build
 mkdir -p "$build/completions"
-cp "$MCOREFS" "${MCOREFS%/*}/mcorefs-train" "$build"
+cp "$MCOREFS" "${MCOREFS%/*}/mcorefs-train" "${MCOREFS%/*}/libmcorefs.so.0" "$build"
 touch "$build/config.mk"
 # With a build that is finished: nothing is compiled.
-done_already=(-s --no-print-directory "O=$build" -o "$build/mcorefs" -o "$build/mcorefs-train" -o "$build/config.mk" NVCC= MPI=)
+done_already=(-s --no-print-directory "O=$build" -o "$build/mcorefs" -o "$build/mcorefs-train" -o "$build/libmcorefs.so.0" -o "$build/config.mk" NVCC= MPI=)
 make "${done_already[@]}" deb SOURCE_DATE_EPOCH=1700000000 >"$log" 2>&1 || fail "make deb"
-packages=("$build"/deb/mcorefs_*.deb "$build"/deb/mcorefs-train_*.deb)
-[ -s "${packages[0]}" ] && [ -s "${packages[1]}" ] || fail "packages: $(ls "$build/deb")"
+packages=("$build"/deb/mcorefs_*.deb "$build"/deb/mcorefs-train_*.deb "$build"/deb/libmcorefs0_*.deb "$build"/deb/libmcorefs-dev_*.deb)
+[ -s "${packages[0]}" ] && [ -s "${packages[1]}" ] && [ -s "${packages[2]}" ] && [ -s "${packages[3]}" ] || fail "packages: $(ls "$build/deb")"
 dpkg-deb -c "${packages[0]}" >"$work/contents" || fail "dpkg-deb -c"
 for file in usr/bin/mcorefs usr/sbin/mount.mcorefs usr/lib/systemd/system/mcorefs@.service usr/share/man/man8/mount.mcorefs.8.gz \
 	usr/share/doc/mcorefs/examples/slurm/prolog.sh usr/share/doc/mcorefs/examples/machines/h100.yaml \
@@ -28,6 +28,11 @@ grep -ohE 'docs/[A-Za-z/_-]+\.md' mount-helpers/man/* configs/systemd/* | sort -
 while read -r page; do
 	grep -q " \./usr/share/doc/mcorefs/$page\$" "$work/contents" || fail "the package is without $page"
 done <"$work/pages"
+for file in "2 /libmcorefs.so.0" "3 /libmcorefs.so" "3 /usr/include/mcorefs.h" "3 /pkgconfig/mcorefs.pc" "3 /man3/mcorefs.3.gz"; do
+	dpkg-deb -c "${packages[${file%% *}]}" | grep -q "${file#* }\( ->.*\)\?$" || fail "${packages[${file%% *}]##*/} is without ${file#* }"
+	grep -q "${file#* }\( ->.*\)\?$" "$work/contents" && fail "the mount's package has ${file#* }"
+done
+dpkg-deb -f "${packages[2]}" Depends | grep -q 'fuse\|microhttpd' && fail "the library asks for more than it calls"
 grep -q 'mcorefs-train' "$work/contents" && fail "the trainer is in the mount's package"
 grep -v ' root/root ' "$work/contents" && fail "files of others than root"
 dpkg-deb -f "${packages[0]}" Depends | grep -q 'fuse3,.*libfuse3-3' || fail "Depends: $(dpkg-deb -f "${packages[0]}" Depends)"
@@ -55,5 +60,5 @@ same "who serves" "$(readlink "/proc/$(mcorefs mounts "$mnt" --json | sed -n 's/
 cmp "$mnt/latest/hf/model.safetensors" <(cat "$mnt/latest/hf/model.safetensors") && [ -s "$mnt/latest/hf/config.json" ] || fail "nothing to read"
 mcorefs umount "$mnt" || fail "mcorefs umount"
 mcorefs-train --help >/dev/null || fail "mcorefs-train of the package"
-dpkg --no-triggers -P mcorefs mcorefs-train >"$log" 2>&1 || fail "dpkg -P"
+dpkg --no-triggers -P mcorefs mcorefs-train libmcorefs-dev libmcorefs0 >"$log" 2>&1 || fail "dpkg -P"
 same "what the packages leave" "$(find "$work/over/usr" "$work/over/etc" -name '*mcorefs*' ! -type c | sort | xargs)" ""

@@ -9,9 +9,9 @@ unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 build=$work/build
 mkdir "$build"
 cp "$MCOREFS" "$build/mcorefs"
-cp "${MCOREFS%/*}/mcorefs-train" "$build"
+cp "${MCOREFS%/*}/mcorefs-train" "${MCOREFS%/*}/libmcorefs.so.0" "$build"
 touch "$build/config.mk"
-done_already=(-s --no-print-directory "O=$build" -o "$build/mcorefs" -o "$build/mcorefs-train" -o "$build/config.mk" NVCC=)
+done_already=(-s --no-print-directory "O=$build" -o "$build/mcorefs" -o "$build/mcorefs-train" -o "$build/libmcorefs.so.0" -o "$build/config.mk" NVCC=)
 
 # jobs EXPECTED [OPTION...]: what a recipe's make is told about jobs.
 printf 'include Makefile\nshow:\n\t@echo "$$MAKEFLAGS"\n' >"$work/show.mk"
@@ -43,9 +43,11 @@ make "${done_already[@]}" install DESTDIR="$work/dest" >/dev/null || fail "make 
 same "DESTDIR" "$(cd "$work/dest" && echo sbin/* usr/local/bin/*)" \
 	"sbin/mount.fuse.mcorefs sbin/mount.mcorefs usr/local/bin/mcorefs usr/local/bin/mcorefs-train"
 grep -qx 'program=/usr/local/bin/mcorefs' "$work/dest/sbin/mount.mcorefs" || fail "DESTDIR: the helper's program"
-for page in man1/mcorefs.1 man8/mount.mcorefs.8; do
+for page in man1/mcorefs.1 man3/mcorefs.3 man8/mount.mcorefs.8; do
 	[ -s "$work/dest/usr/local/share/man/$page" ] || fail "DESTDIR: $page"
 done
+same "the library" "$(cd "$work/dest/usr/local" && echo lib/libmcorefs* lib/pkgconfig/* include/*)" \
+	"lib/libmcorefs.so lib/libmcorefs.so.0 lib/libmcorefs.so.$("$MCOREFS" --version | cut -d' ' -f2) lib/pkgconfig/mcorefs.pc include/mcorefs.h"
 make "${done_already[@]}" uninstall DESTDIR="$work/dest" >/dev/null || fail "make uninstall DESTDIR"
 same "after make uninstall" "$(cd "$work/dest" && find . ! -type d)" ""
 
