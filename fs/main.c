@@ -26,6 +26,7 @@
 #include "fs/daemon/watchdog.h"
 #include "fs/pack/command.h"
 #include "fs/sample/command.h"
+#include "fs/stub/command.h"
 #include "fs/sum/command.h"
 #include "fs/verify/command.h"
 
@@ -48,6 +49,7 @@ static const struct {
 	{"pack", mfs_cmd_pack},
 	{"sample", mfs_cmd_sample},
 	{"serve", mfs_cmd_serve},
+	{"stub", mfs_cmd_stub},
 	{"sum", mfs_cmd_sum},
 	{"--help", print_help},
 	{"-h", print_help},
@@ -69,6 +71,7 @@ static const char help[] =
 	"  mcorefs verify SOURCE [VIEW] [--deep]   nothing missing; --deep: all bytes\n"
 	"  mcorefs export SOURCE VIEW DEST         write a view out (resumable)\n"
 	"  mcorefs serve SOURCE... --listen ADDR   over HTTP, as a HuggingFace Hub\n"
+	"  mcorefs stub SOURCE DIR                 a path for engines that read SOURCE\n"
 	"  mcorefs diff SOURCE SOURCE              what differs, whatever the layouts\n"
 	"  mcorefs families [-o family=FILE]       which HuggingFace models it knows\n"
 	"  mcorefs fsck PATH                       what loading its pickles would import\n"

@@ -422,8 +422,8 @@ static const char by_tokens[] = "who may read is said by --tokens";
 const struct mfs_option_row mfs_option_rows[] = {
 	/* clang-format off */
 	{"arch", VALUED, set_text, VIEW(arch), OF(OF_MODELS), DIGEST(TEXT)},
-	{"ref", VALUED, set_ref, VIEW(ref), OF(OF_MODELS), DIGEST(BY_VIEW)},
-	{"tokenizer", VALUED, set_tokenizer, VIEW(tokenizer), OF(OF_MODELS), DIGEST(BY_VIEW)},
+	{"ref", PATH, set_ref, VIEW(ref), OF(OF_MODELS), DIGEST(BY_VIEW)},
+	{"tokenizer", PATH, set_tokenizer, VIEW(tokenizer), OF(OF_MODELS), DIGEST(BY_VIEW)},
 	{"adapter", PATH, set_adapter, VIEW(adapter), OF(OF_MODELS), DIGEST(BY_VIEW)},
 	{"vocab_size", VALUED, set_vocab_size, VIEW(vocab_size), OF(OF_SOURCES), DIGEST(NUMBER)},
 	{"shard_size", VALUED, set_size, VIEW(shard_size), OF(OF_MODELS), DIGEST(NUMBER),

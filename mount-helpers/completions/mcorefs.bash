@@ -91,6 +91,7 @@ _mcorefs_value() {
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
+	stub:--view) mapfile -t COMPREPLY < <(compgen -W "$(_mcorefs_views)" -- "$cur") ;;
 	pack:--dtype) mapfile -t COMPREPLY < <(compgen -W 'uint8 int8 uint16 int16 int32 int64' -- "$cur") ;;
 	pack:--format) mapfile -t COMPREPLY < <(compgen -W 'auto jsonl ids lines' -- "$cur") ;;
 	*) return 1 ;;
@@ -114,6 +115,7 @@ _mcorefs() {
 		verify) mapfile -t COMPREPLY < <(compgen -W '--deep --sums --check --key --signature --json -o' -- "$cur") ;;
 		ls) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
 		export) mapfile -t COMPREPLY < <(compgen -W '--force --json -o' -- "$cur") ;;
+		stub) mapfile -t COMPREPLY < <(compgen -W '--view -o' -- "$cur") ;;
 		families) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
 		diff) mapfile -t COMPREPLY < <(compgen -W '--quiet --optim --json -q -n -o' -- "$cur") ;;
 		mounts) mapfile -t COMPREPLY < <(compgen -W '--json' -- "$cur") ;;
@@ -142,7 +144,7 @@ _mcorefs() {
 	mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 	mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -X '!*.idx' -- "$cur")
 	if [[ $COMP_CWORD == 1 ]]; then
-		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export diff families fsck sum sample serve pack mounts umount' -- "$cur")
+		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export stub diff families fsck sum sample serve pack mounts umount' -- "$cur")
 	elif [[ $COMP_CWORD == 3 && ${COMP_WORDS[1]} =~ ^(ls|verify|export)$ ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_mcorefs_views) $(_mcorefs_data)" -- "$cur")
 	fi
