@@ -85,7 +85,7 @@ symbols() {
 		xargs nm -gA) | sed 's/:/ /' | awk '{ sub("/[^/]*$", "", $1); print $1, $(NF - 1), $NF }' | sort -u
 }
 declared() {
-	for h in "${headers[@]}"; do grep -oE '\bmf[kst]_\w+' "$h" | sed "s|^|${h%/*} |"; done | sort -u
+	for h in "${headers[@]}"; do grep -oE '\b(mf[kst]|mcorefs)_\w+' "$h" | sed "s|^|${h%/*} |"; done | sort -u
 }
 reached() {
 	allowed | awk '
@@ -212,6 +212,16 @@ for file in mount-helpers/man/mcorefs.1 mount-helpers/completions/mcorefs.bash m
 		complain "$file: '$word' is missing"
 	done < <(tr -d '\\' <"$file" | grep -oE -- '[-_a-z]+' | sort -u | comm -23 "$work/known" -)
 done
+
+# The manual page of the library and its Python package have all functions of the header; the package knows which options are paths.
+functions=$(grep -oE '\bmcorefs_[a-z_]+\(' fs/lib/mcorefs.h | tr -d '(' | sort -u)
+for name in $functions; do
+	grep -q "$name(" mount-helpers/man/mcorefs.3 || complain "mount-helpers/man/mcorefs.3: '$name' is missing"
+	case $name in mcorefs_load_wait) continue ;; esac # which is mcorefs_load_next() in a loop
+	grep -q "\"${name#mcorefs_}\": (" fs/lib/python/mcorefs/_library.py || complain "fs/lib/python/mcorefs/_library.py: '$name' is missing"
+done
+[ "$(sed -nE 's/^	\{"([a-z_]+)", PATH, .*/"\1"/p' fs/cli/option_rows.c | sort | xargs)" = "$(sed -nE 's/^PATHS = \((.*)\)$/\1/p' fs/lib/python/mcorefs/_stub.py | tr -d ',' | xargs)" ] ||
+	complain "fs/lib/python/mcorefs/_stub.py: PATHS are not the options of fs/cli/option_rows.c that are paths"
 
 # A script of the tests that is no program is not run by them, without a word: either others read it, or git says that it is one.
 while read -r mode file; do

@@ -6,6 +6,8 @@ import os
 import pathlib
 import resource
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -13,6 +15,7 @@ import generated
 import models
 import program
 import swept
+import venvs
 
 COSTS = {}
 BUDGET = 1400  # seconds of a processor that make interop is meant to take
@@ -114,3 +117,15 @@ def checkpoint(request):
 def needs_mount():
     if not program.can_mount():
         pytest.skip("no /dev/fuse here: only exported directories are tested")
+
+
+@pytest.fixture(scope="session")
+def package_path(tmp_path_factory):
+    """Where the Python package is installed: a virtual environment of nothing else, its folder of packages."""
+    found = sorted(pathlib.Path(program.BINARY).parent.glob("mcorefs-*.whl"))
+    if not found:
+        pytest.skip("the Python package is missing: make wheel")
+    place = tmp_path_factory.mktemp("package") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True, timeout=program.SECONDS)
+    venvs.uv("the wheel", "pip", "install", "--quiet", "--offline", "--no-cache", "--python", place / "bin" / "python", found[-1])
+    return next(place.glob("lib/python*/site-packages"))
