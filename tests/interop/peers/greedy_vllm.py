@@ -1,7 +1,7 @@
 """Greedy tokens and log-probabilities of model directories with vLLM on the CPU, in float32.
 
 greedy_vllm.py PROMPT COUNT DIR...      PROMPT: token numbers, comma-separated.  One JSON line for each directory:
-A directory vllm/tp1 is read as sharded_state.
+A directory vllm/tp1 is read as sharded_state, one that mcorefs stub wrote with the load format mcorefs.
 {"dir", "tokens": [...], "logprobs": [{token: logprob of the five most likely}, ...]} or {"dir", "error"}
 
 Importing vLLM takes longer than a tiny model, so it happens once, and every model is a fork.
@@ -29,6 +29,8 @@ if hasattr(registry, "_run_in_subprocess"):  # looks at a model class in a proce
 
 def generate(directory, prompt, count):
     how = dict(load_format="sharded_state") if re.search("vllm.tp1$", directory) else {}
+    if os.path.exists(os.path.join(directory, "mcorefs.json")):
+        how = dict(load_format="mcorefs")
     llm = LLM(model=directory, **how, skip_tokenizer_init=True, enforce_eager=True, dtype="float32", max_model_len=128, disable_log_stats=True)
     sampling = SamplingParams(max_tokens=count, temperature=0, detokenize=False, ignore_eos=True, logprobs=5)
     output = llm.generate([{"prompt_token_ids": prompt}], sampling, use_tqdm=False)[0].outputs[0]
