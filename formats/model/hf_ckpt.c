@@ -451,9 +451,11 @@ static int settle_fused(struct builder *b)
 
 		if (b->args->num_experts <= 0 || layer_of(b, t->name, &rest) < 0)
 			continue;
-		row = mfs_hf_fused(b->model.family, rest);
-		if (!row && b->whole)
+		/* A vision-language class has its own files. */
+		if (b->whole)
 			row = mfs_hf_fused(b->whole, rest);
+		if (!row)
+			row = mfs_hf_fused(b->model.family, rest);
 		if (!row)
 			continue;
 		rc = part_shape(b, row, each);

@@ -428,6 +428,7 @@ const struct mfs_option_row mfs_option_rows[] = {
 	{"vocab_size", VALUED, set_vocab_size, VIEW(vocab_size), OF(OF_SOURCES), DIGEST(NUMBER)},
 	{"shard_size", VALUED, set_size, VIEW(shard_size), OF(OF_MODELS), DIGEST(NUMBER),
 	 .example = "5GB or 512MiB"},
+	{"stack_experts", BARE, set_flag, VIEW(stack_experts), OF(OF_MODELS), DIGEST(NUMBER)},
 	{"spec", VALUED, set_spec, VIEW(spec), OF(OF_MODELS), DIGEST(NUMBER)},
 	{"no_optim", BARE, set_flag, VIEW(no_optim), OF(OF_MODELS), DIGEST(NUMBER)},
 	{"part", VALUED, set_part, VIEW(language), OF(OF_MODELS), DIGEST(NUMBER),

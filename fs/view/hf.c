@@ -23,6 +23,7 @@
 #include "fs/view/build.h"
 #include "fs/view/hf.h"
 #include "fs/view/kind.h"
+#include "fs/view/stacked.h"
 #include "fs/view/view.h"
 #include "fs/view/weights.h"
 
@@ -162,6 +163,8 @@ int mfs_hf_possible(const struct mfs_view_origin *s, const struct mfs_hf_flavour
 
 	if (!rc && flavour->possible)
 		rc = flavour->possible(s->ckpt, family, err);
+	if (!rc && flavour->stacks && s->options->stack_experts)
+		rc = mfs_stacked_possible(s->ckpt, family, err);
 	if (!rc && b.ref_dir && !shows_itself(&b))
 		rc = mfs_hf_ref_open(b.ref_dir, &ref, err);
 	mfs_hf_ref_free(ref);
@@ -323,27 +326,56 @@ int mfs_hf_warn_of_infinity(struct mfs_hf_builder *b)
 		       : 0;
 }
 
-static int list_casts(struct mfs_hf_builder *b, struct mfs_hf_weights *w)
+/* The model's tensors, or with stacks in the place of experts. */
+static int list_shown(struct mfs_hf_builder *b, struct mfs_stacked **ret, uint32_t *ret_count)
 {
-	const struct mfs_model *m = b->view->public.model;
+	struct mfs_model *m = b->view->public.model;
+	struct mfs_stacked *list;
+
+	if (b->opt->stack_experts)
+		return mfs_stacked_list(m, &m->arena, ret, ret_count, b->err);
+	list = mfs_arena_array(&b->arena, m->target_count + 1u, sizeof(*list));
+	if (!list)
+		return mfs_fail_nomem(b->err);
+	for (uint32_t i = 0; i < m->target_count; i++)
+		list[i] = (struct mfs_stacked){&m->targets[i].base, &m->targets[i]};
+	*ret = list;
+	*ret_count = m->target_count;
+	return 0;
+}
+
+static int list_casts(struct mfs_hf_builder *b, const struct mfs_stacked *shown, uint32_t count,
+		      struct mfs_hf_weights *w)
+{
 	const enum mfs_dtype dtype = b->flavour->dtype;
-	struct mfs_cast_target *casts = calloc(m->target_count + 1u, sizeof(*casts));
+	struct mfs_cast_target *casts = calloc(count + 1u, sizeof(*casts));
 	int rc = 0;
 
 	b->view->made = casts;
 	if (!casts)
 		return mfs_fail_nomem(b->err);
-	for (uint32_t i = 0; i < m->target_count && !rc; i++) {
-		const struct mfs_hf_target *t = &m->targets[i];
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		const struct mfs_target *t = shown[i].target;
 		struct mfs_cast_target *cast = &casts[i];
-		const bool as_is = stays(t, dtype);
+		const bool as_is = stays(shown[i].like, dtype);
 
 		b->view->public.cast |= !as_is;
-		rc = as_is ? 0 : mfs_cast_target_init(cast, &t->base, dtype, b->err);
+		rc = as_is ? 0 : mfs_cast_target_init(cast, t, dtype, b->err);
 		if (!rc)
-			rc = mfs_hf_weights_add(w, as_is ? &t->base : &cast->base, t->unit, b->err);
+			rc = mfs_hf_weights_add(w, as_is ? t : &cast->base, shown[i].like->unit,
+						b->err);
 	}
 	return rc ? rc : mfs_hf_warn_of_infinity(b);
+}
+
+static int list_as_they_are(const struct mfs_hf_builder *b, const struct mfs_stacked *shown,
+			    uint32_t count, struct mfs_hf_weights *w)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count && !rc; i++)
+		rc = mfs_hf_weights_add(w, shown[i].target, shown[i].like->unit, b->err);
+	return rc;
 }
 
 int mfs_hf_add_weights(struct mfs_hf_builder *b, const struct mfs_hf_weights *w)
@@ -354,9 +386,13 @@ int mfs_hf_add_weights(struct mfs_hf_builder *b, const struct mfs_hf_weights *w)
 static int add_weights(struct mfs_hf_builder *b)
 {
 	struct mfs_hf_weights w = {0};
-	int rc = b->flavour->dtype ? list_casts(b, &w)
-				   : mfs_hf_weights_add_model(&w, b->view->public.model, b->err);
+	struct mfs_stacked *shown;
+	uint32_t count;
+	int rc = list_shown(b, &shown, &count);
 
+	if (!rc)
+		rc = b->flavour->dtype ? list_casts(b, shown, count, &w)
+				       : list_as_they_are(b, shown, count, &w);
 	if (!rc)
 		rc = mfs_hf_add_weights(b, &w);
 	mfs_hf_weights_release(&w);
@@ -431,13 +467,15 @@ int mfs_hf_open(const struct mfs_view_origin *s, const struct mfs_hf_flavour *fl
 /* ---- rows of the table ---- */
 
 MFS_HF_VIEW(hf, "hf", false, "a HuggingFace model", .container = &mfs_hf_safetensors,
-	    .weights = add_weights)
+	    .weights = add_weights, .stacks = true)
 MFS_HF_VIEW(hf_bf16, "hf-bf16", false, "the same, cast to bfloat16 when it is read",
 	    .dtype = MFS_BF16, .container = &mfs_hf_safetensors, .weights = add_weights,
-	    .release = free)
+	    .stacks = true, .release = free)
 MFS_HF_VIEW(hf_fp16, "hf-fp16", false, "the same, cast to float16", .dtype = MFS_F16,
-	    .container = &mfs_hf_safetensors, .weights = add_weights, .release = free)
+	    .container = &mfs_hf_safetensors, .weights = add_weights, .stacks = true,
+	    .release = free)
 MFS_HF_VIEW(hf_fp32, "hf-fp32", false, "the same, cast to float32", .dtype = MFS_F32,
-	    .container = &mfs_hf_safetensors, .weights = add_weights, .release = free)
+	    .container = &mfs_hf_safetensors, .weights = add_weights, .stacks = true,
+	    .release = free)
 MFS_HF_VIEW(hf_bin, "hf-bin", false, "the same as pytorch_model.bin, for torch.load",
-	    .container = &mfs_hf_bin, .weights = add_weights)
+	    .container = &mfs_hf_bin, .weights = add_weights, .stacks = true)

@@ -29,6 +29,7 @@ struct mfs_hf_flavour {
 	enum mfs_dtype dtype; /* elements are cast to it; MFS_DTYPE_NONE: they are not */
 	const struct mfs_hf_container *container;
 	const void *form; /* for the functions below */
+	bool stacks;	  /* -o stack_experts is heard */
 
 	/* Whether it can show models of a family. -ENOTSUP: it cannot. NULL: it can. */
 	int (*possible)(const struct mfs_ckpt *ckpt, const struct mfs_family *family,

@@ -74,6 +74,7 @@ struct mfs_view_options {
 	const struct mfs_data_options *data; /* of datasets (fs/data/data.h) */
 	enum mfs_view_layer_spec spec;	     /* of Megatron views */
 	bool no_optim;			     /* Megatron views without the optimizer's state */
+	bool stack_experts; /* HF views with the experts of a layer in one tensor */
 	bool language; /* of a vision-language model the language model; no_optim is set, too */
 	enum mfs_proof_kind verify; /* sums of the source that its bytes must have */
 	/* of sources on other machines (formats/remote/mirror.h) */

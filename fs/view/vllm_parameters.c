@@ -7,6 +7,7 @@
 #include "formats/base/bytes.h"
 #include "formats/ckpt/names.h"
 #include "formats/model/model.h"
+#include "fs/view/stacked.h"
 
 /* Which part of an HF tensor a worker has. */
 enum cut { CUT_NONE, CUT_ROWS, CUT_HEADS, CUT_COLUMNS, CUT_VOCABULARY };
@@ -21,20 +22,6 @@ struct cutter {
 	mfs_emit_box emit;
 	void *arg;
 };
-
-/* The box of an expert, in the tensor of all. */
-static void stack(struct mfs_box_map *m, unsigned ndim, uint64_t expert)
-{
-	for (unsigned a = ndim; a > 0; a--) {
-		m->lo[a] = m->lo[a - 1];
-		m->size[a] = m->size[a - 1];
-		m->step[a] = m->step[a - 1];
-		m->src_axis[a] = m->src_axis[a - 1];
-	}
-	m->lo[0] = expert;
-	m->size[0] = 1;
-	m->src_axis[0] = MFS_AXIS_NONE;
-}
 
 /* What of a box of the HF tensor lies in the slice. */
 static int cut_box(const struct mfs_box_map *m, void *arg)
@@ -52,7 +39,7 @@ static int cut_box(const struct mfs_box_map *m, void *arg)
 	if (m->src)
 		cut.src_lo[m->src_axis[a]] += (first - m->lo[a]) * m->step[a];
 	if (c->p->parts)
-		stack(&cut, c->slice->of->base.ndim, c->expert);
+		mfs_stacked_box(&cut, c->slice->of->base.ndim, c->expert);
 	return c->emit(&cut, c->arg);
 }
 

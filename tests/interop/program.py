@@ -18,8 +18,8 @@ def run(*arguments):
 
 
 def options(values):
-    """Mount options as arguments: {"shard_size": 100000} gives -o shard_size=100000."""
-    return ["-o", ",".join(f"{key}={value}" for key, value in values.items())] if values else []
+    """Mount options as arguments: {"shard_size": 100000, "no_optim": True} gives -o shard_size=100000,no_optim."""
+    return ["-o", ",".join(key if value is True else f"{key}={value}" for key, value in values.items())] if values else []
 
 
 def can_mount():

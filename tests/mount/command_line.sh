@@ -80,7 +80,7 @@ for option in merge=all split=99/1/0 data_path=a train_data_path=a data_args_pat
 	vocab_scan arrow_batch=1MiB "dataset_cache=$work/cache"; do
 	refused "$option of a model" 1 "'${option%%=*}' has no effect: there are no datasets" "$m" "$source" "$mnt" -o "$option"
 done
-for option in arch=llama "ref=$work" "adapter=$work" part=language shard_size=1GB spec=te no_optim vocab_size=tokenizer; do
+for option in arch=llama "ref=$work" "adapter=$work" part=language shard_size=1GB stack_experts spec=te no_optim vocab_size=tokenizer; do
 	refused "$option of datasets" 1 "has no effect: SOURCE holds datasets" "$m" "$data" "$mnt" -o "$option"
 done
 refused 'column of .idx and .bin' 1 "'column' has no effect" "$m" "$data" "$mnt" -o column=text

@@ -93,7 +93,8 @@ START_TEST(megatron_options)
 	ck_assert(opt.view.spec == MFS_VIEW_LAYER_SPEC_SOURCE && !opt.view.no_optim);
 	unit_ok(mfs_options_parse_o("spec=local", &opt, &err), &err);
 	ck_assert(opt.view.spec == MFS_VIEW_LAYER_SPEC_LOCAL && !opt.view.no_optim);
-	unit_ok(mfs_options_parse_o("no_optim,spec=te", &opt, &err), &err);
+	unit_ok(mfs_options_parse_o("no_optim,spec=te,stack_experts", &opt, &err), &err);
+	ck_assert(opt.view.stack_experts);
 	ck_assert(opt.view.spec == MFS_VIEW_LAYER_SPEC_TE && opt.view.no_optim);
 	ck_assert(!opt.view.language);
 	opt.view.no_optim = false;
