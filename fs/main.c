@@ -13,6 +13,7 @@
 #include "fs/cli/stop.h"
 #include "fs/diff/command.h"
 #include "fs/export/command.h"
+#include "fs/extents/command.h"
 #include "fs/families/command.h"
 #include "fs/fsck/command.h"
 #include "fs/gateway/command.h"
@@ -43,6 +44,7 @@ static const struct {
 	{"export", mfs_cmd_export},
 	{"diff", mfs_cmd_diff},
 	{"families", mfs_cmd_families},
+	{"extents", mfs_cmd_extents},
 	{"mounts", mfs_cmd_mounts},
 	{"umount", mfs_cmd_umount},
 	{"fsck", mfs_cmd_fsck},
@@ -74,6 +76,7 @@ static const char help[] =
 	"  mcorefs stub SOURCE DIR                 a path for engines that read SOURCE\n"
 	"  mcorefs diff SOURCE SOURCE              what differs, whatever the layouts\n"
 	"  mcorefs families [-o family=FILE]       which HuggingFace models it knows\n"
+	"  mcorefs extents SOURCE [VIEW] [FILE]    where the bytes of tensors lie\n"
 	"  mcorefs fsck PATH                       what loading its pickles would import\n"
 	"  mcorefs sum SOURCE                      SHA-256 of each tensor, at any layout\n"
 	"  mcorefs sample SOURCE --step N          the batch of a training step\n"

@@ -114,6 +114,7 @@ _mcorefs() {
 		inspect) mapfile -t COMPREPLY < <(compgen -W '--json --tensors -o' -- "$cur") ;;
 		verify) mapfile -t COMPREPLY < <(compgen -W '--deep --sums --check --key --signature --json -o' -- "$cur") ;;
 		ls) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
+		extents) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
 		export) mapfile -t COMPREPLY < <(compgen -W '--force --json -o' -- "$cur") ;;
 		stub) mapfile -t COMPREPLY < <(compgen -W '--view -o' -- "$cur") ;;
 		families) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
@@ -144,8 +145,8 @@ _mcorefs() {
 	mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 	mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -X '!*.idx' -- "$cur")
 	if [[ $COMP_CWORD == 1 ]]; then
-		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export stub diff families fsck sum sample serve pack mounts umount' -- "$cur")
-	elif [[ $COMP_CWORD == 3 && ${COMP_WORDS[1]} =~ ^(ls|verify|export)$ ]]; then
+		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export stub diff families extents fsck sum sample serve pack mounts umount' -- "$cur")
+	elif [[ $COMP_CWORD == 3 && ${COMP_WORDS[1]} =~ ^(ls|verify|export|extents)$ ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_mcorefs_views) $(_mcorefs_data)" -- "$cur")
 	fi
 }

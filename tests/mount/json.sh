@@ -57,6 +57,15 @@ same 'sizes of a view' "$(sed -n 's/.*"size": \(.*\),/\1/p' "$json" | xargs)" "$
 says 1 ls "$source" -o arch=gpt2
 has '"path": "iter_0000040/why-not.txt"' '^    "iter_0000040/hf: .*not a gpt2'
 says 1 ls "$source" megatron/torch/tp7-pp1
+
+says 0 extents "$source"
+same 'extents: tensors' "$(grep -c '"name"' "$json")" "$("$m" extents "$source" | grep -c '^[^ ]')"
+same 'extents: of sources' "$(grep -c '"kind": "source"' "$json")" "$("$m" extents "$source" | grep -c '^  source .* of /')"
+says 0 extents "$source" hf config.json
+has '"kind": "memory"'
+says 0 extents "$source" hf-fp32
+has '"kind": "computed"'
+says 1 extents "$source" hf nothing.json
 says 0 ls "$FIXTURES/data"
 has '"path": "data/tales_text_document/samples/train-s4096"'
 
