@@ -271,7 +271,8 @@ struct mfk_gate {
  *
  *   S = exp(decay) S;   S += k (beta (v - S^T k))^T;   out = scale S^T q
  *
- * S is fp32. Backward computes the states again: scratch is of delta_scratch() bytes.
+ * S is fp32. Backward of the rule computes the states again. Both backward operations work in
+ * scratch, of delta_scratch() bytes.
  *
  * Source: megatron/core/ssm/gated_delta_net.py.
  */
@@ -701,7 +702,7 @@ struct mfk_ops {
 	void (*gate)(struct mfk_ctx *c, const struct mfk_gate *a);
 	void (*gate_backward)(struct mfk_ctx *c, const struct mfk_gate *a);
 
-	/* Bytes of scratch that the rule's backward needs; pointers are not looked at. */
+	/* Bytes of scratch that backward needs; pointers are not looked at. */
 	size_t (*delta_scratch)(struct mfk_device *d, const struct mfk_delta *a);
 	void (*delta_inputs)(struct mfk_ctx *c, const struct mfk_delta *a);
 	void (*delta_inputs_backward)(struct mfk_ctx *c, const struct mfk_delta *a);
@@ -788,6 +789,13 @@ struct mfk_ops {
 	OP(attention)                                                                              \
 	OP(attention_backward)                                                                     \
 	OP(attention_join)                                                                         \
+	OP(gate)                                                                                   \
+	OP(gate_backward)                                                                          \
+	OP(delta_scratch)                                                                          \
+	OP(delta_inputs)                                                                           \
+	OP(delta_inputs_backward)                                                                  \
+	OP(delta_rule)                                                                             \
+	OP(delta_rule_backward)                                                                    \
 	OP(mla)                                                                                    \
 	OP(mla_backward)                                                                           \
 	OP(route)                                                                                  \
@@ -818,6 +826,7 @@ struct mfk_ops {
 	OP(scale)                                                                                  \
 	OP(cast)                                                                                   \
 	OP(fill_normal)                                                                            \
+	OP(fill_uniform)                                                                           \
 	OP(fill)                                                                                   \
 	OP(sum_squares)                                                                            \
 	OP(count_zeros)                                                                            \
@@ -826,17 +835,6 @@ struct mfk_ops {
 	OP(sgd)                                                                                    \
 	OP(momentum)                                                                               \
 	OP(copy_rows)
-
-/* Those that not every backend has: they are NULL then. */
-#define MFK_SOME_OPS(OP)                                                                           \
-	OP(gate)                                                                                   \
-	OP(gate_backward)                                                                          \
-	OP(delta_scratch)                                                                          \
-	OP(delta_inputs)                                                                           \
-	OP(delta_inputs_backward)                                                                  \
-	OP(delta_rule)                                                                             \
-	OP(delta_rule_backward)                                                                    \
-	OP(fill_uniform)
 
 /* ---- groups of processes ---- */
 

@@ -508,6 +508,6 @@ static void copy_rows(struct mfk_ctx *c, const struct mfk_copy_rows *a)
 
 const struct mfk_ops mfk_record_ops = {
 #define OP(name) .name = name,
-	MFK_OPS(OP) MFK_SOME_OPS(OP)
+	MFK_OPS(OP)
 #undef OP
 };

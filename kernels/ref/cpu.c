@@ -5,12 +5,12 @@
 
 static const struct mfk_ops ops = {
 #define OP(name) .name = mfk_ref_##name,
-	MFK_OPS(OP) MFK_SOME_OPS(OP)
+	MFK_OPS(OP)
 #undef OP
 };
 
 #define OP(name) +1
-_Static_assert(sizeof(struct mfk_ops) == (MFK_OPS(OP) MFK_SOME_OPS(OP)) * sizeof(void (*)(void)),
+_Static_assert(sizeof(struct mfk_ops) == (MFK_OPS(OP)) * sizeof(void (*)(void)),
 	       "an operation that MFK_OPS does not name");
 #undef OP
 

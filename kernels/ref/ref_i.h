@@ -148,7 +148,7 @@ void mfk_add_rows(struct mfk_ctx *c, enum mfk_dtype dtype, enum mfk_dtype grad, 
 /* ---- operations, each in a file of its name or family ---- */
 
 #define OP(name) __typeof__(*((struct mfk_ops *)0)->name) mfk_ref_##name;
-MFK_OPS(OP) MFK_SOME_OPS(OP)
+MFK_OPS(OP)
 #undef OP
 
 #endif

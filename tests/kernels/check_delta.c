@@ -112,6 +112,11 @@ static struct mfk_delta operation(const struct shape *s, enum mfk_dtype type, en
 				  .scale = 1 / sqrtf((float)s->key_dim)};
 }
 
+static void *scratch_of(struct check *c, const struct mfk_delta *a)
+{
+	return check_output(c, MFK_F32, (int64_t)(c->ops->delta_scratch(c->device, a) / 4) + 1)->p;
+}
+
 static void say(struct check *c, const struct shape *s, enum mfk_dtype type)
 {
 	check_shape(
@@ -287,6 +292,7 @@ static void inputs(struct check *c, struct shape s, enum mfk_dtype type, enum mf
 	a.dconv = dconv->p;
 	a.da_log = da_log->p;
 	a.ddt_bias = ddt_bias->p;
+	a.scratch = scratch_of(c, &a);
 	c->ops->delta_inputs_backward(c->ctx, &a);
 	check_near(c, "dpacked", dpacked, p.dpacked, 2e-5, 1);
 	check_near(c, "dconv", dconv, p.dconv, 2e-5, 1);
@@ -439,8 +445,7 @@ static void compare_rule(struct check *c, struct rule *p, struct mfk_delta *a)
 	a->dv = dv->p;
 	a->ddecay = ddecay->p;
 	a->dbeta = dbeta->p;
-	a->scratch =
-		check_output(c, MFK_F32, (int64_t)(c->ops->delta_scratch(c->device, a) / 4) + 1)->p;
+	a->scratch = scratch_of(c, a);
 	c->ops->delta_rule_backward(c->ctx, a);
 	check_near(c, "dq", dq, p->dq, 2e-5, 0.1);
 	check_near(c, "dk", dk, p->dk, 2e-5, 0.1);

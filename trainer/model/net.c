@@ -42,19 +42,6 @@ static int check_supported(const struct mft_net *net, struct mfs_error *err)
 	return 0;
 }
 
-static int check_backend(const struct mft_net *net, struct mfs_error *err)
-{
-	const struct mfs_megatron_args *a = net->args;
-
-	if (!net->backend || net->backend->ops->delta_rule ||
-	    (!a->linear_layers && !a->attention_output_gate))
-		return 0;
-	return mfs_fail(err, -ENOTSUP,
-			"--backend %s cannot train --attention-output-gate and "
-			"--linear-attention-freq: use --backend cpu",
-			net->backend->name);
-}
-
 static int find_embeddings(struct mft_net *net, struct mfs_error *err)
 {
 	struct mft_chain *chain = net->chain;
@@ -113,8 +100,6 @@ static int fill(struct mft_net *net, struct mfs_error *err)
 {
 	int r = check_supported(net, err);
 
-	if (!r)
-		r = check_backend(net, err);
 	if (!r)
 		r = make_chunks(net, err);
 	if (!r)

@@ -1,4 +1,4 @@
-/* Random numbers: dropout, and normal numbers for weights. */
+/* Random numbers: dropout, and normal and uniform numbers for weights. */
 #include "kernels/cuda/ops/ops.h"
 #include "kernels/cuda/base/philox.cuh"
 #include "kernels/cuda/base/vec.cuh"
@@ -90,4 +90,31 @@ void mfk_cuda_fill_normal(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int6
 	normal_kernel<<<flat_blocks(count), MFK_THREADS, 0, c->stream>>>(dtype, x, count, mean, std,
 									 seed, offset, aligned(x));
 	mfk_cuda_end(c, "normal numbers");
+}
+
+static __global__ void uniform_kernel(mfk_uniform a, bool wide)
+{
+	int64_t i = (static_cast<int64_t>(blockIdx.x) * MFK_THREADS + threadIdx.x) * MFK_N;
+	uint32_t random[MFK_N];
+	float v[MFK_N];
+
+	if (i >= a.count)
+		return;
+	philox8(a.offset + i, a.seed, random);
+#pragma unroll
+	for (int k = 0; k < MFK_N; k++) {
+		float u = (static_cast<float>(random[k] >> 8) + 1.f) * 0x1p-24f;
+
+		v[k] = a.low + (a.high - a.low) * u;
+		v[k] = a.logarithm ? logf(v[k]) : v[k];
+	}
+	store_any(a.dtype, a.x, i, v, a.count - i, wide);
+}
+
+void mfk_cuda_fill_uniform(struct mfk_ctx *c, const struct mfk_uniform *a)
+{
+	if (a->count <= 0 || !mfk_cuda_begin(c))
+		return;
+	uniform_kernel<<<flat_blocks(a->count), MFK_THREADS, 0, c->stream>>>(*a, aligned(a->x));
+	mfk_cuda_end(c, "uniform numbers");
 }

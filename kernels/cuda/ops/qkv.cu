@@ -58,9 +58,10 @@ static __device__ __forceinline__ place place_of(const mfk_qkv &a, enum part par
 {
 	uint32_t per_group = static_cast<uint32_t>(a.heads_per_group);
 	uint32_t group = part == Q ? head / per_group : head;
-	uint32_t j = part == Q ? head % per_group : per_group + part - K;
+	uint32_t gates = static_cast<uint32_t>(a.gates);
+	uint32_t j = part == Q ? head % per_group : per_group + gates + part - K;
 
-	return {static_cast<int64_t>(group) * (per_group + 2) + j,
+	return {static_cast<int64_t>(group) * (per_group + gates + 2) + j,
 		group / static_cast<uint32_t>(a.groups)};
 }
 

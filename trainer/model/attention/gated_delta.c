@@ -115,15 +115,17 @@ static struct mfk_delta shape(const struct mft_net *net, const struct delta_net 
 	};
 }
 
-/* A plan without a device counts the states that chunks begin with, and those of one chunk. */
+/* A plan without a device counts what a GPU works in: the states that chunks begin with, those of
+ * one chunk, and gradients of q and k for each head of values. */
 static uint64_t states_bytes(const struct mft_net *net, const struct delta_net *d)
 {
 	const struct mfk_delta whole = shape(net, d);
 
 	if (net->device)
 		return net->backend->ops->delta_scratch(net->device, &whole);
-	return mft_matrix_bytes(MFK_F32, net->batch * 2 * mfk_delta_chunk(net->seq),
-				d->value_heads * d->key_dim * d->value_dim);
+	return mft_matrix_bytes(
+		MFK_F32, net->batch * 2 * (mfk_delta_chunk(net->seq) * d->value_dim + net->seq),
+		d->value_heads * d->key_dim);
 }
 
 static void plan_memory(const struct mft_net *net, struct delta_net *d, struct mft_part_plan *p)
