@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from typing import Any, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
 
 from ._library import McorefsError
 
@@ -129,7 +129,8 @@ def _numpy_dtype(word: str):
     return numpy.dtype(getattr(ml_dtypes, TORCH[word]))
 
 
-FRAMEWORKS = {"pt": Torch, "torch": Torch, "pytorch": Torch, "np": Numpy, "numpy": Numpy, "np-bits": lambda device: Numpy(device, bits=True)}
+FRAMEWORKS: Dict[str, Callable[[Any], Any]] = {
+    "pt": Torch, "torch": Torch, "pytorch": Torch, "np": Numpy, "numpy": Numpy, "np-bits": lambda device: Numpy(device, bits=True)}
 
 
 def framework_of(name: str, device: Any):

@@ -153,7 +153,9 @@ class Slice:
 
     def __getitem__(self, index: Any) -> Any:
         """Integers, slices (with positive steps) and ``...``, with numpy's meaning. The box around a step's elements is read."""
-        box, after, t = [], [], self._tensor
+        box: List[slice] = []
+        after: List[Union[int, slice]] = []
+        t = self._tensor
         for axis, (i, n) in enumerate(zip(self._axes(index), t.shape)):
             if isinstance(i, slice):
                 first, end, step = i.indices(n)

@@ -33,7 +33,7 @@ class FileInfo(NamedTuple):
 
 
 class TensorInfo(NamedTuple):
-    index: int  # its number in the view
+    number: int  # in the view
     name: str
     dtype: str  # safetensors' word: "BF16", "F32", "F8_E4M3", "I64", ...
     shape: Tuple[int, ...]  # elements
@@ -238,7 +238,7 @@ class View:
 
     def extents(self, tensor: Union[str, int, TensorInfo]) -> List[ExtentInfo]:
         """Where the bytes of a tensor lie in the source's files, for programs that read them themselves."""
-        number = self.find(tensor).index
+        number = self.find(tensor).number
         with self._handle as pointer:
             return c.collect("extents", pointer, c.VISIT_EXTENT, _read_extent, number)
 
@@ -258,7 +258,7 @@ class View:
             tensor, array, *slices = box
             t = self.find(tensor)
             begin, end = box_of(t, slices[0] if slices else None)
-            wanted.append((t.index, begin, end, memory_of(array, t.dtype, [e - b for b, e in zip(begin, end)], t.name)))
+            wanted.append((t.number, begin, end, memory_of(array, t.dtype, [e - b for b, e in zip(begin, end)], t.name)))
             arrays.append(array)
         devices = {place.device for *_, place in wanted} or {-1}
         if len(devices) > 1:

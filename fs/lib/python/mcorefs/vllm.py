@@ -145,8 +145,8 @@ def _make_loader() -> type:
             target = target_of(source.model_or_path)
             if source.subfolder is not None:
                 raise ValueError(f"--load-format mcorefs reads the view itself, and this model is in its folder '{source.subfolder}'")
-            if not self.counter_before_loading_weights:
-                self.counter_before_loading_weights = time.perf_counter()
+            if not self.counter_before_loading_weights:  # of vLLM's own line on how long it took
+                self.counter_before_loading_weights: float = time.perf_counter()
             names = self._wanted(source.model_or_path)
             for name, tensor in stream(source.model_or_path, device=self.device, names=names):
                 yield source.prefix + name, tensor
