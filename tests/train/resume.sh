@@ -195,6 +195,21 @@ takes_a_huggingface_model() {
 		diff <(rows "$work/log") "$work/hf.rows"
 }
 
+# HF stores the norms of gated delta nets as they are, and the other norms as weight - 1, as a run has all of them.
+takes_gated_delta_nets_of_huggingface() {
+	local data=(--hidden-dropout 0 --attention-dropout 0 --micro-batch-size 2 --global-batch-size 8 --seq-length 128 --train-iters 1 --lr 1e-3
+		--eval-iters 0 --log-interval 1 --data-path tests/fixtures/data/tales_text_document --split 90,10,0 --backend ${BACKEND:-cpu}
+		--tokenizer-type HuggingFaceTokenizer --tokenizer-model tests/fixtures/data/tokenizer --use-checkpoint-args)
+	(
+		family_args next
+		"$train" "${args[@]}" --backend ${BACKEND:-cpu} --save "$work/next" --save-interval 2 --exit-interval 2
+	) >"$work/log" 2>&1 && "$mcorefs" export "$work/next" iter_0000002/hf "$work/next-hf" >"$work/log" 2>&1 &&
+		"$train" --load "$work/next-hf" "${data[@]}" >"$work/log" 2>&1 || return 1
+	rows "$work/log" >"$work/hf.rows"
+	"$train" --load "$work/next" --finetune --no-load-optim --no-load-rng "${data[@]}" >"$work/log" 2>&1 &&
+		[ -s "$work/hf.rows" ] && diff <(rows "$work/log") "$work/hf.rows"
+}
+
 offload="--use-precision-aware-optimizer --optimizer-cpu-offload"
 
 # States on the host are loaded and saved as those of the device are. A GPU rounds updates as the host does not, so there each half stays where it is.
@@ -279,6 +294,7 @@ check ends_again
 check fine_tunes
 check begins_a_new_optimizer
 check takes_a_huggingface_model
+check takes_gated_delta_nets_of_huggingface
 check needs_nothing_to_say_its_memory
 check goes_on_offloaded
 check goes_on_with_narrow_states

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/bytes.h"
 #include "formats/base/grow.h"
 #include "formats/base/threads.h"
@@ -289,6 +290,23 @@ struct group {
 	atomic_size_t next;
 };
 
+/* HF stores the norm of a gated delta net whole, though norms of such a run are weight - 1. */
+static void subtract_one(const struct piece *p, void *at)
+{
+	const size_t size = mfs_dtype_size(p->type);
+	float some[256];
+
+	for (uint64_t i = 0, n; i < p->part.count; i += n) {
+		unsigned char *here = (unsigned char *)at + i * size;
+
+		n = mfs_min_u64(p->part.count - i, MFS_ARRAY_SIZE(some));
+		mfs_cast(MFS_F32, some, p->type, here, n);
+		for (uint64_t k = 0; k < n; k++)
+			some[k] -= 1;
+		mfs_cast(p->type, here, MFS_F32, some, n);
+	}
+}
+
 /* The host's pieces are at their place then. */
 static void *cast_pieces(void *arg)
 {
@@ -303,6 +321,8 @@ static void *cast_pieces(void *arg)
 			mfs_cast(p->type, to, p->part.tensor.base.dtype, g->at[i], p->part.count);
 		else if (p->on_host)
 			memcpy(to, g->at[i], p->part.bytes);
+		if (mfs_megatron_op(p->part.tensor.src) == MFS_OP_SUBTRACT_ONE)
+			subtract_one(p, is_cast(p) || p->on_host ? to : g->at[i]);
 	}
 	return NULL;
 }
