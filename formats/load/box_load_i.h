@@ -172,6 +172,7 @@ void *mfs_load_work(void *load);
 struct mfs_load_slot {
 	enum { SLOT_FREE, SLOT_READING, SLOT_LEAVING } state;
 	unsigned number;
+	uint64_t turn; /* of one that is leaving: which came before it */
 	uint8_t *memory;
 	const struct mfs_load_chunk *chunk;
 	uint8_t *data; /* where the chunk's first byte is */

@@ -11,6 +11,7 @@ struct worker {
 	struct mfs_load *load;
 	struct mfs_load_slot *slots;
 	unsigned reading;
+	uint64_t turn;		      /* of the next slot that leaves */
 	struct mfs_io_engine *engine; /* NULL: nothing had to be read yet */
 	struct mfs_cuda_stream *stream;
 	struct mfs_gather gather;
@@ -45,28 +46,30 @@ static int look_at(struct worker *w, struct mfs_load_slot *slot, bool wait)
 	return rc == -EAGAIN ? 0 : rc;
 }
 
-/* NULL: all slots are being read. */
+/* NULL: all slots are being read. Copies end in the order in which they began, so that the oldest
+ * alone is asked for: each question is a call of the driver, which all threads share. */
 static int free_slot(struct worker *w, struct mfs_load_slot **ret)
 {
-	struct mfs_load_slot *leaving = NULL;
-	int rc = 0;
+	struct mfs_load_slot *oldest = NULL;
+	int rc;
 
 	*ret = NULL;
-	for (unsigned i = 0; i < w->load->slots && !rc; i++) {
+	for (unsigned i = 0; i < w->load->slots; i++) {
 		struct mfs_load_slot *slot = &w->slots[i];
 
-		rc = look_at(w, slot, false);
 		if (slot->state == SLOT_FREE) {
 			*ret = slot;
-			return rc;
+			return 0;
 		}
-		if (slot->state == SLOT_LEAVING && !leaving)
-			leaving = slot;
+		if (slot->state == SLOT_LEAVING && (!oldest || slot->turn < oldest->turn))
+			oldest = slot;
 	}
-	if (rc || w->reading || !leaving)
-		return rc;
-	*ret = leaving;
-	return look_at(w, leaving, true);
+	if (!oldest)
+		return 0;
+	rc = look_at(w, oldest, !w->reading);
+	if (oldest->state == SLOT_FREE)
+		*ret = oldest;
+	return rc;
 }
 
 /* ---- one chunk ---- */
@@ -79,6 +82,7 @@ static int deliver(struct worker *w, struct mfs_load_slot *slot)
 	if (rc)
 		return rc;
 	slot->state = SLOT_LEAVING;
+	slot->turn = w->turn++;
 	if (!w->stream)
 		settle(w, slot);
 	return 0;

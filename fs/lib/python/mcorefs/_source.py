@@ -251,7 +251,7 @@ class View:
         host or CUDA memory, all on one device) or an array of numpy, of the tensor's type and of the box's shape, with any strides; and a
         slice without a step for each axis. No two arrays may share a byte.
 
-        ``threads``: 0: as many as pay. ``memory``: bytes of buffers; 0: 256 MiB. ``direct``: "auto", "never" or "always" past the page cache.
+        ``threads``: 0: as many as pay. ``memory``: bytes of buffers; 0: 128 MiB. ``direct``: "auto", "never" or "always" past the page cache.
         """
         wanted, arrays = [], []
         for box in boxes:
