@@ -310,7 +310,7 @@ $(O)/libmcorefs-mpi.so $(MPI_PIECES): kernels/mpi/mpi.c kernels/mpi/mpi.h kernel
 
 # CUDA's and NCCL's calls of groups, on what stands in for both where there is no GPU. Only headers are needed.
 FAKE_GPU := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(O)/asan/libfake-gpu.so)
-FAKE_SOURCES := tests/gpu/fake_gpu.c kernels/cuda/base/comm.c kernels/cuda/base/nccl.c kernels/cuda/base/device.c
+FAKE_SOURCES := tests/gpu/fake_gpu.c kernels/cuda/base/comm.c kernels/cuda/base/nccl.c kernels/cuda/base/device.c kernels/cuda/base/cuda_dtypes.c
 
 $(O)/asan/libfake-gpu.so: $(FAKE_SOURCES) $(wildcard kernels/*.h kernels/cuda/base/*.h) Makefile
 	$(call say,LINK,$@)
