@@ -5,7 +5,7 @@
 
 #include "formats/base/trace.h"
 #include "formats/base/version.h"
-#include "trainer/config/help.h"
+#include "trainer/config/help/help.h"
 #include "trainer/config/parse/parse.h"
 #include "trainer/config/settle/settle.h"
 #include "trainer/config/value.h"

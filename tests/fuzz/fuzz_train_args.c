@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "trainer/config/help.h"
+#include "trainer/config/help/help.h"
 #include "trainer/config/run_namespace.h"
 #include "trainer/config/parse/parse.h"
 #include "trainer/config/settle/settle.h"

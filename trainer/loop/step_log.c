@@ -7,7 +7,7 @@
 #include "formats/base/buf.h"
 #include "formats/base/clock.h"
 #include "trainer/config/arguments_json.h"
-#include "trainer/config/help.h"
+#include "trainer/config/help/help.h"
 #include "trainer/loop/trainer_i.h"
 #include "trainer/report/flops.h"
 #include "trainer/report/lines.h"

@@ -8,9 +8,9 @@
 #include "formats/base/buf.h"
 #include "formats/base/str.h"
 #include "trainer/config/fill.h"
-#include "trainer/config/foreign.h"
+#include "trainer/config/help/foreign.h"
 #include "trainer/config/number.h"
-#include "trainer/config/suggest.h"
+#include "trainer/config/help/suggest.h"
 #include "trainer/config/value.h"
 #include "trainer/config/parse/yaml.h"
 

@@ -12,9 +12,9 @@
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
 #include "formats/io/regular.h"
-#include "trainer/config/foreign.h"
+#include "trainer/config/help/foreign.h"
 #include "trainer/config/precision.h"
-#include "trainer/config/suggest.h"
+#include "trainer/config/help/suggest.h"
 #include "trainer/config/parse/yaml_i.h"
 #include "trainer/config/parse/yaml_names.h"
 

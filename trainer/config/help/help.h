@@ -1,6 +1,6 @@
 /* What mcorefs-train says of its flags. */
-#ifndef MFT_TRAINER_CONFIG_HELP_H
-#define MFT_TRAINER_CONFIG_HELP_H
+#ifndef MFT_TRAINER_CONFIG_HELP_HELP_H
+#define MFT_TRAINER_CONFIG_HELP_HELP_H
 
 #include "formats/base/buf.h"
 #include "formats/base/error.h"

@@ -1,6 +1,6 @@
 /* Which flag somebody means who gives a name that is none's. */
-#ifndef MFT_TRAINER_CONFIG_SUGGEST_H
-#define MFT_TRAINER_CONFIG_SUGGEST_H
+#ifndef MFT_TRAINER_CONFIG_HELP_SUGGEST_H
+#define MFT_TRAINER_CONFIG_HELP_SUGGEST_H
 
 #include "trainer/config/flag.h"
 

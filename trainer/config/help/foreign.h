@@ -6,8 +6,8 @@
  * What cannot change a result is taken, and a run says that it has no effect. What another flag
  * says is taken as that flag, and a run says so. All else is refused with what to do.
  */
-#ifndef MFT_TRAINER_CONFIG_FOREIGN_H
-#define MFT_TRAINER_CONFIG_FOREIGN_H
+#ifndef MFT_TRAINER_CONFIG_HELP_FOREIGN_H
+#define MFT_TRAINER_CONFIG_HELP_FOREIGN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
  * without its last s: "moe" is the section moe, and --moe-router-topk of another one; "expert" is
  * --num-experts. Case does not matter, and '-', '_' and ' ' are the same.
  */
-#ifndef MFT_TRAINER_CONFIG_TOPICS_H
-#define MFT_TRAINER_CONFIG_TOPICS_H
+#ifndef MFT_TRAINER_CONFIG_HELP_TOPICS_H
+#define MFT_TRAINER_CONFIG_HELP_TOPICS_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-#include "trainer/config/foreign.h"
+#include "trainer/config/help/foreign.h"
 
 #include <ctype.h>
 #include <errno.h>

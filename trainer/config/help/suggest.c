@@ -1,4 +1,4 @@
-#include "trainer/config/suggest.h"
+#include "trainer/config/help/suggest.h"
 
 #include <stdio.h>
 #include <string.h>

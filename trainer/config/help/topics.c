@@ -1,4 +1,4 @@
-#include "trainer/config/topics.h"
+#include "trainer/config/help/topics.h"
 
 #include <ctype.h>
 #include <string.h>

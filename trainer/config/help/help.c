@@ -1,4 +1,4 @@
-#include "trainer/config/help.h"
+#include "trainer/config/help/help.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -8,10 +8,10 @@
 
 #include "formats/base/array.h"
 #include "formats/base/str.h"
-#include "trainer/config/foreign.h"
+#include "trainer/config/help/foreign.h"
 #include "trainer/config/precision.h"
 #include "trainer/config/refuse.h"
-#include "trainer/config/topics.h"
+#include "trainer/config/help/topics.h"
 #include "trainer/config/value.h"
 
 #define COLUMN 44 /* where the description of a flag begins */

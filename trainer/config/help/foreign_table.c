@@ -3,7 +3,7 @@
  * the forks their arguments.py, and the files that read what it says.
  */
 #include "formats/base/array.h"
-#include "trainer/config/foreign.h"
+#include "trainer/config/help/foreign.h"
 
 #define UNUSED(name, whose, words)                                                                 \
 	{                                                                                          \
