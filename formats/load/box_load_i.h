@@ -42,7 +42,7 @@ struct mfs_load_source {
 	/* of a file, opened under the load's lock (load_fetch.c) */
 	int fd, direct_fd;	 /* -1: not open */
 	bool is_open, in_memory; /* in_memory: a file system of memory */
-	bool no_nowait;		 /* the file system does not tell what it has cached */
+	atomic_bool no_nowait;	 /* the file system does not tell what it has cached */
 	atomic_uint left;	 /* chunks; after the last it is closed */
 };
 
@@ -184,7 +184,7 @@ struct mfs_load_slot {
 
 int mfs_load_source_open(struct mfs_load *load, struct mfs_load_source *s, struct mfs_error *err);
 /* One chunk less is to be read of it. */
-void mfs_load_source_done(struct mfs_load *load, struct mfs_load_source *s);
+void mfs_load_source_done(struct mfs_load_source *s);
 void mfs_load_source_close(struct mfs_load_source *s);
 
 /* Reads what the page cache has. 1: all of it; 0: begin() has to be called. */

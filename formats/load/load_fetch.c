@@ -106,9 +106,8 @@ void mfs_load_source_close(struct mfs_load_source *s)
 	s->fd = s->direct_fd = -1;
 }
 
-void mfs_load_source_done(struct mfs_load *load, struct mfs_load_source *s)
+void mfs_load_source_done(struct mfs_load_source *s)
 {
-	(void)load;
 	if (atomic_fetch_sub(&s->left, 1) == 1)
 		mfs_load_source_close(s);
 }
@@ -332,13 +331,13 @@ int mfs_load_gather(struct mfs_load *load, struct mfs_load_slot *slot, struct mf
 	uint8_t *to;
 	int rc = 0;
 
+	slot->in_place = false;
+	slot->data = slot->memory;
 	if (s->vfile)
 		place(load, slot);
 	else
-		slot->data = slot->memory, slot->in_place = false;
-	to = slot->data;
-	if (!s->vfile)
 		mfs_fileset_willneed(s->files, s->file, c->from, c->len);
+	to = slot->data;
 	for (uint32_t i = 0; i < c->count && !rc; i++) {
 		const struct mfs_load_piece *p = &load->job.pieces[c->first + i];
 

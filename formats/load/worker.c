@@ -78,7 +78,7 @@ static int deliver(struct worker *w, struct mfs_load_slot *slot)
 {
 	int rc = mfs_load_deliver(w->load, slot, w->stream, &w->err);
 
-	mfs_load_source_done(w->load, &w->load->job.sources[slot->chunk->source]);
+	mfs_load_source_done(&w->load->job.sources[slot->chunk->source]);
 	if (rc)
 		return rc;
 	slot->state = SLOT_LEAVING;

@@ -52,6 +52,13 @@ static int find_box(struct mcorefs_view *view, const struct mcorefs_box *box,
 		.room = box->room,
 		.strides = box->strides,
 	};
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(box->reserved); i++)
+		if (box->reserved[i])
+			return mfs_fail(
+				err, -EINVAL,
+				"tensor '%s': a box of it is of a newer release: its reserved "
+				"members must be 0",
+				t->name);
 	if (!box->begin == !box->end)
 		return 0;
 	return mfs_fail(err, -EINVAL, "tensor '%s': a box has a begin and an end, or neither",

@@ -315,6 +315,9 @@ START_TEST(boxes_that_are_wrong_are_refused)
 	lib_ok(mcorefs_tensor_find(view, "model.embed_tokens.weight", &box.tensor, &err));
 	lib_ok(mcorefs_tensor(view, box.tensor, &t, &err));
 	lib_fails(mcorefs_load_start(view, &box, 1, NULL, &load, &err), -EINVAL, "has 64");
+	box.reserved[1] = 1;
+	lib_fails(mcorefs_load_start(view, &box, 1, NULL, &load, &err), -EINVAL, "reserved");
+	box.reserved[1] = 0;
 	box.begin = begin;
 	lib_fails(mcorefs_load_start(view, &box, 1, NULL, &load, &err), -EINVAL, "or neither");
 	box.end = end;
