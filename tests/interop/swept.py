@@ -1,6 +1,7 @@
-"""The part of the random sweep that one run asks for: another third each day, as tests/run.sh's seed says.
+"""The part of a list that one run asks for: another one each day, as tests/run.sh's seed says.
 
-MCOREFS_TEST_SEED is the day's number by default, and MCOREFS_SWEEP how many of the 48 layouts (16).
+MCOREFS_TEST_SEED is the day's number by default, MCOREFS_SWEEP how many of the random sweep's 48 layouts are asked for
+(16), and MCOREFS_ALL_LAYOUTS=1 asks for all of todays().
 """
 import os
 import random
@@ -11,3 +12,12 @@ import checkpoints
 SEED = os.environ.get("MCOREFS_TEST_SEED") or time.strftime("%Y%m%d", time.gmtime())
 COUNT = int(os.environ.get("MCOREFS_SWEEP", "16"))
 NOW = sorted(random.Random(SEED).sample(checkpoints.SWEEP, COUNT), key=lambda spec: spec.name)
+
+
+def todays(items, count):
+    """As many of the items, in their order."""
+    items = list(items)
+    if os.environ.get("MCOREFS_ALL_LAYOUTS"):
+        return items
+    chosen = set(random.Random(SEED).sample(range(len(items)), min(count, len(items))))
+    return [item for i, item in enumerate(items) if i in chosen]

@@ -9,9 +9,13 @@ import transformers
 import hf_models
 import program
 import views
+from swept import todays
 from test_model_views import same, weights
 
-FAMILIES = ["mixtral", "minimax-m2", "qwen3-moe", "qwen2-moe", "olmoe", "glm4-moe", "glm4-moe-lite", "deepseek-v2", "deepseek-mtp", "qwen3-next", "qwen3.5-moe"]
+# Those that Mixtral's names are of, those with gate_proj and up_proj, and those with more than experts in a layer; of each some a day.
+KINDS = [["mixtral", "minimax-m2"], ["qwen3-moe", "olmoe"], ["qwen2-moe", "glm4-moe", "glm4-moe-lite", "deepseek-v2"], ["deepseek-mtp"],
+         ["qwen3-next", "qwen3.5-moe"]]
+FAMILIES = [family for kind in KINDS for family in todays(kind, 1)]
 PARTS = {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)}
 MIXTRALS = {"gate_up_proj": ("w1", "w3"), "down_proj": ("w2",)}
 

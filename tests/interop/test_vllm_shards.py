@@ -1,5 +1,6 @@
 """vllm/tpN, vllm/tpN-epN, vllm-fp8: each worker has what vLLM's own classes load from the hf view, and vLLM says what transformers says."""
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ import hf_models
 import models
 import program
 import views
+from swept import todays
 from test_peers import HERE, ask
 
 # Vocabularies that vLLM pads (to 1024) and fewer key heads than workers; Llama with biases, Qwen 3 with a head that is tied.
@@ -21,22 +23,26 @@ BIASED = dict(LATENT, topk_method="noaux_tc")  # which vLLM asks for, and transf
 DENSE = ["tp1", "tp2", "tp4"]
 EXPERTS = ["tp2", "tp4-ep4"]
 ALL = [*DENSE, "tp2-ep2", "tp4-ep4"]
-MODELS = {
-    "llama": (dict(head_dim=32, vocab_size=1000, attention_bias=True, mlp_bias=True), DENSE),
-    "qwen2": (dict(hidden_size=128, vocab_size=1000), ["tp4"]),
-    "qwen3-odd": (dict(FOUR, head_dim=32, num_attention_heads=8, num_key_value_heads=2, tie_word_embeddings=True), DENSE),
-    "mixtral": (dict(FOUR, head_dim=32), ALL),
-    "qwen2-moe": (MOE, EXPERTS),  # six experts at four workers
-    "qwen3-moe": (dict(MOE, head_dim=32, num_experts=8), EXPERTS),
-    "olmoe": (dict(FOUR, num_key_value_heads=4, intermediate_size=64), EXPERTS),
-    "glm4-moe": (dict(MOE, head_dim=32), EXPERTS),
-    "minimax-m2": (dict(FOUR, head_dim=32, intermediate_size=64, rotary_dim=16, scoring_func="sigmoid", use_routing_bias=True), EXPERTS),
-    "deepseek-mtp": (BIASED, ALL),
-    "deepseek-v2": (LATENT, EXPERTS),  # without q_a_proj
-    "glm4-moe-lite": (dict(BIASED, first_k_dense_replace=1, scoring_func="sigmoid", moe_layer_freq=1), EXPERTS),
-    **{family: (dict(vocab_size=1000), ["tp2"]) for family in (
+# Of each kind, some a day (swept.py).
+KINDS = {
+    "dense": (1, {
+        "llama": (dict(head_dim=32, vocab_size=1000, attention_bias=True, mlp_bias=True), DENSE),
+        "qwen2": (dict(hidden_size=128, vocab_size=1000), ["tp4"]),
+        "qwen3-odd": (dict(FOUR, head_dim=32, num_attention_heads=8, num_key_value_heads=2, tie_word_embeddings=True), DENSE)}),
+    "experts": (2, {
+        "mixtral": (dict(FOUR, head_dim=32), ALL),
+        "qwen2-moe": (MOE, EXPERTS),  # six experts at four workers
+        "qwen3-moe": (dict(MOE, head_dim=32, num_experts=8), EXPERTS),
+        "olmoe": (dict(FOUR, num_key_value_heads=4, intermediate_size=64), EXPERTS),
+        "glm4-moe": (dict(MOE, head_dim=32), EXPERTS),
+        "minimax-m2": (dict(FOUR, head_dim=32, intermediate_size=64, rotary_dim=16, scoring_func="sigmoid", use_routing_bias=True), EXPERTS)}),
+    "latent": (1, {
+        "deepseek-mtp": (BIASED, ALL),
+        "deepseek-v2": (LATENT, EXPERTS),  # without q_a_proj
+        "glm4-moe-lite": (dict(BIASED, first_k_dense_replace=1, scoring_func="sigmoid", moe_layer_freq=1), EXPERTS)}),
+    "plain": (4, {family: (dict(vocab_size=1000), ["tp2"]) for family in (
         "mistral", "ministral", "seed-oss", "arcee", "jais2", "nemotron", "exaone4", "ernie4.5", "helium", "gemma", "gemma2", "gemma3", "glm", "stablelm",
-        "starcoder2")}}
+        "starcoder2")})}
 # Parts of whole blocks of 128 x 128; multi-latent attention has one matrix that ends inside of one.
 BLOCKS = dict(hidden_size=256, vocab_size=1000, num_attention_heads=4, num_key_value_heads=4, intermediate_size=512)
 MOE_BLOCKS = dict(BLOCKS, moe_intermediate_size=512)
@@ -48,9 +54,14 @@ QUANTISED = {
 FIXTURES = {"mixtral-torch-pp2-ep2": ["tp2-ep2"], "deepseek-torch_dist-pp2-ep2": ["tp2", "tp2-ep2"]}
 
 
+MODELS = {family: model for _, models_of in KINDS.values() for family, model in models_of.items()}
+TODAY = [family for count, models_of in KINDS.values() for family in todays(models_of, count)]
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    return {family: hf_models.make(family, tmp_path_factory.mktemp(family), **keys) for family, (keys, _) in MODELS.items()}
+    """made(family): a model's directory."""
+    return functools.cache(lambda family: hf_models.make(family, tmp_path_factory.mktemp(family), **MODELS[family][0]))
 
 
 @pytest.fixture
@@ -59,37 +70,27 @@ def vllm():
         pytest.skip(f"vLLM: could not be installed: {os.environ['MCOREFS_NO_VLLM']}")
 
 
-def compare(sources, view):
-    """Opens {source: layouts}, and asks vLLM for all of them in one process: {directory: answer}."""
+def compare(sources):
+    """Of [(source, view, layouts), ...] two layouts each, asked of vLLM in one process."""
     with contextlib.ExitStack() as stack:
         pairs = []
-        for source, layouts in sources.items():
+        for source, view, layouts in sources:
             at = stack.enter_context(views.views(source))
-            pairs += [f"{at(view.replace('vllm', 'hf'))},{at(f'{view}/{layout}')}" for layout in layouts]
+            pairs += [f"{at(view.replace('vllm', 'hf'))},{at(f'{view}/{layout}')}" for layout in todays(layouts, 2)]
         done = subprocess.run([sys.executable, HERE / "vllm_workers.py", *pairs], capture_output=True, text=True, timeout=1800)
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(answers) == len(pairs), done.stderr[-3000:]
     return answers
 
 
-def assert_equal(answers):
-    wrong = [answer for answer in answers if answer.get("error") or answer["differ"]]
-    assert not wrong, "\n".join(f"{a['dir']}: {a.get('error') or a['differ'][:5]}" for a in wrong)
-
-
-def test_workers(vllm, made, fixtures):
-    """Every parameter, by name, type, shape and bytes, of every worker."""
-    sources = {made[family]: layouts for family, (_, layouts) in MODELS.items()} | {fixtures / "weights" / name: layouts for name, layouts in FIXTURES.items()}
-    answers = compare(sources, "vllm")
-    assert_equal(answers)
-    assert sum(answer["compared"] for answer in answers) > 7000
-
-
-def test_quantised_workers(vllm, tmp_path):
-    """The same of hf-fp8."""
-    answers = compare({hf_models.make(family, tmp_path / family, **keys): layouts for family, (keys, layouts) in QUANTISED.items()}, "vllm-fp8")
-    assert_equal(answers)
-    assert sum(answer["compared"] for answer in answers) > 1400
+def test_workers(vllm, made, fixtures, tmp_path):
+    """Every parameter, by name, type, shape and bytes, of every worker; of hf-fp8 too."""
+    sources = [(made(family), "vllm", MODELS[family][1]) for family in TODAY]
+    sources += [(fixtures / "weights" / name, "vllm", FIXTURES[name]) for name in todays(FIXTURES, 1)]
+    sources += [(hf_models.make(family, tmp_path / family, **QUANTISED[family][0]), "vllm-fp8", QUANTISED[family][1]) for family in todays(QUANTISED, 1)]
+    answers = compare(sources)
+    wrong = [answer for answer in answers if answer.get("error") or answer["differ"] or answer["compared"] < 30]
+    assert not wrong, "\n".join(f"{a['dir']}: {a.get('error') or a['differ'][:5]} of {a.get('compared')}" for a in wrong)
 
 
 REFUSED = {"vllm/tp3": "padding of the vocabulary is 64", "vllm/tp16": "num_attention_heads", "vllm/2": "tpN", "vllm/tp02": "tpN", "vllm/tp2-ep": "tpN",
@@ -100,7 +101,7 @@ REFUSED_EXPERTS = {"vllm/tp2-ep4": "expected tp2-ep2", "vllm/tp8-ep8": "4 expert
 def test_refused(made):
     for family, refused in (("llama", REFUSED), ("mixtral", REFUSED_EXPERTS)):
         for view, sentence in refused.items():
-            done = program.run("ls", made[family], view)
+            done = program.run("ls", made(family), view)
             assert done.returncode and sentence in done.stderr, f"{view}: {done.stderr}"
 
 
@@ -117,7 +118,7 @@ def test_vllm_loads_them(vllm, made):
     if not os.environ.get("MCOREFS_VLLM_SHARDS"):
         pytest.skip("MCOREFS_VLLM_SHARDS=1 is not set")
     with contextlib.ExitStack() as stack:
-        places = {family: stack.enter_context(views.views(made[family]))("vllm/tp1") for family in LOADED}
+        places = {family: stack.enter_context(views.views(made(family)))("vllm/tp1") for family in LOADED}
         answers = ask(sys.executable, "greedy_vllm.py", places.values())
         for family, place in places.items():
-            models.assert_same_text(answers[str(place)], models.load(made[family]), family)
+            models.assert_same_text(answers[str(place)], models.load(made(family)), family)
