@@ -149,20 +149,25 @@ static const struct key {
 	{"impossible", set_text, FAMILY_FIELD(impossible)},
 };
 
-static int read_family(struct mfs_family_reader *r, const struct mfs_conf_line *line)
+static int no_key(struct mfs_family_reader *r, const char *key)
 {
-	struct mfs_nearest near = {.word = line->key};
+	struct mfs_nearest near = {.word = key};
 	char hint[MFS_NEAREST_HINT];
 
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(keys); i++)
+		mfs_nearest_try(&near, keys[i].key);
+	mfs_nearest_hint(&near, "", hint);
+	return mfs_fail(r->err, -EINVAL, "'%.60s' is no key of [family]%s", key, hint);
+}
+
+static int read_family(struct mfs_family_reader *r, const struct mfs_conf_line *line)
+{
 	if (!*line->value)
 		return mfs_fail(r->err, -EINVAL, "'%.60s' has no value", line->key);
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(keys); i++) {
-		mfs_nearest_try(&near, keys[i].key);
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(keys); i++)
 		if (!strcmp(keys[i].key, line->key))
 			return keys[i].read(r, line->value, keys[i].field);
-	}
-	mfs_nearest_hint(&near, "", hint);
-	return mfs_fail(r->err, -EINVAL, "'%.60s' is no key of [family]%s", line->key, hint);
+	return no_key(r, line->key);
 }
 
 /* ---- the small sections ---- */
@@ -233,22 +238,28 @@ static const struct section {
 	{"language megatron", mfs_family_read_megatron_name, 0, 0},
 };
 
-static int read_line(struct mfs_family_reader *r, const struct mfs_conf_line *line)
+static int no_section(struct mfs_family_reader *r, const char *name)
 {
-	struct mfs_nearest near = {.word = line->section};
+	struct mfs_nearest near = {.word = name};
 	char hint[MFS_NEAREST_HINT];
 
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(sections); i++)
+		mfs_nearest_try(&near, sections[i].name);
+	mfs_nearest_hint(&near, "", hint);
+	return mfs_fail(r->err, -EINVAL, "[%.60s] is no section%s", name, hint);
+}
+
+static int read_line(struct mfs_family_reader *r, const struct mfs_conf_line *line)
+{
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(sections); i++) {
 		const struct section *s = &sections[i];
 
-		mfs_nearest_try(&near, s->name);
 		if (strcmp(s->name, line->section))
 			continue;
 		return s->read ? s->read(r, line)
 			       : mfs_family_read_tensor(r, line, s->scope, s->kind);
 	}
-	mfs_nearest_hint(&near, "", hint);
-	return mfs_fail(r->err, -EINVAL, "[%.60s] is no section%s", line->section, hint);
+	return no_section(r, line->section);
 }
 
 /* ---- the whole ---- */

@@ -66,20 +66,25 @@ const char *mfs_feature_text(enum mfs_feature feature)
 	return features[feature].text;
 }
 
-static int find_feature(const char *word, mfs_features *ret, struct mfs_error *err)
+static int no_feature(const char *word, struct mfs_error *err)
 {
 	struct mfs_nearest near = {.word = word};
 	char hint[MFS_NEAREST_HINT];
 
-	for (unsigned i = 0; i < MFS_FEATURE_COUNT; i++) {
+	for (unsigned i = 0; i < MFS_FEATURE_COUNT; i++)
 		mfs_nearest_try(&near, features[i].word);
-		if (strcmp(features[i].word, word))
-			continue;
-		*ret |= (mfs_features)1 << i;
-		return 0;
-	}
 	mfs_nearest_hint(&near, "", hint);
 	return mfs_fail(err, -EINVAL, "'%.60s' is no feature%s", word, hint);
+}
+
+static int find_feature(const char *word, mfs_features *ret, struct mfs_error *err)
+{
+	for (unsigned i = 0; i < MFS_FEATURE_COUNT; i++)
+		if (!strcmp(features[i].word, word)) {
+			*ret |= (mfs_features)1 << i;
+			return 0;
+		}
+	return no_feature(word, err);
 }
 
 /* ---- a value as words ---- */
