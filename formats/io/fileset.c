@@ -648,6 +648,47 @@ static int open_to_read(struct mfs_fileset *set, struct file *f, bool random, in
 	return 0;
 }
 
+static int cannot_read(const struct mfs_fileset *set, const struct file *f, uint64_t off,
+		       size_t len, int rc, struct mfs_error *err)
+{
+	return rc ? mfs_fail(err, -EIO, "%s/%s: cannot read bytes %llu+%zu: %s", set->dir, f->name,
+			     (unsigned long long)off, len, strerror(-rc))
+		  : 0;
+}
+
+/* By a descriptor that is open while the set is held. -EBADF: there is none. */
+static int read_held(struct mfs_fileset *set, const struct file *f, uint64_t off, void *buf,
+		     size_t len, struct mfs_error *err)
+{
+	int rc = -EBADF;
+	struct stat st;
+
+	if (f->backing || !hold_again(set))
+		return rc;
+	if (f->held >= 0 && !fstat(f->held, &st)) {
+		rc = compare(set, f, &st, err);
+		if (!rc)
+			rc = cannot_read(set, f, off, len, mfs_pread_whole(f->held, off, buf, len),
+					 err);
+	}
+	mfs_fileset_drop(set);
+	return rc;
+}
+
+static int read_opened(struct mfs_fileset *set, struct file *f, uint64_t off, void *buf, size_t len,
+		       struct mfs_error *err)
+{
+	bool kept;
+	int fd, rc = open_to_read(set, f, len < SMALL_READ, &fd, &kept, err);
+
+	if (rc)
+		return rc;
+	rc = cannot_read(set, f, off, len, mfs_pread_whole(fd, off, buf, len), err);
+	if (!kept)
+		close(fd);
+	return rc;
+}
+
 /* It does not read through the mapping. A page fault there reads around itself, as far as the
  * device's read-ahead goes. For the headers of 30 000 records in a checkpoint that may be megabytes
  * each. */
@@ -657,8 +698,7 @@ int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void 
 	struct file *f = set->files[file];
 	const struct mfs_backing *b = f->backing;
 	uint32_t pin = 0;
-	bool kept;
-	int fd, rc;
+	int rc;
 
 	if (!mfs_range_ok(off, len, f->size))
 		return mfs_fail(err, -EINVAL, "%s/%s: bytes %llu+%zu lie beyond its end", set->dir,
@@ -666,16 +706,9 @@ int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void 
 	rc = b ? b->ops->acquire(b->object, off, len, &pin, err) : 0;
 	if (rc)
 		return rc;
-	rc = open_to_read(set, f, len < SMALL_READ, &fd, &kept, err);
-	if (rc)
-		goto done;
-	rc = mfs_pread_whole(fd, off, buf, len);
-	if (!kept)
-		close(fd);
-	if (rc)
-		rc = mfs_fail(err, -EIO, "%s/%s: cannot read bytes %llu+%zu: %s", set->dir, f->name,
-			      (unsigned long long)off, len, strerror(-rc));
-done:
+	rc = read_held(set, f, off, buf, len, err);
+	if (rc == -EBADF)
+		rc = read_opened(set, f, off, buf, len, err);
 	if (b)
 		b->ops->release(b->object, pin);
 	return rc;

@@ -1,6 +1,7 @@
 #include "formats/io/source.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,8 +53,24 @@ static int file_read(const struct mfs_source *s, uint64_t off, void *buf, size_t
 				err);
 }
 
+static int ends_read(const struct mfs_source *s, uint64_t off, void *buf, size_t len,
+		     struct mfs_error *err)
+{
+	const struct mfs_source_ends *e = s->object;
+	const uint64_t tail = e->of.size - e->tail;
+
+	if (off <= e->head && len <= e->head - off)
+		memcpy(buf, e->bytes + off, len);
+	else if (off >= tail)
+		memcpy(buf, e->bytes + e->head + (off - tail), len);
+	else
+		return mfs_source_read(&e->of, off, buf, len, err);
+	return 0;
+}
+
 static const struct mfs_source_ops memory_ops = {.read = memory_read};
 static const struct mfs_source_ops file_ops = {.read = file_read};
+static const struct mfs_source_ops ends_ops = {.read = ends_read};
 
 struct mfs_source mfs_source_memory(const void *bytes, uint64_t size, const char *name)
 {
@@ -76,4 +93,24 @@ struct mfs_source mfs_source_range(const struct mfs_source *s, uint64_t off, uin
 	part.base += off;
 	part.size = len;
 	return part;
+}
+
+int mfs_source_ends_init(struct mfs_source_ends *ends, const struct mfs_source *of,
+			 struct mfs_source *ret, struct mfs_error *err)
+{
+	const bool is_short = of->size <= sizeof(ends->bytes);
+	int rc;
+
+	ends->of = *of;
+	ends->head = is_short ? of->size : MFS_SOURCE_END;
+	ends->tail = is_short ? 0 : MFS_SOURCE_END;
+	rc = mfs_source_read(of, 0, ends->bytes, ends->head, err);
+	if (!rc)
+		rc = mfs_source_read(of, of->size - ends->tail, ends->bytes + ends->head,
+				     ends->tail, err);
+	if (rc)
+		return rc;
+	*ret = (struct mfs_source){
+		.ops = &ends_ops, .name = of->name, .size = of->size, .object = ends};
+	return 0;
 }

@@ -43,4 +43,18 @@ struct mfs_source mfs_source_file(struct mfs_fileset *set, uint32_t file);
 /* A part of a source; the range must lie inside (checked by the caller with mfs_range_ok). */
 struct mfs_source mfs_source_range(const struct mfs_source *s, uint64_t off, uint64_t len);
 
+#define MFS_SOURCE_END 2048
+
+/* The first and the last bytes of a source in memory: for archives, whose readers ask for little,
+ * many times, at both ends. All else is read where it is. */
+struct mfs_source_ends {
+	struct mfs_source of;
+	uint64_t head, tail; /* bytes that are there, of each end; head alone: the whole source */
+	uint8_t bytes[2 * MFS_SOURCE_END];
+};
+
+/* Reads the ends. *ret reads through them, with offsets of its own; both live as long as *ends. */
+int mfs_source_ends_init(struct mfs_source_ends *ends, const struct mfs_source *of,
+			 struct mfs_source *ret, struct mfs_error *err);
+
 #endif

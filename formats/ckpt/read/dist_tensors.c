@@ -53,10 +53,13 @@ static int locate_item(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint6
 		       struct mfs_record *ret_record, struct mfs_error *err)
 {
 	struct mfs_source file = mfs_source_file(ckpt->files, s->file);
-	struct mfs_source src = mfs_source_range(&file, s->at, s->length);
+	struct mfs_source item = mfs_source_range(&file, s->at, s->length), src;
+	struct mfs_source_ends ends;
 	struct mfs_torch_file f;
-	int rc = mfs_torch_file_open(&src, &f, err);
+	int rc = mfs_source_ends_init(&ends, &item, &src, err);
 
+	if (!rc)
+		rc = mfs_torch_file_open(&src, &f, err);
 	if (rc)
 		return rc;
 	rc = locate_in(&f, s, ret, ret_record, err);
