@@ -40,6 +40,7 @@ struct mcorefs_view {
 	struct mfs_arena arena;
 	struct mfs_lib_tensor *tensors; /* NULL: not listed yet */
 	uint32_t tensor_count;
+	uint32_t *firsts;  /* of each file, its first tensor; and one more, tensor_count */
 	uint32_t *by_name; /* numbers of tensors, by strcmp() of their names */
 };
 

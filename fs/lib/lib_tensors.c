@@ -44,7 +44,32 @@ static int read_vfile(const struct mfs_source *s, uint64_t off, void *buf, size_
 	return rc;
 }
 
-static int list_safetensors(struct mcorefs_view *v, uint32_t file, struct mfs_error *err)
+static int list_parts(struct mcorefs_view *v, uint32_t file, struct mfs_error *err)
+{
+	const struct mfs_target *t;
+	char name[MFS_CKPT_NAME_SIZE];
+	uint32_t at = 0;
+	uint64_t off;
+	int rc;
+
+	while ((rc = mfs_vfile_next_tensor(v->view->files[file].data, &at, &t, &off, err)) > 0) {
+		struct mfs_lib_tensor tensor = {.dtype = t->dtype,
+						.ndim = t->ndim,
+						.bytes = t->bytes,
+						.off = off,
+						.file = file};
+
+		for (unsigned i = 0; i < t->ndim; i++)
+			tensor.shape[i] = t->shape[i];
+		mfs_target_name(t, name, sizeof(name));
+		rc = add(v, &tensor, name, err);
+		if (rc)
+			break;
+	}
+	return rc;
+}
+
+static int list_header(struct mcorefs_view *v, uint32_t file, struct mfs_error *err)
 {
 	static const struct mfs_source_ops ops = {.read = read_vfile};
 	const struct mfs_view_file *f = &v->view->files[file];
@@ -70,29 +95,39 @@ static int list_safetensors(struct mcorefs_view *v, uint32_t file, struct mfs_er
 	return rc;
 }
 
-static int list_parts(struct mcorefs_view *v, uint32_t file, struct mfs_error *err)
+static uint64_t file_size(const struct mcorefs_view *v, uint32_t file)
 {
-	const struct mfs_target *t;
-	char name[MFS_CKPT_NAME_SIZE];
-	uint32_t at = 0;
-	uint64_t off;
-	int rc;
+	return mfs_vfile_size(v->view->files[file].data);
+}
 
-	while ((rc = mfs_vfile_next_tensor(v->view->files[file].data, &at, &t, &off, err)) > 0) {
-		struct mfs_lib_tensor tensor = {.dtype = t->dtype,
-						.ndim = t->ndim,
-						.bytes = t->bytes,
-						.off = off,
-						.file = file};
+/* Whether the tensors from first on follow the header, and each other, to the end of the file. */
+static bool fill_file(const struct mcorefs_view *v, uint32_t file, uint32_t first)
+{
+	uint64_t at = first < v->tensor_count ? v->tensors[first].off : 0;
+	uint8_t length[8];
+	size_t done;
 
-		for (unsigned i = 0; i < t->ndim; i++)
-			tensor.shape[i] = t->shape[i];
-		mfs_target_name(t, name, sizeof(name));
-		rc = add(v, &tensor, name, err);
-		if (rc)
-			break;
-	}
-	return rc;
+	if (!at ||
+	    mfs_vfile_pread(v->view->files[file].data, 0, length, sizeof(length), &done, NULL) ||
+	    done < sizeof(length) || at - sizeof(length) != mfs_le64(length))
+		return false;
+	for (uint32_t i = first; i < v->tensor_count; at += v->tensors[i++].bytes)
+		if (v->tensors[i].off != at)
+			return false;
+	return at == file_size(v, file);
+}
+
+/* The header of a file that is made of tensors names these and nothing else, and need not be
+ * read. */
+static int list_safetensors(struct mcorefs_view *v, uint32_t file, struct mfs_error *err)
+{
+	const uint32_t first = v->tensor_count;
+	int rc = list_parts(v, file, err);
+
+	if (rc || fill_file(v, file, first))
+		return rc;
+	v->tensor_count = first;
+	return list_header(v, file, err);
 }
 
 static int by_name(const void *a, const void *b, void *arg)
@@ -119,10 +154,15 @@ static int list_all(struct mcorefs_view *v, struct mfs_error *err)
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; i < v->view->count && !rc; i++)
+	v->firsts = calloc(v->view->count + 1, sizeof(*v->firsts));
+	if (!v->firsts)
+		return mfs_fail_nomem(err);
+	for (uint32_t i = 0; i < v->view->count && !rc; i++) {
 		rc = mfs_str_ends(v->view->files[i].name, ".safetensors")
 			     ? list_safetensors(v, i, err)
 			     : list_parts(v, i, err);
+		v->firsts[i + 1] = v->tensor_count;
+	}
 	return rc ? rc : sort_names(v, err);
 }
 
@@ -137,7 +177,9 @@ int mfs_lib_list_tensors(struct mcorefs_view *view, struct mfs_error *err)
 		rc = list_all(view, err);
 		if (rc) {
 			free(view->tensors);
+			free(view->firsts);
 			view->tensors = NULL;
+			view->firsts = NULL;
 			view->tensor_count = 0;
 		}
 	}
@@ -171,6 +213,20 @@ int mcorefs_tensor_count(struct mcorefs_view *view, size_t *ret, struct mcorefs_
 	return mfs_lib_tell(ret_err, rc, &err);
 }
 
+static void tell_tensor(const struct mfs_lib_tensor *t, struct mcorefs_tensor *ret)
+{
+	*ret = (struct mcorefs_tensor){
+		.name = t->name,
+		.dtype = mfs_dtype_name(t->dtype),
+		.item = mfs_dtype_size(t->dtype),
+		.ndim = t->ndim,
+		.shape = t->shape,
+		.bytes = t->bytes,
+		.file = t->file,
+		.off = t->off,
+	};
+}
+
 int mcorefs_tensor(struct mcorefs_view *view, size_t tensor, struct mcorefs_tensor *ret,
 		   struct mcorefs_error *ret_err)
 {
@@ -179,16 +235,39 @@ int mcorefs_tensor(struct mcorefs_view *view, size_t tensor, struct mcorefs_tens
 	int rc = mfs_lib_tensor_at(view, tensor, &t, &err);
 
 	if (!rc)
-		*ret = (struct mcorefs_tensor){
-			.name = t->name,
-			.dtype = mfs_dtype_name(t->dtype),
-			.item = mfs_dtype_size(t->dtype),
-			.ndim = t->ndim,
-			.shape = t->shape,
-			.bytes = t->bytes,
-			.file = t->file,
-			.off = t->off,
-		};
+		tell_tensor(t, ret);
+	return mfs_lib_tell(ret_err, rc, &err);
+}
+
+int mcorefs_tensors(struct mcorefs_view *view, size_t first, size_t count,
+		    struct mcorefs_tensor *ret, struct mcorefs_error *ret_err)
+{
+	const struct mfs_lib_tensor *t;
+	struct mfs_error err = {0};
+	int rc = mfs_lib_list_tensors(view, &err);
+
+	if (!rc && count)
+		rc = mfs_lib_tensor_at(
+			view,
+			mfs_range_ok(first, count, view->tensor_count) ? first : view->tensor_count,
+			&t, &err);
+	for (size_t i = 0; i < count && !rc; i++)
+		tell_tensor(&t[i], &ret[i]);
+	return mfs_lib_tell(ret_err, rc, &err);
+}
+
+int mcorefs_file_tensors(struct mcorefs_view *view, size_t file, size_t *ret_first,
+			 size_t *ret_count, struct mcorefs_error *ret_err)
+{
+	struct mfs_error err = {0};
+	int rc = mfs_lib_list_tensors(view, &err);
+
+	if (!rc)
+		rc = mfs_lib_check_file(view, file, &err);
+	if (!rc) {
+		*ret_first = view->firsts[file];
+		*ret_count = view->firsts[file + 1] - view->firsts[file];
+	}
 	return mfs_lib_tell(ret_err, rc, &err);
 }
 

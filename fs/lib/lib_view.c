@@ -38,6 +38,7 @@ void mcorefs_view_close(struct mcorefs_view *view)
 	mfs_arena_release(&view->arena);
 	pthread_mutex_destroy(&view->lock);
 	free(view->tensors);
+	free(view->firsts);
 	free(view->by_name);
 	free(view);
 }

@@ -136,13 +136,20 @@ struct mcorefs_tensor {
 	uint64_t reserved[4];
 };
 
-/* The tensors of all files, in the order of files, and in each by offset. The first call reads the
- * headers of the files. Files that are no safetensors have their tensors listed too, where they are
- * made of tensors (Megatron's, torch's, GGUF's of floats). */
+/* The tensors of all files, in the order of files, and in each by offset. The first call lists
+ * them, and reads headers of files that the source has. Files that are no safetensors have their
+ * tensors listed too, where they are made of tensors (Megatron's, torch's, GGUF's of floats). */
 MCOREFS_API int mcorefs_tensor_count(struct mcorefs_view *view, size_t *ret,
 				     struct mcorefs_error *err);
 MCOREFS_API int mcorefs_tensor(struct mcorefs_view *view, size_t tensor, struct mcorefs_tensor *ret,
 			       struct mcorefs_error *err);
+/* Tensors [first, first + count) at once: ret has room for count. -ENOENT: there are fewer. */
+MCOREFS_API int mcorefs_tensors(struct mcorefs_view *view, size_t first, size_t count,
+				struct mcorefs_tensor *ret, struct mcorefs_error *err);
+/* Which tensors a file has: *ret_count from number *ret_first on. -ENOENT: there are fewer
+ * files. */
+MCOREFS_API int mcorefs_file_tensors(struct mcorefs_view *view, size_t file, size_t *ret_first,
+				     size_t *ret_count, struct mcorefs_error *err);
 /* -ENOENT: there is none; the sentence names the nearest. -EEXIST: several files have a tensor of
  * this name (ranks of Megatron's layouts): find it by its number. */
 MCOREFS_API int mcorefs_tensor_find(struct mcorefs_view *view, const char *name, size_t *ret_tensor,

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from typing import Any, Callable, Dict, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from ._library import McorefsError
 
@@ -18,7 +18,7 @@ class Memory(NamedTuple):
     """Where a tensor lies: its first element, how many bytes may be written from there, and bytes between elements of each axis."""
     address: int
     room: int
-    strides: Tuple[int, ...]
+    strides: Optional[Tuple[int, ...]]  # None: C order without gaps
     device: int  # CUDA's number; -1: host memory
 
 
@@ -62,14 +62,15 @@ class Torch:
     @classmethod
     def memory(cls, array: Any, word: str, name: str) -> Memory:
         import torch
-        array = array.detach()
         if array.dtype != getattr(torch, TORCH.get(word, ""), None):
             raise McorefsError(errno.EINVAL, f"tensor '{name}' is {word}, and what it is to be read into is {array.dtype}")
         if array.device.type not in ("cpu", "cuda"):
             raise McorefsError(errno.ENOTSUP, f"tensor '{name}': memory of {array.device} cannot be read into, only the host's and CUDA's")
+        device = array.device.index if array.device.type == "cuda" else -1
+        if array.is_contiguous():
+            return Memory(array.data_ptr(), array.numel() * array.element_size(), None, device)
         strides = tuple(s * array.element_size() for s in array.stride())
         _check(name, array.shape, strides)
-        device = array.device.index if array.device.type == "cuda" else -1
         return Memory(array.data_ptr(), _room(array.shape, strides, array.element_size()), strides, device)
 
     @staticmethod
@@ -114,6 +115,8 @@ class Numpy:
             raise McorefsError(errno.EINVAL, f"tensor '{name}' is {word}, and what it is to be read into is {array.dtype}")
         if not array.flags.writeable:
             raise McorefsError(errno.EINVAL, f"tensor '{name}': what it is to be read into cannot be written")
+        if array.flags.c_contiguous:
+            return Memory(array.ctypes.data, array.nbytes, None, -1)
         _check(name, array.shape, array.strides)
         return Memory(array.__array_interface__["data"][0], _room(array.shape, array.strides, array.itemsize), tuple(array.strides), -1)
 

@@ -72,6 +72,8 @@ _FUNCTIONS = {
     "pread": (c_ssize_t, c_void_p, c_size_t, c_void_p, c_size_t, c_uint64, POINTER(Error)),
     "tensor_count": (c_int, c_void_p, POINTER(c_size_t), POINTER(Error)),
     "tensor": (c_int, c_void_p, c_size_t, POINTER(Tensor), POINTER(Error)),
+    "tensors": (c_int, c_void_p, c_size_t, c_size_t, POINTER(Tensor), POINTER(Error)),
+    "file_tensors": (c_int, c_void_p, c_size_t, POINTER(c_size_t), POINTER(c_size_t), POINTER(Error)),
     "tensor_find": (c_int, c_void_p, c_char_p, POINTER(c_size_t), POINTER(Error)),
     "load_start": (c_int, c_void_p, POINTER(Box), c_size_t, POINTER(LoadOptions), POINTER(c_void_p), POINTER(Error)),
     "load_next": (c_int, c_void_p, c_int, POINTER(c_size_t), POINTER(Error)),

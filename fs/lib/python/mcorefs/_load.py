@@ -37,10 +37,9 @@ def chosen(view: View, file: Optional[str], names: Optional[Iterable[Union[str, 
     if names is not None:
         wanted = [view.find(name) for name in names]
         return [t for t in wanted if file is None or t.file == file]
-    tensors = view.tensors()
     if file is not None:
-        view.read(file, 0, 0)  # ENOENT, with its sentence
-        return [t for t in tensors if t.file == file]
+        return view.tensors(file)
+    tensors = view.tensors()
     seen: Dict[str, TensorInfo] = {}
     for t in tensors:
         if seen.setdefault(t.name, t) is not t:

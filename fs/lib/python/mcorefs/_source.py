@@ -209,18 +209,26 @@ class View:
 
     # ---- tensors ----
 
-    def tensors(self) -> List[TensorInfo]:
-        """Of all files, in the order of these, and in each by offset. The first call reads the headers of the files."""
+    def _read_tensors(self, pointer, first: int, count: int) -> List[TensorInfo]:
+        names = [file.name for file in self.files()]
+        found = (c.Tensor * count)()
+        c.call("tensors", pointer, first, count, found)
+        return [TensorInfo(first + i, os.fsdecode(t.name), t.dtype.decode(), tuple(t.shape[:t.ndim]), t.bytes, names[t.file], t.off)
+                for i, t in enumerate(found)]
+
+    def tensors(self, file: Optional[str] = None) -> List[TensorInfo]:
+        """Of all files, in the order of these, and in each by offset; or those of one file. ENOENT: the view has no such file."""
         if self._tensors is None:
-            names = [file.name for file in self.files()]
-            found, number, t = [], c_size_t(), c.Tensor()
+            first, number = c_size_t(), c_size_t()
             with self._handle as pointer:
+                if file is not None:
+                    c.call("file_tensors", pointer, self._find_file(pointer, file), byref(first), byref(number))
+                    return self._read_tensors(pointer, first.value, number.value)
                 c.call("tensor_count", pointer, byref(number))
-                for i in range(number.value):
-                    c.call("tensor", pointer, i, byref(t))
-                    found.append(TensorInfo(i, os.fsdecode(t.name), t.dtype.decode(), tuple(t.shape[:t.ndim]), t.bytes, names[t.file], t.off))
-            self._tensors = found
-        return self._tensors
+                self._tensors = self._read_tensors(pointer, 0, number.value)
+        if file is not None:
+            self.read(file, 0, 0)  # ENOENT, with its sentence
+        return [t for t in self._tensors if t.file == file] if file is not None else self._tensors
 
     def find(self, tensor: Union[str, int, TensorInfo]) -> TensorInfo:
         """By its name or its number. ENOENT: there is none; EEXIST: several files have it, and its number is needed."""
@@ -257,8 +265,9 @@ class View:
         for box in boxes:
             tensor, array, *slices = box
             t = self.find(tensor)
-            begin, end = box_of(t, slices[0] if slices else None)
-            wanted.append((t.number, begin, end, memory_of(array, t.dtype, [e - b for b, e in zip(begin, end)], t.name)))
+            begin, end = box_of(t, slices[0]) if slices and slices[0] is not None else (None, None)
+            shape = t.shape if begin is None or end is None else tuple(e - b for b, e in zip(begin, end))
+            wanted.append((t.number, begin, end, memory_of(array, t.dtype, shape, t.name)))
             arrays.append(array)
         devices = {place.device for *_, place in wanted} or {-1}
         if len(devices) > 1:
@@ -277,10 +286,8 @@ class View:
             return load.state()
 
 
-def box_of(t: TensorInfo, slices: Optional[Sequence[slice]]) -> Tuple[List[int], List[int]]:
+def box_of(t: TensorInfo, slices: Sequence[slice]) -> Tuple[List[int], List[int]]:
     """The first element of each axis, and the one after the last."""
-    if slices is None:
-        return [0] * len(t.shape), list(t.shape)
     if len(slices) != len(t.shape) or any(s.step not in (None, 1) for s in slices):
         raise McorefsError(errno.EINVAL, f"tensor '{t.name}': a box of it is a slice without a step for each of its {len(t.shape)} axes")
     ends = [s.indices(n)[:2] for s, n in zip(slices, t.shape)]
@@ -291,14 +298,13 @@ class Load:
     """Boxes that are being read. Iterating gives the number of each box when it is done; their arrays must not be touched before."""
 
     def __init__(self, view: View, wanted: Sequence[Tuple], arrays: List[Any], options: c.LoadOptions):
-        numbers = []  # what the boxes point to, until they are copied
         boxes = (c.Box * len(wanted))()
         for box, (index, begin, end, place) in zip(boxes, wanted):
-            n = len(begin)
-            lists = (c_uint64 * n)(*begin), (c_uint64 * n)(*end), (c_int64 * n)(*place.strides)
-            numbers.append(lists)
             box.tensor, box.to, box.room = index, place.address, place.room
-            box.begin, box.end, box.strides = lists
+            if begin is not None:
+                box.begin, box.end = (c_uint64 * len(begin))(*begin), (c_uint64 * len(end))(*end)
+            if place.strides is not None:
+                box.strides = (c_int64 * len(place.strides))(*place.strides)
 
         def make(pointer):
             made = c_void_p()

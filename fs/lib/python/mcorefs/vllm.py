@@ -70,9 +70,7 @@ def _alone(state: Dict[str, Any]) -> Dict[str, Any]:
 def _places(view: Any, rank: int, parameters: Dict[str, Any]) -> List[Tuple[TensorInfo, Any]]:
     """(tensor, parameter) for all that the rank's files have. Differs: the two do not match, and nothing may be read."""
     left, places = dict(parameters), []
-    for t in view.tensors():
-        if not t.file.startswith(f"model-rank-{rank}-part-"):
-            continue
+    for t in [t for file in view.files() if file.name.startswith(f"model-rank-{rank}-part-") for t in view.tensors(file.name)]:
         parameter = left.pop(t.name, None)
         if parameter is None:
             raise Differs(f"{view.name} has a tensor '{t.name}', and this worker none")

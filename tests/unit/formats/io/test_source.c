@@ -1,6 +1,7 @@
 /* Byte sources of memory and of parts: formats/io/source.h. Files: test_fileset.c. */
 #include "tests/unit/unit.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,6 +55,53 @@ START_TEST(part_of_a_part)
 }
 END_TEST
 
+/* Counts who reads where the bytes are. */
+static int count_read(const struct mfs_source *s, uint64_t off, void *buf, size_t len,
+		      struct mfs_error *err)
+{
+	(void)err;
+	for (size_t i = 0; i < len; i++)
+		((uint8_t *)buf)[i] = (uint8_t)((off + i) % 251);
+	++*(unsigned *)(uintptr_t)s->object;
+	return 0;
+}
+
+START_TEST(ends_are_read_once)
+{
+	static const struct mfs_source_ops ops = {.read = count_read};
+	static const uint64_t sizes[] = {0,
+					 1,
+					 MFS_SOURCE_END,
+					 2 * MFS_SOURCE_END,
+					 2 * MFS_SOURCE_END + 1,
+					 5 * MFS_SOURCE_END};
+	const uint64_t size = sizes[_i];
+	unsigned reads = 0;
+	const struct mfs_source all = {
+		.ops = &ops, .name = "counted", .base = 7, .size = size, .object = &reads};
+	struct mfs_source_ends ends;
+	struct mfs_source s;
+	struct mfs_error err = {0};
+	const unsigned most = size > 2 * MFS_SOURCE_END ? 2 : size != 0;
+	uint8_t buf[MFS_SOURCE_END];
+
+	unit_ok(mfs_source_ends_init(&ends, &all, &s, &err), &err);
+	for (uint64_t at = 0; at < size; at += 5) {
+		const size_t len = size - at < 100 ? size - at : 100;
+		const bool inside = size <= 2 * MFS_SOURCE_END || at + len <= MFS_SOURCE_END ||
+				    at >= size - MFS_SOURCE_END;
+		const unsigned before = reads;
+
+		unit_ok(mfs_source_read(&s, at, buf, len, &err), &err);
+		for (size_t i = 0; i < len; i++)
+			ck_assert_uint_eq(buf[i], (7 + at + i) % 251);
+		ck_assert_uint_eq(reads, before + !inside);
+	}
+	ck_assert_uint_ge(reads, most);
+	unit_fails(mfs_source_read(&s, size, buf, 1, &err), &err, -EINVAL, "counted");
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("source");
@@ -61,5 +109,6 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, refuses_outside);
 	tcase_add_test(c, part_of_a_part);
+	tcase_add_loop_test(c, ends_are_read_once, 0, 6);
 	return s;
 }

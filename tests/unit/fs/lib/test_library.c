@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "formats/base/array.h"
+#include "formats/base/str.h"
 #include "formats/base/version.h"
+#include "formats/hf/safetensors.h"
 #include "fs/lib/mcorefs.h"
 #include "tests/unit/unit.h"
 
@@ -270,6 +272,62 @@ START_TEST(iterations_views_and_files_are_those_of_a_mount)
 	lib_fails(mcorefs_file_find(view, "x", &found, &err), -ENOENT, "'x'");
 	lib_fails(mcorefs_file(view, 1000, &file, &err), -ENOENT, "1000");
 	lib_ok(mcorefs_refresh(source, &err));
+	close_view(view, source);
+}
+END_TEST
+
+/* Tensors of a file that is made of them are listed without its header. */
+static void compare_header(struct mcorefs_view *view, size_t file, const struct mcorefs_file *f)
+{
+	uint8_t *bytes = malloc(f->size);
+	const struct mfs_source source = mfs_source_memory(bytes, f->size, f->name);
+	struct mfs_safetensors st;
+	struct mcorefs_tensor *t;
+	struct mfs_error why = {0};
+	size_t first, count;
+
+	ck_assert_int_eq(mcorefs_pread(view, file, bytes, f->size, 0, &err), f->size);
+	unit_ok(mfs_safetensors_open(&source, &st, &why), &why);
+	lib_ok(mcorefs_file_tensors(view, file, &first, &count, &err));
+	ck_assert_uint_eq(count, st.count);
+	t = calloc(count + 1, sizeof(*t));
+	lib_ok(mcorefs_tensors(view, first, count, t, &err));
+	for (size_t i = 0; i < count; i++) {
+		ck_assert_str_eq(t[i].name, st.tensors[i].name);
+		ck_assert_str_eq(t[i].dtype, mfs_dtype_name(st.tensors[i].dtype));
+		ck_assert_uint_eq(t[i].ndim, st.tensors[i].ndim);
+		ck_assert_mem_eq(t[i].shape, st.tensors[i].shape, t[i].ndim * sizeof(*t[i].shape));
+		ck_assert_uint_eq(t[i].off, st.data + st.tensors[i].begin);
+		ck_assert_uint_eq(t[i].bytes, st.tensors[i].end - st.tensors[i].begin);
+		ck_assert_uint_eq(t[i].file, file);
+	}
+	free(t);
+	mfs_safetensors_release(&st);
+	free(bytes);
+}
+
+START_TEST(tensors_are_those_of_the_headers)
+{
+	struct mcorefs_source *source;
+	struct mcorefs_view *view =
+		open_view(cases[_i].fixture, cases[_i].options, cases[_i].view, &source);
+	struct mcorefs_tensor t[2];
+	struct mcorefs_file f;
+	size_t count, first, of_file, sum = 0;
+
+	for (size_t i = 0; i < mcorefs_file_count(view); i++) {
+		lib_ok(mcorefs_file(view, i, &f, &err));
+		if (mfs_str_ends(f.name, ".safetensors"))
+			compare_header(view, i, &f);
+		lib_ok(mcorefs_file_tensors(view, i, &first, &of_file, &err));
+		ck_assert_uint_eq(first, sum);
+		sum += of_file;
+	}
+	lib_ok(mcorefs_tensor_count(view, &count, &err));
+	ck_assert_uint_eq(count, sum);
+	lib_ok(mcorefs_tensors(view, count, 0, t, &err));
+	lib_fails(mcorefs_tensors(view, count - 1, 2, t, &err), -ENOENT, "there is no tensor");
+	lib_fails(mcorefs_file_tensors(view, 1000, &first, &count, &err), -ENOENT, "1000");
 	close_view(view, source);
 }
 END_TEST
@@ -629,6 +687,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "lists", iterations_views_and_files_are_those_of_a_mount);
 
 	tcase_add_test(c, sources_options_and_views_that_are_wrong_are_refused);
+	tcase_add_loop_test(c, tensors_are_those_of_the_headers, 0, count);
 	tcase_add_test(c, extents_lead_to_the_bytes_of_a_tensor);
 	tcase_add_test(c, extents_of_a_dataset_are_ranges_of_its_bin);
 	c = tcase_create("loads");
