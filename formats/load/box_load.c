@@ -127,13 +127,15 @@ static int start_threads(struct mfs_load *load, struct mfs_error *err)
 static int start(struct mfs_load *load, const struct mfs_load_box *boxes, size_t count,
 		 struct mfs_error *err)
 {
+	const bool may_be_small = mfs_load_may_be_small(load, boxes, count);
 	int rc;
 
 	load->thread_count = mfs_threads_count(load->options.threads, MFS_THREADS_MAX);
 	if (!load->options.threads)
 		load->thread_count = (unsigned)mfs_min_u64(load->thread_count, MFS_LOAD_THREADS);
 	size_buffers(load);
-	mfs_load_make_plans(boxes, count, load->thread_count);
+	if (!may_be_small)
+		mfs_load_make_plans(boxes, count, load->thread_count);
 	rc = mfs_load_job_make(&load->job, boxes, count, load->chunk, err);
 	if (!rc)
 		rc = list_boxes(load, boxes, count, err);
@@ -141,6 +143,11 @@ static int start(struct mfs_load *load, const struct mfs_load_box *boxes, size_t
 		rc = find_device(load, boxes, count, err);
 	if (rc || !load->job.chunk_count)
 		return rc;
+	if (may_be_small && mfs_load_is_small(load)) {
+		load->thread_count = 0;
+		mfs_load_run_here(load);
+		return 0;
+	}
 	load->thread_count = (unsigned)mfs_min_u64(load->thread_count, load->job.chunk_count);
 	rc = mfs_load_buffers_take(&load->buffers, load->thread_count,
 				   load->slots * load->slot_size, load->cuda, err);

@@ -9,7 +9,8 @@
  * are asked for by io_uring, several at a time, with O_DIRECT where the storage is local and the
  * load is large. From the buffer each piece goes where it belongs: rows by memcpy, or by an
  * asynchronous copy in two dimensions into a GPU. What has to be computed (casts, floats of 8 bits,
- * adapters) or comes from another machine is gathered into the buffer as any reader gets it.
+ * adapters) or comes from another machine is gathered into the buffer as any reader gets it. A few
+ * bytes for the host are read in the caller's thread, before a thread could have started (small.c).
  *
  *   boxes (boxes.c) -> pieces, chunks (job.c) -> threads (worker.c) -> sources (load_fetch.c)
  *                                                                   -> destinations (deliver.c)
@@ -55,7 +56,7 @@ struct mfs_load_state {
 	uint64_t read;		 /* from files */
 	uint64_t cached, direct; /* of these: that the page cache had; that O_DIRECT has read */
 	uint64_t gathered;	 /* bytes of boxes that were gathered */
-	unsigned threads;
+	unsigned threads;	 /* 0: it was small, and done by its caller */
 	const char *engine;
 	uint64_t buffers; /* bytes */
 };

@@ -71,6 +71,7 @@ struct mfs_load_job {
 	struct mfs_load_chunk *chunks;
 	uint32_t chunk_count;
 	uint64_t bytes;
+	bool has_remote; /* bytes of other machines are gathered for it */
 };
 
 /* Has several threads plan the tensors of boxes. */
@@ -166,6 +167,16 @@ void mfs_load_arrived(struct mfs_load *load, const struct mfs_load_chunk *chunk)
 /* A thread of the load. */
 void *mfs_load_work(void *load);
 
+/* ---- small loads (small.c) ---- */
+
+/* Whether boxes are few bytes, which are read sooner than a thread starts. Their job tells more. */
+bool mfs_load_may_be_small(const struct mfs_load *load, const struct mfs_load_box *boxes,
+			   size_t count);
+bool mfs_load_is_small(const struct mfs_load *load);
+/* Does the whole load in the calling thread. A failure is the load's own, and is told by
+ * mfs_load_next(). */
+void mfs_load_run_here(struct mfs_load *load);
+
 /* ---- reading (load_fetch.c) ---- */
 
 /* A buffer of a thread, and the chunk that is in it or on its way. */
@@ -189,6 +200,9 @@ void mfs_load_source_close(struct mfs_load_source *s);
 
 /* Reads what the page cache has. 1: all of it; 0: begin() has to be called. */
 int mfs_load_fetch_cached(struct mfs_load *load, struct mfs_load_slot *slot, struct mfs_error *err);
+/* Reads all of a chunk, whether the page cache has it or not, through descriptors that are open
+ * anyway. */
+int mfs_load_fetch_now(struct mfs_load *load, struct mfs_load_slot *slot, struct mfs_error *err);
 /* Prepares slot->io, and end() takes what it has read. */
 void mfs_load_fetch_begin(struct mfs_load *load, struct mfs_load_slot *slot);
 int mfs_load_fetch_end(struct mfs_load *load, struct mfs_load_slot *slot, struct mfs_error *err);

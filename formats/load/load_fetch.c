@@ -205,6 +205,19 @@ int mfs_load_fetch_cached(struct mfs_load *load, struct mfs_load_slot *slot, str
 	return 1;
 }
 
+int mfs_load_fetch_now(struct mfs_load *load, struct mfs_load_slot *slot, struct mfs_error *err)
+{
+	const struct mfs_load_source *s = source_of(load, slot);
+	const struct mfs_load_chunk *c = slot->chunk;
+	int rc;
+
+	place(load, slot);
+	rc = mfs_fileset_read(s->files, s->file, c->from, slot->data, c->len, err);
+	if (!rc)
+		atomic_fetch_add(&load->read, c->len);
+	return rc;
+}
+
 static void begin_direct(struct mfs_load_slot *slot, const struct mfs_load_source *s)
 {
 	const struct mfs_load_chunk *c = slot->chunk;

@@ -32,7 +32,8 @@ static struct mfs_rectangle rectangle_of(const struct part *p)
 
 static int visit_computed(const struct part *p)
 {
-	const struct mfs_piece piece = {.kind = MFS_PIECE_COMPUTED, .of = rectangle_of(p)};
+	const struct mfs_piece piece = {
+		.kind = MFS_PIECE_COMPUTED, .of = rectangle_of(p), .files = p->plan->files};
 
 	return p->visit(p->arg, &piece);
 }
@@ -112,9 +113,10 @@ static int visit_run(struct part *p, uint64_t first, uint64_t count)
 }
 
 /* A range that cuts an element is read whole, and so is what is no rectangle of the sources. */
-static int visit_bytes(const struct mfs_rectangle *r, mfs_piece_visit *visit, void *arg)
+static int visit_bytes(const struct mfs_plan *plan, const struct mfs_rectangle *r,
+		       mfs_piece_visit *visit, void *arg)
 {
-	const struct mfs_piece piece = {.kind = MFS_PIECE_COMPUTED, .of = *r};
+	const struct mfs_piece piece = {.kind = MFS_PIECE_COMPUTED, .of = *r, .files = plan->files};
 
 	return visit(arg, &piece);
 }
@@ -129,7 +131,7 @@ int mfs_plan_pieces(const struct mfs_plan *plan, uint64_t base, const struct mfs
 
 	if (!mfs_plan_is_referenced(plan) || at % size || r->width % size ||
 	    (r->rows > 1 && r->step % size))
-		return visit_bytes(r, visit, arg);
+		return visit_bytes(plan, r, visit, arg);
 	if (r->rows == 1 || r->step != row_bytes(plan) || first % plan->cols + cols > plan->cols) {
 		for (uint64_t i = 0; i < r->rows && !rc; i++)
 			rc = visit_run(&p, first + i * (r->rows > 1 ? r->step / size : 0), cols);

@@ -34,8 +34,9 @@ struct mfs_rectangle {
 struct mfs_piece {
 	enum mfs_piece_kind kind;
 	struct mfs_rectangle of;
-	/* of MFS_PIECE_SOURCE */
+	/* of MFS_PIECE_SOURCE; of MFS_PIECE_COMPUTED those that it is computed from, or NULL */
 	struct mfs_fileset *files;
+	/* of MFS_PIECE_SOURCE */
 	uint32_t file;
 	uint64_t off, row_step; /* of the first row; from a row to the next */
 	/* of MFS_PIECE_MEMORY: the first byte of its only row */

@@ -146,6 +146,19 @@ int mcorefs_load_wait(struct mcorefs_load *load, struct mcorefs_error *ret_err)
 	return mfs_lib_tell(ret_err, rc, &err);
 }
 
+int mcorefs_load_fill(struct mcorefs_view *view, const struct mcorefs_box *boxes, size_t count,
+		      const struct mcorefs_load_options *options, struct mcorefs_error *ret_err)
+{
+	struct mcorefs_load *load;
+	int rc = mcorefs_load_start(view, boxes, count, options, &load, ret_err);
+
+	if (rc)
+		return rc;
+	rc = mcorefs_load_wait(load, ret_err);
+	mcorefs_load_free(load);
+	return rc;
+}
+
 void mcorefs_load_cancel(struct mcorefs_load *load)
 {
 	if (!mfs_lib_check(load->view->source, NULL))

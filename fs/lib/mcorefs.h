@@ -197,7 +197,9 @@ struct mcorefs_load;
 MCOREFS_API void mcorefs_trim(void);
 
 /*
- * Starts to fill boxes, in threads of the library. The source is read in the order of its files,
+ * Starts to fill boxes, in threads of the library. A few bytes (at most 4 MiB) for the host's
+ * memory are read at once instead, in the calling thread, unless they come from another machine or
+ * options ask for threads, memory or O_DIRECT. The source is read in the order of its files,
  * so boxes are done in any order. boxes is copied, and so are the arrays that it points to;
  * destinations stay the caller's and must not be touched until their box is done. options NULL:
  * host memory, all else 0. Errors of the boxes are found here: -ENOENT, -EINVAL; -ENODEV.
@@ -214,6 +216,10 @@ MCOREFS_API int mcorefs_load_next(struct mcorefs_load *load, int timeout_ms, siz
 				  struct mcorefs_error *err);
 /* Waits for all boxes. */
 MCOREFS_API int mcorefs_load_wait(struct mcorefs_load *load, struct mcorefs_error *err);
+/* Starts a load, waits for all boxes and frees it. */
+MCOREFS_API int mcorefs_load_fill(struct mcorefs_view *view, const struct mcorefs_box *boxes,
+				  size_t count, const struct mcorefs_load_options *options,
+				  struct mcorefs_error *err);
 /* Makes the load end soon, with -ECANCELED. Does not wait. */
 MCOREFS_API void mcorefs_load_cancel(struct mcorefs_load *load);
 
@@ -222,9 +228,9 @@ struct mcorefs_load_state {
 	uint64_t read;		 /* from files, in bytes: more where a stretch was read whole */
 	uint64_t cached, direct; /* of these: that the page cache had; that O_DIRECT read */
 	uint64_t computed;	 /* bytes of boxes that were cast, merged or transposed */
-	unsigned threads;
-	const char *engine; /* "io_uring" or "pread": how what was not cached is read */
-	uint64_t buffers;   /* bytes of memory for what is under way */
+	unsigned threads;	 /* 0: the calling thread has read all */
+	const char *engine;	 /* "io_uring" or "pread": how what was not cached is read */
+	uint64_t buffers;	 /* bytes of memory for what is under way */
 	uint64_t reserved[8];
 };
 

@@ -153,7 +153,3 @@ def memory_of(array: Any, word: str, shape: Sequence[int], name: str) -> Memory:
     if tuple(array.shape) != tuple(shape):
         raise McorefsError(errno.EINVAL, f"tensor '{name}': the box has shape {list(shape)}, and what it is to be read into {list(array.shape)}")
     return kind.memory(array, word, name)
-
-
-def is_host(framework: Any) -> bool:
-    return isinstance(framework, Numpy) or framework.device.type != "cuda"

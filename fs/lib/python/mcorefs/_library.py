@@ -77,6 +77,7 @@ _FUNCTIONS = {
     "tensor_find": (c_int, c_void_p, c_char_p, POINTER(c_size_t), POINTER(Error)),
     "load_start": (c_int, c_void_p, POINTER(Box), c_size_t, POINTER(LoadOptions), POINTER(c_void_p), POINTER(Error)),
     "load_next": (c_int, c_void_p, c_int, POINTER(c_size_t), POINTER(Error)),
+    "load_fill": (c_int, c_void_p, POINTER(Box), c_size_t, POINTER(LoadOptions), POINTER(Error)),
     "load_cancel": (None, c_void_p),
     "load_state": (None, c_void_p, POINTER(LoadState)),
     "load_free": (None, c_void_p),

@@ -6,14 +6,13 @@ import json
 import os
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
-from ._arrays import framework_of, is_host
+from ._arrays import framework_of
 from ._library import McorefsError
 from ._source import Load, LoadState, Options, Source, TensorInfo, View
 from ._stub import target_of
 
 Where = Union[str, "os.PathLike[str]", Source, View]
 AHEAD = 2 << 30  # bytes of tensors that stream() may hold
-SMALL = 1 << 20  # bytes of a tensor that one thread reads
 
 
 @contextlib.contextmanager
@@ -171,8 +170,7 @@ class Slice:
             else:
                 raise TypeError(f"an index of tensor '{t.name}' is made of integers, slices and '...', not of {type(i).__name__}")
         array = self._framework.empty([s.stop - s.start for s in box], t.dtype)
-        self._view.fill([(t, array, box)])
-        array = self._framework.finished(array)
+        array = self._framework.finished(self._view.fill_one(t, array, box))
         return array[tuple(after)] if any(a != slice(None, None, 1) for a in after) else array
 
 
@@ -215,8 +213,7 @@ class safe_open:
         """ENOENT: there is none of this name; the sentence names the nearest."""
         t = self._find(name)
         array = self._framework.empty(t.shape, t.dtype)
-        self._view.fill([(t, array)], threads=1 if t.bytes <= SMALL and is_host(self._framework) else 0)
-        return self._framework.finished(array)
+        return self._framework.finished(self._view.fill_one(t, array))
 
     def get_slice(self, name: str) -> Slice:
         return Slice(self._view, self._find(name), self._framework)

@@ -9,13 +9,14 @@ from ctypes import byref, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any, Callable, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _library as c
-from ._arrays import Torch, memory_of
+from ._arrays import Memory, Torch, memory_of
 from ._handles import Handle
 from ._library import McorefsError
 
 Options = Union[str, Mapping[str, Any], None]
 DIRECT = {"auto": 0, "never": 1, "always": 2}
 KINDS = ("source", "zeros", "memory", "computed")
+SMALL = 4 << 20  # bytes that the library reads in the calling thread
 WAIT_MS = 200  # between looks for Ctrl-C
 
 
@@ -262,12 +263,8 @@ class View:
         ``threads``: 0: as many as pay. ``memory``: bytes of buffers; 0: 128 MiB. ``direct``: "auto", "never" or "always" past the page cache.
         """
         wanted, arrays = [], []
-        for box in boxes:
-            tensor, array, *slices = box
-            t = self.find(tensor)
-            begin, end = box_of(t, slices[0]) if slices and slices[0] is not None else (None, None)
-            shape = t.shape if begin is None or end is None else tuple(e - b for b, e in zip(begin, end))
-            wanted.append((t.number, begin, end, memory_of(array, t.dtype, shape, t.name)))
+        for tensor, array, *slices in boxes:
+            wanted.append(_wanted(self.find(tensor), array, slices[0] if slices else None))
             arrays.append(array)
         devices = {place.device for *_, place in wanted} or {-1}
         if len(devices) > 1:
@@ -285,6 +282,38 @@ class View:
             load.wait()
             return load.state()
 
+    def fill_one(self, tensor: TensorInfo, array: Any, slices: Optional[Sequence[slice]] = None) -> Any:
+        """Fills an array with a tensor, or with a box of it, by one call of the library if it is small, and returns the array."""
+        wanted = _wanted(tensor, array, slices)
+        place = wanted[-1]
+        if place.room > SMALL or place.device >= 0:
+            self.fill([(tensor, array, slices)])
+            return array
+        box = c.Box()
+        _describe(box, wanted)
+        with self._handle as pointer:
+            c.call("load_fill", pointer, byref(box), 1, None)
+        return array
+
+
+Wanted = Tuple[int, Optional[List[int]], Optional[List[int]], Memory]  # a tensor's number, the box's first elements and ends, and where it goes
+
+
+def _wanted(t: TensorInfo, array: Any, slices: Optional[Sequence[slice]]) -> Wanted:
+    if slices is None:
+        return t.number, None, None, memory_of(array, t.dtype, t.shape, t.name)
+    begin, end = box_of(t, slices)
+    return t.number, begin, end, memory_of(array, t.dtype, tuple(e - b for b, e in zip(begin, end)), t.name)
+
+
+def _describe(box: c.Box, wanted: Wanted) -> None:
+    box.tensor, begin, end, place = wanted
+    box.to, box.room = place.address, place.room
+    if begin is not None and end is not None:
+        box.begin, box.end = (c_uint64 * len(begin))(*begin), (c_uint64 * len(end))(*end)
+    if place.strides is not None:
+        box.strides = (c_int64 * len(place.strides))(*place.strides)
+
 
 def box_of(t: TensorInfo, slices: Sequence[slice]) -> Tuple[List[int], List[int]]:
     """The first element of each axis, and the one after the last."""
@@ -297,14 +326,10 @@ def box_of(t: TensorInfo, slices: Sequence[slice]) -> Tuple[List[int], List[int]
 class Load:
     """Boxes that are being read. Iterating gives the number of each box when it is done; their arrays must not be touched before."""
 
-    def __init__(self, view: View, wanted: Sequence[Tuple], arrays: List[Any], options: c.LoadOptions):
+    def __init__(self, view: View, wanted: Sequence[Wanted], arrays: List[Any], options: c.LoadOptions):
         boxes = (c.Box * len(wanted))()
-        for box, (index, begin, end, place) in zip(boxes, wanted):
-            box.tensor, box.to, box.room = index, place.address, place.room
-            if begin is not None:
-                box.begin, box.end = (c_uint64 * len(begin))(*begin), (c_uint64 * len(end))(*end)
-            if place.strides is not None:
-                box.strides = (c_int64 * len(place.strides))(*place.strides)
+        for box, one in zip(boxes, wanted):
+            _describe(box, one)
 
         def make(pointer):
             made = c_void_p()

@@ -459,9 +459,11 @@ static const char *copied_model(void)
 	return dir;
 }
 
-static int load_all(struct mcorefs_view *view)
+/* Small ones have none by themselves. */
+static const struct mcorefs_load_options in_threads = {.device = -1, .threads = 2};
+
+static int load_all(struct mcorefs_view *view, const struct mcorefs_load_options *o)
 {
-	struct mcorefs_load *load;
 	struct mcorefs_tensor t;
 	struct mcorefs_box *boxes;
 	size_t count;
@@ -474,11 +476,7 @@ static int load_all(struct mcorefs_view *view)
 		boxes[i] =
 			(struct mcorefs_box){.tensor = i, .to = malloc(t.bytes), .room = t.bytes};
 	}
-	rc = mcorefs_load_start(view, boxes, count, NULL, &load, &err);
-	if (!rc) {
-		rc = mcorefs_load_wait(load, &err);
-		mcorefs_load_free(load);
-	}
+	rc = mcorefs_load_fill(view, boxes, count, o, &err);
 	for (size_t i = 0; i < count; i++)
 		free(boxes[i].to);
 	free(boxes);
@@ -522,10 +520,11 @@ START_TEST(a_source_that_was_changed_is_stale)
 
 	lib_ok(mcorefs_open(dir, NULL, &source, &err));
 	lib_ok(mcorefs_view_open(source, "hf", &view, &err));
-	lib_ok(load_all(view));
+	lib_ok(load_all(view, NULL));
 	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
 	damage[_i](path);
-	lib_fails(load_all(view), -ESTALE, "model.safetensors");
+	lib_fails(load_all(view, NULL), -ESTALE, "model.safetensors");
+	lib_fails(load_all(view, &in_threads), -ESTALE, "model.safetensors");
 	close_view(view, source);
 }
 END_TEST
@@ -544,7 +543,47 @@ START_TEST(a_source_that_was_deleted_or_replaced_is_read_while_its_view_is_open)
 		replace(path);
 	else
 		unlink(path);
-	lib_ok(load_all(view));
+	lib_ok(load_all(view, NULL));
+	lib_ok(load_all(view, &in_threads));
+	close_view(view, source);
+}
+END_TEST
+
+static void check_threads(struct mcorefs_view *view, const struct mcorefs_load_options *o,
+			  bool has_any)
+{
+	struct mcorefs_load_state state;
+	struct mcorefs_load *load;
+	struct mcorefs_tensor t;
+	struct mcorefs_box box = {.tensor = 0};
+	size_t told;
+
+	lib_ok(mcorefs_tensor(view, 0, &t, &err));
+	box.room = t.bytes;
+	box.to = malloc(t.bytes);
+	lib_ok(mcorefs_load_start(view, &box, 1, o, &load, &err));
+	if (!has_any)
+		ck_assert_int_eq(mcorefs_load_next(load, 0, &told, &err), 1);
+	lib_ok(mcorefs_load_wait(load, &err));
+	mcorefs_load_state(load, &state);
+	ck_assert_int_eq(state.threads > 0, has_any);
+	ck_assert_int_eq(state.buffers > 0, has_any);
+	ck_assert_uint_eq(state.done, t.bytes);
+	ck_assert_uint_ge(state.read, t.bytes);
+	mcorefs_load_free(load);
+	free(box.to);
+}
+
+START_TEST(a_small_load_is_done_by_its_caller)
+{
+	struct mcorefs_source *source;
+	struct mcorefs_view *view =
+		open_view(cases[_i].fixture, cases[_i].options, cases[_i].view, &source);
+	const struct mcorefs_load_options direct = {.device = -1, .direct = MCOREFS_DIRECT_ALWAYS};
+
+	check_threads(view, NULL, false);
+	check_threads(view, &in_threads, true);
+	check_threads(view, &direct, true);
 	close_view(view, source);
 }
 END_TEST
@@ -555,6 +594,7 @@ START_TEST(a_load_that_is_cancelled_ends)
 	struct mcorefs_view *view = open_view("weights/llama-torch-tp2-pp2", NULL, "hf", &source);
 	struct mcorefs_load *load;
 	struct mcorefs_tensor t;
+	const struct mcorefs_load_options options = {.device = -1, .threads = 1};
 	struct mcorefs_box box = {.tensor = 0};
 	int rc;
 
@@ -562,7 +602,7 @@ START_TEST(a_load_that_is_cancelled_ends)
 	box.room = t.bytes;
 	box.to = malloc(t.bytes);
 	for (int i = 0; i < 20; i++) {
-		lib_ok(mcorefs_load_start(view, &box, 1, NULL, &load, &err));
+		lib_ok(mcorefs_load_start(view, &box, 1, &options, &load, &err));
 		mcorefs_load_cancel(load);
 		rc = mcorefs_load_wait(load, &err);
 		ck_assert_msg(!rc || rc == -ECANCELED, "%d: %s", rc, err.text);
@@ -699,6 +739,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, a_source_that_was_changed_is_stale, 0, 2);
 	tcase_add_loop_test(c, a_source_that_was_deleted_or_replaced_is_read_while_its_view_is_open,
 			    0, 2);
+	tcase_add_loop_test(c, a_small_load_is_done_by_its_caller, 0, count);
 	tcase_add_test(c, a_load_that_is_cancelled_ends);
 	tcase_add_test(c, threads_share_a_view);
 	suite_add_tcase(s, c);
