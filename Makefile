@@ -317,6 +317,14 @@ $(O)/asan/libfake-gpu.so: $(FAKE_SOURCES) $(wildcard kernels/*.h kernels/cuda/ba
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(GCC_CFLAGS) $(ADDRESS) $(SANITIZE) $(SAN_CFLAGS) -fPIC -fvisibility=hidden -shared -I$(CUDA_HOME)/include -o $@ $(FAKE_SOURCES) -pthread -lrt
 
+# CUDA's driver as far as loads call it, on the host's memory, under the driver's own name.
+FAKE_DRIVER := $(foreach v,obj asan tsan,$(O)/$(v)/libfake-driver.so)
+$(FAKE_DRIVER): tests/gpu/fake_driver.c tests/gpu/fake_driver.h Makefile
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) $(GCC_CFLAGS) $(CFLAGS) -fPIC -fvisibility=hidden -shared -Wl,-soname,libcuda.so.1 -o $@ $< -pthread
+$(foreach v,obj asan tsan,$(eval $(O)/$(v)/tests/unit/test_library: | $(O)/$(v)/libfake-driver.so))
+
 # A tool that NVTX loads, as a profiler has one (tests/train/nvtx.sh).
 NVTX_TOOL := $(if $(NVTX_FLAGS),$(O)/libnvtx-tool.so)
 $(O)/libnvtx-tool.so: tests/gpu/nvtx_tool.c Makefile

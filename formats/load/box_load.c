@@ -149,8 +149,8 @@ static int start(struct mfs_load *load, const struct mfs_load_box *boxes, size_t
 		return 0;
 	}
 	load->thread_count = (unsigned)mfs_min_u64(load->thread_count, load->job.chunk_count);
-	rc = mfs_load_buffers_take(&load->buffers, load->thread_count,
-				   load->slots * load->slot_size, load->cuda, err);
+	rc = mfs_load_buffers_take(&load->buffers, load->thread_count, load->slots, load->slot_size,
+				   load->cuda, err);
 	return rc ? rc : start_threads(load, err);
 }
 

@@ -117,21 +117,27 @@ int mfs_cuda_come(struct mfs_cuda_stream *s, unsigned event, bool wait, struct m
 
 /* ---- buffers (buffers.c) ---- */
 
-/* Memory for the slots of all threads, in parts of one size; pinned where a GPU is given. */
+/* Memory for the slots of all threads, a part each, in parts of one size. Where a GPU is given, it
+ * is pinned as it is used. */
 struct mfs_load_buffers {
 	uint8_t *memory;
-	size_t part;
+	size_t part, slot; /* bytes */
 	unsigned parts;
-	struct mfs_cuda *cuda; /* NULL: it is not pinned */
-	bool pinned[MFS_THREADS_MAX];
+	struct mfs_cuda *cuda;		 /* NULL: it is not pinned */
+	uint8_t pinned[MFS_THREADS_MAX]; /* of each part: 1: its first slot, 2: the others */
 };
 
-int mfs_load_buffers_take(struct mfs_load_buffers *b, unsigned parts, size_t part,
+/* Parts of so many slots, of slot bytes each. */
+int mfs_load_buffers_take(struct mfs_load_buffers *b, unsigned parts, unsigned slots, size_t slot,
 			  struct mfs_cuda *cuda, struct mfs_error *err);
-/* Where a part begins. Each thread pins its own, which it does not need to do again for the next
- * load. */
-int mfs_load_buffers_part(struct mfs_load_buffers *b, unsigned number, uint8_t **ret,
-			  struct mfs_error *err);
+static inline uint8_t *mfs_load_buffers_part(const struct mfs_load_buffers *b, unsigned number)
+{
+	return b->memory + number * b->part;
+}
+/* A GPU will copy from this slot of a part. The part is its thread's alone. What is pinned stays so
+ * for the next load. */
+int mfs_load_buffers_pin(struct mfs_load_buffers *b, unsigned number, unsigned slot,
+			 struct mfs_error *err);
 void mfs_load_buffers_give(struct mfs_load_buffers *b);
 
 /* ---- threads (box_load.c, worker.c) ---- */

@@ -1,6 +1,8 @@
 /*
  * Memory for what is on its way. To pin memory for a GPU takes about as long as to load through it,
- * so the last one stays pinned, for the next load.
+ * so the last one stays pinned, for the next load. The first load does not wait for all of it: a
+ * thread pins its first slot when that was read, and the others when it needs a second one. By then
+ * reading has brought in the first one's pages, in all threads at once.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,25 +20,30 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mfs_load_buffers kept;
 static pid_t kept_by; /* a child of fork() has the address, and not the memory that a GPU knows */
 
+enum { FIRST = 1, OTHERS = 2 };
+
 static void free_buffers(struct mfs_load_buffers *b)
 {
 	if (!b->memory)
 		return;
-	for (unsigned i = 0; i < b->parts; i++)
-		if (b->pinned[i])
-			mfs_cuda_unpin(b->cuda, b->memory + i * b->part);
+	for (unsigned i = 0; i < b->parts; i++) {
+		if (b->pinned[i] & FIRST)
+			mfs_cuda_unpin(b->cuda, mfs_load_buffers_part(b, i));
+		if (b->pinned[i] & OTHERS)
+			mfs_cuda_unpin(b->cuda, mfs_load_buffers_part(b, i) + b->slot);
+	}
 	munmap(b->memory, b->parts * b->part);
 	b->memory = NULL;
 }
 
-static bool take_kept(struct mfs_load_buffers *b, unsigned parts, size_t part,
-		      struct mfs_cuda *cuda)
+/* For what b is to be. */
+static bool take_kept(struct mfs_load_buffers *b)
 {
 	bool found;
 
 	pthread_mutex_lock(&lock);
-	found = kept.memory && kept.parts >= parts && kept.part == part && kept.cuda == cuda &&
-		kept_by == getpid();
+	found = kept.memory && kept.parts >= b->parts && kept.part == b->part &&
+		kept.slot == b->slot && kept.cuda == b->cuda && kept_by == getpid();
 	if (found) {
 		*b = kept;
 		kept.memory = NULL;
@@ -57,13 +64,14 @@ static void prefer_node(const struct mfs_load_buffers *b, int node)
 		0);
 }
 
-int mfs_load_buffers_take(struct mfs_load_buffers *b, unsigned parts, size_t part,
+int mfs_load_buffers_take(struct mfs_load_buffers *b, unsigned parts, unsigned slots, size_t slot,
 			  struct mfs_cuda *cuda, struct mfs_error *err)
 {
-	part = (part + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-	if (take_kept(b, parts, part, cuda))
+	const size_t part = (slots * slot + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+
+	*b = (struct mfs_load_buffers){.part = part, .slot = slot, .parts = parts, .cuda = cuda};
+	if (take_kept(b))
 		return 0;
-	*b = (struct mfs_load_buffers){.part = part, .parts = parts, .cuda = cuda};
 	b->memory = mmap(NULL, parts * part, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			 -1, 0);
 	if (b->memory == MAP_FAILED) {
@@ -77,16 +85,19 @@ int mfs_load_buffers_take(struct mfs_load_buffers *b, unsigned parts, size_t par
 	return 0;
 }
 
-int mfs_load_buffers_part(struct mfs_load_buffers *b, unsigned number, uint8_t **ret,
-			  struct mfs_error *err)
+int mfs_load_buffers_pin(struct mfs_load_buffers *b, unsigned number, unsigned slot,
+			 struct mfs_error *err)
 {
-	int rc = 0;
+	uint8_t *part = mfs_load_buffers_part(b, number);
+	const uint8_t which = slot ? OTHERS : FIRST;
+	int rc;
 
-	*ret = b->memory + number * b->part;
-	if (b->cuda && !b->pinned[number]) {
-		rc = mfs_cuda_pin(b->cuda, *ret, b->part, err);
-		b->pinned[number] = !rc;
-	}
+	if (b->pinned[number] & which)
+		return 0;
+	rc = slot ? mfs_cuda_pin(b->cuda, part + b->slot, b->part - b->slot, err)
+		  : mfs_cuda_pin(b->cuda, part, b->slot, err);
+	if (!rc)
+		b->pinned[number] |= which;
 	return rc;
 }
 

@@ -9,6 +9,7 @@
 
 struct worker {
 	struct mfs_load *load;
+	unsigned number; /* of the thread's part of the buffers */
 	struct mfs_load_slot *slots;
 	unsigned reading;
 	uint64_t turn;		      /* of the next slot that leaves */
@@ -76,8 +77,12 @@ static int free_slot(struct worker *w, struct mfs_load_slot **ret)
 
 static int deliver(struct worker *w, struct mfs_load_slot *slot)
 {
-	int rc = mfs_load_deliver(w->load, slot, w->stream, &w->err);
+	int rc = w->stream
+			 ? mfs_load_buffers_pin(&w->load->buffers, w->number, slot->number, &w->err)
+			 : 0;
 
+	if (!rc)
+		rc = mfs_load_deliver(w->load, slot, w->stream, &w->err);
 	mfs_load_source_done(&w->load->job.sources[slot->chunk->source]);
 	if (rc)
 		return rc;
@@ -201,18 +206,14 @@ static int drain(struct worker *w, int rc)
 	return rc;
 }
 
-static int prepare(struct worker *w, unsigned number)
+static int prepare(struct worker *w)
 {
 	struct mfs_load *load = w->load;
-	uint8_t *memory;
-	int rc;
+	uint8_t *memory = mfs_load_buffers_part(&load->buffers, w->number);
 
 	w->slots = calloc(load->slots, sizeof(*w->slots));
 	if (!w->slots)
 		return mfs_fail_nomem(&w->err);
-	rc = mfs_load_buffers_part(&load->buffers, number, &memory, &w->err);
-	if (rc)
-		return rc;
 	for (unsigned i = 0; i < load->slots; i++) {
 		w->slots[i].number = i;
 		w->slots[i].memory = memory + i * load->slot_size;
@@ -223,7 +224,10 @@ static int prepare(struct worker *w, unsigned number)
 void *mfs_load_work(void *arg)
 {
 	struct worker w = {.load = arg};
-	int rc = prepare(&w, atomic_fetch_add(&w.load->numbers, 1));
+	int rc;
+
+	w.number = atomic_fetch_add(&w.load->numbers, 1);
+	rc = prepare(&w);
 
 	if (!rc)
 		rc = drain(&w, work(&w));

@@ -3,6 +3,7 @@
     load.py make DIR [BILLIONS] [--layouts WORDS]
                                     a random Llama in bf16 at DIR/hf, and as Megatron's legacy TP2 PP2 and TP8, and torch_dist
     load.py ranks DIR               one process a GPU, with the slices of vLLM's workers
+    load.py phases DIR              what a load into the first GPU is made of, in ms, of the whole model and of a worker's part; --cpu: into the host's memory
     load.py time DIR [--what WORDS] [--runs N] [--cold]
                                     times: the best of N, in seconds and GB/s, and the share of the best loader of the copy
 """
@@ -255,9 +256,54 @@ def time_ranks(where, runs, layouts):
             print(f"mcorefs, {ranks} GPUs                    {source:8} {seconds:7.3f} s {speed:6.2f} GB/s {speed / one:5.2f} of one GPU", flush=True)
 
 
+# ---- phases ----
+
+def phases_of(source, view, file, device):
+    """Milliseconds of each, as load() does them."""
+    from mcorefs import _arrays, _load
+    import mcorefs
+
+    marks, framework = [("", time.perf_counter())], _arrays.framework_of("pt", device)
+
+    def mark(name):
+        marks.append((name, time.perf_counter()))
+
+    with mcorefs.Source(source) as root:
+        mark("source")
+        with root.open(view) as v:
+            mark("view")
+            tensors = _load.chosen(v, file, None)
+            mark("tensors")
+            arrays = [framework.empty(t.shape, t.dtype) for t in tensors]
+            mark("memory")
+            with v.start(zip(tensors, arrays)) as work:
+                mark("plan")
+                work.next()
+                mark("first")
+                work.wait()
+                mark("rest")
+        mark("close")
+    return {name: 1e3 * (at - before) for (_, before), (name, at) in zip(marks, marks[1:])}
+
+
+def tell_phases(where, runs, layouts, device):
+    for source in [*layouts, "hf"]:
+        for view, file in [("hf", None), ("vllm/tp2", "model-rank-0-part-0.safetensors")]:
+            rounds = []
+            for _ in range(runs):
+                gc.collect()
+                if device != "cpu":
+                    torch.cuda.empty_cache()
+                rounds.append(phases_of(f"{where}/{source}", view, file, device))
+            best = min(rounds[1:] or rounds, key=lambda r: sum(r.values()))
+            for name, r in [("first", rounds[0]), ("best", best)]:
+                told = " ".join(f"{phase} {ms:.1f}" for phase, ms in r.items())
+                print(f"{source:8} {view:9} {name:5} {sum(r.values()):7.1f} ms: {told}", flush=True)
+
+
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("do", choices=["make", "time", "ranks"])
+    p.add_argument("do", choices=["make", "time", "ranks", "phases"])
     p.add_argument("where")
     p.add_argument("billions", nargs="?", type=float, default=3.15)
     p.add_argument("--what", default="theirs,ours")
@@ -266,12 +312,15 @@ def main():
     p.add_argument("--layouts", default=",".join(LAYOUTS))
     p.add_argument("--runs", type=int, default=3)
     p.add_argument("--cold", action="store_true")
+    p.add_argument("--cpu", action="store_true")
     p.add_argument("--peak", action="store_true", help="only ours, once, and how much memory the process took for it")
     o = p.parse_args()
     if o.do == "make":
         return make(o.where, o.billions, o.layouts.split(","))
     if o.do == "ranks":
         return time_ranks(o.where, o.runs, o.layouts.split(","))
+    if o.do == "phases":
+        return tell_phases(o.where, o.runs, o.layouts.split(","), "cpu" if o.cpu else "cuda:0")
     copy = f"{o.where}/hf"
     size, best = size_of(copy), None
     if o.peak:

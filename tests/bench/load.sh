@@ -22,6 +22,7 @@ if [ "$(stat -fc %T "$work")" != tmpfs ]; then
 	"$python" tests/bench/load.py time "$work/m" --runs 2 --cold --only 'instanttensor URING' || exit 1
 fi
 "$python" tests/bench/load.py time "$work/m" --peak --layouts tp2pp2 || exit 1
+"$python" tests/bench/load.py phases "$work/m" --runs "${RUNS:-4}" || exit 1
 if [ "$("$python" -c 'import torch; print(torch.cuda.device_count())')" -gt 1 ]; then
 	"$python" tests/bench/load.py ranks "$work/m" --runs "${RUNS:-4}"
 fi

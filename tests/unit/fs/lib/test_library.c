@@ -1,5 +1,6 @@
 /* The library: what it lists, and that what it loads are the bytes of the views' files. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,6 +17,7 @@
 #include "formats/base/version.h"
 #include "formats/hf/safetensors.h"
 #include "fs/lib/mcorefs.h"
+#include "tests/gpu/fake_driver.h"
 #include "tests/unit/unit.h"
 
 static _Thread_local struct mcorefs_error err;
@@ -33,6 +35,34 @@ static _Thread_local struct mcorefs_error err;
 		ck_assert_int_eq(err.code, want);                                                  \
 		unit_sentence(err.text, part);                                                     \
 	} while (0)
+
+/* ---- a device that is none (tests/gpu/fake_driver.h) ---- */
+
+static struct {
+	void (*give)(void *p, size_t size);
+	void (*take)(void *p);
+	struct fake_driver_counts (*tell)(void);
+} fake;
+
+/* It answers to the name that loads ask for. It was built next to this program's folder:
+ * build/obj/tests/unit/test_library. */
+static void open_fake_driver(void)
+{
+	char path[PATH_MAX + 32];
+	ssize_t len = readlink("/proc/self/exe", path, PATH_MAX);
+	void *driver;
+
+	ck_assert_int_gt(len, 0);
+	path[len] = '\0';
+	for (int i = 0; i < 3; i++)
+		*strrchr(path, '/') = '\0';
+	strcat(path, "/libfake-driver.so");
+	driver = dlopen(path, RTLD_NOW);
+	ck_assert_msg(driver, "%s", dlerror());
+	*(void **)&fake.give = dlsym(driver, "fake_driver_give");
+	*(void **)&fake.take = dlsym(driver, "fake_driver_take");
+	*(void **)&fake.tell = dlsym(driver, "fake_driver_tell");
+}
 
 /* ---- what is compared ---- */
 
@@ -125,6 +155,8 @@ static void draw_box(struct wanted *w, const struct mcorefs_tensor *t, bool whol
 	w->room = run + t->item;
 	w->to = malloc(w->room + 1);
 	w->expected = malloc(w->room + 1);
+	if (fake.give)
+		fake.give(w->to, w->room);
 	memset(w->to, 0xa5, w->room);
 	memset(w->expected, 0xa5, w->room);
 }
@@ -173,6 +205,8 @@ static void compare(struct mcorefs_view *view, bool whole, const struct mcorefs_
 	mcorefs_load_free(load);
 	for (size_t i = 0; i < count; i++) {
 		bytes += w[i].room;
+		if (fake.take)
+			fake.take(w[i].to);
 		free(w[i].to);
 		free(w[i].expected);
 	}
@@ -226,6 +260,52 @@ START_TEST(boxes_of_any_strides_are_the_bytes_of_their_files)
 	rng = (uint64_t)_i + 1;
 	for (int round = 0; round < (UNIT_TSAN ? 1 : 4); round++)
 		compare(view, false, &options[round % 3]);
+	close_view(view, source);
+}
+END_TEST
+
+START_TEST(boxes_in_a_gpu_are_the_bytes_of_their_files)
+{
+	static const struct mcorefs_load_options options[] = {
+		{.device = 0, .threads = 3},
+		{.device = 0, .threads = 1, .memory = 1},
+		{.device = 0, .direct = MCOREFS_DIRECT_ALWAYS},
+	};
+	struct mcorefs_source *source;
+	struct mcorefs_view *view =
+		open_view(cases[_i].fixture, cases[_i].options, cases[_i].view, &source);
+	struct fake_driver_counts before;
+
+	open_fake_driver();
+	rng = (uint64_t)_i + 1;
+	for (int round = 0; round < (UNIT_TSAN ? 1 : 3); round++)
+		compare(view, round == 0, &options[round % 3]);
+	before = fake.tell();
+	ck_assert_uint_gt(before.copies, 0);
+	ck_assert_uint_gt(before.pinned, 0);
+	mcorefs_trim();
+	ck_assert_uint_eq(fake.tell().pinned, 0);
+	close_view(view, source);
+}
+END_TEST
+
+/* What a load has pinned is there for the next one of the same shape. */
+START_TEST(buffers_are_pinned_once)
+{
+	const struct mcorefs_load_options o = {.device = 0, .threads = 1};
+	struct mcorefs_source *source;
+	struct mcorefs_view *view = open_view("hf/llama-safetensors", NULL, "hf", &source);
+	unsigned pinned;
+
+	open_fake_driver();
+	compare(view, true, &o);
+	pinned = fake.tell().pinned;
+	ck_assert_uint_ge(pinned, 1);
+	ck_assert_uint_le(pinned, 2); /* the first slot, and the others */
+	compare(view, true, &o);
+	ck_assert_uint_eq(fake.tell().pinned, pinned);
+	mcorefs_trim();
+	ck_assert_uint_eq(fake.tell().pinned, 0);
 	close_view(view, source);
 }
 END_TEST
@@ -733,6 +813,8 @@ Suite *mfs_suite(void)
 	c = tcase_create("loads");
 	tcase_add_loop_test(c, whole_tensors_are_the_bytes_of_their_files, 0, count);
 	tcase_add_loop_test(c, boxes_of_any_strides_are_the_bytes_of_their_files, 0, count);
+	tcase_add_loop_test(c, boxes_in_a_gpu_are_the_bytes_of_their_files, 0, count);
+	tcase_add_test(c, buffers_are_pinned_once);
 	tcase_add_test(c, boxes_that_are_wrong_are_refused);
 	tcase_add_test(c, a_gpu_that_is_not_there_is_refused);
 	tcase_add_test(c, a_child_is_told_to_open_the_source_itself);
