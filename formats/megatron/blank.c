@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "formats/ckpt/ckpt_build.h"
+#include "formats/ckpt/dims.h"
 #include "formats/ckpt/names.h"
 #include "formats/megatron/model_tensors.h"
-#include "formats/model/dims.h"
 
 struct blank {
 	struct mfs_ckpt *ckpt;

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "formats/base/array.h"
+#include "formats/ckpt/dims.h"
 #include "formats/megatron/model_tensors.h"
 #include "formats/megatron/modules.h"
 #include "formats/megatron/rank.h"
-#include "formats/model/dims.h"
 
 #define EMBEDDING "embedding.word_embeddings.weight"
 

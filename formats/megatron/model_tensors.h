@@ -1,6 +1,6 @@
 /*
  * The tensors that a GPTModel of given arguments has, by their names in ckpt.h. Order of
- * registration is rank.h's, shapes are model/dims.h's.
+ * registration is rank.h's, shapes are ckpt/dims.h's.
  *
  * Sources: megatron/core/models/gpt/{gpt_model,gpt_layer_specs}.py,
  * transformer/{attention,multi_latent_attention,mlp,moe/moe_layer,moe/router}.py.

@@ -87,7 +87,7 @@ int mfs_rank_state(const struct mfs_rank_tensor *t, enum mfs_state state,
 /*
  * Checks that the checkpoint is a whole GPTModel of its arguments, before a view shows it as one.
  * Every layer and expert has its tensors, and those that others of its kind have. Each has the
- * shape of the arguments (model/dims.h). Errors name the tensor. -ENODATA: it is missing; -EINVAL:
+ * shape of the arguments (ckpt/dims.h). Errors name the tensor. -ENODATA: it is missing; -EINVAL:
  * it has another shape; -ENOTSUP: no module has it. -EINVAL too if make_vocab_size_divisible_by
  * cannot be what padded the stored embedding.
  */

@@ -7,11 +7,11 @@
 
 #include "formats/base/str.h"
 #include "formats/ckpt/ckpt_build.h"
+#include "formats/ckpt/dims.h"
 #include "formats/ckpt/stored.h"
 #include "formats/model/features.h"
 #include "formats/model/hf_config.h"
 #include "formats/hf/hf_json.h"
-#include "formats/model/dims.h"
 #include "formats/model/hf_args.h"
 #include "formats/model/hf_fused.h"
 #include "formats/model/hf_quantised.h"

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "formats/ckpt/ckpt_build.h"
+#include "formats/ckpt/dims.h"
 #include "formats/hf/hf_json.h"
-#include "formats/model/dims.h"
 #include "formats/model/hf_args.h"
 #include "formats/model/hf_config.h"
 #include "formats/model/model.h"

@@ -7,7 +7,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/grow.h"
-#include "formats/model/dims.h"
+#include "formats/ckpt/dims.h"
 #include "formats/model/features.h"
 #include "formats/model/rules/rules.h"
 

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/ckpt/dims.h"
 #include "formats/hf/hf_tokenizer.h"
-#include "formats/model/dims.h"
 #include "formats/model/hf_config.h"
 
 int mfs_vocab_tokenizer(const struct mfs_ckpt *ckpt, const char *ref, char **ret,

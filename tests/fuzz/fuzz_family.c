@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "formats/model/families/param_axes.h"
+#include "formats/ckpt/param_axes.h"
 #include "formats/model/families/read.h"
 
 static const struct mfs_family *find(const char *name, void *arg)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/model/dims.h"
+#include "formats/ckpt/dims.h"
 #include "tests/unit/unit.h"
 #include "trainer/config/parse/parse.h"
 #include "trainer/config/settle/settle.h"

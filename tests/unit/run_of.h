@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "formats/base/array.h"
-#include "formats/model/dims.h"
+#include "formats/ckpt/dims.h"
 #include "kernels/kernels.h"
 #include "kernels/ref/cpu.h"
 #include "tests/unit/unit.h"

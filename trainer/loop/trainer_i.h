@@ -13,6 +13,7 @@
 #include "trainer/loop/step_check.h"
 #include "trainer/loop/peak.h"
 #include "trainer/model/net.h"
+#include "trainer/params/memory.h"
 #include "trainer/params/params.h"
 #include "trainer/optim/sync.h"
 #include "trainer/optim/update.h"
@@ -20,7 +21,6 @@
 #include "trainer/report/offline.h"
 #include "trainer/report/lines.h"
 #include "trainer/report/terminal.h"
-#include "trainer/base/memory.h"
 #include "trainer/parallel/exposure.h"
 #include "trainer/parallel/parallel.h"
 

@@ -4,7 +4,7 @@
  *
  * One layer is driven by a table of what the arguments say (norm, bias, gate, positions, heads,
  * experts); there are no models by name. Activations lie in memory that was planned
- * (trainer/base/memory.h). docs/TRAINING.md walks through a step.
+ * (trainer/params/memory.h). docs/TRAINING.md walks through a step.
  */
 #ifndef MFT_TRAINER_MODEL_NET_H
 #define MFT_TRAINER_MODEL_NET_H
@@ -17,8 +17,8 @@
 #include "trainer/config/config.h"
 #include "trainer/data/loader.h"
 #include "trainer/model/base/pass.h"
+#include "trainer/params/memory.h"
 #include "trainer/params/params.h"
-#include "trainer/base/memory.h"
 #include "trainer/parallel/parallel.h"
 #include "trainer/parallel/pipeline.h"
 

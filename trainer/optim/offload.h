@@ -17,8 +17,8 @@
 
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
-#include "trainer/base/memory.h"
 #include "trainer/config/config.h"
+#include "trainer/params/memory.h"
 #include "trainer/params/params.h"
 
 struct mft_offload;

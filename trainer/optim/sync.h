@@ -22,9 +22,9 @@
 
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
-#include "trainer/base/memory.h"
 #include "trainer/config/config.h"
 #include "trainer/model/net.h"
+#include "trainer/params/memory.h"
 #include "trainer/params/params.h"
 #include "trainer/parallel/parallel.h"
 

@@ -13,9 +13,9 @@
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
 #include "trainer/config/config.h"
+#include "trainer/params/memory.h"
 #include "trainer/params/params.h"
 #include "trainer/optim/schedule.h"
-#include "trainer/base/memory.h"
 #include "trainer/parallel/parallel.h"
 
 struct mft_update;

@@ -25,10 +25,10 @@
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/megatron/rank.h"
-#include "trainer/base/memory.h"
 #include "trainer/config/config.h"
 #include "trainer/optimizers/optimizer.h"
 #include "trainer/params/buckets.h"
+#include "trainer/params/memory.h"
 #include "trainer/parallel/parallel.h"
 
 #define MFT_PARAM_ALIGN 128 /* elements */

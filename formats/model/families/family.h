@@ -23,6 +23,7 @@
 #include "formats/base/error.h"
 #include "formats/base/prefixes.h"
 #include "formats/ckpt/language_part.h"
+#include "formats/ckpt/param_axes.h"
 #include "formats/model/rules/rules.h"
 #include "formats/args/megatron_args.h"
 
@@ -118,13 +119,6 @@ typedef unsigned __int128 mfs_features;
 /* One feature as a set: MFS_HAS(ROPE) | MFS_HAS(SWIGLU). */
 #define MFS_HAS(name) ((mfs_features)1 << MFS_F_##name)
 
-enum mfs_scope {
-	MFS_SCOPE_BEFORE, /* before the layers */
-	MFS_SCOPE_LAYER,  /* in every layer, and in every MTP layer's inner layer */
-	MFS_SCOPE_MTP,	  /* in every MTP layer, outside of its inner layer */
-	MFS_SCOPE_AFTER,  /* after the layers */
-};
-
 /* Layers differ in what follows attention, and in attention. In a hybrid model a layer is of one
  * kind. */
 enum mfs_layer_kind {
@@ -137,7 +131,7 @@ enum mfs_layer_kind {
 };
 
 /* A table of these ends with a row without a name. Shape, experts and norm follow from the name
- * (param_axes.h). */
+ * (formats/ckpt/param_axes.h). */
 struct mfs_family_tensor {
 	const char *hf;	  /* in a layer: without the family's layer_prefix; {e}: the expert */
 	const char *name; /* canonical; in a layer: without "decoder.layers." or MTP's prefix */

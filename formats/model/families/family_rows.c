@@ -7,7 +7,7 @@
 #include "formats/base/grow.h"
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
-#include "formats/model/families/param_axes.h"
+#include "formats/ckpt/param_axes.h"
 #include "formats/model/families/read_i.h"
 
 #define LONGEST	    160 /* HF name, bytes */

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "formats/args/megatron_args.h"
-#include "formats/model/rules/dim.h"
+#include "formats/ckpt/dim.h"
 
 /* X(NAME, ROW): a file defines mfs_rule_ROW (rule_kind.h). */
 #define MFS_RULES(X)                                                                               \

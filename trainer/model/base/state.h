@@ -13,11 +13,11 @@
 
 #include "formats/base/arena.h"
 #include "kernels/kernels.h"
-#include "trainer/base/memory.h"
 #include "trainer/config/config.h"
 #include "trainer/model/base/side.h"
 #include "trainer/model/base/context.h"
 #include "trainer/parallel/parallel.h"
+#include "trainer/params/memory.h"
 #include "trainer/params/params.h"
 
 /* The device's sums, doubles. Whole microbatches are added to them. */

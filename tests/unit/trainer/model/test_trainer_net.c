@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "formats/base/array.h"
+#include "formats/ckpt/dims.h"
 #include "formats/ckpt/read/ckpt_open.h"
-#include "formats/model/dims.h"
 #include "tests/unit/npz.h"
 #include "tests/unit/small_models.h"
 #include "tests/unit/train_model.h"

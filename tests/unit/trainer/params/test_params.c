@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "formats/base/array.h"
+#include "formats/ckpt/dims.h"
 #include "formats/ckpt/target.h"
-#include "formats/model/dims.h"
 #include "formats/model/hf_ckpt.h"
 #include "formats/optim/read/optim_open.h"
 #include "formats/plan/vfile.h"

@@ -1,15 +1,22 @@
 /*
- * The parameters of a GPTModel, by their canonical names (ckpt/ckpt.h): the one table of their
- * axes. Families and the checks of tensors (model/dims.h) read it
+ * The parameters of a GPTModel, by their canonical names (ckpt.h): the one table of their axes.
+ * Families and the checks of tensors (dims.h) read it
  * (megatron/core/transformer/{attention,multi_latent_attention,mlp}.py, moe/).
  */
-#ifndef MFS_MODEL_FAMILIES_PARAM_AXES_H
-#define MFS_MODEL_FAMILIES_PARAM_AXES_H
+#ifndef MFS_CKPT_PARAM_AXES_H
+#define MFS_CKPT_PARAM_AXES_H
 
 #include <stdbool.h>
 
 #include "formats/base/nearest.h"
-#include "formats/model/families/family.h"
+#include "formats/ckpt/dim.h"
+
+enum mfs_scope {
+	MFS_SCOPE_BEFORE, /* before the layers */
+	MFS_SCOPE_LAYER,  /* in every layer, and in every MTP layer's inner layer */
+	MFS_SCOPE_MTP,	  /* in every MTP layer, outside of its inner layer */
+	MFS_SCOPE_AFTER,  /* after the layers */
+};
 
 struct mfs_param {
 	const char *name; /* in a layer: after its number */

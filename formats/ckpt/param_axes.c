@@ -1,4 +1,4 @@
-#include "formats/model/families/param_axes.h"
+#include "formats/ckpt/param_axes.h"
 
 #include <string.h>
 

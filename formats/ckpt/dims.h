@@ -1,13 +1,13 @@
-/* Sizes of Megatron's tensors (family.h: enum mfs_dim), computed from a run's arguments, and the
- * check that tensors have them. HF views and Megatron views both build on these. */
-#ifndef MFS_MODEL_DIMS_H
-#define MFS_MODEL_DIMS_H
+/* Sizes of Megatron's tensors (dim.h), computed from a run's arguments, and the check that tensors
+ * have them. HF views, Megatron views and the trainer build on these. */
+#ifndef MFS_CKPT_DIMS_H
+#define MFS_CKPT_DIMS_H
 
 #include <stdint.h>
 
-#include "formats/ckpt/ckpt.h"
 #include "formats/args/megatron_args.h"
-#include "formats/model/families/family.h"
+#include "formats/ckpt/ckpt.h"
+#include "formats/ckpt/dim.h"
 
 /* Width of a Mamba mixer's convolution, for which Megatron has no argument (mamba_mixer.py:
  * d_conv). */

@@ -1,6 +1,6 @@
 /* Axes of Megatron's parameters. */
-#ifndef MFS_MODEL_RULES_DIM_H
-#define MFS_MODEL_RULES_DIM_H
+#ifndef MFS_CKPT_DIM_H
+#define MFS_CKPT_DIM_H
 
 /* Sizes of Megatron's tensors, from the arguments (dims.c). X2: gate and up rows together, or the
  * two inputs of eh_proj. */

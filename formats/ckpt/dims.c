@@ -1,5 +1,4 @@
-#include "formats/ckpt/told.h"
-#include "formats/model/dims.h"
+#include "formats/ckpt/dims.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,7 +6,8 @@
 
 #include "formats/base/array.h"
 #include "formats/base/bytes.h"
-#include "formats/model/families/param_axes.h"
+#include "formats/ckpt/param_axes.h"
+#include "formats/ckpt/told.h"
 
 /* Saturates. No tensor has such a size, so the check of its shape fails. */
 static uint64_t times(uint64_t a, uint64_t b)

@@ -1,4 +1,4 @@
-#include "trainer/base/memory.h"
+#include "trainer/params/memory.h"
 
 #include <stdio.h>
 

@@ -1,13 +1,13 @@
 /* Arguments of a run against the shapes of its tensors, for views of either kind:
- * formats/model/dims.h. */
+ * formats/ckpt/dims.h. */
 #include "tests/unit/unit.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "formats/base/array.h"
+#include "formats/ckpt/dims.h"
 #include "formats/megatron/rank.h"
-#include "formats/model/dims.h"
 #include "formats/model/features.h"
 #include "formats/model/model.h"
 #include "tests/unit/fake_ckpt.h"

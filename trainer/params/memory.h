@@ -6,8 +6,8 @@
  * backend works in for itself (cublasLt's 64 MiB, sums of a kernel) is not planned, and grows in
  * the first step.
  */
-#ifndef MFT_TRAINER_BASE_MEMORY_H
-#define MFT_TRAINER_BASE_MEMORY_H
+#ifndef MFT_TRAINER_PARAMS_MEMORY_H
+#define MFT_TRAINER_PARAMS_MEMORY_H
 
 #include <stdbool.h>
 #include <stdint.h>
