@@ -36,6 +36,7 @@ struct mcorefs_view {
 	struct mfs_held *held;
 	struct mfs_view *view;
 	char name[MFS_PLACE_NAME];
+	char identity[17];    /* digits */
 	pthread_mutex_t lock; /* held while tensors are listed */
 	struct mfs_arena arena;
 	struct mfs_lib_tensor *tensors; /* NULL: not listed yet */

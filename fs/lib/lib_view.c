@@ -24,6 +24,8 @@ int mcorefs_view_open(struct mcorefs_source *source, const char *name, struct mc
 	v->source = source;
 	pthread_mutex_init(&v->lock, NULL);
 	mfs_place_name(source->root, &place, v->name);
+	snprintf(v->identity, sizeof(v->identity), "%016llx",
+		 (unsigned long long)v->view->identity);
 	mfs_view_hold_sources(v->view);
 	*ret = v;
 	return 0;
@@ -46,6 +48,11 @@ void mcorefs_view_close(struct mcorefs_view *view)
 const char *mcorefs_view_name(const struct mcorefs_view *view)
 {
 	return view->name;
+}
+
+const char *mcorefs_view_identity(const struct mcorefs_view *view)
+{
+	return view->identity;
 }
 
 size_t mcorefs_file_count(const struct mcorefs_view *view)

@@ -103,6 +103,11 @@ MCOREFS_API void mcorefs_view_close(struct mcorefs_view *view);
 /* Its whole name, with the iteration: "iter_0000040/hf". */
 MCOREFS_API const char *mcorefs_view_name(const struct mcorefs_view *view);
 
+/* Digits that are other ones if a file of the view has come, gone or changed: by names, sizes,
+ * times of modification, and by what the view makes of them. They are equal on all machines that
+ * see the same source, with one release of the library. Commits of a gateway follow from them. */
+MCOREFS_API const char *mcorefs_view_identity(const struct mcorefs_view *view);
+
 struct mcorefs_file {
 	const char *name; /* its path in the view */
 	uint64_t size;	  /* bytes */

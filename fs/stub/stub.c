@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <openssl/sha.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +18,7 @@
 #include "fs/lib/mcorefs.h"
 
 #define STUB_FILE    "mcorefs.json"
-#define STUB_VERSION 1 /* the same as fs/lib/python/mcorefs/_stub.py */
+#define STUB_VERSION 2 /* the same as fs/lib/python/mcorefs/_stub.py */
 
 struct stub {
 	const char *source; /* absolute, or a URL. Owned */
@@ -168,34 +167,6 @@ static int copy_file(const struct stub *s, size_t file, struct mfs_error *err)
 	return rc;
 }
 
-/* Another one if a file of the view has come, gone or changed. */
-static int identify(const struct stub *s, char *ret_hex, struct mfs_error *err)
-{
-	uint8_t sum[SHA256_DIGEST_LENGTH];
-	struct mfs_buf lines = {0};
-	struct mcorefs_error why;
-	struct mcorefs_file f;
-	int rc = 0;
-
-	for (size_t i = 0; i < mcorefs_file_count(s->view) && !rc; i++) {
-		rc = passed_on(mcorefs_file(s->view, i, &f, &why), &why, err);
-		if (rc)
-			break;
-		mfs_buf_add(&lines, f.name, strlen(f.name) + 1);
-		mfs_buf_printf(&lines, "%llu", (unsigned long long)f.size);
-		mfs_buf_add(&lines, "", 1);
-		mfs_buf_printf(&lines, "%lld\n", (long long)f.mtime_ns);
-	}
-	if (!rc && lines.failed)
-		rc = mfs_fail_nomem(err);
-	if (!rc) {
-		SHA256((const uint8_t *)lines.data, lines.len, sum);
-		mfs_str_hex(sum, sizeof(sum), ret_hex);
-	}
-	mfs_buf_release(&lines);
-	return rc;
-}
-
 static void add_member(struct mfs_buf *b, const char *key, const char *value)
 {
 	mfs_buf_printf(b, ",\n  \"%s\": ", key);
@@ -205,18 +176,16 @@ static void add_member(struct mfs_buf *b, const char *key, const char *value)
 /* The last file: a directory without it is no stub. */
 static int write_about(const struct stub *s, struct mfs_error *err)
 {
-	char identity[sizeof("sha256:") + 2 * SHA256_DIGEST_LENGTH] = "sha256:";
 	struct mfs_buf b = {0};
-	int rc = identify(s, identity + strlen(identity), err);
+	int rc;
 
 	mfs_buf_printf(&b, "{\n  \"mcorefs_stub\": %d", STUB_VERSION);
 	add_member(&b, "source", s->source);
 	add_member(&b, "view", mcorefs_view_name(s->view));
 	add_member(&b, "options", s->options.len ? s->options.data : "");
-	add_member(&b, "identity", identity);
+	add_member(&b, "identity", mcorefs_view_identity(s->view));
 	mfs_buf_adds(&b, "\n}\n");
-	if (!rc)
-		rc = b.failed ? mfs_fail_nomem(err) : write_bytes(s, STUB_FILE, b.data, b.len, err);
+	rc = b.failed ? mfs_fail_nomem(err) : write_bytes(s, STUB_FILE, b.data, b.len, err);
 	mfs_buf_release(&b);
 	return rc;
 }

@@ -66,6 +66,7 @@ _FUNCTIONS = {
     "view_open": (c_int, c_void_p, c_char_p, POINTER(c_void_p), POINTER(Error)),
     "view_close": (None, c_void_p),
     "view_name": (c_char_p, c_void_p),
+    "view_identity": (c_char_p, c_void_p),
     "file_count": (c_size_t, c_void_p),
     "file": (c_int, c_void_p, c_size_t, POINTER(File), POINTER(Error)),
     "file_find": (c_int, c_void_p, c_char_p, POINTER(c_size_t), POINTER(Error)),

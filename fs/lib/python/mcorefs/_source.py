@@ -152,6 +152,7 @@ class View:
         self._tensors: Optional[List[TensorInfo]] = None
         with self._handle as pointer:
             self.name: str = os.fsdecode(c.ask("view_name", pointer))
+            self.identity: str = c.ask("view_identity", pointer).decode()  # another one if a file has come, gone or changed
 
     def close(self) -> None:
         self._handle.close()

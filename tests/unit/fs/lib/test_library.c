@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -343,6 +344,7 @@ START_TEST(iterations_views_and_files_are_those_of_a_mount)
 	ck_assert_int_eq(mcorefs_views(source, NULL, look_for_view, "onnx", &err), 0);
 	lib_fails(mcorefs_views(source, "iter_7", look_for_view, "", &err), -ENOENT, "iter_7");
 	ck_assert_str_eq(mcorefs_view_name(view), "iter_0000040/hf");
+	ck_assert_uint_eq(strspn(mcorefs_view_identity(view), "0123456789abcdef"), 16);
 	ck_assert_uint_ge(mcorefs_file_count(view), 2);
 	ck_assert_str_eq(mcorefs_version(), MFS_VERSION);
 	lib_ok(mcorefs_file_find(view, "config.json", &found, &err));
@@ -609,6 +611,33 @@ START_TEST(a_source_that_was_changed_is_stale)
 }
 END_TEST
 
+static void read_identity(const char *dir, char ret[32])
+{
+	struct mcorefs_source *source;
+	struct mcorefs_view *view;
+
+	lib_ok(mcorefs_open(dir, NULL, &source, &err));
+	lib_ok(mcorefs_view_open(source, "hf", &view, &err));
+	snprintf(ret, 32, "%s", mcorefs_view_identity(view));
+	close_view(view, source);
+}
+
+START_TEST(a_view_is_another_one_after_a_file_was_touched)
+{
+	const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+	const char *dir = copied_model();
+	char path[PATH_MAX + 32], before[32], again[32], after[32];
+
+	read_identity(dir, before);
+	read_identity(dir, again);
+	ck_assert_str_eq(before, again);
+	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+	ck_assert_int_eq(utimensat(AT_FDCWD, path, times, 0), 0);
+	read_identity(dir, after);
+	ck_assert_str_ne(before, after);
+}
+END_TEST
+
 START_TEST(a_source_that_was_deleted_or_replaced_is_read_while_its_view_is_open)
 {
 	const char *dir = copied_model();
@@ -819,6 +848,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, a_gpu_that_is_not_there_is_refused);
 	tcase_add_test(c, a_child_is_told_to_open_the_source_itself);
 	tcase_add_loop_test(c, a_source_that_was_changed_is_stale, 0, 2);
+	tcase_add_test(c, a_view_is_another_one_after_a_file_was_touched);
 	tcase_add_loop_test(c, a_source_that_was_deleted_or_replaced_is_read_while_its_view_is_open,
 			    0, 2);
 	tcase_add_loop_test(c, a_small_load_is_done_by_its_caller, 0, count);
