@@ -114,7 +114,7 @@ endif
 $(O)/config.mk: tests/deps.sh
 	@tests/deps.sh $(DEPS_MODE) build
 	@mkdir -p $(@D)
-	@tests/deps.sh flags DEPS fuse3 liburing jansson libcrypto libmicrohttpd libxxhash zlib openblas yaml-0.1 libcurl expat >$@.tmp && mv $@.tmp $@
+	@tests/deps.sh flags DEPS fuse3 liburing jansson libcrypto libmicrohttpd libxxhash zlib openblas yaml-0.1 libcurl expat libpcre2-8 libutf8proc libzstd >$@.tmp && mv $@.tmp $@
 
 $(O)/config-test.mk: tests/deps.sh | $(O)/config.mk
 	@tests/deps.sh $(DEPS_MODE) test
@@ -254,7 +254,7 @@ $(O)/wheel/libmcorefs.so.$(LIBRARY_ABI): $(LIBRARY_OBJECTS) $(O)/obj/libmcorefs.
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(LIBRARY_LINK) -s $(BASE_CFLAGS) $(PIC) $(DEPS_CFLAGS) -o $@ $(WHEEL_SOURCES) $(LIBRARY_OBJECTS) $(O)/obj/libmcorefs.a \
-		-Wl,-Bstatic -luring -ljansson -lcrypto -lxxhash -lz -lyaml -lexpat -Wl,-Bdynamic -Wl,--as-needed $(BASE_LIBS) -ldl
+		-Wl,-Bstatic -luring -ljansson -lcrypto -lxxhash -lz -lyaml -lexpat -lpcre2-8 -lutf8proc -lzstd -Wl,-Bdynamic -Wl,--as-needed $(BASE_LIBS) -ldl
 
 wheel: $(O)/wheel/libmcorefs.so.$(LIBRARY_ABI) ## the Python package mcorefs, with the library in it: build/mcorefs-*.whl
 	$(Q)$(PYTHON) fs/lib/wheel/make_wheel.py $< $(O)

@@ -10,7 +10,7 @@
 set -u
 PATH=$PATH:/usr/sbin:/sbin # where a user does not look for servers
 
-build_pkgs="gcc libc6-dev pkg-config libcurl4-openssl-dev libexpat1-dev libfuse3-dev libjansson-dev libmicrohttpd-dev libopenblas-dev liburing-dev libssl-dev libxxhash-dev libyaml-dev uthash-dev zlib1g-dev fuse3"
+build_pkgs="gcc libc6-dev pkg-config libcurl4-openssl-dev libexpat1-dev libfuse3-dev libjansson-dev libmicrohttpd-dev libopenblas-dev libpcre2-dev liburing-dev libssl-dev libutf8proc-dev libxxhash-dev libyaml-dev libzstd-dev uthash-dev zlib1g-dev fuse3"
 test_pkgs="check"
 mpi_pkgs="libopenmpi-dev openmpi-bin"
 fuzz_pkgs="clang libclang-rt-dev"
@@ -43,6 +43,9 @@ have() {
 	libjansson-dev) pkg-config --exists jansson ;;
 	libmicrohttpd-dev) pkg-config --exists libmicrohttpd ;;
 	libopenblas-dev) pkg-config --exists openblas ;;
+	libpcre2-dev) pkg-config --exists libpcre2-8 ;;
+	libutf8proc-dev) pkg-config --exists libutf8proc ;;
+	libzstd-dev) pkg-config --exists libzstd ;;
 	libyaml-dev) pkg-config --exists yaml-0.1 ;;
 	libcurl4-openssl-dev) pkg-config --exists libcurl ;;
 	libexpat1-dev) pkg-config --exists expat ;;

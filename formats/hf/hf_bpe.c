@@ -627,7 +627,7 @@ static int read_config(struct reader *r, const struct mfs_bpe_files *f)
 	json_t *config = NULL;
 	int rc = 0;
 
-	r->bpe->special = (struct mfs_hf_tokens){MFS_ABSENT, MFS_ABSENT, MFS_ABSENT};
+	r->bpe->special = (struct mfs_hf_tokens)MFS_HF_TOKENS_ABSENT;
 	if (f->config)
 		rc = mfs_json_load(f->config, f->config_len, MFS_HF_TOKENIZER_CONFIG_MAX,
 				   JSON_DECODE_INT_AS_REAL, CONFIG, &config, r->err);

@@ -217,7 +217,11 @@ int mfs_hf_tokens_parse(const struct mfs_hf_token_files *files, struct mfs_hf_to
 	if (!rc)
 		*ret = (struct mfs_hf_tokens){.bos = find_token(&f, "bos_token"),
 					      .eos = find_token(&f, "eos_token"),
-					      .pad = find_token(&f, "pad_token")};
+					      .pad = find_token(&f, "pad_token"),
+					      .unk = find_token(&f, "unk_token"),
+					      .mask = find_token(&f, "mask_token"),
+					      .sep = find_token(&f, "sep_token"),
+					      .cls = find_token(&f, "cls_token")};
 	json_decref(f.added);
 	json_decref(f.map);
 	json_decref(f.config);
@@ -240,7 +244,7 @@ int mfs_hf_tokens_read(const char *dir, struct mfs_hf_tokens *ret, struct mfs_er
 	struct mfs_hf_token_files files = {0};
 	int rc;
 
-	*ret = (struct mfs_hf_tokens){MFS_ABSENT, MFS_ABSENT, MFS_ABSENT};
+	*ret = (struct mfs_hf_tokens)MFS_HF_TOKENS_ABSENT;
 	rc = slurp(dir, CONFIG, MFS_HF_TOKENIZER_CONFIG_MAX, &files.config, &config, err);
 	if (!rc)
 		rc = slurp(dir, MAP, MFS_HF_TOKENIZER_CONFIG_MAX, &files.map, &map, err);

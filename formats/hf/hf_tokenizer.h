@@ -24,8 +24,13 @@
 #define MFS_HF_TOKENIZER_MAX	    (256u << 20) /* bytes */
 
 struct mfs_hf_tokens {
-	int64_t bos, eos, pad; /* MFS_ABSENT: the files do not say */
+	int64_t bos, eos, pad, unk, mask, sep, cls; /* MFS_ABSENT: the files do not say */
 };
+
+#define MFS_HF_TOKENS_ABSENT                                                                       \
+	{                                                                                          \
+		MFS_ABSENT, MFS_ABSENT, MFS_ABSENT, MFS_ABSENT, MFS_ABSENT, MFS_ABSENT, MFS_ABSENT \
+	}
 
 struct mfs_hf_text {
 	const char *text; /* NULL: there is no such file */

@@ -241,7 +241,7 @@ static size_t put_utf8(uint32_t c, char *out)
 	return (size_t)more + 1;
 }
 
-size_t mfs_scan_decode(const struct mfs_scan *string, char *out)
+size_t mfs_scan_decode_any(const struct mfs_scan *string, char *out)
 {
 	struct mfs_scan s = *string;
 	size_t len = 0;
@@ -251,9 +251,16 @@ size_t mfs_scan_decode(const struct mfs_scan *string, char *out)
 		const bool escape = *s.at == '\\';
 
 		s.at += escape;
-		if (!(escape ? escaped(&s, &c) : utf8(&s, &c)) || !c)
+		if (!(escape ? escaped(&s, &c) : utf8(&s, &c)))
 			return SIZE_MAX;
 		len += put_utf8(c, out + len);
 	}
 	return len;
+}
+
+size_t mfs_scan_decode(const struct mfs_scan *string, char *out)
+{
+	const size_t len = mfs_scan_decode_any(string, out);
+
+	return len != SIZE_MAX && memchr(out, 0, len) ? SIZE_MAX : len;
 }

@@ -41,5 +41,7 @@ bool mfs_scan_id(const struct mfs_scan *value, int64_t *ret);
  * never exceeded. Returns the length; SIZE_MAX: an escape that JSON has not, half of a surrogate
  * pair, a NUL, or bytes that are not UTF-8. */
 size_t mfs_scan_decode(const struct mfs_scan *string, char *out);
+/* Like mfs_scan_decode(), but a NUL may be in the string. */
+size_t mfs_scan_decode_any(const struct mfs_scan *string, char *out);
 
 #endif

@@ -190,7 +190,7 @@ static json_t *token(const struct writer *w, int64_t id)
 
 static json_t *value_of(const struct writer *w, enum mfs_config_value value)
 {
-	static const struct mfs_hf_tokens none = {MFS_ABSENT, MFS_ABSENT, MFS_ABSENT};
+	static const struct mfs_hf_tokens none = MFS_HF_TOKENS_ABSENT;
 	const struct mfs_hf_tokens *tokens = w->tokens ? w->tokens : &none;
 	const struct mfs_megatron_args *a = w->args;
 	const bool grouped = w->features & MFS_HAS(ROUTER_GROUPS);

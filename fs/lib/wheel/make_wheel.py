@@ -15,7 +15,8 @@ import zipfile
 PACKAGE = pathlib.Path(__file__).parent.parent / "python" / "mcorefs"
 ROOT = PACKAGE.parents[3]
 # Of what is linked into the library, where Debian has their licences.
-INSIDE = ("libexpat1-dev", "libjansson-dev", "libssl-dev", "liburing-dev", "libxxhash-dev", "libyaml-dev", "zlib1g-dev")
+INSIDE = ("libexpat1-dev", "libjansson-dev", "libpcre2-dev", "libssl-dev", "liburing-dev", "libutf8proc-dev", "libxxhash-dev",
+          "libyaml-dev", "libzstd-dev", "zlib1g-dev")
 SUMMARY = "Megatron-LM checkpoints as HuggingFace tensors, read straight from the source"
 ENTRY_POINTS = "[vllm.general_plugins]\nmcorefs = mcorefs.vllm:register\n"
 

@@ -1,0 +1,384 @@
+#include "formats/tokenizer/model_json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/array.h"
+#include "formats/tokenizer/bpe_model.h"
+#include "formats/tokenizer/unigram_model.h"
+#include "formats/tokenizer/word_list_models.h"
+
+/* The members of the model, as text. at NULL: it is not there, or null. */
+struct members {
+	struct mfs_scan type, vocab, merges, unk_token, unk_id, dropout, prefix, suffix, fuse_unk,
+		byte_fallback, ignore_merges, max_characters;
+};
+
+struct reader {
+	struct mfs_tokenizer *tok;
+	struct mfs_text_pipeline *pipeline;
+	struct members m;
+	struct mfs_error *err;
+};
+
+static int find_members(struct reader *r, struct mfs_scan object)
+{
+	struct members *m = &r->m;
+	const struct {
+		const char *name;
+		struct mfs_scan *ret;
+	} wanted[] = {
+		{"type", &m->type},
+		{"vocab", &m->vocab},
+		{"merges", &m->merges},
+		{"unk_token", &m->unk_token},
+		{"unk_id", &m->unk_id},
+		{"dropout", &m->dropout},
+		{"continuing_subword_prefix", &m->prefix},
+		{"end_of_word_suffix", &m->suffix},
+		{"fuse_unk", &m->fuse_unk},
+		{"byte_fallback", &m->byte_fallback},
+		{"ignore_merges", &m->ignore_merges},
+		{"max_input_chars_per_word", &m->max_characters},
+	};
+	bool first = true, broken;
+	struct mfs_scan key, value;
+
+	if (!mfs_scan_accept(&object, '{'))
+		return mfs_fail(r->err, -EINVAL, "model is no object");
+	while (mfs_scan_member(&object, &first, &key, &broken)) {
+		if (!mfs_scan_value(&object, &value)) {
+			broken = true;
+			break;
+		}
+		for (size_t i = 0; i < MFS_ARRAY_SIZE(wanted); i++)
+			if (mfs_scan_is(&key, wanted[i].name) && !mfs_scan_is(&value, "null"))
+				*wanted[i].ret = value;
+	}
+	return broken ? mfs_fail(r->err, -EINVAL, "model is not valid JSON") : 0;
+}
+
+/* ---- values ---- */
+
+/* A string's text, in the tokenizer's arena or in the file's own bytes, which the arena has too. */
+static int decode(struct reader *r, const struct mfs_scan *string, const char **ret,
+		  size_t *ret_len)
+{
+	const size_t room = (size_t)(string->end - string->at);
+	char *text = mfs_arena_alloc(&r->tok->arena, room + 1);
+
+	if (!text)
+		return mfs_fail_nomem(r->err);
+	*ret_len = mfs_scan_decode_any(string, text);
+	*ret = text;
+	if (*ret_len == SIZE_MAX)
+		return mfs_fail(r->err, -EINVAL, "model has a string that is not valid");
+	text[*ret_len] = '\0';
+	return 0;
+}
+
+/* An optional text; *ret stays if it is absent. */
+static int text_of(struct reader *r, struct mfs_scan value, const char *name, const char **ret,
+		   size_t *ret_len)
+{
+	struct mfs_scan string;
+
+	if (!value.at)
+		return 0;
+	if (!mfs_scan_string(&value, &string))
+		return mfs_fail(r->err, -EINVAL, "model.%s is no text", name);
+	return decode(r, &string, ret, ret_len);
+}
+
+/* A text without a NUL that is NULL where it is empty. */
+static int mark_of(struct reader *r, struct mfs_scan value, const char *name, const char **ret)
+{
+	size_t len = 0;
+	int rc = text_of(r, value, name, ret, &len);
+
+	if (!rc && *ret && strlen(*ret) != len)
+		return mfs_fail(r->err, -ENOTSUP, "model.%s has a NUL", name);
+	if (!rc && !len)
+		*ret = NULL;
+	return rc;
+}
+
+static bool is_true(const struct mfs_scan *value)
+{
+	return value->at && mfs_scan_is(value, "true");
+}
+
+/* ---- vocabularies ---- */
+
+/* {"token": id, ...} */
+static int read_table(struct reader *r)
+{
+	struct mfs_scan vocab = r->m.vocab, key, value;
+	bool first = true, broken;
+	const char *text;
+	size_t len;
+	int64_t id;
+	int rc = 0;
+
+	if (!vocab.at || !mfs_scan_accept(&vocab, '{'))
+		return mfs_fail(r->err, -EINVAL, "model.vocab is no table");
+	while (!rc && mfs_scan_member(&vocab, &first, &key, &broken)) {
+		if (!mfs_scan_value(&vocab, &value) || !mfs_scan_id(&value, &id))
+			return mfs_fail(r->err, -EINVAL, "model.vocab has a value that is no id");
+		rc = decode(r, &key, &text, &len);
+		if (!rc)
+			rc = mfs_token_table_set(&r->tok->tokens, (uint64_t)id, text, len, r->err);
+	}
+	if (!rc && broken)
+		rc = mfs_fail(r->err, -EINVAL, "model.vocab is not valid JSON");
+	return rc ? rc : mfs_token_table_index(&r->tok->tokens, r->err);
+}
+
+/* The id of unk_token. MFS_NO_ID: there is none. */
+static int read_unk(struct reader *r, const char *otherwise, uint32_t *ret)
+{
+	const char *text = otherwise;
+	size_t len = otherwise ? strlen(otherwise) : 0;
+	int rc = text_of(r, r->m.unk_token, "unk_token", &text, &len);
+
+	*ret = !rc && text ? mfs_token_table_find(&r->tok->tokens, text, len) : MFS_NO_ID;
+	return rc;
+}
+
+/* ---- BPE ---- */
+
+static int bad_merge(struct reader *r)
+{
+	return mfs_fail(r->err, -EINVAL, "model.merges has one that is no pair of tokens");
+}
+
+static int add_merge(struct reader *r, const char *a, size_t a_len, const char *b, size_t b_len)
+{
+	const uint32_t left = mfs_token_table_find(&r->tok->tokens, a, a_len);
+	const uint32_t right = mfs_token_table_find(&r->tok->tokens, b, b_len);
+
+	if (left == MFS_NO_ID || right == MFS_NO_ID)
+		return bad_merge(r);
+	return mfs_bpe_model_merge(r->pipeline->model, left, right, r->err);
+}
+
+/* "a b" */
+static int read_joined(struct reader *r, const struct mfs_scan *string)
+{
+	const char *text, *blank;
+	size_t len;
+	int rc = decode(r, string, &text, &len);
+
+	if (rc)
+		return rc;
+	blank = memchr(text, ' ', len);
+	if (!blank || memchr(blank + 1, ' ', (size_t)(text + len - blank - 1)))
+		return bad_merge(r);
+	return add_merge(r, text, (size_t)(blank - text), blank + 1,
+			 (size_t)(text + len - blank - 1));
+}
+
+/* ["a", "b"] */
+static int read_pair(struct reader *r, struct mfs_scan pair)
+{
+	struct mfs_scan first, second;
+	const char *a, *b;
+	size_t a_len, b_len;
+	int rc;
+
+	if (!mfs_scan_accept(&pair, '[') || !mfs_scan_string(&pair, &first) ||
+	    !mfs_scan_accept(&pair, ',') || !mfs_scan_string(&pair, &second) ||
+	    !mfs_scan_accept(&pair, ']'))
+		return bad_merge(r);
+	rc = decode(r, &first, &a, &a_len);
+	if (!rc)
+		rc = decode(r, &second, &b, &b_len);
+	return rc ? rc : add_merge(r, a, a_len, b, b_len);
+}
+
+static int read_merges(struct reader *r)
+{
+	struct mfs_scan list = r->m.merges, value, string;
+	int rc = 0;
+
+	if (!list.at || !mfs_scan_accept(&list, '['))
+		return mfs_fail(r->err, -EINVAL, "model.merges is no list");
+	if (mfs_scan_accept(&list, ']'))
+		return 0;
+	do {
+		if (!mfs_scan_value(&list, &value))
+			return bad_merge(r);
+		if (*value.at == '"')
+			rc = mfs_scan_string(&value, &string) ? read_joined(r, &string)
+							      : bad_merge(r);
+		else
+			rc = read_pair(r, value);
+	} while (!rc && mfs_scan_accept(&list, ','));
+	return rc || mfs_scan_accept(&list, ']') ? rc : bad_merge(r);
+}
+
+static int read_bpe(struct reader *r)
+{
+	struct mfs_bpe_options o = {.fuse_unk = is_true(&r->m.fuse_unk),
+				    .byte_fallback = is_true(&r->m.byte_fallback),
+				    .ignore_merges = is_true(&r->m.ignore_merges)};
+	int rc;
+
+	if (r->m.dropout.at && strtod(r->m.dropout.at, NULL) != 0)
+		return mfs_fail(r->err, -ENOTSUP, "model.dropout draws random numbers");
+	rc = read_table(r);
+	if (!rc)
+		rc = mark_of(r, r->m.prefix, "continuing_subword_prefix", &o.prefix);
+	if (!rc)
+		rc = mark_of(r, r->m.suffix, "end_of_word_suffix", &o.suffix);
+	if (!rc)
+		rc = read_unk(r, NULL, &o.unk);
+	if (!rc)
+		rc = mfs_bpe_model_new(&r->tok->tokens, &o, &r->pipeline->model, r->err);
+	return rc ? rc : read_merges(r);
+}
+
+/* ---- WordPiece, WordLevel ---- */
+
+static int read_wordpiece(struct reader *r)
+{
+	struct mfs_wordpiece_options o = {.prefix = "##", .max_characters = 100};
+	size_t len = 2;
+	int64_t most;
+	int rc = read_table(r);
+
+	if (!rc && r->m.max_characters.at) {
+		if (!mfs_scan_id(&r->m.max_characters, &most))
+			return mfs_fail(r->err, -EINVAL,
+					"model.max_input_chars_per_word is no number");
+		o.max_characters = (size_t)most;
+	}
+	if (!rc)
+		rc = text_of(r, r->m.prefix, "continuing_subword_prefix", &o.prefix, &len);
+	if (!rc)
+		rc = read_unk(r, "[UNK]", &o.unk);
+	o.prefix_len = len;
+	return rc ? rc : mfs_wordpiece_model_new(&r->tok->tokens, &o, &r->pipeline->model, r->err);
+}
+
+static int read_wordlevel(struct reader *r)
+{
+	uint32_t unk;
+	int rc = read_table(r);
+
+	if (!rc)
+		rc = read_unk(r, "<unk>", &unk);
+	return rc ? rc : mfs_wordlevel_model_new(&r->tok->tokens, unk, &r->pipeline->model, r->err);
+}
+
+/* ---- Unigram ---- */
+
+/* ["token", score] */
+static int read_scored(struct reader *r, struct mfs_scan pair, double *ret_score)
+{
+	struct mfs_scan string, number;
+	const char *text;
+	char digits[64];
+	size_t len;
+	int rc;
+
+	if (!mfs_scan_accept(&pair, '[') || !mfs_scan_string(&pair, &string) ||
+	    !mfs_scan_accept(&pair, ',') || !mfs_scan_value(&pair, &number) ||
+	    !mfs_scan_accept(&pair, ']') || (size_t)(number.end - number.at) >= sizeof(digits))
+		return mfs_fail(r->err, -EINVAL,
+				"model.vocab: token %u is no pair of a text and "
+				"a number",
+				r->tok->tokens.count);
+	memcpy(digits, number.at, (size_t)(number.end - number.at));
+	digits[number.end - number.at] = '\0';
+	*ret_score = strtod(digits, NULL);
+	rc = decode(r, &string, &text, &len);
+	return rc ? rc
+		  : mfs_token_table_set(&r->tok->tokens, r->tok->tokens.count, text, len, r->err);
+}
+
+static int read_scores(struct reader *r, double **ret)
+{
+	struct mfs_scan list = r->m.vocab, pair;
+	double *scores = NULL, *more, score;
+	size_t room = 0;
+	int rc = 0;
+
+	if (!list.at || !mfs_scan_accept(&list, '['))
+		return mfs_fail(r->err, -EINVAL, "model.vocab is no list");
+	if (mfs_scan_accept(&list, ']'))
+		return 0;
+	do {
+		const uint32_t id = r->tok->tokens.count;
+
+		if (id == room) {
+			room = room ? 2 * room : 256;
+			more = realloc(scores, room * sizeof(*scores));
+			rc = more ? 0 : mfs_fail_nomem(r->err);
+			scores = more ? more : scores;
+		}
+		if (!rc && !mfs_scan_value(&list, &pair))
+			rc = mfs_fail(r->err, -EINVAL, "model.vocab is not valid JSON");
+		if (!rc)
+			rc = read_scored(r, pair, &score);
+		if (!rc)
+			scores[id] = score;
+	} while (!rc && mfs_scan_accept(&list, ','));
+	if (!rc && !mfs_scan_accept(&list, ']'))
+		rc = mfs_fail(r->err, -EINVAL, "model.vocab is not valid JSON");
+	*ret = scores;
+	return rc;
+}
+
+static int read_unigram(struct reader *r)
+{
+	struct mfs_unigram_options o = {.unk = MFS_NO_ID,
+					.byte_fallback = is_true(&r->m.byte_fallback)};
+	double *scores = NULL;
+	int64_t unk;
+	int rc = read_scores(r, &scores);
+
+	if (!rc && r->m.unk_id.at) {
+		if (!mfs_scan_id(&r->m.unk_id, &unk) || unk >= r->tok->tokens.count)
+			rc = mfs_fail(r->err, -EINVAL, "model.unk_id is none of its tokens");
+		else
+			o.unk = (uint32_t)unk;
+	}
+	if (!rc)
+		rc = mfs_token_table_index(&r->tok->tokens, r->err);
+	o.scores = scores;
+	if (!rc)
+		rc = mfs_unigram_model_new(&r->tok->tokens, &o, &r->pipeline->model, r->err);
+	free(scores);
+	return rc;
+}
+
+/* ---- all of them ---- */
+
+static const struct {
+	const char *type; /* with its quotes */
+	int (*read)(struct reader *r);
+} models[] = {
+	{"\"BPE\"", read_bpe},
+	{"\"WordPiece\"", read_wordpiece},
+	{"\"WordLevel\"", read_wordlevel},
+	{"\"Unigram\"", read_unigram},
+};
+
+int mfs_model_json_read(struct mfs_tokenizer *tok, struct mfs_scan model, struct mfs_error *err)
+{
+	struct reader r = {.tok = tok, .pipeline = tok->impl, .err = err};
+	int rc = find_members(&r, model);
+
+	if (rc)
+		return rc;
+	/* Files of before 2020 name no type; only BPE has merges. */
+	if (!r.m.type.at && r.m.merges.at)
+		return read_bpe(&r);
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(models); i++)
+		if (r.m.type.at && mfs_scan_is(&r.m.type, models[i].type))
+			return models[i].read(&r);
+	return mfs_fail(err, -ENOTSUP, "model %.*s is not known",
+			r.m.type.at ? (int)(r.m.type.end - r.m.type.at) : 14,
+			r.m.type.at ? r.m.type.at : "without a type");
+}

@@ -1,0 +1,348 @@
+/* Tokenizers: formats/tokenizer. What is expected comes from HuggingFace tokenizers
+ * (tests/fixtures/tokenizers/make_tokenizers.py). */
+#include "tests/unit/unit.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/array.h"
+#include "formats/base/buf.h"
+#include "formats/base/str.h"
+#include "formats/tokenizer/bpe_model.h"
+#include "formats/tokenizer/text_pipeline.h"
+#include "formats/tokenizer/tokenizer.h"
+
+static struct mfs_error err;
+
+static const char *const names[] = {
+	"byte_level", "sentencepiece_bpe", "unigram", "wordpiece", "wordlevel", "end_of_word",
+};
+
+static struct mfs_tokenizer *opened(const char *name)
+{
+	struct mfs_tokenizer *tok;
+	char path[128];
+
+	snprintf(path, sizeof(path), "tests/fixtures/tokenizers/%s.json", name);
+	unit_ok(mfs_tokenizer_open(path, &tok, &err), &err);
+	return tok;
+}
+
+/* ---- the cases of a tokenizer ---- */
+
+struct one_case {
+	struct mfs_buf text, back;
+	struct mfs_token_ids ids;
+};
+
+static void from_hex(struct mfs_buf *b, const char *hex)
+{
+	b->len = 0;
+	for (; *hex && *hex != '-'; hex += 2) {
+		const char byte = (char)(mfs_str_digit(hex[0]) << 4 | mfs_str_digit(hex[1]));
+
+		mfs_buf_add(b, &byte, 1);
+	}
+}
+
+static void read_ids(struct mfs_token_ids *ids, char *list)
+{
+	ids->count = 0;
+	if (*list == '-')
+		return;
+	for (char *end; *list; list = *end ? end + 1 : end) {
+		ids->at = realloc(ids->at, (ids->count + 1) * sizeof(*ids->at));
+		ids->at[ids->count++] = (uint32_t)strtoul(list, &end, 10);
+		if (!*end)
+			return;
+	}
+}
+
+static bool next_case(FILE *file, struct one_case *c)
+{
+	static char line[1 << 16], text[1 << 14], list[1 << 14], back[1 << 14];
+
+	if (!fgets(line, sizeof(line), file))
+		return false;
+	ck_assert_int_eq(sscanf(line, "%16000s %16000s %16000s", text, list, back), 3);
+	from_hex(&c->text, text);
+	read_ids(&c->ids, list);
+	from_hex(&c->back, back);
+	return true;
+}
+
+static void same_ids(const struct mfs_token_ids *got, const struct mfs_token_ids *wanted)
+{
+	ck_assert_uint_eq(got->count, wanted->count);
+	for (size_t i = 0; i < got->count; i++)
+		ck_assert_uint_eq(got->at[i], wanted->at[i]);
+}
+
+/* step: ids a call of mfs_decode(); 0: all. */
+static void decodes(const struct mfs_tokenizer *tok, const struct one_case *c, size_t step)
+{
+	struct mfs_decoder *dec;
+	struct mfs_buf back = {0};
+
+	unit_ok(mfs_decoder_new(tok, false, &dec, &err), &err);
+	for (size_t i = 0; i < c->ids.count; i += step ? step : c->ids.count)
+		unit_ok(mfs_decode(dec, c->ids.at + i, step ? step : c->ids.count, &back, &err),
+			&err);
+	unit_ok(mfs_decode_end(dec, &back, &err), &err);
+	ck_assert_uint_eq(back.len, c->back.len);
+	ck_assert(!back.len || !memcmp(back.data, c->back.data, back.len));
+	mfs_buf_release(&back);
+	mfs_decoder_free(dec);
+}
+
+static void check_cases(const struct mfs_tokenizer *tok, const char *name)
+{
+	struct one_case c = {0};
+	struct mfs_token_ids ids = {0};
+	struct mfs_encoder *enc;
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "tests/fixtures/tokenizers/%s.cases", name);
+	file = fopen(path, "r");
+	ck_assert_ptr_nonnull(file);
+	unit_ok(mfs_encoder_new(tok, &enc, &err), &err);
+	while (next_case(file, &c)) {
+		ids.count = 0;
+		unit_ok(mfs_encode(enc, c.text.len ? c.text.data : "", c.text.len, true, &ids,
+				   &err),
+			&err);
+		same_ids(&ids, &c.ids);
+		decodes(tok, &c, 0);
+		decodes(tok, &c, 1);
+	}
+	fclose(file);
+	mfs_encoder_free(enc);
+	mfs_buf_release(&c.text);
+	mfs_buf_release(&c.back);
+	free(c.ids.at);
+	free(ids.at);
+}
+
+START_TEST(ids_and_texts_are_those_of_tokenizers)
+{
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++) {
+		struct mfs_tokenizer *tok = opened(names[i]);
+
+		check_cases(tok, names[i]);
+		mfs_tokenizer_free(tok);
+	}
+}
+END_TEST
+
+static void *check_in_thread(void *tok)
+{
+	check_cases(tok, "byte_level");
+	return NULL;
+}
+
+START_TEST(threads_share_a_tokenizer)
+{
+	struct mfs_tokenizer *tok = opened("byte_level");
+	pthread_t threads[4];
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(threads); i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, check_in_thread, tok), 0);
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(threads); i++)
+		pthread_join(threads[i], NULL);
+	mfs_tokenizer_free(tok);
+}
+END_TEST
+
+START_TEST(tokens_are_found_by_id_and_by_text)
+{
+	struct mfs_tokenizer *tok = opened("byte_level");
+	const int64_t mask = mfs_tokenizer_id(tok, "<mask>", 6);
+	const char *text;
+	size_t len;
+
+	ck_assert_int_eq(mfs_tokenizer_id(tok, "<s>", 3), 0);
+	ck_assert_int_eq(mfs_tokenizer_id(tok, "nowhere", 7), MFS_ABSENT);
+	ck_assert(mfs_tokenizer_is_special(tok, 0) && !mfs_tokenizer_is_special(tok, 5));
+	ck_assert_int_ge(mask, 2);
+	text = mfs_tokenizer_token(tok, (uint32_t)mask, &len);
+	ck_assert(len == 6 && !memcmp(text, "<mask>", 6));
+	ck_assert_ptr_null(mfs_tokenizer_token(tok, mfs_tokenizer_size(tok), &len));
+	mfs_tokenizer_free(tok);
+}
+END_TEST
+
+START_TEST(special_tokens_are_left_out_on_request)
+{
+	static const uint32_t ids[] = {0, 1, 99999};
+	struct mfs_tokenizer *tok = opened("byte_level");
+	struct mfs_decoder *dec;
+	struct mfs_buf back = {0};
+
+	unit_ok(mfs_decoder_new(tok, true, &dec, &err), &err);
+	unit_ok(mfs_decode(dec, ids, 3, &back, &err), &err);
+	unit_ok(mfs_decode_end(dec, &back, &err), &err);
+	ck_assert_uint_eq(back.len, 0);
+	mfs_decoder_free(dec);
+	mfs_buf_release(&back);
+	mfs_tokenizer_free(tok);
+}
+END_TEST
+
+/* ---- directories ---- */
+
+#define SMALL(more)                                                                                \
+	"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0, \"b\": 1, \"u\": 2}, "        \
+	"\"unk_token\": \"u\"}" more "}"
+
+static int open_text(const char *text, struct mfs_tokenizer **ret)
+{
+	const char *dir = unit_tmpdir();
+
+	unit_write(dir, "tokenizer.json", text, strlen(text));
+	return mfs_tokenizer_open(dir, ret, &err);
+}
+
+START_TEST(roles_stand_in_files_next_to_it)
+{
+	static const char config[] = "{\"bos_token\": \"a\", \"unk_token\": {\"content\": \"u\"}}";
+	const char *dir = unit_tmpdir();
+	struct mfs_tokenizer *tok;
+
+	unit_write(dir, "tokenizer.json", SMALL(""), strlen(SMALL("")));
+	unit_write(dir, "tokenizer_config.json", config, strlen(config));
+	unit_ok(mfs_tokenizer_open(dir, &tok, &err), &err);
+	ck_assert_int_eq(mfs_tokenizer_roles(tok)->bos, 0);
+	ck_assert_int_eq(mfs_tokenizer_roles(tok)->unk, 2);
+	ck_assert_int_eq(mfs_tokenizer_roles(tok)->eos, MFS_ABSENT);
+	ck_assert_int_eq(mfs_tokenizer_roles(tok)->cls, MFS_ABSENT);
+	mfs_tokenizer_free(tok);
+}
+END_TEST
+
+START_TEST(what_is_not_known_is_refused_by_name)
+{
+	static const struct {
+		const char *text;
+		int rc;
+		const char *part;
+	} cases[] = {
+		{SMALL(", \"normalizer\": {\"type\": \"Shout\"}"), -ENOTSUP, "\"Shout\""},
+		{SMALL(", \"pre_tokenizer\": {\"type\": \"Cut\"}"), -ENOTSUP, "\"Cut\""},
+		{SMALL(", \"decoder\": {\"type\": \"Paste\"}"), -ENOTSUP, "\"Paste\""},
+		{SMALL(", \"post_processor\": {\"type\": \"Wrap\"}"), -ENOTSUP, "\"Wrap\""},
+		{SMALL(", \"version\": \"2.0\""), -ENOTSUP, "version"},
+		{"{\"model\": {\"type\": \"Oracle\", \"vocab\": {}}}", -ENOTSUP, "Oracle"},
+		{"{\"model\": {\"type\": \"BPE\", \"dropout\": 0.1, \"vocab\": {}}}", -ENOTSUP,
+		 "dropout"},
+		{"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a b\"]}}",
+		 -EINVAL, "merges"},
+		{"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0, \"b\": 0}}}", -EINVAL,
+		 "two tokens"},
+		{"{\"model\": {", -EINVAL, "cut short"},
+	};
+	struct mfs_tokenizer *tok;
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++)
+		unit_fails(open_text(cases[i].text, &tok), &err, cases[i].rc, cases[i].part);
+	unit_fails(mfs_tokenizer_open("tests/unit", &tok, &err), &err, -ENOENT, "no file");
+}
+END_TEST
+
+/* ---- regular expressions ---- */
+
+START_TEST(expressions_are_rewritten_or_refused)
+{
+	static const struct {
+		const char *from, *to; /* NULL: refused */
+	} cases[] = {
+		{"a{1,3}+", "(?:a{1,3})+"},
+		{"a{2}?", "(?:a{2})?"},
+		{"[a[bc]]", "[abc]"},
+		{"\\h", "[0-9a-fA-F]"},
+		{"(?m)a.b", "(?s)a.b"},
+		{"(?i:'s)", "(?i:\\x{27}s)"},
+		{"\\p{Han}+", "\\p{sc:Han}+"},
+		{"[\\d-]", "[\\p{Nd}\\-]"},
+		{"(a|b)", "(?:a|b)"},
+		{"a(?i)b|c", NULL},
+		{"[a&&b]", NULL},
+		{"\\X", NULL},
+		{"(a", NULL},
+		{"*", NULL},
+	};
+	struct mfs_buf made = {0};
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
+		int rc;
+
+		made.len = 0;
+		rc = mfs_regex_translate(cases[i].from, strlen(cases[i].from), MFS_REGEX_ONIGURUMA,
+					 &made, &err);
+		ck_assert_msg(!rc == !!cases[i].to, "%s: %d", cases[i].from, rc);
+		if (cases[i].to)
+			ck_assert_str_eq(made.data, cases[i].to);
+	}
+	mfs_buf_release(&made);
+}
+END_TEST
+
+/* ---- a pipeline that no file describes: tokens are bytes ---- */
+
+static int read_bytes(struct mfs_tokenizer *tok, const char *path, const char *text, size_t len,
+		      struct mfs_error *e)
+{
+	static const char *const tokens[] = {"a", "b", "ab", " "};
+	const struct mfs_bpe_options options = {.unk = MFS_NO_ID};
+	struct mfs_text_pipeline *p = mfs_text_pipeline_begin(tok);
+	struct mfs_regex *regex;
+
+	(void)path;
+	for (uint32_t i = 0; i < 4; i++)
+		unit_ok(mfs_token_table_set(&tok->tokens, i, tokens[i], strlen(tokens[i]), e), e);
+	unit_ok(mfs_token_table_index(&tok->tokens, e), e);
+	unit_ok(mfs_bpe_model_new(&tok->tokens, &options, &p->model, e), e);
+	unit_ok(mfs_bpe_model_merge(p->model, 0, 1, e), e);
+	unit_ok(mfs_regex_new(text, len, MFS_REGEX_RUST, &regex, e), e);
+	unit_ok(mfs_pre_tokenizers_add_split(&p->pre_tokenizers, regex, e), e);
+	return mfs_token_decoders_add_bytes(&p->decoders, e);
+}
+
+START_TEST(readers_of_other_files_make_a_pipeline)
+{
+	static const struct mfs_tokenizer_kind kind = {"*.bytes", read_bytes};
+	static const uint32_t wanted[] = {2, 3, 0};
+	struct one_case c = {.ids = {(uint32_t *)wanted, 3, 3}};
+	struct mfs_token_ids ids = {0};
+	struct mfs_tokenizer *tok;
+	struct mfs_encoder *enc;
+
+	unit_ok(mfs_tokenizer_parse(&kind, "x.bytes", "\\p{L}+", 6, &tok, &err), &err);
+	unit_ok(mfs_encoder_new(tok, &enc, &err), &err);
+	unit_ok(mfs_encode(enc, "ab a", 4, false, &ids, &err), &err);
+	same_ids(&ids, &c.ids);
+	mfs_buf_adds(&c.back, "ab a");
+	decodes(tok, &c, 1);
+	mfs_buf_release(&c.back);
+	free(ids.at);
+	mfs_encoder_free(enc);
+	mfs_tokenizer_free(tok);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("tokenizer");
+	TCase *c = unit_case(s, "tokenizer.json", ids_and_texts_are_those_of_tokenizers);
+
+	tcase_add_test(c, threads_share_a_tokenizer);
+	tcase_add_test(c, tokens_are_found_by_id_and_by_text);
+	tcase_add_test(c, special_tokens_are_left_out_on_request);
+	tcase_add_test(c, roles_stand_in_files_next_to_it);
+	tcase_add_test(c, what_is_not_known_is_refused_by_name);
+	unit_case(s, "expressions", expressions_are_rewritten_or_refused);
+	unit_case(s, "pipelines", readers_of_other_files_make_a_pipeline);
+	return s;
+}
