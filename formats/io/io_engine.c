@@ -50,11 +50,6 @@ void mfs_io_engine_free(struct mfs_io_engine *e)
 	free(e);
 }
 
-bool mfs_io_fix(struct mfs_io_engine *e, void *memory, size_t size)
-{
-	return e->ops->fix && e->ops->fix(e->state, memory, size);
-}
-
 const char *mfs_io_engine_name(const struct mfs_io_engine *e)
 {
 	return e->ops->name;

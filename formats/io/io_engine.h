@@ -41,8 +41,6 @@ struct mfs_io_engine_ops {
 	 * returned, or -errno. -EINTR if a signal came first. */
 	int (*reap)(void *state, struct mfs_io **ret, ssize_t *ret_done);
 	void (*free)(void *state);
-	/* mfs_io_fix(); NULL: it makes no difference. */
-	bool (*fix)(void *state, void *memory, size_t size);
 };
 
 /* What an engine without io_uring does: pwritev, preadv or fsync, or -errno. */
@@ -65,11 +63,6 @@ int mfs_io_engine_with(const struct mfs_io_engine_ops *ops, void *state, unsigne
 		       struct mfs_io_engine **ret, struct mfs_error *err);
 /* Nothing may be in flight. */
 void mfs_io_engine_free(struct mfs_io_engine *e);
-
-/* Promises that reads go into this memory, which stays locked until the engine is freed. Reads
- * elsewhere are possible as before. False: nothing is won, because the engine has no use for it, or
- * the kernel refuses (RLIMIT_MEMLOCK). Call it once, while nothing is in flight. */
-bool mfs_io_fix(struct mfs_io_engine *e, void *memory, size_t size);
 
 const char *mfs_io_engine_name(const struct mfs_io_engine *e);
 unsigned mfs_io_in_flight(const struct mfs_io_engine *e);

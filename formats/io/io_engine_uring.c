@@ -4,31 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct uring {
-	struct io_uring ring;
-	const uint8_t *fixed; /* memory that is registered, as buffer 0; NULL: none */
-	size_t fixed_size;
-};
-
-static bool is_fixed(const struct uring *u, const struct iovec *iov)
-{
-	const uint8_t *at = iov->iov_base;
-
-	return u->fixed && at >= u->fixed && iov->iov_len <= u->fixed_size &&
-	       (size_t)(at - u->fixed) <= u->fixed_size - iov->iov_len;
-}
-
-static void prepare(const struct uring *u, struct io_uring_sqe *sqe, struct mfs_io *w)
+static void prepare(struct io_uring_sqe *sqe, struct mfs_io *w)
 {
 	switch (w->kind) {
 	case MFS_IO_SYNC:
 		io_uring_prep_fsync(sqe, w->fd, 0);
 		break;
 	case MFS_IO_READ:
-		if (w->iov_count == 1 && is_fixed(u, w->iov))
-			io_uring_prep_read_fixed(sqe, w->fd, w->iov->iov_base,
-						 (unsigned)w->iov->iov_len, w->off, 0);
-		else if (w->iov_count == 1)
+		if (w->iov_count == 1)
 			io_uring_prep_read(sqe, w->fd, w->iov->iov_base, (unsigned)w->iov->iov_len,
 					   w->off);
 		else
@@ -42,14 +25,13 @@ static void prepare(const struct uring *u, struct io_uring_sqe *sqe, struct mfs_
 
 static int uring_start(void *state, struct mfs_io *w)
 {
-	struct uring *u = state;
-	struct io_uring *ring = &u->ring;
+	struct io_uring *ring = state;
 	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
 	int rc;
 
 	if (!sqe)
 		return -EBUSY;
-	prepare(u, sqe, w);
+	prepare(sqe, w);
 	io_uring_sqe_set_data(sqe, w);
 	/* Reads are many and small: they go to the kernel together, when the first is waited for.
 	 */
@@ -67,7 +49,7 @@ static int uring_start(void *state, struct mfs_io *w)
 
 static int uring_reap(void *state, struct mfs_io **ret, ssize_t *ret_done)
 {
-	struct io_uring *ring = &((struct uring *)state)->ring;
+	struct io_uring *ring = state;
 	struct io_uring_cqe *cqe;
 	int rc;
 
@@ -87,21 +69,8 @@ static int uring_reap(void *state, struct mfs_io **ret, ssize_t *ret_done)
 
 static void uring_free(void *state)
 {
-	io_uring_queue_exit(&((struct uring *)state)->ring);
+	io_uring_queue_exit(state);
 	free(state);
-}
-
-/* The kernel looks at pages once, and not at each read. */
-static bool uring_fix(void *state, void *memory, size_t size)
-{
-	const struct iovec all = {memory, size};
-	struct uring *u = state;
-
-	if (u->fixed || io_uring_register_buffers(&u->ring, &all, 1))
-		return false;
-	u->fixed = memory;
-	u->fixed_size = size;
-	return true;
 }
 
 int mfs_io_uring(unsigned depth, struct mfs_io_engine **ret, struct mfs_error *err)
@@ -111,17 +80,16 @@ int mfs_io_uring(unsigned depth, struct mfs_io_engine **ret, struct mfs_error *e
 		.start = uring_start,
 		.reap = uring_reap,
 		.free = uring_free,
-		.fix = uring_fix,
 	};
-	struct uring *u = calloc(1, sizeof(*u));
+	struct io_uring *ring = calloc(1, sizeof(*ring));
 	int rc;
 
-	if (!u)
+	if (!ring)
 		return mfs_fail_nomem(err);
-	rc = io_uring_queue_init(depth, &u->ring, 0);
+	rc = io_uring_queue_init(depth, ring, 0);
 	if (rc) {
-		free(u);
+		free(ring);
 		return mfs_fail(err, rc, "cannot set up io_uring: %s", strerror(-rc));
 	}
-	return mfs_io_engine_with(&ops, u, depth, ret, err);
+	return mfs_io_engine_with(&ops, ring, depth, ret, err);
 }

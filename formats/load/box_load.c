@@ -151,10 +151,7 @@ static int start(struct mfs_load *load, const struct mfs_load_box *boxes, size_t
 	load->thread_count = (unsigned)mfs_min_u64(load->thread_count, load->job.chunk_count);
 	rc = mfs_load_buffers_take(&load->buffers, load->thread_count, load->slots, load->slot_size,
 				   load->cuda, err);
-	if (rc)
-		return rc;
-	load->may_fix = mfs_load_buffers_may_lock(&load->buffers);
-	return start_threads(load, err);
+	return rc ? rc : start_threads(load, err);
 }
 
 int mfs_load_start(const struct mfs_load_box *boxes, size_t count,

@@ -134,9 +134,6 @@ static inline uint8_t *mfs_load_buffers_part(const struct mfs_load_buffers *b, u
 {
 	return b->memory + number * b->part;
 }
-/* Whether the process may lock all of it, and as much again for others: io_uring counts memory that
- * stays in the machine. */
-bool mfs_load_buffers_may_lock(const struct mfs_load_buffers *b);
 /* A GPU will copy from this slot of a part. The part is its thread's alone. What is pinned stays so
  * for the next load. */
 int mfs_load_buffers_pin(struct mfs_load_buffers *b, unsigned number, unsigned slot,
@@ -150,7 +147,6 @@ struct mfs_load {
 	struct mfs_load_options options;
 	struct mfs_cuda *cuda; /* NULL: into the host's memory */
 	struct mfs_load_buffers buffers;
-	bool may_fix;	/* buffers for io_uring, within what the process may lock */
 	unsigned slots; /* of each thread */
 	uint64_t chunk, slot_size;
 	pthread_t *threads;

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -84,15 +83,6 @@ int mfs_load_buffers_take(struct mfs_load_buffers *b, unsigned parts, unsigned s
 	if (cuda)
 		prefer_node(b, mfs_cuda_node(cuda));
 	return 0;
-}
-
-bool mfs_load_buffers_may_lock(const struct mfs_load_buffers *b)
-{
-	struct rlimit limit;
-
-	if (!geteuid())
-		return true;
-	return !getrlimit(RLIMIT_MEMLOCK, &limit) && limit.rlim_cur / 2 >= b->parts * b->part;
 }
 
 int mfs_load_buffers_pin(struct mfs_load_buffers *b, unsigned number, unsigned slot,

@@ -16,8 +16,7 @@ struct worker {
 	struct mfs_io_engine *engine; /* NULL: nothing had to be read yet */
 	struct mfs_cuda_stream *stream;
 	struct mfs_gather gather;
-	bool was_fixed; /* or was refused */
-	bool gathers;	/* gather is there */
+	bool gathers; /* gather is there */
 	struct mfs_error err;
 };
 
@@ -105,18 +104,6 @@ static int gather(struct worker *w, struct mfs_load_slot *slot)
 	return rc ? rc : deliver(w, slot);
 }
 
-/* Before the first read past the page cache: the kernel then finds the pages of all of them at
- * once, which saves 5 to 7 % of such a load's processor time. */
-static void fix_memory(struct worker *w)
-{
-	const struct mfs_load *load = w->load;
-
-	if (w->was_fixed || w->reading || !load->may_fix)
-		return;
-	w->was_fixed = true;
-	mfs_io_fix(w->engine, w->slots[0].memory, load->slots * load->slot_size);
-}
-
 static int read_later(struct worker *w, struct mfs_load_slot *slot)
 {
 	int rc = 0;
@@ -128,8 +115,6 @@ static int read_later(struct worker *w, struct mfs_load_slot *slot)
 	if (mfs_io_engine_name(w->engine)[0] == 'i')
 		atomic_store(&w->load->uses_uring, true);
 	mfs_load_fetch_begin(w->load, slot);
-	if (slot->io.fd == w->load->job.sources[slot->chunk->source].direct_fd)
-		fix_memory(w);
 	if (!slot->io.iov_count) { /* all of it is the tail that O_DIRECT cannot read */
 		rc = mfs_load_fetch_end(w->load, slot, &w->err);
 		return rc ? rc : deliver(w, slot);

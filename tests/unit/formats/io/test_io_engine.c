@@ -145,8 +145,9 @@ static void write_pattern(struct mfs_io_engine *e, int fd, uint8_t *bytes)
 }
 
 /* Reads it back in requests of two iovecs, or of one, and more at a time than the engine takes. */
-static void read_pattern(struct mfs_io_engine *e, int fd, const uint8_t *want, uint8_t *bytes)
+static void read_pattern(struct mfs_io_engine *e, int fd, const uint8_t *want)
 {
+	uint8_t *bytes = calloc(CHUNKS, CHUNK);
 	struct iovec iov[CHUNKS][2];
 	struct mfs_io w[CHUNKS], *done;
 	unsigned next = 0, finished = 0;
@@ -172,46 +173,22 @@ static void read_pattern(struct mfs_io_engine *e, int fd, const uint8_t *want, u
 		finished++;
 	}
 	ck_assert_int_eq(memcmp(bytes, want, (size_t)CHUNK * CHUNKS), 0);
+	free(bytes);
 }
 
 START_TEST(all_bytes_arrive)
 {
 	struct mfs_io_engine *e = real_engine(_i);
-	uint8_t *bytes = pattern((size_t)CHUNK * CHUNKS), *to = calloc(CHUNKS, CHUNK);
+	uint8_t *bytes = pattern((size_t)CHUNK * CHUNKS);
 	int fd = open_file();
 
 	if (e) {
 		write_pattern(e, fd, bytes);
 		check_file(fd, bytes, (size_t)CHUNK * CHUNKS);
-		read_pattern(e, fd, bytes, to);
+		read_pattern(e, fd, bytes);
 		ck_assert_uint_eq(mfs_io_in_flight(e), 0);
 	}
 	mfs_io_engine_free(e);
-	free(to);
-	free(bytes);
-	close(fd);
-}
-END_TEST
-
-/* Half of the reads go into memory that is fixed, one of them into both halves, and the others
- * elsewhere. */
-START_TEST(all_bytes_arrive_in_fixed_memory)
-{
-	struct mfs_io_engine *e = real_engine(_i);
-	const size_t len = (size_t)CHUNK * CHUNKS;
-	uint8_t *bytes = pattern(len), *to = calloc(CHUNKS, CHUNK);
-	int fd = open_file();
-
-	if (e) {
-		const bool is_fixed = mfs_io_fix(e, to, len / 2);
-
-		ck_assert(!is_fixed || _i == 1);
-		ck_assert(!is_fixed || !mfs_io_fix(e, to, len)); /* once */
-		ck_assert_int_eq(write(fd, bytes, len), (ssize_t)len);
-		read_pattern(e, fd, bytes, to);
-	}
-	mfs_io_engine_free(e);
-	free(to);
 	free(bytes);
 	close(fd);
 }
@@ -221,16 +198,15 @@ START_TEST(short_writes_go_on)
 {
 	struct awkward a = {.most = 777};
 	struct mfs_io_engine *e = awkward_engine(&a);
-	uint8_t *bytes = pattern((size_t)CHUNK * CHUNKS), *to = calloc(CHUNKS, CHUNK);
+	uint8_t *bytes = pattern((size_t)CHUNK * CHUNKS);
 	int fd = open_file();
 
 	write_pattern(e, fd, bytes);
 	check_file(fd, bytes, (size_t)CHUNK * CHUNKS);
 	ck_assert_int_gt(a.calls, CHUNKS * 10);
-	read_pattern(e, fd, bytes, to);
+	read_pattern(e, fd, bytes);
 	ck_assert_int_gt(a.calls, CHUNKS * 20);
 	mfs_io_engine_free(e);
-	free(to);
 	free(bytes);
 	close(fd);
 }
@@ -356,7 +332,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, errors_are_reported);
 	tcase_add_test(c, some_engine_is_always_there);
 	tcase_add_loop_test(c, all_bytes_arrive, 0, ENGINES);
-	tcase_add_loop_test(c, all_bytes_arrive_in_fixed_memory, 0, ENGINES);
 	tcase_add_loop_test(c, a_read_beyond_the_end, 0, ENGINES);
 	tcase_add_loop_test(c, kernel_errors, 0, ENGINES);
 	tcase_add_loop_test(c, sync_and_limits, 0, ENGINES);
