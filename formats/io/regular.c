@@ -101,7 +101,7 @@ int mfs_open_regular_as_is(int dirfd, const char *name, int flags, int *ret_fd, 
 	if (!rc)
 		rc = mfs_fence_check(dirfd, name, fd);
 	/* Sources on other file systems need not know what the open was careful for. */
-	if (!rc && fcntl(fd, F_SETFL, 0))
+	if (!rc && fcntl(fd, F_SETFL, flags & O_DIRECT))
 		rc = -errno;
 	if (rc) {
 		close(fd);

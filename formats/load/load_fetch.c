@@ -79,8 +79,9 @@ static int open_file(struct mfs_load *load, struct mfs_load_source *s, struct mf
 	if (direct == MFS_LOAD_DIRECT_ALWAYS ||
 	    (direct == MFS_LOAD_DIRECT_AUTO && storage == ON_DISK && is_large(load)))
 		s->direct_fd = open_direct(s->fd);
-	/* Reads are large, and come in the file's order: the kernel's own guess is smaller. */
-	posix_fadvise(s->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	/* Reads are large, and come in the file's order: the kernel's own guess is smaller. Nothing
+	 * is read ahead of reads past the page cache. */
+	posix_fadvise(s->fd, 0, 0, s->direct_fd < 0 ? POSIX_FADV_SEQUENTIAL : POSIX_FADV_RANDOM);
 	return 0;
 }
 
@@ -172,6 +173,40 @@ static int read_range(const struct mfs_load_source *s, uint8_t *to, uint64_t off
 	return 0;
 }
 
+/* struct cachestat_range (linux/mman.h) */
+struct cache_range {
+	uint64_t off, len;
+};
+
+/* Of struct cachestat: pages that are cached, dirty, under write-back, evicted, lately evicted. */
+enum { CACHED, CACHE_COUNTS = 5 };
+
+#define SYS_CACHESTAT 451 /* Linux 6.5, of all architectures */
+
+static bool has_cached(const struct mfs_load_source *s, uint64_t off)
+{
+	uint8_t byte;
+	const struct iovec iov = {&byte, 1};
+
+	return preadv2(s->fd, &iov, 1, (off_t)off, RWF_NOWAIT) == 1;
+}
+
+/*
+ * Whether it is worth asking the page cache for a chunk that would be read past it otherwise. A
+ * read that may not wait has the kernel read ahead what is missing, so that the disk would read it
+ * twice. Where the kernel does not tell (it is older, or the file is another user's), two pages are
+ * asked for. They are not the first: planning has read headers, which lie where tensors begin.
+ */
+static bool seems_cached(const struct mfs_load_source *s, const struct mfs_load_chunk *c)
+{
+	const struct cache_range range = {c->from, c->len};
+	uint64_t counts[CACHE_COUNTS];
+
+	if (!syscall(SYS_CACHESTAT, s->fd, &range, counts, 0))
+		return counts[CACHED] >= c->len / (uint64_t)sysconf(_SC_PAGESIZE);
+	return has_cached(s, c->from + c->len / 3) && has_cached(s, c->from + c->len / 3 * 2);
+}
+
 int mfs_load_fetch_cached(struct mfs_load *load, struct mfs_load_slot *slot, struct mfs_error *err)
 {
 	struct mfs_load_source *s = source_of(load, slot);
@@ -179,6 +214,8 @@ int mfs_load_fetch_cached(struct mfs_load *load, struct mfs_load_slot *slot, str
 	uint64_t have = 0;
 	int rc;
 
+	if (s->direct_fd >= 0 && !seems_cached(s, c))
+		return 0;
 	place(load, slot);
 	while (have < c->len && !s->in_memory && !s->no_nowait) {
 		const struct iovec iov = {slot->data + have, c->len - have};

@@ -61,6 +61,23 @@ START_TEST(opens_a_regular_file)
 }
 END_TEST
 
+/* Where the file system has it. */
+START_TEST(what_is_opened_for_o_direct_stays_so)
+{
+	int plain, direct, asked;
+
+	unit_write(unit_tmpdir(), "file", "bytes", 5);
+	plain = open(path("file"), O_RDONLY | O_DIRECT | O_CLOEXEC);
+	asked = mfs_open_regular(AT_FDCWD, path("file"), O_DIRECT, &direct, NULL);
+	ck_assert_int_eq(plain >= 0, !asked);
+	if (asked)
+		return;
+	ck_assert_int_eq(fcntl(direct, F_GETFL) & (O_DIRECT | O_NONBLOCK), O_DIRECT);
+	close(plain);
+	close(direct);
+}
+END_TEST
+
 START_TEST(refuses_what_is_none)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -244,6 +261,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("regular");
 	TCase *c = unit_case(s, "opener", opens_a_regular_file);
 
+	tcase_add_test(c, what_is_opened_for_o_direct_stays_so);
 	tcase_add_test(c, refuses_what_is_none);
 	tcase_add_test(c, says_why_bytes_do_not_come);
 	tcase_add_test(c, waits_for_a_lease);
