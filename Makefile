@@ -144,10 +144,10 @@ $(O)/web_texts.c: fs/gateway/web/style.css docs/GATEWAY.md Makefile
 		sed 's/[\\"?]/\\&/g; s/.*/"&\\n"/' $${pair#*=}; echo ';'; done; } >$@.tmp && mv $@.tmp $@
 
 # A row of the tables of flags is a name in C, too: DEST(NUM_LAYERS, "num_layers").
-$(O)/flag_dests.h: $(wildcard trainer/config/flags_*.c) Makefile
+$(O)/flag_dests.h: $(wildcard trainer/config/flags_*.c) trainer/config/loss_list.h Makefile
 	$(call say,MAKE,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)sed -nE 's/^\t\{[A-Z]+, *"([A-Za-z0-9_]+)".*/\1/p' $(filter %.c,$^) | \
+	$(Q)sed -nE 's/^\t(\{[A-Z]+, *"|FLAG\([A-Z]+, [^,]+, )([A-Za-z0-9_]+)[",].*/\2/p' $(filter trainer/%,$^) | \
 		awk '{ print "DEST(" toupper($$1) ", \"" $$1 "\")" }' >$@.tmp && mv $@.tmp $@
 
 # Kernels may fuse multiply and add. Their loops say which of them are vectors (omp simd).

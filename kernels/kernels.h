@@ -584,6 +584,18 @@ struct mfk_cross_entropy {
 	float *stats;
 };
 
+/*
+ * The operations of losses, which go through rows of logits and may leave their gradient there:
+ * ROW(OP, NAME, ARGS, ALONE, GRADIENT). They take a struct mfk_ARGS, which has dtype, rows, vocab
+ * and dlogits. ALONE, GRADIENT: how many times they read or write all logits, without dlogits and
+ * with it.
+ */
+#define MFK_LOSS_OPS(ROW, OP)                                                                      \
+	ROW(OP, cross_entropy, cross_entropy, 1, 2)                                                \
+	ROW(OP, cross_entropy_part, cross_entropy, 1, 1)                                           \
+	ROW(OP, cross_entropy_join, cross_entropy, 0, 2)
+#define MFK_LOSS_OP(OP, name, ...) OP(name)
+
 /* ---- random numbers ---- */
 
 /*
@@ -738,9 +750,9 @@ struct mfk_ops {
 				  const struct mfk_act *a);
 	void (*embedding)(struct mfk_ctx *c, const struct mfk_embedding *a);
 	void (*embedding_backward)(struct mfk_ctx *c, const struct mfk_embedding *a);
-	void (*cross_entropy)(struct mfk_ctx *c, const struct mfk_cross_entropy *a);
-	void (*cross_entropy_part)(struct mfk_ctx *c, const struct mfk_cross_entropy *a);
-	void (*cross_entropy_join)(struct mfk_ctx *c, const struct mfk_cross_entropy *a);
+#define OP(unused, name, args, ...) void (*name)(struct mfk_ctx *, const struct mfk_##args *);
+	MFK_LOSS_OPS(OP, )
+#undef OP
 	void (*dropout)(struct mfk_ctx *c, const struct mfk_dropout *a);
 	void (*dropout_backward)(struct mfk_ctx *c, const struct mfk_dropout *a);
 
@@ -817,9 +829,7 @@ struct mfk_ops {
 	OP(gemm_act_backward)                                                                      \
 	OP(embedding)                                                                              \
 	OP(embedding_backward)                                                                     \
-	OP(cross_entropy)                                                                          \
-	OP(cross_entropy_part)                                                                     \
-	OP(cross_entropy_join)                                                                     \
+	MFK_LOSS_OPS(MFK_LOSS_OP, OP)                                                              \
 	OP(dropout)                                                                                \
 	OP(dropout_backward)                                                                       \
 	OP(add)                                                                                    \

@@ -359,20 +359,14 @@ static void embedding_backward(struct mfk_ctx *c, const struct mfk_embedding *a)
 	memory(c, "embedding_backward", times(a->tokens, a->cols, 3), a->grad);
 }
 
-static void cross_entropy(struct mfk_ctx *c, const struct mfk_cross_entropy *a)
-{
-	memory(c, "cross_entropy", times(a->rows, a->vocab, a->dlogits ? 2 : 1), a->dtype);
-}
-
-static void cross_entropy_part(struct mfk_ctx *c, const struct mfk_cross_entropy *a)
-{
-	memory(c, "cross_entropy", times(a->rows, a->vocab, 1), a->dtype);
-}
-
-static void cross_entropy_join(struct mfk_ctx *c, const struct mfk_cross_entropy *a)
-{
-	memory(c, "cross_entropy", times(a->rows, a->vocab, a->dlogits ? 2 : 0), a->dtype);
-}
+#define OP(unused, name_, args, alone, gradient)                                                   \
+	static void name_(struct mfk_ctx *c, const struct mfk_##args *a)                           \
+	{                                                                                          \
+		memory(c, #args, times(a->rows, a->vocab, a->dlogits ? (gradient) : (alone)),      \
+		       a->dtype);                                                                  \
+	}
+MFK_LOSS_OPS(OP, )
+#undef OP
 
 static void dropout(struct mfk_ctx *c, const struct mfk_dropout *a)
 {

@@ -16,6 +16,7 @@
 #include "formats/base/tensor.h"
 #include "formats/args/megatron_args.h"
 #include "formats/args/megatron_data_args.h"
+#include "trainer/config/loss_list.h"
 
 enum mft_lr_decay_style {
 	MFT_LR_CONSTANT,
@@ -222,6 +223,11 @@ struct mft_train_config {
 	bool log_communication; /* --log-communication */
 	bool attention_atomics; /* --attention-atomics: its gradient has no fixed order of sums */
 	bool log_args;		/* --log-args: print Megatron's list of arguments at the start */
+
+	/* losses' flags */
+#define MEMBER(kind, type, dest, ...) type dest;
+	MFT_LOSSES(MFT_LOSSES_NOT, MEMBER)
+#undef MEMBER
 
 	/* Everything that was parsed, by dest, for the args of checkpoints
 	 * (config/run_namespace.h). */

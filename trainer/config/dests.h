@@ -1,5 +1,6 @@
 /*
- * The flags as names in C, made of the tables flags_*.c: a name that no row has does not compile.
+ * The flags as names in C, made of the tables flags_*.c and of loss_list.h: a name that no row has
+ * does not compile.
  * Names have no prefix, so only .c files that ask for flags include this, or headers of their
  * folder alone.
  */

@@ -1,17 +1,16 @@
 /*
  * Losses: what is computed of the logits of tokens, and what of it the log reports. The head makes
  * logits, a chunk of rows at a time, and takes their gradient (trainer/model/head.c); it knows no
- * kind. A new one is a file next to loss_cross_entropy.c and a line in MFT_LOSSES. What it needs of
- * each token in addition to a label are rows of MFT_BATCH_ARRAYS (trainer/data/loader.h).
+ * kind. A new one is a file next to loss_cross_entropy.c, and rows for it and its flags in
+ * trainer/config/loss_list.h. What it needs of each token in addition to a label are rows of
+ * MFT_BATCH_ARRAYS (trainer/data/loader.h).
  */
 #ifndef MFT_TRAINER_MODEL_LOSS_H
 #define MFT_TRAINER_MODEL_LOSS_H
 
 #include "trainer/config/config.h"
+#include "trainer/config/loss_list.h"
 #include "trainer/model/base/part.h"
-
-/* X(NAME): a file defines mft_loss_NAME. A run has the first one that takes it. */
-#define MFT_LOSSES(X) X(cross_entropy)
 
 /* A net's loss. */
 struct mft_loss {
