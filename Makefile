@@ -317,13 +317,17 @@ $(O)/asan/libfake-gpu.so: $(FAKE_SOURCES) $(wildcard kernels/*.h kernels/cuda/ba
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(BASE_CFLAGS) $(GCC_CFLAGS) $(ADDRESS) $(SANITIZE) $(SAN_CFLAGS) -fPIC -fvisibility=hidden -shared -I$(CUDA_HOME)/include -o $@ $(FAKE_SOURCES) -pthread -lrt
 
-# CUDA's driver as far as loads call it, on the host's memory, under the driver's own name.
-FAKE_DRIVER := $(foreach v,obj asan tsan,$(O)/$(v)/libfake-driver.so)
-$(FAKE_DRIVER): tests/gpu/fake_driver.c tests/gpu/fake_driver.h Makefile
+# CUDA's driver and cuFile as far as loads call them, on the host's memory, under their own names.
+FAKE_LIBRARIES := $(foreach v,obj asan tsan,$(O)/$(v)/libfake-driver.so $(O)/$(v)/libfake-cufile.so)
+%/libfake-driver.so: SONAME := libcuda.so.1
+%/libfake-cufile.so: SONAME := libcufile.so.0
+$(FAKE_LIBRARIES): $(O)/%.so: Makefile
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(BASE_CFLAGS) $(GCC_CFLAGS) $(CFLAGS) -fPIC -fvisibility=hidden -shared -Wl,-soname,libcuda.so.1 -o $@ $< -pthread
-$(foreach v,obj asan tsan,$(eval $(O)/$(v)/tests/unit/test_library: | $(O)/$(v)/libfake-driver.so))
+	$(Q)$(CC) $(BASE_CFLAGS) $(GCC_CFLAGS) $(CFLAGS) -fPIC -fvisibility=hidden -shared -Wl,-soname,$(SONAME) -o $@ $(filter %.c,$^) -pthread
+$(filter %/libfake-driver.so,$(FAKE_LIBRARIES)): tests/gpu/fake_driver.c tests/gpu/fake_driver.h
+$(filter %/libfake-cufile.so,$(FAKE_LIBRARIES)): tests/gpu/fake_cufile.c tests/gpu/fake_cufile.h
+$(foreach v,obj asan tsan,$(eval $(O)/$(v)/tests/unit/test_library: | $(filter $(O)/$(v)/%,$(FAKE_LIBRARIES))))
 
 # A tool that NVTX loads, as a profiler has one (tests/train/nvtx.sh).
 NVTX_TOOL := $(if $(NVTX_FLAGS),$(O)/libnvtx-tool.so)

@@ -94,6 +94,7 @@ static int find_device(struct mfs_load *load, const struct mfs_load_box *boxes, 
 
 	if (load->options.device < 0)
 		return 0;
+	atomic_store(&load->gds_words, "nothing is read past the page cache, not used");
 	rc = mfs_cuda_open(load->options.device, &load->cuda, err);
 	for (size_t i = 0; i < count && !rc; i++)
 		if (mfs_load_box_bytes(&boxes[i]))
@@ -272,6 +273,8 @@ void mfs_load_tell(struct mfs_load *load, struct mfs_load_state *ret)
 		.threads = load->thread_count,
 		.engine = atomic_load(&load->uses_uring) ? "io_uring" : "pread",
 		.buffers = (uint64_t)load->buffers.parts * load->buffers.part,
+		.gds = atomic_load(&load->gds_words),
+		.gds_bytes = atomic_load(&load->gds),
 	};
 }
 

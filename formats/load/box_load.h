@@ -59,6 +59,8 @@ struct mfs_load_state {
 	unsigned threads;	 /* 0: it was small, and done by its caller */
 	const char *engine;
 	uint64_t buffers; /* bytes */
+	const char *gds;  /* whether GPUDirect Storage is used, or why not; NULL: not into a GPU */
+	uint64_t gds_bytes;
 };
 
 struct mfs_load;

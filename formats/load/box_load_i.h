@@ -42,6 +42,8 @@ struct mfs_load_source {
 	/* of a file, opened under the load's lock (load_fetch.c) */
 	int fd, direct_fd;	 /* -1: not open */
 	bool is_open, in_memory; /* in_memory: a file system of memory */
+	void *gds;		 /* gds.c; NULL: it is not read that way */
+	atomic_bool no_gds;	 /* a read has failed */
 	atomic_bool no_nowait;	 /* the file system does not tell what it has cached */
 	atomic_uint left;	 /* chunks; after the last it is closed */
 };
@@ -115,6 +117,18 @@ int mfs_cuda_record(struct mfs_cuda_stream *s, unsigned event, struct mfs_error 
 /* 0: it has come; -EAGAIN: it has not (wait: it is waited for). */
 int mfs_cuda_come(struct mfs_cuda_stream *s, unsigned event, bool wait, struct mfs_error *err);
 
+/* ---- GPUDirect Storage (gds.c) ---- */
+
+/* "/proc"; tests have their own. */
+extern const char *mfs_gds_proc;
+
+/* NULL: *ret reads the file of a direct descriptor into a GPU, the context of which is the calling
+ * thread's. Else why not, as words. */
+const char *mfs_gds_open(int direct_fd, void **ret);
+void mfs_gds_close(void *file);
+/* -EIO; then what is at `to` is undefined. */
+int mfs_gds_read(void *file, uint8_t *to, uint64_t off, uint64_t len);
+
 /* ---- buffers (buffers.c) ---- */
 
 /* Memory for the slots of all threads, a part each, in parts of one size. Where a GPU is given, it
@@ -154,7 +168,8 @@ struct mfs_load {
 	atomic_uint numbers;   /* that threads have taken */
 	atomic_uint next;      /* chunk */
 	atomic_bool stop, uses_uring;
-	atomic_ullong done, read, cached, direct, gathered; /* bytes */
+	atomic_ullong done, read, cached, direct, gds, gathered; /* bytes */
+	_Atomic(const char *) gds_words; /* how it goes with GPUDirect Storage */
 	size_t box_count;
 	uint64_t *left;	      /* bytes of each box that have not arrived; under the lock */
 	pthread_mutex_t lock; /* of what follows, and of sources that are opened */
@@ -209,6 +224,8 @@ int mfs_load_fetch_cached(struct mfs_load *load, struct mfs_load_slot *slot, str
 /* Reads all of a chunk, whether the page cache has it or not, through descriptors that are open
  * anyway. */
 int mfs_load_fetch_now(struct mfs_load *load, struct mfs_load_slot *slot, struct mfs_error *err);
+/* Has the disk write into the GPU, if it can: then the chunk is where it goes. */
+bool mfs_load_fetch_gds(struct mfs_load *load, const struct mfs_load_slot *slot);
 /* Prepares slot->io, and end() takes what it has read. */
 void mfs_load_fetch_begin(struct mfs_load *load, struct mfs_load_slot *slot);
 int mfs_load_fetch_end(struct mfs_load *load, struct mfs_load_slot *slot, struct mfs_error *err);

@@ -66,6 +66,17 @@ static bool is_large(const struct mfs_load *load)
 	return load->job.bytes > memory / CACHE_SHARE;
 }
 
+/* The load's lock is held. */
+static void open_gds(struct mfs_load *load, struct mfs_load_source *s)
+{
+	const char *why = mfs_gds_open(s->direct_fd, &s->gds);
+
+	if (why)
+		s->gds = NULL;
+	if (!atomic_load(&load->gds))
+		atomic_store(&load->gds_words, why ? why : "used");
+}
+
 static int open_file(struct mfs_load *load, struct mfs_load_source *s, struct mfs_error *err)
 {
 	const enum mfs_load_direct direct = load->options.direct;
@@ -79,6 +90,8 @@ static int open_file(struct mfs_load *load, struct mfs_load_source *s, struct mf
 	if (direct == MFS_LOAD_DIRECT_ALWAYS ||
 	    (direct == MFS_LOAD_DIRECT_AUTO && storage == ON_DISK && is_large(load)))
 		s->direct_fd = open_direct(s->fd);
+	if (load->cuda && s->direct_fd >= 0)
+		open_gds(load, s);
 	/* Reads are large, and come in the file's order: the kernel's own guess is smaller. Nothing
 	 * is read ahead of reads past the page cache. */
 	posix_fadvise(s->fd, 0, 0, s->direct_fd < 0 ? POSIX_FADV_SEQUENTIAL : POSIX_FADV_RANDOM);
@@ -100,6 +113,9 @@ int mfs_load_source_open(struct mfs_load *load, struct mfs_load_source *s, struc
 
 void mfs_load_source_close(struct mfs_load_source *s)
 {
+	if (s->gds)
+		mfs_gds_close(s->gds);
+	s->gds = NULL;
 	if (s->fd >= 0)
 		close(s->fd);
 	if (s->direct_fd >= 0)
@@ -254,6 +270,46 @@ int mfs_load_fetch_now(struct mfs_load *load, struct mfs_load_slot *slot, struct
 		atomic_fetch_add(&load->read, c->len);
 	return rc;
 }
+
+/* ---- past the host ---- */
+
+/* A copy of rows, or of elements that are apart, is a thing of the host. */
+static bool is_plain(const struct mfs_load *load, const struct mfs_load_chunk *c)
+{
+	for (uint32_t i = 0; i < c->count; i++) {
+		const struct mfs_load_piece *p = &load->job.pieces[c->first + i];
+
+		if (p->rows != 1 || p->to_item != p->item)
+			return false;
+	}
+	return true;
+}
+
+bool mfs_load_fetch_gds(struct mfs_load *load, const struct mfs_load_slot *slot)
+{
+	struct mfs_load_source *s = source_of(load, slot);
+	const struct mfs_load_chunk *c = slot->chunk;
+	int rc = 0;
+
+	if (!s->gds || atomic_load(&s->no_gds) || !is_plain(load, c))
+		return false;
+	for (uint32_t i = 0; i < c->count && !rc; i++) {
+		const struct mfs_load_piece *p = &load->job.pieces[c->first + i];
+
+		rc = mfs_gds_read(s->gds, p->to, p->off, p->width);
+	}
+	if (rc) { /* the host reads it, and tells what is wrong, if anything is */
+		atomic_store(&s->no_gds, true);
+		atomic_store(&load->gds_words, "a read has failed, used until then");
+		return false;
+	}
+	atomic_fetch_add(&load->read, c->bytes);
+	atomic_fetch_add(&load->direct, c->bytes);
+	atomic_fetch_add(&load->gds, c->bytes);
+	return true;
+}
+
+/* ---- with several on their way ---- */
 
 static void begin_direct(struct mfs_load_slot *slot, const struct mfs_load_source *s)
 {

@@ -140,7 +140,13 @@ static int start(struct worker *w, struct mfs_load_slot *slot, const struct mfs_
 	rc = mfs_load_fetch_cached(load, slot, &w->err);
 	if (rc < 0)
 		return rc;
-	return rc ? deliver(w, slot) : read_later(w, slot);
+	if (rc)
+		return deliver(w, slot);
+	if (!mfs_load_fetch_gds(load, slot))
+		return read_later(w, slot);
+	mfs_load_source_done(&load->job.sources[chunk->source]);
+	settle(w, slot);
+	return 0;
 }
 
 static int reap(struct worker *w)

@@ -180,6 +180,8 @@ void mcorefs_load_state(struct mcorefs_load *load, struct mcorefs_load_state *re
 		.threads = s.threads,
 		.engine = s.engine,
 		.buffers = s.buffers,
+		.gds = s.gds,
+		.gds_bytes = s.gds_bytes,
 	};
 }
 

@@ -236,7 +236,11 @@ struct mcorefs_load_state {
 	unsigned threads;	 /* 0: the calling thread has read all */
 	const char *engine;	 /* "io_uring" or "pread": how what was not cached is read */
 	uint64_t buffers;	 /* bytes of memory for what is under way */
-	uint64_t reserved[8];
+	/* GPUDirect Storage: "used", or why not ("compatibility mode, not used"); NULL: the load is
+	 * into the host's memory */
+	const char *gds;
+	uint64_t gds_bytes; /* of direct: that went from the disk to the GPU */
+	uint64_t reserved[6];
 };
 
 /* At any time. */

@@ -44,7 +44,8 @@ class LoadOptions(ctypes.Structure):
 
 class LoadState(ctypes.Structure):
     _fields_ = [("bytes", c_uint64), ("done", c_uint64), ("read", c_uint64), ("cached", c_uint64), ("direct", c_uint64), ("computed", c_uint64),
-                ("threads", c_uint), ("engine", c_char_p), ("buffers", c_uint64), ("reserved", c_uint64 * 8)]
+                ("threads", c_uint), ("engine", c_char_p), ("buffers", c_uint64), ("gds", c_char_p), ("gds_bytes", c_uint64),
+                ("reserved", c_uint64 * 6)]
 
 
 class Extent(ctypes.Structure):

@@ -65,6 +65,8 @@ class LoadState(NamedTuple):
     threads: int
     engine: str  # how what was not cached is read: "io_uring" or "pread"
     buffers: int  # bytes of memory for what is under way
+    gds: str  # GPUDirect Storage: "used", or why not; "": into host memory
+    gds_bytes: int  # of direct: that went from the disk to the GPU
 
 
 def _text(word: Optional[bytes]) -> Optional[str]:
@@ -375,7 +377,8 @@ class Load:
         s = c.LoadState()
         with self._handle as pointer:
             c.ask("load_state", pointer, byref(s))
-        return LoadState(s.bytes, s.done, s.read, s.cached, s.direct, s.computed, s.threads, (s.engine or b"").decode(), s.buffers)
+        return LoadState(s.bytes, s.done, s.read, s.cached, s.direct, s.computed, s.threads, (s.engine or b"").decode(), s.buffers,
+                         (s.gds or b"").decode(), s.gds_bytes)
 
     def close(self) -> None:
         """Cancels it if it is not done, and waits until nothing is written any more."""

@@ -18,6 +18,8 @@
 #include "formats/base/version.h"
 #include "formats/hf/safetensors.h"
 #include "fs/lib/mcorefs.h"
+#include "formats/load/box_load_i.h"
+#include "tests/gpu/fake_cufile.h"
 #include "tests/gpu/fake_driver.h"
 #include "tests/unit/unit.h"
 
@@ -43,26 +45,54 @@ static struct {
 	void (*give)(void *p, size_t size);
 	void (*take)(void *p);
 	struct fake_driver_counts (*tell)(void);
+	void (*set_cufile)(const struct fake_cufile_way *way);
+	struct fake_cufile_counts (*tell_cufile)(void);
 } fake;
 
-/* It answers to the name that loads ask for. It was built next to this program's folder:
- * build/obj/tests/unit/test_library. */
-static void open_fake_driver(void)
+/* Opens a library that answers to the name that loads ask for. It was built next to this program's
+ * folder: build/obj/tests/unit/test_library. */
+static void *open_fake(const char *name)
 {
-	char path[PATH_MAX + 32];
+	char path[PATH_MAX + 64];
 	ssize_t len = readlink("/proc/self/exe", path, PATH_MAX);
-	void *driver;
+	void *library;
 
 	ck_assert_int_gt(len, 0);
 	path[len] = '\0';
 	for (int i = 0; i < 3; i++)
 		*strrchr(path, '/') = '\0';
-	strcat(path, "/libfake-driver.so");
-	driver = dlopen(path, RTLD_NOW);
-	ck_assert_msg(driver, "%s", dlerror());
+	snprintf(path + strlen(path), 64, "/%s", name);
+	library = dlopen(path, RTLD_NOW);
+	ck_assert_msg(library, "%s", dlerror());
+	return library;
+}
+
+static void open_fake_driver(void)
+{
+	void *driver = open_fake("libfake-driver.so");
+
 	*(void **)&fake.give = dlsym(driver, "fake_driver_give");
 	*(void **)&fake.take = dlsym(driver, "fake_driver_take");
 	*(void **)&fake.tell = dlsym(driver, "fake_driver_tell");
+}
+
+/* And a machine with nvidia-fs. */
+static void open_fake_cufile(const struct fake_cufile_way *way)
+{
+	static char proc[PATH_MAX + 32];
+	void *cufile = open_fake("libfake-cufile.so");
+
+	*(void **)&fake.set_cufile = dlsym(cufile, "fake_cufile_set");
+	*(void **)&fake.tell_cufile = dlsym(cufile, "fake_cufile_tell");
+	fake.set_cufile(way);
+	snprintf(proc, sizeof(proc), "%s/proc", unit_tmpdir());
+	mfs_gds_proc = proc;
+	ck_assert_int_eq(mkdir(proc, 0700), 0);
+	strcat(proc, "/driver");
+	ck_assert_int_eq(mkdir(proc, 0700), 0);
+	strcat(proc, "/nvidia-fs");
+	ck_assert_int_eq(mkdir(proc, 0700), 0);
+	proc[strlen(proc) - strlen("/driver/nvidia-fs")] = '\0';
 }
 
 /* ---- what is compared ---- */
@@ -622,6 +652,107 @@ static void read_identity(const char *dir, char ret[32])
 	close_view(view, source);
 }
 
+#define ALL_FILE_SYSTEMS 0xffffu
+
+static const struct {
+	struct fake_cufile_way way;
+	bool has_module, is_used;
+	const char *words;
+} storages[] = {
+	{{2, ALL_FILE_SYSTEMS, 0, 1000}, true, true, "used"},
+	{{2, ALL_FILE_SYSTEMS, 3, 1 << 20}, true, false, "a read has failed, used until then"},
+	{{0, ALL_FILE_SYSTEMS, 0, 1 << 20}, true, false, "compatibility mode, not used"},
+	{{2, 0, 0, 1 << 20}, true, false, "the driver does not support the file system, not used"},
+	{{2, ALL_FILE_SYSTEMS, 0, 1 << 20}, false, false, "nvidia-fs is not loaded, not used"},
+};
+
+static void leave_cache(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	ck_assert_int_ge(fd, 0);
+	fsync(fd);
+	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+	close(fd);
+}
+
+/* Where tests run in memory there are no disks, and nothing is read past the page cache. */
+static void check_storage(const struct mcorefs_load_state *state, int i)
+{
+	const struct fake_cufile_counts counts = fake.tell_cufile();
+
+	ck_assert_uint_eq(counts.files, 0);
+	if (!state->direct)
+		return;
+	ck_assert_str_eq(state->gds, storages[i].words);
+	if (storages[i].is_used)
+		ck_assert_uint_eq(state->gds_bytes, state->direct);
+	else if (!storages[i].way.fails_at)
+		ck_assert_uint_eq(counts.reads + state->gds_bytes, 0);
+	ck_assert_uint_eq(counts.starts, storages[i].has_module);
+}
+
+/* All tensors of the model, one after the other, while nothing of it is in the page cache. */
+static uint8_t *load_cold(const char *dir, const struct mcorefs_load_options *o, size_t *ret_size,
+			  struct mcorefs_load_state *ret_state)
+{
+	struct mcorefs_source *source;
+	struct mcorefs_view *view;
+	struct mcorefs_box boxes[64] = {0};
+	struct mcorefs_tensor t[64];
+	struct mcorefs_load *load;
+	char path[PATH_MAX + 32];
+	uint8_t *to;
+	size_t count;
+
+	lib_ok(mcorefs_open(dir, NULL, &source, &err));
+	lib_ok(mcorefs_view_open(source, "hf", &view, &err));
+	lib_ok(mcorefs_tensor_count(view, &count, &err));
+	ck_assert_uint_le(count, 64);
+	lib_ok(mcorefs_tensors(view, 0, count, t, &err));
+	*ret_size = 0;
+	for (size_t i = 0; i < count; *ret_size += t[i++].bytes)
+		boxes[i] = (struct mcorefs_box){.tensor = i, .room = t[i].bytes};
+	to = malloc(*ret_size);
+	fake.give(to, *ret_size);
+	for (size_t i = 0, at = 0; i < count; at += t[i++].bytes)
+		boxes[i].to = to + at;
+	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+	leave_cache(path);
+	lib_ok(mcorefs_load_start(view, boxes, count, o, &load, &err));
+	lib_ok(mcorefs_load_wait(load, &err));
+	mcorefs_load_state(load, ret_state);
+	mcorefs_load_free(load);
+	fake.take(to);
+	close_view(view, source);
+	return to;
+}
+
+START_TEST(disks_write_into_a_gpu_where_they_can)
+{
+	const struct mcorefs_load_options o = {
+		.device = 0, .threads = 2, .direct = MCOREFS_DIRECT_ALWAYS};
+	const char *dir = copied_model();
+	struct mcorefs_load_state state;
+	uint8_t *host, *device;
+	size_t size, same;
+
+	open_fake_driver();
+	open_fake_cufile(&storages[_i].way);
+	if (!storages[_i].has_module)
+		mfs_gds_proc = "/nonexistent";
+	host = load_cold(dir, &in_threads, &size, &state);
+	ck_assert_ptr_null(state.gds);
+	device = load_cold(dir, &o, &same, &state);
+	ck_assert_uint_eq(size, same);
+	ck_assert_mem_eq(host, device, size);
+	check_storage(&state, _i);
+	mcorefs_trim();
+	free(host);
+	free(device);
+}
+END_TEST
+
 START_TEST(a_view_is_another_one_after_a_file_was_touched)
 {
 	const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
@@ -848,6 +979,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, a_gpu_that_is_not_there_is_refused);
 	tcase_add_test(c, a_child_is_told_to_open_the_source_itself);
 	tcase_add_loop_test(c, a_source_that_was_changed_is_stale, 0, 2);
+	tcase_add_loop_test(c, disks_write_into_a_gpu_where_they_can, 0, MFS_ARRAY_SIZE(storages));
 	tcase_add_test(c, a_view_is_another_one_after_a_file_was_touched);
 	tcase_add_loop_test(c, a_source_that_was_deleted_or_replaced_is_read_while_its_view_is_open,
 			    0, 2);
