@@ -11,12 +11,7 @@
 
 #include "formats/base/error.h"
 
-#define MFS_PYTHON_REPR_SIZE 32
-#define MFS_PYTHON_JSON_MAX  (64u << 20) /* bytes */
-
-/* repr(value) of a float, with "Infinity" and "NaN" as json has them: the fewest digits that read
- * back as value, of those the nearest to it. */
-void mfs_python_repr(double value, char ret[MFS_PYTHON_REPR_SIZE]);
+#define MFS_PYTHON_JSON_MAX (64u << 20) /* bytes */
 
 /*
  * *ret is freed by the caller and ends with a NUL that *ret_len does not count. A string that is no

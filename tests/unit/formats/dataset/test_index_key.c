@@ -15,6 +15,7 @@
 #include "formats/dataset/gpt/blend_args.h"
 #include "formats/dataset/gpt/gpt_dataset.h"
 #include "formats/dataset/index/index_key.h"
+#include "formats/base/python_float.h"
 #include "formats/dataset/index/python_json.h"
 
 static struct mfs_error err;
