@@ -52,10 +52,10 @@ static void counts(const struct mfs_megatron_args *m, uint64_t seq, uint64_t voc
 	ck_assert_msg(fabs(got - want) <= 1e-13 * want, "%.17g, not %.17g", got, want);
 }
 
-/* What num_floating_point_operations of megatron-core 0.20.0's training.py returns. */
-START_TEST(operations_are_counted_as_megatron_counts_them)
+/* Counts are what num_floating_point_operations of megatron-core 0.20.0's training.py returns. */
+
+START_TEST(operations_of_dense_models_are_megatrons)
 {
-	uint8_t moe[61], linear[48];
 	struct mfs_megatron_args m = llama3_8b();
 
 	counts(&m, 4096, 128256, 1, 197628625158144.0);
@@ -76,14 +76,30 @@ START_TEST(operations_are_counted_as_megatron_counts_them)
 	m.num_attention_heads = 16;
 	m.attention_output_gate = true;
 	counts(&m, 4096, 151936, 3, 65587371835392.0);
+}
+END_TEST
 
-	m = llama3_8b();
+START_TEST(operations_of_experts_are_megatrons)
+{
+	struct mfs_megatron_args m = llama3_8b();
+	uint8_t moe[32];
+
 	memset(moe, 1, sizeof(moe));
 	m.moe_layers = moe;
 	m.moe_ffn_hidden_size = 14336;
 	counts(&m, 4096, 32000, 16, 5223642304610304.0);
+}
+END_TEST
 
-	/* DeepSeek's: latent attention, shared experts, dense layers first */
+/* Latent attention, shared experts, dense layers first. */
+START_TEST(operations_of_deepseeks_models_are_megatrons)
+{
+	struct mfs_megatron_args m = llama3_8b();
+	uint8_t moe[61];
+
+	memset(moe, 1, sizeof(moe));
+	moe[0] = 0;
+	m.moe_layers = moe;
 	m.multi_latent_attention = true;
 	m.num_layers = 4;
 	m.hidden_size = 2048;
@@ -93,8 +109,9 @@ START_TEST(operations_are_counted_as_megatron_counts_them)
 	m.moe_shared_expert_intermediate_size = 2816;
 	m.num_attention_heads = 16;
 	m.kv_lora_rank = 512;
-	moe[0] = 0;
 	counts(&m, 4096, 102400, 16, 228682044014592.0);
+
+	moe[1] = moe[2] = 0;
 	m.num_layers = 61;
 	m.hidden_size = 7168;
 	m.ffn_hidden_size = 18432;
@@ -103,12 +120,15 @@ START_TEST(operations_are_counted_as_megatron_counts_them)
 	m.num_attention_heads = 128;
 	m.q_lora_rank = 1536;
 	m.mtp_num_layers = 1;
-	moe[1] = moe[2] = 0;
 	counts(&m, 4096, 129280, 7, 7454517884878848.0);
+}
+END_TEST
 
-	/* MTP's layers are of the kind of the last one */
-	m = llama3_8b();
-	memcpy(moe, "\1\0\1\0\1", 5);
+START_TEST(operations_of_mtp_layers_are_those_of_the_last_layers_kind)
+{
+	struct mfs_megatron_args m = llama3_8b();
+	uint8_t moe[] = {1, 0, 1, 0, 1};
+
 	m.moe_layers = moe;
 	m.num_layers = 5;
 	m.mtp_num_layers = 2;
@@ -122,9 +142,15 @@ START_TEST(operations_are_counted_as_megatron_counts_them)
 	m.num_layers = 4;
 	m.moe_ffn_hidden_size = MFS_ABSENT;
 	counts(&m, 128, 1024, 5, 2329313280.0);
+}
+END_TEST
 
-	/* Three of four layers have a gated delta net. */
-	m = llama3_8b();
+/* Three of four layers have one. */
+START_TEST(operations_of_gated_delta_nets_are_megatrons)
+{
+	struct mfs_megatron_args m = llama3_8b();
+	uint8_t linear[48];
+
 	m.num_layers = 48;
 	m.hidden_size = 2048;
 	m.ffn_hidden_size = 5632;
@@ -140,7 +166,11 @@ START_TEST(operations_are_counted_as_megatron_counts_them)
 		linear[i] = i % 4 != 3;
 	m.linear_layers = linear;
 	counts(&m, 4096, 151936, 2, 186283469045760.0);
+}
+END_TEST
 
+START_TEST(a_share_of_the_peak_needs_a_peak_and_a_time)
+{
 	ck_assert(mft_flops_share(400e12, 1, 800e12) == 0.5);
 	ck_assert(mft_flops_share(400e12, 1, 0) == 0 && mft_flops_share(1, 0, 1) == 0);
 }
@@ -447,7 +477,12 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("report");
 	TCase *c = unit_case(s, "lines", lines_are_megatrons);
 
-	tcase_add_test(c, operations_are_counted_as_megatron_counts_them);
+	tcase_add_test(c, operations_of_dense_models_are_megatrons);
+	tcase_add_test(c, operations_of_experts_are_megatrons);
+	tcase_add_test(c, operations_of_deepseeks_models_are_megatrons);
+	tcase_add_test(c, operations_of_mtp_layers_are_those_of_the_last_layers_kind);
+	tcase_add_test(c, operations_of_gated_delta_nets_are_megatrons);
+	tcase_add_test(c, a_share_of_the_peak_needs_a_peak_and_a_time);
 	tcase_add_test(c, the_last_lines_say_why_it_ended);
 	tcase_add_test(c, nothing_is_written_to_what_is_no_terminal);
 	tcase_add_test(c, the_line_of_stragglers_is_megatrons);
