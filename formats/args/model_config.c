@@ -462,8 +462,8 @@ static int check_whole(struct reader *r, const struct mfs_yaml_node *root,
 	for (const struct mfs_yaml_node *k = root->first; k; k = k->next->next)
 		if (k->next == model && !k->next->next)
 			return mfs_fail(r->err, -ENODATA,
-					"%s: nothing stands behind '%s': the file was cut short",
-					r->name, k->text);
+					"%s: nothing follows '%s': the file was cut short", r->name,
+					k->text);
 	return 0;
 }
 

@@ -150,7 +150,7 @@ static void check_sequence(const struct mfs_idx_member *p, uint64_t i, int32_t l
 	if (length < 0)
 		fault(p, &r->bad_lengths, first, "length of sequence", i, length);
 	if (pointer != *end)
-		fault(p, &r->jumps, first, "not behind the one before it: pointer of sequence", i,
+		fault(p, &r->jumps, first, "not after the one before it: pointer of sequence", i,
 		      pointer);
 	if (bytes && (pointer < 0 || !mfs_range_ok((uint64_t)pointer, bytes, p->bin_size)))
 		fault(p, &r->outside, first, "outside of the .bin: pointer of sequence", i,

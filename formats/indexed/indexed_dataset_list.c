@@ -85,7 +85,7 @@ int mfs_indexed_dataset_list(const char *dir, char ***ret, size_t *ret_count, st
 	if (n >= 0)
 		free(names);
 	if (!rc && !count && !texts.failed)
-		rc = mfs_fail(err, -ENODATA, "%s: no indexed dataset (NAME.idx beside NAME.bin)",
+		rc = mfs_fail(err, -ENODATA, "%s: no indexed dataset (NAME.idx next to NAME.bin)",
 			      dir);
 	if (!rc && pack(&texts, count, ret))
 		rc = mfs_fail_nomem(err);

@@ -191,7 +191,7 @@ static int count_in_member(const struct mfs_idx_member *p, uint64_t first, uint6
 	if (rc)
 		return rc;
 	if (after < before)
-		return mfs_fail(err, -EINVAL, "%s.idx: sequence %llu lies behind sequence %llu",
+		return mfs_fail(err, -EINVAL, "%s.idx: sequence %llu lies after sequence %llu",
 				p->name, (unsigned long long)first, (unsigned long long)end);
 	*ret += after - before;
 	return 0;

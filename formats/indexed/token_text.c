@@ -305,7 +305,7 @@ static int step_list_id(struct mfs_token_text *t, struct mfs_error *err)
 {
 	while (t->p < t->end && is_digit(*t->p)) {
 		if (t->digits && !t->value)
-			return mfs_text_unexpected(t, "',' or ']' behind a 0", err);
+			return mfs_text_unexpected(t, "',' or ']' after a 0", err);
 		take_digit(t);
 	}
 	if (t->p == t->end)

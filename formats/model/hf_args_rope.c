@@ -153,7 +153,7 @@ static void read_theta(struct mfs_hf_reader *r, const struct rope *rope)
 		if (json_is_number(others[i]) &&
 		    json_number_value(others[i]) != r->args->rotary_base)
 			mfs_hf_refuse(r, -EINVAL, "rope_theta", others[i],
-				      "the same number at the top and beside the scaling");
+				      "the same number at the top and next to the scaling");
 }
 
 /* For llama3 and yarn: the length that the model was first trained with. A top-level key comes
@@ -201,7 +201,7 @@ static void read_mscales(struct mfs_hf_reader *r, const struct rope *rope)
 	else if (unit > 0 && (all != 0 || wanted != unit + 1))
 		a->mscale = (wanted * (unit * all + 1) - 1) / unit;
 	else if (unit == 0 && wanted != 1)
-		refuse(r, -ENOTSUP, rope, "attention_factor", "1 beside a factor of 1");
+		refuse(r, -ENOTSUP, rope, "attention_factor", "1 with a factor of 1");
 }
 
 static void read_yarn(struct mfs_hf_reader *r, const struct rope *rope)
@@ -321,7 +321,7 @@ static void read_partial(struct mfs_hf_reader *r, const struct rope *rope)
 	if (json_is_number(top) && json_is_number(inner) &&
 	    json_number_value(top) != json_number_value(inner))
 		mfs_hf_refuse(r, -EINVAL, key, top,
-			      "the same number at the top and beside the scaling");
+			      "the same number at the top and next to the scaling");
 }
 
 /* ---- two bases ---- */

@@ -27,7 +27,7 @@ struct head {
 	char what[HEAD - 64 - 65];
 };
 
-_Static_assert(sizeof(struct head) == HEAD, "the states begin behind the head");
+_Static_assert(sizeof(struct head) == HEAD, "the states begin after the head");
 
 uint32_t mfs_blocks_count(uint64_t size)
 {

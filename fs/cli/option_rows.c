@@ -398,7 +398,7 @@ static int set_metrics(struct mfs_options *opt, const struct mfs_option_row *row
 const char mfs_option_of_mounts[] = "it is of a mount, and a gateway mounts nothing";
 const char mfs_option_of_process[] =
 	"it is of the whole gateway: give it on the command line, as -o";
-static const char by_tokens[] = "who may read is said by --tokens";
+static const char by_tokens[] = "--tokens determines who may read";
 
 /* Which member an option sets. */
 #define MEMBER(holder, type, member)                                                               \

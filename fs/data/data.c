@@ -232,7 +232,7 @@ static int add_path(struct mfs_data *data, const char *named, struct mfs_error *
 	case MFS_DATA_HOLDS_NONE:
 		rc = mfs_fail(
 			err, -ENODATA,
-			"'%s' holds no dataset: looked for PREFIX.idx beside PREFIX.bin, and for "
+			"'%s' holds no dataset: looked for PREFIX.idx next to PREFIX.bin, and for "
 			"what datasets' save_to_disk writes",
 			named);
 	}

@@ -36,7 +36,7 @@ int mfs_scan_walk(struct mfs_fsck_scan *s, uint64_t at, uint64_t len)
 	s->walked += len;
 	return s->walked > MFS_SCAN_MAX_WALKED(s->size)
 		       ? mfs_fail(s->whole->err, -EFBIG,
-				  "its pickles lie in one another: what is behind byte %llu is not "
+				  "its pickles lie in one another: what follows byte %llu is not "
 				  "scanned",
 				  (unsigned long long)at)
 		       : 0;
@@ -110,7 +110,7 @@ static int scan_stream(struct mfs_fsck_scan *s, uint64_t at, enum mfs_scan_kind 
 	}
 	if (!rc && at < s->size)
 		rc = mfs_fail(s->whole->err, -EFBIG,
-			      "more than %d pickles one behind the other: those from byte %llu on "
+			      "more than %d pickles one after the other: those from byte %llu on "
 			      "are not scanned",
 			      MFS_SCAN_MAX_PICKLES, (unsigned long long)at);
 	return rc;

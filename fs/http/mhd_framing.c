@@ -77,16 +77,16 @@ const char *mfs_framing_why(const struct mfs_exchange *x, struct MHD_Connection 
 	if (f.blank)
 		return "the name of a header has white space";
 	if (f.lengths && f.codings)
-		return "Content-Length and Transfer-Encoding are both said";
+		return "Content-Length and Transfer-Encoding are both given";
 	if (f.lengths > 1 || f.codings > 1)
-		return "the length of the body is said twice";
+		return "the length of the body is given twice";
 	if (f.hosts > 1 || (!f.hosts && !old))
 		return "there must be one Host";
 	*ret_status = 501;
 	if (f.coding && strcasecmp(f.coding, "chunked") != 0)
-		return "Transfer-Encoding is chunked, or is not said";
+		return "Transfer-Encoding is chunked, or is absent";
 	*ret_status = 417;
 	if (f.expect && !old && strcasecmp(f.expect, "100-continue") != 0)
-		return "Expect is 100-continue, or is not said";
+		return "Expect is 100-continue, or is absent";
 	return NULL;
 }

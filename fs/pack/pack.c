@@ -243,7 +243,7 @@ static int keep(struct pack *x, const struct mfs_error *why)
 		return mfs_stop_code(MFS_EXIT_FAILED);
 	}
 	mfs_command_failed(
-		"%s; %s documents are kept: the same command with --resume goes on behind them",
+		"%s; %s documents are kept: the same command with --resume goes on after them",
 		why->msg, mfs_grouped(x->saved, kept));
 	return mfs_stop_code(MFS_EXIT_FAILED);
 }

@@ -173,7 +173,7 @@ static int parse_end(struct parser *p, char *line)
 	line += 4;
 	if (!number(&line, &count) || *line || count != p->sums.count)
 		return bad(p, "the last line does not count the lines before it");
-	return p->at == p->end ? 0 : bad(p, "more follows behind the last line");
+	return p->at == p->end ? 0 : bad(p, "more follows after the last line");
 }
 
 static int parse(struct parser *p)

@@ -42,7 +42,7 @@ for ((i = 0; i < 15; i++)); do
 	[ "$i" = 0 ] && printf 'PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\5\0\0\0x.pkl' >"$work/nested.zip"
 	cat "$work/nested.zip" "$work/nested.zip" >"$work/twice.zip" && mv "$work/twice.zip" "$work/nested.zip"
 done
-scan 'nested pickles' 2 'nested.zip: its pickles lie in one another: what is behind byte 140 ' "$work/nested.zip"
+scan 'nested pickles' 2 'nested.zip: its pickles lie in one another: what follows byte 140 ' "$work/nested.zip"
 # What this walk does not follow, and the unpickler does, is not clean.
 { printf 'N%.0s' {1..1000001} && printf '%b' "$evil"; } >"$work/deep.pkl"
 scan 'a deep stack' 2 'deep.pkl: .*more than a million entries' "$work/deep.pkl"

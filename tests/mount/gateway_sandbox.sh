@@ -189,7 +189,7 @@ config "{lab/a: {source: $a, options: 'vocab_size=1000,sandbox'}}"
 refused 'sandbox of one repository' 1 "gw.yaml:[0-9]+: option 'sandbox' is refused: it is of the whole gateway" \
 	timeout 60 "$m" serve "$work/etc/gw.yaml"
 config "{lab/a: {source: $a, options: allow_other}}"
-refused 'allow_other in a file' 1 "option 'allow_other' is refused: who may read is said by --tokens" timeout 60 "$m" serve "$work/etc/gw.yaml"
+refused 'allow_other in a file' 1 "option 'allow_other' is refused: --tokens determines who may read" timeout 60 "$m" serve "$work/etc/gw.yaml"
 config "{lab/a: $a}"
 refused 'options without a source' 2 '-o vocab_size=1000: a configuration says' timeout 60 "$m" serve "$work/etc/gw.yaml" -o vocab_size=1000
 is_root || refused 'setuid of others' 2 'is for root' timeout 60 "$m" serve "$a" -o setuid=nobody

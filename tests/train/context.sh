@@ -53,7 +53,7 @@ refused() {
 refused "--seq-length: expected a multiple of 2 times --context-parallel-size 4, found 100" --seq-length 100
 refused "--cp-comm-type a2a: expected --num-query-groups that is a multiple of --context-parallel-size 4, found 2" --cp-comm-type a2a
 refused "--cp-comm-type ring is not supported; use p2p, all_gather, a2a or a2a+p2p" --cp-comm-type ring
-refused "--cp-comm-type a2a+p2p: expected --hierarchical-context-parallel-sizes beside it" --cp-comm-type a2a+p2p
+refused "--cp-comm-type a2a+p2p: expected --hierarchical-context-parallel-sizes with it" --cp-comm-type a2a+p2p
 refused "--hierarchical-context-parallel-sizes: expected positive numbers whose product is --context-parallel-size 4" --cp-comm-type a2a+p2p \
 	--hierarchical-context-parallel-sizes 2 4
 refused "--cp-comm-type a2a+p2p: expected two of --hierarchical-context-parallel-sizes, found 1" --cp-comm-type a2a+p2p \

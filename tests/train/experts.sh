@@ -100,6 +100,6 @@ run 3 "$work/log" --expert-model-parallel-size 3 --global-batch-size 6
 [ $? != 0 ] && grep -q -- "experts" "$work/log"
 verdict $? "four experts on three processes"
 run 2 "$work/log" --tensor-model-parallel-size 2
-[ $? != 0 ] && grep -q -- "--num-experts with --tensor-model-parallel-size 2: expected --sequence-parallel beside them" "$work/log"
+[ $? != 0 ] && grep -q -- "--num-experts with --tensor-model-parallel-size 2: expected --sequence-parallel with them" "$work/log"
 verdict $? "experts and a whole stream in each process"
 processes_end

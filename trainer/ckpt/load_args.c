@@ -58,11 +58,11 @@ static int compare(const struct mft_load *l, const struct mfs_megatron_args *our
 					l->what, f->fits_as ? f->fits_as : f->member, x, y);
 	}
 	if (theirs->mup.on && !is_same_mup(&theirs->mup, &ours->mup))
-		return mfs_fail(err, -EINVAL,
-				"%s: it has use_mup with a width of %g times mup_base_hidden_size; "
-				"the arguments say another: expected --use-mup, and what the run "
-				"said beside it",
-				l->what, theirs->mup.width);
+		return mfs_fail(
+			err, -EINVAL,
+			"%s: it has use_mup with a width of %g times mup_base_hidden_size; "
+			"the arguments say another: expected --use-mup with the run's own values",
+			l->what, theirs->mup.width);
 	return 0;
 }
 

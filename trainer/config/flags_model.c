@@ -58,7 +58,7 @@ static const struct mft_flag transformer_configuration[] = {
 	{INT, "mtp_num_layers", "None", USED,
 	 .help = "layers that predict further tokens, one each: multi-token prediction"},
 	{REAL, "mtp_loss_scaling_factor", "0.1", TO(mtp_loss_scaling_factor),
-	 .help = "weight of the mean of their losses beside the model's own"},
+	 .help = "weight of the mean of their losses, which is added to the model's own"},
 	{ON, "mtp_use_repeated_layer", "False", REFUSED("leave it out; each depth has a layer")},
 	{ON, "mtp_detach_heads", "False", REFUSED("leave it out")},
 	{ON, "mtp_hsm", "False", REFUSED("leave it out")},

@@ -21,16 +21,16 @@ static const struct mft_flag ours[] = {
 	 SAYS("print what memory the run would take, and exit")},
 	{TEXT, "machine", "None", TO(machine), OURS,
 	 SAYS("with --dry-run: a file that describes machines (configs/machines); print how long a "
-	      "step takes on them, too, and what processes say to each other")},
+	      "step takes on them, too, and what processes send to each other")},
 	{INT, "gpus", "0", TO(gpus), OURS,
 	 SAYS("with --dry-run: on how many; 0: as many as were started, or as the model is divided "
 	      "among")},
 	{ON, "suggest_layout", "False", TO(suggest_layout), OURS,
 	 SAYS("with --dry-run, --machine and --gpus: try the layouts that the model can have, with "
-	      "the distributed optimizer, and print the fastest that fit; what is said of a layout "
-	      "stays")},
+	      "the distributed optimizer, and print the fastest that fit; what is given of a "
+	      "layout stays")},
 	{ON, "log_communication", "False", TO(log_communication), OURS,
-	 SAYS("print at the end what processes said to each other in the last step, and how long "
+	 SAYS("print at the end what processes sent to each other in the last step, and how long "
 	      "the passes stood still for it")},
 	{ON, "log_args", "False", TO(log_args), OURS,
 	 SAYS("print all arguments at the start, as Megatron does")},

@@ -81,7 +81,7 @@ static int open_cuda(const struct mft_train_config *config, const struct mft_lau
 	int rc;
 
 	if (!find_plugin(MFT_CUDA_FILE, "MCOREFS_CUDA", path, sizeof(path))) {
-		snprintf(why, MFK_WHY, "%s is not beside the program: it was built without CUDA",
+		snprintf(why, MFK_WHY, "%s is not next to the program: it was built without CUDA",
 			 MFT_CUDA_FILE);
 		return -ENODEV;
 	}
@@ -100,7 +100,7 @@ static int open_cpu(const struct mft_train_config *config, const struct mft_laun
 	int rc = 0;
 
 	if (launch->size > 1 && !find_plugin(MFT_MPI_FILE, "MCOREFS_MPI", path, sizeof(path))) {
-		snprintf(why, MFK_WHY, "%s is not beside the program: it was built without MPI",
+		snprintf(why, MFK_WHY, "%s is not next to the program: it was built without MPI",
 			 MFT_MPI_FILE);
 		return -ENODEV;
 	}

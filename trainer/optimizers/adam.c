@@ -24,7 +24,7 @@ static int settle(struct mft_flag_values *v, struct mfs_error *err)
 	if (!mft_flag_truth(v, name_of(USE_PRECISION_AWARE_OPTIMIZER)))
 		return mfs_fail(err, -EINVAL,
 				"--optimizer-cpu-offload: expected "
-				"--use-precision-aware-optimizer beside it");
+				"--use-precision-aware-optimizer with it");
 	if (fraction < 0 || fraction > 1)
 		return mfs_fail(err, -EINVAL,
 				"--optimizer-offload-fraction: expected 0 to 1, found %g",

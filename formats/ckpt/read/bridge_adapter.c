@@ -45,7 +45,7 @@ static int add_module(struct mfs_ckpt *ckpt, const struct mfs_ckpt *adapter,
 	int rc;
 
 	if (!d.out)
-		return refuse(adapter, in, "has no linear_out beside it", err);
+		return refuse(adapter, in, "has no linear_out next to it", err);
 	if (!d.of)
 		return refuse(adapter, in, "belongs to no matrix of the model", err);
 	memcpy(d.size, d.of->shape, sizeof(d.size));

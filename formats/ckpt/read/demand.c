@@ -120,7 +120,7 @@ static int demand_sha256(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	if (!rc)
 		rc = demand_sums(ckpt, sums, err);
 	else if (rc == -ENOENT)
-		rc = mfs_ckpt_warn(ckpt, "verify=sha256: there is no integrity.json beside the "
+		rc = mfs_ckpt_warn(ckpt, "verify=sha256: there is no integrity.json next to the "
 					 "files: nothing is checked");
 	free(sums);
 	return rc;

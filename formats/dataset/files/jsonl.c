@@ -101,7 +101,7 @@ static uint64_t line_at(const struct jsonl *j, uint64_t row, uint64_t start)
 
 static int moved(const struct jsonl *j, uint64_t row, struct mfs_error *err)
 {
-	return mfs_fail(err, -EIO, "%s: row %llu does not begin behind the one before it",
+	return mfs_fail(err, -EIO, "%s: row %llu does not begin after the one before it",
 			j->rows->name, (unsigned long long)row);
 }
 

@@ -22,7 +22,7 @@ static int row_of(struct entries *e, uint64_t *ret_start, uint64_t *ret_end, str
 	uint64_t i;
 
 	if (e->row >= e->end)
-		return mfs_fail(err, -EIO, "%s: row %llu was not behind all that comes before it",
+		return mfs_fail(err, -EIO, "%s: row %llu was not after all that comes before it",
 				e->rows->name, (unsigned long long)e->row);
 	if (!e->starts_count || e->row - e->starts_first >= e->starts_count) {
 		const uint64_t n = mfs_min_u64(MFS_PARQUET_STARTS, e->end - e->row);

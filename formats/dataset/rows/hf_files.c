@@ -198,7 +198,7 @@ static int check_shards(const struct mfs_hf_files *f, struct mfs_error *err)
 				err, -ENODATA,
 				"%s: %u files belong together with '%s', and the one %s it is "
 				"missing",
-				f->dir, of, name, first ? "behind" : "before");
+				f->dir, of, name, first ? "after" : "before");
 	}
 	return 0;
 }

@@ -31,7 +31,7 @@ static int pointers_to_starts(const struct mfs_rows_member *member, uint64_t fir
 			return mfs_fail(
 				err, -EIO,
 				"%s.idx: sequence %llu begins at byte %lld, which is before the "
-				"sequence in front of it or behind the last one",
+				"previous sequence or after the last one",
 				member->p->name, (unsigned long long)(first + i),
 				(long long)starts[i]);
 		starts[i] = before = start;

@@ -45,7 +45,7 @@
 	X(QKV_BIAS, "qkv-bias", "qkv biases alone (add_qkv_bias)")                                 \
 	X(QK_NORM, "qk-norm", "query and key norms (qk_layernorm)")                                \
 	X(QK_NORM_WIDE, "qk-norm-wide", "query and key norms over all heads at once")              \
-	X(POST_NORMS, "post-norms", "norms behind attention and MLP and none before")              \
+	X(POST_NORMS, "post-norms", "norms after attention and MLP and none before")               \
 	X(QK_L2_NORM, "qk-l2-norm", "L2-normalised queries and keys (qk_l2_norm)")                 \
 	X(SINKS, "sinks", "a learned offset in the softmax of each head (softmax_type learnable)") \
 	X(SOFTMAX_SCALE, "softmax-scale", "another scale of attention scores (softmax_scale)")     \
@@ -97,7 +97,7 @@
 	  "linear attention by a gated delta net (experimental_attention_variant)")                \
 	X(HYBRID, "hybrid", "layers of one sublayer each (hybrid_layer_pattern)")                  \
 	X(MAMBA_EPS, "mamba-eps",                                                                  \
-	  "another norm_epsilon than 1e-5 beside Mamba mixers, whose own "                         \
+	  "another norm_epsilon than 1e-5 with Mamba mixers, whose own "                           \
 	  "is 1e-5")                                                                               \
 	X(MLA, "mla", "multi-latent attention")                                                    \
 	X(Q_LORA, "q-lora", "a low-rank query projection (q_lora_rank)")                           \

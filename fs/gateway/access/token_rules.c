@@ -89,7 +89,7 @@ static int add_patterns(struct rule *r, char *rest, const char *name, unsigned l
 {
 	for (char *word; *(word = next_word(&rest));) {
 		if (*word == '!' && !word[1])
-			return mfs_fail(err, -EINVAL, "%s:%u: there is nothing behind '!'", name,
+			return mfs_fail(err, -EINVAL, "%s:%u: there is nothing after '!'", name,
 					line);
 		if (mfs_grow(&r->patterns, r->pattern_count))
 			return mfs_fail_nomem(err);

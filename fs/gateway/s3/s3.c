@@ -295,7 +295,7 @@ static void answer(struct mfs_call *c)
 		return;
 	}
 	if (says_twice(&c->request->url))
-		mfs_s3_error(c, 400, "InvalidArgument", "a parameter is said twice");
+		mfs_s3_error(c, 400, "InvalidArgument", "a parameter is given twice");
 	else if (c->request->url.count < 2)
 		answer_names(c);
 	else

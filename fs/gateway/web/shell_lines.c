@@ -97,7 +97,7 @@ void mfs_page_add_lines(struct mfs_call *c, enum mfs_repo_kind kind, const char 
 	}
 	if (model && f && !f->has_tokenizer)
 		mfs_buf_adds(b,
-			     "<p class=warn>There is no tokenizer beside the weights: vLLM needs "
+			     "<p class=warn>There is no tokenizer next to the weights: vLLM needs "
 			     "<code>--skip-tokenizer-init</code> or <code>--tokenizer DIR</code>; "
-			     "whoever runs the gateway can name one (<code>ref=</code>).\n");
+			     "the operator of the gateway can name one (<code>ref=</code>).\n");
 }

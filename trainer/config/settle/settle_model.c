@@ -146,7 +146,7 @@ int mft_settle_layers(struct settle *s)
 	if (!rope && !is(s, ADD_POSITION_EMBEDDING))
 		return mfs_fail(s->err, -EINVAL,
 				"--no-position-embedding: expected --position-embedding-type rope "
-				"beside it, or --position-embedding-type none instead");
+				"with it, or --position-embedding-type none instead");
 	if (is(s, USE_MUP) && has(s, MTP_NUM_LAYERS) && number(s, MTP_NUM_LAYERS) > 0)
 		return mfs_fail(s->err, -ENOTSUP,
 				"--use-mup with --mtp-num-layers is not supported; leave one of "
@@ -201,7 +201,7 @@ static int settle_sinkhorn(struct settle *s, const struct mft_flag_value *kinds)
 	if (c->moe_sinkhorn && mft_flag_real(s->v, name_of(MOE_AUX_LOSS_COEFF), 0) != 0)
 		return mfs_fail(s->err, -EINVAL,
 				"--moe-aux-loss-coeff: Sinkhorn routing does not support aux loss, "
-				"expected 0 beside --moe-router-load-balancing-type sinkhorn, "
+				"expected 0 with --moe-router-load-balancing-type sinkhorn, "
 				"found %g",
 				mft_flag_real(s->v, name_of(MOE_AUX_LOSS_COEFF), 0));
 	return 0;
@@ -249,12 +249,12 @@ int mft_settle_experts(struct settle *s)
 	    mfs_str_is(text(s, MOE_TOKEN_DISPATCHER_TYPE), "allgather"))
 		return mfs_fail(s->err, -EINVAL,
 				"--moe-shared-expert-overlap: expected --moe-token-dispatcher-type "
-				"alltoall or flex beside it, found allgather");
+				"alltoall or flex with it, found allgather");
 	/* shared_experts.py: SharedExpertMLP.__init__. */
 	if (is(s, ADD_BIAS_LINEAR) && has(s, MOE_SHARED_EXPERT_INTERMEDIATE_SIZE))
 		return mfs_fail(s->err, -EINVAL,
 				"--moe-shared-expert-intermediate-size: bias is not supported in "
-				"the shared experts, expected --disable-bias-linear beside it");
+				"the shared experts, expected --disable-bias-linear with it");
 	factor = mft_flag_real(s->v, name_of(MOE_EXPERT_CAPACITY_FACTOR), -1);
 	if (factor == 0)
 		return mfs_fail(s->err, -EINVAL,
@@ -263,7 +263,7 @@ int mft_settle_experts(struct settle *s)
 	if (is(s, MOE_PAD_EXPERT_INPUT_TO_CAPACITY) && factor < 0)
 		return mfs_fail(s->err, -EINVAL,
 				"--moe-pad-expert-input-to-capacity: expected "
-				"--moe-expert-capacity-factor beside it");
+				"--moe-expert-capacity-factor with it");
 	return at_least(s, NUM_EXPERTS, 1);
 }
 

@@ -33,7 +33,7 @@ int mft_settle_precision(struct settle *s)
 		    !is(s, USE_PRECISION_AWARE_OPTIMIZER))
 			return mfs_fail(s->err, -EINVAL,
 					"%s: expected fp32, or --use-precision-aware-optimizer "
-					"beside it",
+					"with it",
 					flag(states[i], spelling));
 	mft_flag_set_dtype(s->v, name_of(PARAMS_DTYPE), fp16 ? MFS_F16 : bf16 ? MFS_BF16 : MFS_F32);
 	/* A dynamic loss scale finds them by itself. */
@@ -57,24 +57,23 @@ int mft_settle_fp8(struct settle *s)
 
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(parts) && !fp8; i++)
 		if (is(s, parts[i]))
-			return mfs_fail(s->err, -EINVAL, "%s: expected --fp8-format beside it",
+			return mfs_fail(s->err, -EINVAL, "%s: expected --fp8-format with it",
 					flag(parts[i], spelling));
 	if (!fp8)
 		return 0;
 	if (is(s, FP8_PARAM_GATHER) && !is(s, USE_DISTRIBUTED_OPTIMIZER) &&
 	    !is(s, USE_TORCH_FSDP2) && !is(s, USE_MEGATRON_FSDP))
 		return mfs_fail(s->err, -EINVAL,
-				"--fp8-param-gather: expected --use-distributed-optimizer beside "
-				"it");
+				"--fp8-param-gather: expected --use-distributed-optimizer with it");
 	if (is(s, FP8_OUTPUT_PROJ) && !mfs_str_is(recipe, "mxfp8"))
 		return mfs_fail(s->err, -EINVAL,
-				"--fp8-output-proj: expected --fp8-recipe mxfp8 beside it, found "
+				"--fp8-output-proj: expected --fp8-recipe mxfp8 with it, found "
 				"%s",
 				recipe);
 	if (is(s, FIRST_LAST_LAYERS_BF16) && mfs_str_is(recipe, "delayed"))
 		return mfs_fail(s->err, -EINVAL,
 				"--first-last-layers-bf16: expected another --fp8-recipe than "
-				"delayed beside it");
+				"delayed with it");
 	if (mfs_str_is(recipe, "custom") && !has(s, FP8_QUANTIZER_FACTORY))
 		return mfs_fail(s->err, -ENODATA,
 				"--fp8-quantizer-factory is missing, which --fp8-recipe custom "
@@ -92,7 +91,7 @@ int mft_settle_optimizer(struct settle *s)
 	for (size_t i = 0; i < MFT_DESTS && kind->refuses && kind->refuses->list[i]; i++)
 		if (is(s, kind->refuses->list[i]))
 			return mfs_fail(s->err, -ENOTSUP,
-					"%s: expected --optimizer adam beside it, found %s",
+					"%s: expected --optimizer adam with it, found %s",
 					flag(kind->refuses->list[i], spelling), kind->name);
 	return kind->settle ? kind->settle(s->v, s->err) : 0;
 }
@@ -127,7 +126,7 @@ int mft_settle_decay(struct settle *s)
 	if (constant && (mft_flag_real(s->v, name_of(START_WEIGHT_DECAY), decay) != decay ||
 			 mft_flag_real(s->v, name_of(END_WEIGHT_DECAY), decay) != decay))
 		return mfs_fail(s->err, -EINVAL,
-				"%s: expected --weight-decay-incr-style linear or cosine beside it",
+				"%s: expected --weight-decay-incr-style linear or cosine with it",
 				start ? "--start-weight-decay" : "--end-weight-decay");
 	if (!constant && (!start || !end))
 		return mfs_fail(s->err, -ENODATA,
@@ -147,9 +146,9 @@ int mft_settle_memory(struct settle *s)
 	const char *granularity = text(s, RECOMPUTE_GRANULARITY);
 
 	if (mfs_str_is(granularity, "selective") && has(s, RECOMPUTE_METHOD))
-		return mfs_fail(s->err, -EINVAL,
-				"--recompute-method: expected --recompute-granularity full beside "
-				"it");
+		return mfs_fail(
+			s->err, -EINVAL,
+			"--recompute-method: expected --recompute-granularity full with it");
 	if (mfs_str_is(granularity, "full") && !has(s, RECOMPUTE_METHOD))
 		return mfs_fail(s->err, -ENODATA,
 				"--recompute-method is missing, which --recompute-granularity full "

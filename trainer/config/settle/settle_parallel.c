@@ -110,7 +110,7 @@ static int settle_levels(struct settle *s)
 	if (!given)
 		return mfs_fail(s->err, -EINVAL,
 				"--cp-comm-type a2a+p2p: expected "
-				"--hierarchical-context-parallel-sizes beside it");
+				"--hierarchical-context-parallel-sizes with it");
 	if (sizes->count != 2)
 		return mfs_fail(s->err, -EINVAL,
 				"--cp-comm-type a2a+p2p: expected two of "
@@ -242,7 +242,7 @@ static int needs(struct settle *s, enum mft_dest dest, enum mft_dest other)
 {
 	char a[MFT_FLAG_SPELLING], b[MFT_FLAG_SPELLING];
 
-	return is(s, dest) && !is(s, other) ? mfs_fail(s->err, -EINVAL, "%s: expected %s beside it",
+	return is(s, dest) && !is(s, other) ? mfs_fail(s->err, -EINVAL, "%s: expected %s with it",
 						       flag(dest, a), flag(other, b))
 					    : 0;
 }
@@ -277,10 +277,10 @@ static int settle_instances(struct settle *s)
 		return 0;
 	if (is(s, USE_MEGATRON_FSDP))
 		return mfs_fail(s->err, -ENOTSUP,
-				"%s %lld is not supported beside --use-megatron-fsdp; use 1",
+				"%s %lld is not supported with --use-megatron-fsdp; use 1",
 				flag(dest, a), (long long)instances);
 	if (!is(s, USE_DISTRIBUTED_OPTIMIZER))
-		return mfs_fail(s->err, -EINVAL, "%s %lld: expected %s beside it", flag(dest, a),
+		return mfs_fail(s->err, -EINVAL, "%s %lld: expected %s with it", flag(dest, a),
 				(long long)instances, flag(USE_DISTRIBUTED_OPTIMIZER, b));
 	if (is(s, DDP_REDUCE_SCATTER_WITH_FP32_ACCUMULATION))
 		return exclude(s, dest, DDP_REDUCE_SCATTER_WITH_FP32_ACCUMULATION);

@@ -72,10 +72,11 @@ int mft_settle_pipeline(struct settle *s)
 	if (number(s, chunk_count) == 1)
 		mft_flag_set_none(s->v, name_of(chunk_count));
 	if (has(s, chunk_count) && number(s, PIPELINE_MODEL_PARALLEL_SIZE) == 1)
-		return mfs_fail(s->err, -EINVAL,
-				"%s: expected --pipeline-model-parallel-size of 2 at least beside "
-				"it, found 1",
-				flag(given, a));
+		return mfs_fail(
+			s->err, -EINVAL,
+			"%s: expected --pipeline-model-parallel-size of 2 at least with it, "
+			"found 1",
+			flag(given, a));
 	return mft_settle_accounts(s);
 }
 

@@ -139,7 +139,7 @@ static int from_tiktoken(const struct mft_flag_values *v, const char *path,
 			     TIKTOKEN_SPECIAL, (long long)size, (long long)special);
 	if (!r && (int64_t)json_array_size(root) < size - special)
 		r = mfs_fail(err, -EINVAL,
-			     "--tokenizer-model %s: expected %lld tokens beside the %lld special "
+			     "--tokenizer-model %s: expected %lld tokens besides the %lld special "
 			     "ones, found %zu; use --vocab-size",
 			     path, (long long)(size - special), (long long)special,
 			     json_array_size(root));

@@ -22,7 +22,7 @@ static int check(const struct mft_net *net, struct mfs_error *err)
 	if (mft_is_divided(net) && !net->config->sequence_parallel)
 		return mfs_fail(err, -EINVAL,
 				"--num-experts with --tensor-model-parallel-size %u: expected "
-				"--sequence-parallel beside them",
+				"--sequence-parallel with them",
 				net->parallel->size.tp);
 	return 0;
 }

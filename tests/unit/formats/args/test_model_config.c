@@ -320,7 +320,7 @@ END_TEST
 START_TEST(what_is_no_config_is_refused_by_line)
 {
 	unit_fails(read_whole("checkpoint: {}\nmodel:\n" SIZES), &err, -ENODATA,
-		   "nothing stands behind 'model': the file was cut short");
+		   "nothing follows 'model': the file was cut short");
 	unit_fails(read_args(""), &err, -EINVAL, "run_config.yaml: neither 'model'");
 	unit_fails(read_args("model: null\n"), &err, -EINVAL, "neither 'model'");
 	unit_fails(read_args("model: {hidden_size: 64}\n"), &err, -ENODATA, "'num_layers'");

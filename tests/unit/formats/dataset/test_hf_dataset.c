@@ -562,14 +562,14 @@ START_TEST(a_cache_is_one_dataset_a_split)
 	unlink(in_tmp("a-b-train-00000-of-00002.arrow"));
 	copy_seed("corpus/arrow/ok-int32", "a-b-train-00000-of-00003.arrow");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), "train", NULL, &r, &err), &err, -ENODATA,
-		   "the one behind it is missing");
+		   "the one after it is missing");
 	unlink(in_tmp("a-b-train-00000-of-00003.arrow"));
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), "train", NULL, &r, &err), &err, -ENODATA,
 		   "the one before it is missing");
 	copy_seed("corpus/arrow/ok-int32", "a-b-train-00000-of-00002.arrow");
 	unlink(in_tmp("a-b-train-00001-of-00002.arrow"));
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), "train", NULL, &r, &err), &err, -ENODATA,
-		   "the one behind it is missing");
+		   "the one after it is missing");
 	mfs_arena_release(&arena);
 }
 END_TEST
@@ -582,7 +582,7 @@ START_TEST(shards_of_two)
 	copy_seed("corpus/arrow/ok-int32", "a-00000-of-00002.arrow");
 	copy_seed("corpus/arrow/ok-int32", "b-00001-of-00002.arrow");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -ENODATA,
-		   "'a-00000-of-00002.arrow', and the one behind it is missing");
+		   "'a-00000-of-00002.arrow', and the one after it is missing");
 	copy_seed("corpus/arrow/ok-int32", "a-00001-of-00002.arrow");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -ENODATA,
 		   "'b-00001-of-00002.arrow', and the one before it is missing");

@@ -272,7 +272,7 @@ START_TEST(a_family_that_megatron_cannot_express_is_refused)
 	const struct mfs_family *f;
 
 	unit_fails(mfs_family_choose(&a, "olmo2", &f, &err), &err, -ENOTSUP,
-		   "not a olmo2: Megatron cannot express one: norms behind");
+		   "not a olmo2: Megatron cannot express one: norms after");
 	ck_assert_ptr_null(strstr(mfs_family_names(), "olmo2"));
 	ck_assert_ptr_nonnull(find("olmo2", NULL));
 }

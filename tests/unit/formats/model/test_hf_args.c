@@ -873,7 +873,7 @@ static const struct {
 	 " 'rope_parameters': {'partial_rotary_factor': 0.5}}",
 	 -EINVAL, "the same number at the top"},
 	/* what Megatron has not */
-	{"{'model_type': 'olmo2'}", -ENOTSUP, "which Megatron cannot express: norms behind"},
+	{"{'model_type': 'olmo2'}", -ENOTSUP, "which Megatron cannot express: norms after"},
 	{"{'architectures': ['PhiForCausalLM']}", -ENOTSUP, "side by side"},
 	{"{'model_type': 'gpt_neox'}", -ENOTSUP, "use_parallel_residual"},
 	{"{'model_type': 'gpt_neox', 'use_parallel_residual': false, 'hidden_act': 'relu'}",

@@ -616,11 +616,11 @@ START_TEST(flags_of_other_programs_are_taken_or_told)
 	fails(SMALL "--use_z_loss", -ENOTSUP, "--use_z_loss (LLM-jp) is not supported; leave it");
 	fails(SMALL "--norm-init-weight 0.5", -ENOTSUP, "norms begin at 1");
 	fails(SMALL "--dataset JSON-SFT", -ENOTSUP, "--dataset (Pai-Megatron-Patch) is not");
-	fails(SMALL "--fp8-param-gather", -EINVAL, "expected --fp8-format beside it");
+	fails(SMALL "--fp8-param-gather", -EINVAL, "expected --fp8-format with it");
 	fails(SMALL "--fp8-format hybrid --fp8-param-gather", -EINVAL,
 	      "--use-distributed-optimizer");
 	fails(SMALL "--fp8-format hybrid --first-last-layers-bf16", -EINVAL, "than delayed");
-	fails(SMALL "--fp8-format hybrid --fp8-output-proj", -EINVAL, "mxfp8 beside it");
+	fails(SMALL "--fp8-format hybrid --fp8-output-proj", -EINVAL, "mxfp8 with it");
 	fails(SMALL "--fp8-format hybrid --fp8-recipe custom", -ENODATA, "--fp8-quantizer-factory");
 	fails(SMALL "--fp4-format e2m1", -ENOTSUP, "--fp4-format e2m1 is not supported");
 	/* Rows of the embedding as Pai counts them, and equal shares of them. */
@@ -788,7 +788,7 @@ START_TEST(context_levels)
 	mft_train_config_release(&c);
 
 	fails(SMALL LEVELS, -EINVAL,
-	      "--cp-comm-type a2a+p2p: expected --hierarchical-context-parallel-sizes beside it");
+	      "--cp-comm-type a2a+p2p: expected --hierarchical-context-parallel-sizes with it");
 	fails(SMALL LEVELS "--hierarchical-context-parallel-sizes 2 3", -EINVAL,
 	      "positive numbers whose product is --context-parallel-size 4");
 	fails(SMALL LEVELS "--hierarchical-context-parallel-sizes -2 -2", -EINVAL,
@@ -823,9 +823,9 @@ START_TEST(what_changes_results_is_refused)
 	fails(SMALL "--optimizer soap", -ENOTSUP,
 	      "--optimizer soap is not supported; use adam or muon");
 	fails(SMALL "--optimizer muon --fp16", -ENOTSUP,
-	      "--fp16: expected --optimizer adam beside it, found muon");
+	      "--fp16: expected --optimizer adam with it, found muon");
 	fails(SMALL "--optimizer dist_muon --use-megatron-fsdp", -ENOTSUP,
-	      "--use-megatron-fsdp: expected --optimizer adam beside it, found muon");
+	      "--use-megatron-fsdp: expected --optimizer adam with it, found muon");
 	fails(SMALL "--optimizer muon --ckpt-format torch", -ENOTSUP,
 	      "--ckpt-format torch: expected torch_dist with --optimizer muon");
 	fails(SMALL "--optimizer muon --muon-coefficient-type custom", -ENOTSUP,
@@ -845,13 +845,13 @@ START_TEST(what_changes_results_is_refused)
 	ck_assert(c.muon.nesterov && !c.muon.split_qkv && c.muon.num_ns_steps == 5);
 	mft_train_config_release(&c);
 	fails(SMALL "--optimizer sgd --use-distributed-optimizer", -ENOTSUP,
-	      "--use-distributed-optimizer: expected --optimizer adam beside it, found sgd");
+	      "--use-distributed-optimizer: expected --optimizer adam with it, found sgd");
 	fails(SMALL "--optimizer sgd --use-megatron-fsdp", -ENOTSUP,
-	      "--use-megatron-fsdp: expected --optimizer adam beside it, found sgd");
+	      "--use-megatron-fsdp: expected --optimizer adam with it, found sgd");
 	fails(SMALL "--optimizer sgd --use-precision-aware-optimizer --optimizer-cpu-offload",
-	      -ENOTSUP, "--use-precision-aware-optimizer: expected --optimizer adam beside it");
+	      -ENOTSUP, "--use-precision-aware-optimizer: expected --optimizer adam with it");
 	fails(SMALL "--optimizer sgd --optimizer-cpu-offload", -ENOTSUP,
-	      "--optimizer-cpu-offload: expected --optimizer adam beside it, found sgd");
+	      "--optimizer-cpu-offload: expected --optimizer adam with it, found sgd");
 	fails(SMALL "--optimizer sgd --sgd-momentum -1", -EINVAL,
 	      "--sgd-momentum: expected 0 or more, found -1");
 	fails(SMALL "--ckpt-format torch2", -EINVAL, "--ckpt-format");
@@ -873,7 +873,7 @@ START_TEST(refused_of_experts)
 	fails(SMALL "--num-experts 4 --moe-expert-capacity-factor 0", -EINVAL, "above 0");
 	fails(SMALL "--num-experts 4 --moe-expert-capacity-factor -1 "
 		    "--moe-pad-expert-input-to-capacity",
-	      -EINVAL, "expected --moe-expert-capacity-factor beside it");
+	      -EINVAL, "expected --moe-expert-capacity-factor with it");
 	fails(SMALL "--moe-router-load-balancing-type quantile_balancing", -ENOTSUP,
 	      "use aux_loss");
 	fails(SMALL "--num-experts 4 --moe-router-load-balancing-type aux_loss sinkhorn "
@@ -883,7 +883,7 @@ START_TEST(refused_of_experts)
 		    "--moe-aux-loss-coeff 0.1",
 	      -EINVAL, "Sinkhorn routing does not support aux loss");
 	fails(SMALL "--num-experts 4 --moe-shared-expert-overlap", -EINVAL,
-	      "--moe-token-dispatcher-type alltoall or flex beside it, found allgather");
+	      "--moe-token-dispatcher-type alltoall or flex with it, found allgather");
 	fails(SMALL "--dry-run --num-experts 4 --tensor-model-parallel-size 2", -EINVAL,
 	      "Bias in Moe is only supported when ETP==1");
 	fails(SMALL "--num-experts 4 --moe-shared-expert-intermediate-size 8", -EINVAL,
@@ -896,15 +896,14 @@ END_TEST
 
 START_TEST(refused_sharding)
 {
-	fails(SMALL "--overlap-param-gather", -EINVAL,
-	      "expected --use-distributed-optimizer beside");
+	fails(SMALL "--overlap-param-gather", -EINVAL, "expected --use-distributed-optimizer with");
 	fails(SMALL "--overlap-param-gather --use-distributed-optimizer", -EINVAL,
-	      "expected --overlap-grad-reduce beside it");
+	      "expected --overlap-grad-reduce with it");
 	fails(SMALL "--num-distributed-optimizer-instances 2", -EINVAL,
 	      "--num-distributed-optimizer-instances 2: expected --use-distributed-optimizer");
 	fails(SMALL "--num-distributed-optimizer-instances 0", -EINVAL, "a positive number");
 	fails(SMALL "--num-distributed-optimizer-instances 2 --use-megatron-fsdp", -ENOTSUP,
-	      "-instances 2 is not supported beside --use-megatron-fsdp; use 1");
+	      "-instances 2 is not supported with --use-megatron-fsdp; use 1");
 	fails(SMALL "--num-distributed-optimizer-instances 2 --use-distributed-optimizer", -EINVAL,
 	      "a divisor of the 1 processes that have the same parameters, found 2");
 	fails(SMALL "--num-distributed-optimizer-instances 2 --use-distributed-optimizer --dry-run "
@@ -1529,7 +1528,7 @@ START_TEST(tokenizer_models)
 	ck_assert_int_eq(c.pad, 4);
 	mft_train_config_release(&c);
 	snprintf(line, sizeof(line), SMALL TIKTOKEN "%s --vocab-size 15", path);
-	fails(line, -EINVAL, "expected 5 tokens beside the 10 special ones, found 4");
+	fails(line, -EINVAL, "expected 5 tokens besides the 10 special ones, found 4");
 	snprintf(line, sizeof(line), SMALL TIKTOKEN "%s --vocab-size 10", path);
 	fails(line, -EINVAL, "--tiktoken-num-special-tokens: expected 7 or more, and fewer than");
 }
