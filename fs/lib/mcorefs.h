@@ -229,13 +229,15 @@ MCOREFS_API int mcorefs_load_fill(struct mcorefs_view *view, const struct mcoref
 MCOREFS_API void mcorefs_load_cancel(struct mcorefs_load *load);
 
 struct mcorefs_load_state {
-	uint64_t bytes, done;	 /* of all boxes; that have arrived */
-	uint64_t read;		 /* from files, in bytes: more where a stretch was read whole */
-	uint64_t cached, direct; /* of these: that the page cache had; that O_DIRECT read */
-	uint64_t computed;	 /* bytes of boxes that were cast, merged or transposed */
-	unsigned threads;	 /* 0: the calling thread has read all */
-	const char *engine;	 /* "io_uring" or "pread": how what was not cached is read */
-	uint64_t buffers;	 /* bytes of memory for what is under way */
+	uint64_t bytes, done; /* of all boxes; that have arrived */
+	uint64_t read;	      /* from files, in bytes: more where a stretch was read whole */
+	/* of these: that the page cache had, unless the calling thread has read all; that O_DIRECT
+	 * read */
+	uint64_t cached, direct;
+	uint64_t computed;  /* bytes of boxes that were cast, merged or transposed */
+	unsigned threads;   /* 0: the calling thread has read all */
+	const char *engine; /* "io_uring" or "pread": how what was not cached is read */
+	uint64_t buffers;   /* bytes of memory for what is under way */
 	/* GPUDirect Storage: "used", or why not ("compatibility mode, not used"); NULL: the load is
 	 * into the host's memory */
 	const char *gds;

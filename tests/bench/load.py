@@ -10,6 +10,7 @@
 import argparse
 import gc
 import glob
+import itertools
 import json
 import os
 import subprocess
@@ -217,7 +218,7 @@ def tell_peak(source):
 
 # ---- ranks ----
 
-def rank_loads(rank, ranks, source, runs, barrier, queue):
+def rank_loads(rank, ranks, source, how, runs, barrier, queue):
     import mcorefs
 
     torch.cuda.set_device(rank)
@@ -228,23 +229,23 @@ def rank_loads(rank, ranks, source, runs, barrier, queue):
         torch.cuda.empty_cache()
         barrier.wait()
         start = time.perf_counter()
-        out = mcorefs.load(source, view=view, file=file, device=f"cuda:{rank}")
+        out = mcorefs.load(source, view=view, file=file, device=f"cuda:{rank}", **how)
         torch.cuda.synchronize()
         queue.put((time.perf_counter() - start, sum(t.numel() * t.element_size() for t in out.values())))
         del out
         barrier.wait()
 
 
-def time_ranks(where, runs, layouts):
+def time_ranks(where, runs, layouts, ways):
     """One process a GPU, each with its own slices: bytes of all of them in the time of the slowest."""
     import torch.multiprocessing as mp
 
     context = mp.get_context("spawn")
-    for source in [*layouts, "hf"]:
-        one = None
+    for source, (threads, memory, direct) in itertools.product([*layouts, "hf"], ways):
+        one, how = None, dict(threads=int(threads), memory=int(memory) << 20, direct=direct)
         for ranks in range(1, torch.cuda.device_count() + 1):
             barrier, queue = context.Barrier(ranks), context.Queue()
-            work = [context.Process(target=rank_loads, args=(r, ranks, f"{where}/{source}", runs, barrier, queue)) for r in range(ranks)]
+            work = [context.Process(target=rank_loads, args=(r, ranks, f"{where}/{source}", how, runs, barrier, queue)) for r in range(ranks)]
             for w in work:
                 w.start()
             rounds = [[queue.get() for _ in range(ranks)] for _ in range(runs)]
@@ -253,7 +254,7 @@ def time_ranks(where, runs, layouts):
             seconds, size = min((max(t for t, _ in r), sum(n for _, n in r)) for r in rounds)
             speed = size / seconds / 1e9
             one = one or speed
-            print(f"mcorefs, {ranks} GPUs                    {source:8} {seconds:7.3f} s {speed:6.2f} GB/s {speed / one:5.2f} of one GPU", flush=True)
+            print(f"{f'mcorefs {threads}:{memory}:{direct}, {ranks} GPUs':34} {source:8} {seconds:7.3f} s {speed:6.2f} GB/s {speed / one:5.2f} of one GPU", flush=True)
 
 
 # ---- phases ----
@@ -317,8 +318,9 @@ def main():
     o = p.parse_args()
     if o.do == "make":
         return make(o.where, o.billions, o.layouts.split(","))
+    ways = [w.split(":") for w in o.ours.split(",")] if o.ours else [["0", "0", "auto"]]
     if o.do == "ranks":
-        return time_ranks(o.where, o.runs, o.layouts.split(","))
+        return time_ranks(o.where, o.runs, o.layouts.split(","), ways)
     if o.do == "phases":
         return tell_phases(o.where, o.runs, o.layouts.split(","), "cpu" if o.cpu else "cuda:0")
     copy = f"{o.where}/hf"
@@ -341,7 +343,6 @@ def main():
             best = min(best or took, took)
             tell(name, "copy", took, size, None)
     if "ours" in o.what:
-        ways = [w.split(":") for w in o.ours.split(",")] if o.ours else [["0", "0", "auto"]]
         for source in ["hf", *o.layouts.split(",")]:
             if not o.cold:
                 check(copy, f"{o.where}/{source}")
