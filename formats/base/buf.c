@@ -62,8 +62,15 @@ void mfs_buf_printf(struct mfs_buf *b, const char *fmt, ...)
 
 void mfs_buf_add_json(struct mfs_buf *b, const char *text)
 {
+	mfs_buf_add_json_bytes(b, text, strlen(text));
+}
+
+void mfs_buf_add_json_bytes(struct mfs_buf *b, const void *bytes, size_t len)
+{
+	const unsigned char *end = (const unsigned char *)bytes + len;
+
 	mfs_buf_add(b, "\"", 1);
-	for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+	for (const unsigned char *p = bytes; p < end; p++) {
 		if (*p == '"' || *p == '\\')
 			mfs_buf_printf(b, "\\%c", *p);
 		else if (*p < 0x20)

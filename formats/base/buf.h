@@ -17,6 +17,7 @@ void mfs_buf_adds(struct mfs_buf *b, const char *text);
 void mfs_buf_printf(struct mfs_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Appends text as a JSON string, with its quotes. */
 void mfs_buf_add_json(struct mfs_buf *b, const char *text);
+void mfs_buf_add_json_bytes(struct mfs_buf *b, const void *bytes, size_t len);
 void mfs_buf_release(struct mfs_buf *b);
 
 #endif
