@@ -18,6 +18,7 @@
 struct printer {
 	const struct mfs_sample_plan *plan;
 	struct mfs_samples *samples;
+	const struct mfs_tokenizer *tok; /* NULL: tokens are printed */
 	const struct mfs_rows *rows;
 	int64_t *tokens; /* of one sample */
 	struct mfs_buf line;
@@ -57,12 +58,22 @@ static int add_pieces(struct printer *p, const struct mfs_samples_member *part, 
 
 static void add_tokens(struct printer *p)
 {
-	const uint64_t count = p->rows->row_length;
-
 	mfs_buf_adds(&p->line, ", \"tokens\": [");
-	for (uint64_t i = 0; i < count; i++)
+	for (uint64_t i = 0; i < p->rows->row_length; i++)
 		mfs_buf_printf(&p->line, "%s%lld", i ? ", " : "", (long long)p->tokens[i]);
 	mfs_buf_adds(&p->line, "]");
+}
+
+static int add_text(struct printer *p, struct mfs_error *err)
+{
+	mfs_buf_adds(&p->line, ", \"text\": ");
+	return mfs_sample_add_text(&p->line, p->tok, p->tokens, p->rows->row_length, err);
+}
+
+static void add_loss_mask(struct printer *p)
+{
+	const uint64_t count = p->rows->row_length;
+
 	if (!p->plan->loss_mask)
 		return;
 	/* Of inputs: the last token is a label alone. Padding counts as a label (gpt_dataset.py:
@@ -106,7 +117,13 @@ static int format_sample(struct printer *p, const struct mfs_sample_drawn *d, st
 		rc = add_pieces(p, part, (uint64_t)sample, err);
 	if (rc)
 		return rc;
-	add_tokens(p);
+	if (p->tok)
+		rc = add_text(p, err);
+	else
+		add_tokens(p);
+	if (rc)
+		return rc;
+	add_loss_mask(p);
 	mfs_buf_adds(&p->line, "}\n");
 	return p->line.failed ? mfs_fail_nomem(err) : 0;
 }
@@ -216,10 +233,10 @@ static int write_files(struct printer *p, const struct mfs_sample_options *o,
 }
 
 int mfs_sample_output(const struct mfs_sample_options *o, const struct mfs_sample_plan *plan,
-		      struct mfs_samples *samples, const struct mfs_sample_drawn *drawn,
-		      uint64_t count)
+		      struct mfs_samples *samples, const struct mfs_tokenizer *tok,
+		      const struct mfs_sample_drawn *drawn, uint64_t count)
 {
-	struct printer p = {.plan = plan, .samples = samples};
+	struct printer p = {.plan = plan, .samples = samples, .tok = tok};
 	struct mfs_rows *rows;
 	struct mfs_error err;
 	int rc = mfs_rows_samples(samples, "the run's samples", 0, &rows, &err);

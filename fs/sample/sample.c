@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "formats/ckpt/ckpt.h"
+#include "formats/tokenizer/tokenizer.h"
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
 #include "fs/sample/command.h"
@@ -36,7 +37,7 @@ static int read_args(struct mfs_root *root, struct mfs_arena *arena,
 }
 
 static int show(const struct mfs_sample_options *o, const struct mfs_sample_plan *plan,
-		struct mfs_sample_data *data)
+		const struct mfs_tokenizer *tok, struct mfs_sample_data *data)
 {
 	struct mfs_sample_drawn *drawn = NULL;
 	struct mfs_samples *samples = NULL;
@@ -51,7 +52,7 @@ static int show(const struct mfs_sample_options *o, const struct mfs_sample_plan
 	if (!rc)
 		rc = mfs_sample_draw(plan, samples, &drawn, &count, &err);
 	exit_code = rc ? mfs_command_failed("%s", err.msg)
-		       : mfs_sample_output(o, plan, samples, drawn, count);
+		       : mfs_sample_output(o, plan, samples, tok, drawn, count);
 	free(drawn);
 	mfs_samples_free(samples);
 	return exit_code;
@@ -64,20 +65,23 @@ static int plan_and_show(const struct mfs_sample_options *o, const struct mfs_op
 				       .paths = {.vocab_size = mount->data.vocab_size}};
 	struct mfs_megatron_data_args args;
 	struct mfs_sample_plan plan;
+	struct mfs_tokenizer *tok = NULL;
 	struct mfs_arena arena = {0};
 	struct mfs_error err;
 	bool found;
 	int exit_code;
 
-	if (read_args(root, &arena, &args, &found, &err))
+	if (read_args(root, &arena, &args, &found, &err) ||
+	    (o->text && mfs_sample_find_tokenizer(root, mount, &tok, &err)))
 		exit_code = mfs_command_failed("%s", err.msg);
 	else
 		exit_code = mfs_sample_make_plan(o, &mount->data, found ? &args : NULL, data.data,
 						 &plan);
 	if (!exit_code) {
-		exit_code = show(o, &plan, &data);
+		exit_code = show(o, &plan, tok, &data);
 		mfs_sample_plan_release(&plan);
 	}
+	mfs_tokenizer_free(tok);
 	mfs_sample_data_release(&data);
 	mfs_arena_release(&arena);
 	return exit_code;
@@ -141,6 +145,8 @@ static const char help[] =
 	"  --eod-mask-loss --eod ID a loss_mask that is 0 where a token is ID\n"
 	"  --pad ID                 a loss_mask that is 0 where a label is ID, the\n"
 	"                           tokenizer's pad token\n"
+	"  --text                   text in the place of tokens, by -o tokenizer=DIR or the\n"
+	"                           tokenizer next to SOURCE; special tokens have names\n"
 	"  --npy FILE, --bin FILE   write the tokens instead, int64, samples by S+1;\n"
 	"                           -: to stdout\n";
 
@@ -153,7 +159,8 @@ int mfs_cmd_sample(int argc, char **argv)
 		.min = 1,
 		.max = 1,
 		.switches = {{"no-data-sharding", &o.no_data_sharding},
-			     {"eod-mask-loss", &o.eod_mask_loss}},
+			     {"eod-mask-loss", &o.eod_mask_loss},
+			     {"text", &o.text}},
 		.valued = {WORDS("data-path", data_path),
 			   WORDS("train-data-path", train_data_path),
 			   TEXT("data-args-path", data_args_path),

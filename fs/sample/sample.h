@@ -3,7 +3,7 @@
  *
  * sample.c reads the command line. sample_plan.c fills in what it leaves open, from -o and from the
  * arguments in the checkpoint. sample_data.c makes rows of prefixes. sample_batch.c draws the
- * step's samples, and print.c prints or writes them.
+ * step's samples, and print.c prints or writes them, as text by sample_text.c.
  */
 #ifndef MFS_FS_SAMPLE_SAMPLE_H
 #define MFS_FS_SAMPLE_SAMPLE_H
@@ -30,7 +30,7 @@ struct mfs_sample_options {
 	uint64_t step, seq_length, seed, train_samples, train_iters;
 	uint64_t global_batch_size, micro_batch_size, data_parallel_size, rank, consumed_samples;
 	uint64_t eod, pad;
-	bool no_data_sharding, eod_mask_loss;
+	bool no_data_sharding, eod_mask_loss, text;
 };
 
 extern const struct mfs_sample_options mfs_sample_none_given;
@@ -74,9 +74,20 @@ struct mfs_sample_drawn {
 int mfs_sample_draw(const struct mfs_sample_plan *plan, const struct mfs_samples *samples,
 		    struct mfs_sample_drawn **ret, uint64_t *ret_count, struct mfs_error *err);
 
-/* Returns an exit code. */
+struct mfs_root;
+struct mfs_tokenizer;
+/* The tokenizer of a run: that of -o tokenizer= or ref=, or the one next to the checkpoint or the
+ * datasets. -ENODATA: there is none. */
+int mfs_sample_find_tokenizer(struct mfs_root *root, const struct mfs_options *mount,
+			      struct mfs_tokenizer **ret, struct mfs_error *err);
+/* Appends tokens as the text that they stand for, a JSON string. Special tokens have their names;
+ * ids that the tokenizer has not, such as padding of -1, stand in angle brackets: "<-1>". */
+int mfs_sample_add_text(struct mfs_buf *to, const struct mfs_tokenizer *tok, const int64_t *tokens,
+			uint64_t count, struct mfs_error *err);
+
+/* tok: prints text in the place of tokens; or NULL. Returns an exit code. */
 int mfs_sample_output(const struct mfs_sample_options *o, const struct mfs_sample_plan *plan,
-		      struct mfs_samples *samples, const struct mfs_sample_drawn *drawn,
-		      uint64_t count);
+		      struct mfs_samples *samples, const struct mfs_tokenizer *tok,
+		      const struct mfs_sample_drawn *drawn, uint64_t count);
 
 #endif
