@@ -10,24 +10,15 @@
 
 #define LOOK 4096
 
+#define PACK "mcorefs pack --tokenizer DIR --append-eod PREFIX"
+
 static const struct {
 	const char *name, *remedy;
 } kinds[] = {
-#define TOKENIZE                                                                                   \
-	"python3 -c 'import sys, json; from tokenizers import Tokenizer; "                         \
-	"t = Tokenizer.from_file(\"tokenizer.json\"); "
-#define PACK " | mcorefs pack PREFIX --append-eod ID"
 	[MFS_TEXT_NONE] = {"", ""},
-	[MFS_TEXT_JSONL] = {"text in JSON lines", TOKENIZE
-			    "[print(json.dumps(t.encode(json.loads(l)[\"text\"]).ids)) for "
-			    "l in sys.stdin]' < FILE" PACK},
-	[MFS_TEXT_LINES] = {"text", TOKENIZE "[print(json.dumps(t.encode(l).ids)) for l in "
-					     "sys.stdin]' < FILE" PACK},
-	[MFS_TEXT_PARQUET] = {"text in Parquet", TOKENIZE
-			      "import pyarrow.parquet as p; "
-			      "[print(json.dumps(t.encode(x).ids)) for b in "
-			      "p.ParquetFile(sys.argv[1]).iter_batches(columns=[\"text\"]) "
-			      "for x in b[\"text\"].to_pylist()]' FILE" PACK},
+	[MFS_TEXT_JSONL] = {"text in JSON lines", PACK " < FILE"},
+	[MFS_TEXT_LINES] = {"text", PACK " --separator '\\n' < FILE"},
+	[MFS_TEXT_PARQUET] = {"text in Parquet", PACK " FILE"},
 };
 
 static bool is_text(const uint8_t *bytes, size_t len)

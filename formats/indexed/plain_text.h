@@ -22,7 +22,8 @@ enum mfs_plain_text_kind mfs_plain_text_file(const char *path);
 
 /* "text in JSON lines": for messages. */
 const char *mfs_plain_text_name(enum mfs_plain_text_kind kind);
-/* The command that makes a dataset of it, in one line; FILE and PREFIX stand for the person's. */
+/* The command that makes a dataset of it, in one line; FILE, DIR (the tokenizer's) and PREFIX stand
+ * for the person's. */
 const char *mfs_plain_text_remedy(enum mfs_plain_text_kind kind);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/grow.h"
 #include "formats/base/nearest.h"
 #include "fs/cli/commands.h"
 #include "fs/data/data_kinds.h"
@@ -52,9 +53,37 @@ static bool take_letter_number(struct mfs_cmdline *c, char **argv, int *ret_exit
 	return take_number(argv[0], option, c->number, ret_exit);
 }
 
+int mfs_words_add(struct mfs_word_list *list, const char *word)
+{
+	if (mfs_grow(&list->at, list->count))
+		return -ENOMEM;
+	list->at[list->count++] = word;
+	return 0;
+}
+
+static bool add_word(struct mfs_word_list *list, const char *word, int *ret_exit)
+{
+	return !mfs_words_add(list, word) || stop(ret_exit, mfs_command_failed("out of memory"));
+}
+
+/* getopt_long() goes on after the words that are taken here. */
+static bool take_list(struct mfs_word_list *list, char **argv, int *ret_exit)
+{
+	bool taken = add_word(list, optarg, ret_exit);
+
+	while (taken && argv[optind] && *argv[optind] != '-')
+		taken = add_word(list, argv[optind++], ret_exit);
+	return taken;
+}
+
 static bool take_valued(const struct mfs_valued *v, char **argv, int *ret_exit)
 {
 	char option[64];
+
+	if (v->kind == MFS_VALUE_EACH)
+		return add_word(v->value, optarg, ret_exit);
+	if (v->kind == MFS_VALUE_LIST)
+		return take_list(v->value, argv, ret_exit);
 
 	if (v->kind == MFS_VALUE_TEXT) {
 		*(const char **)v->value = optarg;
@@ -162,10 +191,13 @@ static bool take_arguments(struct mfs_cmdline *c, int argc, char **argv, int *re
 	if (count < c->min)
 		return stop(ret_exit,
 			    mfs_usage_error("%s: expected mcorefs %s", argv[0], c->usage));
-	if (count > c->max)
+	for (int i = c->max; i < count && c->rest; i++)
+		if (!add_word(c->rest, argv[optind + i], ret_exit))
+			return false;
+	if (count > c->max && !c->rest)
 		return stop(ret_exit, mfs_usage_error("%s: unexpected argument '%s'", argv[0],
 						      argv[optind + c->max]));
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count && i < c->max; i++)
 		c->arguments[i] = argv[optind + i];
 	return true;
 }

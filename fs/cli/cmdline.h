@@ -4,6 +4,7 @@
 #define MFS_FS_CLI_CMDLINE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "fs/cli/options.h"
@@ -11,6 +12,14 @@
 #define MFS_CMDLINE_ARGUMENTS 64
 #define MFS_CMDLINE_SWITCHES  8
 #define MFS_CMDLINE_VALUED    24
+
+/* Words that were given to an option, or as arguments; borrowed from argv. free(at) at the end. */
+struct mfs_word_list {
+	const char **at;
+	size_t count;
+};
+/* -ENOMEM. */
+int mfs_words_add(struct mfs_word_list *list, const char *word);
 
 struct mfs_switch {
 	const char *name; /* "json", of "--json" */
@@ -21,6 +30,8 @@ enum mfs_value_kind {
 	MFS_VALUE_TEXT,	  /* const char *, borrowed from argv */
 	MFS_VALUE_NUMBER, /* uint64_t, decimal, below 2^63 */
 	MFS_VALUE_WORDS,  /* struct mfs_buf: all values that were given, with spaces between them */
+	MFS_VALUE_EACH,	  /* struct mfs_word_list: all values that were given */
+	MFS_VALUE_LIST,	  /* struct mfs_word_list: all words up to the next option */
 };
 
 /* An option with a value: --name VALUE or --name=VALUE. If it is not given, *value stays as it
@@ -37,6 +48,8 @@ struct mfs_cmdline {
 	bool help_views;      /* --help lists the views after that */
 	const char *help_end; /* its options, printed last; NULL: nothing more */
 	int min, max;	      /* positional arguments */
+	/* Those after the first `max`; NULL: there may be none. */
+	struct mfs_word_list *rest;
 	struct mfs_switch switches[MFS_CMDLINE_SWITCHES];
 	struct mfs_valued valued[MFS_CMDLINE_VALUED];
 	const char *letters; /* "qj": -q is the first switch, -j the second; NULL: no letters */

@@ -9,12 +9,11 @@
 #include "formats/indexed/plain_text.h"
 #include "fs/cli/commands.h"
 #include "fs/pack/command.h"
-#include "fs/pack/input.h"
+#include "fs/pack/input/input.h"
+#include "fs/pack/pack_text.h"
 #include "fs/cli/progress.h"
 #include "fs/cli/stop.h"
 #include "fs/cli/text.h"
-
-#define SAVE_SECONDS 2 /* between two saves: each makes the disk write all there is */
 
 struct pack {
 	struct mfs_pack_options options;
@@ -100,7 +99,7 @@ static int open_input(struct pack *x, struct mfs_error *err)
 {
 	const char *text = mfs_indexed_writer_note(x->writer);
 	struct mfs_pack_note note = {.place = {.format = x->options.format}};
-	int rc = mfs_pack_input_open(&x->input, STDIN_FILENO, err);
+	int rc = mfs_pack_input_open(&x->input, STDIN_FILENO, "standard input", err);
 
 	if (!rc && *text)
 		rc = mfs_pack_note_parse(text, &x->options, &note, err);
@@ -153,7 +152,8 @@ static bool worth_saving(const struct pack *x)
 
 static int save_now_and_then(struct pack *x, struct mfs_error *err)
 {
-	return worth_saving(x) && time(NULL) - x->saved_at >= SAVE_SECONDS ? save(x, err) : 0;
+	return worth_saving(x) && time(NULL) - x->saved_at >= MFS_PACK_SAVE_SECONDS ? save(x, err)
+										    : 0;
 }
 
 static void show_progress(struct pack *x)
@@ -162,7 +162,7 @@ static void show_progress(struct pack *x)
 
 	snprintf(label, sizeof(label), "%s documents",
 		 mfs_grouped(mfs_indexed_writer_documents(x->writer), count));
-	mfs_progress_update(&x->progress, label, x->input.position);
+	mfs_progress_update(&x->progress, label, x->input.raw);
 }
 
 static int feed(struct pack *x, const uint8_t *bytes, size_t len, struct mfs_error *err)
@@ -182,7 +182,7 @@ static void say_if_text(const uint8_t *bytes, size_t len, struct mfs_error *err)
 	const struct mfs_error found = *err;
 
 	if (kind)
-		mfs_error_set(err, -EINVAL, "%.200s; if this is %s, tokenize it first: %s",
+		mfs_error_set(err, -EINVAL, "%.200s; if this is %s, name its tokenizer: %s",
 			      found.msg, mfs_plain_text_name(kind), mfs_plain_text_remedy(kind));
 }
 
@@ -272,7 +272,7 @@ static int run(struct pack *x)
 	int rc;
 
 	x->start_position = x->input.position;
-	mfs_progress_init(&x->progress, stderr, x->start_position, x->input.size);
+	mfs_progress_init(&x->progress, stderr, x->input.raw, x->input.size);
 	rc = pack_all(x, &err);
 	mfs_progress_clear(&x->progress);
 	if (!rc && !mfs_indexed_writer_tokens(x->writer))
@@ -282,12 +282,9 @@ static int run(struct pack *x)
 	return rc ? keep(x, &err) : finish(x);
 }
 
-static int say_not_begun(int rc, const struct pack *x, const struct mfs_error *err)
+int mfs_pack_not_begun(int rc, const struct mfs_error *err)
 {
 	switch (rc) {
-	case -EALREADY:
-		printf("%s.bin and .idx are complete: nothing was read\n", x->options.prefix);
-		return MFS_EXIT_OK;
 	case -EEXIST:
 		return mfs_command_failed("%s (--force replaces it)", err->msg);
 	case -EINPROGRESS:
@@ -309,7 +306,12 @@ static int pack(const struct mfs_pack_options *options)
 	rc = open_writer(&x, &err);
 	if (!rc)
 		rc = open_input(&x, &err);
-	exit_code = rc ? say_not_begun(rc, &x, &err) : run(&x);
+	if (rc == -EALREADY) {
+		printf("%s.bin and .idx are complete: nothing was read\n", options->prefix);
+		exit_code = MFS_EXIT_OK;
+	} else {
+		exit_code = rc ? mfs_pack_not_begun(rc, &err) : run(&x);
+	}
 	if (rc && !x.saved)
 		mfs_indexed_writer_discard(x.writer);
 	else
@@ -324,6 +326,8 @@ int mfs_cmd_pack(int argc, char **argv)
 	struct mfs_pack_options options;
 	int exit_code;
 
+	if (mfs_pack_has_tokenizer(argc, argv))
+		return mfs_pack_text(argc, argv);
 	if (!mfs_pack_parse_options(argc, argv, &options, &exit_code))
 		return exit_code;
 	if (isatty(STDIN_FILENO))

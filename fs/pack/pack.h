@@ -6,7 +6,9 @@
 
 #include "formats/indexed/indexed_dataset_write.h"
 #include "formats/indexed/token_text.h"
-#include "fs/pack/digest.h"
+#include "fs/pack/input/digest.h"
+
+#define MFS_PACK_SAVE_SECONDS 2 /* between two saves: each makes the disk write all there is */
 
 struct mfs_pack_options {
 	const char *prefix;
@@ -22,6 +24,10 @@ struct mfs_pack_options {
 
 /* True: the command goes on. False: *ret_exit is its exit code, and the reason has been printed. */
 bool mfs_pack_parse_options(int argc, char **argv, struct mfs_pack_options *ret, int *ret_exit);
+
+/* Reports why a dataset was not begun, by what mfs_indexed_writer_open() returned, and what may be
+ * done. Returns the exit code. */
+int mfs_pack_not_begun(int rc, const struct mfs_error *err);
 
 /* What the writer's journal keeps of the input. */
 struct mfs_pack_note {

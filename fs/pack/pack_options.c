@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/indexed/plain_text.h"
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
 #include "fs/pack/pack.h"
@@ -73,31 +72,15 @@ static bool check(struct mfs_pack_options *o, const char *dtype, const char *for
 	return choose_dtype(o, dtype, ret_exit) && check_eod(o, eod, ret_exit);
 }
 
-/* preprocess_data.py's flag: who gives it has text. */
-static bool is_input_flag(const char *word)
-{
-	return !strcmp(word, "--input") || !strncmp(word, "--input=", 8);
-}
-
+/* preprocess_data.py's flag: a person who gives it has text. */
 static bool check_no_input(int argc, char **argv, int *ret_exit)
 {
-	const char *file = "";
-
-	for (int i = 1; i < argc; i++) {
-		if (!is_input_flag(argv[i]))
-			continue;
-		if (argv[i][7])
-			file = argv[i] + 8;
-		else if (i + 1 < argc)
-			file = argv[i + 1];
-		return wrong(
-			ret_exit,
-			mfs_usage_error("pack: there is no --input: token ids come from standard "
-					"input, and text is tokenized before: %s",
-					mfs_plain_text_remedy(mfs_plain_text_file(file)
-								      ? mfs_plain_text_file(file)
-								      : MFS_TEXT_JSONL)));
-	}
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--input") || !strncmp(argv[i], "--input=", 8))
+			return wrong(ret_exit,
+				     mfs_usage_error("pack: --input is of text, and needs its "
+						     "tokenizer: --tokenizer PATH, or "
+						     "--tokenizer-type with --tokenizer-model"));
 	return true;
 }
 
@@ -108,8 +91,9 @@ bool mfs_pack_parse_options(int argc, char **argv, struct mfs_pack_options *ret,
 	uint64_t vocab_size = UINT64_MAX, eod = UINT64_MAX; /* not given */
 	struct mfs_cmdline c = {
 		.usage = "pack PREFIX [OPTIONS] < IDS",
-		.help = "Writes token ids, as any tokenizer prints them, into PREFIX.bin and\n"
-			"PREFIX.idx. A document is a line of JSON: [1, 2, 3], or\n"
+		.help = "With --tokenizer PATH it packs text: see its --help, with both. Without,\n"
+			"it writes token ids, as any tokenizer prints them, into\n"
+			"PREFIX.bin and PREFIX.idx. A document is a line of JSON: [1, 2, 3], or\n"
 			"{\"input_ids\": [1, 2, 3], ...}, or a list of several sequences,\n"
 			"[[1, 2], [3]]. Or it is ids between blanks, commas and newlines, with a\n"
 			"NUL after each document. A document without ids has no sequence.\n"

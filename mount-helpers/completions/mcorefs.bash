@@ -93,6 +93,13 @@ _mcorefs_value() {
 		;;
 	stub:--view) mapfile -t COMPREPLY < <(compgen -W "$(_mcorefs_views)" -- "$cur") ;;
 	pack:--dtype) mapfile -t COMPREPLY < <(compgen -W 'uint8 int8 uint16 int16 int32 int64' -- "$cur") ;;
+	pack:--tokenizer | pack:--tokenizer-model | pack:--input | pack:--output-prefix | pack:--vocab-file | pack:--merge-file)
+		compopt -o filenames
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		;;
+	pack:--tokenizer-type)
+		mapfile -t COMPREPLY < <(compgen -W 'HuggingFaceTokenizer SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer NullTokenizer' -- "$cur")
+		;;
 	pack:--format) mapfile -t COMPREPLY < <(compgen -W 'auto jsonl ids lines' -- "$cur") ;;
 	*) return 1 ;;
 	esac
@@ -128,10 +135,13 @@ _mcorefs() {
 			mapfile -t COMPREPLY < <(compgen -W '--step --data-path --train-data-path --data-args-path --split --seq-length
 				--seed --dataloader-type --global-batch-size --train-iters --train-samples --micro-batch-size
 				--data-parallel-size --rank --consumed-samples --no-data-sharding --mid-level-dataset-surplus
-				--megatron --eod-mask-loss --eod --pad --npy --bin -o' -- "$cur")
+				--megatron --eod-mask-loss --eod --pad --text --npy --bin -o' -- "$cur")
 			;;
 		pack)
-			mapfile -t COMPREPLY < <(compgen -W '--vocab-size --dtype --append-eod --key --format --resume --force' -- "$cur")
+			mapfile -t COMPREPLY < <(compgen -W '--vocab-size --dtype --append-eod --key --format --resume --force
+				--tokenizer --json-keys --separator --workers --input --output-prefix --tokenizer-type --tokenizer-model
+				--vocab-file --merge-file --null-tokenizer-eod-id --legacy-tokenizer --tokenizer-hf-no-include-special-tokens
+				--partitions --keep-sequential-samples' -- "$cur")
 			;;
 		*) mapfile -t COMPREPLY < <(compgen -W '-o -f -d -s --help --version' -- "$cur") ;;
 		esac

@@ -7,6 +7,10 @@
 # writes with IndexedDatasetBuilder, which is what one process of tools/preprocess_data.py does with ids; its imports
 # are not counted. Speeds are of the text, by the clock and by processor seconds; of runs the best of each counts.
 # pack makes all durable: `cp, sync` is the same number of bytes of .bin, copied.
+#
+# Text: documents of this tree's own documentation and code, with BENCH_TOKENIZER (a directory; the fixtures' by default).
+# Against it: what tools/preprocess_data.py does (tests/interop/peers/preprocess.py), with the same two workers on the
+# same two processors, from its first document on; and `tokenizers` in one thread, which only encodes.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 mcorefs=$(realpath -m "${O:-build}")/mcorefs
@@ -96,3 +100,68 @@ for kind in lists short text ids; do
 		row "  json and IndexedDatasetBuilder" $(megatron) $ours
 	fi
 done
+
+# ---- text ----
+
+tokenizer=$(realpath "${BENCH_TOKENIZER:-tests/fixtures/data/tokenizer}")
+text_mib=${BENCH_TEXT_MIB:-32}
+
+make_text() {
+	python3 - "$text_mib" <<-'END'
+		import json, pathlib, random, sys
+		draw, size = random.Random(1), int(sys.argv[1]) << 20
+		files = sorted([*pathlib.Path("docs").rglob("*.md"), *pathlib.Path("formats").rglob("*.c"), *pathlib.Path("tests/interop").glob("*.py")])
+		texts = [t for t in (f.read_text() for f in files) if len(t) > 2000]
+		while size > 0:
+		    text = draw.choice(texts)
+		    at = draw.randrange(len(text) - 1000)
+		    line = json.dumps({"text": text[at:at + draw.randrange(200, 6000)]}, ensure_ascii=False) + "\n"
+		    sys.stdout.write(line)
+		    size -= len(line)
+	END
+}
+
+# The least of runs of a command that prints seconds and processor seconds.
+told() {
+	for ((i = 0; i < runs; i++)); do
+		"$@" 2>&1 >/dev/null | tail -n 1
+	done | awk '{ if (NR == 1 || $1 < s) s = $1; if (NR == 1 || $2 < c) c = $2 } END { print s, c }'
+}
+
+pack_text() {
+	"$mcorefs" pack --tokenizer "$tokenizer" --append-eod --force "$work/out" --workers "$1"
+}
+
+preprocess() {
+	"$python" tests/interop/peers/preprocess.py --input "$work/in" --output-prefix "$work/theirs" --workers 2 --append-eod \
+		--tokenizer-type HuggingFaceTokenizer --tokenizer-model "$tokenizer"
+}
+
+encode_only() {
+	"$python" - "$tokenizer" "$work/in" <<-'END'
+		import json, os, sys, time
+		os.environ["TOKENIZERS_PARALLELISM"] = "false"
+		from tokenizers import Tokenizer
+		t = Tokenizer.from_file(sys.argv[1] + "/tokenizer.json")
+		texts = [json.loads(line)["text"] for line in open(sys.argv[2], encoding="utf-8")]
+		begun, used = time.time(), time.process_time()
+		for at in range(0, len(texts), 1000):
+		    for encoding in t.encode_batch_fast(texts[at:at + 1000]):
+		        encoding.ids
+		print(time.time() - begun, time.process_time() - used, file=sys.stderr)
+	END
+}
+
+make_text >"$work/in"
+bytes=$(stat -c %s "$work/in")
+documents=$(wc -l <"$work/in")
+two=$(best pack_text 2)
+one=$(best pack_text 1)
+# shellcheck disable=SC2086,SC2046
+{
+	row 'text: pack, two workers' $two $two
+	[ ! -x "$python" ] || row '  preprocess_data.py, two workers' $(told preprocess) $two
+	row 'text: pack, one worker' $one $one
+	[ ! -x "$python" ] || row '  tokenizers, one thread, no files' $(told encode_only) $one
+}
+[ ! -x "$python" ] || cmp "$work/out.bin" "$work/theirs_text_document.bin" || echo 'pack: other bytes' >&2

@@ -269,8 +269,8 @@ awk 'BEGIN { printf "[1"; for (i = 0; i < 4000000; i++) printf ", 12345"; print 
 same 'a long document' "$(stat -c %s "$out/long.bin")" 16000004
 # Text is no ids: the same line tells what to do.
 printf '{"text": "a tale"}\n' >"$work/tales.jsonl"
-refused 'text' 1 "no key 'input_ids'; if this is text in JSON lines, tokenize it first: python3 -c .* mcorefs pack" \
+refused 'text' 1 "no key 'input_ids'; if this is text in JSON lines, name its tokenizer: mcorefs pack --tokenizer DIR" \
 	sh -c "'$MCOREFS' pack '$work/text' <'$work/tales.jsonl'"
-refused 'words' 1 "if this is text, tokenize it first" sh -c "echo once upon | '$MCOREFS' pack '$work/words'"
-refused '--input' 2 'there is no --input: .*json.loads' "$MCOREFS" pack --input "$work/tales.jsonl" --output-prefix x
+refused 'words' 1 "if this is text, name its tokenizer" sh -c "echo once upon | '$MCOREFS' pack '$work/words'"
+refused '--input' 2 '--input is of text, and needs its tokenizer' "$MCOREFS" pack --input "$work/tales.jsonl" --output-prefix x
 exit 0

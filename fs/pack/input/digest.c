@@ -1,4 +1,4 @@
-#include "fs/pack/digest.h"
+#include "fs/pack/input/digest.h"
 
 #include <stdlib.h>
 #include <xxhash.h>

@@ -1,0 +1,127 @@
+"""mcorefs pack --tokenizer: text becomes the very files that tools/preprocess_data.py makes with megatron-core's tokenizers."""
+import argparse
+import gzip
+import json
+import random
+import subprocess
+
+import pytest
+from megatron.core.datasets.indexed_dataset import DType, IndexedDatasetBuilder
+
+import program
+from peers import preprocess
+
+PIECES = ["a tale ", "of two  cities", "\n\n", "\t", "  ", "it's we'll ", "1234567 3.14", "ÄÖÜß éèê ", "e\u0301 n\u0303", "日本語テキスト", "한국어 ", "مرحبا بالعالم ", "हिन्दी ",
+          "\U0001f600\U0001f468\u200d\U0001f469\u200d\U0001f467", "<|endoftext|>", "</s>", "<s>", "def f(x):\n    return x\n", "\u00a0\u2003", "aaaaaaaaaaaa", "\x00\x07", "\\\"/", "\r\n"]
+
+
+def flags(**given):
+    values = dict(input=None, output_prefix=None, json_keys=["text"], append_eod=False, workers=1, tokenizer_type=None, tokenizer_model=None, vocab_size=None,
+                  tokenizer_hf_no_include_special_tokens=False, tiktoken_pattern=None, tiktoken_num_special_tokens=1000)
+    return argparse.Namespace(**{**values, **given})
+
+
+def megatron(args):
+    """process_json_file() without its pool."""
+    encoder = preprocess.Encoder(args)
+    encoder.initializer()
+    for key in args.json_keys:
+        name = f"{args.output_prefix}_{key}_document"
+        builder = IndexedDatasetBuilder(name + ".bin", dtype=DType.optimal_dtype(preprocess.Encoder.tokenizer.vocab_size))
+        for line in open(args.input, encoding="utf-8"):
+            ids, lens, _ = encoder.encode(line)
+            builder.add_document(ids[key], lens[key])
+        builder.finalize(name + ".idx")
+
+
+def ours(args, *more):
+    words = []
+    for name, value in vars(args).items():
+        if value is True:
+            words.append("--" + name.replace("_", "-"))
+        elif value not in (None, False, 1000):
+            words += ["--" + name.replace("_", "-"), *map(str, value if isinstance(value, list) else [value])]
+    done = subprocess.run([program.BINARY, "pack", *words, *more], capture_output=True, timeout=program.SECONDS, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def same(tmp_path, keys=("text",)):
+    for key in keys:
+        for suffix in ("bin", "idx"):
+            assert (tmp_path / f"ours_{key}_document.{suffix}").read_bytes() == (tmp_path / f"theirs_{key}_document.{suffix}").read_bytes(), (key, suffix)
+
+
+def write_lines(path, seed, count, text):
+    draw = random.Random(seed)
+    with open(path, "w", encoding="utf-8") as out:
+        for i in range(count):
+            row = {"id": i, "text": text(draw), "meta": {"a": [1.5, None, "x\"}"]}}
+            if i % 7 == 3:
+                row["text"] = [text(draw) for _ in range(draw.randrange(4))]
+            if i % 11 == 5:
+                row["text"] = ""
+            row["other"] = text(draw)
+            out.write(json.dumps(row, ensure_ascii=bool(draw.randrange(2)), separators=draw.choice(((",", ":"), (", ", ": ")))) + "\n")
+
+
+def mixed(draw):
+    return "".join(draw.choices(PIECES, k=draw.choice((1, 5, 40))))
+
+
+@pytest.mark.parametrize("special", [True, False])
+@pytest.mark.parametrize("eod", [True, False])
+def test_hugging_face(fixtures, tmp_path, special, eod):
+    write_lines(tmp_path / "in.jsonl", 1, 300, mixed)
+    args = dict(input=tmp_path / "in.jsonl", tokenizer_type="HuggingFaceTokenizer", tokenizer_model=str(fixtures / "data/tokenizer"), append_eod=eod,
+                json_keys=["text", "other"], tokenizer_hf_no_include_special_tokens=not special)
+    megatron(flags(output_prefix=tmp_path / "theirs", **args))
+    ours(flags(output_prefix=tmp_path / "ours", **{**args, "workers": 3}))
+    same(tmp_path, ("text", "other"))
+
+
+def test_numbers(tmp_path):
+    """core 0.16.1's end comes after the vocabulary, as --legacy-tokenizer has it."""
+    write_lines(tmp_path / "in.jsonl", 3, 200, lambda draw: " ".join(str(draw.randrange(70000)) for _ in range(draw.randrange(1, 50))))
+    lines = [line for line in open(tmp_path / "in.jsonl") if '""' not in line]
+    (tmp_path / "in.jsonl").write_text("".join(lines))
+    args = dict(input=tmp_path / "in.jsonl", tokenizer_type="NullTokenizer", vocab_size=70000, append_eod=True)
+    megatron(flags(output_prefix=tmp_path / "theirs", **args))
+    ours(flags(output_prefix=tmp_path / "ours", **args), "--legacy-tokenizer")
+    same(tmp_path)
+
+
+def test_compressed_and_in_pieces(fixtures, tmp_path):
+    write_lines(tmp_path / "in.jsonl", 4, 300, mixed)
+    args = dict(tokenizer_type="HuggingFaceTokenizer", tokenizer_model=str(fixtures / "data/tokenizer"), append_eod=True)
+    megatron(flags(input=tmp_path / "in.jsonl", output_prefix=tmp_path / "theirs", **args))
+    lines = (tmp_path / "in.jsonl").read_bytes().splitlines(keepends=True)
+    for i in range(3):
+        with gzip.open(tmp_path / f"part{i}.jsonl.gz", "wb") as out:
+            out.write(b"".join(lines[i * 100:i * 100 + 100]))
+    ours(flags(input=str(tmp_path / "part*.gz"), output_prefix=tmp_path / "ours", **args))
+    same(tmp_path)
+
+
+def test_what_json_refuses_is_refused(tmp_path):
+    """Lines with one character changed: pack takes those that the tool takes, and no others."""
+    draw = random.Random(5)
+    taken = refused = 0
+    for _ in range(250):
+        line = json.dumps({"a": ["x", 1.5, {"b": None}], "text": "1 22 333", "c": True})
+        at = draw.randrange(len(line))
+        line = line[:at] + draw.choice('{}[]",:0123456789.eE+-\\untf ') + line[at + draw.randrange(2):]
+        expected = None
+        try:
+            text = json.loads(line)["text"]
+            sentences = text if isinstance(text, list) else [text]
+            expected = [int(x) for sentence in sentences for x in sentence.split(" ")]
+        except (ValueError, TypeError, KeyError, AttributeError):
+            pass
+        done = subprocess.run([program.BINARY, "pack", "--tokenizer-type", "NullTokenizer", "--vocab-size", "100000", "--force", tmp_path / "x"],
+                              input=(line + "\n").encode(), capture_output=True, timeout=program.SECONDS)
+        if expected is not None and any(x < 0 or x > 2**31 - 1 for x in expected):
+            continue
+        assert (done.returncode == 0) == (expected is not None), (line, done.stderr)
+        taken += expected is not None
+        refused += expected is None
+    assert taken > 15 and refused > 120
