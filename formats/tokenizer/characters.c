@@ -2,6 +2,8 @@
 
 #include <utf8proc.h>
 
+#include "formats/tokenizer/newer_characters.h"
+
 bool mfs_is_space(uint32_t c)
 {
 	if (c < 0x80)
@@ -17,7 +19,7 @@ static bool is_enclosed_letter(uint32_t c)
 	       (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
 }
 
-bool mfs_is_word(uint32_t c)
+static bool known_word(uint32_t c)
 {
 	switch (utf8proc_category((utf8proc_int32_t)c)) {
 	case UTF8PROC_CATEGORY_LU:
@@ -37,7 +39,12 @@ bool mfs_is_word(uint32_t c)
 	}
 }
 
-bool mfs_is_numeric(uint32_t c)
+bool mfs_is_word(uint32_t c)
+{
+	return known_word(c) ^ !!(mfs_newer_classes(c) & MFS_NEWER_WORD);
+}
+
+static bool known_numeric(uint32_t c)
 {
 	switch (utf8proc_category((utf8proc_int32_t)c)) {
 	case UTF8PROC_CATEGORY_ND:
@@ -49,7 +56,12 @@ bool mfs_is_numeric(uint32_t c)
 	}
 }
 
-bool mfs_is_punctuation(uint32_t c)
+bool mfs_is_numeric(uint32_t c)
+{
+	return known_numeric(c) ^ !!(mfs_newer_classes(c) & MFS_NEWER_NUMERIC);
+}
+
+static bool known_punctuation(uint32_t c)
 {
 	if (c < 0x80)
 		return c > ' ' && c < 0x7f && !(c >= '0' && c <= '9') && !(c >= 'A' && c <= 'Z') &&
@@ -68,12 +80,22 @@ bool mfs_is_punctuation(uint32_t c)
 	}
 }
 
-bool mfs_is_nonspacing_mark(uint32_t c)
+bool mfs_is_punctuation(uint32_t c)
+{
+	return known_punctuation(c) ^ !!(mfs_newer_classes(c) & MFS_NEWER_PUNCTUATION);
+}
+
+static bool known_nonspacing_mark(uint32_t c)
 {
 	return utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_MN;
 }
 
-bool mfs_is_mark(uint32_t c)
+bool mfs_is_nonspacing_mark(uint32_t c)
+{
+	return known_nonspacing_mark(c) ^ !!(mfs_newer_classes(c) & MFS_NEWER_NONSPACING);
+}
+
+static bool known_mark(uint32_t c)
 {
 	const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
 
@@ -81,21 +103,32 @@ bool mfs_is_mark(uint32_t c)
 	       category == UTF8PROC_CATEGORY_ME;
 }
 
-bool mfs_is_other(uint32_t c)
+bool mfs_is_mark(uint32_t c)
+{
+	return known_mark(c) ^ !!(mfs_newer_classes(c) & MFS_NEWER_MARK);
+}
+
+static bool known_other(uint32_t c)
 {
 	switch (utf8proc_category((utf8proc_int32_t)c)) {
 	case UTF8PROC_CATEGORY_CC:
 	case UTF8PROC_CATEGORY_CF:
 	case UTF8PROC_CATEGORY_CS:
 	case UTF8PROC_CATEGORY_CO:
-	case UTF8PROC_CATEGORY_CN:
 		return true;
 	default:
 		return false;
 	}
 }
 
+bool mfs_is_other(uint32_t c)
+{
+	return known_other(c) ^ !!(mfs_newer_classes(c) & MFS_NEWER_OTHER);
+}
+
 uint32_t mfs_lower(uint32_t c)
 {
-	return (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
+	const uint32_t newer = c < 0x1c89 ? 0 : mfs_newer_lower(c);
+
+	return newer ? newer : (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
 }

@@ -13,7 +13,7 @@ bool mfs_is_word(uint32_t c);
 bool mfs_is_numeric(uint32_t c);
 /* ASCII's punctuation, and P. */
 bool mfs_is_punctuation(uint32_t c);
-/* Mn; M; C without what HF calls blanks. */
+/* Mn; M; Cc, Cf, Co. */
 bool mfs_is_nonspacing_mark(uint32_t c);
 bool mfs_is_mark(uint32_t c);
 bool mfs_is_other(uint32_t c);

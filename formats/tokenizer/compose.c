@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
+#include "formats/tokenizer/newer_characters.h"
 #include "formats/tokenizer/utf8.h"
 
 static bool composes(enum mfs_form form)
@@ -23,6 +24,8 @@ static bool is_inert(uint32_t c, enum mfs_form form)
 		return composes(form);
 	if (c >= 0x1100 && c < 0x1200) /* jamo, which become syllables by arithmetic */
 		return !composes(form);
+	if (mfs_newer_than_forms(c))
+		return true;
 	p = utf8proc_get_property((utf8proc_int32_t)c);
 	return !p->combining_class && p->decomp_seqindex == UINT16_MAX &&
 	       (p->comb_index == UINT16_MAX || !(p->comb_index & 0x8000));
@@ -58,8 +61,9 @@ int mfs_compose(const char *text, size_t len, enum mfs_form form, struct mfs_buf
 		const uint32_t c = mfs_utf8_get(text + at, &size);
 
 		if (is_inert(c, form)) {
-			last = at;
 			at += size;
+			/* such a one stays out of what is composed */
+			last = mfs_newer_than_forms(c) ? at : at - size;
 			continue;
 		}
 		mfs_buf_add(out, text + done, last - done);

@@ -1,5 +1,6 @@
 #include "formats/tokenizer/model_json.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -273,25 +274,67 @@ static int read_wordlevel(struct reader *r)
 
 /* ---- Unigram ---- */
 
+/* 10 to the power of exponent, whose absolute value is at most 308, correctly rounded. */
+static double power_of_ten(int exponent)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "1e%d", exponent);
+	return strtod(text, NULL);
+}
+
+/* A number as serde_json reads it, whose last bit may differ from strtod()'s: of two ways to cut a
+ * word with equal sums it decides which is taken (serde_json: f64_from_parts). */
+static bool read_number(const struct mfs_scan *text, double *ret)
+{
+	const char *p = text->at, *end = text->end;
+	const bool negative = p < end && *p == '-';
+	uint64_t digits = 0;
+	int64_t exponent = 0;
+	bool fraction = false, full = false;
+	double value;
+
+	for (p += negative; p < end && ((*p >= '0' && *p <= '9') || (*p == '.' && !fraction));
+	     p++) {
+		if (*p == '.') {
+			fraction = true;
+			continue;
+		}
+		full |= digits > (UINT64_MAX - (uint64_t)(*p - '0')) / 10;
+		if (!full)
+			digits = digits * 10 + (uint64_t)(*p - '0');
+		exponent += full ? !fraction : -(int)fraction;
+	}
+	if (p < end && (*p == 'e' || *p == 'E'))
+		exponent += strtol(p + 1, (char **)&p, 10);
+	if (p != end)
+		return false;
+	value = (double)digits;
+	for (; exponent < -308 && value != 0; exponent += 308)
+		value /= 1e308;
+	if (exponent > 308)
+		return false;
+	if (value != 0)
+		value = exponent < 0 ? value / power_of_ten((int)-exponent)
+				     : value * power_of_ten((int)exponent);
+	*ret = negative ? -value : value;
+	return true;
+}
+
 /* ["token", score] */
 static int read_scored(struct reader *r, struct mfs_scan pair, double *ret_score)
 {
 	struct mfs_scan string, number;
 	const char *text;
-	char digits[64];
 	size_t len;
 	int rc;
 
 	if (!mfs_scan_accept(&pair, '[') || !mfs_scan_string(&pair, &string) ||
 	    !mfs_scan_accept(&pair, ',') || !mfs_scan_value(&pair, &number) ||
-	    !mfs_scan_accept(&pair, ']') || (size_t)(number.end - number.at) >= sizeof(digits))
+	    !mfs_scan_accept(&pair, ']') || !read_number(&number, ret_score))
 		return mfs_fail(r->err, -EINVAL,
-				"model.vocab: token %u is no pair of a text and "
-				"a number",
+				"model.vocab: token %u is no pair of a text and a number",
 				r->tok->tokens.count);
-	memcpy(digits, number.at, (size_t)(number.end - number.at));
-	digits[number.end - number.at] = '\0';
-	*ret_score = strtod(digits, NULL);
 	rc = decode(r, &string, &text, &len);
 	return rc ? rc
 		  : mfs_token_table_set(&r->tok->tokens, r->tok->tokens.count, text, len, r->err);

@@ -79,6 +79,9 @@ static int run_form(const struct mfs_text_part *in, struct mfs_buf *out, size_t 
 		out->len = 0;
 	}
 	rc = mfs_compose(in->text, in->len, form, out, err);
+	/* what follows may have become a part of it */
+	while (*first && *first < out->len && ((uint8_t)out->data[*first] & 0xc0) == 0x80)
+		++*first;
 	if (*first > out->len)
 		*first = out->len;
 	return rc;
@@ -201,16 +204,15 @@ static int read_replace(struct mfs_normalizer *n, const json_t *json, struct mfs
 	return rc ? rc : mfs_part_text(json, "content", &n->content, err);
 }
 
-static int run_replace(RUN)
+/* What stands between matches, and the content for each of these. */
+static int replace_matches(const struct mfs_normalizer *n, struct mfs_regex_walk *walk,
+			   const struct mfs_text_part *in, struct mfs_buf *out, size_t *first,
+			   struct mfs_error *err)
 {
-	struct mfs_regex_walk walk = {n->regex, memory->regex, in->text, in->len, 0, 0};
 	size_t start, end, done = 0;
 	int found;
 
-	*first = 0;
-	if (!in->len)
-		return 1;
-	while ((found = mfs_regex_walk_next(&walk, &start, &end, err)) > 0) {
+	while ((found = mfs_regex_walk_next(walk, &start, &end, err)) > 0) {
 		mfs_buf_add(out, in->text + done, start - done);
 		if (done < in->first)
 			*first = out->len - (start > in->first ? start - in->first : 0);
@@ -219,12 +221,22 @@ static int run_replace(RUN)
 			*first = out->len;
 		done = end;
 	}
-	if (found < 0)
-		return found;
 	mfs_buf_add(out, in->text + done, in->len - done);
 	if (done < in->first)
 		*first = out->len - (in->len - in->first);
-	return 0;
+	return found;
+}
+
+static int run_replace(RUN)
+{
+	struct mfs_regex_walk walk;
+	int rc = mfs_regex_walk_begin(&walk, n->regex, memory->regex, in->text, in->len, err);
+
+	*first = 0;
+	if (!rc)
+		rc = replace_matches(n, &walk, in, out, first, err);
+	mfs_regex_walk_end(&walk);
+	return rc;
 }
 
 static int read_prepend(struct mfs_normalizer *n, const json_t *json, struct mfs_error *err)

@@ -17,7 +17,7 @@
 /* GPT-2's expression (pre_tokenizers/byte_level.rs), and that of Whitespace (whitespace.rs). */
 #define BYTE_LEVEL                                                                                 \
 	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define WHITESPACE "[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+"
+#define WHITESPACE "\\w+|[^\\w\\s]+"
 
 /* One walk over a text. */
 struct run {
@@ -129,13 +129,14 @@ static int put_rest(struct splitter *s, size_t done)
 
 static int split_by_regex(struct splitter *s, const struct mfs_regex *regex)
 {
-	struct mfs_regex_walk walk = {regex, s->run->memory->regex, s->part->text, s->part->len, 0,
-				      0};
+	struct mfs_regex_walk walk;
 	size_t start, end, done = 0;
-	int rc = 0, found;
+	int found, rc = mfs_regex_walk_begin(&walk, regex, s->run->memory->regex, s->part->text,
+					     s->part->len, s->run->err);
 
 	while (!rc && (found = mfs_regex_walk_next(&walk, &start, &end, s->run->err)) != 0)
 		rc = found < 0 ? found : put_match(s, &done, start, end);
+	mfs_regex_walk_end(&walk);
 	return rc ? rc : put_rest(s, done);
 }
 
@@ -211,7 +212,7 @@ static int read_whitespace(READ)
 	UNUSED;
 	p->behavior = MFS_SPLIT_REMOVED;
 	p->invert = true;
-	return mfs_regex_new(WHITESPACE, strlen(WHITESPACE), MFS_REGEX_ONIGURUMA, &p->regex, err);
+	return mfs_regex_new(WHITESPACE, strlen(WHITESPACE), MFS_REGEX_RUST, &p->regex, err);
 }
 
 static int read_whitespace_split(READ)

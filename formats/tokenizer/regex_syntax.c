@@ -11,8 +11,16 @@
 #define SPACES                                                                                     \
 	"\\t-\\r \\x85\\xa0\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}"       \
 	"\\x{3000}"
-#define WORDS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
-#define HEX   "0-9a-fA-F"
+/* \w. Oniguruma takes ISO 8859-1's numbers for words, but not in sets; Rust takes what joins
+ * characters. */
+#define SET_WORDS  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define WORDS	   SET_WORDS "\\xb2\\xb3\\xb9\\xbc-\\xbe"
+#define RUST_WORDS SET_WORDS "\\x{200c}\\x{200d}"
+
+/* \b and \B: between a word and what is none, and elsewhere. */
+#define EDGE(w)	   "(?:(?<=[" w "])(?![" w "])|(?<![" w "])(?=[" w "]))"
+#define NO_EDGE(w) "(?:(?<=[" w "])(?=[" w "])|(?<![" w "])(?![" w "]))"
+#define HEX	   "0-9a-fA-F"
 
 struct rewriter {
 	const char *at, *end;
@@ -219,8 +227,6 @@ static const struct shorthand shorthands[] = {
 	{'S', "\\P{White_Space}", "[^" SPACES "]"},
 	{'d', "\\p{Nd}", "\\p{Nd}"},
 	{'D', "\\P{Nd}", "\\P{Nd}"},
-	{'w', WORDS, "[" WORDS "]"},
-	{'W', NULL, "[^" WORDS "]"},
 	{'n', "\\n", "\\n"},
 	{'r', "\\r", "\\r"},
 	{'t', "\\t", "\\t"},
@@ -232,23 +238,41 @@ static const struct shorthand shorthands[] = {
 	{'z', NULL, "\\z"},
 };
 
-/* Of Oniguruma alone; Rust takes none of them. */
+/* Those that Oniguruma alone has, or has otherwise. */
 static const struct shorthand onigurumas[] = {
+	{'w', SET_WORDS, "[" WORDS "]"},
+	{'W', NULL, "[^" WORDS "]"},
+	{'b', NULL, EDGE(WORDS)},
+	{'B', NULL, NO_EDGE(WORDS)},
 	{'h', HEX, "[" HEX "]"},
 	{'H', NULL, "[^" HEX "]"},
 	{'Z', NULL, "\\Z"},
 	{'G', NULL, "\\G"},
 };
 
+static const struct shorthand rusts[] = {
+	{'w', RUST_WORDS, "[" RUST_WORDS "]"},
+	{'W', NULL, "[^" RUST_WORDS "]"},
+	{'b', NULL, EDGE(RUST_WORDS)},
+	{'B', NULL, NO_EDGE(RUST_WORDS)},
+};
+
+static const struct shorthand *look_up(const struct shorthand *list, size_t count, char c)
+{
+	for (size_t i = 0; i < count; i++)
+		if (list[i].letter == c)
+			return &list[i];
+	return NULL;
+}
+
 static const struct shorthand *shorthand_of(const struct rewriter *r, char c)
 {
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(shorthands); i++)
-		if (shorthands[i].letter == c)
-			return &shorthands[i];
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(onigurumas); i++)
-		if (r->style == MFS_REGEX_ONIGURUMA && onigurumas[i].letter == c)
-			return &onigurumas[i];
-	return NULL;
+	const struct shorthand *s = look_up(shorthands, MFS_ARRAY_SIZE(shorthands), c);
+
+	if (s)
+		return s;
+	return r->style == MFS_REGEX_ONIGURUMA ? look_up(onigurumas, MFS_ARRAY_SIZE(onigurumas), c)
+					       : look_up(rusts, MFS_ARRAY_SIZE(rusts), c);
 }
 
 static bool is_alphanumeric(char c)
@@ -304,7 +328,7 @@ static const struct {
 	{"[:lower:]", "\\p{Lowercase}"},
 	{"[:alnum:]", "\\p{Alphabetic}\\p{Nd}"},
 	{"[:xdigit:]", HEX},
-	{"[:word:]", WORDS},
+	{"[:word:]", SET_WORDS},
 };
 
 static bool rewrite_posix(struct rewriter *r)

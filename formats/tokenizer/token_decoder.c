@@ -256,19 +256,23 @@ static int read_replace(struct mfs_token_decoder *t, const json_t *json, struct 
 static int put_replace(struct mfs_token_decode *d, size_t i, const char *token, size_t len)
 {
 	const struct mfs_token_decoder *t = &d->list->at[i];
-	struct mfs_regex_walk walk = {t->regex, d->regex, token, len, 0, 0};
+	struct mfs_regex_walk walk;
 	struct mfs_buf *b = &d->stages[i].work;
 	size_t start, end, done = 0;
-	int found = 0;
+	int found, rc = mfs_regex_walk_begin(&walk, t->regex, d->regex, token, len, d->err);
 
 	b->len = 0;
-	while (len && (found = mfs_regex_walk_next(&walk, &start, &end, d->err)) > 0) {
+	while (!rc && len && (found = mfs_regex_walk_next(&walk, &start, &end, d->err)) != 0) {
+		rc = found < 0 ? found : 0;
+		if (rc)
+			break;
 		mfs_buf_add(b, token + done, start - done);
 		mfs_buf_add(b, t->content.data, t->content.len);
 		done = end;
 	}
+	mfs_regex_walk_end(&walk);
 	mfs_buf_add(b, token + done, len - done);
-	return found < 0 ? found : put_work(d, i);
+	return rc ? rc : put_work(d, i);
 }
 
 /* ---- WordPiece, CTC, BPEDecoder ---- */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/tokenizer/newer_characters.h"
 #include "formats/tokenizer/utf8.h"
 
 #define STACK_FIRST (32u << 10) /* bytes of the stack of compiled expressions */
@@ -114,6 +115,28 @@ void mfs_regex_memory_free(struct mfs_regex_memory *m)
 	pcre2_match_context_free(m->context);
 	pcre2_jit_stack_free(m->stack);
 	free(m);
+}
+
+int mfs_regex_walk_begin(struct mfs_regex_walk *w, const struct mfs_regex *regex,
+			 struct mfs_regex_memory *memory, const char *text, size_t len,
+			 struct mfs_error *err)
+{
+	*w = (struct mfs_regex_walk){.regex = regex, .memory = memory, .text = text, .len = len};
+	if (!regex->code || !mfs_newer_in(text, len))
+		return 0;
+	w->replaced = malloc(len);
+	if (!w->replaced)
+		return mfs_fail_nomem(err);
+	memcpy(w->replaced, text, len);
+	mfs_newer_replace(w->replaced, len);
+	w->text = w->replaced;
+	return 0;
+}
+
+void mfs_regex_walk_end(struct mfs_regex_walk *w)
+{
+	free(w->replaced);
+	w->replaced = NULL;
 }
 
 static int find_literal(struct mfs_regex_walk *w, size_t *ret_start, size_t *ret_end)

@@ -34,7 +34,7 @@ int mfs_regex_memory_new(struct mfs_regex_memory **ret, struct mfs_error *err);
 void mfs_regex_memory_free(struct mfs_regex_memory *memory);
 
 /* A walk through the matches of an expression in a text that is valid UTF-8. An empty match is none
- * where the match before has ended (onig: FindMatches). Begins with the first four members set. */
+ * where the match before has ended (onig: FindMatches). */
 struct mfs_regex_walk {
 	const struct mfs_regex *regex;
 	struct mfs_regex_memory *memory;
@@ -42,8 +42,14 @@ struct mfs_regex_walk {
 	size_t len;
 	size_t at;	 /* where to look on */
 	size_t last_end; /* plus 1; 0: there was no match yet */
+	char *replaced;	 /* the text, where it has characters that PCRE2 does not know */
 };
 
+/* memory: of this thread; walks may share it. -ENOMEM. */
+int mfs_regex_walk_begin(struct mfs_regex_walk *walk, const struct mfs_regex *regex,
+			 struct mfs_regex_memory *memory, const char *text, size_t len,
+			 struct mfs_error *err);
+void mfs_regex_walk_end(struct mfs_regex_walk *walk);
 /* 1: a match from *ret_start to *ret_end; 0: there is none; -ENOTSUP: PCRE2 gave up. */
 int mfs_regex_walk_next(struct mfs_regex_walk *walk, size_t *ret_start, size_t *ret_end,
 			struct mfs_error *err);

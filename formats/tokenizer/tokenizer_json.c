@@ -320,6 +320,10 @@ static int add_token(struct reader *r, const json_t *json, uint32_t *next,
 	if (token.id == MFS_NO_ID)
 		token.id = (*next)++;
 	rc = set_pattern(r, &token, memory);
+	if (!rc && !token.pattern_len)
+		rc = mfs_fail(r->err, -ENOTSUP,
+			      "the normalizer leaves nothing of the added token \"%s\"",
+			      token.text);
 	return rc ? rc : mfs_added_tokens_add(&r->tok->added, &token, r->err);
 }
 
