@@ -49,6 +49,8 @@ static void print_family(struct mfs_frame *frame, const struct mfs_family *f)
 		      f->proved ? f->proved : unproved);
 	if (f->vllm)
 		mfs_frame_row(frame, "vllm/tpN", MFS_PLAIN, "as vLLM %s", f->vllm);
+	if (f->sglang)
+		mfs_frame_row(frame, "sglang/tpN", MFS_PLAIN, "as SGLang %s", f->sglang);
 	if (f->gguf)
 		mfs_frame_row(frame, "gguf", MFS_PLAIN, "as llama.cpp's %s", f->gguf);
 	if (!f->built_in)
@@ -111,6 +113,7 @@ static json_t *family_json(const struct mfs_family *f)
 	json_object_set_new(o, "allows", set_json(f->optional));
 	json_object_set_new(o, "proved", mfs_json_string(f->proved));
 	json_object_set_new(o, "vllm", mfs_json_string(f->vllm));
+	json_object_set_new(o, "sglang", mfs_json_string(f->sglang));
 	json_object_set_new(o, "gguf", mfs_json_string(f->gguf));
 	json_object_set_new(o, "language",
 			    mfs_json_string(f->language ? f->language->part.shown : NULL));

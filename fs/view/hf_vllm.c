@@ -1,7 +1,7 @@
 /*
- * A model as vLLM's workers hold it, for load_format="sharded_state"
- * (vllm/model_executor/model_loader/sharded_state_loader.py). Worker r of N reads
- * "model-rank-r-part-0.safetensors": its part of each parameter.
+ * A model as workers of vLLM or SGLang hold it, for load_format="sharded_state"
+ * (vllm/model_executor/model_loader/sharded_state_loader.py, sglang/srt/model_loader/loader.py).
+ * Worker r of N reads "model-rank-r-part-0.safetensors": its part of each parameter.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include "formats/base/array.h"
 #include "formats/ckpt/fp8_target.h"
 #include "formats/ckpt/target.h"
+#include "formats/model/features.h"
 #include "formats/model/hf_weights.h"
 #include "formats/model/model.h"
 #include "fs/view/build.h"
@@ -49,8 +50,8 @@ struct worker {
 	struct mfs_error *err;
 };
 
-/* What each attention registers for an 8-bit cache. Where weights are quantised, one that is not
- * latent also registers what a file could say of them. */
+/* What each attention of vLLM registers for an 8-bit cache. Where weights are quantised, one that
+ * is not latent also registers what a file could say of them. */
 static const struct {
 	const char *name;
 	bool if_quantised;
@@ -72,6 +73,8 @@ static bool has_number(const struct worker *w, size_t i)
 {
 	const bool latent = mfs_ckpt_args(w->model->ckpt)->multi_latent_attention;
 
+	if (w->layout.engine != MFS_ENGINE_VLLM)
+		return false;
 	return !numbers[i].if_quantised || (w->form && !latent);
 }
 
@@ -180,6 +183,24 @@ static int possible(const struct mfs_ckpt *ckpt, const struct mfs_family *family
 			mfs_ckpt_dir(ckpt), family->name);
 }
 
+/* -ENOTSUP: nor how SGLang does. */
+static int known_to_sglang(const struct mfs_ckpt *ckpt, const struct mfs_family *family,
+			   struct mfs_error *err)
+{
+	const mfs_features unlike = mfs_features_of(mfs_ckpt_args(ckpt)) & family->sglang_unless;
+
+	if (!has_names(family) || !family->sglang)
+		return mfs_fail(err, -ENOTSUP,
+				"%s: how SGLang's workers hold a %s is not known here",
+				mfs_ckpt_dir(ckpt), family->name);
+	for (unsigned i = 0; i < MFS_FEATURE_COUNT; i++)
+		if (unlike & (UINT64_C(1) << i))
+			return mfs_fail(err, -ENOTSUP, "%s: SGLang %s does not know a %s with %s",
+					mfs_ckpt_dir(ckpt), family->sglang, family->name,
+					mfs_feature_text(i));
+	return 0;
+}
+
 static int possible_quantised(const struct mfs_ckpt *ckpt, const struct mfs_family *family,
 			      struct mfs_error *err)
 {
@@ -189,31 +210,44 @@ static int possible_quantised(const struct mfs_ckpt *ckpt, const struct mfs_fami
 }
 
 /* -ENOENT: spec has another form; -EINVAL: the model cannot be cut so. */
-static int parse(const struct mfs_ckpt *ckpt, const char *spec, const struct mfs_fp8_form *form,
-		 struct mfs_vllm_layout *ret, struct mfs_error *err)
+static int parse(const struct mfs_ckpt *ckpt, const char *spec, enum mfs_engine engine,
+		 const struct mfs_fp8_form *form, struct mfs_vllm_layout *ret,
+		 struct mfs_error *err)
 {
-	int rc = mfs_vllm_layout_parse(ckpt, spec, ret, err);
+	int rc;
 
+	ret->engine = engine;
+	rc = mfs_vllm_layout_parse(ckpt, spec, ret, err);
 	return rc || !form ? rc : mfs_vllm_layout_blocks(ckpt, ret, form->block[0], err);
 }
 
-static int add_workers(struct mfs_hf_builder *b)
+static int add_workers(struct mfs_hf_builder *b, enum mfs_engine engine)
 {
 	struct mfs_view *v = &b->view->public;
 	struct made *made = calloc(1, sizeof(*made));
 	struct worker w = {
 		.made = made, .model = v->model, .form = b->flavour->form, .err = b->err};
-	int rc = parse(b->ckpt, b->spec, w.form, &w.layout, b->err);
+	int rc = parse(b->ckpt, b->spec, engine, w.form, &w.layout, b->err);
 
 	b->view->made = made;
 	v->cast |= w.form != NULL;
 	if (!rc)
-		rc = made ? mfs_vllm_groups(v->model, &made->arena, &made->groups,
+		rc = made ? mfs_vllm_groups(v->model, engine, &made->arena, &made->groups,
 					    &made->group_count, b->err)
 			  : mfs_fail_nomem(b->err);
 	for (w.rank = 0; w.rank < w.layout.tp && !rc; w.rank++)
 		rc = add_worker(v, &w);
 	return rc;
+}
+
+static int add_vllm(struct mfs_hf_builder *b)
+{
+	return add_workers(b, MFS_ENGINE_VLLM);
+}
+
+static int add_sglang(struct mfs_hf_builder *b)
+{
+	return add_workers(b, MFS_ENGINE_SGLANG);
 }
 
 static void release(void *of)
@@ -228,8 +262,9 @@ static void release(void *of)
 
 #define MAX_LISTED 4 /* powers of two, without and with experts at one worker each */
 
-static int list_specs(const struct mfs_ckpt *ckpt, const struct mfs_fp8_form *form,
-		      struct mfs_arena *arena, const char **names, uint32_t *ret_count)
+static int list_specs(const struct mfs_ckpt *ckpt, enum mfs_engine engine,
+		      const struct mfs_fp8_form *form, struct mfs_arena *arena, const char **names,
+		      uint32_t *ret_count)
 {
 	struct mfs_vllm_layout layout;
 
@@ -241,29 +276,28 @@ static int list_specs(const struct mfs_ckpt *ckpt, const struct mfs_fp8_form *fo
 
 		if (!name)
 			return -ENOMEM;
-		if ((n > 1 || !i) && !parse(ckpt, name, form, &layout, NULL))
+		if ((n > 1 || !i) && !parse(ckpt, name, engine, form, &layout, NULL))
 			names[(*ret_count)++] = name;
 	}
 	return 0;
 }
 
-static int list_of(const struct mfs_view_origin *s, const struct mfs_fp8_form *form,
-		   struct mfs_arena *arena, const char *const **ret, uint32_t *ret_count,
-		   struct mfs_error *err)
+static int list_of(const struct mfs_view_origin *s, enum mfs_engine engine,
+		   const struct mfs_fp8_form *form, struct mfs_arena *arena,
+		   const char *const **ret, uint32_t *ret_count, struct mfs_error *err)
 {
 	const char **names = mfs_arena_array(arena, 2 * MAX_LISTED, sizeof(*names));
 
 	*ret = names;
-	return names && !list_specs(s->ckpt, form, arena, names, ret_count) ? 0
-									    : mfs_fail_nomem(err);
+	return names && !list_specs(s->ckpt, engine, form, arena, names, ret_count)
+		       ? 0
+		       : mfs_fail_nomem(err);
 }
 
 /* What follows HELP is the flavour. */
-#define VLLM_VIEW(NAME, PATH, HELP, ...)                                                           \
-	static const struct mfs_hf_flavour flavour_##NAME = {.container = &mfs_hf_safetensors,     \
-							     .weights = add_workers,               \
-							     .release = release,                   \
-							     __VA_ARGS__};                         \
+#define RANKS_VIEW(NAME, ENGINE, PATH, HELP, ...)                                                  \
+	static const struct mfs_hf_flavour flavour_##NAME = {                                      \
+		.container = &mfs_hf_safetensors, .release = release, __VA_ARGS__};                \
                                                                                                    \
 	static int possible_##NAME(const struct mfs_view_origin *s, struct mfs_error *err)         \
 	{                                                                                          \
@@ -275,14 +309,14 @@ static int list_of(const struct mfs_view_origin *s, const struct mfs_fp8_form *f
 	{                                                                                          \
 		struct mfs_vllm_layout layout;                                                     \
                                                                                                    \
-		return parse(s->ckpt, spec, flavour_##NAME.form, &layout, err);                    \
+		return parse(s->ckpt, spec, ENGINE, flavour_##NAME.form, &layout, err);            \
 	}                                                                                          \
                                                                                                    \
 	static int list_##NAME(const struct mfs_view_origin *s, struct mfs_arena *arena,           \
 			       const char *const **ret, uint32_t *ret_count,                       \
 			       struct mfs_error *err)                                              \
 	{                                                                                          \
-		return list_of(s, flavour_##NAME.form, arena, ret, ret_count, err);                \
+		return list_of(s, ENGINE, flavour_##NAME.form, arena, ret, ret_count, err);        \
 	}                                                                                          \
                                                                                                    \
 	static int open_##NAME(const struct mfs_view_origin *s, const char *spec,                  \
@@ -307,6 +341,9 @@ static int list_of(const struct mfs_view_origin *s, const struct mfs_fp8_form *f
 		.open = open_##NAME,                                                               \
 	};
 
-VLLM_VIEW(vllm, "vllm", "the same as vLLM's workers hold it (sharded_state)", .possible = possible)
-VLLM_VIEW(vllm_fp8, "vllm-fp8", "hf-fp8 as they hold it", .form = &mfs_fp8_blocks,
-	  .possible = possible_quantised, .config = mfs_fp8_set_config)
+RANKS_VIEW(vllm, MFS_ENGINE_VLLM, "vllm", "the same as vLLM's workers hold it (sharded_state)",
+	   .weights = add_vllm, .possible = possible)
+RANKS_VIEW(vllm_fp8, MFS_ENGINE_VLLM, "vllm-fp8", "hf-fp8 as they hold it", .weights = add_vllm,
+	   .form = &mfs_fp8_blocks, .possible = possible_quantised, .config = mfs_fp8_set_config)
+RANKS_VIEW(sglang, MFS_ENGINE_SGLANG, "sglang", "hf as SGLang's workers hold it (sharded_state)",
+	   .weights = add_sglang, .possible = known_to_sglang)

@@ -64,9 +64,15 @@ static int check_groups(const struct mfs_ckpt *ckpt, uint32_t tp, struct mfs_err
 			mfs_ckpt_dir(ckpt), (long long)groups, tp);
 }
 
-static int check_experts(const struct mfs_ckpt *ckpt, uint32_t tp, uint32_t ep,
-			 struct mfs_error *err)
+static const char *engine_name(const struct mfs_vllm_layout *layout)
 {
+	return layout->engine == MFS_ENGINE_SGLANG ? "SGLang" : "vLLM";
+}
+
+static int check_experts(const struct mfs_ckpt *ckpt, const struct mfs_vllm_layout *layout,
+			 uint32_t ep, struct mfs_error *err)
+{
+	const uint32_t tp = layout->tp;
 	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
 
 	if (!a->moe_layers)
@@ -74,9 +80,13 @@ static int check_experts(const struct mfs_ckpt *ckpt, uint32_t tp, uint32_t ep,
 				mfs_ckpt_dir(ckpt));
 	if (ep != tp)
 		return mfs_fail(err, -EINVAL,
-				"tp%u-ep%u: vLLM has experts at all workers of an engine, "
+				"tp%u-ep%u: %s has experts at all workers of an engine, "
 				"expected tp%u-ep%u",
-				tp, ep, tp, tp);
+				tp, ep, engine_name(layout), tp, tp);
+	/* sglang/srt/layers/moe/fused_moe_triton/layer.py */
+	if (layout->engine == MFS_ENGINE_SGLANG && a->num_experts % ep)
+		return mfs_fail(err, -EINVAL, "%s: %lld experts, which %u workers cannot share",
+				mfs_ckpt_dir(ckpt), (long long)a->num_experts, ep);
 	if (ep > a->num_experts)
 		return mfs_fail(err, -EINVAL, "%s: %lld experts, fewer than %u workers",
 				mfs_ckpt_dir(ckpt), (long long)a->num_experts, ep);
@@ -90,11 +100,11 @@ int mfs_vllm_layout_parse(const struct mfs_ckpt *ckpt, const char *spec,
 	int rc = 0;
 
 	if (!read_spec(spec, &ret->tp, &ep))
-		return mfs_fail(err, -ENOENT, "'%s' are no workers of vLLM's: name tpN or tpN-epN",
-				spec);
+		return mfs_fail(err, -ENOENT, "'%s' are no workers of %s's: name tpN or tpN-epN",
+				spec, engine_name(ret));
 	ret->ep = ep != 0;
 	if (ret->ep)
-		rc = check_experts(ckpt, ret->tp, ep, err);
+		rc = check_experts(ckpt, ret, ep, err);
 	if (!rc)
 		rc = check_shares(ckpt, ret, err);
 	return rc ? rc : check_groups(ckpt, ret->tp, err);

@@ -1,4 +1,4 @@
-/* How many workers of vLLM share a model, and whether they can. */
+/* How many workers of vLLM or SGLang share a model, and whether they can. */
 #ifndef MFS_FS_VIEW_VLLM_LAYOUT_H
 #define MFS_FS_VIEW_VLLM_LAYOUT_H
 
@@ -11,14 +11,17 @@ struct mfs_ckpt;
 
 #define MFS_VLLM_PADDING 64 /* of the vocabulary: DEFAULT_VOCAB_PADDING_SIZE */
 
+enum mfs_engine { MFS_ENGINE_VLLM, MFS_ENGINE_SGLANG };
+
 /* tp workers share each tensor. With ep they share the experts, of which each is at one worker. */
 struct mfs_vllm_layout {
+	enum mfs_engine engine;
 	uint32_t tp;
 	bool ep;
 };
 
-/* Parses "tpN" or "tpN-epN". -ENOENT: spec has another form; -EINVAL: the model cannot be cut
- * so. */
+/* Parses "tpN" or "tpN-epN", of ret->engine. -ENOENT: spec has another form; -EINVAL: the model
+ * cannot be cut so. */
 int mfs_vllm_layout_parse(const struct mfs_ckpt *ckpt, const char *spec,
 			  struct mfs_vllm_layout *ret, struct mfs_error *err);
 

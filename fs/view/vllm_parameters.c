@@ -126,35 +126,39 @@ static bool is_tied_embedding(const struct mfs_hf_target *t)
 	return (t->model->features & MFS_HAS(TIED)) && mfs_global_tensor_is_vocabulary(t->src);
 }
 
-/* NULL: vLLM has HF's name. */
-static const struct mfs_vllm_name *renamed(const struct mfs_hf_target *t)
+/* NULL: the engine has HF's name. */
+static const struct mfs_vllm_name *renamed(const struct mfs_hf_target *t, enum mfs_engine engine)
 {
-	const struct mfs_vllm_name *name = t->row->vllm;
+	const struct mfs_vllm_name *name =
+		engine == MFS_ENGINE_SGLANG && t->row->sglang ? t->row->sglang : t->row->vllm;
 
 	return name && mfs_applies(name->when, name->unless, t->model->features) ? name : NULL;
 }
 
-static const char *name_of(const struct mfs_hf_target *t)
+static const char *name_of(const struct mfs_hf_target *t, enum mfs_engine engine)
 {
-	if (renamed(t))
-		return renamed(t)->vllm;
+	const struct mfs_vllm_name *as = renamed(t, engine);
+
+	if (as)
+		return as->name;
 	return is_tied_embedding(t) ? "lm_head.weight" : t->row->hf;
 }
 
 /* Numbers of tensors that begin a name, of one layer. */
 struct firsts {
+	enum mfs_engine engine;
 	uint32_t *at, count, unit;
 };
 
 static uint32_t first_of(const struct mfs_model *m, uint32_t i, struct firsts *seen)
 {
-	const char *const text = name_of(&m->targets[i]);
+	const char *const text = name_of(&m->targets[i], seen->engine);
 
 	if (seen->unit != m->targets[i].unit)
 		seen->count = 0;
 	seen->unit = m->targets[i].unit;
 	for (uint32_t k = 0; k < seen->count; k++)
-		if (!strcmp(name_of(&m->targets[seen->at[k]]), text))
+		if (!strcmp(name_of(&m->targets[seen->at[k]], seen->engine), text))
 			return seen->at[k];
 	seen->at[seen->count++] = i;
 	return i;
@@ -166,11 +170,12 @@ static bool is_ahead(const struct mfs_model *m, const struct mfs_hf_target *t)
 }
 
 /* Orders the tensors by groups; *ret_count: of those that are in any. */
-static int place(const struct mfs_model *m, struct mfs_arena *arena, struct placed **ret,
-		 uint32_t *ret_count, struct mfs_error *err)
+static int place(const struct mfs_model *m, enum mfs_engine engine, struct mfs_arena *arena,
+		 struct placed **ret, uint32_t *ret_count, struct mfs_error *err)
 {
 	struct placed *placed = mfs_arena_array(arena, m->target_count + 1, sizeof(*placed));
-	struct firsts seen = {.at = mfs_arena_array(arena, m->target_count + 1, sizeof(*seen.at))};
+	struct firsts seen = {.engine = engine,
+			      .at = mfs_arena_array(arena, m->target_count + 1, sizeof(*seen.at))};
 
 	if (!placed || !seen.at)
 		return mfs_fail_nomem(err);
@@ -184,15 +189,15 @@ static int place(const struct mfs_model *m, struct mfs_arena *arena, struct plac
 	return 0;
 }
 
-int mfs_vllm_groups(const struct mfs_model *m, struct mfs_arena *arena, struct mfs_vllm_group **ret,
-		    uint32_t *ret_count, struct mfs_error *err)
+int mfs_vllm_groups(const struct mfs_model *m, enum mfs_engine engine, struct mfs_arena *arena,
+		    struct mfs_vllm_group **ret, uint32_t *ret_count, struct mfs_error *err)
 {
 	struct mfs_vllm_group *groups =
 		mfs_arena_array(arena, m->target_count + 1, sizeof(*groups));
 	const struct mfs_hf_target **of = mfs_arena_array(arena, m->target_count + 1, sizeof(*of));
 	struct placed *placed;
 	uint32_t count, n = 0;
-	int rc = groups && of ? place(m, arena, &placed, &count, err) : mfs_fail_nomem(err);
+	int rc = groups && of ? place(m, engine, arena, &placed, &count, err) : mfs_fail_nomem(err);
 
 	for (uint32_t i = 0; !rc && i < count; i++) {
 		if (!i || placed[i].first != placed[i - 1].first)
@@ -210,7 +215,7 @@ int mfs_vllm_groups(const struct mfs_model *m, struct mfs_arena *arena, struct m
 /* vLLM cuts modules as Megatron does, but for the padding of the vocabulary. */
 static enum cut cut_of(const struct mfs_hf_target *t, const struct mfs_vllm_layout *layout)
 {
-	const struct mfs_vllm_name *as = renamed(t);
+	const struct mfs_vllm_name *as = renamed(t, layout->engine);
 	struct mfs_name name;
 
 	if (t->expert >= 0 && layout->ep)
@@ -303,6 +308,7 @@ int mfs_vllm_parameter(const struct mfs_vllm_group *g, const struct mfs_vllm_lay
 		       struct mfs_error *err)
 {
 	const struct mfs_hf_target *t = g->of[0];
+	const struct mfs_vllm_name *as = renamed(t, layout->engine);
 	const bool stacked = t->expert >= 0;
 	const uint32_t all = stacked ? (uint32_t)mfs_ckpt_args(t->base.ckpt)->num_experts : 1;
 	struct mfs_vllm_slice *slices;
@@ -314,9 +320,9 @@ int mfs_vllm_parameter(const struct mfs_vllm_group *g, const struct mfs_vllm_lay
 	*ret = (struct mfs_vllm_parameter){
 		.base = {.ops = &ops,
 			 .ckpt = t->base.ckpt,
-			 .dtype = renamed(t) && renamed(t)->f32 ? MFS_F32 : t->base.dtype},
+			 .dtype = as && as->f32 ? MFS_F32 : t->base.dtype},
 		.like = t,
-		.as = name_of(t),
+		.as = name_of(t, layout->engine),
 		.axis = cut_of(t, layout) == CUT_COLUMNS,
 		.count = g->count / all * experts,
 		.parts = stacked ? g->count / all : 0};

@@ -2,7 +2,8 @@
  * What a worker of vLLM holds of a model: its part of each parameter, after vLLM has put queries,
  * keys and values into one, gates and ups, and the experts of a layer. What vLLM calls a parameter
  * is in the family's file. How a worker cuts is written in vllm/model_executor/layers: linear.py,
- * vocab_parallel_embedding.py, fused_moe/routed_experts.py.
+ * vocab_parallel_embedding.py, fused_moe/routed_experts.py. SGLang's layers are descendants of
+ * these (sglang/srt/layers): they cut alike, under other names.
  */
 #ifndef MFS_FS_VIEW_VLLM_PARAMETERS_H
 #define MFS_FS_VIEW_VLLM_PARAMETERS_H
@@ -45,9 +46,9 @@ struct mfs_vllm_parameter {
 };
 
 /* The groups of a model, in the order of their first tensors. Layers of multi-token prediction are
- * left out: vLLM's class does not hold them. -ENOMEM. */
-int mfs_vllm_groups(const struct mfs_model *m, struct mfs_arena *arena, struct mfs_vllm_group **ret,
-		    uint32_t *ret_count, struct mfs_error *err);
+ * left out: the engines' classes do not hold them. -ENOMEM. */
+int mfs_vllm_groups(const struct mfs_model *m, enum mfs_engine engine, struct mfs_arena *arena,
+		    struct mfs_vllm_group **ret, uint32_t *ret_count, struct mfs_error *err);
 
 /* The parameter of a group at a worker. -EINVAL: the workers cannot share a tensor, which the
  * message names; -ENOMEM. */

@@ -329,21 +329,21 @@ def test_url(package, fixtures):
 
 def test_vllm_shard(package, tmp_path):
     """The parts of vllm/tp2 into parameters, as the load format does, without vLLM's processes."""
-    from mcorefs import vllm
+    from mcorefs import _ranks, vllm
     made = hf_models.make("llama", tmp_path / "llama", head_dim=32, vocab_size=1000)
     place = export(made, "vllm/tp2", tmp_path / "shards")
-    assert vllm.shard_view("hf", "tp2") == "vllm/tp2" and vllm.shard_view("iter_0000040/hf", "tp2-ep2") == "iter_0000040/vllm/tp2-ep2"
-    assert vllm.shard_view("vllm/tp2", "tp4") is None and vllm.shard_view("hf-fp16", "tp2") is None
-    assert vllm.shard_view("latest/hf-fp8", "tp2") == "latest/vllm-fp8/tp2"
+    for asked, parts, found in (("hf", "tp2", "vllm/tp2"), ("iter_0000040/hf", "tp2-ep2", "iter_0000040/vllm/tp2-ep2"), ("vllm/tp2", "tp4", None),
+                                ("hf-fp16", "tp2", None), ("latest/hf-fp8", "tp2", "latest/vllm-fp8/tp2"), ("sglang/tp2", "tp2", None)):
+        assert _ranks.rank_view(asked, parts, vllm.VIEWS) == found
     with package.Source(made) as root, root.open("vllm/tp2") as view:
         for rank in range(2):
             expected = safetensors.torch.load_file(place / f"model-rank-{rank}-part-0.safetensors")
             parameters = {name: torch.nn.Parameter(torch.empty_like(tensor)) for name, tensor in expected.items()}
-            vllm._fill(view, vllm._places(view, rank, parameters))
+            _ranks.fill(view, _ranks.places(view, rank, parameters))
             assert all(same(parameters[name].data, expected[name]) for name in expected)
             wider = {name: torch.nn.Parameter(torch.empty(tensor.shape)) for name, tensor in expected.items()}
-            vllm._fill(view, vllm._places(view, rank, wider))
+            _ranks.fill(view, _ranks.places(view, rank, wider))
             assert all(same(wider[name].data, expected[name].float()) for name in expected)
             parameters.popitem()
-            with pytest.raises(vllm.Differs):
-                vllm._places(view, rank, parameters)
+            with pytest.raises(_ranks.Differs):
+                _ranks.places(view, rank, parameters)

@@ -46,10 +46,10 @@ expected.update((k, int(n)) for k, n in re.findall("-(tp|pp|vpp|ep)([0-9]+)", na
 assert found == expected, found
 EOF
 	mount_source "$source" >/dev/null 2>&1
-	# Down to the Megatron views and vLLM's; layouts stand in no order.
+	# Down to the Megatron views and those of engines; layouts stand in no order.
 	same "$name: tree" "$("$m" ls "$source" | awk '{ print $5 }' | sort)" \
 		"$(cd "$mnt" && find . -mindepth 1 \( -type d -printf '%f/\n' -o -printf '%f\n' \) \
-			\( -path '*/megatron/torch/*' -o -path '*/vllm*/*' -o -name torch_dist \) -prune | sort)"
+			\( -path '*/megatron/torch/*' -o -path '*/vllm*/*' -o -path '*/sglang/*' -o -name torch_dist \) -prune | sort)"
 	unmount
 done
 

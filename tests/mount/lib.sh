@@ -24,14 +24,14 @@ megatron
 raw'
 
 # views_of NAME: those of a fixture's model. GPT-2's matrices are transposed, and no reader has them as 8-bit floats; how
-# vLLM's workers hold a model is known of all others, and how llama.cpp holds one of six families.
+# workers of vLLM and SGLang hold a model is known of all others, and how llama.cpp holds one of six families.
 views_of() {
 	{
 		echo "$model_views"
 		case $1 in
-		llama* | qwen2* | qwen3* | mixtral* | mistral*) printf 'gguf\ngguf-f16\nhf-fp8\nhf-fp8-tensor\nvllm\nvllm-fp8\n' ;;
+		llama* | qwen2* | qwen3* | mixtral* | mistral*) printf 'gguf\ngguf-f16\nhf-fp8\nhf-fp8-tensor\nsglang\nvllm\nvllm-fp8\n' ;;
 		gpt2*) ;;
-		*) printf 'hf-fp8\nhf-fp8-tensor\nvllm\nvllm-fp8\n' ;;
+		*) printf 'hf-fp8\nhf-fp8-tensor\nsglang\nvllm\nvllm-fp8\n' ;;
 		esac
 	} | sort
 }

@@ -146,7 +146,8 @@ struct mfs_family_tensor {
 	bool transposed; /* HF stores [in, out] */
 	bool plain; /* a norm that HF stores as it is, though the family's norms are weight - 1 */
 	bool norm;  /* a weight that zero-centred norms store as weight - 1, and HF does not */
-	const struct mfs_vllm_name *vllm; /* NULL: HF's name */
+	/* NULL: HF's name; SGLang's: vLLM's */
+	const struct mfs_vllm_name *vllm, *sglang;
 };
 
 enum mfs_config_kind {
@@ -245,13 +246,13 @@ struct mfs_fused {
 	bool transposed; /* files may also store [in, out] */
 };
 
-/* What vLLM calls an HF tensor, both without layer_prefix. Tensors of one name follow each other
- * in vLLM's, in the order of the family's rows, and those of experts are stacked. A table of these
- * ends with a row without hf. */
+/* What vLLM or SGLang calls an HF tensor, both without layer_prefix. Tensors of one name follow
+ * each other in the engine's, in the order of the family's rows, and those of experts are stacked.
+ * A table of these ends with a row without hf. */
 struct mfs_vllm_name {
-	const char *hf, *vllm;
+	const char *hf, *name;
 	mfs_features when, unless; /* as for tensors; another model has HF's name */
-	bool f32;		   /* vLLM has it in float32 */
+	bool f32;		   /* the engine has it in float32 */
 	bool rows, heads; /* a worker has its part of the rows, or of those of the key heads */
 };
 
@@ -285,8 +286,10 @@ struct mfs_family {
 	 * ModelProvider and what follows it. Such a class adds nothing to its fields, unless the
 	 * family requires own-modules. */
 	const char *providers;
-	const char *proved; /* by which peers; NULL: none can check it */
-	const char *vllm;   /* the version of vLLM whose names are known; NULL: none */
+	const char *proved;	    /* by which peers; NULL: none can check it */
+	const char *vllm;	    /* the version of vLLM whose names are known; NULL: none */
+	const char *sglang;	    /* likewise of SGLang */
+	mfs_features sglang_unless; /* with any of these its class drops or adds tensors */
 	/* vLLM's module of a layer that has the scales of an 8-bit cache */
 	const char *vllm_cache;
 	const char *gguf; /* llama.cpp's architecture of such models; NULL: none is known */
@@ -301,7 +304,8 @@ struct mfs_family {
 	bool norms_minus_one; /* HF, too, stores norms as weight - 1 */
 	mfs_features required, optional;
 	const struct mfs_family_tensor *tensors;
-	const struct mfs_vllm_name *vllm_names; /* those of the tensors, and of a base's */
+	/* those of the tensors, and of a base's */
+	const struct mfs_vllm_name *vllm_names, *sglang_names;
 	const struct mfs_fused *fused; /* also of a vision-language family: of its language model */
 	const struct mfs_config_row *config; /* a later row of a key replaces an earlier one */
 	const struct mfs_config_alias *aliases;

@@ -47,6 +47,8 @@ static int read_base(struct mfs_family_reader *r, const char *value, size_t fiel
 		rc = mfs_family_put(r, &r->config, 0, row->key, row, false);
 	for (const struct mfs_vllm_name *row = base->vllm_names; row->hf && !rc; row++)
 		rc = mfs_family_put(r, &r->vllm, 0, row->hf, row, false);
+	for (const struct mfs_vllm_name *row = base->sglang_names; row->hf && !rc; row++)
+		rc = mfs_family_put(r, &r->sglang, 0, row->hf, row, false);
 	return rc;
 }
 
@@ -120,6 +122,23 @@ static int read_layers(struct mfs_family_reader *r, const char *value, size_t fi
 	return set_text(r, value, field);
 }
 
+/* VERSION [, unless A or B] */
+static int read_sglang(struct mfs_family_reader *r, const char *value, size_t field)
+{
+	struct mfs_words w;
+	mfs_features when = 0;
+	int rc = mfs_words_split(value, r->arena, &w, r->err);
+
+	(void)field;
+	if (rc)
+		return rc;
+	r->family->sglang = w.at[w.next++];
+	rc = mfs_words_conditions(&w, &when, &r->family->sglang_unless, r->err);
+	if (!rc && when)
+		rc = mfs_fail(r->err, -EINVAL, "expected VERSION, unless A or B");
+	return rc;
+}
+
 #define FAMILY_FIELD(name) offsetof(struct mfs_family, name)
 
 static const struct key {
@@ -145,6 +164,7 @@ static const struct key {
 	{"providers", set_text, FAMILY_FIELD(providers)},
 	{"proved", set_text, FAMILY_FIELD(proved)},
 	{"vllm", set_text, FAMILY_FIELD(vllm)},
+	{"sglang", read_sglang, 0},
 	{"gguf", set_text, FAMILY_FIELD(gguf)},
 	{"impossible", set_text, FAMILY_FIELD(impossible)},
 };
@@ -229,6 +249,7 @@ static const struct section {
 	{"after", NULL, MFS_SCOPE_AFTER, MFS_LAYER_ANY},
 	{"fused", mfs_family_read_fused, 0, 0},
 	{"vllm", mfs_family_read_vllm, 0, 0},
+	{"sglang", mfs_family_read_sglang, 0, 0},
 	{"config", mfs_family_read_config, 0, 0},
 	{"defaults", read_default, 0, 0},
 	{"aliases", read_alias, 0, 0},
@@ -379,9 +400,9 @@ int mfs_family_read(const char *file, const char *bytes, size_t len, mfs_find_ba
 {
 	struct mfs_family_reader r = {
 		.file = file, .find = find, .arg = arg, .arena = arena, .err = err};
-	struct mfs_family_rows *const lists[] = {&r.tensors,	    &r.config,	 &r.aliases,
-						 &r.notes,	    &r.defaults, &r.hf_names,
-						 &r.megatron_names, &r.fused,	 &r.vllm};
+	struct mfs_family_rows *const lists[] = {
+		&r.tensors,  &r.config,		&r.aliases, &r.notes, &r.defaults,
+		&r.hf_names, &r.megatron_names, &r.fused,   &r.vllm,  &r.sglang};
 	int rc;
 
 	r.family = mfs_arena_alloc(arena, sizeof(*r.family));

@@ -26,7 +26,7 @@ struct mfs_family_reader {
 	struct mfs_arena *arena;
 	struct mfs_family *family;
 	struct mfs_family_rows tensors, config, aliases, notes, defaults;
-	struct mfs_family_rows fused, vllm;
+	struct mfs_family_rows fused, vllm, sglang;
 	struct mfs_language *language; /* the family's; NULL: no section is of it */
 	struct mfs_family_rows hf_names, megatron_names; /* rows: what names begin with there */
 	struct mfs_error *err;
@@ -60,8 +60,10 @@ int mfs_family_settle_language(struct mfs_family_reader *r);
 int mfs_family_read_fused(struct mfs_family_reader *r, const struct mfs_conf_line *line);
 int mfs_family_settle_fused(struct mfs_family_reader *r);
 
-/* Reads a line of [vllm], and puts the names into the family's rows (vllm_names.c). */
+/* Reads a line of [vllm] or [sglang], and puts the names of both into the family's rows
+ * (vllm_names.c). */
 int mfs_family_read_vllm(struct mfs_family_reader *r, const struct mfs_conf_line *line);
+int mfs_family_read_sglang(struct mfs_family_reader *r, const struct mfs_conf_line *line);
 int mfs_family_settle_vllm(struct mfs_family_reader *r, struct mfs_family_tensor *rows);
 
 /* Fills in what follows from the tensors' names and the family's features, and puts the rows into

@@ -18,7 +18,7 @@ ROOT = PACKAGE.parents[3]
 INSIDE = ("libexpat1-dev", "libjansson-dev", "libpcre2-dev", "libssl-dev", "liburing-dev", "libutf8proc-dev", "libxxhash-dev",
           "libyaml-dev", "libzstd-dev", "zlib1g-dev")
 SUMMARY = "Megatron-LM checkpoints as HuggingFace tensors, read straight from the source"
-ENTRY_POINTS = "[vllm.general_plugins]\nmcorefs = mcorefs.vllm:register\n"
+ENTRY_POINTS = "[vllm.general_plugins]\nmcorefs = mcorefs.vllm:register\n\n[sglang.srt.plugins]\nmcorefs = mcorefs.sglang:register\n"
 
 
 def version():

@@ -7,21 +7,15 @@ its own part straight into its parameters. Else each gives all tensors, as they 
 from __future__ import annotations
 
 import logging
-import re
 import time
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
-from ._arrays import TORCH
-from ._library import McorefsError
 from ._load import opened, stream
-from ._source import Source, TensorInfo, View
+from ._ranks import RANKS, Differs, fill_rank, rank_view
 from ._stub import target_of
 
 logger = logging.getLogger("vllm.mcorefs")
-FLOATS = ("F64", "F32", "F16", "BF16")
-CAST = [f"torch.{TORCH[word]}" for word in FLOATS]
-SHARDED = re.compile(r"vllm(?:-fp8)?/(tp\d+(?:-ep\d+)?)$")
-SHARDS_OF = {"hf": "vllm", "hf-fp8": "vllm-fp8"}
+VIEWS = {"hf": "vllm", "hf-fp8": "vllm-fp8"}
 
 
 def register() -> None:
@@ -33,19 +27,6 @@ def register() -> None:
             model_loader.register_model_loader("mcorefs")(_make_loader())
     except (ImportError, AttributeError) as reason:
         logger.warning("The load format mcorefs is not there: %s", reason)
-
-
-class Differs(Exception):
-    """What a worker holds is not what the view has for it."""
-
-
-def shard_view(view: str, parts: str) -> Optional[str]:
-    """The view "vllm/PARTS" (of hf-fp8: "vllm-fp8/PARTS") next to the one that was asked for; None: that one is of other tensors."""
-    found = SHARDED.search(view)
-    if found:
-        return view if found[1] == parts else None
-    above, _, last = view.rpartition("/")
-    return f"{above}/{SHARDS_OF[last]}/{parts}".lstrip("/") if last in SHARDS_OF else None
 
 
 def _parts(workers: int) -> str:
@@ -65,32 +46,6 @@ def _alone(state: Dict[str, Any]) -> Dict[str, Any]:
     from vllm.model_executor.model_loader.sharded_state_loader import ShardedStateLoader
 
     return ShardedStateLoader._filter_subtensors(state)
-
-
-def _places(view: Any, rank: int, parameters: Dict[str, Any]) -> List[Tuple[TensorInfo, Any]]:
-    """(tensor, parameter) for all that the rank's files have. Differs: the two do not match, and nothing may be read."""
-    left, places = dict(parameters), []
-    for t in [t for file in view.files() if file.name.startswith(f"model-rank-{rank}-part-") for t in view.tensors(file.name)]:
-        parameter = left.pop(t.name, None)
-        if parameter is None:
-            raise Differs(f"{view.name} has a tensor '{t.name}', and this worker none")
-        same_type = str(parameter.dtype) == f"torch.{TORCH.get(t.dtype)}" or str(parameter.dtype) in CAST and t.dtype in FLOATS
-        if tuple(parameter.shape) != t.shape or not same_type or parameter.device.type not in ("cpu", "cuda"):
-            raise Differs(f"tensor '{t.name}' of {view.name} is {t.dtype} {list(t.shape)}, and this worker's {parameter.dtype} {list(parameter.shape)}")
-        places.append((t, parameter.data))
-    if left:
-        raise Differs(f"{view.name} has no tensor '{next(iter(left))}'")
-    return places
-
-
-def _fill(view: View, places: List[Tuple[TensorInfo, Any]]) -> None:
-    """Straight into parameters of the checkpoint's type; others are cast as vLLM casts, by copy_()."""
-    view.fill([(t, to) for t, to in places if str(to.dtype) == f"torch.{TORCH[t.dtype]}"])
-    others = {t.name: (t, to) for t, to in places if str(to.dtype) != f"torch.{TORCH[t.dtype]}"}
-    if others:
-        device = places[0][1].device
-        for name, tensor in stream(view, device=device, names=[t for t, _ in others.values()]):
-            others[name][1].copy_(tensor)
 
 
 def _make_loader() -> type:
@@ -113,30 +68,19 @@ def _make_loader() -> type:
                 self._load_shard(model, model_config, target)
                 logger.info("Each worker's own part took %.2f seconds", time.perf_counter() - started)
             except Differs as reason:
-                if SHARDED.search(target.view):
+                if RANKS.search(target.view):
                     raise ValueError(f"{model_config.model}: {reason}; a stub of hf fits all workers") from None
                 logger.debug("All tensors are read by each worker: %s", reason)
                 super().load_weights(model, model_config)
 
         def _load_shard(self, model: Any, model_config: Any, target: Any) -> None:
             workers, rank = get_tensor_model_parallel_world_size(), get_tensor_model_parallel_rank()
-            name = shard_view(target.view, _parts(workers))
+            name = rank_view(target.view, _parts(workers), VIEWS)
             if name is None:
                 raise Differs(f"{target.view} is not for {workers} workers")
             if model_config.quantization not in (None, "fp8" if "vllm-fp8/" in name else None):
                 raise Differs(f"the model is quantised ({model_config.quantization})")
-            with Source(target.source, target.options) as root:
-                if name != target.view:
-                    with root.open(target.view) as whole:
-                        target.check(whole)
-                try:
-                    view = root.open(name)
-                except McorefsError as reason:
-                    raise Differs(str(reason)) from None
-                with view:
-                    if name == target.view:
-                        target.check(view)
-                    _fill(view, _places(view, rank, _alone(model.state_dict())))
+            fill_rank(target, name, rank, _alone(model.state_dict()))
 
         def _get_weights_iterator(self, source: Any) -> Iterator[Tuple[str, Any]]:
             """All tensors, in full; without experts of other workers, where vLLM knows which these are."""
