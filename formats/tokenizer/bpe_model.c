@@ -21,7 +21,7 @@ struct bpe {
 	struct merge *merges; /* a hash table */
 	uint32_t mask, merge_count, next_rank;
 	uint32_t quick[QUICK]; /* ids of characters that have no prefix and no suffix */
-	uint32_t bytes[256];   /* ids of "<0x00>" to "<0xFF>" */
+	uint32_t bytes[256];   /* ids of "<0x00>" to "<0xFF>", or of the bytes themselves */
 };
 
 /* ---- merges ---- */
@@ -197,6 +197,13 @@ static void add_plain(struct word *w, const char *text, size_t len)
 		 text, len);
 }
 
+static void split_bytes(struct word *w, const char *word, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		add_part(w, w->model->bytes[(uint8_t)word[i]], word + i, 1);
+	add_unknown(w);
+}
+
 static void split_characters(struct word *w, const char *word, size_t len)
 {
 	const bool marked = w->model->options.prefix || w->model->options.suffix;
@@ -360,7 +367,10 @@ static int encode(const struct mfs_word_model *model, struct mfs_word_scratch *s
 				     (len * (marks + 1) + 1) * sizeof(*w.at));
 	if (!w.at)
 		return mfs_fail_nomem(err);
-	split_characters(&w, word, len);
+	if (m->options.from_bytes)
+		split_bytes(&w, word, len);
+	else
+		split_characters(&w, word, len);
 	if (scratch->bytes.failed)
 		return mfs_fail_nomem(err);
 	if (!w.count)
@@ -392,6 +402,11 @@ static void find_characters(struct bpe *m)
 	for (uint32_t c = 0; c < QUICK; c++)
 		m->quick[c] = mfs_token_table_find(m->base.tokens, text, mfs_utf8_put(c, text));
 	mfs_token_find_bytes(m->base.tokens, m->bytes);
+	for (unsigned i = 0; i < 256 && m->options.from_bytes; i++) {
+		const char one = (char)i;
+
+		m->bytes[i] = mfs_token_table_find(m->base.tokens, &one, 1);
+	}
 }
 
 int mfs_bpe_model_new(const struct mfs_token_table *tokens, const struct mfs_bpe_options *options,

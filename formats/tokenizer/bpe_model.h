@@ -18,6 +18,7 @@ struct mfs_bpe_options {
 	const char *suffix; /* of what ends a word; NULL: none */
 	bool fuse_unk;	    /* one for a run of unknown characters */
 	bool byte_fallback; /* "<0x41>" for the bytes of an unknown character */
+	bool from_bytes;    /* tokens are bytes of texts, not of characters that stand for them */
 	bool ignore_merges; /* a word that is a token is that token */
 };
 

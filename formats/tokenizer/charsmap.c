@@ -93,3 +93,19 @@ const char *mfs_charsmap_find(const struct mfs_charsmap *map, const char *text, 
 	}
 	return found;
 }
+
+bool mfs_charsmap_leads(const struct mfs_charsmap *map, const char *text, size_t len)
+{
+	uint32_t at;
+
+	if (!map->count)
+		return false;
+	at = offset(map->units[0]);
+	for (size_t i = 0; i < len; i++) {
+		at ^= (uint8_t)text[i];
+		if (at >= map->count || label(map->units[at]) != (uint8_t)text[i])
+			return false;
+		at ^= offset(map->units[at]);
+	}
+	return true;
+}

@@ -29,4 +29,7 @@ void mfs_charsmap_release(struct mfs_charsmap *map);
 const char *mfs_charsmap_find(const struct mfs_charsmap *map, const char *text, size_t len,
 			      bool longest, size_t *ret_used);
 
+/* Whether a prefix of the table begins with text, or is it. */
+bool mfs_charsmap_leads(const struct mfs_charsmap *map, const char *text, size_t len);
+
 #endif

@@ -13,14 +13,39 @@
 #include "formats/base/str.h"
 #include "formats/io/directory.h"
 #include "formats/io/slurp.h"
+#include "formats/tokenizer/ranks.h"
 #include "formats/tokenizer/tokenizer_i.h"
 #include "formats/tokenizer/utf8.h"
 
 #define FILE_MAX (512u << 20) /* bytes */
 
+/* Files of two kinds have names that end alike: Megatron's lists of ranks are JSON, and Llama's
+ * ranks are a tokenizer.model. */
+static int read_json(struct mfs_tokenizer *tok, const char *path, const char *text, size_t len,
+		     struct mfs_error *err)
+{
+	struct mfs_scan begin = {text, text + len}, vocab;
+
+	if (mfs_scan_peek(&begin) == '[')
+		return mfs_tokenizer_rank_list_read(tok, path, text, len, err);
+	if (mfs_scan_find(begin, "vocab", &vocab))
+		return mfs_tokenizer_tekken_read(tok, path, text, len, err);
+	return mfs_tokenizer_json_read(tok, path, text, len, err);
+}
+
+static int read_model(struct mfs_tokenizer *tok, const char *path, const char *text, size_t len,
+		      struct mfs_error *err)
+{
+	return mfs_tiktoken_is(text, len) ? mfs_tokenizer_tiktoken_read(tok, path, text, len, err)
+					  : mfs_tokenizer_spm_read(tok, path, text, len, err);
+}
+
 /* In the order in which a directory is searched. */
 static const struct mfs_tokenizer_kind kinds[] = {
-	{"tokenizer.json", mfs_tokenizer_json_read},
+	{"tokenizer.json", read_json},
+	{"tokenizer.model", read_model},
+	{"tekken.json", mfs_tokenizer_tekken_read},
+	{"*.tiktoken", mfs_tokenizer_tiktoken_read},
 };
 
 /* ---- opening ---- */
@@ -122,7 +147,7 @@ int mfs_tokenizer_parse(const struct mfs_tokenizer_kind *kind, const char *path,
 
 int mfs_tokenizer_open(const char *path, struct mfs_tokenizer **ret, struct mfs_error *err)
 {
-	const struct mfs_tokenizer_kind *kind;
+	const struct mfs_tokenizer_kind *kind = NULL;
 	char *file = NULL;
 	void *text = NULL;
 	size_t len;

@@ -67,6 +67,8 @@ struct mfs_tokenizer_kind {
 		    struct mfs_error *err);
 };
 
+int mfs_tokenizer_spm_read(struct mfs_tokenizer *tok, const char *path, const char *text,
+			   size_t len, struct mfs_error *err);
 int mfs_tokenizer_json_read(struct mfs_tokenizer *tok, const char *path, const char *text,
 			    size_t len, struct mfs_error *err);
 
