@@ -44,7 +44,7 @@ static inline void read_ids(struct mfs_token_ids *ids, char *list)
 
 static inline bool next_case(FILE *file, struct one_case *c)
 {
-	static char line[1 << 16], text[1 << 14], list[1 << 14], back[1 << 14];
+	static _Thread_local char line[1 << 16], text[1 << 14], list[1 << 14], back[1 << 14];
 
 	if (!fgets(line, sizeof(line), file))
 		return false;
