@@ -176,6 +176,8 @@ struct mft_train_config {
 	const char *dataloader_type; /* "single", "cyclic" */
 	int64_t seq_length;
 	bool mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss, no_data_sharding;
+	bool sft, sft_answer_only_loss;
+	const char *sft_tokenizer_prompt_format, *sft_packing;
 	double mid_level_dataset_surplus;
 	int64_t num_workers; /* batches that are prefetched are at least this many */
 	int64_t eod;	     /* token that ends a document; MFS_ABSENT: not known */

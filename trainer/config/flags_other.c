@@ -233,8 +233,10 @@ static const struct mft_flag msc[] = {
 GROUP(msc, "msc");
 
 static const struct mft_flag sft[] = {
-	{ON, "sft", "False", REFUSED("leave it out; this is pretraining")},
-	{TEXT, "sft_tokenizer_prompt_format", "'nemotron-h-aligned'", UNUSED},
+	{ON, "sft", "False", TO(sft)},
+	{TEXT, "sft_tokenizer_prompt_format", "'nemotron-h-aligned'",
+	 CHOICES("nemotron-h-aligned|nemotron-nano-v2|identity|default"),
+	 TO(sft_tokenizer_prompt_format)},
 };
 GROUP(sft, "sft");
 

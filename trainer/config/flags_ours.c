@@ -19,6 +19,11 @@ static const struct mft_flag ours[] = {
 	 SAYS("of the CPU; 0: one a processor, of which a host's processes have a share")},
 	{ON, "dry_run", "False", TO(dry_run), OURS,
 	 SAYS("print what memory the run would take, and exit")},
+	{TEXT, "sft_packing", "'none'", CHOICES("none|first_fit_decreasing"), TO(sft_packing), OURS,
+	 SAYS("with --sft: none, where a line of the file is a sample, as in Megatron; or put "
+	      "conversations of all lines together")},
+	{ON, "sft_answer_only_loss", "False", TO(sft_answer_only_loss), OURS,
+	 SAYS("with --sft and the tokenizer's own template: only what assistants say counts")},
 	{TEXT, "machine", "None", TO(machine), OURS,
 	 SAYS("with --dry-run: a file that describes machines (configs/machines); print how long a "
 	      "step takes on them, too, and what processes send to each other")},

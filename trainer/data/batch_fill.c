@@ -281,22 +281,12 @@ static void sort_numbers(const int32_t *key, uint64_t count, uint64_t limit, int
 	}
 }
 
-int mft_batch_fill(const struct mft_batch_rules *rules, const struct mft_fetch *from,
-		   const uint64_t *samples, uint32_t own, int32_t *scratch, struct mft_batch *whole,
-		   struct mft_batch *b, struct mfs_error *err)
+/* What follows from the sequences of all processes: this one's part, and orders. */
+static void complete(const struct mft_batch_rules *rules, int32_t *scratch, struct mft_batch *all,
+		     struct mft_batch *b)
 {
-	struct mft_batch *all = rules->parts > 1 ? whole : b;
 	const uint64_t count = mft_batch_tokens(rules);
-	int rc = 0;
 
-	all->counted = 0;
-	all->documents = false;
-	for (uint32_t i = 0; i < from->part_count && !rc; i++)
-		rc = put_part(rules, from, &from->parts[i], samples, all, err);
-	if (rc)
-		return rc;
-	for (uint32_t i = 0; i < rules->sequences; i++)
-		all->counted += fill_sequence(rules, all, i, i < own);
 	for (uint32_t k = 0; k < rules->ahead; k++)
 		fill_ahead(rules, all, k + 1, &all->ahead[k]);
 	if (rules->parts > 1)
@@ -309,5 +299,46 @@ int mft_batch_fill(const struct mft_batch_rules *rules, const struct mft_fetch *
 		sort_numbers(a->tokens, count, rules->vocab, scratch, a->order);
 		sort_numbers(a->positions, count, rules->length, scratch, a->position_order);
 	}
+}
+
+int mft_batch_fill(const struct mft_batch_rules *rules, const struct mft_fetch *from,
+		   const uint64_t *samples, uint32_t own, int32_t *scratch, struct mft_batch *whole,
+		   struct mft_batch *b, struct mfs_error *err)
+{
+	struct mft_batch *all = rules->parts > 1 ? whole : b;
+	int rc = 0;
+
+	all->counted = 0;
+	all->documents = false;
+	for (uint32_t i = 0; i < from->part_count && !rc; i++)
+		rc = put_part(rules, from, &from->parts[i], samples, all, err);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < rules->sequences; i++)
+		all->counted += fill_sequence(rules, all, i, i < own);
+	complete(rules, scratch, all, b);
 	return 0;
+}
+
+void mft_batch_fill_sft(const struct mft_batch_rules *rules, struct mft_sft *sft,
+			const uint64_t *samples, uint32_t own, int32_t *scratch,
+			struct mft_batch *whole, struct mft_batch *b)
+{
+	struct mft_batch *all = rules->parts > 1 ? whole : b;
+
+	all->counted = 0;
+	all->documents = true;
+	for (uint32_t i = 0; i < rules->sequences; i++) {
+		const uint64_t first = (uint64_t)i * rules->length;
+		const struct mft_sft_sample to = {all->tokens + first, all->labels + first,
+						  all->positions + first, all->first_key + first,
+						  all->loss_mask + first};
+		const uint64_t counted = mft_sft_read(sft, samples[i], 0, &to);
+
+		if (i < own)
+			all->counted += counted;
+		else
+			memset(to.loss_mask, 0, rules->length * sizeof(*to.loss_mask));
+	}
+	complete(rules, scratch, all, b);
 }

@@ -7,6 +7,7 @@
 #ifndef MFT_TRAINER_DATA_BATCH_FILL_H
 #define MFT_TRAINER_DATA_BATCH_FILL_H
 
+#include "trainer/data/sft/sft_samples.h"
 #include "trainer/data/token_fetch.h"
 #include "trainer/data/loader.h"
 
@@ -44,5 +45,10 @@ static inline uint64_t mft_batch_tokens(const struct mft_batch_rules *r)
 int mft_batch_fill(const struct mft_batch_rules *rules, const struct mft_fetch *from,
 		   const uint64_t *samples, uint32_t own, int32_t *scratch, struct mft_batch *whole,
 		   struct mft_batch *b, struct mfs_error *err);
+
+/* Fills a batch from samples of conversations, whose documents are apart. It cannot fail. */
+void mft_batch_fill_sft(const struct mft_batch_rules *rules, struct mft_sft *sft,
+			const uint64_t *samples, uint32_t own, int32_t *scratch,
+			struct mft_batch *whole, struct mft_batch *b);
 
 #endif

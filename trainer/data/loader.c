@@ -84,8 +84,9 @@ static int plan(struct mft_loader *l, struct slot *s, struct mfs_error *err)
 {
 	int rc = mft_train_data_draw(&l->data, l->next, s->samples, &s->own, err);
 
-	if (!rc)
-		rc = mft_fetch_plan(l->fetcher, s->samples, l->data.micro, &s->fetch, err);
+	if (rc || l->data.sft)
+		return rc;
+	rc = mft_fetch_plan(l->fetcher, s->samples, l->data.micro, &s->fetch, err);
 	return rc ? rc : mft_fetch_submit(l->fetcher, &s->fetch, err);
 }
 
@@ -100,8 +101,14 @@ static void begin(struct mft_loader *l, struct slot *s)
 
 static int finish(struct mft_loader *l, struct slot *s)
 {
-	int rc = mft_fetch_finish(l->fetcher, &s->fetch, &s->err);
+	int rc;
 
+	if (l->data.sft) {
+		mft_batch_fill_sft(&l->rules, l->data.sft, s->samples, s->own, l->scratch,
+				   &l->whole, &s->batch);
+		return 0;
+	}
+	rc = mft_fetch_finish(l->fetcher, &s->fetch, &s->err);
 	if (!rc && s->fetch.rc) {
 		s->err = s->fetch.err;
 		rc = s->fetch.rc;
@@ -144,7 +151,8 @@ static void build_others(struct mft_loader *l)
 {
 	struct mfs_error err;
 
-	mfs_samples_build(l->data.samples, NULL, 0, 0, &err);
+	if (l->data.samples)
+		mfs_samples_build(l->data.samples, NULL, 0, 0, &err);
 }
 
 static void *work(void *arg)
@@ -171,7 +179,8 @@ static void *work(void *arg)
 			built = true;
 		}
 	}
-	mft_fetcher_drain(l->fetcher);
+	if (l->fetcher)
+		mft_fetcher_drain(l->fetcher);
 	return NULL;
 }
 
@@ -245,8 +254,13 @@ static int open_all(struct mft_loader *l, const struct mft_train_config *config,
 		mfs_io_engine_free(engine);
 		return rc;
 	}
-	l->engine = config->mock_data ? "generated" : mfs_io_engine_name(engine);
-	rc = mft_fetcher_new(l->data.samples, engine, MFT_LOADER_DEPTH, &l->fetcher, err);
+	l->engine = config->mock_data ? "generated"
+		    : config->sft     ? "memory"
+				      : mfs_io_engine_name(engine);
+	if (config->sft)
+		mfs_io_engine_free(engine);
+	else
+		rc = mft_fetcher_new(l->data.samples, engine, MFT_LOADER_DEPTH, &l->fetcher, err);
 	if (!rc)
 		rc = make_slots(l, config->num_workers, err);
 	return rc ? rc : start(l, err);
@@ -300,7 +314,7 @@ int mft_loader_new(const struct mft_train_config *config, enum mfs_split split, 
 				       ret, err);
 	if (rc || !why.code)
 		return rc;
-	if (!config->mock_data)
+	if (!config->mock_data && !config->sft)
 		(*ret)->engine = "pread threads";
 	snprintf((*ret)->why, sizeof((*ret)->why), "%s", why.msg);
 	return 0;
@@ -389,6 +403,7 @@ void mft_loader_stats(struct mft_loader *l, struct mft_loader_stats *ret)
 		.batches = l->batches,
 		.tokens = l->batches * mft_batch_tokens(&l->rules),
 		.bytes = l->bytes,
+		.epoch_samples = l->data.sft ? mft_sft_count(l->data.sft) : 0,
 		.stall_ns = l->stall.total_ns,
 		.stall_p50_ns = mft_stall_percentile(&l->stall, 0.5),
 		.stall_p99_ns = mft_stall_percentile(&l->stall, 0.99),

@@ -39,6 +39,7 @@ enum mft_batch_array_kind {
  * loss_mask       1, or 0 where the loss does not count
  * first_key       the first position of the sequence that token t sees: 0; with
  *                 reset_attention_mask its document's start
+ * With sft, positions and first_key are those of conversations.
  */
 #define MFT_BATCH_ARRAYS_AHEAD(X)                                                                  \
 	X(int32_t, tokens, MFT_BATCH_MOVES)                                                        \
@@ -122,9 +123,10 @@ void mft_loader_give_back(struct mft_loader *l, const struct mft_batch *b);
 uint64_t mft_loader_microbatches(const struct mft_loader *l);
 
 struct mft_loader_stats {
-	const char *engine; /* "io_uring", "pread threads", "generated" */
+	const char *engine; /* "io_uring", "pread threads", "generated", "memory" */
 	const char *why;    /* of pread threads: why not io_uring; NULL */
 	uint64_t batches, tokens, bytes;
+	uint64_t epoch_samples; /* of --sft; 0: of other data */
 	/* How long next() waited, without its first call. Percentiles are exact to 1/16. */
 	uint64_t stall_ns, stall_p50_ns, stall_p99_ns, stall_max_ns;
 	uint64_t open_ns; /* until the first microbatch was there */

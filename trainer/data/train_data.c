@@ -177,10 +177,57 @@ static int open_mock(const struct mft_train_config *c, uint64_t vocab, struct mf
 	return mfs_rows_mock((uint32_t)own, (int32_t)c->eod, &d->mock, err);
 }
 
+/* The one file of a split's conversations, and whether --split divides it. */
+static int sft_file(const struct mft_train_config *c, enum mfs_split split, const char **ret,
+		    struct mfs_error *err)
+{
+	const struct mfs_arg_words *words =
+		c->data_path.count ? &c->data_path : &c->split_data_path[split];
+
+	if (!words->count)
+		return mfs_fail(err, -ENODATA, "the %s split has no data", mfs_split_name(split));
+	if (words->count > 1)
+		return mfs_fail(err, -ENOTSUP,
+				"--sft takes one file of a split, found %zu words of data paths: "
+				"blends of conversations are not made",
+				words->count);
+	*ret = words->list[0];
+	return 0;
+}
+
+/* As in Megatron samples go round: there are as many as the run asks for. */
+static int open_sft(const struct mft_train_config *c, enum mfs_split split, uint64_t vocab,
+		    struct mft_train_data *d, struct mfs_error *err)
+{
+	struct mft_sft_config s = {
+		.shares = c->data_path.count ? (c->split ? c->split : MFS_SPLIT_DEFAULT) : NULL,
+		.split = split,
+		.tokenizer =
+			mfs_str_is(c->tokenizer_type, "SFTTokenizer") ? c->tokenizer_model : NULL,
+		.format = c->sft_tokenizer_prompt_format,
+		.answers_only = c->sft_answer_only_loss,
+		.packs = mfs_str_is(c->sft_packing, "first_fit_decreasing"),
+		.length = (uint32_t)c->seq_length,
+		.multiple =
+			c->context_parallel_size > 1 ? 2 * (uint32_t)c->context_parallel_size : 1,
+		.seed = (uint32_t)c->seed,
+		.vocab = vocab,
+	};
+	int rc = sft_file(c, split, &s.path, err);
+
+	if (!rc)
+		rc = mft_sft_open(&s, &d->sft, err);
+	if (rc)
+		return rc;
+	d->total = split == MFS_VALID && c->full_validation ? mft_sft_count(d->sft)
+							    : d->run.run.samples[split];
+	return 0;
+}
+
 static int open_sampler(const struct mft_train_config *c, uint64_t consumed,
 			struct mft_train_data *d, struct mfs_error *err)
 {
-	struct mfs_sampler_config s = {.total = mfs_samples_count(d->samples),
+	struct mfs_sampler_config s = {.total = d->total,
 				       .micro_batch = d->micro,
 				       .ranks = d->ranks,
 				       .no_sharding = c->no_data_sharding,
@@ -253,14 +300,19 @@ int mft_train_data_open(const struct mft_train_config *config, enum mfs_split sp
 	if (rc)
 		return rc;
 	mfs_run_set(&ret->run.run, split, set, &own);
-	rc = mfs_samples_new(&own.run, split, resolve, ret, &ret->samples, err);
-	if (!rc)
-		rc = mfs_samples_check(ret->samples, err);
+	if (config->sft) {
+		rc = open_sft(config, split, vocab, ret, err);
+	} else {
+		rc = mfs_samples_new(&own.run, split, resolve, ret, &ret->samples, err);
+		if (!rc)
+			rc = mfs_samples_check(ret->samples, err);
+		ret->total = rc ? 0 : mfs_samples_count(ret->samples);
+	}
 	if (rc)
 		return rc;
 	if (split == MFS_VALID && config->full_validation) {
 		batch = (uint64_t)micro * ret->ranks;
-		ret->microbatches = (mfs_samples_count(ret->samples) + batch - 1) / batch;
+		ret->microbatches = (ret->total + batch - 1) / batch;
 		return 0;
 	}
 	return open_sampler(config, consumed, ret, err);
@@ -270,6 +322,7 @@ void mft_train_data_release(struct mft_train_data *d)
 {
 	mfs_sampler_free(d->sampler);
 	mfs_samples_free(d->samples);
+	mft_sft_free(d->sft);
 	mfs_rows_free(d->mock);
 	mfs_rows_table_release(&d->paths);
 	mfs_data_run_release(&d->run);
@@ -278,7 +331,7 @@ void mft_train_data_release(struct mft_train_data *d)
 int mft_train_data_draw(struct mft_train_data *d, uint64_t microbatch, uint64_t *ret,
 			uint32_t *ret_count, struct mfs_error *err)
 {
-	const uint64_t total = mfs_samples_count(d->samples);
+	const uint64_t total = d->total;
 	uint64_t first;
 
 	*ret_count = d->micro;

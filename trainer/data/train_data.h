@@ -12,12 +12,15 @@
 #include "formats/dataset/gpt/samples.h"
 #include "formats/dataset/rows/rows_open.h"
 #include "trainer/config/config.h"
+#include "trainer/data/sft/sft_samples.h"
 
 struct mft_train_data {
 	struct mfs_data_run run; /* must not be moved */
 	struct mfs_rows_table paths;
-	struct mfs_rows *mock; /* NULL: the datasets are files */
-	struct mfs_samples *samples;
+	struct mfs_rows *mock;	     /* NULL: the datasets are files */
+	struct mfs_samples *samples; /* NULL: sft */
+	struct mft_sft *sft;	     /* --sft; NULL: samples */
+	uint64_t total;		     /* samples */
 	struct mfs_sampler *sampler; /* NULL: a full validation */
 	uint32_t micro;
 	uint32_t rank, ranks; /* of the processes that share the samples */

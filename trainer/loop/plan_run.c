@@ -67,6 +67,7 @@ static int64_t first_batch(const struct mft_train_config *c)
 static void make_up(struct mft_train_config *c)
 {
 	c->mock_data = true;
+	c->sft = false;
 	c->data_path = (struct mfs_arg_words){0};
 	for (int i = 0; i < 3; i++)
 		c->split_data_path[i] = (struct mfs_arg_words){0};

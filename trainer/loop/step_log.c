@@ -204,6 +204,9 @@ void mft_log_begin(struct mft_trainer *t)
 		mft_loader_stats(t->data[MFS_TRAIN].list[0], &data);
 		printf("data: read by %s%s%s\n", data.engine, data.why ? ": " : "",
 		       data.why ? data.why : "");
+		if (data.epoch_samples)
+			printf("data: an epoch of conversations has %llu samples\n",
+			       (unsigned long long)data.epoch_samples);
 	}
 	fflush(stdout);
 	if (t->saver && !mft_saver_is_locked(t->saver))

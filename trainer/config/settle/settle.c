@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "formats/base/array.h"
 #include "formats/base/str.h"
@@ -78,6 +79,39 @@ static int settle_aliases(struct settle *s)
 
 /* ---- data and checkpoints ---- */
 
+/* What --sft is not trained with. Megatron's SFTDataset asserts the first two. */
+static int check_sft_others(struct settle *s)
+{
+	static const enum mft_dest switches[] = {RESET_POSITION_IDS, RESET_ATTENTION_MASK,
+						 EOD_MASK_LOSS,	     MOCK_DATA,
+						 FIM_DATA,	     MULTIPLE_VALIDATION_SETS},
+				   texts[] = {DATA_ARGS_PATH, PER_SPLIT_DATA_ARGS_PATH};
+	int r = 0;
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(switches) && !r; i++)
+		if (is(s, switches[i]))
+			r = exclude(s, SFT, switches[i]);
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(texts) && !r; i++)
+		r = exclude(s, SFT, texts[i]);
+	if (!r && has(s, MTP_NUM_LAYERS) && number(s, MTP_NUM_LAYERS) > 0)
+		r = exclude(s, SFT, MTP_NUM_LAYERS);
+	return r;
+}
+
+static int check_sft(struct settle *s)
+{
+	if (!is(s, SFT))
+		return is(s, SFT_ANSWER_ONLY_LOSS)
+			       ? mfs_fail(s->err, -EINVAL, "--sft-answer-only-loss needs --sft")
+			       : 0;
+	if (is(s, SFT_ANSWER_ONLY_LOSS) &&
+	    strcmp(text(s, SFT_TOKENIZER_PROMPT_FORMAT), "default") != 0)
+		return mfs_fail(s->err, -EINVAL,
+				"--sft-answer-only-loss needs --sft-tokenizer-prompt-format "
+				"default: Megatron's own formats do that anyway");
+	return check_sft_others(s);
+}
+
 static int settle_data(struct settle *s)
 {
 	const bool each =
@@ -95,6 +129,9 @@ static int settle_data(struct settle *s)
 		return mfs_fail(s->err, -EINVAL,
 				"--data-path, --train-data-path (or --valid-, --test-) and "
 				"--mock-data exclude each other");
+	r = check_sft(s);
+	if (r)
+		return r;
 	if (is(s, FIM_DATA) && !is(s, MOCK_DATA) && !is(s, DRY_RUN))
 		return mfs_fail(s->err, -ENOTSUP,
 				"--fim-data: it cuts documents between characters and tokenizes "

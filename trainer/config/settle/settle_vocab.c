@@ -163,7 +163,8 @@ static int from_files(const struct mft_flag_values *v, struct mft_vocab_found *r
 	const char *model = mft_flag_text(v, name_of(TOKENIZER_MODEL));
 	const char *file = mft_flag_text(v, name_of(VOCAB_FILE));
 
-	if (mfs_str_is(type, "HuggingFaceTokenizer") && is_directory(model))
+	if ((mfs_str_is(type, "HuggingFaceTokenizer") || mfs_str_is(type, "SFTTokenizer")) &&
+	    is_directory(model))
 		return from_directory(model, ret, err);
 	if (mfs_str_is(type, "GPT2BPETokenizer") && file && !is_there(file))
 		return mfs_fail_errno(err, "--vocab-file %s", file);

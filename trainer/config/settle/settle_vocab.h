@@ -16,12 +16,12 @@ struct mft_vocab_found {
 };
 
 /*
- * HuggingFaceTokenizer: tokenizer.json of the directory --tokenizer-model. GPT2BPETokenizer:
- * --vocab-file, a JSON file of tokens. SentencePieceTokenizer, GPTSentencePieceTokenizer and
- * Llama2Tokenizer: the SentencePiece model --tokenizer-model, whose end of a sentence ends
- * documents. TikTokenizer: --vocab-size or 131072, with as many tokens in --tokenizer-model.
- * NullTokenizer: --vocab-size, whose last token ends documents, or --null-tokenizer-eod-id. With
- * others, or where a tokenizer's files are not there,
+ * HuggingFaceTokenizer and SFTTokenizer: tokenizer.json of the directory --tokenizer-model.
+ * GPT2BPETokenizer: --vocab-file, a JSON file of tokens. SentencePieceTokenizer,
+ * GPTSentencePieceTokenizer and Llama2Tokenizer: the SentencePiece model --tokenizer-model, whose
+ * end of a sentence ends documents. TikTokenizer: --vocab-size or 131072, with as many tokens in
+ * --tokenizer-model. NullTokenizer: --vocab-size, whose last token ends documents, or
+ * --null-tokenizer-eod-id. With others, or where a tokenizer's files are not there,
  * --vocab-size or --padded-vocab-size must say it.
  *
  * Padding is HuggingFaceTokenizer's pad_token, a SentencePiece model's pad piece, TikTokenizer's

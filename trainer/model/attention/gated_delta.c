@@ -39,11 +39,12 @@ static int check(const struct mft_net *net, struct mfs_error *err)
 		return mfs_fail(err, -ENOTSUP,
 				"--context-parallel-size with --linear-attention-freq cannot be "
 				"trained here: layers with a gated delta net need whole sequences");
-	if (net->config->reset_attention_mask)
-		return mfs_fail(err, -ENOTSUP,
-				"--reset-attention-mask with --linear-attention-freq cannot be "
-				"trained here: a gated delta net goes on from document to "
-				"document");
+	if (net->config->reset_attention_mask || net->config->sft)
+		return mfs_fail(
+			err, -ENOTSUP,
+			"--reset-attention-mask and --sft with --linear-attention-freq cannot be "
+			"trained here: a gated delta net goes on from document to "
+			"document");
 	if (!a->swiglu)
 		return mfs_fail(err, -ENOTSUP,
 				"--linear-attention-freq without --swiglu cannot be trained here: "

@@ -1,0 +1,82 @@
+"""Fine-tuning on conversations: the loss of mcorefs-train --sft is that of transformers, whose tokenizer renders the template and says what counts."""
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+import torch
+import transformers
+
+import hf_models
+import models
+import program
+
+TRAIN = os.environ.get("MCOREFS_TRAIN", str(pathlib.Path(program.BINARY).with_name("mcorefs-train")))
+TOKENIZER = pathlib.Path(__file__).parents[1] / "fixtures/data/tokenizer"
+BLOCKS = ("{% for m in messages %}{{ '<|' ~ m.role ~ '|>\n' }}{% if m.role == 'assistant' %}{% generation %}{{ m.content|trim }}{{ eos_token }}"
+          "{% endgeneration %}{% else %}{{ m.content|trim }}{% endif %}{{ '\n' }}{% endfor %}")
+TALKS = [
+    [("user", "What is a fox?"), ("assistant", "An animal, \u00fc\u4f60 \U0001f98a.")],
+    [("system", "Be short."), ("user", " And a dog? "), ("assistant", "Too."), ("user", "Why?"), ("assistant", "It has\n\nlegs.")],
+    [("user", "One"), ("assistant", "Two three four five six seven eight nine ten")],
+    [("user", "?"), ("assistant", "!")],
+]
+
+
+def template_of_vllm(name):
+    vllm = importlib.util.find_spec("vllm")
+    if vllm is None:
+        pytest.skip("vllm is not installed")
+    return (pathlib.Path(vllm.submodule_search_locations[0]) / "transformers_utils/chat_templates" / name).read_text()
+
+
+def wanted(directory, tokenizer, answers):
+    """The mean loss of all tokens that count, each conversation by itself."""
+    model, total, count = models.load(directory), 0.0, 0
+    for talk in TALKS:
+        messages = [{"role": role, "content": content} for role, content in talk]
+        said = tokenizer.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=answers, return_tensors="pt")
+        labels = said["input_ids"].clone()
+        if answers:
+            labels[torch.as_tensor(said["assistant_masks"]).reshape(labels.shape) == 0] = -100
+        with torch.no_grad():
+            logits = model(said["input_ids"]).logits[:, :-1].float()
+        total += torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100, reduction="sum").item()
+        count += int((labels[:, 1:] != -100).sum())
+    return total / count
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    return hf_models.make("llama", tmp_path_factory.mktemp("llama") / "hf", dtype=torch.float32, vocab_size=1024, max_position_embeddings=256)
+
+
+@pytest.mark.parametrize("packing", ["none", "first_fit_decreasing"])
+@pytest.mark.parametrize("kind", ["blocks", "template_chatml.jinja"])
+def test_losses_are_those_of_transformers(llama, kind, packing, tmp_path):
+    answers = kind == "blocks"
+    shutil.copytree(TOKENIZER, tmp_path / "tokenizer")
+    (tmp_path / "tokenizer/chat_template.jinja").write_text(BLOCKS if answers else template_of_vllm(kind))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
+    (tmp_path / "talks.jsonl").write_text("".join(
+        json.dumps({"messages": [{"role": role, "content": content} for role, content in talk]}) + "\n" for talk in TALKS))
+    command = [TRAIN, "--backend", "cpu", "--load", llama, "--use-checkpoint-args", "--finetune", "--no-load-optim", "--no-load-rng",
+               "--sft", "--tokenizer-type", "SFTTokenizer", "--tokenizer-model", tmp_path / "tokenizer", "--sft-tokenizer-prompt-format", "default",
+               "--train-data-path", tmp_path / "talks.jsonl", "--sft-packing", packing, *(["--sft-answer-only-loss"] if answers else []),
+               "--calculate-per-token-loss", "--seq-length", "256", "--micro-batch-size", "1", "--lr", "1e-5", "--eval-iters", "0",
+               "--log-interval", "1", "--train-iters", "1", "--transformer-impl", "local", "--attention-dropout", "0",
+               "--hidden-dropout", "0"]
+    samples = 4 if packing == "none" else 1
+    for _ in range(2):  # the second time with as many samples as packing has made
+        done = subprocess.run([*command, "--global-batch-size", str(samples)], capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+        found = int(re.search(r"an epoch of conversations has (\d+) samples", done.stdout).group(1))
+        if found == samples:
+            break
+        samples = found
+    loss = float(re.search(r"lm loss: (\S+)", done.stdout).group(1))
+    assert abs(loss - wanted(llama, tokenizer, answers)) < 2e-5 * loss

@@ -1,0 +1,222 @@
+/* Samples of conversations: trainer/data/sft. tests/train/sft.sh trains on them. */
+#include "tests/unit/unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/array.h"
+#include "formats/base/buf.h"
+#include "trainer/data/sft/conversation.h"
+#include "trainer/data/sft/sft_samples.h"
+
+#define S 8
+
+static struct mfs_error err;
+
+static const char rows[] =
+	"{\"input_ids\": [1, 2, 3], \"labels\": [-100, -100, 3]}\n"
+	"\n"
+	"{\"input_ids\": [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]}\n"
+	"{\"input_ids\": [15, 16, 17, 18, 19, 20], \"loss_mask\": [0, 0, 0, 1, 0, 1]}\n";
+
+static struct mft_sft *opened(bool packs, uint32_t multiple)
+{
+	static char path[256];
+	const struct mft_sft_config c = {.path = path,
+					 .format = "default",
+					 .packs = packs,
+					 .length = S,
+					 .multiple = multiple,
+					 .vocab = 100};
+	const char *dir = unit_tmpdir();
+	struct mft_sft *s;
+
+	unit_write(dir, "rows.jsonl", rows, strlen(rows));
+	snprintf(path, sizeof(path), "%s/rows.jsonl", dir);
+	unit_ok(mft_sft_open(&c, &s, &err), &err);
+	return s;
+}
+
+/* A sample as "token/label:position.first " of each place, '!' where the loss counts. */
+static const char *sample(struct mft_sft *s, uint64_t n)
+{
+	static char text[1024];
+	int32_t tokens[S], labels[S], positions[S], first[S];
+	float mask[S];
+	const struct mft_sft_sample to = {tokens, labels, positions, first, mask};
+	const uint64_t counted = mft_sft_read(s, n, 0, &to);
+	uint64_t seen = 0;
+	size_t at = 0;
+
+	for (int i = 0; i < S; i++) {
+		seen += mask[i] != 0;
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "%d/%d:%d.%d%s ", tokens[i],
+				       labels[i], positions[i], first[i], mask[i] != 0 ? "!" : "");
+	}
+	ck_assert_uint_eq(seen, counted);
+	return text;
+}
+
+START_TEST(a_line_is_a_sample_that_is_cut_and_padded)
+{
+	struct mft_sft *s = opened(false, 1);
+
+	ck_assert_uint_eq(mft_sft_count(s), 3);
+	ck_assert_str_eq(sample(s, 0), "1/2:0.0 2/3:1.0! 3/0:2.0 0/0:3.0 0/0:4.0 0/0:5.0 0/0:6.0 "
+				       "0/0:7.0 ");
+	ck_assert_str_eq(sample(s, 1), "4/5:0.0! 5/6:1.0! 6/7:2.0! 7/8:3.0! 8/9:4.0! 9/10:5.0! "
+				       "10/11:6.0! 11/0:7.0 ");
+	ck_assert_str_eq(sample(s, 5), "15/16:0.0 16/17:1.0 17/18:2.0! 18/19:3.0 19/20:4.0! "
+				       "20/0:5.0 0/0:6.0 0/0:7.0 ");
+	mft_sft_free(s);
+}
+END_TEST
+
+START_TEST(packed_conversations_are_apart)
+{
+	struct mft_sft *s = opened(true, 1);
+	bool seen = false, whole = false;
+
+	ck_assert_uint_eq(mft_sft_count(s), 2);
+	for (uint64_t i = 0; i < 2; i++) {
+		const char *text = sample(s, i);
+
+		seen |= !strcmp(text, "1/2:0.0 2/3:1.0! 15/16:0.2 16/17:1.2 17/18:2.2! 18/19:3.2 "
+				      "19/20:4.2! 0/0:5.2 ");
+		whole |= !strcmp(text, "4/5:0.0! 5/6:1.0! 6/7:2.0! 7/8:3.0! 8/9:4.0! 9/10:5.0! "
+				       "10/11:6.0! 11/12:7.0! ");
+	}
+	ck_assert(seen && whole);
+	mft_sft_free(s);
+	/* Places of four: two of padding after the first conversation. */
+	s = opened(true, 4);
+	ck_assert_uint_eq(mft_sft_count(s), 3);
+	mft_sft_free(s);
+}
+END_TEST
+
+START_TEST(first_fit_is_that_of_megatron_bridge)
+{
+	static const uint32_t lengths[] = {3, 7, 5, 2, 2, 8}, order[] = {5, 1, 2, 0, 3, 4},
+			      want[] = {2, 1, 2, 3, 3, 0};
+	uint32_t bins[6];
+
+	ck_assert_uint_eq(mft_first_fit(lengths, order, 6, 8, bins), 4);
+	for (int i = 0; i < 6; i++)
+		ck_assert_uint_eq(bins[i], want[i]);
+}
+END_TEST
+
+/* ---- messages ---- */
+
+static int keep(void *arg, const struct mft_turns *turns, struct mfs_error *e)
+{
+	struct mfs_buf *out = arg;
+
+	(void)e;
+	for (size_t i = 0; i < turns->count; i++)
+		mfs_buf_adds(out, turns->counts[i] ? "1" : "0");
+	mfs_buf_adds(out, "|");
+	return 0;
+}
+
+/* Which tokens count, as "0011|" for each conversation. */
+static int marks(const char *dir, const char *format, bool answers, const char *row, char **ret)
+{
+	struct mfs_buf out = {0};
+	const struct mft_talk_hooks hooks = {&out, keep};
+	json_t *json = json_loads(row, 0, NULL);
+	struct mft_talk *t;
+	int rc = mft_talk_open(dir, format, answers, &t, &err);
+
+	if (!rc) {
+		rc = mft_talk_row(t, json, &hooks, &err);
+		mft_talk_free(t);
+	}
+	json_decref(json);
+	*ret = out.data;
+	if (rc)
+		mfs_buf_release(&out);
+	return rc;
+}
+
+static const char *tokenizer_with(const char *template)
+{
+	const char *dir = unit_tmpdir();
+	size_t len;
+	uint8_t *file = unit_slurp(unit_fixture("data/tokenizer/tokenizer.json"), &len);
+
+	unit_write(dir, "tokenizer.json", file, len);
+	free(file);
+	unit_write(dir, "chat_template.jinja", template, strlen(template));
+	return dir;
+}
+
+START_TEST(what_an_assistant_says_counts)
+{
+	static const char row[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"ab\"},"
+				  "{\"role\": \"assistant\", \"content\": \"%%%\"},"
+				  "{\"role\": \"system\", \"content\": \"#\"},"
+				  "{\"role\": \"assistant\", \"content\": \"%\"}]}";
+	static const char by_blocks[] =
+		"{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content "
+		"}}{% endgeneration %}{% else %}{{ m.content ~ '##' }}{% endif %}{% endfor %}";
+	static const char by_turns[] = "{% for m in messages %}{{ m.content ~ '##' }}{% endfor %}";
+	const char *dir = tokenizer_with(by_blocks);
+	char *text, *all;
+
+	unit_ok(marks(dir, "default", true, row, &text), &err);
+	ck_assert_ptr_nonnull(strstr(text, "01"));
+	ck_assert_ptr_null(strstr(text, "10"));
+	unit_ok(marks(dir, "default", false, row, &all), &err);
+	ck_assert_ptr_null(strchr(all, '0'));
+	ck_assert_uint_eq(strlen(all), strlen(text));
+	free(all);
+	free(text);
+	dir = tokenizer_with(by_turns);
+	unit_ok(marks(dir, "default", true, row, &text), &err);
+	ck_assert_ptr_nonnull(strstr(text, "01"));
+	free(text);
+	unit_ok(marks(dir, "identity", false, row, &text), &err);
+	free(text);
+}
+END_TEST
+
+START_TEST(rows_that_cannot_be_trained_on_are_refused)
+{
+	static const struct {
+		const char *row;
+		int rc;
+		const char *part;
+	} cases[] = {
+		{"{}", -EINVAL, "neither a list of messages nor input_ids"},
+		{"{\"messages\": []}", -ENODATA, "messages need a tokenizer"},
+		{"{\"input_ids\": [1, -2]}", -EINVAL, "token 1 of input_ids is no id"},
+		{"{\"input_ids\": [1], \"labels\": []}", -EINVAL, "differ in length"},
+	};
+	char *text;
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++)
+		unit_fails(marks(NULL, "default", false, cases[i].row, &text), &err, cases[i].rc,
+			   cases[i].part);
+	unit_fails(marks(tokenizer_with("{{ 1 }}"), "default", false,
+			 "{\"messages\": [{\"role\": \"user\", \"content\": [1]}]}", &text),
+		   &err, -ENOTSUP, "content is no text");
+	unit_fails(marks(tokenizer_with("{% include 'a' %}"), "default", false, "{}", &text), &err,
+		   -ENOTSUP, "'include' is not known");
+	unit_fails(marks(NULL, "other", false, "{}", &text), &err, -EINVAL, "expected nemotron");
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("sft");
+	TCase *c = unit_case(s, "sft", a_line_is_a_sample_that_is_cut_and_padded);
+
+	tcase_add_test(c, packed_conversations_are_apart);
+	tcase_add_test(c, first_fit_is_that_of_megatron_bridge);
+	tcase_add_test(c, what_an_assistant_says_counts);
+	tcase_add_test(c, rows_that_cannot_be_trained_on_are_refused);
+	return s;
+}

@@ -1,0 +1,505 @@
+#include "trainer/data/sft/conversation.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "formats/base/array.h"
+#include "formats/base/str.h"
+#include "formats/hf/hf_json.h"
+#include "formats/template/template.h"
+#include "formats/tokenizer/tokenizer.h"
+
+#define IGNORED (-100)	    /* of "labels" */
+#define LARGEST (64u << 20) /* bytes of a file of a tokenizer */
+
+/* The formats that Megatron has templates of its own for. */
+struct format {
+	const char *name, *template;
+	size_t prefix; /* tokens of an assistant's turn that do not count */
+};
+
+static const struct format formats[] = {
+	{"nemotron-h-aligned",
+	 "{% for m in messages %}{% set c = m['content'] %}"
+	 "{% if m['role'] == 'system' %}{{ '<SPECIAL_10>System\\n' ~ c.strip() ~ '\\n' }}"
+	 "{% elif m['role'] == 'user' %}"
+	 "{{ '<SPECIAL_11>User\\n' ~ c.strip() ~ '\\n<SPECIAL_11>Assistant\\n' }}"
+	 "{% elif m['role'] == 'assistant' %}{{ c.strip() ~ '\\n' }}{% endif %}{% endfor %}",
+	 0},
+	{"nemotron-nano-v2",
+	 "{% for m in messages %}{% set c = m['content'] %}{% set role = m['role'] %}"
+	 "{% if role == 'assistant' %}"
+	 "{{ '<SPECIAL_11>Assistant\\n' ~ c.strip() ~ '\\n<SPECIAL_12>\\n' }}"
+	 "{% elif role in ('system', 'user') %}"
+	 "{{ '<SPECIAL_10>System\\n' if role == 'system' else '<SPECIAL_11>User\\n' }}"
+	 "{{ c.replace('/think', '').replace('/no_think', '').strip() ~ '\\n' }}"
+	 "{% endif %}{% endfor %}",
+	 3},
+	{"identity", "{% for m in messages %}{{ m['content'] }}{% endfor %}", 0},
+	{"default", NULL, 0},
+};
+
+struct mft_talk {
+	const struct format *format;
+	bool answers_only;
+	struct mfs_tokenizer *tokenizer; /* NULL: rows have ids */
+	struct mfs_encoder *encoder;
+	struct mfs_template *template;
+	json_t *special; /* bos_token and its like, as templates have them */
+	time_t now;
+	struct mft_turns turns;	   /* of the conversation at hand */
+	struct mfs_token_ids part; /* of a part of it */
+};
+
+/* ---- opening ---- */
+
+static int find_format(const char *name, const struct format **ret, struct mfs_error *err)
+{
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(formats); i++)
+		if (mfs_str_is(name, formats[i].name)) {
+			*ret = &formats[i];
+			return 0;
+		}
+	return mfs_fail(err, -EINVAL,
+			"--sft-tokenizer-prompt-format: expected nemotron-h-aligned, "
+			"nemotron-nano-v2, identity or default, found '%s'",
+			name);
+}
+
+/* A token of a role: its text, or an object that has it. */
+static void add_special(struct mft_talk *t, const json_t *config, const char *name)
+{
+	json_t *v = json_object_get(config, name);
+
+	if (json_is_object(v))
+		v = json_object_get(v, "content");
+	if (json_is_string(v))
+		json_object_set(t->special, name, v);
+}
+
+static void take_special(struct mft_talk *t, const json_t *config)
+{
+	static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+					    "pad_token", "cls_token", "mask_token"};
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
+		add_special(t, config, names[i]);
+}
+
+static int parse_template(struct mft_talk *t, const char *dir, const json_t *config,
+			  struct mfs_error *err)
+{
+	const json_t *in_config = json_object_get(config, "chat_template");
+	const char *from = t->format->template;
+	char *file = NULL;
+	size_t len = from ? strlen(from) : 0;
+	int rc = 0;
+
+	if (!from) {
+		rc = mfs_hf_slurp(dir, "chat_template.jinja", LARGEST, &file, &len, err);
+		from = file;
+		if (rc == -ENOENT && json_is_string(in_config)) {
+			rc = 0;
+			from = json_string_value(in_config);
+			len = json_string_length(in_config);
+		} else if (rc == -ENOENT) {
+			return mfs_fail(err, -ENODATA,
+					"%s has no chat template that is one text: another "
+					"--sft-tokenizer-prompt-format brings its own",
+					dir);
+		}
+	}
+	if (!rc && (rc = mfs_template_parse(from, len, &t->template, err)))
+		rc = mfs_fail_in(err, "the chat template of %s", dir);
+	free(file);
+	return rc;
+}
+
+static int open_tokenizer(struct mft_talk *t, const char *dir, struct mfs_error *err)
+{
+	char *text = NULL;
+	size_t len = 0;
+	json_t *config = NULL;
+	int rc = mfs_tokenizer_open(dir, &t->tokenizer, err);
+
+	if (!rc)
+		rc = mfs_encoder_new(t->tokenizer, &t->encoder, err);
+	if (!rc) {
+		rc = mfs_hf_slurp(dir, "tokenizer_config.json", LARGEST, &text, &len, err);
+		if (!rc)
+			rc = mfs_json_load(text, len, LARGEST, JSON_DECODE_INT_AS_REAL,
+					   "tokenizer_config.json", &config, err);
+		else if (rc == -ENOENT)
+			rc = 0;
+	}
+	if (!rc) {
+		take_special(t, config);
+		rc = parse_template(t, dir, config, err);
+	}
+	json_decref(config);
+	free(text);
+	return rc;
+}
+
+/* Templates that ask for the day get this one, so that a run can be resumed with the same text. */
+static time_t today(void)
+{
+	const char *given = getenv("SOURCE_DATE_EPOCH");
+
+	return given ? (time_t)strtoll(given, NULL, 10) : time(NULL);
+}
+
+int mft_talk_open(const char *tokenizer, const char *format, bool answers_only,
+		  struct mft_talk **ret, struct mfs_error *err)
+{
+	struct mft_talk *t = calloc(1, sizeof(*t));
+	int rc;
+
+	if (!t)
+		return mfs_fail_nomem(err);
+	t->answers_only = answers_only;
+	t->now = today();
+	t->special = json_object();
+	rc = find_format(format, &t->format, err);
+	if (!rc && tokenizer)
+		rc = open_tokenizer(t, tokenizer, err);
+	if (rc) {
+		mft_talk_free(t);
+		return rc;
+	}
+	*ret = t;
+	return 0;
+}
+
+void mft_talk_free(struct mft_talk *t)
+{
+	if (!t)
+		return;
+	mfs_template_free(t->template);
+	mfs_encoder_free(t->encoder);
+	mfs_tokenizer_free(t->tokenizer);
+	json_decref(t->special);
+	free(t->turns.ids);
+	free(t->turns.counts);
+	free(t->part.at);
+	free(t);
+}
+
+/* ---- tokens ---- */
+
+static int make_room(struct mft_turns *to, size_t count, struct mfs_error *err)
+{
+	uint32_t *ids;
+	uint8_t *counts;
+
+	if (count > to->room) {
+		ids = realloc(to->ids, 2 * count * sizeof(*ids));
+		to->ids = ids ? ids : to->ids;
+		counts = realloc(to->counts, 2 * count);
+		to->counts = counts ? counts : to->counts;
+		if (!ids || !counts)
+			return mfs_fail_nomem(err);
+		to->room = 2 * count;
+	}
+	to->count = count;
+	return 0;
+}
+
+/* Messages of a row as text. */
+static int render(struct mft_talk *t, json_t *row, json_t *messages, bool prompt,
+		  struct mfs_template_text *ret, struct mfs_error *err)
+{
+	json_t *variables = json_copy(t->special), *tools = json_object_get(row, "tools");
+	int rc;
+
+	json_object_update(variables, json_object_get(row, "chat_template_kwargs"));
+	json_object_set(variables, "messages", messages);
+	json_object_set_new(variables, "tools", tools ? json_incref(tools) : json_null());
+	json_object_set_new(variables, "documents", json_null());
+	json_object_set_new(variables, "add_generation_prompt", json_boolean(prompt));
+	rc = mfs_template_render(t->template, variables, t->now, ret, err);
+	json_decref(variables);
+	return rc;
+}
+
+static int encode(struct mft_talk *t, const char *text, size_t len, struct mfs_error *err)
+{
+	t->part.count = 0;
+	return len ? mfs_encode(t->encoder, text, len, false, &t->part, err) : 0;
+}
+
+/* Whether the ids of a part are those that the whole begins with. */
+static int check_beginning(const struct mft_talk *t, struct mfs_error *err)
+{
+	if (t->part.count > t->turns.count ||
+	    (t->part.count &&
+	     memcmp(t->part.at, t->turns.ids, t->part.count * sizeof(*t->part.at))))
+		return mfs_fail(err, -ENOTSUP,
+				"which tokens are an assistant's cannot be told: the beginning of "
+				"the conversation has other tokens by itself than in the whole");
+	return 0;
+}
+
+static void mark(struct mft_turns *turns, size_t from, size_t to, bool counts)
+{
+	memset(turns->counts + from, counts, to - from);
+}
+
+/* ---- which tokens count ---- */
+
+/* Where each token's bytes end in the text. A token that ends within a character has no bytes yet:
+ * it touches the character that comes next. */
+static int find_places(struct mft_talk *t, const struct mfs_buf *text, size_t *ends,
+		       struct mfs_error *err)
+{
+	struct mfs_decoder *decoder;
+	struct mfs_buf out = {0};
+	int rc = mfs_decoder_new(t->tokenizer, false, &decoder, err);
+
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < t->turns.count && !rc; i++) {
+		rc = mfs_decode(decoder, &t->turns.ids[i], 1, &out, err);
+		ends[i] = out.len;
+	}
+	if (!rc)
+		rc = mfs_decode_end(decoder, &out, err);
+	if (!rc && (out.failed || out.len != text->len || memcmp(out.data, text->data, out.len)))
+		rc = mfs_fail(err, -ENOTSUP,
+			      "which tokens are an assistant's cannot be told: the tokenizer does "
+			      "not give the text back");
+	mfs_decoder_free(decoder);
+	mfs_buf_release(&out);
+	return rc;
+}
+
+/* Generation blocks of a template: tokens that have a byte of one, as transformers takes them. */
+static int mark_spans(struct mft_talk *t, const struct mfs_template_text *text,
+		      struct mfs_error *err)
+{
+	size_t *ends = calloc(t->turns.count, sizeof(*ends)), begin, end;
+	int rc = ends ? find_places(t, &text->text, ends, err) : mfs_fail_nomem(err);
+
+	mark(&t->turns, 0, t->turns.count, false);
+	for (size_t k = 0; k < text->span_count && !rc; k++)
+		for (size_t i = 0; i < t->turns.count; i++) {
+			begin = i ? ends[i - 1] : 0;
+			end = ends[i] > begin ? ends[i] : begin + 1;
+			if (begin < text->spans[k].to && text->spans[k].from < end)
+				t->turns.counts[i] = 1;
+		}
+	free(ends);
+	return rc;
+}
+
+/* The first messages of a conversation, as ids. */
+static int encode_beginning(struct mft_talk *t, json_t *row, json_t *messages, bool prompt,
+			    struct mfs_error *err)
+{
+	struct mfs_template_text text;
+	int rc = render(t, row, messages, prompt, &text, err);
+
+	if (rc)
+		return rc;
+	rc = encode(t, text.text.data, text.text.len, err);
+	mfs_template_text_release(&text);
+	return rc ? rc : check_beginning(t, err);
+}
+
+/* An assistant's turn is what its message adds to the text that would ask for it. */
+static int mark_answers(struct mft_talk *t, json_t *row, json_t *messages, struct mfs_error *err)
+{
+	json_t *first = json_array();
+	size_t from = 0;
+	int rc = 0;
+
+	mark(&t->turns, 0, t->turns.count, false);
+	for (size_t i = 0; i < json_array_size(messages) && !rc; i++) {
+		json_t *m = json_array_get(messages, i);
+		const bool answer =
+			mfs_str_is(json_string_value(json_object_get(m, "role")), "assistant");
+
+		if (answer)
+			rc = encode_beginning(t, row, first, true, err);
+		from = t->part.count;
+		json_array_append(first, m);
+		if (!rc && answer)
+			rc = encode_beginning(t, row, first, false, err);
+		if (!rc && answer && t->part.count > from)
+			mark(&t->turns, from, t->part.count, true);
+	}
+	json_decref(first);
+	return rc;
+}
+
+/* Megatron's own formats: a turn's tokens are those of its message alone. */
+static int mark_turns(struct mft_talk *t, json_t *row, json_t *messages, struct mfs_error *err)
+{
+	size_t at = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < json_array_size(messages) && !rc; i++) {
+		json_t *m = json_array_get(messages, i), *alone = json_array();
+		struct mfs_template_text text = {0};
+		const bool answer =
+			mfs_str_is(json_string_value(json_object_get(m, "role")), "assistant");
+
+		json_array_append(alone, m);
+		rc = render(t, row, alone, false, &text, err);
+		if (!rc)
+			rc = encode(t, text.text.data, text.text.len, err);
+		if (!rc &&
+		    (t->part.count > t->turns.count - at ||
+		     memcmp(t->part.at, t->turns.ids + at, t->part.count * sizeof(*t->part.at))))
+			rc = mfs_fail(
+				err, -EINVAL,
+				"the tokens of message %zu alone are not those that it has in "
+				"the conversation",
+				i + 1);
+		if (!rc) {
+			mark(&t->turns, at, at + t->part.count, answer);
+			if (answer)
+				mark(&t->turns, at,
+				     at + (t->format->prefix < t->part.count ? t->format->prefix
+									     : t->part.count),
+				     false);
+			at += t->part.count;
+		}
+		mfs_template_text_release(&text);
+		json_decref(alone);
+	}
+	return rc || at == t->turns.count
+		       ? rc
+		       : mfs_fail(err, -EINVAL, "messages have other tokens alone than together");
+}
+
+static int mark_all(struct mft_talk *t, json_t *row, json_t *messages,
+		    const struct mfs_template_text *text, struct mfs_error *err)
+{
+	if (t->format->template)
+		return mark_turns(t, row, messages, err);
+	if (t->answers_only && mfs_template_marks_answers(t->template))
+		return mark_spans(t, text, err);
+	if (t->answers_only)
+		return mark_answers(t, row, messages, err);
+	mark(&t->turns, 0, t->turns.count, true);
+	return 0;
+}
+
+static int add_conversation(struct mft_talk *t, json_t *row, json_t *messages,
+			    const struct mft_talk_hooks *hooks, struct mfs_error *err)
+{
+	struct mfs_template_text text;
+	int rc = render(t, row, messages, false, &text, err);
+
+	if (rc)
+		return rc;
+	rc = encode(t, text.text.data, text.text.len, err);
+	if (!rc)
+		rc = make_room(&t->turns, t->part.count, err);
+	if (!rc && t->part.count)
+		memcpy(t->turns.ids, t->part.at, t->part.count * sizeof(*t->part.at));
+	if (!rc && t->part.count)
+		rc = mark_all(t, row, messages, &text, err);
+	mfs_template_text_release(&text);
+	return rc ? rc : hooks->conversation(hooks->arg, &t->turns, err);
+}
+
+/* ---- rows ---- */
+
+static int check_message(const json_t *m, const struct format *format, struct mfs_error *err)
+{
+	static const char *const roles[] = {"system", "user", "assistant", "tool"};
+	const char *role = json_string_value(json_object_get(m, "role"));
+	const json_t *content = json_object_get(m, "content");
+
+	if (!role)
+		return mfs_fail(err, -EINVAL, "a message has no role");
+	if (json_is_array(content) || json_is_object(content))
+		return mfs_fail(err, -ENOTSUP,
+				"a message's content is no text: images, and parts "
+				"of texts, are not trained on");
+	if (!format->template)
+		return 0;
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(roles); i++)
+		if (!strcmp(role, roles[i]))
+			return json_is_string(content)
+				       ? 0
+				       : mfs_fail(err, -EINVAL, "a message has no content");
+	return mfs_fail(err, -EINVAL,
+			"a message's role is '%s': expected system, user, assistant or tool", role);
+}
+
+/* A system message begins another conversation. */
+static int add_messages(struct mft_talk *t, json_t *row, json_t *messages,
+			const struct mft_talk_hooks *hooks, struct mfs_error *err)
+{
+	json_t *some = json_array(), *m;
+	int rc = 0;
+
+	for (size_t i = 0; i < json_array_size(messages) && !rc; i++) {
+		m = json_array_get(messages, i);
+		rc = check_message(m, t->format, err);
+		if (!rc && json_array_size(some) &&
+		    mfs_str_is(json_string_value(json_object_get(m, "role")), "system")) {
+			rc = add_conversation(t, row, some, hooks, err);
+			json_array_clear(some);
+		}
+		json_array_append(some, m);
+	}
+	if (!rc && json_array_size(some))
+		rc = add_conversation(t, row, some, hooks, err);
+	json_decref(some);
+	return rc;
+}
+
+/* Whether the loss of token i counts, of a list of labels or of a mask. */
+static bool counts(const json_t *labels, const json_t *mask, size_t i)
+{
+	const json_t *v = json_array_get(labels ? labels : mask, i);
+
+	if (labels)
+		return json_integer_value(v) != IGNORED;
+	return !mask || json_number_value(v) != 0 || json_is_true(v);
+}
+
+static int add_ids(struct mft_talk *t, json_t *row, json_t *ids, const struct mft_talk_hooks *hooks,
+		   struct mfs_error *err)
+{
+	const json_t *labels = json_object_get(row, "labels"),
+		     *mask = json_object_get(row, "loss_mask");
+	const size_t count = json_array_size(ids);
+	int rc;
+
+	if ((labels && json_array_size(labels) != count) ||
+	    (mask && json_array_size(mask) != count))
+		return mfs_fail(err, -EINVAL, "input_ids and labels or loss_mask differ in length");
+	rc = make_room(&t->turns, count, err);
+	for (size_t i = 0; i < count && !rc; i++) {
+		const json_t *id = json_array_get(ids, i);
+
+		if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+		    json_integer_value(id) > INT32_MAX)
+			return mfs_fail(err, -EINVAL, "token %zu of input_ids is no id", i);
+		t->turns.ids[i] = (uint32_t)json_integer_value(id);
+		t->turns.counts[i] = counts(labels, mask, i);
+	}
+	return rc ? rc : hooks->conversation(hooks->arg, &t->turns, err);
+}
+
+int mft_talk_row(struct mft_talk *t, json_t *row, const struct mft_talk_hooks *hooks,
+		 struct mfs_error *err)
+{
+	json_t *ids = json_object_get(row, "input_ids"), *messages;
+
+	if (json_is_array(ids))
+		return add_ids(t, row, ids, hooks, err);
+	messages = json_object_get(row, "messages");
+	if (!json_is_array(messages))
+		return mfs_fail(err, -EINVAL, "there is neither a list of messages nor input_ids");
+	if (!t->tokenizer)
+		return mfs_fail(err, -ENODATA,
+				"messages need a tokenizer: expected --tokenizer-type SFTTokenizer "
+				"and --tokenizer-model, a directory with tokenizer.json");
+	return add_messages(t, row, messages, hooks, err);
+}

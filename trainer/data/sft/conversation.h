@@ -1,0 +1,52 @@
+/*
+ * A row of training data as tokens of which some count: conversations by a chat template, or ids
+ * that somebody else has made.
+ *
+ * Sources: megatron/core/tokenizers/text/libraries/sft_tokenizer.py: tokenize_conversation;
+ * megatron/training/datasets/sft_dataset.py: _split_conversations.
+ */
+#ifndef MFT_TRAINER_DATA_SFT_CONVERSATION_H
+#define MFT_TRAINER_DATA_SFT_CONVERSATION_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+
+/* How many tokens there are, and for each its id and whether its loss counts as a label.
+ * Zero-filled at first; free() both at the end. */
+struct mft_turns {
+	uint32_t *ids;
+	uint8_t *counts;
+	size_t count, room;
+};
+
+struct mft_talk;
+
+/*
+ * tokenizer: the directory of an HF tokenizer, with its chat template; NULL: rows have input_ids.
+ * format: --sft-tokenizer-prompt-format. answers_only: with `default`, what assistants say counts
+ * alone, by the template's generation blocks, or by rendering a conversation's beginnings.
+ * -EINVAL, -ENOTSUP: as tokenizers and templates; or the format is not known.
+ */
+int mft_talk_open(const char *tokenizer, const char *format, bool answers_only,
+		  struct mft_talk **ret, struct mfs_error *err);
+void mft_talk_free(struct mft_talk *t); /* NULL: nothing */
+
+/* Called for each conversation of a row, which has one or, from each system message on, several. */
+struct mft_talk_hooks {
+	void *arg;
+	int (*conversation)(void *arg, const struct mft_turns *turns, struct mfs_error *err);
+};
+
+/*
+ * A row is an object: {"messages": [{"role", "content"}, ...]}, with tools and
+ * chat_template_kwargs if it likes; or {"input_ids": [...]} with "labels" (-100: it does not count)
+ * or "loss_mask". -EINVAL: it is neither; -ENOTSUP: a message that is no text.
+ */
+int mft_talk_row(struct mft_talk *t, json_t *row, const struct mft_talk_hooks *hooks,
+		 struct mfs_error *err);
+
+#endif
