@@ -54,9 +54,10 @@ static int encode_word(void *arg, const char *word, size_t len, struct mfs_error
 	if (known)
 		return mfs_token_ids_append(e->ids, known, count, err);
 	rc = encode_new_word(e, word, len, err);
+	count = e->ids->count - begin;
 	if (!rc)
-		mfs_word_cache_add(&e->cache, word, len, hash, e->ids->at + begin,
-				   e->ids->count - begin);
+		mfs_word_cache_add(&e->cache, word, len, hash, count ? e->ids->at + begin : NULL,
+				   count);
 	return rc;
 }
 

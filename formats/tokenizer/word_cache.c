@@ -73,6 +73,8 @@ void mfs_word_cache_add(struct mfs_word_cache *cache, const char *word, size_t l
 	const size_t size = len + 8 + count * sizeof(*ids);
 	struct mfs_word_entry *e;
 
+	if (count > UINT16_MAX)
+		return;
 	if (is_full(cache, size)) {
 		memset(cache->slots, 0, SLOTS * sizeof(*cache->slots));
 		cache->bytes_used = cache->slots_used = 0;
@@ -83,7 +85,8 @@ void mfs_word_cache_add(struct mfs_word_cache *cache, const char *word, size_t l
 	*e = (struct mfs_word_entry){tag_of(hash), cache->bytes_used, (uint16_t)len,
 				     (uint16_t)count};
 	memcpy(cache->bytes + e->place, word, len);
-	memcpy(cache->bytes + ids_at(e), ids, count * sizeof(*ids));
+	if (count)
+		memcpy(cache->bytes + ids_at(e), ids, count * sizeof(*ids));
 	cache->bytes_used = ids_at(e) + (uint32_t)(count * sizeof(*ids));
 	cache->slots_used++;
 }

@@ -31,6 +31,7 @@ ACCEPTED = {
                                                   {"type": "ByteLevel", "add_prefix_space": True, "use_regex": False}), decoder={"type": "ByteLevel"}),
     "bpe-marks": dict(model={**BPE, "continuing_subword_prefix": "##", "end_of_word_suffix": "</w>", "merges": [], "fuse_unk": True, "ignore_merges": True},
                       decoder=sequence("decoders", {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}, {"type": "BPEDecoder", "suffix": "</w>"})),
+    "bpe-nothing-known": dict(model={"type": "BPE", "vocab": {"zz": 0}, "merges": []}, pre_tokenizer={"type": "WhitespaceSplit"}),
     "unigram": dict(model=UNIGRAM, normalizer=sequence("normalizers", {"type": "Nmt"}, {"type": "NFKC"}, {"type": "Replace", "pattern": regex(" {2,}"), "content": " "},
                                                        {"type": "Precompiled", "precompiled_charsmap": CHARSMAP}),
                     pre_tokenizer={"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True}, decoder={"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"}),
