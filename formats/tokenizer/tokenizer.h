@@ -25,6 +25,10 @@ struct mfs_decoder;
  * -ENOENT: nothing of it is there; -EINVAL: a file breaks its format; -ENOTSUP: a part that is not
  * known, named in the sentence. */
 int mfs_tokenizer_open(const char *path, struct mfs_tokenizer **ret, struct mfs_error *err);
+/* GPT-2's two files: as transformers reads them, with <|endoftext|> as a special token, if the
+ * vocabulary has it, and as its begin and end. */
+int mfs_tokenizer_open_gpt2(const char *vocab_file, const char *merge_file,
+			    struct mfs_tokenizer **ret, struct mfs_error *err);
 void mfs_tokenizer_free(struct mfs_tokenizer *tok); /* NULL: nothing */
 
 /* The largest id plus 1, added tokens included. */

@@ -98,7 +98,7 @@ _mcorefs_value() {
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
 	pack:--tokenizer-type)
-		mapfile -t COMPREPLY < <(compgen -W 'HuggingFaceTokenizer SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer NullTokenizer' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'HuggingFaceTokenizer SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer GPT2BPETokenizer NullTokenizer' -- "$cur")
 		;;
 	pack:--format) mapfile -t COMPREPLY < <(compgen -W 'auto jsonl ids lines' -- "$cur") ;;
 	*) return 1 ;;

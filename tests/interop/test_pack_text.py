@@ -79,6 +79,34 @@ def test_hugging_face(fixtures, tmp_path, special, eod):
     same(tmp_path, ("text", "other"))
 
 
+def test_gpt2(fixtures, tmp_path):
+    """From vocab.json and merges.txt, as core's GPT2BPETokenizer asks transformers for them."""
+    from transformers import GPT2TokenizerFast
+    model = json.loads((fixtures / "data/tokenizer/tokenizer.json").read_text(encoding="utf-8"))["model"]
+    (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"], ensure_ascii=False), encoding="utf-8")
+    merges = [" ".join(m) if isinstance(m, list) else m for m in model["merges"]]
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", encoding="utf-8")
+    write_lines(tmp_path / "in.jsonl", 6, 300, mixed)
+    tokenizer = GPT2TokenizerFast(vocab=str(tmp_path / "vocab.json"), merges=str(tmp_path / "merges.txt"))
+    builder = IndexedDatasetBuilder(str(tmp_path / "theirs_text_document.bin"), dtype=DType.optimal_dtype(len(tokenizer)))
+    for line in open(tmp_path / "in.jsonl", encoding="utf-8"):
+        text = json.loads(line)["text"]
+        sequences = [ids for ids in (tokenizer(t).input_ids for t in (text if isinstance(text, list) else [text])) if ids]
+        ids = [i for sequence in sequences for i in sequence]
+        if ids:
+            ids.append(tokenizer.eos_token_id)
+        lengths = [len(sequence) for sequence in sequences]
+        if lengths:
+            lengths[-1] += 1
+        builder.add_document(ids, lengths)
+    builder.finalize(str(tmp_path / "theirs_text_document.idx"))
+    done = subprocess.run([program.BINARY, "pack", "--input", tmp_path / "in.jsonl", "--output-prefix", tmp_path / "ours", "--append-eod", "--tokenizer-type",
+                           "GPT2BPETokenizer", "--vocab-file", tmp_path / "vocab.json", "--merge-file", tmp_path / "merges.txt", "--workers", "2"],
+                          capture_output=True, timeout=program.SECONDS, text=True)
+    assert done.returncode == 0, done.stderr
+    same(tmp_path)
+
+
 def test_numbers(tmp_path):
     """core 0.16.1's end comes after the vocabulary, as --legacy-tokenizer has it."""
     write_lines(tmp_path / "in.jsonl", 3, 200, lambda draw: " ".join(str(draw.randrange(70000)) for _ in range(draw.randrange(1, 50))))

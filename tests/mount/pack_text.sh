@@ -122,6 +122,7 @@ refused 'no tokenizer' 1 "$work/nothing" "$m" pack --tokenizer "$work/nothing" "
 refused 'no vocabulary' 1 'NullTokenizer needs --vocab-size' "$m" pack --tokenizer-type NullTokenizer "$out/x" </dev/null
 refused 'no model' 1 'HuggingFaceTokenizer needs --tokenizer-model' "$m" pack --tokenizer-type HuggingFaceTokenizer "$out/x" </dev/null
 refused 'no such type' 1 'FooTokenizer: there is no such tokenizer' "$m" pack --tokenizer-type FooTokenizer "$out/x" </dev/null
+refused 'GPT-2 without merges' 1 'GPT2BPETokenizer needs --merge-file' "$m" pack --tokenizer-type GPT2BPETokenizer --vocab-file x "$out/x" </dev/null
 refused 'BERT' 1 'for sentences of BERT' "$m" pack --tokenizer-type BertWordPieceCase "$out/x" </dev/null
 refused 'sentences' 2 'split-sentences: sentences are not split here' "$m" pack "${null[@]}" --split-sentences "$out/x" </dev/null
 refused 'lazy' 2 'only mmap is written' "$m" pack "${null[@]}" --dataset-impl lazy "$out/x" </dev/null

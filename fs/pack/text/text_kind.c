@@ -56,8 +56,35 @@ static void set_hugging_face(struct mfs_text_tokenizer *t, bool add_special)
 static int open_hugging_face(const struct mfs_text_tokenizer_config *c,
 			     struct mfs_text_tokenizer *t, struct mfs_error *err)
 {
-	int rc = open_model(c, t, err);
+	int rc;
 
+	if (c->vocab_file || c->merge_file)
+		return mfs_fail(err, -ENOTSUP,
+				"%s takes no --vocab-file or --merge-file here: they are of "
+				"GPT2BPETokenizer",
+				c->type);
+	rc = open_model(c, t, err);
+	if (!rc)
+		set_hugging_face(t, !c->without_special);
+	return rc;
+}
+
+/* Before core had its own tokenizers, special tokens in a text were text. */
+static int open_gpt2(const struct mfs_text_tokenizer_config *c, struct mfs_text_tokenizer *t,
+		     struct mfs_error *err)
+{
+	int rc = need(c->vocab_file, c, "--vocab-file", err);
+
+	if (!rc)
+		rc = need(c->merge_file, c, "--merge-file", err);
+	if (!rc && c->legacy)
+		return mfs_fail(
+			err, -ENOTSUP,
+			"%s with --legacy-tokenizer takes special tokens in a text for text: "
+			"that is not made here",
+			c->type);
+	if (!rc)
+		rc = mfs_tokenizer_open_gpt2(c->vocab_file, c->merge_file, &t->tok, err);
 	if (!rc)
 		set_hugging_face(t, !c->without_special);
 	return rc;
@@ -130,6 +157,7 @@ static const struct mfs_text_tokenizer_kind kinds[] = {
 	{"SentencePieceTokenizer", open_sentencepiece, NULL},
 	{"GPTSentencePieceTokenizer", open_gpt_sentencepiece, NULL},
 	{"Llama2Tokenizer", open_llama2, NULL},
+	{"GPT2BPETokenizer", open_gpt2, NULL},
 	{"NullTokenizer", open_null, NULL},
 	{"BertWordPieceLowerCase", NULL, NEEDS_SENTENCES},
 	{"BertWordPieceCase", NULL, NEEDS_SENTENCES},
