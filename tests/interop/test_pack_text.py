@@ -79,6 +79,24 @@ def test_hugging_face(fixtures, tmp_path, special, eod):
     same(tmp_path, ("text", "other"))
 
 
+def sentencepiece_model(tmp_path, kind):
+    import sentencepiece
+    draw = random.Random(kind)
+    (tmp_path / "corpus").write_text("".join(mixed(draw).replace("\x00", " ").replace("\n", " ") + "\n" for _ in range(2000)), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(input=str(tmp_path / "corpus"), model_prefix=str(tmp_path / kind), vocab_size=400, model_type=kind, byte_fallback=True,
+                                             hard_vocab_limit=False, num_threads=1, minloglevel=2)
+    return str(tmp_path / f"{kind}.model")
+
+
+@pytest.mark.parametrize("name,kind", [("SentencePieceTokenizer", "unigram"), ("GPTSentencePieceTokenizer", "bpe"), ("Llama2Tokenizer", "bpe")])
+def test_sentencepiece(tmp_path, name, kind):
+    write_lines(tmp_path / "in.jsonl", 2, 200, lambda draw: mixed(draw).replace("\x00", ""))
+    args = dict(input=tmp_path / "in.jsonl", tokenizer_type=name, tokenizer_model=sentencepiece_model(tmp_path, kind), append_eod=True)
+    megatron(flags(output_prefix=tmp_path / "theirs", **args))
+    ours(flags(output_prefix=tmp_path / "ours", **args))
+    same(tmp_path)
+
+
 def test_gpt2(fixtures, tmp_path):
     """From vocab.json and merges.txt, as core's GPT2BPETokenizer asks transformers for them."""
     from transformers import GPT2TokenizerFast
