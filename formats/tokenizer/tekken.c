@@ -9,9 +9,11 @@
 #include "formats/base/path.h"
 #include "formats/base/str.h"
 #include "formats/hf/hf_json.h"
+#include "formats/io/slurp.h"
 #include "formats/tokenizer/ranks.h"
 
 #define PART_MAX (16u << 20) /* bytes of what is read as a tree */
+#define LIST_MAX (512u << 20)
 
 struct reader {
 	struct mfs_tokenizer *tok;
@@ -345,26 +347,78 @@ static int load_tik(const struct reader *r, const char *path, json_t **ret)
 	return rc == -ENOENT ? 0 : rc;
 }
 
+static int make_tik(const struct reader *r, struct mfs_scan list, const json_t *config)
+{
+	struct tik tik;
+	int rc = read_tik(r, config, &tik);
+
+	if (!rc)
+		rc = mfs_ranks_add_list(r->tok, list, (uint64_t)tik.special_count,
+					(uint64_t)(tik.vocab_size - tik.special_count), r->err);
+	if (!rc)
+		rc = add_tik_specials(r, &tik);
+	if (!rc)
+		rc = mfs_ranks_finish(r->tok, tik.pattern, true, r->err);
+	if (!rc)
+		set_roles(r->tok);
+	return rc;
+}
+
 int mfs_tokenizer_rank_list_read(struct mfs_tokenizer *tok, const char *path, const char *text,
 				 size_t len, struct mfs_error *err)
 {
 	const struct reader r = {tok, err};
 	json_t *config;
-	struct tik tik;
 	int rc = load_tik(&r, path, &config);
 
 	if (!rc)
-		rc = read_tik(&r, config, &tik);
-	if (!rc)
-		rc = mfs_ranks_add_list(tok, (struct mfs_scan){text, text + len},
-					(uint64_t)tik.special_count,
-					(uint64_t)(tik.vocab_size - tik.special_count), err);
-	if (!rc)
-		rc = add_tik_specials(&r, &tik);
-	if (!rc)
-		rc = mfs_ranks_finish(tok, tik.pattern, true, err);
+		rc = make_tik(&r, (struct mfs_scan){text, text + len}, config);
 	json_decref(config);
+	return rc;
+}
+
+/* ---- a list with a command line's arguments ---- */
+
+/* text: {"config": ..., "vocab": the list}. */
+static int read_with_config(struct mfs_tokenizer *tok, const char *path, const char *text,
+			    size_t len, struct mfs_error *err)
+{
+	const struct reader r = {tok, err};
+	const struct mfs_scan file = {text, text + len};
+	struct mfs_scan list;
+	json_t *config = NULL;
+	int rc;
+
+	(void)path;
+	if (!mfs_scan_is_whole(file) || !mfs_scan_find(file, "vocab", &list))
+		return mfs_fail(err, -EINVAL, "not a JSON list, or cut short");
+	rc = load(&r, file, "config", &config);
 	if (!rc)
-		set_roles(tok);
+		rc = make_tik(&r, list, config);
+	json_decref(config);
+	return rc;
+}
+
+int mfs_tokenizer_open_tiktoken(const char *path, const struct mfs_tiktoken_arguments *a,
+				struct mfs_tokenizer **ret, struct mfs_error *err)
+{
+	static const struct mfs_tokenizer_kind kind = {"", read_with_config};
+	struct mfs_buf json = {0};
+	void *list = NULL;
+	size_t len;
+	int rc = mfs_slurp(path, LIST_MAX, &list, &len, err);
+
+	if (rc)
+		return rc;
+	mfs_buf_adds(&json, "{\"config\": {\"pattern\": ");
+	mfs_buf_add_json(&json, a->pattern ? a->pattern : "v2");
+	mfs_buf_printf(&json, ", \"vocab_size\": %llu, \"num_special_tokens\": %llu}, \"vocab\": ",
+		       (unsigned long long)a->vocab_size, (unsigned long long)a->special_count);
+	mfs_buf_add(&json, list, len);
+	mfs_buf_adds(&json, "}");
+	free(list);
+	rc = json.failed ? mfs_fail_nomem(err)
+			 : mfs_tokenizer_parse(&kind, path, json.data, json.len, ret, err);
+	mfs_buf_release(&json);
 	return rc;
 }

@@ -29,6 +29,13 @@ int mfs_tokenizer_open(const char *path, struct mfs_tokenizer **ret, struct mfs_
  * vocabulary has it, and as its begin and end. */
 int mfs_tokenizer_open_gpt2(const char *vocab_file, const char *merge_file,
 			    struct mfs_tokenizer **ret, struct mfs_error *err);
+/* Megatron's TikTokenizer: a JSON list of ranks, and what its arguments say of it. */
+struct mfs_tiktoken_arguments {
+	const char *pattern;		    /* "v1" or "v2"; NULL: "v2" */
+	uint64_t vocab_size, special_count; /* special_count of these come first */
+};
+int mfs_tokenizer_open_tiktoken(const char *path, const struct mfs_tiktoken_arguments *a,
+				struct mfs_tokenizer **ret, struct mfs_error *err);
 void mfs_tokenizer_free(struct mfs_tokenizer *tok); /* NULL: nothing */
 
 /* The largest id plus 1, added tokens included. */

@@ -134,7 +134,8 @@ static const char help[] =
 	"\n"
 	"As preprocess_data.py has them: --output-prefix (PREFIX_KEY_document),\n"
 	"--tokenizer-type, --tokenizer-model, --vocab-file, --merge-file,\n"
-	"--vocab-size, --null-tokenizer-eod-id, --legacy-tokenizer,\n"
+	"--vocab-size, --tiktoken-pattern, --tiktoken-num-special-tokens,\n"
+	"--null-tokenizer-eod-id, --legacy-tokenizer,\n"
 	"--tokenizer-hf-no-include-special-tokens, --partitions and\n"
 	"--keep-sequential-samples. Its other flags have no effect, or are refused.\n";
 
@@ -166,15 +167,19 @@ bool mfs_pack_parse_text_options(int argc, char **argv, struct mfs_pack_text_opt
 			   {"vocab-file", MFS_VALUE_TEXT, &o->tokenizer.vocab_file},
 			   {"merge-file", MFS_VALUE_TEXT, &o->tokenizer.merge_file},
 			   {"vocab-size", MFS_VALUE_NUMBER, &o->tokenizer.vocab_size},
+			   {"tiktoken-pattern", MFS_VALUE_TEXT, &o->tokenizer.tiktoken_pattern},
+			   {"tiktoken-num-special-tokens", MFS_VALUE_NUMBER,
+			    &o->tokenizer.tiktoken_specials},
 			   {"null-tokenizer-eod-id", MFS_VALUE_NUMBER, &o->tokenizer.null_eod},
 			   {"partitions", MFS_VALUE_NUMBER, &o->partitions}},
 	};
 	struct mfs_error err;
 	bool go_on;
 
-	*o = (struct mfs_pack_text_options){
-		.partitions = 1,
-		.tokenizer = {.vocab_size = MFS_ABSENT_U64, .null_eod = MFS_ABSENT_U64}};
+	*o = (struct mfs_pack_text_options){.partitions = 1,
+					    .tokenizer = {.vocab_size = MFS_ABSENT_U64,
+							  .null_eod = MFS_ABSENT_U64,
+							  .tiktoken_specials = 1000}};
 	if (mfs_pack_drop_flags(&argc, argv, &err))
 		return wrong(ret_exit, mfs_usage_error("pack: %s", err.msg));
 	go_on = check_eod(argc, argv, ret_exit) && mfs_cmdline_parse(&c, argc, argv, ret_exit) &&

@@ -98,7 +98,7 @@ _mcorefs_value() {
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
 	pack:--tokenizer-type)
-		mapfile -t COMPREPLY < <(compgen -W 'HuggingFaceTokenizer SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer GPT2BPETokenizer NullTokenizer' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'HuggingFaceTokenizer SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer GPT2BPETokenizer TikTokenizer NullTokenizer' -- "$cur")
 		;;
 	pack:--format) mapfile -t COMPREPLY < <(compgen -W 'auto jsonl ids lines' -- "$cur") ;;
 	*) return 1 ;;
@@ -140,7 +140,7 @@ _mcorefs() {
 		pack)
 			mapfile -t COMPREPLY < <(compgen -W '--vocab-size --dtype --append-eod --key --format --resume --force
 				--tokenizer --json-keys --separator --workers --input --output-prefix --tokenizer-type --tokenizer-model
-				--vocab-file --merge-file --null-tokenizer-eod-id --legacy-tokenizer --tokenizer-hf-no-include-special-tokens
+				--vocab-file --merge-file --tiktoken-pattern --tiktoken-num-special-tokens --null-tokenizer-eod-id --legacy-tokenizer --tokenizer-hf-no-include-special-tokens
 				--partitions --keep-sequential-samples' -- "$cur")
 			;;
 		*) mapfile -t COMPREPLY < <(compgen -W '-o -f -d -s --help --version' -- "$cur") ;;

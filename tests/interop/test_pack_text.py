@@ -97,6 +97,24 @@ def test_sentencepiece(tmp_path, name, kind):
     same(tmp_path)
 
 
+@pytest.mark.parametrize("pattern", ["v1", "v2"])
+def test_tiktoken(tmp_path, pattern):
+    """A list of bytes and of pairs of them that texts have."""
+    import base64
+    texts = "".join(PIECES).encode()
+    ranks = [bytes([i]) for i in range(256)]
+    for size in (2, 3):
+        ranks += sorted({texts[i:i + size] for i in range(len(texts) - size)} - set(ranks))
+    rows = [{"rank": i, "token_bytes": base64.b64encode(r).decode(), "token_str": None} for i, r in enumerate(ranks)]
+    (tmp_path / "ranks.json").write_text(json.dumps(rows))
+    write_lines(tmp_path / "in.jsonl", 7, 200, lambda draw: mixed(draw) + draw.choice(("", "<pad>", "<SPECIAL_77>")))
+    args = dict(input=tmp_path / "in.jsonl", tokenizer_type="TikTokenizer", tokenizer_model=str(tmp_path / "ranks.json"), append_eod=True,
+                vocab_size=100 + len(ranks), tiktoken_pattern=pattern, tiktoken_num_special_tokens=100)
+    megatron(flags(output_prefix=tmp_path / "theirs", **args))
+    ours(flags(output_prefix=tmp_path / "ours", **args))
+    same(tmp_path)
+
+
 def test_gpt2(fixtures, tmp_path):
     """From vocab.json and merges.txt, as core's GPT2BPETokenizer asks transformers for them."""
     from transformers import GPT2TokenizerFast

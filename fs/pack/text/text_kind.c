@@ -127,6 +127,27 @@ static int open_llama2(const struct mfs_text_tokenizer_config *c, struct mfs_tex
 	return rc;
 }
 
+#define TIKTOKEN_VOCABULARY (1u << 17) /* DEFAULT_TIKTOKEN_MAX_VOCAB */
+
+/* tiktoken replaces halves of surrogate pairs. */
+static int open_tiktoken(const struct mfs_text_tokenizer_config *c, struct mfs_text_tokenizer *t,
+			 struct mfs_error *err)
+{
+	const struct mfs_tiktoken_arguments a = {
+		.pattern = c->tiktoken_pattern,
+		.vocab_size = c->vocab_size != MFS_ABSENT_U64 ? c->vocab_size : TIKTOKEN_VOCABULARY,
+		.special_count = c->tiktoken_specials,
+	};
+	int rc = need(c->model, c, "--tokenizer-model", err);
+
+	if (!rc)
+		rc = mfs_tokenizer_open_tiktoken(c->model, &a, &t->tok, err);
+	if (!rc)
+		t->eod = mfs_tokenizer_roles(t->tok)->eos;
+	t->replaces_halves = true;
+	return rc;
+}
+
 /* Numbers in the place of words. Until core 0.17 the end came after the vocabulary. */
 static int open_null(const struct mfs_text_tokenizer_config *c, struct mfs_text_tokenizer *t,
 		     struct mfs_error *err)
@@ -158,6 +179,7 @@ static const struct mfs_text_tokenizer_kind kinds[] = {
 	{"GPTSentencePieceTokenizer", open_gpt_sentencepiece, NULL},
 	{"Llama2Tokenizer", open_llama2, NULL},
 	{"GPT2BPETokenizer", open_gpt2, NULL},
+	{"TikTokenizer", open_tiktoken, NULL},
 	{"NullTokenizer", open_null, NULL},
 	{"BertWordPieceLowerCase", NULL, NEEDS_SENTENCES},
 	{"BertWordPieceCase", NULL, NEEDS_SENTENCES},

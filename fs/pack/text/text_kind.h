@@ -15,10 +15,12 @@ struct mfs_text_tokenizer_config {
 	const char *type;  /* "HuggingFaceTokenizer"; NULL: by the files of model */
 	const char *model; /* a file or a directory */
 	const char *vocab_file, *merge_file;
-	uint64_t vocab_size;  /* MFS_ABSENT_U64: not given */
-	uint64_t null_eod;    /* --null-tokenizer-eod-id; MFS_ABSENT_U64 */
-	bool legacy;	      /* --legacy-tokenizer: as before core's own */
-	bool without_special; /* --tokenizer-hf-no-include-special-tokens */
+	uint64_t vocab_size;	      /* MFS_ABSENT_U64: not given */
+	const char *tiktoken_pattern; /* NULL: not given */
+	uint64_t tiktoken_specials;   /* --tiktoken-num-special-tokens */
+	uint64_t null_eod;	      /* --null-tokenizer-eod-id; MFS_ABSENT_U64 */
+	bool legacy;		      /* --legacy-tokenizer: as before core's own */
+	bool without_special;	      /* --tokenizer-hf-no-include-special-tokens */
 };
 
 struct mfs_text_tokenizer {
