@@ -3,7 +3,7 @@
  * that somebody else has made.
  *
  * Sources: megatron/core/tokenizers/text/libraries/sft_tokenizer.py: tokenize_conversation;
- * megatron/training/datasets/sft_dataset.py: _split_conversations.
+ * megatron/training/datasets/sft_dataset.py: _split_conversations; varlen_dataset.py.
  */
 #ifndef MFT_TRAINER_DATA_SFT_CONVERSATION_H
 #define MFT_TRAINER_DATA_SFT_CONVERSATION_H
@@ -43,8 +43,9 @@ struct mft_talk_hooks {
 
 /*
  * A row is an object: {"messages": [{"role", "content"}, ...]}, with tools and
- * chat_template_kwargs if it likes; or {"input_ids": [...]} with "labels" (-100: it does not count)
- * or "loss_mask". -EINVAL: it is neither; -ENOTSUP: a message that is no text.
+ * chat_template_kwargs if it likes; the same as {"conversations": [{"from", "value"}, ...]}, or as
+ * prompt and completion; or {"input_ids": [...]} with "labels" (-100: it does not count) or
+ * "loss_mask". -EINVAL: it is none of these; -ENOTSUP: a message that is no text.
  */
 int mft_talk_row(struct mft_talk *t, json_t *row, const struct mft_talk_hooks *hooks,
 		 struct mfs_error *err);

@@ -1,5 +1,5 @@
-/* Chat templates: formats/template/template.h. tests/interop/test_templates.py compares with
- * transformers. */
+/* Chat templates: formats/template/template.h. tests/interop/test_sft.py compares losses with those
+ * of transformers. */
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>

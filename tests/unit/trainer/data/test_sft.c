@@ -183,6 +183,34 @@ START_TEST(what_an_assistant_says_counts)
 }
 END_TEST
 
+START_TEST(a_conversation_has_several_forms)
+{
+	static const char *const forms[] = {
+		"{\"messages\": [{\"role\": \"user\", \"content\": \"a\\n\\nb\"},"
+		"{\"role\": \"assistant\", \"content\": \"c\"}]}",
+		"{\"conversations\": [{\"from\": \"human\", \"value\": \"a\\n\\nb\"},"
+		"{\"from\": \"gpt\", \"value\": \"c\"}]}",
+		"{\"instruction\": \"a\", \"input\": \"b\", \"output\": \"c\"}",
+		"{\"prompt\": \"a\\n\\nb\", \"completion\": \"c\"}",
+		"{\"prompt\": [{\"role\": \"user\", \"content\": \"a\\n\\nb\"}],"
+		"\"completion\": [{\"role\": \"assistant\", \"content\": \"c\"}]}",
+	};
+	const char *dir = tokenizer_with(
+		"{% for m in messages %}{{ '%' if m.role == 'user' else '#' }}{{ m.content }}"
+		"{% endfor %}");
+	char *text, *same;
+
+	unit_ok(marks(dir, "default", true, forms[0], &text), &err);
+	ck_assert_ptr_nonnull(strstr(text, "01"));
+	for (size_t i = 1; i < MFS_ARRAY_SIZE(forms); i++) {
+		unit_ok(marks(dir, "default", true, forms[i], &same), &err);
+		ck_assert_str_eq(same, text);
+		free(same);
+	}
+	free(text);
+}
+END_TEST
+
 START_TEST(rows_that_cannot_be_trained_on_are_refused)
 {
 	static const struct {
@@ -190,8 +218,10 @@ START_TEST(rows_that_cannot_be_trained_on_are_refused)
 		int rc;
 		const char *part;
 	} cases[] = {
-		{"{}", -EINVAL, "neither a list of messages nor input_ids"},
+		{"{}", -EINVAL, "there is no conversation"},
 		{"{\"messages\": []}", -ENODATA, "messages need a tokenizer"},
+		{"{\"conversations\": [{\"from\": \"me\", \"value\": \"a\"}]}", -EINVAL,
+		 "there is no conversation"},
 		{"{\"input_ids\": [1, -2]}", -EINVAL, "token 1 of input_ids is no id"},
 		{"{\"input_ids\": [1], \"labels\": []}", -EINVAL, "differ in length"},
 	};
@@ -217,6 +247,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, packed_conversations_are_apart);
 	tcase_add_test(c, first_fit_is_that_of_megatron_bridge);
 	tcase_add_test(c, what_an_assistant_says_counts);
+	tcase_add_test(c, a_conversation_has_several_forms);
 	tcase_add_test(c, rows_that_cannot_be_trained_on_are_refused);
 	return s;
 }
