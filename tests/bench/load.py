@@ -4,6 +4,7 @@
                                     a random Llama in bf16 at DIR/hf, and as Megatron's legacy TP2 PP2 and TP8, and torch_dist
     load.py ranks DIR               one process a GPU, with the slices of vLLM's workers
     load.py phases DIR              what a load into the first GPU is made of, in ms, of the whole model and of a worker's part; --cpu: into the host's memory
+    load.py mount DIR MNT           theirs on the copy and on the mounted view MNT of a source, whose pages are dropped before each
     load.py time DIR [--what WORDS] [--runs N] [--cold]
                                     times: the best of N, in seconds and GB/s, and the share of the best loader of the copy
 """
@@ -167,6 +168,7 @@ def warm(where):
 
 
 def timed(run, where, runs, cold):
+    """Seconds of the fastest run. cold: pages of the files at `where` are dropped before each."""
     best = None
     for _ in range(runs):
         gc.collect()
@@ -214,6 +216,43 @@ def tell_peak(source):
     out = mcorefs.load(source, device="cuda:0")
     size = sum(t.numel() * t.element_size() for t in out.values()) / 1e9
     print(f"{size:.2f} GB in the GPU: {resident('VmHWM') - before:.2f} GB more of the host's memory at the peak, {before:.2f} GB before", flush=True)
+
+
+# ---- on a mount ----
+
+def is_cached(where):
+    """Whether pages of the files stayed in memory: a mapping that still exists keeps its own."""
+    for f in files_of(where):
+        fd = os.open(f, os.O_RDONLY)
+        for at in range(0, os.path.getsize(f), 64 << 20):
+            try:
+                os.preadv(fd, [bytearray(1)], at, os.RWF_NOWAIT)
+                return True
+            except BlockingIOError:
+                pass
+        os.close(fd)
+    return False
+
+
+def time_mount(where, view, runs, only):
+    """The source's own pages stay in memory: what is dropped are the pages that FUSE keeps of the view."""
+    copy = f"{where}/hf"
+    size = size_of(copy)
+    for name, run in THEIRS.items():
+        if only and not any(w in name for w in only.split(",")):
+            continue
+        native = None
+        for source, place in [("copy", copy), ("mount", view)]:
+            try:
+                seconds = timed(run, place, runs, place == view)
+                drop_cache(view)
+                if is_cached(view):
+                    source += ", not first touch"
+            except Exception as e:  # a loader that does not run here is left out, and told
+                print(f"{name:34} {source:8} left out: {type(e).__name__}: {str(e)[:150]}", flush=True)
+                continue
+            tell(name, source, seconds, size, native)
+            native = native or seconds
 
 
 # ---- ranks ----
@@ -304,9 +343,9 @@ def tell_phases(where, runs, layouts, device):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("do", choices=["make", "time", "ranks", "phases"])
+    p.add_argument("do", choices=["make", "time", "ranks", "phases", "mount"])
     p.add_argument("where")
-    p.add_argument("billions", nargs="?", type=float, default=3.15)
+    p.add_argument("more", nargs="?", help="of make, billions of parameters (3.15); of mount, the mounted view")
     p.add_argument("--what", default="theirs,ours")
     p.add_argument("--only", default="")
     p.add_argument("--ours", default="", help="ways of ours, as threads:memory:direct")
@@ -317,7 +356,9 @@ def main():
     p.add_argument("--peak", action="store_true", help="only ours, once, and how much memory the process took for it")
     o = p.parse_args()
     if o.do == "make":
-        return make(o.where, o.billions, o.layouts.split(","))
+        return make(o.where, float(o.more or 3.15), o.layouts.split(","))
+    if o.do == "mount":
+        return time_mount(o.where, o.more, o.runs, o.only)
     ways = [w.split(":") for w in o.ours.split(",")] if o.ours else [["0", "0", "auto"]]
     if o.do == "ranks":
         return time_ranks(o.where, o.runs, o.layouts.split(","), ways)

@@ -23,6 +23,14 @@ if [ "$(stat -fc %T "$work")" != tmpfs ]; then
 fi
 "$python" tests/bench/load.py time "$work/m" --peak --layouts tp2pp2 || exit 1
 "$python" tests/bench/load.py phases "$work/m" --runs "${RUNS:-4}" || exit 1
+mcorefs=${O:-build}/mcorefs
+if [ -x "$mcorefs" ] && [ -c /dev/fuse ]; then
+	mkdir "$work/mnt"
+	"$mcorefs" "$work/m/tp2pp2" "$work/mnt" -o no_optim || exit 1
+	echo 'on a mount of the source, whose own pages are in memory:'
+	"$python" tests/bench/load.py mount "$work/m" "$work/mnt/latest/hf" --runs "${RUNS:-4}"
+	if [ "$(id -u)" = 0 ]; then umount "$work/mnt"; else fusermount3 -u "$work/mnt"; fi
+fi
 if [ "$("$python" -c 'import torch; print(torch.cuda.device_count())')" -gt 1 ]; then
 	"$python" tests/bench/load.py ranks "$work/m" --runs "${RUNS:-4}"
 fi
