@@ -166,6 +166,27 @@ def test_compressed_and_in_pieces(fixtures, tmp_path):
     same(tmp_path)
 
 
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
+def test_parquet(fixtures, tmp_path, compression, version):
+    """As the JSON lines of the same rows: several pages and row groups, dictionaries that overflow, columns that are never null, lengths by themselves."""
+    import pyarrow
+    from pyarrow import parquet
+    draw = random.Random(8)
+    texts, words = [mixed(draw) for _ in range(1500)], [draw.choice(("one", "two", "three \u00f6")) for _ in range(1500)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": t, "other": w}) + "\n" for t, w in zip(texts, words)))
+    table = pyarrow.table({"id": range(1500), "meta": [{"a": [1, 2]}] * 1500, "text": texts, "other": words},
+                          schema=pyarrow.schema([("id", pyarrow.int64()), ("meta", pyarrow.struct([("a", pyarrow.list_(pyarrow.int64()))])),
+                                                 ("text", pyarrow.string()), pyarrow.field("other", pyarrow.string(), nullable=False)]))
+    args = dict(tokenizer_type="HuggingFaceTokenizer", tokenizer_model=str(fixtures / "data/tokenizer"), append_eod=True, json_keys=["text", "other"])
+    ours(flags(input=tmp_path / "in.jsonl", output_prefix=tmp_path / "theirs", **args))
+    lengths = {"use_dictionary": False, "column_encoding": {"text": "DELTA_LENGTH_BYTE_ARRAY", "other": "DELTA_LENGTH_BYTE_ARRAY"}}
+    for more in ({"dictionary_pagesize_limit": 9000}, {"use_dictionary": False}, lengths):
+        parquet.write_table(table, tmp_path / "in.parquet", compression=compression, data_page_version=version, row_group_size=700, data_page_size=20000, **more)
+        ours(flags(input=tmp_path / "in.parquet", output_prefix=tmp_path / "ours", **args), "--force")
+        same(tmp_path, ("text", "other"))
+
+
 def test_what_json_refuses_is_refused(tmp_path):
     """Lines with one character changed: pack takes those that the tool takes, and no others."""
     draw = random.Random(5)
