@@ -122,7 +122,6 @@ static void set_handle(struct fuse_file_info *fi, int fd)
 {
 	fi->fh = (uint64_t)fd;
 	fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
-	fi->direct_io = !!(fi->flags & O_DIRECT);
 }
 
 static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
