@@ -783,7 +783,7 @@ START_TEST(refused_delta_nets)
 	refuses(&c, -ENOTSUP, "--linear-attention-freq without --swiglu");
 	c = qwen_next_like();
 	c.reset_attention_mask = true;
-	refuses(&c, -ENOTSUP, "--reset-attention-mask with --linear-attention-freq");
+	refuses(&c, -ENOTSUP, "--reset-attention-mask and --sft with --linear-attention-freq");
 	c = deepseek_like();
 	c.model.attention_output_gate = true;
 	refuses(&c, -ENOTSUP, "--attention-output-gate with --multi-latent-attention");
