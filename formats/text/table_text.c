@@ -15,6 +15,9 @@
 
 #define FOOTER_MAX (256u << 20)
 #define PAGE_MAX   (1u << 30)
+#define ROW_MAX	   (1u << 30)
+/* Lengths of DELTA_LENGTH in a page, which may have no bytes of their own. */
+#define LENGTHS_MAX (PAGE_MAX / 64)
 /* A page's header has the least and the largest value, which may be long. */
 #define HEADER_MAX (1u << 20)
 
@@ -47,6 +50,7 @@ struct room {
 struct chunk {
 	uint64_t offset, size, values;
 	int codec;
+	bool there;
 };
 
 struct column {
@@ -202,6 +206,7 @@ static void read_metadata(struct mfs_thrift *f, struct chunk *c)
 	struct mfs_thrift_field field = {.id = 0};
 	int64_t data = 0, dictionary = 0;
 
+	c->there = true;
 	while (mfs_thrift_next(f, &field))
 		switch (field.id) {
 		case 4:
@@ -283,7 +288,8 @@ static int read_group(struct mfs_table_text *t, struct mfs_thrift *f, struct mfs
 	for (size_t i = 0; i < t->count && !rc; i++) {
 		const struct chunk *c = &t->columns[i].chunks[t->group_count];
 
-		if (c->values != (uint64_t)rows || !mfs_range_ok(c->offset, c->size, t->size))
+		if (!c->there || c->values != (uint64_t)rows ||
+		    !mfs_range_ok(c->offset, c->size, t->size))
 			rc = damaged(t, "a column of a row group", err);
 	}
 	t->group_rows[t->group_count++] = (uint64_t)rows;
@@ -532,6 +538,19 @@ static bool parse_page(const uint8_t *bytes, size_t len, struct page *p)
 	return !f.failed;
 }
 
+/* Versions before the second have neither in their headers. */
+static bool check_page(const struct column *c, struct page *p)
+{
+	if (p->type != DATA_PAGE_V2) {
+		p->levels = p->repetitions = 0;
+		p->is_packed = true;
+	}
+	return p->size >= 0 && p->size <= PAGE_MAX && p->packed >= 0 && p->packed <= PAGE_MAX &&
+	       (uint64_t)p->packed <= c->end - c->at && p->values >= 0 && p->values <= INT32_MAX &&
+	       p->levels >= 0 && p->levels <= p->size && p->repetitions >= 0 &&
+	       p->repetitions <= p->packed - p->levels;
+}
+
 static int read_page_header(struct mfs_table_text *t, struct column *c, struct page *p,
 			    struct mfs_error *err)
 {
@@ -549,11 +568,7 @@ static int read_page_header(struct mfs_table_text *t, struct column *c, struct p
 			return damaged(t, "a page's header", err);
 	}
 	c->at += p->header;
-	if (p->size < 0 || p->packed < 0 || p->size > PAGE_MAX || p->values < 0 ||
-	    (uint64_t)p->packed > c->end - c->at || p->levels < 0 || p->repetitions < 0 ||
-	    p->levels > p->size || p->levels + p->repetitions > p->packed)
-		return damaged(t, "a page's header", err);
-	return 0;
+	return check_page(c, p) ? 0 : damaged(t, "a page's header", err);
 }
 
 static bool unpack_gzip(const uint8_t *in, size_t len, uint8_t *out, size_t out_len)
@@ -669,7 +684,7 @@ static bool read_lengths(struct column *c, struct runs *r)
 
 	if (!runs_varint(r, &block) || !runs_varint(r, &minis) || !runs_varint(r, &total) ||
 	    !runs_varint(r, &raw) || !minis || minis > 512 || block % minis || block / minis % 8 ||
-	    block > 1u << 20 || total > c->page_values)
+	    block > 1u << 20 || total > c->page_values || total > LENGTHS_MAX)
 		return false;
 	value = (int64_t)(raw >> 1) ^ -(int64_t)(raw & 1);
 	free(c->lengths);
@@ -720,6 +735,7 @@ static int begin_values(struct mfs_table_text *t, struct column *c, struct mfs_e
 		return 0;
 	case PLAIN_DICTIONARY:
 	case RLE_DICTIONARY:
+		c->numbers = (struct runs){NULL};
 		if (c->next == c->page_end)
 			return 0; /* of nulls alone */
 		c->numbers =
@@ -751,7 +767,7 @@ static int begin_page(struct mfs_table_text *t, struct column *c, const struct p
 	c->next = c->page.at + p->repetitions;
 	c->page_end = c->page.at + p->size;
 	if (p->type == DATA_PAGE && c->optional) {
-		if (p->size < 4)
+		if (c->page_end - c->next < 4)
 			return damaged(t, "a page's levels", err);
 		levels = mfs_le32(c->next);
 		c->next += 4;
@@ -842,13 +858,28 @@ static void next_group(struct mfs_table_text *t)
 		c->values = chunk->values;
 		c->page_values = 0;
 		c->word_count = 0;
+		c->levels = c->numbers = (struct runs){NULL};
+		c->length_count = c->length_at = 0;
 	}
 	t->group++;
+}
+
+/* A value as JSON is at most six times as long. */
+static bool has_room(size_t room, const struct slice *value)
+{
+	size_t len = value->len;
+
+	if (len <= room / 6)
+		return true;
+	for (size_t i = 0; i < value->len && len <= room; i++)
+		len += value->at[i] < 0x20 ? 5 : value->at[i] == '"' || value->at[i] == '\\';
+	return len <= room;
 }
 
 int mfs_table_text_next(struct mfs_table_text *t, struct mfs_buf *to, bool *ret_end,
 			struct mfs_error *err)
 {
+	const size_t start = to->len;
 	struct slice value;
 
 	while (!t->rows && t->group < t->group_count)
@@ -862,6 +893,8 @@ int mfs_table_text_next(struct mfs_table_text *t, struct mfs_buf *to, bool *ret_
 
 		if (rc)
 			return rc;
+		if (to->len - start > ROW_MAX || !has_room(ROW_MAX - (to->len - start), &value))
+			return mfs_fail(err, -EFBIG, "%s: a row is longer than 1 GiB", t->name);
 		mfs_buf_adds(to, i ? ", " : "{");
 		mfs_buf_add_json(to, t->columns[i].name);
 		mfs_buf_adds(to, ": ");

@@ -24,7 +24,8 @@ int mfs_table_text_open(int fd, const char *name, const char *const *columns, si
 			struct mfs_table_text **ret, struct mfs_error *err);
 void mfs_table_text_free(struct mfs_table_text *t); /* NULL: nothing */
 
-/* Appends the next row, with a newline. *ret_end: there is none. */
+/* Appends the next row, with a newline. *ret_end: there is none. -EINVAL: damaged; -EFBIG: the row
+ * is longer than 1 GiB; -ENOTSUP, as above. */
 int mfs_table_text_next(struct mfs_table_text *t, struct mfs_buf *to, bool *ret_end,
 			struct mfs_error *err);
 

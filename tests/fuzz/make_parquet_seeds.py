@@ -29,3 +29,65 @@ whole = (good / "ok-plain").read_bytes()
 (bad / "footer-too-long").write_bytes(whole[:-8] + b"\xff\xff\xff\x7fPAR1")
 (bad / "length-outside").write_bytes(whole.replace(b"\x06\x00\x00\x00a tale", b"\x06\x00\x00\x01a tale", 1))
 (bad / "no-footer").write_bytes(b"PAR1" + b"\0" * 20 + b"\x10\0\0\0PAR1")
+
+
+# ---- files that no library writes: parquet.thrift's structures by hand, of {field: value} ----
+
+
+def varint(n):
+    return bytes([n & 0x7F | 0x80]) + varint(n >> 7) if n > 0x7F else bytes([n])
+
+
+def kind(value):
+    return {int: 6, bytes: 8, list: 9, dict: 12}[type(value)]
+
+
+def encode(value):
+    """Of Thrift's compact protocol; all integers are I64, which readers take for all."""
+    if isinstance(value, int):
+        return varint(value << 1)
+    if isinstance(value, bytes):
+        return varint(len(value)) + value
+    if isinstance(value, list):
+        return bytes([len(value) << 4 | (kind(value[0]) if value else 12)]) + b"".join(map(encode, value))
+    last, out = 0, b""
+    for field, item in value.items():
+        out += bytes([field - last << 4 | kind(item)]) + encode(item)
+        last = field
+    return out + b"\0"
+
+
+def page(body, values, encoding, codec, kind=0, **second):
+    packed = pyarrow.Codec("zstd", 19).compress(body, asbytes=True) if codec == 6 else body
+    header = {7: {1: values, 2: encoding}} if kind == 2 else {5: {1: values, 2: encoding, 3: 3, 4: 3}}
+    if second:
+        header[8] = {5: second["levels"], 6: second["repetitions"]}
+    return encode({1: kind, 2: len(body), 3: len(packed), **header}) + packed
+
+
+def file(pages, rows, optional, codec=0, groups=None):
+    """Both columns have the same pages."""
+    column = {3: {1: 6, 4: codec, 5: rows, 7: len(pages), 9: 4}}
+    leaf = {1: 6, 3: optional}
+    schema = [{4: b"schema", 5: 2}, {**leaf, 4: b"text"}, {**leaf, 4: b"w"}]
+    footer = encode({1: 1, 2: schema, 3: rows, 4: groups or [{1: [column, column], 3: rows}]})
+    return b"PAR1" + pages + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+PLAIN, LENGTHS, WORDS = 0, 6, 8
+word = b"\1\0\0\0a"
+(good / "ok-by-hand").write_bytes(file(page(word, 1, PLAIN, 0), 1, 0))
+(good / "ok-by-hand-words").write_bytes(file(page(word * 2, 2, PLAIN, 0, 2) + page(b"\2\0\0\0\2\1\1\2\1", 1, WORDS, 0), 1, 1))
+# A page of version 1 whose header has levels of version 2, so that the page's own begin at its end.
+(bad / "levels-of-other-version").write_bytes(file(page(b"\1\0\0\0", 1, PLAIN, 0, levels=0, repetitions=4), 1, 1))
+# A long run of numbers of words; then a page, longer, that has values and no numbers.
+run = b"\2\0\0\0\2\1" + b"\1" + varint(100 << 1 | 1) + bytes(100)
+(bad / "no-numbers").write_bytes(file(page(word * 2, 2, PLAIN, 6, 2) + page(run, 1, WORDS, 6) +
+                                      page((300000).to_bytes(4, "little") + varint(299997 << 1 | 1) + b"\xff" * 299997, 1, WORDS, 6), 2, 1, 6))
+(bad / "groups-without-columns").write_bytes(file(b"", 0, 0, groups=[{1: []}] * 14))
+# 20 million empty strings of 60 bytes.
+count = 20 << 20
+lengths = varint(1 << 20) + varint(1) + varint(count) + varint(0) + b"\0\0" * 20
+(bad / "too-many-lengths").write_bytes(file(page(lengths, count, LENGTHS, 0), count, 0))
+# One string, of 180 million characters that are six bytes in JSON.
+(bad / "row-too-long").write_bytes(file(page((180 * 10**6).to_bytes(4, "little") + bytes(180 * 10**6), 1, PLAIN, 6), 1, 0, 6))
