@@ -383,20 +383,22 @@ static void show_progress(struct text_pack *x, const struct mfs_text_batch *b)
 
 static int write_all(struct text_pack *x, struct mfs_error *err)
 {
-	struct mfs_text_batch *b;
+	bool end = false;
 	int rc = 0;
 
-	while (!rc && (rc = mfs_text_ring_to_write(&x->ring, &b)) != -ENODATA) {
-		if (!rc) {
+	while (!rc && !end) {
+		const struct mfs_text_batch *b = mfs_text_ring_to_write(&x->ring, &end);
+
+		if (b)
 			rc = write_batch(x, b, err);
-			if (rc)
-				break;
+		if (b && !rc) {
 			show_progress(x, b);
 			mfs_text_ring_written(&x->ring);
 		}
-		rc = save_now_and_then(x, err);
+		if (!rc)
+			rc = save_now_and_then(x, err);
 	}
-	return rc == -ENODATA ? 0 : rc;
+	return rc;
 }
 
 struct threads {

@@ -118,6 +118,10 @@ rejects 'damaged gzip' 'its gzip data is damaged' '' "$work/damaged.gz"
 rejects 'a directory' 'not a regular file' '' "$work"
 rejects 'bzip2' 'is compressed with bzip2: only gzip and zstd' 'BZh91AY&SY'
 rejects 'partitions of a pipe' 'standard input can be read once' '' --partitions 2
+# A failure within the input is not its end.
+printf '{"w": "a"}\n' >"$work/w.jsonl"
+refused 'no column' 1 "no-column' has no column 'w'" "$m" pack --tokenizer "$tok" --json-keys w -- "$out/x" \
+	"$work/w.jsonl" "$(dirname "$0")/../fuzz/reject/parquet/no-column" "$work/w.jsonl"
 refused 'no tokenizer' 1 "$work/nothing" "$m" pack --tokenizer "$work/nothing" "$out/x" </dev/null
 refused 'no vocabulary' 1 'NullTokenizer needs --vocab-size' "$m" pack --tokenizer-type NullTokenizer "$out/x" </dev/null
 refused 'no model' 1 'HuggingFaceTokenizer needs --tokenizer-model' "$m" pack --tokenizer-type HuggingFaceTokenizer "$out/x" </dev/null

@@ -2,6 +2,9 @@
  * Batches on their way: one thread fills them, several encode them, and one takes them in the order
  * in which they were filled. There are no more than a fixed number, so memory is bounded; a lock is
  * taken by the batch, never by the document.
+ *
+ * Documents may be huge: the filler waits while the texts on their way exceed budget, and a large
+ * buffer is released after it is written.
  */
 #ifndef MFS_FS_PACK_RING_H
 #define MFS_FS_PACK_RING_H
@@ -16,11 +19,12 @@ struct mfs_text_ring {
 	struct mfs_text_batch *batches;
 	uint64_t count;
 	uint64_t filled, taken, written; /* batches so far */
+	uint64_t bytes, budget;		 /* of the texts that are filled and not yet written */
 	bool closed;			 /* the filler has ended */
 	bool stopped;			 /* everybody is to end */
 };
 
-/* -ENOMEM. */
+/* With a budget that suits most. -ENOMEM. */
 int mfs_text_ring_init(struct mfs_text_ring *r, unsigned count, struct mfs_error *err);
 void mfs_text_ring_release(struct mfs_text_ring *r);
 
@@ -33,9 +37,9 @@ void mfs_text_ring_close(struct mfs_text_ring *r);
 struct mfs_text_batch *mfs_text_ring_to_encode(struct mfs_text_ring *r);
 void mfs_text_ring_encoded(struct mfs_text_ring *r, struct mfs_text_batch *batch);
 
-/* The writer's: the next batch; -EAGAIN: it has not come for a second, -ENODATA: there is none any
- * more; that it is written. */
-int mfs_text_ring_to_write(struct mfs_text_ring *r, struct mfs_text_batch **ret);
+/* The writer's: the next batch, or NULL if it has not come for a second, or if there is none any
+ * more (*ret_end); that it is written. */
+struct mfs_text_batch *mfs_text_ring_to_write(struct mfs_text_ring *r, bool *ret_end);
 void mfs_text_ring_written(struct mfs_text_ring *r);
 /* Has all others end. */
 void mfs_text_ring_stop(struct mfs_text_ring *r);
