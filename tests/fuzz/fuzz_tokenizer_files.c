@@ -52,7 +52,7 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 {
 	struct mfs_tokenizer *tok;
 	char *copy;
-	int rc = -EINVAL;
+	int rc = mfs_fail(err, -EINVAL, "the first byte names no kind of file");
 
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(kinds) && len; i++) {
 		if (bytes[0] != kinds[i].letter)

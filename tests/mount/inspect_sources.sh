@@ -138,6 +138,6 @@ refused 'no tokenizer' 2 'not a directory with a tokenizer.json' "$m" ls "$ckpt"
 refused 'two tokenizers' 1 'gives the tokenizer, too' "$m" ls "$work/ref" -o "tokenizer=$tokenizer"
 refused 'ls of an iteration' 1 'has no iteration iter_0000041: there is iter_0000040' "$m" ls "$FIXTURES/weights/llama-torch-tp2-pp2" iter_0000041/hf
 printf '{"text": "a tale"}\n' >"$work/tales.jsonl"
-refused 'text' 1 "is text in JSON lines, and no tokens: .*mcorefs pack PREFIX" "$m" ls "$work/tales.jsonl"
+refused 'text' 1 "is text in JSON lines, and no tokens: .*mcorefs pack --tokenizer DIR .*PREFIX" "$m" ls "$work/tales.jsonl"
 refused 'ls of a file' 1 'is not a directory' "$m" ls "$tracker"
 exit 0
