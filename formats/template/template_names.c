@@ -496,7 +496,7 @@ static value g_strftime_now(struct mfs_tpl_render *r, value self, const struct m
 		return mfs_tpl_fail(r, -EINVAL, "strftime_now has such arguments");
 	memcpy(format, args->at[0].text, args->at[0].len);
 	format[args->at[0].len] = '\0';
-	localtime_r(&r->now, &tm);
+	gmtime_r(&r->now, &tm);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 	v = mfs_tpl_text(text, strftime(text, sizeof(text), format, &tm));

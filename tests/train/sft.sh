@@ -66,6 +66,26 @@ run 1 "$work/n1.log" --exit-interval 6 && rm -rf "$work/save" && run 1 "$work/n2
 	run 1 "$work/n3.log" --load "$work/save" --ckpt-step 3 --exit-interval 6 && diff <(rows "$work/n1.log" | tail -n 3) <(rows "$work/n3.log")
 verdict $? "a run that is resumed goes on with the conversations that come next"
 
+# The state that was saved, with packs of another length.
+run 2 "$work/log" --load "$work/save" --ckpt-step 3 --exit-interval 6 --context-parallel-size 2
+[ $? != 0 ] && grep -q "which conversations come next is not known: the checkpoint counts in an epoch of 7 samples" "$work/log"
+verdict $? "a run is not resumed with other packs"
+
+# Each process has another day in its environment.
+cp -r "$work/tokenizer" "$work/days"
+sed -i "s/^/{{ strftime_now('%j ') * 9 }}/" "$work/days/chat_template.jinja"
+cat >"$work/each-day" <<EACH
+#!/bin/bash
+SOURCE_DATE_EPOCH=\$((86400 * (1 + 100 * \${OMPI_COMM_WORLD_RANK:-\${PMI_RANK:-0}}))) exec "$train" "\$@"
+EACH
+chmod +x "$work/each-day"
+sft_args --micro-batch-size 1 --global-batch-size 2 --tokenizer-model "$work/days" --exit-interval 1
+SOURCE_DATE_EPOCH=86400 run 1 "$work/n1.log" && train=$work/each-day run 2 "$work/n2.log" --context-parallel-size 2 && close "$work/n1.log" "$work/n2.log" 1
+verdict $? "all processes have the first one's day"
+SOURCE_DATE_EPOCH=today run 1 "$work/log"
+[ $? != 0 ] && grep -q "SOURCE_DATE_EPOCH: expected seconds since 1970, found 'today'" "$work/log"
+verdict $? "a time that is none"
+
 # refused PATTERN FLAG...
 refused() {
 	local pattern=$1

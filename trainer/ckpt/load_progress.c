@@ -233,6 +233,8 @@ static int read_counts(const struct reader *r, mfs_value root, struct mft_progre
 		{"consumed_train_samples", &p->consumed_train_samples},
 		{"consumed_valid_samples", &p->consumed_valid_samples},
 		{"skipped_train_samples", &p->skipped_train_samples},
+		{"sft_samples", &p->sft_samples},
+		{"sft_order", &p->sft_order},
 	};
 	int rc;
 

@@ -288,7 +288,9 @@ static int write_args(struct common *c)
 		.iteration = c->progress->iteration,
 		.consumed_train_samples = c->progress->consumed_train_samples,
 		.consumed_valid_samples = c->progress->consumed_valid_samples,
-		.skipped_train_samples = c->progress->skipped_train_samples};
+		.skipped_train_samples = c->progress->skipped_train_samples,
+		.sft_samples = c->progress->sft_samples,
+		.sft_order = c->progress->sft_order};
 
 	mfs_pickle_name(out(c), "args");
 	return mft_train_namespace_write(out(c), c->config, &extra);

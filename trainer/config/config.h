@@ -178,6 +178,7 @@ struct mft_train_config {
 	bool mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss, no_data_sharding;
 	bool sft, sft_answer_only_loss;
 	const char *sft_tokenizer_prompt_format, *sft_packing;
+	int64_t sft_now; /* seconds since 1970 that templates have; all processes have the same */
 	double mid_level_dataset_surplus;
 	int64_t num_workers; /* batches that are prefetched are at least this many */
 	int64_t eod;	     /* token that ends a document; MFS_ABSENT: not known */

@@ -91,6 +91,24 @@ static bool progress_of(const char *dest, const struct mft_namespace_extra *x, u
 	return false;
 }
 
+/* Attributes that Megatron does not look for, after so many others. */
+static void write_ours(struct mfs_pickle_writer *w, const struct mft_namespace_extra *x,
+		       uint64_t written)
+{
+	const struct {
+		const char *name;
+		uint64_t value;
+	} ours[] = {{"sft_samples", x->sft_samples}, {"sft_order", x->sft_order}};
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(ours); i++) {
+		if (!ours[i].value)
+			continue;
+		mfs_pickle_batch(w, MFS_OP_SETITEMS, written++);
+		mfs_pickle_name(w, ours[i].name);
+		mfs_pickle_uint(w, ours[i].value);
+	}
+}
+
 int mft_train_namespace_write(struct mfs_pickle_writer *w, const struct mft_train_config *config,
 			      const struct mft_namespace_extra *extra)
 {
@@ -110,6 +128,8 @@ int mft_train_namespace_write(struct mfs_pickle_writer *w, const struct mft_trai
 		else
 			write_value(w, &config->values->at[i]);
 	}
+	if (extra)
+		write_ours(w, extra, written);
 	mfs_pickle_object_end(w);
 	return w->failure.code;
 }

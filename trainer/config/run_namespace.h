@@ -19,6 +19,8 @@
 struct mft_namespace_extra {
 	uint64_t iteration; /* that is saved; args.curr_iteration is one less */
 	uint64_t consumed_train_samples, consumed_valid_samples, skipped_train_samples;
+	/* ours, which Megatron does not look for (ckpt/run_progress.h); 0: not written */
+	uint64_t sft_samples, sft_order;
 };
 
 /* Leaves one value more on the reader's stack. config is settled. extra may be NULL: a run that has

@@ -404,6 +404,7 @@ void mft_loader_stats(struct mft_loader *l, struct mft_loader_stats *ret)
 		.tokens = l->batches * mft_batch_tokens(&l->rules),
 		.bytes = l->bytes,
 		.epoch_samples = l->data.sft ? mft_sft_count(l->data.sft) : 0,
+		.epoch_order = l->data.sft ? mft_sft_order(l->data.sft) : 0,
 		.stall_ns = l->stall.total_ns,
 		.stall_p50_ns = mft_stall_percentile(&l->stall, 0.5),
 		.stall_p99_ns = mft_stall_percentile(&l->stall, 0.99),

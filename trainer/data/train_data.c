@@ -212,6 +212,7 @@ static int open_sft(const struct mft_train_config *c, enum mfs_split split, uint
 			c->context_parallel_size > 1 ? 2 * (uint32_t)c->context_parallel_size : 1,
 		.seed = (uint32_t)c->seed,
 		.vocab = vocab,
+		.now = c->sft_now,
 	};
 	int rc = sft_file(c, split, &s.path, err);
 

@@ -34,6 +34,28 @@ static int open_set(struct mft_trainer *t, enum mfs_split split, uint32_t set,
 			      &t->data[split].list[set], err);
 }
 
+/* A number of consumed samples says which come next only of the samples that it was counted in. */
+static int check_conversations(struct mft_trainer *t, struct mfs_error *err)
+{
+	struct mft_progress *p = &t->progress;
+	struct mft_loader_stats now;
+
+	mft_loader_stats(t->data[MFS_TRAIN].list[0], &now);
+	if (now.epoch_samples && p->sft_samples && p->consumed_train_samples &&
+	    (now.epoch_samples != p->sft_samples || now.epoch_order != p->sft_order))
+		return mfs_fail(err, -EINVAL,
+				"which conversations come next is not known: the checkpoint counts "
+				"in an epoch of %llu samples, and these have %llu, or others; "
+				"expected the checkpoint's conversations, --sft flags, "
+				"--seq-length, --seed and --context-parallel-size, or --finetune, "
+				"which begins anew",
+				(unsigned long long)p->sft_samples,
+				(unsigned long long)now.epoch_samples);
+	p->sft_samples = now.epoch_samples;
+	p->sft_order = now.epoch_order;
+	return 0;
+}
+
 /* training.py: evaluate_and_print_results. */
 static int check_names(const struct mft_trainer *t, uint32_t sets, struct mfs_error *err)
 {
@@ -70,6 +92,8 @@ int mft_trainer_open_data(struct mft_trainer *t, enum mfs_split split, struct mf
 		rc = open_set(t, split, sets->count, err);
 		sets->count += !rc;
 	}
+	if (!rc && split == MFS_TRAIN)
+		rc = check_conversations(t, err);
 	if (rc != -ENODATA || count == 1)
 		return rc;
 	/* A split may have no data, but not one of several sets. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "formats/base/clock.h"
 #include "trainer/config/settle/settle.h"
@@ -120,12 +121,50 @@ static int fill(struct mft_trainer *t, struct mft_load *load, struct mfs_error *
 	return rc;
 }
 
+/* What templates have as now, so that a run can be resumed with the same text. */
+static int now_of_templates(int64_t *ret, struct mfs_error *err)
+{
+	const char *given = getenv("SOURCE_DATE_EPOCH");
+	char *end;
+
+	*ret = time(NULL);
+	if (!given)
+		return 0;
+	errno = 0;
+	*ret = strtoll(given, &end, 10);
+	/* Years have four digits. */
+	if (errno || end == given || *end || *ret < 0 || *ret > 253402300799)
+		return mfs_fail(err, -EINVAL,
+				"SOURCE_DATE_EPOCH: expected seconds since 1970, found '%s'",
+				given);
+	return 0;
+}
+
+/* The first process's time is that of all: their texts are the same. */
+static int agree_on_now(struct mft_trainer *t, struct mfs_error *err)
+{
+	double now;
+	int rc;
+
+	if (!t->config->sft)
+		return 0;
+	rc = now_of_templates(&t->config->sft_now, err);
+	if (rc)
+		return rc;
+	now = t->parallel.launch.rank == 0 ? (double)t->config->sft_now : 0;
+	rc = mft_parallel_sum(&t->parallel, MFT_GROUP_WORLD, &now, 1, err);
+	t->config->sft_now = (int64_t)now;
+	return rc;
+}
+
 /* An index of samples may have to be built first. */
 static int open_data(struct mft_trainer *t, struct mfs_error *err)
 {
 	const bool validates = t->config->eval_iters > 0 || t->config->full_validation;
-	int rc = 0;
+	int rc = agree_on_now(t, err);
 
+	if (rc)
+		return rc;
 	mft_watch_rest(t->parallel.watch, true);
 	/* A run that is started again after its last iteration has consumed all samples. */
 	if (!t->config->skip_train && t->progress.iteration < t->iterations)

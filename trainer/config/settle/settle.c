@@ -100,10 +100,14 @@ static int check_sft_others(struct settle *s)
 
 static int check_sft(struct settle *s)
 {
-	if (!is(s, SFT))
-		return is(s, SFT_ANSWER_ONLY_LOSS)
-			       ? mfs_fail(s->err, -EINVAL, "--sft-answer-only-loss needs --sft")
-			       : 0;
+	if (!is(s, SFT)) {
+		if (is(s, SFT_ANSWER_ONLY_LOSS))
+			return mfs_fail(s->err, -EINVAL, "--sft-answer-only-loss needs --sft");
+		if (strcmp(text(s, SFT_PACKING), "none") != 0)
+			return mfs_fail(s->err, -EINVAL, "--sft-packing %s needs --sft",
+					text(s, SFT_PACKING));
+		return 0;
+	}
 	if (is(s, SFT_ANSWER_ONLY_LOSS) &&
 	    strcmp(text(s, SFT_TOKENIZER_PROMPT_FORMAT), "default") != 0)
 		return mfs_fail(s->err, -EINVAL,

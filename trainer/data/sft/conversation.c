@@ -1,7 +1,6 @@
 #include "trainer/data/sft/conversation.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "formats/base/array.h"
 #include "formats/base/str.h"
@@ -141,15 +140,7 @@ static int open_tokenizer(struct mft_talk *t, const char *dir, struct mfs_error 
 	return rc;
 }
 
-/* Templates that ask for the day get this one, so that a run can be resumed with the same text. */
-static time_t today(void)
-{
-	const char *given = getenv("SOURCE_DATE_EPOCH");
-
-	return given ? (time_t)strtoll(given, NULL, 10) : time(NULL);
-}
-
-int mft_talk_open(const char *tokenizer, const char *format, bool answers_only,
+int mft_talk_open(const char *tokenizer, const char *format, bool answers_only, time_t now,
 		  struct mft_talk **ret, struct mfs_error *err)
 {
 	struct mft_talk *t = calloc(1, sizeof(*t));
@@ -158,7 +149,7 @@ int mft_talk_open(const char *tokenizer, const char *format, bool answers_only,
 	if (!t)
 		return mfs_fail_nomem(err);
 	t->answers_only = answers_only;
-	t->now = today();
+	t->now = now;
 	t->special = json_object();
 	rc = find_format(format, &t->format, err);
 	if (!rc && tokenizer)

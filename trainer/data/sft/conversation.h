@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "formats/base/error.h"
 
@@ -28,10 +29,11 @@ struct mft_talk;
 /*
  * tokenizer: the directory of an HF tokenizer, with its chat template; NULL: rows have input_ids.
  * format: --sft-tokenizer-prompt-format. answers_only: with `default`, what assistants say counts
- * alone, by the template's generation blocks, or by rendering a conversation's beginnings.
- * -EINVAL, -ENOTSUP: as tokenizers and templates; or the format is not known.
+ * alone, by the template's generation blocks, or by rendering a conversation's beginnings. now: of
+ * templates that ask for the day. -EINVAL, -ENOTSUP: as tokenizers and templates; or the format is
+ * not known.
  */
-int mft_talk_open(const char *tokenizer, const char *format, bool answers_only,
+int mft_talk_open(const char *tokenizer, const char *format, bool answers_only, time_t now,
 		  struct mft_talk **ret, struct mfs_error *err);
 void mft_talk_free(struct mft_talk *t); /* NULL: nothing */
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/hash.h"
 #include "formats/base/grow.h"
 #include "formats/dataset/random/numpy.h"
 #include "formats/io/regular.h"
@@ -237,7 +238,7 @@ static int fill(struct mft_sft *s, struct mfs_error *err)
 
 	if (!rc)
 		rc = mft_talk_open(s->config.tokenizer, s->config.format, s->config.answers_only,
-				   &talk, err);
+				   (time_t)s->config.now, &talk, err);
 	if (!rc)
 		rc = read_rows(s, talk, first, end, &rows, err);
 	mft_talk_free(talk);
@@ -288,6 +289,22 @@ uint64_t mft_sft_count(const struct mft_sft *s)
 }
 
 /* ---- one sample ---- */
+uint64_t mft_sft_order(const struct mft_sft *s)
+{
+	static const uint8_t key[16] = {0};
+	uint64_t parts[4] = {0, s->config.length, s->config.multiple, s->config.seed};
+
+	if (!s->order)
+		return 0;
+	parts[0] = mfs_siphash(parts, sizeof(parts), key);
+	for (uint64_t i = 0; i < s->document_count; i++) {
+		parts[1] = s->documents[i].sample;
+		parts[2] = s->documents[i].count;
+		parts[0] = mfs_siphash(parts, 3 * sizeof(*parts), key);
+	}
+	return parts[0] >> 1 | 1;
+}
+
 
 static uint64_t number_of(struct mft_sft *s, uint64_t sample)
 {

@@ -30,6 +30,7 @@ struct mft_sft_config {
 	uint32_t multiple; /* of a conversation's tokens, with padding */
 	uint32_t seed;
 	uint64_t vocab; /* tokens are less */
+	int64_t now;	/* seconds since 1970 that templates have */
 };
 
 struct mft_sft;
@@ -38,6 +39,9 @@ struct mft_sft;
 int mft_sft_open(const struct mft_sft_config *config, struct mft_sft **ret, struct mfs_error *err);
 void mft_sft_free(struct mft_sft *s);		 /* NULL: nothing */
 uint64_t mft_sft_count(const struct mft_sft *s); /* samples of an epoch */
+/* A number that says which conversations, by their lengths, packed samples have, and in which order
+ * they come: less than 2^63. 0: nothing is packed. */
+uint64_t mft_sft_order(const struct mft_sft *s);
 
 /* [S] each: as struct mft_batch has them. */
 struct mft_sft_sample {

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "formats/base/array.h"
 #include "formats/template/template.h"
@@ -98,7 +99,9 @@ START_TEST(a_template_is_rendered_as_jinja_renders_it)
 		{"{{ messages[1].n }}{{ 1 if messages[1].n is number }}{{ 3 is odd }}{{ [] is "
 		 "sequence }}{{ deep is mapping }}{{ 'a' is string }}",
 		 "1.51TrueTrueTrueTrue"},
-		{"{{ strftime_now('%Y') }}", "2001"},
+		{"{{ strftime_now('%Y-%m-%d %H:%M') }}", "2001-09-09 01:46"},
+		{"{{ eos_token is defined }}{{ 'b' if eos_token }}{{ eos_token|default('c') }}",
+		 "Falsec"},
 		{"{% with a = 1, b = 2 %}{{ a + b }}{% endwith %}{{ a is defined }}", "3False"},
 		{"{% filter upper %}ab{% endfilter %}", "AB"},
 		{"{% for m in messages %}{{ m.role }}:{% if m.role == 'assistant' %}{% generation "
@@ -109,6 +112,8 @@ START_TEST(a_template_is_rendered_as_jinja_renders_it)
 
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
 		unit_ok(render(cases[i].template, &text), &err);
+	setenv("TZ", "LINT-14", 1); /* now is in UTC */
+	tzset();
 		ck_assert_msg(!strcmp(text, cases[i].want), "%s: '%s' instead of '%s'",
 			      cases[i].template, text, cases[i].want);
 		free(text);

@@ -408,6 +408,8 @@ START_TEST(a_wrong_flag_is_told_the_nearest)
 	fails(SMALL "--weight-decay-incr-style linear --end-weight-decay 1", -ENODATA,
 	      "--start-weight-decay is missing");
 	fails(SMALL "--mock-data --data-path a", -EINVAL, "exclude each other");
+	fails(SMALL "--sft-packing first_fit_decreasing", -EINVAL,
+	      "--sft-packing first_fit_decreasing needs --sft");
 	fails(SMALL "--recompute-granularity full", -ENODATA, "--recompute-method");
 	fails(SMALL "--exp-avg-dtype bf16", -EINVAL, "--use-precision-aware-optimizer");
 	fails(SMALL "--optimizer-cpu-offload", -EINVAL, "--use-precision-aware-optimizer");
@@ -1074,7 +1076,7 @@ static struct mfs_pickle *pickled(const struct mft_train_config *c,
 
 START_TEST(the_namespace_of_a_save_has_the_arguments)
 {
-	const struct mft_namespace_extra x = {20, 160, 8, 0};
+	const struct mft_namespace_extra x = {20, 160, 8, 0, 7, INT64_MAX};
 	struct mft_train_config c;
 	struct mfs_buf bytes = {0};
 	struct mfs_pickle *doc;
@@ -1100,6 +1102,10 @@ START_TEST(the_namespace_of_a_save_has_the_arguments)
 	ck_assert(mfs_value_bool(doc, mfs_value_attr(doc, root, "swiglu"), &truth) && truth);
 	ck_assert(mfs_value_int(doc, mfs_value_attr(doc, root, "num_layers"), &number));
 	ck_assert_int_eq(number, 2);
+	ck_assert(mfs_value_int(doc, mfs_value_attr(doc, root, "sft_samples"), &number));
+	ck_assert_int_eq(number, 7);
+	ck_assert(mfs_value_int(doc, mfs_value_attr(doc, root, "sft_order"), &number));
+	ck_assert_int_eq(number, INT64_MAX);
 	/* --lr 1 is a float in Python. */
 	v = mfs_value_attr(doc, root, "lr");
 	ck_assert_int_eq(mfs_value_type(doc, v), MFS_V_FLOAT);

@@ -96,6 +96,23 @@ START_TEST(packed_conversations_are_apart)
 }
 END_TEST
 
+START_TEST(packs_have_an_order_that_a_run_is_resumed_with)
+{
+	struct mft_sft *apart = opened(false, 1), *packed = opened(true, 1),
+		       *again = opened(true, 1), *wide = opened(true, 4);
+
+	ck_assert_uint_eq(mft_sft_order(apart), 0);
+	ck_assert_uint_ne(mft_sft_order(packed), 0);
+	ck_assert_uint_le(mft_sft_order(packed), INT64_MAX);
+	ck_assert_uint_eq(mft_sft_order(packed), mft_sft_order(again));
+	ck_assert_uint_ne(mft_sft_order(packed), mft_sft_order(wide));
+	mft_sft_free(apart);
+	mft_sft_free(packed);
+	mft_sft_free(again);
+	mft_sft_free(wide);
+}
+END_TEST
+
 START_TEST(first_fit_is_that_of_megatron_bridge)
 {
 	static const uint32_t lengths[] = {3, 7, 5, 2, 2, 8}, order[] = {5, 1, 2, 0, 3, 4},
@@ -128,7 +145,7 @@ static int marks(const char *dir, const char *format, bool answers, const char *
 	const struct mft_talk_hooks hooks = {&out, keep};
 	json_t *json = json_loads(row, 0, NULL);
 	struct mft_talk *t;
-	int rc = mft_talk_open(dir, format, answers, &t, &err);
+	int rc = mft_talk_open(dir, format, answers, 0, &t, &err);
 
 	if (!rc) {
 		rc = mft_talk_row(t, json, &hooks, &err);
@@ -251,3 +268,4 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, rows_that_cannot_be_trained_on_are_refused);
 	return s;
 }
+	tcase_add_test(c, packs_have_an_order_that_a_run_is_resumed_with);
