@@ -1,6 +1,5 @@
 #include "formats/hf/hf_tokenizer.h"
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,6 +135,9 @@ static int64_t id_in_vocab(const struct mfs_hf_text *tokenizer, const char *cont
 
 /* ---- the special tokens ---- */
 
+const char *const mfs_hf_token_names[8] = {"bos_token",	 "eos_token", "pad_token", "unk_token",
+					   "mask_token", "sep_token", "cls_token", NULL};
+
 struct finder {
 	const struct mfs_hf_token_files *files;
 	json_t *config, *map; /* NULL: no such file */
@@ -166,14 +168,20 @@ static const char *pad_of_class(const json_t *config)
 	return NULL;
 }
 
-static const char *content_of(const struct finder *f, const char *name)
+/* What the files have of a name; NULL: they do not mention it. */
+static json_t *mention_of(const struct finder *f, const char *name)
 {
 	json_t *token = NULL;
 
 	if (!json_object_get(f->config, "added_tokens_decoder"))
 		token = json_object_get(f->map, name);
-	if (!token)
-		token = json_object_get(f->config, name);
+	return token ? token : json_object_get(f->config, name);
+}
+
+static const char *content_of(const struct finder *f, const char *name)
+{
+	json_t *token = mention_of(f, name);
+
 	if (!token)
 		return strcmp(name, "pad_token") ? NULL : pad_of_class(f->config);
 	return json_string_value(json_is_object(token) ? json_object_get(token, "content") : token);
@@ -204,6 +212,16 @@ static int load_names(const struct mfs_hf_text *file, const char *name, json_t *
 			  : 0;
 }
 
+/* In the order of mfs_hf_token_names. */
+static void find_tokens(const struct finder *f, struct mfs_hf_tokens *ret)
+{
+	int64_t *const to[] = {&ret->bos,  &ret->eos, &ret->pad, &ret->unk,
+			       &ret->mask, &ret->sep, &ret->cls};
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(to); i++)
+		*to[i] = find_token(f, mfs_hf_token_names[i]);
+}
+
 int mfs_hf_tokens_parse(const struct mfs_hf_token_files *files, struct mfs_hf_tokens *ret,
 			struct mfs_error *err)
 {
@@ -215,13 +233,7 @@ int mfs_hf_tokens_parse(const struct mfs_hf_token_files *files, struct mfs_hf_to
 	if (!rc)
 		rc = load_added(files->tokenizer.text, files->tokenizer.len, &f.added, err);
 	if (!rc)
-		*ret = (struct mfs_hf_tokens){.bos = find_token(&f, "bos_token"),
-					      .eos = find_token(&f, "eos_token"),
-					      .pad = find_token(&f, "pad_token"),
-					      .unk = find_token(&f, "unk_token"),
-					      .mask = find_token(&f, "mask_token"),
-					      .sep = find_token(&f, "sep_token"),
-					      .cls = find_token(&f, "cls_token")};
+		find_tokens(&f, ret);
 	json_decref(f.added);
 	json_decref(f.map);
 	json_decref(f.config);
@@ -257,6 +269,50 @@ int mfs_hf_tokens_read(const char *dir, struct mfs_hf_tokens *ret, struct mfs_er
 	free(config);
 	free(map);
 	free(tokenizer);
+	return rc;
+}
+
+/* ---- their texts ---- */
+
+static json_t *texts_of(const struct finder *f)
+{
+	json_t *texts = json_object();
+
+	for (const char *const *name = mfs_hf_token_names; *name; name++) {
+		const char *content = content_of(f, *name);
+
+		if (content)
+			json_object_set_new(texts, *name, json_string(content));
+		else if (mention_of(f, *name))
+			json_object_set_new(texts, *name, json_null());
+	}
+	return texts;
+}
+
+int mfs_hf_token_texts_read(const char *dir, json_t **ret, json_t **ret_config,
+			    struct mfs_error *err)
+{
+	char *config = NULL, *map = NULL;
+	struct mfs_hf_token_files files = {0};
+	struct finder f = {.files = &files};
+	int rc = slurp(dir, CONFIG, MFS_HF_TOKENIZER_CONFIG_MAX, &files.config, &config, err);
+
+	if (!rc)
+		rc = slurp(dir, MAP, MFS_HF_TOKENIZER_CONFIG_MAX, &files.map, &map, err);
+	if (!rc)
+		rc = load_names(&files.config, CONFIG, &f.config, err);
+	if (!rc)
+		rc = load_names(&files.map, MAP, &f.map, err);
+	if (rc) {
+		mfs_fail_in(err, "%s", dir);
+		json_decref(f.config);
+	} else {
+		*ret = texts_of(&f);
+		*ret_config = f.config;
+	}
+	json_decref(f.map);
+	free(config);
+	free(map);
 	return rc;
 }
 

@@ -1,6 +1,6 @@
 /*
  * What config.json needs from a tokenizer's files: the ids of its special tokens, and on request
- * the number of tokens.
+ * the number of tokens; and what chat templates need: the texts of the special tokens.
  *
  * tokenizer_config.json names the special tokens, as a string or as an object with "content". Where
  * it has no "added_tokens_decoder", special_tokens_map.json comes before it; what neither of them
@@ -14,6 +14,7 @@
 #ifndef MFS_HF_HF_TOKENIZER_H
 #define MFS_HF_HF_TOKENIZER_H
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -50,6 +51,15 @@ int mfs_hf_tokens_parse(const struct mfs_hf_token_files *files, struct mfs_hf_to
 /* Like mfs_hf_tokens_parse(), from a directory. A file or directory that does not exist gives
  * MFS_ABSENT. */
 int mfs_hf_tokens_read(const char *dir, struct mfs_hf_tokens *ret, struct mfs_error *err);
+
+/* The members of struct mfs_hf_tokens, as the files call them: "bos_token", ... NULL ends them. */
+extern const char *const mfs_hf_token_names[8];
+
+/* The texts of the special tokens: an object, by name. null: the files say that there is no such
+ * token; a name that is missing: they do not say. *ret_config: tokenizer_config.json; NULL: there
+ * is none. json_decref() both. Fails as mfs_hf_tokens_read() does. */
+int mfs_hf_token_texts_read(const char *dir, json_t **ret, json_t **ret_config,
+			    struct mfs_error *err);
 
 /* The largest id of tokenizer.json's vocabulary and added tokens, plus 1. -EINVAL: not such a
  * file. */

@@ -49,12 +49,15 @@ void mfs_template_text_release(struct mfs_template_text *t);
 /*
  * Renders a template. variables: an object, by name; as for transformers it has messages, tools
  * and documents (null where there are none), add_generation_prompt, and the special tokens, such
- * as bos_token. now: what strftime_now() tells.
+ * as bos_token. now: what strftime_now() tells, in UTC. needed: names, NULL ends them; what writes
+ * one that has no value fails, where Jinja writes nothing. needed may be NULL.
  *
  * -EINVAL: the template fails (raise_exception, or what Jinja has an exception for); -ENOTSUP: it
- * uses something that is not known, or more work or memory than a conversation needs.
+ * uses something that is not known, or more work or memory than a conversation needs; -ENODATA: a
+ * needed name has no value.
  */
 int mfs_template_render(const struct mfs_template *t, json_t *variables, time_t now,
-			struct mfs_template_text *ret, struct mfs_error *err);
+			const char *const *needed, struct mfs_template_text *ret,
+			struct mfs_error *err);
 
 #endif

@@ -233,6 +233,7 @@ struct mfs_tpl_render {
 	struct mfs_error *err;
 	uint32_t line; /* of the statement or expression at hand */
 	time_t now;
+	const char *const *needed; /* NULL: nothing is */
 	json_t *variables;
 	struct mfs_tpl_scope *scope;
 	struct mfs_buf *out; /* what is written now goes here */

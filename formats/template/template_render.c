@@ -398,12 +398,14 @@ void mfs_template_text_release(struct mfs_template_text *t)
 }
 
 int mfs_template_render(const struct mfs_template *t, json_t *variables, time_t now,
-			struct mfs_template_text *ret, struct mfs_error *err)
+			const char *const *needed, struct mfs_template_text *ret,
+			struct mfs_error *err)
 {
 	struct mfs_tpl_scope scope = {0};
 	struct mfs_tpl_render r = {.left = MFS_TPL_WORK,
 				   .err = err,
 				   .now = now,
+				   .needed = needed,
 				   .variables = variables,
 				   .scope = &scope,
 				   .ret = ret};

@@ -236,6 +236,15 @@ static bool may_write(struct mfs_tpl_render *r, const struct mfs_buf *out)
 	return mfs_tpl_work(r, 0);
 }
 
+static void print_undefined(struct mfs_tpl_render *r, struct mfs_tpl_value v, bool quoted,
+			    struct mfs_buf *out)
+{
+	for (const char *const *name = r->needed; name && *name; name++)
+		if (v.len == strlen(*name) && !memcmp(v.text, *name, v.len))
+			mfs_tpl_fail(r, -ENODATA, "%s is written, and has no value", *name);
+	mfs_buf_adds(out, quoted ? "Undefined" : "");
+}
+
 void mfs_tpl_print(struct mfs_tpl_render *r, struct mfs_tpl_value v, bool quoted,
 		   struct mfs_buf *out)
 {
@@ -244,7 +253,7 @@ void mfs_tpl_print(struct mfs_tpl_render *r, struct mfs_tpl_value v, bool quoted
 	r->depth++;
 	switch (v.kind) {
 	case MFS_TPL_UNDEFINED:
-		mfs_buf_adds(out, quoted ? "Undefined" : "");
+		print_undefined(r, v, quoted, out);
 		break;
 	case MFS_TPL_NONE:
 		mfs_buf_adds(out, "None");

@@ -21,7 +21,7 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 	if (rc)
 		return rc;
 	variables = json_loads(conversation, 0, NULL);
-	rc = mfs_template_render(t, variables, 0, &text, err);
+	rc = mfs_template_render(t, variables, 0, NULL, &text, err);
 	if (!rc) {
 		for (size_t i = 0; i < text.span_count; i++)
 			fuzz_require(text.spans[i].from <= text.spans[i].to &&

@@ -1,10 +1,12 @@
 #include "trainer/data/sft/conversation.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/hf/hf_json.h"
+#include "formats/hf/hf_tokenizer.h"
 #include "formats/template/template.h"
 #include "formats/tokenizer/tokenizer.h"
 
@@ -45,6 +47,8 @@ struct mft_talk {
 	struct mfs_encoder *encoder;
 	struct mfs_template *template;
 	json_t *special; /* bos_token and its like, as templates have them */
+	/* those of which the files say nothing; NULL ends them */
+	const char *unknown[MFS_ARRAY_SIZE(mfs_hf_token_names)];
 	time_t now;
 	struct mft_turns turns;	   /* of the conversation at hand */
 	struct mfs_token_ids part; /* of a part of it */
@@ -65,24 +69,19 @@ static int find_format(const char *name, const struct format **ret, struct mfs_e
 			name);
 }
 
-/* A token of a role: its text, or an object that has it. */
-static void add_special(struct mft_talk *t, const json_t *config, const char *name)
+/* As in transformers a token that the files say is none is not defined. */
+static void take_special(struct mft_talk *t, const json_t *texts)
 {
-	json_t *v = json_object_get(config, name);
+	size_t unknown = 0;
 
-	if (json_is_object(v))
-		v = json_object_get(v, "content");
-	if (json_is_string(v))
-		json_object_set(t->special, name, v);
-}
+	for (const char *const *name = mfs_hf_token_names; *name; name++) {
+		json_t *text = json_object_get(texts, *name);
 
-static void take_special(struct mft_talk *t, const json_t *config)
-{
-	static const char *const names[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-					    "pad_token", "cls_token", "mask_token"};
-
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(names); i++)
-		add_special(t, config, names[i]);
+		if (!text)
+			t->unknown[unknown++] = *name;
+		else if (!json_is_null(text))
+			json_object_set(t->special, *name, text);
+	}
 }
 
 static int parse_template(struct mft_talk *t, const char *dir, const json_t *config,
@@ -116,27 +115,19 @@ static int parse_template(struct mft_talk *t, const char *dir, const json_t *con
 
 static int open_tokenizer(struct mft_talk *t, const char *dir, struct mfs_error *err)
 {
-	char *text = NULL;
-	size_t len = 0;
-	json_t *config = NULL;
+	json_t *texts = NULL, *config = NULL;
 	int rc = mfs_tokenizer_open(dir, &t->tokenizer, err);
 
 	if (!rc)
 		rc = mfs_encoder_new(t->tokenizer, &t->encoder, err);
+	if (!rc)
+		rc = mfs_hf_token_texts_read(dir, &texts, &config, err);
 	if (!rc) {
-		rc = mfs_hf_slurp(dir, "tokenizer_config.json", LARGEST, &text, &len, err);
-		if (!rc)
-			rc = mfs_json_load(text, len, LARGEST, JSON_DECODE_INT_AS_REAL,
-					   "tokenizer_config.json", &config, err);
-		else if (rc == -ENOENT)
-			rc = 0;
-	}
-	if (!rc) {
-		take_special(t, config);
+		take_special(t, texts);
 		rc = parse_template(t, dir, config, err);
 	}
+	json_decref(texts);
 	json_decref(config);
-	free(text);
 	return rc;
 }
 
@@ -208,8 +199,11 @@ static int render(struct mft_talk *t, json_t *row, json_t *messages, bool prompt
 	json_object_set_new(variables, "tools", tools ? json_incref(tools) : json_null());
 	json_object_set_new(variables, "documents", json_null());
 	json_object_set_new(variables, "add_generation_prompt", json_boolean(prompt));
-	rc = mfs_template_render(t->template, variables, t->now, ret, err);
+	rc = mfs_template_render(t->template, variables, t->now, t->unknown, ret, err);
 	json_decref(variables);
+	if (rc == -ENODATA)
+		mfs_fail_in(err, "the chat template: expected its special tokens in "
+				 "tokenizer_config.json or special_tokens_map.json");
 	return rc;
 }
 
@@ -444,36 +438,96 @@ static int add_messages(struct mft_talk *t, json_t *row, json_t *messages,
 	return rc;
 }
 
-/* Whether the loss of token i counts, of a list of labels or of a mask. */
-static bool counts(const json_t *labels, const json_t *mask, size_t i)
+static int not_expected(const char *where, const char *expected, const json_t *found,
+			struct mfs_error *err)
 {
-	const json_t *v = json_array_get(labels ? labels : mask, i);
+	char *text = json_dumps(found, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII);
+	const int rc = mfs_fail(err, -EINVAL, "%s: expected %s, found %.40s", where, expected,
+				text ? text : "it");
 
-	if (labels)
-		return json_integer_value(v) != IGNORED;
-	return !mask || json_number_value(v) != 0 || json_is_true(v);
+	free(text);
+	return rc;
+}
+
+static int not_expected_at(const char *list, size_t i, const char *expected, const json_t *found,
+			   struct mfs_error *err)
+{
+	char where[32];
+
+	snprintf(where, sizeof(where), "%s[%zu]", list, i);
+	return not_expected(where, expected, found, err);
+}
+
+/* What a row with input_ids has. */
+struct id_lists {
+	const json_t *ids, *labels, *mask; /* labels, mask: NULL: not given */
+};
+
+static int check_length(const char *name, const json_t *list, const json_t *ids,
+			struct mfs_error *err)
+{
+	char expected[64];
+
+	if (!list || (json_is_array(list) && json_array_size(list) == json_array_size(ids)))
+		return 0;
+	snprintf(expected, sizeof(expected), "a list of %zu, as input_ids", json_array_size(ids));
+	return not_expected(name, expected, list, err);
+}
+
+static int check_lists(const struct mft_talk *t, const struct id_lists *l, struct mfs_error *err)
+{
+	int rc;
+
+	if (l->labels && l->mask)
+		return mfs_fail(err, -EINVAL,
+				"input_ids: expected labels or loss_mask, found both");
+	if (t->answers_only && !l->labels && !l->mask)
+		return mfs_fail(err, -EINVAL,
+				"input_ids: expected labels or loss_mask with "
+				"--sft-answer-only-loss, found neither");
+	rc = check_length("labels", l->labels, l->ids, err);
+	return rc ? rc : check_length("loss_mask", l->mask, l->ids, err);
+}
+
+/* Whether the loss of token i counts. */
+static int take_count(const struct id_lists *l, size_t i, uint8_t *ret, struct mfs_error *err)
+{
+	const json_t *v = json_array_get(l->labels ? l->labels : l->mask, i);
+	const json_int_t id = json_integer_value(json_array_get(l->ids, i));
+	char expected[64];
+
+	*ret = !v || json_is_true(v) || (json_is_number(v) && json_number_value(v) == 1);
+	if (l->labels) {
+		*ret = json_is_integer(v) && json_integer_value(v) == id;
+		if (*ret || (json_is_integer(v) && json_integer_value(v) == IGNORED))
+			return 0;
+		snprintf(expected, sizeof(expected), "%lld, as input_ids[%zu], or %d",
+			 (long long)id, i, IGNORED);
+		return not_expected_at("labels", i, expected, v, err);
+	}
+	if (*ret || json_is_false(v) || (json_is_number(v) && json_number_value(v) == 0))
+		return 0;
+	return not_expected_at("loss_mask", i, "0 or 1", v, err);
 }
 
 static int add_ids(struct mft_talk *t, json_t *row, json_t *ids, const struct mft_talk_hooks *hooks,
 		   struct mfs_error *err)
 {
-	const json_t *labels = json_object_get(row, "labels"),
-		     *mask = json_object_get(row, "loss_mask");
+	const struct id_lists lists = {ids, json_object_get(row, "labels"),
+				       json_object_get(row, "loss_mask")};
 	const size_t count = json_array_size(ids);
-	int rc;
+	int rc = check_lists(t, &lists, err);
 
-	if ((labels && json_array_size(labels) != count) ||
-	    (mask && json_array_size(mask) != count))
-		return mfs_fail(err, -EINVAL, "input_ids and labels or loss_mask differ in length");
-	rc = make_room(&t->turns, count, err);
+	if (!rc)
+		rc = make_room(&t->turns, count, err);
 	for (size_t i = 0; i < count && !rc; i++) {
 		const json_t *id = json_array_get(ids, i);
 
 		if (!json_is_integer(id) || json_integer_value(id) < 0 ||
 		    json_integer_value(id) > INT32_MAX)
-			return mfs_fail(err, -EINVAL, "token %zu of input_ids is no id", i);
+			return not_expected_at("input_ids", i, "an id, 0 to 2^31 - 1", id, err);
 		t->turns.ids[i] = (uint32_t)json_integer_value(id);
-		t->turns.counts[i] = counts(labels, mask, i);
+		rc = take_count(&lists, i, &t->turns.counts[i], err);
 	}
 	return rc ? rc : hooks->conversation(hooks->arg, &t->turns, err);
 }
@@ -570,6 +624,23 @@ static json_t *messages_of(const json_t *row)
 	return messages ? from_share(messages) : from_prompt(row);
 }
 
+/* What goes to the template as it is. */
+static int check_extras(const json_t *row, struct mfs_error *err)
+{
+	const json_t *tools = json_object_get(row, "tools"),
+		     *more = json_object_get(row, "chat_template_kwargs");
+
+	if (more && !json_is_null(more) && !json_is_object(more))
+		return not_expected("chat_template_kwargs", "an object or null", more, err);
+	if (tools && !json_is_null(tools) && !json_is_array(tools))
+		return not_expected("tools", "a list of objects or null", tools, err);
+	for (size_t i = 0; i < json_array_size(tools); i++)
+		if (!json_is_object(json_array_get(tools, i)))
+			return not_expected_at("tools", i, "an object", json_array_get(tools, i),
+					       err);
+	return 0;
+}
+
 int mft_talk_row(struct mft_talk *t, json_t *row, const struct mft_talk_hooks *hooks,
 		 struct mfs_error *err)
 {
@@ -583,12 +654,14 @@ int mft_talk_row(struct mft_talk *t, json_t *row, const struct mft_talk_hooks *h
 		return mfs_fail(err, -EINVAL,
 				"there is no conversation: expected messages, conversations, "
 				"prompt and completion (or instruction and output), or input_ids");
-	if (t->tokenizer)
-		rc = add_messages(t, row, messages, hooks, err);
-	else
+	if (t->tokenizer) {
+		rc = check_extras(row, err);
+		rc = rc ? rc : add_messages(t, row, messages, hooks, err);
+	} else {
 		rc = mfs_fail(err, -ENODATA,
 			      "messages need a tokenizer: expected --tokenizer-type SFTTokenizer "
 			      "and --tokenizer-model, a directory with tokenizer.json");
+	}
 	json_decref(messages);
 	return rc;
 }

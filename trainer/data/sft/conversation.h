@@ -47,7 +47,9 @@ struct mft_talk_hooks {
  * A row is an object: {"messages": [{"role", "content"}, ...]}, with tools and
  * chat_template_kwargs if it likes; the same as {"conversations": [{"from", "value"}, ...]}, or as
  * prompt and completion; or {"input_ids": [...]} with "labels" (-100: it does not count) or
- * "loss_mask". -EINVAL: it is none of these; -ENOTSUP: a message that is no text.
+ * "loss_mask" (1: it counts). -EINVAL: it is none of these, or has other values than these;
+ * -ENOTSUP: a message that is no text; -ENODATA: there is no tokenizer, or the template writes a
+ * special token of which its files say nothing.
  */
 int mft_talk_row(struct mft_talk *t, json_t *row, const struct mft_talk_hooks *hooks,
 		 struct mfs_error *err);

@@ -242,8 +242,9 @@ static int fill(struct mft_sft *s, struct mfs_error *err)
 	if (!rc)
 		rc = read_rows(s, talk, first, end, &rows, err);
 	mft_talk_free(talk);
+	/* A split without data is passed over, but not one whose text cannot be made. */
 	if (rc)
-		return rc;
+		return rc == -ENODATA ? -EINVAL : rc;
 	if (!s->document_count || s->document_count > UINT32_MAX)
 		return mfs_fail(err, -ENODATA,
 				"%s has no conversations, or too many, for the %s split",
@@ -288,7 +289,6 @@ uint64_t mft_sft_count(const struct mft_sft *s)
 	return s->samples;
 }
 
-/* ---- one sample ---- */
 uint64_t mft_sft_order(const struct mft_sft *s)
 {
 	static const uint8_t key[16] = {0};
@@ -305,6 +305,7 @@ uint64_t mft_sft_order(const struct mft_sft *s)
 	return parts[0] >> 1 | 1;
 }
 
+/* ---- one sample ---- */
 
 static uint64_t number_of(struct mft_sft *s, uint64_t sample)
 {

@@ -11,6 +11,8 @@
 
 static struct mfs_error err;
 
+static const char *const needed[] = {"eos_token", NULL};
+
 static const char conversation[] =
 	"{\"messages\": [{\"role\": \"user\", \"content\": \" Caf\xc3\xa9? \"},"
 	"{\"role\": \"assistant\", \"content\": \"Yes.\", \"n\": 1.5},"
@@ -31,7 +33,7 @@ static int render(const char *template, char **ret)
 	ck_assert_int_eq(mfs_template_marks_answers(t), strstr(template, "% generation") != NULL);
 	variables = json_loads(conversation, 0, NULL);
 	ck_assert_ptr_nonnull(variables);
-	rc = mfs_template_render(t, variables, 1000000000, &text, &err);
+	rc = mfs_template_render(t, variables, 1000000000, needed, &text, &err);
 	json_decref(variables);
 	mfs_template_free(t);
 	if (rc)
@@ -110,10 +112,10 @@ START_TEST(a_template_is_rendered_as_jinja_renders_it)
 	};
 	char *text;
 
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
-		unit_ok(render(cases[i].template, &text), &err);
 	setenv("TZ", "LINT-14", 1); /* now is in UTC */
 	tzset();
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
+		unit_ok(render(cases[i].template, &text), &err);
 		ck_assert_msg(!strcmp(text, cases[i].want), "%s: '%s' instead of '%s'",
 			      cases[i].template, text, cases[i].want);
 		free(text);
@@ -153,6 +155,8 @@ START_TEST(what_is_not_known_is_refused_by_its_name)
 		{"{{ (1] }}", -EINVAL, "closes nothing"},
 		{"{% break %}", -EINVAL, "outside of a loop"},
 		{"\xff", -EINVAL, "byte 0 is no UTF-8"},
+		{"{{ 'a' ~ eos_token }}", -ENODATA,
+		 "line 1: eos_token is written, and has no value"},
 	};
 	char *text;
 

@@ -239,14 +239,29 @@ START_TEST(rows_that_cannot_be_trained_on_are_refused)
 		{"{\"messages\": []}", -ENODATA, "messages need a tokenizer"},
 		{"{\"conversations\": [{\"from\": \"me\", \"value\": \"a\"}]}", -EINVAL,
 		 "there is no conversation"},
-		{"{\"input_ids\": [1, -2]}", -EINVAL, "token 1 of input_ids is no id"},
-		{"{\"input_ids\": [1], \"labels\": []}", -EINVAL, "differ in length"},
+		{"{\"input_ids\": [1, -2]}", -EINVAL,
+		 "input_ids[1]: expected an id, 0 to 2^31 - 1, found -2"},
+		{"{\"input_ids\": [1], \"labels\": []}", -EINVAL,
+		 "labels: expected a list of 1, as input_ids, found []"},
+		{"{\"input_ids\": [1], \"loss_mask\": 1}", -EINVAL,
+		 "loss_mask: expected a list of 1"},
+		{"{\"input_ids\": [1, 2], \"labels\": [-100, 3]}", -EINVAL,
+		 "labels[1]: expected 2, as input_ids[1], or -100, found 3"},
+		{"{\"input_ids\": [1], \"labels\": [null]}", -EINVAL, "found null"},
+		{"{\"input_ids\": [1], \"labels\": [\"1\"]}", -EINVAL, "found \"1\""},
+		{"{\"input_ids\": [1, 2], \"loss_mask\": [true, 2]}", -EINVAL,
+		 "loss_mask[1]: expected 0 or 1, found 2"},
+		{"{\"input_ids\": [1], \"loss_mask\": [null]}", -EINVAL, "found null"},
+		{"{\"input_ids\": [1], \"labels\": [1], \"loss_mask\": [1]}", -EINVAL,
+		 "found both"},
 	};
 	char *text;
 
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++)
 		unit_fails(marks(NULL, "default", false, cases[i].row, &text), &err, cases[i].rc,
 			   cases[i].part);
+	unit_fails(marks(NULL, "default", true, "{\"input_ids\": [1]}", &text), &err, -EINVAL,
+		   "expected labels or loss_mask with --sft-answer-only-loss, found neither");
 	unit_fails(marks(tokenizer_with("{{ 1 }}"), "default", false,
 			 "{\"messages\": [{\"role\": \"user\", \"content\": [1]}]}", &text),
 		   &err, -ENOTSUP, "content is no text");
@@ -256,16 +271,81 @@ START_TEST(rows_that_cannot_be_trained_on_are_refused)
 }
 END_TEST
 
+START_TEST(what_goes_to_the_template_has_its_form)
+{
+	static const struct {
+		const char *members, *part; /* NULL: it is taken */
+	} cases[] = {
+		{"\"tools\": null, \"chat_template_kwargs\": null", NULL},
+		{"\"tools\": [{}], \"chat_template_kwargs\": {}", NULL},
+		{"\"tools\": \"[]\"", "tools: expected a list of objects or null, found \"[]\""},
+		{"\"tools\": [{}, 1]", "tools[1]: expected an object, found 1"},
+		{"\"chat_template_kwargs\": [1]",
+		 "chat_template_kwargs: expected an object or null, found [1]"},
+	};
+	const char *dir = tokenizer_with("{{ tools is none }}");
+	char row[256], *text;
+	int rc;
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
+		snprintf(row, sizeof(row),
+			 "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], %s}",
+			 cases[i].members);
+		rc = marks(dir, "default", false, row, &text);
+		if (cases[i].part) {
+			unit_fails(rc, &err, -EINVAL, cases[i].part);
+			continue;
+		}
+		unit_ok(rc, &err);
+		free(text);
+	}
+}
+END_TEST
+
+START_TEST(special_tokens_are_those_of_both_files)
+{
+	static const char row[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}";
+	static const char config[] = "{\"bos_token\": null, \"eos_token\": \"#\"}";
+	static const char decoder[] =
+		"{\"bos_token\": null, \"eos_token\": \"#\", \"added_tokens_decoder\": {}}";
+	static const char map[] = "{\"eos_token\": {\"content\": \"%%#\"}}";
+	const char *dir = tokenizer_with("{{ 'a' if sep_token is defined }}{{ 'b' ~ eos_token }}");
+	char *text;
+
+	unit_fails(marks(dir, "default", false, row, &text), &err, -ENODATA,
+		   "special_tokens_map.json: line 1: eos_token is written, and has no value");
+	unit_write(dir, "special_tokens_map.json", map, strlen(map));
+	unit_ok(marks(dir, "default", false, row, &text), &err);
+	ck_assert_str_eq(text, "1111|");
+	free(text);
+	unit_write(dir, "tokenizer_config.json", config, strlen(config));
+	unit_ok(marks(dir, "default", false, row, &text), &err);
+	ck_assert_str_eq(text, "1111|");
+	free(text);
+	unit_write(dir, "tokenizer_config.json", decoder, strlen(decoder));
+	unit_ok(marks(dir, "default", false, row, &text), &err);
+	ck_assert_str_eq(text, "11|");
+	free(text);
+	/* That there is none is known, too. */
+	unit_write(dir, "chat_template.jinja", "{{ bos_token }}b", 16);
+	unit_ok(marks(dir, "default", false, row, &text), &err);
+	ck_assert_str_eq(text, "1|");
+	free(text);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("sft");
 	TCase *c = unit_case(s, "sft", a_line_is_a_sample_that_is_cut_and_padded);
 
 	tcase_add_test(c, packed_conversations_are_apart);
+	tcase_add_test(c, packs_have_an_order_that_a_run_is_resumed_with);
 	tcase_add_test(c, first_fit_is_that_of_megatron_bridge);
 	tcase_add_test(c, what_an_assistant_says_counts);
 	tcase_add_test(c, a_conversation_has_several_forms);
 	tcase_add_test(c, rows_that_cannot_be_trained_on_are_refused);
+	tcase_add_test(c, what_goes_to_the_template_has_its_form);
+	tcase_add_test(c, special_tokens_are_those_of_both_files);
 	return s;
 }
-	tcase_add_test(c, packs_have_an_order_that_a_run_is_resumed_with);
