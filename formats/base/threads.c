@@ -46,18 +46,29 @@ static void *named(void *arg)
 	return s.run(s.arg);
 }
 
+/* All signals but those of the thread's own faults: the kernel ends the process if one of these is
+ * blocked when it comes, and no handler runs. */
+static void fill_blocked(sigset_t *set)
+{
+	sigfillset(set);
+	sigdelset(set, SIGBUS);
+	sigdelset(set, SIGSEGV);
+	sigdelset(set, SIGFPE);
+	sigdelset(set, SIGILL);
+}
+
 int mfs_thread_start(pthread_t *ret, const char *name, void *(*run)(void *), void *arg)
 {
 	struct start *s = malloc(sizeof(*s));
-	sigset_t all, before;
+	sigset_t blocked, before;
 	int rc;
 
 	if (!s)
 		return -ENOMEM;
 	*s = (struct start){.run = run, .arg = arg};
 	snprintf(s->name, sizeof(s->name), "%s", name);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	fill_blocked(&blocked);
+	pthread_sigmask(SIG_SETMASK, &blocked, &before);
 	rc = pthread_create(ret, NULL, named, s);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc)

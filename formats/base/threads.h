@@ -15,8 +15,9 @@ unsigned mfs_threads_count(unsigned asked, unsigned most);
  * then it only takes longer. */
 void mfs_threads_run(unsigned threads, void *(*work)(void *), void *arg);
 
-/* Starts a thread, which runs run(arg) until the caller joins it with pthread_join(3). All signals
- * are blocked in it: they are for the program's own threads. name: how debuggers and ps -L show it,
+/* Starts a thread, which runs run(arg) until the caller joins it with pthread_join(3). Signals are
+ * blocked in it, since they are for the program's own threads; those of faults are not (SIGBUS,
+ * SIGSEGV, SIGFPE, SIGILL), whatever the caller's mask is. name: how debuggers and ps -L show it,
  * at most 15 characters. -errno: the system has no more threads, or no memory. */
 int mfs_thread_start(pthread_t *ret, const char *name, void *(*run)(void *), void *arg);
 

@@ -25,6 +25,7 @@
  *
  * The library changes one thing of its process: a handler of SIGBUS, which turns a file that is cut
  * short while it is mapped into -EIO. Any other SIGBUS goes to the handler that was there before.
+ * A thread that calls a function must not block SIGBUS: the kernel would end the process then.
  *
  * ABI: functions and members that are here stay with their meaning as long as the library's name is
  * libmcorefs.so.0. New functions, and new members in the place of `reserved` ones, which callers
@@ -103,9 +104,10 @@ MCOREFS_API void mcorefs_view_close(struct mcorefs_view *view);
 /* Its whole name, with the iteration: "iter_0000040/hf". */
 MCOREFS_API const char *mcorefs_view_name(const struct mcorefs_view *view);
 
-/* Digits that are other ones if a file of the view has come, gone or changed: by names, sizes,
- * times of modification, and by what the view makes of them. They are equal on all machines that
- * see the same source, with one release of the library. Commits of a gateway follow from them. */
+/* 16 hexadecimal digits that are other ones if a file of the view has come, gone or changed: by
+ * names, sizes, times of modification, and by what the view makes of them. They are equal on all
+ * machines that see the same source, with one release of the library. Commits of a gateway follow
+ * from them. */
 MCOREFS_API const char *mcorefs_view_identity(const struct mcorefs_view *view);
 
 struct mcorefs_file {

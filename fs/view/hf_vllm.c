@@ -194,7 +194,7 @@ static int known_to_sglang(const struct mfs_ckpt *ckpt, const struct mfs_family 
 				"%s: how SGLang's workers hold a %s is not known here",
 				mfs_ckpt_dir(ckpt), family->name);
 	for (unsigned i = 0; i < MFS_FEATURE_COUNT; i++)
-		if (unlike & (UINT64_C(1) << i))
+		if (unlike & ((mfs_features)1 << i))
 			return mfs_fail(err, -ENOTSUP, "%s: SGLang %s does not know a %s with %s",
 					mfs_ckpt_dir(ckpt), family->sglang, family->name,
 					mfs_feature_text(i));

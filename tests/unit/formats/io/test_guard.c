@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "formats/base/threads.h"
 #include "formats/io/guard.h"
 
 #define LEN 65536
@@ -102,6 +103,20 @@ START_TEST(threads_fault_by_themselves)
 }
 END_TEST
 
+/* In threads of the library signals are blocked, but not this one. */
+START_TEST(a_started_thread_faults_by_itself)
+{
+	const uint8_t *map = cut_mapping();
+	pthread_t thread;
+	void *wrong;
+
+	ck_assert_int_eq(mfs_guard_install(), 0);
+	ck_assert_int_eq(mfs_thread_start(&thread, "fault", fault_often, (void *)map), 0);
+	pthread_join(thread, &wrong);
+	ck_assert_ptr_null(wrong);
+}
+END_TEST
+
 /* Outside of a guard SIGBUS keeps its default action: no endless loop, no silent success. */
 START_TEST(unguarded_fault_kills)
 {
@@ -119,6 +134,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, guards_nest);
 	tcase_add_test(c, threads_fault_by_themselves);
+	tcase_add_test(c, a_started_thread_faults_by_itself);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	tcase_add_test_raise_signal(c, unguarded_fault_kills, SIGBUS);
 #else
