@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import types
 
 import numpy
 import pytest
@@ -204,8 +205,18 @@ def test_changed_sources(package, fixtures, tmp_path):
         refused(errno.ESTALE, "distcp", lambda: dict(package.stream(view)))
     for file in (fixtures / FULL).glob("iter_*/*.distcp"):
         shutil.copy(file, source / file.parent.name)
-    refused(errno.ESTALE, "write it anew", lambda: package.load(stub))
+    refused(errno.ESTALE, "another release of mcorefs wrote it: write it anew", lambda: package.load(stub))
     assert package.load(source).keys() == whole.keys()
+
+
+def test_one_tensor(package, fixtures, monkeypatch):
+    """A source may be far away: one tensor is waited for in steps, too, and Ctrl-C is seen between them."""
+    from mcorefs import _library
+    calls, call = [], _library.call
+    monkeypatch.setattr(_library, "call", lambda name, *args: calls.append(name) or call(name, *args))
+    with package.safe_open(fixtures / FULL) as f:
+        assert same(f.get_tensor("lm_head.weight")[:2], f.get_slice("lm_head.weight")[:2])
+    assert "load_fill" not in calls and calls.count("load_next") == 4
 
 
 def test_cancelled(package, fixtures):
@@ -347,3 +358,40 @@ def test_vllm_shard(package, tmp_path):
             parameters.popitem()
             with pytest.raises(_ranks.Differs):
                 _ranks.places(view, rank, parameters)
+
+
+def test_sglang_updates(package, fixtures, tmp_path):
+    """A directory that gives no weights is refused before SGLang's model is changed."""
+    from mcorefs import sglang
+    source = tmp_path / "source"
+    shutil.copytree(fixtures / FULL, source)
+    good, parts = package.stub(source, tmp_path / "good"), tmp_path / "parts"
+    sglang._check_whole(good)
+    shutil.copytree(good, parts)
+    about = json.loads((parts / "mcorefs.json").read_text())
+    (parts / "mcorefs.json").write_text(json.dumps(about | {"view": "iter_0000040/sglang/tp2"}))
+    with pytest.raises(ValueError, match="a stub of hf fits all workers"):
+        sglang._check_whole(parts)
+    (parts / "mcorefs.json").write_text(json.dumps(about | {"mcorefs_stub": 1}))
+    refused(errno.ENOTSUP, "reads 2: write it anew", lambda: sglang._check_whole(parts))
+    os.utime(next(source.glob("iter_*/*.distcp")), (1, 1))
+    refused(errno.ESTALE, "write it anew", lambda: sglang._check_whole(good))
+
+
+@pytest.mark.parametrize("verify", [{}, {"_verify_load_format": print}])
+def test_sglang_registers(package, verify, monkeypatch):
+    """The load format is offered only where it can be loaded."""
+    from mcorefs import sglang
+    offered, hooks = [], []
+    made = {"server_args": dict(LOAD_FORMAT_CHOICES=offered, add_load_format_choices=offered.extend),
+            "configs.load_config": dict(LoadConfig=type("LoadConfig", (), verify)),
+            "plugins.hook_registry": dict(HookRegistry=types.SimpleNamespace(register=lambda *hook: hooks.append((*hook, list(offered)))),
+                                          HookType=types.SimpleNamespace(AROUND="around"))}
+    for name in ("sglang", "sglang.srt", "sglang.srt.configs", "sglang.srt.plugins", *(f"sglang.srt.{name}" for name in made)):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    for name, members in made.items():
+        vars(sys.modules[f"sglang.srt.{name}"]).update(members)
+    sys.modules["sglang.srt"].server_args = sys.modules["sglang.srt.server_args"]
+    sglang.register()
+    sglang.register()
+    assert offered == ["mcorefs"] * bool(verify) and [hook[2:] for hook in hooks] == [("around", [])] * bool(verify)

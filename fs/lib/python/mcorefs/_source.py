@@ -16,7 +16,6 @@ from ._library import McorefsError
 Options = Union[str, Mapping[str, Any], None]
 DIRECT = {"auto": 0, "never": 1, "always": 2}
 KINDS = ("source", "zeros", "memory", "computed")
-SMALL = 4 << 20  # bytes that the library reads in the calling thread
 WAIT_MS = 200  # between looks for Ctrl-C
 
 
@@ -286,16 +285,13 @@ class View:
             return load.state()
 
     def fill_one(self, tensor: TensorInfo, array: Any, slices: Optional[Sequence[slice]] = None) -> Any:
-        """Fills an array with a tensor, or with a box of it, by one call of the library if it is small, and returns the array."""
+        """Fills an array with a tensor, or with a box of it, and returns the array."""
         wanted = _wanted(tensor, array, slices)
-        place = wanted[-1]
-        if place.room > SMALL or place.device >= 0:
+        if wanted[-1].device >= 0:
             self.fill([(tensor, array, slices)])
             return array
-        box = c.Box()
-        _describe(box, wanted)
-        with self._handle as pointer:
-            c.call("load_fill", pointer, byref(box), 1, None)
+        with Load(self, [wanted], [array], c.LoadOptions(device=-1)) as load:
+            load.wait()
         return array
 
 

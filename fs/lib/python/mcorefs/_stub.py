@@ -29,7 +29,8 @@ class Target(NamedTuple):
     def check(self, view: View) -> None:
         """ESTALE: it is not what the stub was made of."""
         if self.identity and view.identity != self.identity:
-            raise McorefsError(errno.ESTALE, f"{self.stub}: {view.name} of '{self.source}' has changed since this was written: write it anew")
+            raise McorefsError(errno.ESTALE, f"{self.stub}: {view.name} of '{self.source}' has changed since this was written, "
+                               "or another release of mcorefs wrote it: write it anew")
 
 
 def _text(found: Mapping[str, Any], key: str, file: Path) -> str:
@@ -46,7 +47,7 @@ def _read(file: pathlib.Path) -> Target:
     except (ValueError, KeyError, TypeError) as error:
         raise McorefsError(errno.EINVAL, f"{file}: not what mcorefs stub writes: {error}") from None
     if version != VERSION:
-        raise McorefsError(errno.ENOTSUP, f"{file}: is of version {version}, and this mcorefs reads {VERSION}")
+        raise McorefsError(errno.ENOTSUP, f"{file}: is of version {version}, and this mcorefs reads {VERSION}: write it anew")
     source, view, options, identity = (_text(found, key, file) for key in ("source", "view", "options", "identity"))
     return Target(source, view, options, file, identity)
 

@@ -10,7 +10,7 @@ import logging
 import time
 from typing import Any, Dict, Iterator, Tuple
 
-from ._load import stream
+from ._load import chosen, opened, stream
 from ._ranks import RANKS, Differs, fill_rank, rank_view
 from ._stub import target_of
 
@@ -26,9 +26,9 @@ def register() -> None:
         from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
         if "mcorefs" not in server_args.LOAD_FORMAT_CHOICES:
-            server_args.add_load_format_choices(["mcorefs"])
-            assert callable(LoadConfig._verify_load_format)
+            add_choices, _ = server_args.add_load_format_choices, LoadConfig._verify_load_format  # AttributeError: it has no place for us
             HookRegistry.register("sglang.srt.configs.load_config.LoadConfig._verify_load_format", _name_the_class, HookType.AROUND)
+            add_choices(["mcorefs"])  # the last step: what SGLang lets pass, it can load
     except (ImportError, AttributeError) as reason:
         logger.warning("The load format mcorefs is not there: %s", reason)
 
@@ -60,6 +60,16 @@ def _turned(model: Any) -> bool:
     """Some kernels of experts want up before gate, or transposed matrices, in parameters of the same name."""
     return any(getattr(module, "use_triton_kernels", False) or getattr(getattr(module, "quant_method", None), "load_up_proj_weight_first", False)
                for module in model.modules())
+
+
+def _check_whole(path: Any) -> None:
+    """What is wrong with a directory is found here, before the first tensor is given: SGLang then keeps the weights that it has."""
+    target = target_of(path)
+    found = RANKS.search(target.view)
+    if found and found[2] != "tp1":
+        raise ValueError(f"{path}: each worker is given all tensors, and {target.view} has parts of them; a stub of hf fits all workers")
+    with opened(path, None, None) as view:
+        chosen(view, None, None)
 
 
 def _make_loader() -> type:
@@ -111,7 +121,8 @@ def _make_loader() -> type:
                 DefaultModelLoader.load_weights_and_postprocess(model, weights, target_device)
 
         def _get_weights_iterator(self, source: Any, **prefetching: Any) -> Iterator[Tuple[str, Any]]:
-            """All tensors, in full."""
+            """All tensors, in full: also of an update from disk."""
+            _check_whole(source.model_or_path)
             if not self.counter_before_loading_weights:  # of SGLang's own line on how long it took
                 self.counter_before_loading_weights: float = time.perf_counter()
             tensors = stream(source.model_or_path, device=self.device)
