@@ -23,6 +23,7 @@
 #include "formats/base/trace.h"
 #include "formats/io/backing.h"
 #include "formats/io/census.h"
+#include "formats/io/file_system.h"
 #include "formats/io/regular.h"
 #include "formats/io/walk.h"
 #include "formats/io/whole.h"
@@ -54,8 +55,9 @@ struct mfs_fileset {
 	uint32_t count;
 	struct file **files; /* pointers: readers keep theirs while the table grows */
 	_Atomic uint64_t served;
-	atomic_bool changed;	 /* one of them was found to have */
-	atomic_uint holders;	 /* raised from 0 under the lock alone */
+	atomic_bool changed; /* one of them was found to have */
+	atomic_int remote;   /* 1: a file is on another machine; -1: none is; 0: nobody has asked */
+	atomic_uint holders; /* raised from 0 under the lock alone */
 	pthread_mutex_t holding; /* what follows, and the files' held while there are no holders */
 	bool held, backed, keeps_open;
 	_Atomic(struct mfs_census *) census; /* NULL: nobody has asked for it */
@@ -498,6 +500,33 @@ const struct mfs_backing *mfs_fileset_backing(const struct mfs_fileset *set, uin
 bool mfs_fileset_has_backings(const struct mfs_fileset *set)
 {
 	return set->backed;
+}
+
+static bool is_remote(struct mfs_fileset *set, uint32_t file)
+{
+	int fd;
+	bool ret;
+
+	if (mfs_fileset_open(set, file, &fd, NULL))
+		return true;
+	ret = mfs_file_system_of(fd) == MFS_FILE_SYSTEM_REMOTE;
+	close(fd);
+	return ret;
+}
+
+/* Of neighbours on one device, one is asked. */
+bool mfs_fileset_is_remote(struct mfs_fileset *set)
+{
+	int ret = atomic_load(&set->remote);
+
+	if (ret)
+		return ret > 0;
+	ret = set->backed ? 1 : -1;
+	for (uint32_t i = 0; i < set->count && ret < 0; i++)
+		if (!i || set->files[i]->dev != set->files[i - 1]->dev)
+			ret = is_remote(set, i) ? 1 : -1;
+	atomic_store(&set->remote, ret);
+	return ret > 0;
 }
 
 /* Where its bytes are, as far as they are present. */

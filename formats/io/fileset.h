@@ -83,6 +83,9 @@ int mfs_fileset_open(struct mfs_fileset *set, uint32_t file, int *ret_fd, struct
 const struct mfs_backing *mfs_fileset_backing(const struct mfs_fileset *set, uint32_t file);
 /* Whether any file has a backing. */
 bool mfs_fileset_has_backings(const struct mfs_fileset *set);
+/* Whether any file is on another machine (file_system.h), or has a backing. The first call asks the
+ * file systems. */
+bool mfs_fileset_is_remote(struct mfs_fileset *set);
 
 /* The start of the read-only mapping of the whole file (size bytes). Read it only as guard.h says,
  * or give it to the kernel (writev), which returns EFAULT for a missing page. */

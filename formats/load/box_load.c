@@ -94,7 +94,7 @@ static int find_device(struct mfs_load *load, const struct mfs_load_box *boxes, 
 
 	if (load->options.device < 0)
 		return 0;
-	atomic_store(&load->gds_words, "nothing is read past the page cache, not used");
+	atomic_store(&load->gds_why, "nothing is read past the page cache, not used");
 	rc = mfs_cuda_open(load->options.device, &load->cuda, err);
 	for (size_t i = 0; i < count && !rc; i++)
 		if (mfs_load_box_bytes(&boxes[i]))
@@ -171,6 +171,7 @@ int mfs_load_start(const struct mfs_load_box *boxes, size_t count,
 	}
 	load->options = *options;
 	pthread_mutex_init(&load->lock, NULL);
+	pthread_mutex_init(&load->gds_lock, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&load->changed, &monotonic);
@@ -273,7 +274,7 @@ void mfs_load_tell(struct mfs_load *load, struct mfs_load_state *ret)
 		.threads = load->thread_count,
 		.engine = atomic_load(&load->uses_uring) ? "io_uring" : "pread",
 		.buffers = (uint64_t)load->buffers.parts * load->buffers.part,
-		.gds = atomic_load(&load->gds_words),
+		.gds = mfs_load_gds_words(load),
 		.gds_bytes = atomic_load(&load->gds),
 	};
 }
@@ -289,6 +290,7 @@ void mfs_load_free(struct mfs_load *load)
 	mfs_load_job_release(&load->job);
 	pthread_cond_destroy(&load->changed);
 	pthread_mutex_destroy(&load->lock);
+	pthread_mutex_destroy(&load->gds_lock);
 	free(load->threads);
 	free(load->left);
 	free(load->arrived);

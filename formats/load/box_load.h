@@ -18,6 +18,7 @@
 #ifndef MFS_LOAD_BOX_LOAD_H
 #define MFS_LOAD_BOX_LOAD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,6 +47,7 @@ struct mfs_load_options {
 	unsigned threads; /* 0: MFS_LOAD_THREADS, and not more than there are processors */
 	uint64_t memory;  /* of all buffers, bytes; 0: MFS_LOAD_MEMORY */
 	enum mfs_load_direct direct;
+	bool is_remote; /* sources are on other machines: the caller does not wait for them */
 };
 
 #define MFS_LOAD_THREADS 16
@@ -59,7 +61,8 @@ struct mfs_load_state {
 	unsigned threads;	 /* 0: it was small, and done by its caller */
 	const char *engine;
 	uint64_t buffers; /* bytes */
-	const char *gds;  /* whether GPUDirect Storage is used, or why not; NULL: not into a GPU */
+	/* whether GPUDirect Storage has read anything, or why not; NULL: not into a GPU */
+	const char *gds;
 	uint64_t gds_bytes;
 };
 

@@ -42,8 +42,9 @@ struct mfs_load_source {
 	/* of a file, opened under the load's lock (load_fetch.c) */
 	int fd, direct_fd;	 /* -1: not open */
 	bool is_open, in_memory; /* in_memory: a file system of memory */
-	void *gds;		 /* gds.c; NULL: it is not read that way */
-	atomic_bool no_gds;	 /* a read has failed */
+	void *gds;		 /* gds.c, opened under the load's gds_lock; NULL: not open */
+	atomic_bool no_gds;	 /* it cannot be read that way, or a read has failed */
+	atomic_bool no_direct;	 /* the disk has refused a read past the page cache */
 	atomic_bool no_nowait;	 /* the file system does not tell what it has cached */
 	atomic_uint left;	 /* chunks; after the last it is closed */
 };
@@ -73,7 +74,6 @@ struct mfs_load_job {
 	struct mfs_load_chunk *chunks;
 	uint32_t chunk_count;
 	uint64_t bytes;
-	bool has_remote; /* bytes of other machines are gathered for it */
 };
 
 /* Has several threads plan the tensors of boxes. */
@@ -119,8 +119,8 @@ int mfs_cuda_come(struct mfs_cuda_stream *s, unsigned event, bool wait, struct m
 
 /* ---- GPUDirect Storage (gds.c) ---- */
 
-/* "/proc"; tests have their own. */
-extern const char *mfs_gds_proc;
+/* "/proc" and "/sys"; tests have their own. */
+extern const char *mfs_gds_proc, *mfs_gds_sys;
 
 /* NULL: *ret reads the file of a direct descriptor into a GPU, the context of which is the calling
  * thread's. Else why not, as words. */
@@ -169,7 +169,9 @@ struct mfs_load {
 	atomic_uint next;      /* chunk */
 	atomic_bool stop, uses_uring;
 	atomic_ullong done, read, cached, direct, gds, gathered; /* bytes */
-	_Atomic(const char *) gds_words; /* how it goes with GPUDirect Storage */
+	_Atomic(const char *) gds_why; /* GPUDirect Storage is not used, as far as is known */
+	atomic_bool gds_failed;	       /* a read by it */
+	pthread_mutex_t gds_lock;      /* of files that it opens */
 	size_t box_count;
 	uint64_t *left;	      /* bytes of each box that have not arrived; under the lock */
 	pthread_mutex_t lock; /* of what follows, and of sources that are opened */
@@ -211,7 +213,8 @@ struct mfs_load_slot {
 	bool in_place; /* it was read to where it goes */
 	struct mfs_io io;
 	struct iovec iov;
-	uint64_t tail; /* bytes at the end that O_DIRECT cannot read */
+	bool is_direct; /* the rest is read by O_DIRECT */
+	uint64_t tail;	/* bytes at the end that O_DIRECT cannot read */
 };
 
 int mfs_load_source_open(struct mfs_load *load, struct mfs_load_source *s, struct mfs_error *err);
@@ -226,6 +229,8 @@ int mfs_load_fetch_cached(struct mfs_load *load, struct mfs_load_slot *slot, str
 int mfs_load_fetch_now(struct mfs_load *load, struct mfs_load_slot *slot, struct mfs_error *err);
 /* Has the disk write into the GPU, if it can: then the chunk is where it goes. */
 bool mfs_load_fetch_gds(struct mfs_load *load, const struct mfs_load_slot *slot);
+/* How it goes with GPUDirect Storage: struct mfs_load_state. */
+const char *mfs_load_gds_words(struct mfs_load *load);
 /* Prepares slot->io, and end() takes what it has read. */
 void mfs_load_fetch_begin(struct mfs_load *load, struct mfs_load_slot *slot);
 int mfs_load_fetch_end(struct mfs_load *load, struct mfs_load_slot *slot, struct mfs_error *err);

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -68,21 +70,38 @@ static struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-const char *mfs_gds_proc = "/proc";
+const char *mfs_gds_proc = "/proc", *mfs_gds_sys = "/sys";
 
 /* What statfs(2) calls a file system, and which bits of properties say that it, or a disk beneath
  * it, takes part: CUfileDriverStatusFlags. */
-#define LUSTRE 0x0bd00bd0
-#define GPFS   0x47504653
-#define BEEGFS 0x19830326
-#define DISKS  (1u << 4 | 1u << 5 | 1u << 6 | 1u << 7 | 1u << 8) /* NVMe, NVMe-oF, SCSI, ... */
+#define LUSTRE	0x0bd00bd0
+#define GPFS	0x47504653
+#define BEEGFS	0x19830326
+#define NVME	(1u << 4)
+#define FABRICS (1u << 5)
 
 static const struct {
 	unsigned long magic;
-	unsigned bits;
+	unsigned bits; /* any of them */
+	bool on_disk;
 } file_systems[] = {
-	{EXT4_SUPER_MAGIC, DISKS},  {XFS_SUPER_MAGIC, DISKS}, {LUSTRE, 1u << 0},
-	{NFS_SUPER_MAGIC, 1u << 2}, {GPFS, 1u << 3},	      {BEEGFS, 1u << 9},
+	{EXT4_SUPER_MAGIC, NVME | FABRICS, true},
+	{XFS_SUPER_MAGIC, NVME | FABRICS, true},
+	{LUSTRE, 1u << 0, false},
+	{NFS_SUPER_MAGIC, 1u << 2, false},
+	{GPFS, 1u << 3, false},
+	{BEEGFS, 1u << 9, false},
+};
+
+/* What the place of a disk in /sys contains, and the bits that it needs, all of them. A disk with
+ * several paths may be of either kind. */
+static const struct {
+	const char *part;
+	unsigned bits;
+} disks[] = {
+	{"/nvme-subsystem/", NVME | FABRICS},
+	{"/nvme-fabrics/", FABRICS},
+	{"/nvme/", NVME},
 };
 
 /* ---- the library ---- */
@@ -129,23 +148,52 @@ static const char *open_library(void)
 	return NULL;
 }
 
-static const char *why_not(int fd)
+/* For others, and for what is made of several disks, the library would copy by way of the host
+ * without a word, whatever the driver is. */
+static bool disk_takes_part(int fd)
+{
+	char link[PATH_MAX], place[PATH_MAX];
+	struct stat st;
+	ssize_t len;
+
+	if (fstat(fd, &st))
+		return false;
+	snprintf(link, sizeof(link), "%s/dev/block/%u:%u", mfs_gds_sys, major(st.st_dev),
+		 minor(st.st_dev));
+	len = readlink(link, place, sizeof(place) - 1);
+	if (len < 0)
+		return false;
+	place[len] = '\0';
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(disks); i++)
+		if (strstr(place, disks[i].part))
+			return (library.file_systems & disks[i].bits) == disks[i].bits;
+	return false;
+}
+
+static const char *why_not_of_file(int fd)
 {
 	struct statfs fs;
 
+	if (fstatfs(fd, &fs))
+		return "the file system is not known, not used";
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(file_systems); i++) {
+		if ((unsigned long)fs.f_type != file_systems[i].magic ||
+		    !(library.file_systems & file_systems[i].bits))
+			continue;
+		return !file_systems[i].on_disk || disk_takes_part(fd)
+			       ? NULL
+			       : "the disk does not take part, not used";
+	}
+	return "the driver does not support the file system, not used";
+}
+
+static const char *why_not(int fd)
+{
 	pthread_mutex_lock(&lock);
 	if (!library.is_open && !library.why_not)
 		library.why_not = open_library();
 	pthread_mutex_unlock(&lock);
-	if (library.why_not)
-		return library.why_not;
-	if (fstatfs(fd, &fs))
-		return "the file system is not known, not used";
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(file_systems); i++)
-		if ((unsigned long)fs.f_type == file_systems[i].magic &&
-		    library.file_systems & file_systems[i].bits)
-			return NULL;
-	return "the driver does not support the file system, not used";
+	return library.why_not ? library.why_not : why_not_of_file(fd);
 }
 
 /* ---- files ---- */

@@ -200,7 +200,6 @@ static int take_piece(void *arg, const struct mfs_piece *p)
 	};
 	int rc;
 
-	m->job->has_remote |= gathered && p->files && mfs_fileset_has_backings(p->files);
 	if (piece.rows == 1) {
 		piece.row_step = piece.width;
 		piece.to_row = (int64_t)(piece.width / piece.item) * piece.to_item;

@@ -2,15 +2,13 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
-#include "formats/base/array.h"
 #include "formats/base/bytes.h"
+#include "formats/io/file_system.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
 #include "formats/io/regular.h"
@@ -23,29 +21,6 @@
 #define CACHE_SHARE 4
 
 /* ---- opening ---- */
-
-enum storage { IN_MEMORY, ON_OTHER_MACHINES, ON_DISK };
-
-/* What statfs(2) calls file systems of other machines; linux/magic.h has not all of them. */
-static const unsigned long remote_magic[] = {
-	NFS_SUPER_MAGIC,  SMB_SUPER_MAGIC,	   0xff534d42 /* cifs */,   0xfe534d42 /* smb2 */,
-	CEPH_SUPER_MAGIC, 0x0bd00bd0 /* lustre */, 0x47504653 /* gpfs */,   V9FS_MAGIC,
-	AFS_SUPER_MAGIC,  FUSE_SUPER_MAGIC,	   0x19830326 /* beegfs */,
-};
-
-static enum storage storage_of(int fd)
-{
-	struct statfs fs;
-
-	if (fstatfs(fd, &fs))
-		return ON_OTHER_MACHINES;
-	if (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC || fs.f_type == HUGETLBFS_MAGIC)
-		return IN_MEMORY;
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(remote_magic); i++)
-		if ((unsigned long)fs.f_type == remote_magic[i])
-			return ON_OTHER_MACHINES;
-	return ON_DISK;
-}
 
 /* The same file once more, since a descriptor is direct or it is not. */
 static int open_direct(int fd)
@@ -66,32 +41,19 @@ static bool is_large(const struct mfs_load *load)
 	return load->job.bytes > memory / CACHE_SHARE;
 }
 
-/* The load's lock is held. */
-static void open_gds(struct mfs_load *load, struct mfs_load_source *s)
-{
-	const char *why = mfs_gds_open(s->direct_fd, &s->gds);
-
-	if (why)
-		s->gds = NULL;
-	if (!atomic_load(&load->gds))
-		atomic_store(&load->gds_words, why ? why : "used");
-}
-
 static int open_file(struct mfs_load *load, struct mfs_load_source *s, struct mfs_error *err)
 {
 	const enum mfs_load_direct direct = load->options.direct;
-	enum storage storage;
+	enum mfs_file_system_kind kind;
 	int rc = mfs_fileset_open(s->files, s->file, &s->fd, err);
 
 	if (rc)
 		return rc;
-	storage = storage_of(s->fd);
-	s->in_memory = storage == IN_MEMORY;
+	kind = mfs_file_system_of(s->fd);
+	s->in_memory = kind == MFS_FILE_SYSTEM_MEMORY;
 	if (direct == MFS_LOAD_DIRECT_ALWAYS ||
-	    (direct == MFS_LOAD_DIRECT_AUTO && storage == ON_DISK && is_large(load)))
+	    (direct == MFS_LOAD_DIRECT_AUTO && kind == MFS_FILE_SYSTEM_DISK && is_large(load)))
 		s->direct_fd = open_direct(s->fd);
-	if (load->cuda && s->direct_fd >= 0)
-		open_gds(load, s);
 	/* Reads are large, and come in the file's order: the kernel's own guess is smaller. Nothing
 	 * is read ahead of reads past the page cache. */
 	posix_fadvise(s->fd, 0, 0, s->direct_fd < 0 ? POSIX_FADV_SEQUENTIAL : POSIX_FADV_RANDOM);
@@ -127,6 +89,12 @@ void mfs_load_source_done(struct mfs_load_source *s)
 {
 	if (atomic_fetch_sub(&s->left, 1) == 1)
 		mfs_load_source_close(s);
+}
+
+/* Whether what the page cache does not have is read past it. */
+static bool is_direct(const struct mfs_load_source *s)
+{
+	return s->direct_fd >= 0 && !atomic_load(&s->no_direct);
 }
 
 /* ---- failures ---- */
@@ -230,7 +198,7 @@ int mfs_load_fetch_cached(struct mfs_load *load, struct mfs_load_slot *slot, str
 	uint64_t have = 0;
 	int rc;
 
-	if (s->direct_fd >= 0 && !seems_cached(s, c))
+	if (is_direct(s) && !seems_cached(s, c))
 		return 0;
 	place(load, slot);
 	while (have < c->len && !s->in_memory && !s->no_nowait) {
@@ -285,14 +253,47 @@ static bool is_plain(const struct mfs_load *load, const struct mfs_load_chunk *c
 	return true;
 }
 
+/* The first file that is opened starts the driver, which takes seconds: who asks how a load goes
+ * waits for the other lock. */
+static bool has_gds(struct mfs_load *load, struct mfs_load_source *s)
+{
+	const char *why = NULL;
+
+	pthread_mutex_lock(&load->gds_lock);
+	if (!s->gds && !atomic_load(&s->no_gds)) {
+		why = mfs_gds_open(s->direct_fd, &s->gds);
+		if (why) {
+			s->gds = NULL;
+			atomic_store(&s->no_gds, true);
+			atomic_store(&load->gds_why, why);
+		}
+	}
+	pthread_mutex_unlock(&load->gds_lock);
+	return !atomic_load(&s->no_gds);
+}
+
+const char *mfs_load_gds_words(struct mfs_load *load)
+{
+	const bool is_used = atomic_load(&load->gds) > 0;
+
+	if (atomic_load(&load->gds_failed))
+		return is_used ? "a read has failed, used until then"
+			       : "a read has failed, not used";
+	return is_used ? "used" : atomic_load(&load->gds_why);
+}
+
 bool mfs_load_fetch_gds(struct mfs_load *load, const struct mfs_load_slot *slot)
 {
 	struct mfs_load_source *s = source_of(load, slot);
 	const struct mfs_load_chunk *c = slot->chunk;
 	int rc = 0;
 
-	if (!s->gds || atomic_load(&s->no_gds) || !is_plain(load, c))
+	if (!load->cuda || !is_direct(s) || !has_gds(load, s))
 		return false;
+	if (!is_plain(load, c)) {
+		atomic_store(&load->gds_why, "bytes do not lie together, not used");
+		return false;
+	}
 	for (uint32_t i = 0; i < c->count && !rc; i++) {
 		const struct mfs_load_piece *p = &load->job.pieces[c->first + i];
 
@@ -300,7 +301,7 @@ bool mfs_load_fetch_gds(struct mfs_load *load, const struct mfs_load_slot *slot)
 	}
 	if (rc) { /* the host reads it, and tells what is wrong, if anything is */
 		atomic_store(&s->no_gds, true);
-		atomic_store(&load->gds_words, "a read has failed, used until then");
+		atomic_store(&load->gds_failed, true);
 		return false;
 	}
 	atomic_fetch_add(&load->read, c->bytes);
@@ -332,7 +333,8 @@ void mfs_load_fetch_begin(struct mfs_load *load, struct mfs_load_slot *slot)
 	const struct mfs_load_chunk *c = slot->chunk;
 
 	slot->tail = 0;
-	if (s->direct_fd >= 0) {
+	slot->is_direct = is_direct(s);
+	if (slot->is_direct) {
 		begin_direct(slot, s);
 	} else {
 		place(load, slot);
@@ -343,15 +345,24 @@ void mfs_load_fetch_begin(struct mfs_load *load, struct mfs_load_slot *slot)
 	slot->io.iov_count = slot->iov.iov_len ? 1 : 0;
 }
 
+/* A disk with larger blocks than a page refuses what it is asked for, and would do so again. */
+static int read_refused(struct mfs_load_source *s, struct mfs_load_slot *slot,
+			struct mfs_error *err)
+{
+	slot->is_direct = false;
+	if (!atomic_exchange(&s->no_direct, true))
+		posix_fadvise(s->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	return read_range(s, slot->data, slot->chunk->from, slot->chunk->len, err);
+}
+
 int mfs_load_fetch_end(struct mfs_load *load, struct mfs_load_slot *slot, struct mfs_error *err)
 {
-	const struct mfs_load_source *s = source_of(load, slot);
+	struct mfs_load_source *s = source_of(load, slot);
 	const struct mfs_load_chunk *c = slot->chunk;
 	int rc = slot->io.result;
 
-	/* A disk with larger blocks than a page refuses what it is asked for. */
-	if (rc == -EINVAL && s->direct_fd >= 0)
-		rc = read_range(s, slot->data, c->from, c->len, err);
+	if (rc == -EINVAL && slot->is_direct)
+		rc = read_refused(s, slot, err);
 	else if (rc == -EIO)
 		rc = ends(s, err);
 	else if (rc)
@@ -362,8 +373,8 @@ int mfs_load_fetch_end(struct mfs_load *load, struct mfs_load_slot *slot, struct
 	if (rc)
 		return rc;
 	atomic_fetch_add(&load->read, c->len);
-	if (s->direct_fd >= 0)
-		atomic_fetch_add(&load->direct, c->len);
+	if (slot->is_direct)
+		atomic_fetch_add(&load->direct, c->len - slot->tail);
 	return 0;
 }
 

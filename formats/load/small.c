@@ -15,15 +15,15 @@
 #define GATHER_IOVECS 64
 
 /* Anyone who asks for threads, for buffers of a size or for O_DIRECT gets them. Bytes of another
- * machine may take long to come. */
+ * machine may take long to come: nor are the boxes planned one after the other then. */
 bool mfs_load_may_be_small(const struct mfs_load *load, const struct mfs_load_box *boxes,
 			   size_t count)
 {
 	const struct mfs_load_options *o = &load->options;
 	uint64_t bytes = 0;
 
-	if (o->device >= 0 || o->threads || o->memory || o->direct == MFS_LOAD_DIRECT_ALWAYS ||
-	    count > SMALL_BOXES)
+	if (o->is_remote || o->device >= 0 || o->threads || o->memory ||
+	    o->direct == MFS_LOAD_DIRECT_ALWAYS || count > SMALL_BOXES)
 		return false;
 	for (size_t i = 0; i < count; i++) {
 		if (mfs_load_box_check(&boxes[i], NULL))
@@ -38,7 +38,7 @@ bool mfs_load_is_small(const struct mfs_load *load)
 	const struct mfs_load_job *job = &load->job;
 	uint64_t len = 0;
 
-	if (job->has_remote || job->chunk_count > SMALL_CHUNKS)
+	if (job->chunk_count > SMALL_CHUNKS)
 		return false;
 	for (uint32_t i = 0; i < job->chunk_count; i++)
 		if (!mfs_load_is_gathered(load, &job->chunks[i]))

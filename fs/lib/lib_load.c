@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "formats/base/array.h"
+#include "formats/io/fileset.h"
 #include "formats/load/box_load.h"
 #include "fs/lib/lib_i.h"
 
@@ -65,13 +66,22 @@ static int find_box(struct mcorefs_view *view, const struct mcorefs_box *box,
 			t->name);
 }
 
+static bool is_remote(const struct mfs_view *view)
+{
+	for (uint32_t i = 0; i < view->set_count; i++)
+		if (mfs_fileset_is_remote(view->sets[i]))
+			return true;
+	return false;
+}
+
 static int start(struct mcorefs_load *load, const struct mcorefs_box *boxes, size_t count,
 		 const struct mcorefs_load_options *options, struct mfs_error *err)
 {
 	const struct mfs_load_options o = {.device = options->device,
 					   .threads = options->threads,
 					   .memory = options->memory,
-					   .direct = (enum mfs_load_direct)options->direct};
+					   .direct = (enum mfs_load_direct)options->direct,
+					   .is_remote = is_remote(load->view->view)};
 	struct mfs_load_box *found;
 	int rc = check_options(options, err);
 

@@ -205,8 +205,10 @@ MCOREFS_API void mcorefs_trim(void);
 
 /*
  * Starts to fill boxes, in threads of the library. A few bytes (at most 4 MiB) for the host's
- * memory are read at once instead, in the calling thread, unless they come from another machine or
- * options ask for threads, memory or O_DIRECT. The source is read in the order of its files,
+ * memory are read at once instead, in the calling thread, unless options ask for threads, memory or
+ * O_DIRECT, or a file of the view is on another machine: it has a URL, or is on a file system of
+ * the network or of FUSE. What boxes need of the source's headers is read before this returns, by
+ * the calling thread alone if there is one box. The source is read in the order of its files,
  * so boxes are done in any order. boxes is copied, and so are the arrays that it points to;
  * destinations stay the caller's and must not be touched until their box is done. options NULL:
  * host memory, all else 0. Errors of the boxes are found here: -ENOENT, -EINVAL; -ENODEV.
@@ -240,8 +242,9 @@ struct mcorefs_load_state {
 	unsigned threads;   /* 0: the calling thread has read all */
 	const char *engine; /* "io_uring" or "pread": how what was not cached is read */
 	uint64_t buffers;   /* bytes of memory for what is under way */
-	/* GPUDirect Storage: "used", or why not ("compatibility mode, not used"); NULL: the load is
-	 * into the host's memory */
+	/* GPUDirect Storage: "used" once bytes have come that way; "a read has failed, used until
+	 * then"; else words that end in "not used", after the reason that was found last
+	 * ("compatibility mode, not used"). NULL: the load is into the host's memory */
 	const char *gds;
 	uint64_t gds_bytes; /* of direct: that went from the disk to the GPU */
 	uint64_t reserved[6];

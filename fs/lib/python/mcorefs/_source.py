@@ -64,7 +64,7 @@ class LoadState(NamedTuple):
     threads: int
     engine: str  # how what was not cached is read: "io_uring" or "pread"
     buffers: int  # bytes of memory for what is under way
-    gds: str  # GPUDirect Storage: "used", or why not; "": into host memory
+    gds: str  # GPUDirect Storage: "used", or words with the reason, "..., not used" (docs/LIBRARY.md); "": into host memory
     gds_bytes: int  # of direct: that went from the disk to the GPU
 
 

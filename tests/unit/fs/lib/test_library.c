@@ -4,12 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,6 +78,25 @@ static void open_fake_driver(void)
 	*(void **)&fake.give = dlsym(driver, "fake_driver_give");
 	*(void **)&fake.take = dlsym(driver, "fake_driver_take");
 	*(void **)&fake.tell = dlsym(driver, "fake_driver_tell");
+}
+
+/* The disk that a folder is on, where it is said to be. */
+static void make_sys(const char *folder, const char *place)
+{
+	static char sys[PATH_MAX + 32];
+	char link[PATH_MAX + 96];
+	struct stat st;
+
+	ck_assert_int_eq(stat(folder, &st), 0);
+	snprintf(sys, sizeof(sys), "%s/sys", folder);
+	ck_assert_int_eq(mkdir(sys, 0700), 0);
+	snprintf(link, sizeof(link), "%s/dev", sys);
+	ck_assert_int_eq(mkdir(link, 0700), 0);
+	strcat(link, "/block");
+	ck_assert_int_eq(mkdir(link, 0700), 0);
+	snprintf(link, sizeof(link), "%s/dev/block/%u:%u", sys, major(st.st_dev), minor(st.st_dev));
+	ck_assert_int_eq(symlink(place, link), 0);
+	mfs_gds_sys = sys;
 }
 
 /* And a machine with nvidia-fs. */
@@ -653,17 +676,37 @@ static void read_identity(const char *dir, char ret[32])
 }
 
 #define ALL_FILE_SYSTEMS 0xffffu
+#define NO_FABRICS	 (ALL_FILE_SYSTEMS & ~(1u << 5))
+#define NVME		 "../../devices/pci0000:00/0000:00:1d.0/nvme/nvme0/nvme0n1/nvme0n1p2"
+#define FABRICS		 "../../devices/virtual/nvme-fabrics/ctl/nvme1/nvme1n1"
+#define SEVERAL_PATHS	 "../../devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1"
+#define RAID		 "../../devices/virtual/block/md0"
+#define NO_PART		 "the disk does not take part, not used"
 
 static const struct {
 	struct fake_cufile_way way;
 	bool has_module, is_used;
-	const char *words;
+	const char *disk, *words;
 } storages[] = {
-	{{2, ALL_FILE_SYSTEMS, 0, 1000}, true, true, "used"},
-	{{2, ALL_FILE_SYSTEMS, 3, 1 << 20}, true, false, "a read has failed, used until then"},
-	{{0, ALL_FILE_SYSTEMS, 0, 1 << 20}, true, false, "compatibility mode, not used"},
-	{{2, 0, 0, 1 << 20}, true, false, "the driver does not support the file system, not used"},
-	{{2, ALL_FILE_SYSTEMS, 0, 1 << 20}, false, false, "nvidia-fs is not loaded, not used"},
+	{{2, ALL_FILE_SYSTEMS, 0, 1000}, true, true, NVME, "used"},
+	{{2, ALL_FILE_SYSTEMS, 0, 1 << 20}, true, true, SEVERAL_PATHS, "used"},
+	{{2, ALL_FILE_SYSTEMS, 1, 1 << 20}, true, false, NVME, "a read has failed, not used"},
+	{{2, ALL_FILE_SYSTEMS, 3, 1 << 20}, true, false, NVME, "a read has failed, not used"},
+	{{2, NO_FABRICS, 0, 1 << 20}, true, true, NVME, "used"},
+	{{2, NO_FABRICS, 0, 1 << 20}, true, false, FABRICS, NO_PART},
+	{{2, NO_FABRICS, 0, 1 << 20}, true, false, SEVERAL_PATHS, NO_PART},
+	{{2, ALL_FILE_SYSTEMS, 0, 1 << 20}, true, false, RAID, NO_PART},
+	{{0, ALL_FILE_SYSTEMS, 0, 1 << 20}, true, false, NVME, "compatibility mode, not used"},
+	{{2, 0, 0, 1 << 20},
+	 true,
+	 false,
+	 NVME,
+	 "the driver does not support the file system, not used"},
+	{{2, ALL_FILE_SYSTEMS, 0, 1 << 20},
+	 false,
+	 false,
+	 NVME,
+	 "nvidia-fs is not loaded, not used"},
 };
 
 static void leave_cache(const char *path)
@@ -739,6 +782,7 @@ START_TEST(disks_write_into_a_gpu_where_they_can)
 
 	open_fake_driver();
 	open_fake_cufile(&storages[_i].way);
+	make_sys(dir, storages[_i].disk);
 	if (!storages[_i].has_module)
 		mfs_gds_proc = "/nonexistent";
 	host = load_cold(dir, &in_threads, &size, &state);
@@ -750,6 +794,28 @@ START_TEST(disks_write_into_a_gpu_where_they_can)
 	mcorefs_trim();
 	free(host);
 	free(device);
+}
+END_TEST
+
+/* The last bytes of a file are no whole page, and come through the page cache. */
+START_TEST(direct_bytes_are_those_that_o_direct_has_read)
+{
+	const struct mcorefs_load_options o = {.device = 0, .direct = MCOREFS_DIRECT_ALWAYS};
+	const char *dir = copied_model();
+	struct mcorefs_load_state state;
+	char path[PATH_MAX + 32];
+	struct stat st;
+	size_t size;
+
+	open_fake_driver();
+	mfs_gds_proc = "/nonexistent";
+	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_int_ne(st.st_size % 4096, 0);
+	free(load_cold(dir, &o, &size, &state));
+	if (state.direct && !state.cached)
+		ck_assert_uint_eq(state.direct, state.read - (uint64_t)st.st_size % 4096);
+	mcorefs_trim();
 }
 END_TEST
 
@@ -789,6 +855,18 @@ START_TEST(a_source_that_was_deleted_or_replaced_is_read_while_its_view_is_open)
 }
 END_TEST
 
+/* In the place of the C library's: all file systems are of other machines, if a test says so. */
+static bool all_are_remote;
+
+int fstatfs(int fd, struct statfs *ret)
+{
+	const long rc = syscall(SYS_fstatfs, fd, ret);
+
+	if (!rc && all_are_remote)
+		ret->f_type = NFS_SUPER_MAGIC;
+	return (int)rc;
+}
+
 static void check_threads(struct mcorefs_view *view, const struct mcorefs_load_options *o,
 			  bool has_any)
 {
@@ -824,6 +902,19 @@ START_TEST(a_small_load_is_done_by_its_caller)
 	check_threads(view, NULL, false);
 	check_threads(view, &in_threads, true);
 	check_threads(view, &direct, true);
+	close_view(view, source);
+}
+END_TEST
+
+/* Bytes may take long to come. */
+START_TEST(a_small_load_from_another_machine_has_threads)
+{
+	struct mcorefs_source *source;
+	struct mcorefs_view *view;
+
+	all_are_remote = true;
+	view = open_view(cases[_i].fixture, cases[_i].options, cases[_i].view, &source);
+	check_threads(view, NULL, true);
 	close_view(view, source);
 }
 END_TEST
@@ -980,10 +1071,12 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, a_child_is_told_to_open_the_source_itself);
 	tcase_add_loop_test(c, a_source_that_was_changed_is_stale, 0, 2);
 	tcase_add_loop_test(c, disks_write_into_a_gpu_where_they_can, 0, MFS_ARRAY_SIZE(storages));
+	tcase_add_test(c, direct_bytes_are_those_that_o_direct_has_read);
 	tcase_add_test(c, a_view_is_another_one_after_a_file_was_touched);
 	tcase_add_loop_test(c, a_source_that_was_deleted_or_replaced_is_read_while_its_view_is_open,
 			    0, 2);
 	tcase_add_loop_test(c, a_small_load_is_done_by_its_caller, 0, count);
+	tcase_add_loop_test(c, a_small_load_from_another_machine_has_threads, 0, count);
 	tcase_add_test(c, a_load_that_is_cancelled_ends);
 	tcase_add_test(c, threads_share_a_view);
 	suite_add_tcase(s, c);
