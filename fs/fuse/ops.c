@@ -511,9 +511,9 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	mfs_tree_know(h->tree, h->node);
 	fi->fh = (uintptr_t)h;
 	fi->keep_cache = 1;
-	/* fi->direct_io stays off with O_DIRECT: the kernel then sends the requests of one read at once,
-	 * and with it one after the other (linux/fs/fuse/file.c: fuse_direct_IO is asynchronous,
-	 * fuse_direct_read_iter is not). */
+	/* fi->direct_io stays off with O_DIRECT: the kernel then sends the requests of a read at
+	 * once, and with it one after the other (linux/fs/fuse/file.c: fuse_direct_IO is
+	 * asynchronous, fuse_direct_read_iter is not). */
 	atomic_fetch_add_explicit(&front->open_files, 1, memory_order_relaxed);
 	if (front->prefetch && !(fi->flags & O_DIRECT))
 		h->ahead = mfs_prefetch_open(front->prefetch, h->node->path, h->node->size);

@@ -9,7 +9,7 @@ import program
 import swept
 
 
-@pytest.mark.parametrize("spec", checkpoints.LAYOUTS + checkpoints.OTHERS + checkpoints.PEERS + checkpoints.CORES + swept.NOW, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", checkpoints.OTHERS + checkpoints.PEERS + swept.WRITTEN, ids=lambda spec: spec.name)
 def test_logits_are_megatrons(checkpoint, spec):
     source = checkpoint(spec)
     with program.hf(source) as directory:

@@ -19,7 +19,7 @@ FIXTURES = ["weights/deepseek-torch_dist-pp2-ep2", "weights/gpt2-torch-tp2-pp2",
             "weights/qwen3-torch_dist-tp4", "resume/llama-torch-tp2-pp2", "resume/llama-torch_dist-tp2-pp2",
             "resume/llama-torch_dist-tp2-pp2-vpp2", "resume/qwen2-torch-tp2-dp2-distopt"]
 LEGACY = [name for name in FIXTURES if "-torch-" in name]
-WRITTEN = checkpoints.VIEWS + checkpoints.LAYOUTS + checkpoints.CORES + swept.NOW
+WRITTEN = checkpoints.VIEWS + swept.WRITTEN
 WIDEST = [Layout(8, 4, vpp=2), Layout(8, 4, ep=4, vpp=2), Layout(8, 4, ep=4, etp=1, vpp=2), Layout(4, 4, ep=4), Layout(1, 1)]
 LOST = ("world_size", "data_parallel_size", "num_layers_per_virtual_pipeline_stage", "rng_state")  # what another layout has no place for
 OF_A_RANK = ("rank", "local_rank")  # the arguments that differ between the files of one save
@@ -209,7 +209,7 @@ def test_fixtures_there_and_back(fixtures, tmp_path, name):
     by_hf(source, tmp_path, layout)
 
 
-@pytest.mark.parametrize("spec", checkpoints.VIEWS + checkpoints.LAYOUTS, ids=by_name)
+@pytest.mark.parametrize("spec", checkpoints.VIEWS + swept.LAYOUTS, ids=by_name)
 def test_written_there_and_back(checkpoint, tmp_path, spec):
     source = Source(checkpoint(spec))
     layout = cover(source.want.args, WIDEST)[0]

@@ -5,8 +5,8 @@ import pytest
 import safetensors
 import safetensors.torch
 
-import checkpoints
 import program
+import swept
 from test_fixtures import WITH_LOGITS
 
 SOURCES = [name for name, _ in WITH_LOGITS] + ["weights/llama-torch-tp2-pp2", "weights/mixtral-torch-pp2-ep2"]
@@ -54,7 +54,7 @@ def test_fixture_shards(fixtures, name, shard_size):
         assert_indexed(directory)
 
 
-@pytest.mark.parametrize("spec", [s for s in checkpoints.LAYOUTS if s.family in ("deepseek", "gpt2")], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [s for s in swept.LAYOUTS if s.family in ("deepseek", "gpt2")], ids=lambda spec: spec.name)
 def test_mixed_types_and_transposes(checkpoint, spec):
     with program.hf(checkpoint(spec), shard_size=150_000) as directory:
         for path in shards(directory):

@@ -20,7 +20,7 @@
 
 #define PAGE	    4096u
 #define LONGEST	    (256u << 10) /* of a random pread, bytes */
-#define DIRECT_SIZE (4u << 20) /* several requests of FUSE */
+#define DIRECT_SIZE (4u << 20)	 /* several requests of FUSE */
 
 struct pair {
 	const char *path;
@@ -121,7 +121,8 @@ static void walk_mapping(const struct pair *p, uint64_t *random)
 	munmap((void *)m, p->size);
 }
 
-/* FUSE refuses this of a file that its daemon opens with direct_io: O_DIRECT must not lead to it. */
+/* FUSE refuses this of a file that its daemon opens with direct_io: O_DIRECT must not lead there.
+ */
 static void map_shared(const struct pair *p, int fd, const char *what)
 {
 	uint8_t *m = mmap(NULL, p->size, PROT_READ, MAP_SHARED, fd, 0);
