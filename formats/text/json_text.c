@@ -25,6 +25,8 @@ static int fault(struct parser *p, const char *expected)
 		snprintf(found, sizeof(found), "the end of the line");
 	else if (c >= ' ' && c < 0x7f)
 		snprintf(found, sizeof(found), "'%c'", c);
+	else if (c == '\r')
+		snprintf(found, sizeof(found), "a CR without LF");
 	else
 		snprintf(found, sizeof(found), "the byte 0x%02x", c);
 	return mfs_fail(p->err, -EINVAL, "%s, line %llu, column %llu: expected %s, found %s",
@@ -34,10 +36,17 @@ static int fault(struct parser *p, const char *expected)
 
 /* ---- scanning ---- */
 
+/* A CR may end a line, with LF after it or at the end of the input. In Python's text files any CR
+ * ends a line, so within one it is no blank. */
+static bool is_blank(const struct parser *p)
+{
+	return *p->at == ' ' || *p->at == '\t' || *p->at == '\n' ||
+	       (*p->at == '\r' && p->at + 1 == p->end);
+}
+
 static void skip_blanks(struct parser *p)
 {
-	while (p->at < p->end &&
-	       (*p->at == ' ' || *p->at == '\t' || *p->at == '\r' || *p->at == '\n'))
+	while (p->at < p->end && is_blank(p))
 		p->at++;
 }
 

@@ -341,6 +341,8 @@ static int load_tik(const struct reader *r, const char *path, json_t **ret)
 
 	*ret = NULL;
 	if (!rc)
+		mfs_tokenizer_add_file(r->tok, text, len);
+	if (!rc)
 		rc = mfs_json_load(text, len, PART_MAX, 0, CONFIG, ret, r->err);
 	free(text);
 	free(dir);

@@ -289,6 +289,8 @@ static int load_config(const struct reader *r, json_t **ret)
 
 	*ret = NULL;
 	if (!rc)
+		mfs_tokenizer_add_file(r->tok, text, len);
+	if (!rc)
 		rc = mfs_json_load(text, len, CONFIG_MAX, 0, CONFIG, ret, r->err);
 	free(text);
 	free(dir);

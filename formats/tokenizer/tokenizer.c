@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include "formats/base/array.h"
 #include "formats/base/path.h"
@@ -126,6 +127,11 @@ static int find(const char *path, const struct mfs_tokenizer_kind **ret_kind, ch
 	return *ret ? 0 : mfs_fail_nomem(err);
 }
 
+void mfs_tokenizer_add_file(struct mfs_tokenizer *tok, const char *text, size_t len)
+{
+	tok->hash = XXH3_64bits_withSeed(text, len, tok->hash);
+}
+
 int mfs_tokenizer_parse(const struct mfs_tokenizer_kind *kind, const char *path, const char *text,
 			size_t len, struct mfs_tokenizer **ret, struct mfs_error *err)
 {
@@ -137,6 +143,7 @@ int mfs_tokenizer_parse(const struct mfs_tokenizer_kind *kind, const char *path,
 	tok->roles = (struct mfs_tokenizer_roles){MFS_ABSENT, MFS_ABSENT, MFS_ABSENT, MFS_ABSENT,
 						  MFS_ABSENT, MFS_ABSENT, MFS_ABSENT};
 	tok->arena.block = 1u << 16;
+	mfs_tokenizer_add_file(tok, text, len);
 	rc = kind->read(tok, path, text, len, err);
 	if (rc)
 		mfs_tokenizer_free(tok);
@@ -175,6 +182,11 @@ void mfs_tokenizer_free(struct mfs_tokenizer *tok)
 }
 
 /* ---- tokens ---- */
+
+uint64_t mfs_tokenizer_hash(const struct mfs_tokenizer *tok)
+{
+	return tok->hash;
+}
 
 uint32_t mfs_tokenizer_size(const struct mfs_tokenizer *tok)
 {

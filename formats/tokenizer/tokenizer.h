@@ -38,6 +38,8 @@ int mfs_tokenizer_open_tiktoken(const char *path, const struct mfs_tiktoken_argu
 				struct mfs_tokenizer **ret, struct mfs_error *err);
 void mfs_tokenizer_free(struct mfs_tokenizer *tok); /* NULL: nothing */
 
+/* Of the bytes of all files that it was made of, and of Megatron's arguments. */
+uint64_t mfs_tokenizer_hash(const struct mfs_tokenizer *tok);
 /* The largest id plus 1, added tokens included. */
 uint32_t mfs_tokenizer_size(const struct mfs_tokenizer *tok);
 /* Bytes of the token as its file has them (not decoded: "Ġthe", "▁the"). NULL: no such id. */

@@ -44,6 +44,7 @@ struct mfs_tokenizer {
 	struct mfs_tokenizer_roles roles;
 	void *impl;		/* the kind's own */
 	struct mfs_arena arena; /* for impl, and for texts of tokens */
+	uint64_t hash;		/* of the files that have been read */
 };
 
 struct mfs_encoder {
@@ -72,6 +73,8 @@ int mfs_tokenizer_spm_read(struct mfs_tokenizer *tok, const char *path, const ch
 int mfs_tokenizer_json_read(struct mfs_tokenizer *tok, const char *path, const char *text,
 			    size_t len, struct mfs_error *err);
 
+/* Takes a file that was found next to path into the hash. */
+void mfs_tokenizer_add_file(struct mfs_tokenizer *tok, const char *text, size_t len);
 /* Reads a tokenizer of a kind from the bytes of its file. path: for messages, and for the files
  * next to it. tokenizer.c and fuzz targets call it. */
 int mfs_tokenizer_parse(const struct mfs_tokenizer_kind *kind, const char *path, const char *text,

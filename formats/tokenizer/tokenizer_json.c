@@ -373,6 +373,10 @@ static int read_roles(struct reader *r, const char *path, const char *text, size
 		rc = slurp(dir, "tokenizer_config.json", &files.config, r->err);
 	if (!rc)
 		rc = slurp(dir, "special_tokens_map.json", &files.map, r->err);
+	if (!rc && files.config.text)
+		mfs_tokenizer_add_file(r->tok, files.config.text, files.config.len);
+	if (!rc && files.map.text)
+		mfs_tokenizer_add_file(r->tok, files.map.text, files.map.len);
 	if (!rc && (files.config.text || files.map.text)) {
 		rc = mfs_hf_tokens_parse(&files, &found, r->err);
 		if (!rc)

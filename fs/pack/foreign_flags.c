@@ -77,6 +77,18 @@ static int words_of(const struct flag *f, bool has_value, char **at)
 	return n;
 }
 
+/* Whether the word is --dataset-impl. *ret_value: after '=', or the next word; NULL: none. */
+static bool is_impl(char **at, const char **ret_value)
+{
+	const size_t len = strlen(impl);
+	const char *word = at[0] + 2;
+
+	if (strncmp(word, impl, len) != 0 || (word[len] && word[len] != '='))
+		return false;
+	*ret_value = word[len] ? word + len + 1 : at[1];
+	return true;
+}
+
 static int check_impl(const char *value, struct mfs_error *err)
 {
 	return value && !strcmp(value, "mmap")
@@ -92,11 +104,12 @@ int mfs_pack_drop_flags(int *argc, char **argv, struct mfs_error *err)
 	for (int i = 1; i < *argc && !rc;) {
 		const bool is_long = argv[i][0] == '-' && argv[i][1] == '-';
 		const struct flag *f;
+		const char *value;
 		bool has_value;
 
-		if (is_long && !strcmp(argv[i] + 2, impl)) {
-			rc = check_impl(argv[i + 1], err);
-			i += 1 + (argv[i + 1] != NULL);
+		if (is_long && is_impl(argv + i, &value)) {
+			rc = check_impl(value, err);
+			i += 1 + (value && value == argv[i + 1]);
 			continue;
 		}
 		f = is_long ? find(argv[i] + 2, &has_value) : NULL;

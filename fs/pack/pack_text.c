@@ -38,8 +38,9 @@ struct dataset {
 struct text_pack {
 	const struct mfs_pack_text_options *o;
 	struct mfs_text_tokenizer tokenizer;
-	struct mfs_word_list files; /* NULL: standard input */
-	struct mfs_word_list names; /* of these, for messages; allocated */
+	struct mfs_word_list files;    /* NULL: standard input */
+	struct mfs_word_list names;    /* of these, for messages; allocated */
+	struct mfs_text_state *states; /* [files.count] */
 	glob_t found;
 	struct dataset sets[MFS_PACK_KEYS];
 	size_t set_count;
@@ -123,17 +124,35 @@ static uint64_t add_hash(uint64_t hash, const char *text)
 	return XXH3_64bits_withSeed(text, strlen(text) + 1, hash);
 }
 
+/* That a file cannot be read is found when it is opened. */
+static int take_states(struct text_pack *x, struct mfs_error *err)
+{
+	struct stat st;
+
+	x->reader.states = x->states = calloc(x->files.count, sizeof(*x->states));
+	if (!x->states)
+		return mfs_fail_nomem(err);
+	for (size_t i = 0; i < x->files.count; i++)
+		if (x->files.at[i] && !stat(x->files.at[i], &st))
+			x->states[i] = mfs_text_state(&st);
+	return 0;
+}
+
 static void set_hashes(struct text_pack *x)
 {
 	const struct mfs_pack_text_options *o = x->o;
 
 	x->note.tokenizer = mfs_text_tokenizer_hash(&x->tokenizer);
-	x->note.options = (uint64_t)o->append_eod << 32 | x->reader.passes;
+	x->note.options = x->reader.passes;
+	if (o->append_eod)
+		x->note.options |= (uint64_t)(x->tokenizer.eod + 1) << 32;
 	x->note.options = add_hash(x->note.options, o->separator ? o->separator : "");
 	for (size_t i = 0; i < x->encoding.key_count; i++)
 		x->note.options = add_hash(x->note.options, x->encoding.keys[i]);
 	for (size_t i = 0; i < x->names.count; i++)
 		x->note.inputs = add_hash(x->note.inputs, x->names.at[i]);
+	x->note.inputs = XXH3_64bits_withSeed(x->states, x->files.count * sizeof(*x->states),
+					      x->note.inputs);
 }
 
 /* ---- beginning ---- */
@@ -260,6 +279,8 @@ static int prepare(struct text_pack *x, struct mfs_error *err)
 		set_up(x);
 		rc = check_passes(x, err);
 	}
+	if (!rc)
+		rc = take_states(x, err);
 	if (!rc)
 		rc = open_tokenizer(x, err);
 	if (!rc)
@@ -557,6 +578,7 @@ static void release(struct text_pack *x)
 		free((char *)x->names.at[i]);
 	free(x->names.at);
 	free(x->files.at);
+	free(x->states);
 	globfree(&x->found);
 	mfs_text_ring_release(&x->ring);
 	mfs_text_tokenizer_release(&x->tokenizer);

@@ -1,6 +1,5 @@
 #include "fs/pack/text_options.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,13 +30,17 @@ bool mfs_pack_has_tokenizer(int argc, char **argv)
 	return false;
 }
 
-/* With ids --append-eod takes one. */
+static bool is_number(const char *word)
+{
+	return *word && !word[strspn(word, "0123456789")];
+}
+
+/* With ids --append-eod takes one; here a file may follow. */
 static bool check_eod(int argc, char **argv, int *ret_exit)
 {
 	for (int i = 1; i < argc; i++)
 		if (!strncmp(argv[i], "--append-eod=", 13) ||
-		    (!strcmp(argv[i], "--append-eod") && i + 1 < argc &&
-		     isdigit((unsigned char)*argv[i + 1])))
+		    (!strcmp(argv[i], "--append-eod") && i + 1 < argc && is_number(argv[i + 1])))
 			return wrong(ret_exit,
 				     mfs_usage_error("pack: with a tokenizer --append-eod takes no "
 						     "id: the tokenizer names it"));

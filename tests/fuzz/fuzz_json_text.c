@@ -11,10 +11,10 @@
 #include "formats/text/json_text.h"
 
 /* Words and numbers of Python's that jansson refuses or loses; halves of pairs, which it refuses
- * too. */
+ * too; a CR, which ends a line for Python and is a blank for jansson. */
 static bool differs(const char *line, size_t len)
 {
-	return memchr(line, 0, len) || memmem(line, len, "NaN", 3) ||
+	return memchr(line, 0, len) || memchr(line, '\r', len) || memmem(line, len, "NaN", 3) ||
 	       memmem(line, len, "Infinity", 8) || memmem(line, len, "\\u", 2);
 }
 

@@ -34,7 +34,7 @@ for name in tales notes; do
 	pack "$name" --tokenizer "$tok" --append-eod "$out/x" <"$data/$name.jsonl"
 	whole "$name" "$data/${name}_text_document" "$out/x"
 	pack "$name, as preprocess_data.py has it" --input "$data/$name.jsonl" --output-prefix "$out/$name" --tokenizer-type HuggingFaceTokenizer \
-		--tokenizer-model "$tok" --append-eod --workers 2 --json-keys text --log-interval 100 --partitions 1 --dataset-impl mmap
+		--tokenizer-model "$tok" --append-eod --workers 2 --json-keys text --log-interval 100 --partitions 1 --dataset-impl mmap --dataset-impl=mmap
 	whole "$name, as preprocess_data.py has it" "$data/${name}_text_document" "$out/${name}_text_document"
 done
 
@@ -42,6 +42,9 @@ done
 split -n l/3 -d --additional-suffix=.jsonl "$data/tales.jsonl" "$work/part"
 gzip -c "$work/part00.jsonl" >"$work/p0.gz"
 { gzip -c <(head -c 20000 "$work/part01.jsonl") && gzip -c <(tail -c +20001 "$work/part01.jsonl") && head -c 512 /dev/zero; } >"$work/p1.gz"
+cp "$data/notes.jsonl" "$work/000_00000.jsonl"
+(cd "$work" && pack 'a file whose name begins with digits' --tokenizer "$tok" "$out/x" --append-eod 000_00000.jsonl) || exit
+whole 'a file whose name begins with digits' "$data/notes_text_document" "$out/x"
 pack 'a pattern' --tokenizer "$tok" --append-eod "$out/x" "$work/part*.jsonl"
 whole 'a pattern' "$data/tales_text_document" "$out/x"
 pack 'compressed' --tokenizer "$tok" --append-eod "$out/x" "$work/p0.gz" "$work/p1.gz" - <"$work/part02.jsonl"
@@ -99,6 +102,8 @@ rejects() {
 mkdir "$work/none"
 rejects 'no JSON' 'standard input, line 2, column 13: expected a character or the end of a string, found the end of the line' '{"text": "1"}\n{"text": "1 \n'
 rejects 'an empty line' 'line 2, column 1: expected an object, found the end of the line' '{"text": "1"}\n\n'
+rejects 'a CR that ends a line for Python' "line 1, column 14: expected the end of the line, found a CR without LF" '{"text": "1"}\r{"text": "2"}\n'
+rejects 'a CR within a line' "line 1, column 2: expected a key in quotes, found a CR without LF" '{\r"text": "1"}\r\n'
 rejects 'a list' "line 1, column 1: expected an object, found '\['" '[1, 2]\n'
 rejects 'no key' "line 2: the object has no key 'text'" '{"text": "1"}\n{"texts": "1"}\n'
 rejects 'no string' "line 1, key 'text': expected a string, found 12" '{"text": 12}\n'
@@ -129,6 +134,9 @@ refused 'no such type' 1 'FooTokenizer: there is no such tokenizer' "$m" pack --
 refused 'GPT-2 without merges' 1 'GPT2BPETokenizer needs --merge-file' "$m" pack --tokenizer-type GPT2BPETokenizer --vocab-file x "$out/x" </dev/null
 refused 'BERT' 1 'for sentences of BERT' "$m" pack --tokenizer-type BertWordPieceCase "$out/x" </dev/null
 refused 'sentences' 2 'split-sentences: sentences are not split here' "$m" pack "${null[@]}" --split-sentences "$out/x" </dev/null
+refused 'special tokens as text' 1 'legacy-tokenizer takes special tokens in a text for text' \
+	"$m" pack --tokenizer-type TikTokenizer --tokenizer-model x --legacy-tokenizer "$out/x" </dev/null
+refused 'lazy, in one word' 2 'only mmap is written' "$m" pack "${null[@]}" --dataset-impl=lazy "$out/x" </dev/null
 refused 'lazy' 2 'only mmap is written' "$m" pack "${null[@]}" --dataset-impl lazy "$out/x" </dev/null
 refused 'an id for the end' 2 'takes no id: the tokenizer names it' "$m" pack --tokenizer "$tok" --append-eod 0 "$out/x" </dev/null
 refused 'no prefix' 2 'PREFIX is missing.*json-keys takes all words' "$m" pack "${null[@]}" --json-keys a "$out/x" </dev/null
@@ -188,6 +196,25 @@ refused 'other options' 1 'begun with other options' "$m" pack "${null[@]}" --js
 refused 'another input' 1 'begun with other inputs' "$m" pack "${options[@]}" --resume "$out/k" "$work/big"
 refused 'other bytes' 1 'not what was packed before' "$m" pack "${options[@]}" --resume "$out/k" < <(tr 1 2 <"$work/big")
 refused 'without --resume' 1 'resume goes on with it' "$m" pack "${options[@]}" "$out/k" <"$work/big"
+
+# A change of a file that leaves the numbers of documents and the names of tokens is one.
+head -n 3000 "$work/big" | tee "$work/early" "$work/late" >/dev/null
+echo '{"a": 1}' >>"$work/late"
+refused 'a fault in a file' 1 'documents are kept' "$m" pack "${options[@]}" "$out/f" "$work/early" "$work/late"
+touch -d '2 days ago' "$work/early"
+refused 'a changed file' 1 'begun with other inputs' "$m" pack "${options[@]}" --resume "$out/f" "$work/early" "$work/late"
+refused 'another end' 1 'begun with other options' "$m" pack "${options[@]}" --null-tokenizer-eod-id 7 --resume "$out/k" <"$work/big"
+cp -r "$tok" "$work/tok"
+chmod -R u+w "$work/tok"
+yes "$(head -n 1 "$data/notes.jsonl")" | head -n 3000 >"$work/repeats"
+echo '{"a": 1}' >>"$work/repeats"
+refused 'a fault of text' 1 'documents are kept' "$m" pack --tokenizer "$work/tok" "$out/t" <"$work/repeats"
+echo >>"$work/tok/tokenizer.json"
+refused 'changed files of the tokenizer' 1 'begun with another tokenizer' "$m" pack --tokenizer "$work/tok" --resume "$out/t" <"$work/repeats"
+refused 'a file that changes' 1 "early' has changed while it was packed" "$m" pack "${null[@]}" --json-keys b -- "$out/c" - "$work/early" < <(
+	wait_until 'it has begun' compgen -G "$out/c*" >/dev/null
+	head -n 1 "$work/big" | tee -a "$work/early"
+)
 pack 'out of gzip' "${options[@]}" --resume "$out/k" <"$work/big.gz"
 grep -q 'were there from an earlier run' "$log" || fail "out of gzip: $(cat "$log")"
 both 'out of gzip'

@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/clock.h"
 #include "formats/io/regular.h"
 #include "fs/pack/input/input.h"
 
@@ -127,15 +129,30 @@ static int go_on(struct stream *s, const struct mfs_text_place *start, struct mf
 	return !rc && start->last ? mfs_pack_input_at_end(&s->in, err) : rc;
 }
 
-static int open_file(const char *file, int *ret, struct mfs_error *err)
+struct mfs_text_state mfs_text_state(const struct stat *st)
 {
+	return (struct mfs_text_state){(uint64_t)st->st_size, mfs_ns(st->st_mtim)};
+}
+
+/* Passes over the inputs take documents by their numbers, which must not change in between. */
+static int open_file(const char *file, const struct mfs_text_state *begin, int *ret,
+		     struct mfs_error *err)
+{
+	struct mfs_text_state now;
+	struct stat st;
 	int rc;
 
 	*ret = STDIN_FILENO;
 	if (!file)
 		return 0;
-	rc = mfs_open_regular(AT_FDCWD, file, 0, ret, NULL);
-	return rc ? mfs_fail(err, rc, "'%s': %s", file, mfs_open_regular_why(rc)) : 0;
+	rc = mfs_open_regular(AT_FDCWD, file, 0, ret, &st);
+	if (rc)
+		return mfs_fail(err, rc, "'%s': %s", file, mfs_open_regular_why(rc));
+	now = mfs_text_state(&st);
+	if (now.size == begin->size && now.changed_ns == begin->changed_ns)
+		return 0;
+	close(*ret);
+	return mfs_fail(err, -ESTALE, "'%s' has changed while it was packed", file);
 }
 
 /* Reads input `number` of all passes. *document: of the pass; moves on. */
@@ -144,7 +161,7 @@ static int read_input(struct mfs_text_reader *r, uint64_t number, uint64_t *docu
 {
 	const char *file = r->files ? r->files[number % r->count] : NULL;
 	struct stream s = {.reader = r, .place = {.file = number, .document = *document}};
-	int fd, rc = open_file(file, &fd, err);
+	int fd, rc = open_file(file, &r->states[number % r->count], &fd, err);
 
 	if (rc)
 		return rc;

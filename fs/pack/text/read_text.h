@@ -5,9 +5,16 @@
 #include "fs/pack/text/ring.h"
 #include "fs/pack/text/separator.h"
 
+/* What a file is when the run begins. It must be this whenever it is opened. */
+struct mfs_text_state {
+	uint64_t size;
+	int64_t changed_ns;
+};
+
 struct mfs_text_reader {
 	const char *const *files; /* NULL: standard input alone */
 	const char *const *names; /* of them, for messages */
+	const struct mfs_text_state *states;
 	size_t count;
 	const char *const *columns; /* of Parquet files */
 	size_t column_count;
@@ -17,6 +24,9 @@ struct mfs_text_reader {
 	struct mfs_text_ring *ring;
 	uint64_t read; /* bytes of the inputs before the one at hand */
 };
+
+struct stat;
+struct mfs_text_state mfs_text_state(const struct stat *st);
 
 /* Fills the ring to the end of the last input, or to the first failure, which is a batch of its
  * own, and closes it. arg: a struct mfs_text_reader. A thread runs this. */

@@ -140,6 +140,12 @@ static int open_tiktoken(const struct mfs_text_tokenizer_config *c, struct mfs_t
 	};
 	int rc = need(c->model, c, "--tokenizer-model", err);
 
+	if (!rc && c->legacy)
+		return mfs_fail(
+			err, -ENOTSUP,
+			"%s with --legacy-tokenizer takes special tokens in a text for text: "
+			"that is not made here",
+			c->type);
 	if (!rc)
 		rc = mfs_tokenizer_open_tiktoken(c->model, &a, &t->tok, err);
 	if (!rc)
@@ -223,16 +229,11 @@ void mfs_text_tokenizer_release(struct mfs_text_tokenizer *t)
 
 uint64_t mfs_text_tokenizer_hash(const struct mfs_text_tokenizer *t)
 {
-	const uint32_t size = t->tok ? mfs_tokenizer_size(t->tok) : 0;
-	uint64_t hash = XXH3_64bits(t->kind->name, strlen(t->kind->name)) ^ t->vocab_size;
+	const uint64_t of[] = {t->tok ? mfs_tokenizer_hash(t->tok) : 0, t->vocab_size,
+			       (uint64_t)t->bos, t->add_special};
 
-	for (uint32_t id = 0; id < size; id++) {
-		size_t len = 0;
-		const char *token = mfs_tokenizer_token(t->tok, id, &len);
-
-		hash = XXH3_64bits_withSeed(token, token ? len : 0, hash + id + !token);
-	}
-	return hash ^ (uint64_t)t->add_special << 1 ^ (uint64_t)(t->bos + 1) << 2;
+	return XXH3_64bits_withSeed(of, sizeof(of),
+				    XXH3_64bits(t->kind->name, strlen(t->kind->name)));
 }
 
 /* ---- encoding ---- */

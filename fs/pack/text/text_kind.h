@@ -39,7 +39,7 @@ int mfs_text_tokenizer_open(const struct mfs_text_tokenizer_config *config,
 			    struct mfs_text_tokenizer *ret, struct mfs_error *err);
 void mfs_text_tokenizer_release(struct mfs_text_tokenizer *t);
 
-/* Of all tokens: whether it is the tokenizer that an earlier run had. */
+/* Of its files and options, without the end: whether it is the tokenizer of an earlier run. */
 uint64_t mfs_text_tokenizer_hash(const struct mfs_text_tokenizer *t);
 
 /* Appends the ids of a text. enc: of t->tok, NULL without one. -EINVAL: the text cannot be

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "fs/sample/sample.h"
 
@@ -55,7 +56,7 @@ START_TEST(special_tokens_are_printed_once)
 	char path[128], want[128];
 	size_t len;
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(files); i++) {
 		snprintf(path, sizeof(path), TOKENIZERS "%s", files[i]);
 		unit_ok(mfs_tokenizer_open(path, &tok, &err), &err);
 		for (uint32_t id = 0; id < mfs_tokenizer_size(tok); id++) {
