@@ -64,6 +64,12 @@ void mfs_charsmap_release(struct mfs_charsmap *map)
 	*map = (struct mfs_charsmap){0};
 }
 
+/* Whether what stands at a place of the strings is valid UTF-8, as they are as a whole. */
+static bool begins_character(const struct mfs_charsmap *map, uint32_t place)
+{
+	return place <= map->strings_len && ((uint8_t)map->strings[place] & 0xc0) != 0x80;
+}
+
 const char *mfs_charsmap_find(const struct mfs_charsmap *map, const char *text, size_t len,
 			      bool longest, size_t *ret_used)
 {
@@ -83,7 +89,7 @@ const char *mfs_charsmap_find(const struct mfs_charsmap *map, const char *text, 
 			break;
 		if (!has_leaf(unit))
 			continue;
-		if (value(map->units[at]) > map->strings_len)
+		if (!begins_character(map, value(map->units[at])))
 			break;
 		found = map->strings + value(map->units[at]);
 		if (ret_used)

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """make_tokenizer_seeds.py: seeds and refused inputs of fuzz_tokenizer_json.c, in tests/fuzz."""
+import base64
 import json
 import pathlib
 import shutil
+import struct
 
 HERE = pathlib.Path(__file__).parent
 WORDLEVEL = {"type": "WordLevel", "vocab": {"<unk>": 0, "the": 1, "a": 2, "b": 3}, "unk_token": "<unk>"}
@@ -11,6 +13,9 @@ UNIGRAM = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["the", -1.5]
 WORDPIECE = {"type": "WordPiece", "vocab": {"[UNK]": 0, "the": 1, "##e": 2, "th": 3}, "unk_token": "[UNK]", "max_input_chars_per_word": 5}
 # a double array of no prefixes, and one string
 CHARSMAP = "CAAAAAAAAAAAAAAAeAA="
+# "x" becomes the second byte of a character
+UNITS = {0x78: 0x578, 0x79: 1}
+CHARSMAP_WITHIN = base64.b64encode(struct.pack("<123I", 122 * 4, *(UNITS.get(i, 0) for i in range(122))) + b"\xc3\xa9\0").decode()
 
 
 def added(content, **flags):
@@ -37,6 +42,7 @@ ACCEPTED = {
                     pre_tokenizer={"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True}, decoder={"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"}),
     "wordpiece": dict(model=WORDPIECE, normalizer={"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
                       pre_tokenizer={"type": "BertPreTokenizer"}, decoder={"type": "WordPiece", "prefix": "##", "cleanup": True}, post_processor={"type": "BertProcessing", "sep": ["x", 1], "cls": ["y", 2]}),
+    "charsmap-within-a-character": dict(model=WORDLEVEL, normalizer=sequence("normalizers", {"type": "Precompiled", "precompiled_charsmap": CHARSMAP_WITHIN}, {"type": "Strip", "strip_left": True, "strip_right": True})),
     "steps": dict(model=WORDLEVEL, normalizer=sequence("normalizers", {"type": "NFD"}, {"type": "StripAccents"}, {"type": "Lowercase"}, {"type": "Strip", "strip_left": True, "strip_right": False},
                                                        {"type": "Prepend", "prepend": "a"}, {"type": "ByteLevel"}, {"type": "NFC"}, {"type": "NFKD"}),
                   pre_tokenizer=sequence("pretokenizers", {"type": "Digits", "individual_digits": False}, {"type": "Punctuation", "behavior": "MergedWithPrevious"}, {"type": "CharDelimiterSplit", "delimiter": "b"},

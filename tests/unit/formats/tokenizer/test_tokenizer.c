@@ -6,6 +6,8 @@
 
 #include "formats/base/array.h"
 #include "formats/tokenizer/bpe_model.h"
+#include "formats/tokenizer/charsmap.h"
+#include "formats/tokenizer/compose.h"
 #include "formats/tokenizer/text_pipeline.h"
 
 static const char *const names[] = {
@@ -147,6 +149,53 @@ START_TEST(what_is_not_known_is_refused_by_name)
 }
 END_TEST
 
+#define LONG 100000
+
+/* ---- normal forms ---- */
+
+START_TEST(many_marks_are_sorted)
+{
+	struct mfs_buf text = {0}, made = {0};
+
+	mfs_buf_adds(&text, "a");
+	for (size_t i = 0; i < LONG; i++)
+		mfs_buf_adds(&text, "\xcc\x81"); /* U+0301, of class 230 */
+	for (size_t i = 0; i < LONG; i++)
+		mfs_buf_adds(&text, "\xcc\xa3"); /* U+0323, of class 220 */
+	unit_ok(mfs_compose(text.data, text.len, MFS_NFD, &made, &err), &err);
+	ck_assert_uint_eq(made.len, text.len);
+	ck_assert_mem_eq(made.data, "a\xcc\xa3\xcc\xa3", 5);
+	ck_assert_mem_eq(made.data + made.len - 2, "\xcc\x81", 2);
+	made.len = 0;
+	unit_ok(mfs_compose(text.data, text.len, MFS_NFKC, &made, &err), &err);
+	ck_assert_uint_eq(made.len, text.len);
+	ck_assert_mem_eq(made.data, "\xe1\xba\xa1\xcc\xa3", 5);
+	mfs_buf_release(&text);
+	mfs_buf_release(&made);
+}
+END_TEST
+
+/* "x" becomes what begins with the second byte of U+00E9. */
+START_TEST(a_charsmap_gives_whole_characters)
+{
+	static const uint8_t strings[] = {0xc3, 0xa9, 0};
+	uint8_t bytes[4 + 122 * 4 + sizeof(strings)] = {122 * 4 & 0xff, 122 * 4 >> 8};
+	struct mfs_charsmap map = {0};
+
+	bytes[4 + 0x78 * 4] = 0x78;
+	bytes[4 + 0x78 * 4 + 1] = 5;
+	bytes[4 + 0x79 * 4] = 1;
+	memcpy(bytes + sizeof(bytes) - sizeof(strings), strings, sizeof(strings));
+	unit_ok(mfs_charsmap_init(&map, bytes, sizeof(bytes), &err), &err);
+	ck_assert_ptr_null(mfs_charsmap_find(&map, "x", 1, false, NULL));
+	mfs_charsmap_release(&map);
+	bytes[4 + 0x79 * 4] = 0;
+	unit_ok(mfs_charsmap_init(&map, bytes, sizeof(bytes), &err), &err);
+	ck_assert_str_eq(mfs_charsmap_find(&map, "x", 1, false, NULL), "\xc3\xa9");
+	mfs_charsmap_release(&map);
+}
+END_TEST
+
 /* ---- regular expressions ---- */
 
 START_TEST(expressions_are_rewritten_or_refused)
@@ -238,6 +287,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, special_tokens_are_left_out_on_request);
 	tcase_add_test(c, roles_stand_in_files_next_to_it);
 	tcase_add_test(c, what_is_not_known_is_refused_by_name);
+	c = unit_case(s, "normalizers", many_marks_are_sorted);
+	tcase_add_test(c, a_charsmap_gives_whole_characters);
 	unit_case(s, "expressions", expressions_are_rewritten_or_refused);
 	unit_case(s, "pipelines", readers_of_other_files_make_a_pipeline);
 	return s;
