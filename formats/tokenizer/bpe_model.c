@@ -20,22 +20,25 @@ struct bpe {
 	struct mfs_bpe_options options;
 	struct merge *merges; /* a hash table */
 	uint32_t mask, merge_count, next_rank;
+	uint64_t seed;
 	uint32_t quick[QUICK]; /* ids of characters that have no prefix and no suffix */
 	uint32_t bytes[256];   /* ids of "<0x00>" to "<0xFF>", or of the bytes themselves */
 };
 
 /* ---- merges ---- */
 
-static uint32_t place_of(uint32_t left, uint32_t right)
+/* Who writes merges cannot know which of them have one place. */
+static uint32_t place_of(const struct bpe *m, uint32_t left, uint32_t right)
 {
-	const uint64_t mixed = ((uint64_t)left << 32 | right) * 0x9e3779b97f4a7c15u;
+	uint64_t mixed = (((uint64_t)left << 32 | right) ^ m->seed) * 0x9e3779b97f4a7c15u;
 
-	return (uint32_t)(mixed >> 32);
+	mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93u;
+	return (uint32_t)(mixed >> 32) & m->mask;
 }
 
 static const struct merge *find_merge(const struct bpe *m, uint32_t left, uint32_t right)
 {
-	uint32_t i = place_of(left, right) & m->mask;
+	uint32_t i = place_of(m, left, right);
 
 	for (; m->merges[i].result != MFS_NO_ID; i = (i + 1) & m->mask)
 		if (m->merges[i].left == left && m->merges[i].right == right)
@@ -45,7 +48,7 @@ static const struct merge *find_merge(const struct bpe *m, uint32_t left, uint32
 
 static void put_merge(struct bpe *m, const struct merge *merge)
 {
-	uint32_t i = place_of(merge->left, merge->right) & m->mask;
+	uint32_t i = place_of(m, merge->left, merge->right);
 
 	while (m->merges[i].result != MFS_NO_ID &&
 	       (m->merges[i].left != merge->left || m->merges[i].right != merge->right))
@@ -125,6 +128,8 @@ struct word {
 	struct symbol *at;
 	uint32_t count;
 	uint32_t unk; /* how many unknown characters have not become a symbol */
+	struct mfs_error *err;
+	int rc;
 };
 
 static void add_symbol(struct word *w, uint32_t id)
@@ -162,6 +167,11 @@ static void add_part(struct word *w, uint32_t id, const char *text, size_t len)
 	}
 	if (o->byte_fallback && add_bytes(w, text, len))
 		return;
+	if (o->no_unk && !w->rc)
+		w->rc = mfs_fail(w->err, -ENODATA,
+				 "the model has no token for \"%.*s\", and its unk_token is not in "
+				 "the vocabulary",
+				 (int)(len < 60 ? len : 60), text);
 	if (o->unk == MFS_NO_ID)
 		return;
 	if (!o->fuse_unk)
@@ -350,7 +360,7 @@ static int encode(const struct mfs_word_model *model, struct mfs_word_scratch *s
 		  const char *word, size_t len, struct mfs_token_ids *ids, struct mfs_error *err)
 {
 	const struct bpe *m = (const struct bpe *)model;
-	struct word w = {.model = m, .scratch = scratch};
+	struct word w = {.model = m, .scratch = scratch, .err = err};
 	const size_t marks = (m->options.prefix ? strlen(m->options.prefix) : 0) +
 			     (m->options.suffix ? strlen(m->options.suffix) : 0);
 	int rc = 0;
@@ -373,8 +383,8 @@ static int encode(const struct mfs_word_model *model, struct mfs_word_scratch *s
 		split_characters(&w, word, len);
 	if (scratch->bytes.failed)
 		return mfs_fail_nomem(err);
-	if (!w.count)
-		return 0;
+	if (w.rc || !w.count)
+		return w.rc;
 	link_symbols(&w);
 	if (w.count <= SHORT)
 		merge_short(&w);
@@ -414,6 +424,8 @@ int mfs_bpe_model_new(const struct mfs_token_table *tokens, const struct mfs_bpe
 {
 	struct bpe *m = calloc(1, sizeof(*m));
 
+	if (m)
+		m->seed = mfs_token_seed();
 	if (!m || grow_merges(m)) {
 		free(m);
 		return mfs_fail_nomem(err);

@@ -16,6 +16,7 @@ struct mfs_bpe_options {
 	uint32_t unk;	    /* MFS_NO_ID: unknown characters vanish */
 	const char *prefix; /* of what continues a word; NULL: none */
 	const char *suffix; /* of what ends a word; NULL: none */
+	bool no_unk;	    /* unknown characters are refused: their token is none of these */
 	bool fuse_unk;	    /* one for a run of unknown characters */
 	bool byte_fallback; /* "<0x41>" for the bytes of an unknown character */
 	bool from_bytes;    /* tokens are bytes of texts, not of characters that stand for them */

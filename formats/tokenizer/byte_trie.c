@@ -2,11 +2,13 @@
 
 #include <stdlib.h>
 
-#define NODES_MAX (1u << 23) /* so that a node and a byte fit 32 bits, and the hash its table */
+#include "formats/tokenizer/token_table.h"
+
+#define NODES_MAX (1u << 23) /* so that a node and a byte fit 32 bits */
 
 static uint32_t slot_of(const struct mfs_byte_trie *t, uint32_t from)
 {
-	uint32_t i = (from * 0x9e3779b1u) >> 8 & t->mask;
+	uint32_t i = mfs_byte_trie_slot(t, from);
 
 	while (t->edges[i].from != UINT32_MAX)
 		i = (i + 1) & t->mask;
@@ -27,6 +29,7 @@ static int grow(struct mfs_byte_trie *t)
 		return -ENOMEM;
 	}
 	t->edges = edges;
+	t->seed = mfs_token_seed();
 	t->mask = room * 4 - 1;
 	t->node_room = room;
 	for (uint32_t i = 0; i < room * 4; i++)

@@ -1,5 +1,6 @@
 #include "formats/tokenizer/model_json.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ struct reader {
 	struct mfs_tokenizer *tok;
 	struct mfs_text_pipeline *pipeline;
 	struct members m;
+	uint32_t merge; /* the number of the entry of merges that is read */
 	struct mfs_error *err;
 };
 
@@ -148,58 +150,72 @@ static int read_unk(struct reader *r, const char *otherwise, uint32_t *ret)
 
 /* ---- BPE ---- */
 
-static int bad_merge(struct reader *r)
+/* entry is what there is of it, as JSON. */
+static int bad_merge(struct reader *r, const struct mfs_scan *entry)
 {
-	return mfs_fail(r->err, -EINVAL, "model.merges has one that is no pair of tokens");
+	const size_t len = (size_t)(entry->end - entry->at);
+
+	return mfs_fail(r->err, -EINVAL, "model.merges: entry %u is no pair of tokens: %.*s",
+			r->merge, (int)(len < 60 ? len : 60), entry->at);
 }
 
-static int add_merge(struct reader *r, const char *a, size_t a_len, const char *b, size_t b_len)
+struct text {
+	const char *at;
+	size_t len;
+};
+
+static int add_merge(struct reader *r, struct text a, struct text b, const struct mfs_scan *entry)
 {
-	const uint32_t left = mfs_token_table_find(&r->tok->tokens, a, a_len);
-	const uint32_t right = mfs_token_table_find(&r->tok->tokens, b, b_len);
+	const uint32_t left = mfs_token_table_find(&r->tok->tokens, a.at, a.len);
+	const uint32_t right = mfs_token_table_find(&r->tok->tokens, b.at, b.len);
 
 	if (left == MFS_NO_ID || right == MFS_NO_ID)
-		return bad_merge(r);
+		return bad_merge(r, entry);
 	return mfs_bpe_model_merge(r->pipeline->model, left, right, r->err);
 }
 
-/* "a b" */
-static int read_joined(struct reader *r, const struct mfs_scan *string)
+/* "a b". tokenizers drops what begins with the first line of a merges.txt. */
+static int read_joined(struct reader *r, struct mfs_scan entry)
 {
-	const char *text, *blank;
-	size_t len;
-	int rc = decode(r, string, &text, &len);
+	static const char version[] = "#version";
+	struct mfs_scan rest = entry, string;
+	const char *blank;
+	struct text a, b;
+	int rc;
 
-	if (rc)
+	if (!mfs_scan_string(&rest, &string))
+		return bad_merge(r, &entry);
+	rc = decode(r, &string, &a.at, &a.len);
+	if (rc || (a.len >= sizeof(version) - 1 && !memcmp(a.at, version, sizeof(version) - 1)))
 		return rc;
-	blank = memchr(text, ' ', len);
-	if (!blank || memchr(blank + 1, ' ', (size_t)(text + len - blank - 1)))
-		return bad_merge(r);
-	return add_merge(r, text, (size_t)(blank - text), blank + 1,
-			 (size_t)(text + len - blank - 1));
+	blank = memchr(a.at, ' ', a.len);
+	if (!blank)
+		return bad_merge(r, &entry);
+	b = (struct text){blank + 1, (size_t)(a.at + a.len - blank - 1)};
+	a.len = (size_t)(blank - a.at);
+	return memchr(b.at, ' ', b.len) ? bad_merge(r, &entry) : add_merge(r, a, b, &entry);
 }
 
 /* ["a", "b"] */
-static int read_pair(struct reader *r, struct mfs_scan pair)
+static int read_pair(struct reader *r, struct mfs_scan entry)
 {
-	struct mfs_scan first, second;
-	const char *a, *b;
-	size_t a_len, b_len;
+	struct mfs_scan pair = entry, first, second;
+	struct text a, b;
 	int rc;
 
 	if (!mfs_scan_accept(&pair, '[') || !mfs_scan_string(&pair, &first) ||
 	    !mfs_scan_accept(&pair, ',') || !mfs_scan_string(&pair, &second) ||
 	    !mfs_scan_accept(&pair, ']'))
-		return bad_merge(r);
-	rc = decode(r, &first, &a, &a_len);
+		return bad_merge(r, &entry);
+	rc = decode(r, &first, &a.at, &a.len);
 	if (!rc)
-		rc = decode(r, &second, &b, &b_len);
-	return rc ? rc : add_merge(r, a, a_len, b, b_len);
+		rc = decode(r, &second, &b.at, &b.len);
+	return rc ? rc : add_merge(r, a, b, &entry);
 }
 
 static int read_merges(struct reader *r)
 {
-	struct mfs_scan list = r->m.merges, value, string;
+	struct mfs_scan list = r->m.merges, value;
 	int rc = 0;
 
 	if (!list.at || !mfs_scan_accept(&list, '['))
@@ -208,14 +224,11 @@ static int read_merges(struct reader *r)
 		return 0;
 	do {
 		if (!mfs_scan_value(&list, &value))
-			return bad_merge(r);
-		if (*value.at == '"')
-			rc = mfs_scan_string(&value, &string) ? read_joined(r, &string)
-							      : bad_merge(r);
-		else
-			rc = read_pair(r, value);
+			return bad_merge(r, &list);
+		rc = *value.at == '"' ? read_joined(r, value) : read_pair(r, value);
+		r->merge++;
 	} while (!rc && mfs_scan_accept(&list, ','));
-	return rc || mfs_scan_accept(&list, ']') ? rc : bad_merge(r);
+	return rc || mfs_scan_accept(&list, ']') ? rc : bad_merge(r, &list);
 }
 
 static int read_bpe(struct reader *r)
@@ -234,6 +247,7 @@ static int read_bpe(struct reader *r)
 		rc = mark_of(r, r->m.suffix, "end_of_word_suffix", &o.suffix);
 	if (!rc)
 		rc = read_unk(r, NULL, &o.unk);
+	o.no_unk = r->m.unk_token.at && o.unk == MFS_NO_ID;
 	if (!rc)
 		rc = mfs_bpe_model_new(&r->tok->tokens, &o, &r->pipeline->model, r->err);
 	return rc ? rc : read_merges(r);
@@ -283,41 +297,94 @@ static double power_of_ten(int exponent)
 	return strtod(text, NULL);
 }
 
+/* digits times 10 to the power of exponent. */
+struct decimal {
+	uint64_t digits;
+	int64_t exponent;
+	bool full; /* digits has no room for more */
+};
+
+/* False: there is none. */
+static bool read_digits(const char **at, const char *end, bool fraction, struct decimal *d)
+{
+	const char *p = *at;
+
+	for (; p < end && *p >= '0' && *p <= '9'; p++) {
+		const uint64_t digit = (uint64_t)(*p - '0');
+
+		d->full |= d->digits > (UINT64_MAX - digit) / 10;
+		if (!d->full)
+			d->digits = d->digits * 10 + digit;
+		d->exponent += d->full ? !fraction : -(int)fraction;
+	}
+	if (p == *at)
+		return false;
+	*at = p;
+	return true;
+}
+
+/* After an e. A larger one counts as INT32_MAX. */
+static bool read_exponent(const char **at, const char *end, struct decimal *d)
+{
+	const char *p = *at;
+	const bool negative = p < end && *p == '-';
+	int64_t value = 0;
+
+	p += p < end && (*p == '-' || *p == '+');
+	if (p == end || *p < '0' || *p > '9')
+		return false;
+	for (; p < end && *p >= '0' && *p <= '9'; p++) {
+		value = value * 10 + (*p - '0');
+		if (value > INT32_MAX)
+			value = INT32_MAX;
+	}
+	d->exponent += negative ? -value : value;
+	*at = p;
+	return true;
+}
+
+/* The value of a decimal; false: it is too large. serde_json: f64_from_parts. */
+static bool value_of(struct decimal d, double *ret)
+{
+	double value = (double)d.digits;
+
+	for (; d.exponent < -308 && value != 0; d.exponent += 308)
+		value /= 1e308;
+	if (value != 0 && d.exponent > 308)
+		return false;
+	if (value != 0)
+		value = d.exponent < 0 ? value / power_of_ten((int)-d.exponent)
+				       : value * power_of_ten((int)d.exponent);
+	*ret = value;
+	return !isinf(value);
+}
+
 /* A number as serde_json reads it, whose last bit may differ from strtod()'s: of two ways to cut a
- * word with equal sums it decides which is taken (serde_json: f64_from_parts). */
+ * word with equal sums it decides which is taken. */
 static bool read_number(const struct mfs_scan *text, double *ret)
 {
 	const char *p = text->at, *end = text->end;
 	const bool negative = p < end && *p == '-';
-	uint64_t digits = 0;
-	int64_t exponent = 0;
-	bool fraction = false, full = false;
-	double value;
+	struct decimal d = {0};
 
-	for (p += negative; p < end && ((*p >= '0' && *p <= '9') || (*p == '.' && !fraction));
-	     p++) {
-		if (*p == '.') {
-			fraction = true;
-			continue;
-		}
-		full |= digits > (UINT64_MAX - (uint64_t)(*p - '0')) / 10;
-		if (!full)
-			digits = digits * 10 + (uint64_t)(*p - '0');
-		exponent += full ? !fraction : -(int)fraction;
+	p += negative;
+	if (end - p > 1 && p[0] == '0' && p[1] >= '0' && p[1] <= '9')
+		return false;
+	if (!read_digits(&p, end, false, &d))
+		return false;
+	if (p < end && *p == '.') {
+		p++;
+		if (!read_digits(&p, end, true, &d))
+			return false;
 	}
-	if (p < end && (*p == 'e' || *p == 'E'))
-		exponent += strtol(p + 1, (char **)&p, 10);
-	if (p != end)
+	if (p < end && (*p == 'e' || *p == 'E')) {
+		p++;
+		if (!read_exponent(&p, end, &d))
+			return false;
+	}
+	if (p != end || !value_of(d, ret))
 		return false;
-	value = (double)digits;
-	for (; exponent < -308 && value != 0; exponent += 308)
-		value /= 1e308;
-	if (exponent > 308)
-		return false;
-	if (value != 0)
-		value = exponent < 0 ? value / power_of_ten((int)-exponent)
-				     : value * power_of_ten((int)exponent);
-	*ret = negative ? -value : value;
+	*ret = negative ? -*ret : *ret;
 	return true;
 }
 

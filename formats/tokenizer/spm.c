@@ -135,6 +135,7 @@ static void encoder_release(struct mfs_encoder *enc)
 	free(s->symbols);
 	free(s->heap);
 	free(s->splits);
+	free(s->split_at);
 	mfs_word_cache_release(&s->cache);
 	free(s);
 }

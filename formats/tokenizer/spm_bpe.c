@@ -79,15 +79,24 @@ static void note_split(struct word *w, uint32_t id, const struct mfs_spm_symbol 
 	struct mfs_spm_scratch *s = w->s;
 	const struct mfs_spm_split split = {id, left->from, left->len, right->len};
 
-	for (size_t i = 0; i < s->split_count; i++)
-		if (s->splits[i].id == id) {
-			s->splits[i] = split;
-			return;
-		}
-	if (mfs_grow(&s->splits, s->split_count))
+	if (!s->split_at)
+		s->split_at = calloc(w->spm->file.count, sizeof(*s->split_at));
+	if (!s->split_at || (!s->split_at[id] && mfs_grow(&s->splits, s->split_count))) {
 		w->failed = true;
-	else
-		s->splits[s->split_count++] = split;
+		return;
+	}
+	if (!s->split_at[id])
+		s->split_at[id] = (uint32_t)++s->split_count;
+	s->splits[s->split_at[id] - 1] = split;
+}
+
+static void forget_splits(struct mfs_spm_scratch *s)
+{
+	for (size_t i = 0; i < s->split_count; i++)
+		s->split_at[s->splits[i].id] = 0;
+	free(s->splits);
+	s->splits = NULL;
+	s->split_count = 0;
 }
 
 static void push_pair(struct word *w, uint32_t left, uint32_t right)
@@ -166,10 +175,9 @@ static void split(struct word *w, uint32_t len)
 
 static const struct mfs_spm_split *find_split(const struct word *w, uint32_t id)
 {
-	for (size_t i = 0; i < w->s->split_count; i++)
-		if (w->s->splits[i].id == id)
-			return &w->s->splits[i];
-	return NULL;
+	const struct mfs_spm_scratch *s = w->s;
+
+	return s->split_at && s->split_at[id] ? &s->splits[s->split_at[id] - 1] : NULL;
 }
 
 /* A piece that is unused falls apart into those that it was merged of. */
@@ -208,9 +216,7 @@ static int solve(const struct mfs_spm *spm, struct mfs_spm_scratch *s, const cha
 	    !mfs_spm_room(&s->heap, &s->heap_room, 3 * len + 1, sizeof(*s->heap)))
 		return -ENOMEM;
 	s->heap_count = 0;
-	free(s->splits);
-	s->splits = NULL;
-	s->split_count = 0;
+	forget_splits(s);
 	split(&w, (uint32_t)len);
 	merge_all(&w);
 	if (w.failed)

@@ -78,6 +78,7 @@ struct mfs_spm_scratch {
 	size_t heap_room, heap_count;
 	struct mfs_spm_split *splits;
 	size_t split_count;
+	uint32_t *split_at; /* [pieces]: 1 more than the place of an id in splits; 0: none */
 	struct mfs_word_cache cache; /* of words that no piece crosses */
 	float base;		     /* unigrams: the score of the best way to the word's begin */
 	bool after_unknown;	     /* the last piece was unknown */

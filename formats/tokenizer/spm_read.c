@@ -2,10 +2,10 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "formats/base/absent.h"
+#include "formats/base/str.h"
 #include "formats/tokenizer/utf8.h"
 
 #define PIECE_MAX 8000 /* model_interface.cc: kMaxPieceSize */
@@ -28,16 +28,21 @@ static bool is_in_texts(const struct mfs_vocab_piece *piece)
 	       piece->type == MFS_PIECE_UNUSED;
 }
 
+/* The byte of "<0x0A>"; -1: it is no such text. */
 static int byte_of(const struct mfs_vocab_piece *piece)
 {
-	char text[8];
+	int byte = 0;
 
-	for (int byte = 0; byte < 256; byte++) {
-		snprintf(text, sizeof(text), "<0x%02X>", (unsigned)byte);
-		if (piece->len == 6 && !memcmp(piece->text, text, 6))
-			return byte;
+	if (piece->len != 6 || memcmp(piece->text, "<0x", 3) || piece->text[5] != '>')
+		return -1;
+	for (size_t i = 3; i < 5; i++) {
+		const char c = piece->text[i];
+
+		if ((c < '0' || c > '9') && (c < 'A' || c > 'F'))
+			return -1;
+		byte = byte << 4 | (int)mfs_str_digit(c);
 	}
-	return -1;
+	return byte;
 }
 
 static int refuse(const struct reader *r, uint32_t id, const char *what)

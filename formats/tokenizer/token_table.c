@@ -10,13 +10,18 @@
 #include "formats/base/hash.h"
 
 /* The seed is drawn by mfs_hash(), whose key is the process's. */
-uint64_t mfs_token_hash(const char *text, size_t len)
+uint64_t mfs_token_seed(void)
 {
 	static _Atomic uint64_t seed;
 
 	if (!seed)
 		seed = mfs_hash("tokens", 6) | 1;
-	return XXH3_64bits_withSeed(text, len, seed);
+	return seed;
+}
+
+uint64_t mfs_token_hash(const char *text, size_t len)
+{
+	return XXH3_64bits_withSeed(text, len, mfs_token_seed());
 }
 
 static int make_room(struct mfs_token_table *t, uint64_t id)

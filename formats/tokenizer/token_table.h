@@ -42,7 +42,9 @@ void mfs_token_table_release(struct mfs_token_table *t);
 /* The ids of "<0x00>" to "<0xFF>", which stand for bytes; MFS_NO_ID: there is no such token. */
 void mfs_token_find_bytes(const struct mfs_token_table *t, uint32_t ret[256]);
 
-/* A hash of bytes for tables of this folder. It differs in every process. */
+/* What tables of this folder begin their hashes with. It differs in every process, and is not 0. */
+uint64_t mfs_token_seed(void);
+/* A hash of bytes for them. */
 uint64_t mfs_token_hash(const char *text, size_t len);
 
 #endif

@@ -27,11 +27,16 @@ struct best {
 	uint32_t start; /* where the last token begins; UINT32_MAX: there is no way */
 };
 
+static bool wins(const struct best *to, double score)
+{
+	return to->start == UINT32_MAX || score > to->score;
+}
+
 static void offer(struct best *to, const struct best *from, uint32_t start, uint32_t id,
 		  double score)
 {
 	score += from->score;
-	if (to->start == UINT32_MAX || score > to->score)
+	if (wins(to, score))
 		*to = (struct best){score, id, start};
 }
 
@@ -59,6 +64,9 @@ static int find_best(const struct unigram *m, struct best *best, const char *wor
 			single |= i + 1 - at == size;
 		}
 		if (single)
+			continue;
+		/* tokenizers asks for unk_id where the unknown token would win */
+		if (m->unk == MFS_NO_ID && !wins(&best[at + size], best[at].score + m->unk_score))
 			continue;
 		if (m->unk == MFS_NO_ID)
 			return mfs_fail(err, -ENODATA,

@@ -8,6 +8,7 @@
 struct word_list {
 	struct mfs_word_model base;
 	struct mfs_wordpiece_options options;
+	size_t longest; /* bytes of the longest token */
 };
 
 static int add_unknown(const struct word_list *m, const char *word, size_t len,
@@ -48,6 +49,17 @@ static uint32_t longest(const struct word_list *m, struct mfs_buf *b, const char
 	return MFS_NO_ID;
 }
 
+/* As much of a text as can be a token. */
+static size_t reach(const struct word_list *m, const char *text, size_t len)
+{
+	if (len <= m->longest)
+		return len;
+	len = m->longest;
+	while (len && ((uint8_t)text[len] & 0xc0) == 0x80)
+		len--;
+	return len;
+}
+
 static size_t count_characters(const char *word, size_t len)
 {
 	size_t count = 0;
@@ -70,15 +82,16 @@ static int encode_pieces(const struct mfs_word_model *model, struct mfs_word_scr
 	if (count_characters(word, len) > m->options.max_characters)
 		return add_unknown(m, word, len, ids, err);
 	for (; at < len && !rc; at += used) {
+		const size_t most = reach(m, word + at, len - at);
 		uint32_t id;
 
 		b->len = 0;
 		if (at)
 			mfs_buf_add(b, m->options.prefix, m->options.prefix_len);
-		mfs_buf_add(b, word + at, len - at);
+		mfs_buf_add(b, word + at, most);
 		if (b->failed)
 			return mfs_fail_nomem(err);
-		id = longest(m, b, word + at, len - at, &used);
+		id = longest(m, b, word + at, most, &used);
 		if (id == MFS_NO_ID) {
 			ids->count = begin;
 			return add_unknown(m, word, len, ids, err);
@@ -106,6 +119,9 @@ static int new_model(const struct mfs_word_model_ops *ops, const struct mfs_toke
 		return mfs_fail_nomem(err);
 	m->base = (struct mfs_word_model){ops, tokens};
 	m->options = *options;
+	for (uint32_t id = 0; id < tokens->count; id++)
+		if (tokens->at[id].text && tokens->at[id].len > m->longest)
+			m->longest = tokens->at[id].len;
 	*ret = &m->base;
 	return 0;
 }

@@ -61,6 +61,7 @@ REFUSED = {
     "merge-of-none": dict(model={**BPE, "merges": ["a c"]}),
     "merge-makes-none": dict(model={**BPE, "merges": [["b", "a"]]}),
     "merge-of-three": dict(model={**BPE, "merges": ["a b c"]}),
+    "merge-of-none-after-version": dict(model={**BPE, "merges": ["#version: 0.2", "a c"]}),
     "merge-shorter-than-prefix": dict(model={**BPE, "continuing_subword_prefix": "####"}),
     "unk-id-none": dict(model={**UNIGRAM, "unk_id": 4}),
     "score-no-number": dict(model={**UNIGRAM, "vocab": [["<unk>", "x"]]}),

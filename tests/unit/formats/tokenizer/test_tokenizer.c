@@ -136,7 +136,7 @@ START_TEST(what_is_not_known_is_refused_by_name)
 		{"{\"model\": {\"type\": \"BPE\", \"dropout\": 0.1, \"vocab\": {}}}", -ENOTSUP,
 		 "dropout"},
 		{"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a b\"]}}",
-		 -EINVAL, "merges"},
+		 -EINVAL, "merges: entry 0 is no pair of tokens: \"a b\""},
 		{"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0, \"b\": 0}}}", -EINVAL,
 		 "two tokens"},
 		{"{\"model\": {", -EINVAL, "cut short"},
@@ -149,7 +149,101 @@ START_TEST(what_is_not_known_is_refused_by_name)
 }
 END_TEST
 
+/* ---- models ---- */
+
+static int encode_model(const char *model, const char *text, struct mfs_token_ids *ids)
+{
+	struct mfs_tokenizer *tok;
+	struct mfs_encoder *enc;
+	char json[1024];
+	int rc;
+
+	snprintf(json, sizeof(json), "{\"model\": {%s}}", model);
+	ids->count = 0;
+	rc = open_text(json, &tok);
+	if (rc)
+		return rc;
+	unit_ok(mfs_encoder_new(tok, &enc, &err), &err);
+	rc = mfs_encode(enc, text, strlen(text), false, ids, &err);
+	mfs_encoder_free(enc);
+	mfs_tokenizer_free(tok);
+	return rc;
+}
+
+#define UNIGRAM(score)                                                                             \
+	"\"type\": \"Unigram\", \"unk_id\": null, \"vocab\": [[\"a\", -1], [\"ab\", " score "]]"
+
+START_TEST(models_do_as_tokenizers_with_what_is_unknown)
+{
+	struct mfs_token_ids ids = {0};
+
+	/* "b" is none, but "a" and an unknown "b" would not win */
+	unit_ok(encode_model(UNIGRAM("-2"), "ab", &ids), &err);
+	ck_assert(ids.count == 1 && ids.at[0] == 1);
+	unit_fails(encode_model(UNIGRAM("-2"), "ba", &ids), &err, -ENODATA, "\"b\"");
+	unit_fails(encode_model("\"type\": \"BPE\", \"unk_token\": \"?\", \"vocab\": {\"a\": 0}, "
+				"\"merges\": []",
+				"abc", &ids),
+		   &err, -ENODATA, "\"b\", and its unk_token is not in the vocabulary");
+	free(ids.at);
+}
+END_TEST
+
+START_TEST(scores_are_numbers_of_json)
+{
+	static const char *const numbers[] = {"-2", "0e400", "-0.25E+1", "1e-99999999999999999999"};
+	static const char *const others[] = {
+		"-", ".", "1e", "1.", ".5", "01", "1e400", "1e99999999999999999999", "-e1",
+	};
+	struct mfs_token_ids ids = {0};
+	char model[256];
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(numbers); i++) {
+		snprintf(model, sizeof(model), UNIGRAM("%s"), numbers[i]);
+		unit_ok(encode_model(model, "a", &ids), &err);
+	}
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(others); i++) {
+		snprintf(model, sizeof(model), UNIGRAM("%s"), others[i]);
+		unit_fails(encode_model(model, "a", &ids), &err, -EINVAL, "token 1 is no pair");
+	}
+	free(ids.at);
+}
+END_TEST
+
+/* As convert_merges_to_hashmap() of tokenizers does. */
+START_TEST(merges_may_have_the_first_line_of_a_file)
+{
+	struct mfs_token_ids ids = {0};
+
+	unit_ok(encode_model("\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, "
+			     "\"merges\": [\"#version: 0.2\", \"a b\"]",
+			     "ab", &ids),
+		&err);
+	ck_assert(ids.count == 1 && ids.at[0] == 2);
+	free(ids.at);
+}
+END_TEST
+
 #define LONG 100000
+
+/* Time grows with a word's length, and not with its square. */
+START_TEST(a_long_word_falls_into_parts)
+{
+	struct mfs_token_ids ids = {0};
+	char *word = malloc(LONG + 1);
+
+	memset(word, 'a', LONG);
+	word[LONG] = '\0';
+	unit_ok(encode_model(
+			"\"type\": \"WordPiece\", \"vocab\": {\"a\": 0, \"##aa\": 1, \"##a\": 2}, "
+			"\"max_input_chars_per_word\": 1000000",
+			word, &ids),
+		&err);
+	ck_assert_uint_eq(ids.count, LONG / 2 + 1);
+	free(ids.at);
+	free(word);
+}
+END_TEST
 
 /* ---- normal forms ---- */
 
@@ -287,6 +381,10 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, special_tokens_are_left_out_on_request);
 	tcase_add_test(c, roles_stand_in_files_next_to_it);
 	tcase_add_test(c, what_is_not_known_is_refused_by_name);
+	c = unit_case(s, "models", models_do_as_tokenizers_with_what_is_unknown);
+	tcase_add_test(c, scores_are_numbers_of_json);
+	tcase_add_test(c, merges_may_have_the_first_line_of_a_file);
+	tcase_add_test(c, a_long_word_falls_into_parts);
 	c = unit_case(s, "normalizers", many_marks_are_sorted);
 	tcase_add_test(c, a_charsmap_gives_whole_characters);
 	unit_case(s, "expressions", expressions_are_rewritten_or_refused);
