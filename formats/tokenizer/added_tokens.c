@@ -22,6 +22,12 @@ static uint32_t place_of(const struct mfs_byte_trie *t, const char *text, size_t
 	return t->values[node];
 }
 
+/* How many bytes of a text a sentence has. */
+static int shown(uint32_t len)
+{
+	return len < 60 ? (int)len : 60;
+}
+
 int mfs_added_tokens_add(struct mfs_added_tokens *a, const struct mfs_added_token *token,
 			 struct mfs_error *err)
 {
@@ -30,6 +36,12 @@ int mfs_added_tokens_add(struct mfs_added_tokens *a, const struct mfs_added_toke
 	if (token->id >= MFS_TOKEN_ID_MAX)
 		return mfs_fail(err, -EINVAL, "an added token has the id %u; expected less than %u",
 				token->id, MFS_TOKEN_ID_MAX);
+	if (token->len > MFS_TOKEN_BYTES_MAX || token->pattern_len > MFS_TOKEN_BYTES_MAX)
+		return mfs_fail(err, -ENOTSUP,
+				"the added token \"%.*s\" has %u bytes; expected at most %u",
+				shown(token->len), token->text,
+				token->len < token->pattern_len ? token->pattern_len : token->len,
+				MFS_TOKEN_BYTES_MAX);
 	if (place == UINT32_MAX) {
 		if (mfs_grow(&a->at, a->count))
 			return mfs_fail_nomem(err);
@@ -54,17 +66,27 @@ static int index_ids(struct mfs_added_tokens *a)
 	return 0;
 }
 
+/* Of two that are normalized to the same text tokenizers finds one or the other. */
+static int index_pattern(struct mfs_added_tokens *a, uint32_t i, struct mfs_error *err)
+{
+	const struct mfs_added_token *t = &a->at[i];
+	struct mfs_byte_trie *trie = t->normalized ? &a->normalized : &a->raw;
+	const uint32_t other = place_of(trie, t->pattern, t->pattern_len);
+
+	if (other != UINT32_MAX)
+		return mfs_fail(err, -ENOTSUP,
+				"the added tokens \"%.*s\" and \"%.*s\" are normalized to one text",
+				shown(a->at[other].len), a->at[other].text, shown(t->len), t->text);
+	return mfs_byte_trie_add(trie, t->pattern, t->pattern_len, i, err);
+}
+
 int mfs_added_tokens_index(struct mfs_added_tokens *a, struct mfs_error *err)
 {
 	int rc = index_ids(a) ? mfs_fail_nomem(err) : 0;
 
-	for (uint32_t i = 0; i < a->count && !rc; i++) {
-		const struct mfs_added_token *t = &a->at[i];
-
-		if (t->pattern_len)
-			rc = mfs_byte_trie_add(t->normalized ? &a->normalized : &a->raw, t->pattern,
-					       t->pattern_len, i, err);
-	}
+	for (uint32_t i = 0; i < a->count && !rc; i++)
+		if (a->at[i].pattern_len)
+			rc = index_pattern(a, i, err);
 	return rc;
 }
 

@@ -18,6 +18,10 @@ int mfs_ranks_add(struct mfs_tokenizer *tok, uint64_t id, const char *base64, si
 	if (!rc && !bytes.len)
 		rc = mfs_fail(err, -EINVAL, "the token of id %llu has no bytes",
 			      (unsigned long long)id);
+	if (!rc && bytes.len > MFS_TOKEN_BYTES_MAX)
+		rc = mfs_fail(err, -EINVAL,
+			      "the token of id %llu has %zu bytes; expected at most %u",
+			      (unsigned long long)id, bytes.len, MFS_TOKEN_BYTES_MAX);
 	if (!rc) {
 		text = mfs_arena_strndup(&tok->arena, bytes.data, bytes.len);
 		rc = text ? 0 : mfs_fail_nomem(err);
@@ -41,7 +45,7 @@ int mfs_ranks_special(struct mfs_tokenizer *tok, const char *text, size_t len, u
 
 	if (!copy)
 		return mfs_fail_nomem(err);
-	if (!len || len > UINT16_MAX)
+	if (!len || len > MFS_TOKEN_BYTES_MAX)
 		return mfs_fail(err, -EINVAL, "a special token of %zu bytes", len);
 	if (mfs_added_tokens_by_text(&tok->added, text, len))
 		return mfs_fail(err, -EINVAL, "the special token \"%.*s\" is there twice",

@@ -22,12 +22,15 @@
 #define NO_EDGE(w) "(?:(?<=[" w "])(?=[" w "])|(?<![" w "])(?![" w "]))"
 #define HEX	   "0-9a-fA-F"
 
+#define WRAPS_MAX 200 /* each moves what has been made of the atom */
+
 struct rewriter {
 	const char *at, *end;
 	enum mfs_regex_style style;
 	struct mfs_buf *out;
 	struct mfs_error *err;
 	size_t atom;	   /* in out: where the last atom begins */
+	unsigned wraps;	   /* quantifiers of the last atom that have been put around it */
 	bool has_atom;	   /* a quantifier may follow */
 	size_t groups[64]; /* in out: where open groups begin */
 	unsigned depth;
@@ -62,10 +65,17 @@ static bool accept(struct rewriter *r, const char *what)
 	return true;
 }
 
+/* strchr() finds a NUL, too. */
+static bool is_one_of(char c, const char *list)
+{
+	return c && strchr(list, c);
+}
+
 static void begin_atom(struct rewriter *r)
 {
 	r->atom = r->out->len;
 	r->has_atom = true;
+	r->wraps = 0;
 }
 
 /* ---- properties ---- */
@@ -371,7 +381,7 @@ static int rewrite_member(struct rewriter *r, unsigned depth, bool *is_character
 	if (accept(r, "["))
 		return rewrite_set_members(r, depth + 1);
 	if (accept(r, "\\")) {
-		*is_character = r->at < r->end && !strchr("sSdDwWhHpP", *r->at);
+		*is_character = r->at < r->end && !is_one_of(*r->at, "sSdDwWhHpP");
 		return rewrite_escape(r, true);
 	}
 	*is_character = true;
@@ -470,6 +480,7 @@ static int end_group(struct rewriter *r)
 		return broken(r, ") without (");
 	r->atom = r->groups[--r->depth];
 	r->has_atom = true;
+	r->wraps = 0;
 	mfs_buf_adds(r->out, ")");
 	return 0;
 }
@@ -477,16 +488,19 @@ static int end_group(struct rewriter *r)
 /* ---- quantifiers ---- */
 
 /* Puts "(?:" and ")" around the last atom. */
-static void wrap_atom(struct rewriter *r)
+static int wrap_atom(struct rewriter *r)
 {
 	struct mfs_buf *b = r->out;
 
+	if (++r->wraps > WRAPS_MAX)
+		return refuse(r, "a quantifier of so many quantifiers");
 	mfs_buf_adds(b, "(?:)");
 	if (b->failed)
-		return;
+		return 0;
 	memmove(b->data + r->atom + 3, b->data + r->atom, b->len - 4 - r->atom);
 	memcpy(b->data + r->atom, "(?:", 3);
 	b->data[b->len - 1] = ')';
+	return 0;
 }
 
 /* {n}, {n,}, {n,m}, {,m}: the length of its text; 0: the brace is a literal. */
@@ -521,16 +535,14 @@ static int rewrite_interval(struct rewriter *r)
 		mfs_buf_adds(r->out, "0");
 	mfs_buf_add(r->out, r->at + 1, len - 1);
 	r->at += len;
-	if (r->style == MFS_REGEX_ONIGURUMA && (next_is(r, "+") || (exact && next_is(r, "?")))) {
-		wrap_atom(r);
-		return 0; /* the atom may be quantified again */
-	}
+	/* the atom may be quantified again */
+	if (r->style == MFS_REGEX_ONIGURUMA && (next_is(r, "+") || (exact && next_is(r, "?"))))
+		return wrap_atom(r);
 	if (accept(r, "?"))
 		mfs_buf_adds(r->out, "?");
 	else if (accept(r, "+"))
 		mfs_buf_adds(r->out, "+");
-	wrap_atom(r);
-	return 0;
+	return wrap_atom(r);
 }
 
 static int rewrite_quantifier(struct rewriter *r)
@@ -544,7 +556,7 @@ static int rewrite_quantifier(struct rewriter *r)
 		mfs_buf_adds(r->out, "+");
 	/* another quantifier is one of the whole */
 	if (next_is(r, "*") || next_is(r, "+") || next_is(r, "?") || next_is(r, "{"))
-		wrap_atom(r);
+		return wrap_atom(r);
 	return 0;
 }
 
@@ -552,7 +564,7 @@ static int rewrite_one(struct rewriter *r)
 {
 	const char c = *r->at;
 
-	if (strchr("*+?", c))
+	if (is_one_of(c, "*+?"))
 		return rewrite_quantifier(r);
 	if (c == '{')
 		return rewrite_interval(r);

@@ -245,6 +245,9 @@ static int finish_known(const struct reader *r, const struct encoding *known)
 
 	for (const struct special *s = known->specials; s->text && !rc; s++)
 		rc = add_special(r, s);
+	/* They are looked for in what the text has become. */
+	for (uint32_t i = 0; i < r->tok->added.count; i++)
+		r->tok->added.at[i].normalized = known->compose;
 	if (!rc)
 		rc = mfs_ranks_finish(r->tok, known->pattern, true, r->err);
 	if (!rc && known->compose)

@@ -277,7 +277,13 @@ static int put_replace(struct mfs_token_decode *d, size_t i, const char *token, 
 
 /* ---- WordPiece, CTC, BPEDecoder ---- */
 
-/* Replaces what in b by to, from the left. */
+/* tokenizers puts what replaces an empty text around each character. */
+static int refuse_empty(const char *decoder, const char *name, struct mfs_error *err)
+{
+	return mfs_fail(err, -ENOTSUP, "decoder %s: %s is empty", decoder, name);
+}
+
+/* Replaces what in b, if it is not empty, by to, from the left. */
 static void replace_all(struct mfs_buf *b, const char *what, size_t what_len, const char *to,
 			size_t to_len)
 {
@@ -347,7 +353,11 @@ static int read_ctc(struct mfs_token_decoder *t, const json_t *json, struct mfs_
 
 	if (!rc)
 		rc = mfs_part_text(json, "word_delimiter_token", &t->delimiter, err);
-	return rc ? rc : mfs_part_bool(json, "cleanup", &t->cleanup, err);
+	if (!rc)
+		rc = mfs_part_bool(json, "cleanup", &t->cleanup, err);
+	return !rc && t->cleanup && !t->delimiter.len
+		       ? refuse_empty("CTC", "word_delimiter_token", err)
+		       : rc;
 }
 
 static int put_ctc(struct mfs_token_decode *d, size_t i, const char *token, size_t len)
@@ -370,7 +380,9 @@ static int put_ctc(struct mfs_token_decode *d, size_t i, const char *token, size
 
 static int read_bpe(struct mfs_token_decoder *t, const json_t *json, struct mfs_error *err)
 {
-	return mfs_part_text(json, "suffix", &t->content, err);
+	const int rc = mfs_part_text(json, "suffix", &t->content, err);
+
+	return !rc && !t->content.len ? refuse_empty("BPEDecoder", "suffix", err) : rc;
 }
 
 /* The last token's suffix becomes nothing, those of others a blank: one token is held back. */

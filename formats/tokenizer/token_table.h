@@ -9,6 +9,9 @@
 
 #define MFS_TOKEN_ID_MAX (1u << 24) /* ids are below it: a table has a row for each */
 #define MFS_NO_ID	 UINT32_MAX
+/* What is looked for in a text byte by byte, and hashed at each of its lengths, has at most so many
+ * bytes. */
+#define MFS_TOKEN_BYTES_MAX 4096
 
 struct mfs_token {
 	const char *text; /* NULL: no such id. It need not end in a NUL */

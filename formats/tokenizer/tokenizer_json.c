@@ -20,8 +20,7 @@
 struct reader {
 	struct mfs_tokenizer *tok;
 	struct mfs_text_pipeline *pipeline;
-	struct mfs_scan version, added, normalizer, pre_tokenizer, post_processor, decoder, model,
-		truncation;
+	struct mfs_scan version, added, normalizer, pre_tokenizer, post_processor, decoder, model;
 	struct mfs_error *err;
 };
 
@@ -38,7 +37,6 @@ static int find_parts(struct reader *r, struct mfs_scan object)
 		{"post_processor", &r->post_processor},
 		{"decoder", &r->decoder},
 		{"model", &r->model},
-		{"truncation", &r->truncation},
 	};
 	bool first = true, broken;
 	struct mfs_scan key, value;

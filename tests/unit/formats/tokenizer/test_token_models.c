@@ -94,6 +94,68 @@ START_TEST(an_expression_that_is_not_known_is_asked_for)
 }
 END_TEST
 
+START_TEST(long_ranks_are_refused)
+{
+	const char *dir = unit_tmpdir();
+	struct mfs_buf file = {0};
+	struct mfs_tokenizer *tok;
+
+	mfs_buf_adds(&file, "IQ== 0\n");
+	for (size_t i = 0; i < 1366; i++)
+		mfs_buf_adds(&file, "AAAA");
+	mfs_buf_adds(&file, " 1\n");
+	unit_write(dir, "own.tiktoken", file.data, file.len);
+	unit_fails(mfs_tokenizer_open(dir, &tok, &err), &err, -EINVAL,
+		   "4098 bytes; expected at most 4096");
+	mfs_buf_release(&file);
+}
+END_TEST
+
+/* A file of as many ranks as Qwen's: tokens of one byte, of two and of three. */
+static void write_qwen(const char *dir)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	struct mfs_buf file = {0};
+
+	for (uint32_t id = 0; id < 151643; id++) {
+		const uint32_t size = id < 256 ? 1 : id < 256 + 65536 ? 2 : 3;
+		const uint32_t number = size == 1 ? id << 16 : size == 2 ? (id - 256) << 8 : id;
+		char text[4];
+
+		for (unsigned i = 0; i < 4; i++)
+			text[i] = i <= size ? digits[number >> (18 - 6 * i) & 63] : '=';
+		mfs_buf_add(&file, text, 4);
+		mfs_buf_printf(&file, " %u\n", id);
+	}
+	unit_write(dir, "qwen.tiktoken", file.data, file.len);
+	mfs_buf_release(&file);
+}
+
+/* tokenization_qwen.py: tokenize(). U+0338 makes one character with the '>' before it. */
+START_TEST(qwen_looks_for_special_tokens_in_nfc)
+{
+	static const char end[] = "<|endoftext|>", no_end[] = "<|endoftext|>\xcc\xb8";
+	const char *dir = unit_tmpdir();
+	struct mfs_token_ids ids = {0};
+	struct mfs_tokenizer *tok;
+	struct mfs_encoder *enc;
+
+	write_qwen(dir);
+	unit_ok(mfs_tokenizer_open(dir, &tok, &err), &err);
+	unit_ok(mfs_encoder_new(tok, &enc, &err), &err);
+	unit_ok(mfs_encode(enc, end, strlen(end), false, &ids, &err), &err);
+	ck_assert(ids.count == 1 && ids.at[0] == 151643);
+	ids.count = 0;
+	unit_ok(mfs_encode(enc, no_end, strlen(no_end), false, &ids, &err), &err);
+	for (size_t i = 0; i < ids.count; i++)
+		ck_assert_uint_lt(ids.at[i], 151643);
+	mfs_encoder_free(enc);
+	mfs_tokenizer_free(tok);
+	free(ids.at);
+}
+END_TEST
+
 /* Ids that no piece has are an error of decoding a model. */
 START_TEST(decoding_knows_its_ids)
 {
@@ -156,6 +218,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, lists_of_ranks_have_megatrons_ids);
 	tcase_add_test(c, pieces_have_roles);
 	tcase_add_test(c, an_expression_that_is_not_known_is_asked_for);
+	tcase_add_test(c, long_ranks_are_refused);
+	tcase_add_test(c, qwen_looks_for_special_tokens_in_nfc);
 	tcase_add_test(c, decoding_knows_its_ids);
 	unit_case(s, "tries", tries_find_what_was_put_in);
 	return s;

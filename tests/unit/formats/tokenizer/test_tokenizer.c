@@ -95,6 +95,10 @@ END_TEST
 	"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0, \"b\": 1, \"u\": 2}, "        \
 	"\"unk_token\": \"u\"}" more "}"
 
+#define ADDED(text)                                                                                \
+	"{\"id\": 5, \"content\": \"" text "\", \"single_word\": false, \"lstrip\": false, "       \
+	"\"rstrip\": false, \"normalized\": true, \"special\": false}"
+
 static int open_text(const char *text, struct mfs_tokenizer **ret)
 {
 	const char *dir = unit_tmpdir();
@@ -137,6 +141,14 @@ START_TEST(what_is_not_known_is_refused_by_name)
 		 "dropout"},
 		{"{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a b\"]}}",
 		 -EINVAL, "merges: entry 0 is no pair of tokens: \"a b\""},
+		{SMALL(", \"decoder\": {\"type\": \"BPEDecoder\", \"suffix\": \"\"}"), -ENOTSUP,
+		 "suffix is empty"},
+		{SMALL(", \"decoder\": {\"type\": \"CTC\", \"pad_token\": \"a\", "
+		       "\"cleanup\": true, \"word_delimiter_token\": \"\"}"),
+		 -ENOTSUP, "word_delimiter_token is empty"},
+		{SMALL(", \"normalizer\": {\"type\": \"Lowercase\"}, \"added_tokens\": [" ADDED(
+			 "X") ", " ADDED("x") "]"),
+		 -ENOTSUP, "\"X\" and \"x\" are normalized to one text"},
 		{"{\"model\": {\"type\": \"WordLevel\", \"vocab\": {\"a\": 0, \"b\": 0}}}", -EINVAL,
 		 "two tokens"},
 		{"{\"model\": {", -EINVAL, "cut short"},
@@ -146,6 +158,19 @@ START_TEST(what_is_not_known_is_refused_by_name)
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++)
 		unit_fails(open_text(cases[i].text, &tok), &err, cases[i].rc, cases[i].part);
 	unit_fails(mfs_tokenizer_open("tests/unit", &tok, &err), &err, -ENOENT, "no file");
+}
+END_TEST
+
+/* Each byte of a text is a step of a walk, and each length of a word one hash. */
+START_TEST(long_tokens_are_refused)
+{
+	static const char json[] = SMALL(", \"added_tokens\": [" ADDED("%s") "]");
+	static char long_one[4098], text[sizeof(json) + sizeof(long_one)];
+	struct mfs_tokenizer *tok;
+
+	memset(long_one, 'x', sizeof(long_one) - 1);
+	snprintf(text, sizeof(text), json, long_one);
+	unit_fails(open_text(text, &tok), &err, -ENOTSUP, "4097 bytes; expected at most 4096");
 }
 END_TEST
 
@@ -324,6 +349,24 @@ START_TEST(expressions_are_rewritten_or_refused)
 		if (cases[i].to)
 			ck_assert_str_eq(made.data, cases[i].to);
 	}
+	made.len = 0;
+	unit_ok(mfs_regex_translate("a\0[\\\0-\x7f]", 8, MFS_REGEX_ONIGURUMA, &made, &err), &err);
+	ck_assert_str_eq(made.data, "a\\x{0}[\\x{0}-\\x{7f}]");
+	mfs_buf_release(&made);
+}
+END_TEST
+
+START_TEST(quantifiers_are_not_stacked_without_end)
+{
+	struct mfs_buf pattern = {0}, made = {0};
+
+	mfs_buf_adds(&pattern, "a");
+	for (size_t i = 0; i < 202; i++)
+		mfs_buf_adds(&pattern, "{2}");
+	unit_ok(mfs_regex_translate(pattern.data, 1 + 200 * 3, MFS_REGEX_RUST, &made, &err), &err);
+	unit_fails(mfs_regex_translate(pattern.data, pattern.len, MFS_REGEX_RUST, &made, &err),
+		   &err, -ENOTSUP, "so many quantifiers");
+	mfs_buf_release(&pattern);
 	mfs_buf_release(&made);
 }
 END_TEST
@@ -381,13 +424,15 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, special_tokens_are_left_out_on_request);
 	tcase_add_test(c, roles_stand_in_files_next_to_it);
 	tcase_add_test(c, what_is_not_known_is_refused_by_name);
+	tcase_add_test(c, long_tokens_are_refused);
 	c = unit_case(s, "models", models_do_as_tokenizers_with_what_is_unknown);
 	tcase_add_test(c, scores_are_numbers_of_json);
 	tcase_add_test(c, merges_may_have_the_first_line_of_a_file);
 	tcase_add_test(c, a_long_word_falls_into_parts);
 	c = unit_case(s, "normalizers", many_marks_are_sorted);
 	tcase_add_test(c, a_charsmap_gives_whole_characters);
-	unit_case(s, "expressions", expressions_are_rewritten_or_refused);
+	c = unit_case(s, "expressions", expressions_are_rewritten_or_refused);
+	tcase_add_test(c, quantifiers_are_not_stacked_without_end);
 	unit_case(s, "pipelines", readers_of_other_files_make_a_pipeline);
 	return s;
 }
