@@ -31,13 +31,22 @@ static value keep(struct mfs_tpl_render *r, value name, value v)
 
 static value lookup(struct mfs_tpl_render *r, value name)
 {
+	const struct mfs_tpl_variable *v;
 	value found;
 	json_t *json;
 
-	for (const struct mfs_tpl_scope *s = r->scope; s; s = s->parent)
-		for (const struct mfs_tpl_variable *v = s->variables; v; v = v->next)
-			if (v->name.len == name.len && !memcmp(v->name.text, name.text, name.len))
-				return v->value;
+	for (const struct mfs_tpl_scope *s = r->scope; s; s = s->parent) {
+		v = mfs_tpl_find_variable(r, s, name);
+		/* In Jinja it has its last value, or is the text "missing". */
+		if (v && s->left)
+			return mfs_tpl_fail(r, -ENOTSUP,
+					    "a macro uses '%.*s' of a block that has ended",
+					    (int)name.len, name.text);
+		if (v)
+			return v->value;
+	}
+	if (r->rc)
+		return nothing();
 	json = json_object_getn(r->variables, name.text, name.len);
 	if (json)
 		return keep(r, name, mfs_tpl_from_json(r, json));

@@ -218,9 +218,11 @@ struct mfs_tpl_variable {
 	struct mfs_tpl_variable *next;
 };
 
+/* Of the rendering's memory: a macro keeps the scope that it is defined in. */
 struct mfs_tpl_scope {
 	struct mfs_tpl_scope *parent;
 	struct mfs_tpl_variable *variables;
+	bool left; /* its block has ended */
 };
 
 enum mfs_tpl_flow { MFS_TPL_ON, MFS_TPL_BROKEN, MFS_TPL_CONTINUED };
@@ -239,6 +241,7 @@ struct mfs_tpl_render {
 	struct mfs_buf *out; /* what is written now goes here */
 	struct mfs_template_text *ret;
 	enum mfs_tpl_flow flow;
+	unsigned conditions; /* of loops, within each other, that are evaluated now */
 };
 
 struct mfs_tpl_args {
@@ -266,7 +269,10 @@ void mfs_tpl_run(struct mfs_tpl_render *r, const struct mfs_tpl_node *list);
 /* Sets a name, or the names of a tuple. */
 void mfs_tpl_assign(struct mfs_tpl_render *r, const struct mfs_tpl_node *target,
 		    struct mfs_tpl_value value);
-bool mfs_tpl_enter(struct mfs_tpl_render *r, struct mfs_tpl_scope *scope);
+/* The variable of a scope, without those around it; NULL: it has none. Counts work. */
+struct mfs_tpl_variable *mfs_tpl_find_variable(struct mfs_tpl_render *r,
+					       const struct mfs_tpl_scope *scope,
+					       struct mfs_tpl_value name);
 
 /* ---- values (template_value.c) ---- */
 

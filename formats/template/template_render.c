@@ -57,28 +57,58 @@ void *mfs_tpl_alloc(struct mfs_tpl_render *r, size_t count, size_t size)
 
 /* ---- scopes ---- */
 
-bool mfs_tpl_enter(struct mfs_tpl_render *r, struct mfs_tpl_scope *scope)
+/* Begins a scope within the one at hand. False: a failure, and there is nothing to leave. */
+static bool enter(struct mfs_tpl_render *r)
 {
+	struct mfs_tpl_scope *scope;
+
 	if (r->depth >= MFS_TPL_DEEP)
 		mfs_tpl_fail(r, -ENOTSUP, "expressions and macros are too deep");
-	*scope = (struct mfs_tpl_scope){.parent = r->scope};
+	scope = mfs_tpl_alloc(r, 1, sizeof(*scope));
+	if (!scope)
+		return false;
+	scope->parent = r->scope;
 	r->scope = scope;
 	r->depth++;
-	return !r->rc;
+	return true;
 }
 
 static void leave(struct mfs_tpl_render *r)
 {
+	r->scope->left = true;
 	r->scope = r->scope->parent;
 	r->depth--;
 }
 
+/* Runs statements in a scope of their own. */
+static void run_inside(struct mfs_tpl_render *r, const struct mfs_tpl_node *body)
+{
+	if (!enter(r))
+		return;
+	mfs_tpl_run(r, body);
+	leave(r);
+}
+
+/* Each name that is compared costs an eighth of an evaluation. */
+struct mfs_tpl_variable *mfs_tpl_find_variable(struct mfs_tpl_render *r,
+					       const struct mfs_tpl_scope *scope,
+					       struct mfs_tpl_value name)
+{
+	struct mfs_tpl_variable *v = scope->variables;
+	uint64_t bytes = 0;
+
+	for (; v; v = v->next) {
+		bytes += 8 + (v->name.len == name.len ? name.len : 0);
+		if (v->name.len == name.len && !memcmp(v->name.text, name.text, name.len))
+			break;
+	}
+	return mfs_tpl_work(r, bytes) ? v : NULL;
+}
+
 static void set(struct mfs_tpl_render *r, struct mfs_tpl_value name, struct mfs_tpl_value value)
 {
-	struct mfs_tpl_variable *v = r->scope->variables;
+	struct mfs_tpl_variable *v = mfs_tpl_find_variable(r, r->scope, name);
 
-	while (v && (v->name.len != name.len || memcmp(v->name.text, name.text, name.len)))
-		v = v->next;
 	if (!v) {
 		v = mfs_tpl_alloc(r, 1, sizeof(*v));
 		if (!v)
@@ -97,6 +127,8 @@ static void set_attribute(struct mfs_tpl_render *r, const struct mfs_tpl_node *t
 
 	if (of.kind != MFS_TPL_NAMESPACE)
 		mfs_tpl_fail(r, -EINVAL, "an attribute of what is no namespace is set");
+	else if (r->conditions)
+		mfs_tpl_fail(r, -ENOTSUP, "a loop's condition sets an attribute");
 	else
 		mfs_tpl_dict_set(r, of.dict, target->value, value);
 }
@@ -139,12 +171,9 @@ static void write_value(struct mfs_tpl_render *r, struct mfs_tpl_value v)
 static struct mfs_tpl_value captured(struct mfs_tpl_render *r, const struct mfs_tpl_node *body)
 {
 	struct mfs_buf text = {0}, *out = r->out;
-	struct mfs_tpl_scope scope;
 
 	r->out = &text;
-	if (mfs_tpl_enter(r, &scope))
-		mfs_tpl_run(r, body);
-	leave(r);
+	run_inside(r, body);
 	r->out = out;
 	return mfs_tpl_take(r, &text);
 }
@@ -177,81 +206,123 @@ static void run_capture(struct mfs_tpl_render *r, const struct mfs_tpl_node *n)
 		write_value(r, v);
 }
 
-/* What a loop goes through: all, or those for which its condition holds. */
-static const struct mfs_tpl_list *loop_items(struct mfs_tpl_render *r, const struct mfs_tpl_node *n)
+/* What a loop goes through. */
+struct loop_source {
+	const struct mfs_tpl_list *all;
+	const struct mfs_tpl_list *kept; /* those for which its condition holds */
+	bool *holds;			 /* for each of all; NULL: it has no condition */
+	size_t at;			 /* of all: the next one to come */
+};
+
+static bool condition_holds(struct mfs_tpl_render *r, const struct mfs_tpl_node *n,
+			    struct mfs_tpl_value element)
+{
+	bool holds;
+
+	if (!enter(r))
+		return false;
+	r->conditions++;
+	mfs_tpl_assign(r, n->a, element);
+	holds = mfs_tpl_truth(r, mfs_tpl_eval(r, n->e));
+	r->conditions--;
+	leave(r);
+	return holds;
+}
+
+/* `loop` needs all elements at the beginning. */
+static void begin_loop(struct mfs_tpl_render *r, const struct mfs_tpl_node *n,
+		       struct loop_source *source)
 {
 	const struct mfs_tpl_list *all = mfs_tpl_iterate(r, mfs_tpl_eval(r, n->b));
-	struct mfs_tpl_list *some;
-	struct mfs_tpl_scope scope;
+	struct mfs_tpl_list *kept;
 
+	*source = (struct loop_source){.all = all, .kept = all};
 	if (!n->e || r->rc)
-		return all;
-	some = mfs_tpl_list(r, MFS_TPL_IS_LIST, all->count).list;
-	if (r->rc)
-		return all;
-	some->count = 0;
+		return;
+	kept = mfs_tpl_list(r, MFS_TPL_IS_LIST, all->count).list;
+	source->holds = mfs_tpl_alloc(r, all->count, sizeof(*source->holds));
+	if (!source->holds)
+		return;
+	kept->count = 0;
 	for (size_t i = 0; i < all->count && !r->rc; i++) {
-		if (mfs_tpl_enter(r, &scope)) {
-			mfs_tpl_assign(r, n->a, all->at[i]);
-			if (mfs_tpl_truth(r, mfs_tpl_eval(r, n->e)))
-				some->at[some->count++] = all->at[i];
-		}
-		leave(r);
+		source->holds[i] = condition_holds(r, n, all->at[i]);
+		if (source->holds[i])
+			kept->at[kept->count++] = all->at[i];
 	}
-	return some;
+	source->kept = kept;
+}
+
+/* Jinja evaluates a condition when it comes to the element: the answers up to the next turn have to
+ * be those of the beginning. */
+static void ask_again(struct mfs_tpl_render *r, const struct mfs_tpl_node *n,
+		      struct loop_source *source)
+{
+	bool turn = false;
+
+	while (source->holds && source->at < source->all->count && !turn && !r->rc) {
+		const size_t i = source->at++;
+
+		turn = source->holds[i];
+		if (condition_holds(r, n, source->all->at[i]) != turn)
+			mfs_tpl_fail(r, -ENOTSUP,
+				     "a loop's condition depends on what the loop sets");
+	}
 }
 
 static void run_once(struct mfs_tpl_render *r, const struct mfs_tpl_node *n,
 		     struct mfs_tpl_loop *loop)
 {
 	const struct mfs_tpl_value as_value = {.kind = MFS_TPL_LOOP, .loop = loop};
-	struct mfs_tpl_scope scope;
 
-	if (mfs_tpl_enter(r, &scope)) {
-		set(r, mfs_tpl_texts("loop"), as_value);
-		mfs_tpl_assign(r, n->a, loop->list->at[loop->index]);
-		mfs_tpl_run(r, n->c);
-	}
+	if (!enter(r))
+		return;
+	set(r, mfs_tpl_texts("loop"), as_value);
+	mfs_tpl_assign(r, n->a, loop->list->at[loop->index]);
+	mfs_tpl_run(r, n->c);
 	leave(r);
 }
 
+/* `else` runs unless the body has reached its end once. */
 static void run_for(struct mfs_tpl_render *r, const struct mfs_tpl_node *n)
 {
 	struct mfs_tpl_loop *loop = mfs_tpl_alloc(r, 1, sizeof(*loop));
-	struct mfs_tpl_scope scope;
+	struct loop_source source;
+	bool ended = false;
 
 	if (!loop)
 		return;
-	loop->list = loop_items(r, n);
-	for (; loop->index < loop->list->count && !r->rc && r->flow != MFS_TPL_BROKEN;
-	     loop->index++) {
+	begin_loop(r, n, &source);
+	loop->list = source.kept;
+	for (; r->flow != MFS_TPL_BROKEN && !r->rc; loop->index++) {
 		r->flow = MFS_TPL_ON;
+		ask_again(r, n, &source);
+		if (loop->index >= loop->list->count || r->rc)
+			break;
 		run_once(r, n, loop);
+		ended |= r->flow == MFS_TPL_ON;
 	}
 	r->flow = MFS_TPL_ON;
-	if (!loop->list->count && n->d && !r->rc) {
-		if (mfs_tpl_enter(r, &scope))
-			mfs_tpl_run(r, n->d);
-		leave(r);
-	}
+	if (!ended && n->d && !r->rc)
+		run_inside(r, n->d);
 }
 
 static void run_with(struct mfs_tpl_render *r, const struct mfs_tpl_node *n)
 {
-	struct mfs_tpl_scope scope, *outer = r->scope;
+	struct mfs_tpl_scope *inner;
 
-	if (mfs_tpl_enter(r, &scope)) {
-		/* Values are those outside. */
-		for (const struct mfs_tpl_node *s = n->a; s && !r->rc; s = s->next) {
-			struct mfs_tpl_value v;
+	if (!enter(r))
+		return;
+	inner = r->scope;
+	/* Values are those outside. */
+	for (const struct mfs_tpl_node *s = n->a; s && !r->rc; s = s->next) {
+		struct mfs_tpl_value v;
 
-			r->scope = outer;
-			v = mfs_tpl_eval(r, s->b);
-			r->scope = &scope;
-			mfs_tpl_assign(r, s->a, v);
-		}
-		mfs_tpl_run(r, n->b);
+		r->scope = inner->parent;
+		v = mfs_tpl_eval(r, s->b);
+		r->scope = inner;
+		mfs_tpl_assign(r, s->a, v);
 	}
+	mfs_tpl_run(r, n->b);
 	leave(r);
 }
 
@@ -265,10 +336,10 @@ static void run_macro(struct mfs_tpl_render *r, const struct mfs_tpl_node *n)
 	set(r, n->value, (struct mfs_tpl_value){.kind = MFS_TPL_CALLABLE, .callable = macro});
 }
 
-static bool named_argument(const struct mfs_tpl_args *args, struct mfs_tpl_value name,
-			   struct mfs_tpl_value *ret)
+static bool named_argument(struct mfs_tpl_render *r, const struct mfs_tpl_args *args,
+			   struct mfs_tpl_value name, struct mfs_tpl_value *ret)
 {
-	for (size_t i = 0; i < args->named_count; i++)
+	for (size_t i = 0; i < args->named_count && mfs_tpl_work(r, name.len); i++)
 		if (args->named[i].key.len == name.len &&
 		    !memcmp(args->named[i].key.text, name.text, name.len)) {
 			*ret = args->named[i].value;
@@ -284,7 +355,7 @@ static void bind(struct mfs_tpl_render *r, const struct mfs_tpl_node *parameters
 
 	for (const struct mfs_tpl_node *p = parameters; p && !r->rc; p = p->next, i++) {
 		struct mfs_tpl_value v;
-		const bool given = named_argument(args, p->value, &v);
+		const bool given = named_argument(r, args, p->value, &v);
 
 		named += given;
 		if (i < args->count && given)
@@ -305,15 +376,15 @@ struct mfs_tpl_value mfs_tpl_call_macro(struct mfs_tpl_render *r,
 					const struct mfs_tpl_args *args)
 {
 	struct mfs_buf text = {0}, *out = r->out;
-	struct mfs_tpl_scope scope, *caller = r->scope;
+	struct mfs_tpl_scope *caller = r->scope;
 
 	r->out = &text;
 	r->scope = macro->scope;
-	if (mfs_tpl_enter(r, &scope)) {
+	if (enter(r)) {
 		bind(r, macro->macro->a, args);
 		mfs_tpl_run(r, macro->macro->c);
+		leave(r);
 	}
-	r->depth--;
 	r->scope = caller;
 	r->out = out;
 	return mfs_tpl_take(r, &text);
@@ -322,11 +393,8 @@ struct mfs_tpl_value mfs_tpl_call_macro(struct mfs_tpl_render *r,
 static void run_generation(struct mfs_tpl_render *r, const struct mfs_tpl_node *n)
 {
 	struct mfs_template_span span = {.from = r->ret->text.len};
-	struct mfs_tpl_scope scope;
 
-	if (mfs_tpl_enter(r, &scope))
-		mfs_tpl_run(r, n->a);
-	leave(r);
+	run_inside(r, n->a);
 	span.to = r->ret->text.len;
 	if (mfs_grow(&r->ret->spans, r->ret->span_count)) {
 		mfs_tpl_fail(r, -ENOMEM, "out of memory");

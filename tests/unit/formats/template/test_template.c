@@ -68,6 +68,20 @@ START_TEST(a_template_is_rendered_as_jinja_renders_it)
 		 "%}{% endif %}{% set ns.n = ns.n + i %}{% endfor %}{{ ns.n }}",
 		 "4"},
 		{"{% set x = 1 %}{% for i in [1] %}{% set x = 2 %}{% endfor %}{{ x }}", "1"},
+		{"{% for m in messages %}{% continue %}{% else %}E{% endfor %}", "E"},
+		{"{% for m in messages %}{% break %}{% else %}E{% endfor %}", "E"},
+		{"{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}{% else %}E"
+		 "{% endfor %}",
+		 ""},
+		{"{% macro odd(i) %}{{ i % 2 }}{% endmacro %}{% for i in range(5) if odd(i) == '1' "
+		 "%}{{ i }}{% continue %}{% endfor %}",
+		 "13"},
+		{"{% set ns = namespace() %}{% for i in [1] %}{% macro m() %}{{ bos_token }}{{ x }}"
+		 "{% endmacro %}{% set ns.f = m %}{% endfor %}{{ ns.f() }}",
+		 "<s>"},
+		{"{% set x = 'a' %}{% for i in [1] %}{% macro m() %}{{ x }}{{ i }}{% endmacro %}"
+		 "{{ m() }}{% endfor %}",
+		 "a1"},
 		{"{% macro m(a, b='q') %}<{{ a }}{{ b }}>{% endmacro %}{{ m(1) }}{{ m(b=2, a=3) }}",
 		 "<1q><32>"},
 		{"{% set x %}in {{ 1 + 1 }}{% endset %}{{ x|upper }}", "IN 2"},
@@ -141,6 +155,18 @@ START_TEST(what_is_not_known_is_refused_by_its_name)
 		{"{{ '\xc3\xa9'|upper }}", -ENOTSUP, "not ASCII"},
 		{"{{ 'a' + ('b'|safe) }}", -ENOTSUP, "'safe'"},
 		{"{% for a in b recursive %}{% endfor %}", -ENOTSUP, "recursive"},
+		{"{% set ns=namespace(done=false) %}{% for m in messages if not ns.done %}"
+		 "{{ m.role }}{% set ns.done=true %}{% endfor %}",
+		 -ENOTSUP, "a loop's condition depends on what the loop sets"},
+		{"{% set ns=namespace(late=false) %}{% for i in [1, 2] if ns.late or i == 1 %}"
+		 "{% set ns.late=true %}{% endfor %}",
+		 -ENOTSUP, "a loop's condition depends on what the loop sets"},
+		{"{% set ns=namespace(n=0) %}{% macro m() %}{% set ns.n = ns.n + 1 %}{% endmacro %}"
+		 "{% for i in [1] if m() == '' %}{{ ns.n }}{% endfor %}",
+		 -ENOTSUP, "a loop's condition sets an attribute"},
+		{"{% set ns = namespace() %}{% with z = 1 %}{% macro m() %}{{ z }}{% endmacro %}"
+		 "{% set ns.f = m %}{% endwith %}{{ ns.f() }}",
+		 -ENOTSUP, "a macro uses 'z' of a block that has ended"},
 		{"{% macro a() %}{% generation %}{% endgeneration %}{% endmacro %}", -ENOTSUP,
 		 "a generation block within a macro"},
 		{"{{ raise_exception('no ' + 'tools') }}", -EINVAL,
