@@ -21,10 +21,12 @@
 #include "formats/base/buf.h"
 #include "formats/base/error.h"
 
+#define MFS_TEMPLATE_LARGEST (1u << 20) /* bytes of a template */
+
 struct mfs_template;
 
 /* text: UTF-8, copied. -EINVAL: it is no template; -ENOTSUP: a part of Jinja that is not known,
- * which the sentence names. */
+ * which the sentence names, or more text or parts than a template has. */
 int mfs_template_parse(const char *text, size_t len, struct mfs_template **ret,
 		       struct mfs_error *err);
 void mfs_template_free(struct mfs_template *t); /* NULL: nothing */

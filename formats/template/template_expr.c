@@ -23,8 +23,11 @@ struct mfs_tpl_node *mfs_tpl_refuse(struct mfs_tpl_parser *p, int code, const ch
 
 struct mfs_tpl_node *mfs_tpl_node(struct mfs_tpl_parser *p, enum mfs_tpl_node_kind kind)
 {
-	struct mfs_tpl_node *n = p->rc ? NULL : mfs_arena_alloc(p->arena, sizeof(*n));
+	struct mfs_tpl_node *n;
 
+	if (p->arena->total > MFS_TPL_TREE)
+		mfs_tpl_refuse(p, -ENOTSUP, "more parts than a template has");
+	n = p->rc ? NULL : mfs_arena_alloc(p->arena, sizeof(*n));
 	if (!n) {
 		if (!p->rc)
 			p->rc = mfs_fail_nomem(p->err);
@@ -112,11 +115,13 @@ static struct mfs_tpl_node *node_of(struct mfs_tpl_parser *p, enum mfs_tpl_node_
 	return n;
 }
 
-static struct mfs_tpl_node *append(struct mfs_tpl_node **list, struct mfs_tpl_node *n)
+/* Appends to a list whose end is at *to, and moves the end on. n NULL: a failure. */
+static struct mfs_tpl_node *append(struct mfs_tpl_node ***to, struct mfs_tpl_node *n)
 {
-	while (*list)
-		list = &(*list)->next;
-	return *list = n;
+	**to = n;
+	if (n)
+		*to = &n->next;
+	return n;
 }
 
 /* ---- primaries ---- */
@@ -181,8 +186,11 @@ static struct mfs_tpl_node *parse_number(struct mfs_tpl_parser *p)
 
 static struct mfs_tpl_node *parse_list(struct mfs_tpl_parser *p, const char *close, bool dict)
 {
-	struct mfs_tpl_node *n = mfs_tpl_node(p, dict ? MFS_TPL_DICT_OF : MFS_TPL_LIST_OF);
+	struct mfs_tpl_node *n = mfs_tpl_node(p, dict ? MFS_TPL_DICT_OF : MFS_TPL_LIST_OF), **to;
 
+	if (!n)
+		return NULL;
+	to = &n->a;
 	while (!p->rc && !accept_op(p, close)) {
 		struct mfs_tpl_node *item;
 
@@ -196,7 +204,7 @@ static struct mfs_tpl_node *parse_list(struct mfs_tpl_parser *p, const char *clo
 			mfs_tpl_expect(p, MFS_TPL_OPERATOR, ":");
 			item->b = mfs_tpl_parse_expression(p);
 		}
-		append(&n->a, item);
+		append(&to, item);
 	}
 	return p->rc ? NULL : n;
 }
@@ -279,7 +287,7 @@ static struct mfs_tpl_node *parse_dot(struct mfs_tpl_parser *p, struct mfs_tpl_n
 
 static struct mfs_tpl_node *parse_args(struct mfs_tpl_parser *p)
 {
-	struct mfs_tpl_node *list = NULL, *n, *last = NULL;
+	struct mfs_tpl_node *list = NULL, **to = &list, *n, *last = NULL;
 
 	mfs_tpl_expect(p, MFS_TPL_OPERATOR, "(");
 	while (!p->rc && !accept_op(p, ")")) {
@@ -305,7 +313,7 @@ static struct mfs_tpl_node *parse_args(struct mfs_tpl_parser *p)
 						      "an argument without a name after one with");
 			n = node_of(p, MFS_TPL_OPERAND, mfs_tpl_parse_expression(p), NULL);
 		}
-		last = append(&list, n);
+		last = append(&to, n);
 	}
 	return p->rc ? NULL : list;
 }
@@ -457,16 +465,17 @@ static struct mfs_tpl_node *parse_math2(struct mfs_tpl_parser *p)
 
 static struct mfs_tpl_node *parse_concat(struct mfs_tpl_parser *p)
 {
-	struct mfs_tpl_node *n = parse_math2(p), *all;
+	struct mfs_tpl_node *n = parse_math2(p), *all, **to;
 
 	if (!is_op(p, "~"))
 		return n;
 	all = mfs_tpl_node(p, MFS_TPL_CONCAT);
 	if (!all)
 		return NULL;
-	append(&all->a, node_of(p, MFS_TPL_OPERAND, n, NULL));
+	to = &all->a;
+	append(&to, node_of(p, MFS_TPL_OPERAND, n, NULL));
 	while (accept_op(p, "~"))
-		append(&all->a, node_of(p, MFS_TPL_OPERAND, parse_math2(p), NULL));
+		append(&to, node_of(p, MFS_TPL_OPERAND, parse_math2(p), NULL));
 	return all;
 }
 
@@ -502,17 +511,19 @@ static const char *accept_comparison(struct mfs_tpl_parser *p)
 
 static struct mfs_tpl_node *parse_compare(struct mfs_tpl_parser *p)
 {
-	struct mfs_tpl_node *n = parse_math1(p), *all = NULL, *operand;
+	struct mfs_tpl_node *n = parse_math1(p), *all = NULL, *operand, **to = NULL;
 	const char *op;
 
 	while ((op = accept_comparison(p))) {
-		if (!all)
+		if (!all) {
 			all = node_of(p, MFS_TPL_COMPARE, n, NULL);
+			to = all ? &all->b : NULL;
+		}
 		operand = node_of(p, MFS_TPL_OPERAND, parse_math1(p), NULL);
 		if (!all || !operand)
 			return NULL;
 		memcpy(operand->op, op, strlen(op));
-		append(&all->b, operand);
+		append(&to, operand);
 	}
 	return all ? all : n;
 }
@@ -573,18 +584,18 @@ static bool ends_tuple(const struct mfs_tpl_parser *p)
 
 struct mfs_tpl_node *mfs_tpl_parse_tuple(struct mfs_tpl_parser *p, bool condition)
 {
-	struct mfs_tpl_node *n = condition ? mfs_tpl_parse_expression(p) : parse_or(p), *all;
+	struct mfs_tpl_node *n = condition ? mfs_tpl_parse_expression(p) : parse_or(p), *all, **to;
 
 	if (!is_op(p, ","))
 		return n;
 	all = mfs_tpl_node(p, MFS_TPL_TUPLE_OF);
 	if (!all)
 		return NULL;
-	append(&all->a, node_of(p, MFS_TPL_OPERAND, n, NULL));
+	to = &all->a;
+	append(&to, node_of(p, MFS_TPL_OPERAND, n, NULL));
 	while (accept_op(p, ",") && !ends_tuple(p))
-		append(&all->a,
-		       node_of(p, MFS_TPL_OPERAND,
-			       condition ? mfs_tpl_parse_expression(p) : parse_or(p), NULL));
+		append(&to, node_of(p, MFS_TPL_OPERAND,
+				    condition ? mfs_tpl_parse_expression(p) : parse_or(p), NULL));
 	return all;
 }
 
@@ -610,14 +621,17 @@ static struct mfs_tpl_node *parse_one_target(struct mfs_tpl_parser *p, bool attr
 
 struct mfs_tpl_node *mfs_tpl_parse_target(struct mfs_tpl_parser *p, bool attributes)
 {
-	struct mfs_tpl_node *n, *all;
+	struct mfs_tpl_node *n, *all, **to;
 	const bool brackets = accept_op(p, "(");
 
 	n = parse_one_target(p, attributes);
 	if (is_op(p, ",")) {
 		all = node_of(p, MFS_TPL_TUPLE_OF, n, NULL);
-		while (all && accept_op(p, ",") && !ends_tuple(p) && !is_op(p, "="))
-			append(&all->a, parse_one_target(p, attributes));
+		if (!all)
+			return NULL;
+		to = &n->next;
+		while (accept_op(p, ",") && !ends_tuple(p) && !is_op(p, "="))
+			append(&to, parse_one_target(p, attributes));
 		n = all;
 	}
 	if (brackets)

@@ -43,7 +43,7 @@ bool mfs_tpl_check_args(struct mfs_tpl_render *r, const char *what, const struct
 	if (args->count > most)
 		mfs_tpl_fail(r, -ENOTSUP, "%s has %zu arguments: at most %zu are known", what,
 			     args->count, most);
-	for (size_t i = 0; i < args->named_count; i++)
+	for (size_t i = 0; i < args->named_count && mfs_tpl_work(r, 0); i++)
 		if (!is_one_of(args->named[i].key, names ? names : none))
 			mfs_tpl_fail(r, -ENOTSUP, "the argument '%.*s' of %s is not known",
 				     (int)args->named[i].key.len, args->named[i].key.text, what);
@@ -251,17 +251,23 @@ static value f_last(struct mfs_tpl_render *r, value v, const struct mfs_tpl_args
 /* a.b.0 of an element (make_attrgetter). */
 static value by_path(struct mfs_tpl_render *r, value v, value path)
 {
-	size_t from = 0;
+	const char *at, *dot, *end;
+	value part;
 
-	if (path.kind == MFS_TPL_INT)
+	/* An undefined path is a key that nothing has. */
+	if (path.kind == MFS_TPL_INT || path.kind == MFS_TPL_UNDEFINED)
 		return mfs_tpl_get_item(r, v, path);
-	for (size_t at = 0; at <= path.len && !r->rc; at++) {
-		if (at < path.len && path.text[at] != '.')
-			continue;
-		if (at > from && path.text[from] >= '0' && path.text[from] <= '9')
+	if (path.kind != MFS_TPL_TEXT)
+		return mfs_tpl_fail(r, -ENOTSUP, "a %s as an attribute's path",
+				    mfs_tpl_type_name(path));
+	mfs_tpl_work(r, path.len);
+	end = path.text + path.len;
+	for (at = path.text; at && mfs_tpl_work(r, 0); at = dot ? dot + 1 : NULL) {
+		dot = memchr(at, '.', (size_t)(end - at));
+		part = mfs_tpl_text(at, (size_t)((dot ? dot : end) - at));
+		if (part.len && *at >= '0' && *at <= '9')
 			return mfs_tpl_fail(r, -ENOTSUP, "an attribute's path with numbers");
-		v = mfs_tpl_get_item(r, v, mfs_tpl_text(path.text + from, at - from));
-		from = at + 1;
+		v = mfs_tpl_get_item(r, v, part);
 	}
 	return v;
 }
@@ -307,14 +313,15 @@ static value f_map(struct mfs_tpl_render *r, value v, const struct mfs_tpl_args 
 	const struct mfs_tpl_list *list = mfs_tpl_iterate(r, v);
 	value out = mfs_tpl_list(r, MFS_TPL_IS_GENERATOR, list->count), path, other;
 	struct mfs_tpl_args rest = *args;
+	bool has_other;
 
 	if (!args->count) {
 		if (!mfs_tpl_arg(args, 0, "attribute", &path))
 			return mfs_tpl_fail(r, -EINVAL, "map without a filter");
+		has_other = mfs_tpl_arg(args, 1, "default", &other);
 		for (size_t i = 0; !r->rc && i < list->count; i++) {
 			out.list->at[i] = by_path(r, list->at[i], path);
-			if (out.list->at[i].kind == MFS_TPL_UNDEFINED &&
-			    mfs_tpl_arg(args, 1, "default", &other))
+			if (has_other && out.list->at[i].kind == MFS_TPL_UNDEFINED)
 				out.list->at[i] = other;
 		}
 		return out;

@@ -8,6 +8,7 @@
 #include "formats/template/template.h"
 
 #define MFS_TPL_NESTED 100	    /* statements and expressions within each other */
+#define MFS_TPL_TREE   (32u << 20)  /* bytes of a template that is parsed */
 #define MFS_TPL_DEEP   400	    /* evaluations within each other */
 #define MFS_TPL_WORK   (16u << 20)  /* evaluations, and each 64 bytes that one handles */
 #define MFS_TPL_MEMORY (256u << 20) /* bytes of a rendering */

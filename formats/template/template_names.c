@@ -76,7 +76,7 @@ static value any_of(struct mfs_tpl_render *r, value self, const struct mfs_tpl_a
 		if (with[i].kind != MFS_TPL_TEXT)
 			return mfs_tpl_fail(r, -EINVAL, "startswith or endswith of a %s",
 					    mfs_tpl_type_name(with[i]));
-		if (fits(self, with[i]))
+		if (mfs_tpl_work(r, with[i].len) && fits(self, with[i]))
 			return mfs_tpl_bool(true);
 	}
 	return mfs_tpl_bool(false);

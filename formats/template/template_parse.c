@@ -329,10 +329,14 @@ static int check_text(const char *text, size_t len, struct mfs_error *err)
 int mfs_template_parse(const char *text, size_t len, struct mfs_template **ret,
 		       struct mfs_error *err)
 {
-	struct mfs_template *t = calloc(1, sizeof(*t));
+	struct mfs_template *t;
 	struct mfs_tpl_token *tokens = NULL;
 	struct mfs_tpl_parser p = {.err = err};
 
+	if (len > MFS_TEMPLATE_LARGEST)
+		return mfs_fail(err, -ENOTSUP, "it has %zu bytes, more than the limit of %u", len,
+				MFS_TEMPLATE_LARGEST);
+	t = calloc(1, sizeof(*t));
 	if (!t)
 		return mfs_fail_nomem(err);
 	p.arena = &t->arena;

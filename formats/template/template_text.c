@@ -55,32 +55,52 @@ size_t mfs_tpl_offset(const char *text, size_t len, size_t chars)
 
 /* ---- strip, replace, cases ---- */
 
-static bool strips(uint32_t c, struct mfs_tpl_value chars)
+/* Whether the character between two places goes. */
+static bool strips(struct mfs_tpl_render *r, const char *at, const char *next,
+		   struct mfs_tpl_value chars)
 {
 	if (chars.kind != MFS_TPL_TEXT)
-		return mfs_tpl_is_space(c);
-	for (const char *at = chars.text, *end = at + chars.len; at < end;)
-		if (mfs_tpl_next_char(&at, end) == c)
-			return true;
-	return false;
+		return mfs_tpl_is_space(mfs_tpl_next_char(&at, next));
+	return mfs_tpl_work(r, chars.len) && memmem(chars.text, chars.len, at, (size_t)(next - at));
+}
+
+/* Where the first character of a text ends. */
+static const char *after_first(const char *begin, const char *end)
+{
+	mfs_tpl_next_char(&begin, end);
+	return begin;
+}
+
+/* Where the last character of a text begins. */
+static const char *last_of(const char *begin, const char *end)
+{
+	do {
+		end--;
+	} while (end > begin && (*end & 0xc0) == 0x80);
+	return end;
 }
 
 struct mfs_tpl_value mfs_tpl_strip(struct mfs_tpl_render *r, struct mfs_tpl_value text,
 				   struct mfs_tpl_value chars, enum mfs_tpl_side side)
 {
-	const char *at = text.text, *end = at + text.len, *next = at, *kept;
+	const char *at = text.text, *end = at + text.len, *next;
 
 	if (chars.kind != MFS_TPL_TEXT && chars.kind != MFS_TPL_UNDEFINED &&
 	    chars.kind != MFS_TPL_NONE)
 		return mfs_tpl_fail(r, -EINVAL, "strip() of a %s", mfs_tpl_type_name(chars));
 	if (!mfs_tpl_work(r, text.len))
 		return text;
-	while ((side & MFS_TPL_LEFT) && at < end && strips(mfs_tpl_next_char(&next, end), chars))
-		at = next;
-	for (next = kept = at; (side & MFS_TPL_RIGHT) && next < end;)
-		if (!strips(mfs_tpl_next_char(&next, end), chars))
-			kept = next;
-	return mfs_tpl_text(at, (size_t)((side & MFS_TPL_RIGHT ? kept : end) - at));
+	for (; (side & MFS_TPL_LEFT) && at < end; at = next) {
+		next = after_first(at, end);
+		if (!strips(r, at, next, chars))
+			break;
+	}
+	for (; (side & MFS_TPL_RIGHT) && at < end; end = next) {
+		next = last_of(at, end);
+		if (!strips(r, next, end, chars))
+			break;
+	}
+	return mfs_tpl_text(at, (size_t)(end - at));
 }
 
 /* Where `what` is in a text from an offset on; len: nowhere. */

@@ -11,7 +11,7 @@
 #include "formats/tokenizer/tokenizer.h"
 
 #define IGNORED (-100)	    /* of "labels" */
-#define LARGEST (64u << 20) /* bytes of a file of a tokenizer */
+#define LARGEST (64u << 20) /* bytes of tokenizer_config.json */
 
 /* The formats that Megatron has templates of its own for. */
 struct format {
@@ -94,7 +94,8 @@ static int parse_template(struct mft_talk *t, const char *dir, const json_t *con
 	int rc = 0;
 
 	if (!from) {
-		rc = mfs_hf_slurp(dir, "chat_template.jinja", LARGEST, &file, &len, err);
+		rc = mfs_hf_slurp(dir, "chat_template.jinja", MFS_TEMPLATE_LARGEST, &file, &len,
+				  err);
 		from = file;
 		if (rc == -ENOENT && json_is_string(in_config)) {
 			rc = 0;

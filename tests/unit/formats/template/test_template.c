@@ -115,6 +115,13 @@ START_TEST(a_template_is_rendered_as_jinja_renders_it)
 		{"{{ messages[1].n }}{{ 1 if messages[1].n is number }}{{ 3 is odd }}{{ [] is "
 		 "sequence }}{{ deep is mapping }}{{ 'a' is string }}",
 		 "1.51TrueTrueTrueTrue"},
+		{"{{ 'xxaxx'.strip('yx') }}{{ '\\u00e9a\\u00e9 '.rstrip(' \\u00e9') }}"
+		 "{{ '\\u2003a\\u2003'.lstrip() }}{{ ' \n'.strip() }}",
+		 "a\xc3\xa9"
+		 "aa\xe2\x80\x83"},
+		{"{{ messages|map(attribute=content)|join('|') }}{{ messages|join('-', "
+		 "attribute='role') }}{{ messages|map(attribute=0, default='d')|list }}",
+		 "||user-assistant-user['d', 'd', 'd']"},
 		{"{{ strftime_now('%Y-%m-%d %H:%M') }}", "2001-09-09 01:46"},
 		{"{{ eos_token is defined }}{{ 'b' if eos_token }}{{ eos_token|default('c') }}",
 		 "Falsec"},
@@ -153,6 +160,8 @@ START_TEST(what_is_not_known_is_refused_by_its_name)
 		{"{{ 2 ** 3 }}", -ENOTSUP, "'**' is not known"},
 		{"{{ f(*list) }}", -ENOTSUP, "arguments out of a list"},
 		{"{{ '\xc3\xa9'|upper }}", -ENOTSUP, "not ASCII"},
+		{"{{ messages|map(attribute=1.5)|list }}", -ENOTSUP, "a float as an attribute's"},
+		{"{{ messages|map(attribute=messages)|list }}", -ENOTSUP, "a list as an attribute"},
 		{"{{ 'a' + ('b'|safe) }}", -ENOTSUP, "'safe'"},
 		{"{% for a in b recursive %}{% endfor %}", -ENOTSUP, "recursive"},
 		{"{% set ns=namespace(done=false) %}{% for m in messages if not ns.done %}"
@@ -202,11 +211,62 @@ START_TEST(a_hostile_template_ends)
 		"{{ range(99999999) }}",
 		"{% set ns = namespace(l=[1]) %}{% for a in range(999) %}{% set ns.l = [ns.l, "
 		"ns.l] %}{% endfor %}{{ ns.l|tojson }}",
+		"{{ ('a' * 1000000).strip('b' * 999999 ~ 'a') }}",
+		"{{ ('a' * 1000000).rstrip('b' * 999999 ~ 'a') }}",
+		"{% set s = 'a' * 1000000 %}{% for a in range(99999) %}{{ s.startswith(s) }}"
+		"{{ s.endswith(s) }}{% endfor %}",
+		"{% set s = 'a' * 1000000 %}{% for a in range(99999) %}{{ [deep]|map(attribute=s)|"
+		"list|length }}{% endfor %}",
 	};
 	char *text;
 
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++)
 		ck_assert_int_ne(render(cases[i], &text), 0);
+}
+END_TEST
+
+/* So many copies of `part` between two texts; "%05d" in it is the number of each. */
+static char *repeated(const char *begin, const char *part, unsigned times, const char *end)
+{
+	const char *number = strstr(part, "%05d");
+	struct mfs_buf out = {0};
+
+	mfs_buf_adds(&out, begin);
+	for (unsigned i = 0; i < times; i++)
+		if (number)
+			mfs_buf_printf(&out, "%.*s%05u%s", (int)(number - part), part, i,
+				       number + strlen("%05d"));
+		else
+			mfs_buf_adds(&out, part);
+	mfs_buf_add(&out, end, strlen(end) + 1);
+	ck_assert(!out.failed);
+	return out.data;
+}
+
+START_TEST(a_large_template_ends)
+{
+	static const struct {
+		const char *begin, *part;
+		unsigned times;
+		const char *end, *want;
+	} cases[] = {
+		{"", "{% set v%05d = 1 %}", 3000,
+		 "{% for i in range(99999) %}{% if v00000 %}{% endif %}{% endfor %}",
+		 "more work than a conversation needs"},
+		{"{% macro m(", "a%05d,", 20000, "b) %}{% endmacro %}{{ m(b=1, c=2) }}",
+		 "more work than a conversation needs"},
+		{"{{ [", "1,", 500000, "] }}", "more parts than a template has"},
+		{"{{ f(", "1,", 500000, ") }}", "more parts than a template has"},
+		{"{% set ", "a,", 500000, "b = 1 %}", "more parts than a template has"},
+		{"", "12345678", 131073, "", "1048584 bytes, more than the limit of 1048576"},
+	};
+	char *template, *text;
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
+		template = repeated(cases[i].begin, cases[i].part, cases[i].times, cases[i].end);
+		unit_fails(render(template, &text), &err, -ENOTSUP, cases[i].want);
+		free(template);
+	}
 }
 END_TEST
 
@@ -217,5 +277,6 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, what_is_not_known_is_refused_by_its_name);
 	tcase_add_test(c, a_hostile_template_ends);
+	tcase_add_test(c, a_large_template_ends);
 	return s;
 }
