@@ -89,6 +89,8 @@ static value text_item(struct mfs_tpl_render *r, value v, value key)
 
 	if (!is_integer(key))
 		return nothing();
+	if (v.safe)
+		return mfs_tpl_fail(r, -ENOTSUP, "an element of a text from the filter 'safe'");
 	i += i < 0 ? mfs_tpl_length(r, v) : 0;
 	if (i < 0 || !mfs_tpl_work(r, v.len))
 		return nothing();
@@ -224,6 +226,8 @@ static value slice(struct mfs_tpl_render *r, const struct mfs_tpl_node *n)
 
 	if (v.kind != MFS_TPL_LIST && v.kind != MFS_TPL_TEXT)
 		return mfs_tpl_fail(r, -EINVAL, "a %s has no slices", mfs_tpl_type_name(v));
+	if (v.safe)
+		return mfs_tpl_fail(r, -ENOTSUP, "a slice of a text from the filter 'safe'");
 	if (v.kind == MFS_TPL_LIST)
 		return slice_list(r, v.list, slice_of(r, n, (int64_t)v.list->count));
 	return slice_text(r, v, slice_of(r, n, mfs_tpl_length(r, v)));
@@ -281,6 +285,8 @@ static value repeat(struct mfs_tpl_render *r, value v, int64_t times)
 {
 	struct mfs_buf out = {0};
 
+	if (v.safe)
+		return mfs_tpl_fail(r, -ENOTSUP, "a text from the filter 'safe' is repeated");
 	if (times > 0 && v.len && (uint64_t)times > MFS_TPL_MEMORY / v.len)
 		return mfs_tpl_fail(r, -ENOTSUP, "more text than a conversation has");
 	for (int64_t i = 0; i < times && v.len && mfs_tpl_work(r, v.len); i++)

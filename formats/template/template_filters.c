@@ -99,10 +99,11 @@ static value f_title(struct mfs_tpl_render *r, value v, const struct mfs_tpl_arg
 	return change_case(r, v, MFS_TPL_TITLE);
 }
 
+/* soft_str(): a text stays what it is, safe or not. */
 static value f_string(struct mfs_tpl_render *r, value v, const struct mfs_tpl_args *args)
 {
 	(void)args;
-	return mfs_tpl_str(r, v);
+	return v.kind == MFS_TPL_TEXT ? v : mfs_tpl_str(r, v);
 }
 
 static value f_safe(struct mfs_tpl_render *r, value v, const struct mfs_tpl_args *args)
@@ -125,7 +126,27 @@ static value f_replace(struct mfs_tpl_render *r, value v, const struct mfs_tpl_a
 	return r->rc ? v : mfs_tpl_replace(r, v, from, to, most.integer);
 }
 
-/* Lines after the first get spaces before them, unless they are empty. */
+/* Whether a text has what str.splitlines() takes for a line's end, other than a newline. */
+static bool has_other_ends(value v)
+{
+	for (const char *at = v.text, *end = at + v.len; at < end;) {
+		const uint32_t c = mfs_tpl_next_char(&at, end);
+
+		if ((c >= 0x0b && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 ||
+		    c == 0x2028 || c == 0x2029)
+			return true;
+	}
+	return false;
+}
+
+static void add_spaces(struct mfs_buf *out, int64_t count)
+{
+	if (count > 0)
+		mfs_buf_printf(out, "%*s", (int)count, "");
+}
+
+/* Lines after the first get spaces before them, unless they are empty; `first`: the first one does,
+ * whatever it is. */
 static value f_indent(struct mfs_tpl_render *r, value v, const struct mfs_tpl_args *args)
 {
 	value width = mfs_tpl_int(4), first = mfs_tpl_bool(false), blank = first;
@@ -135,14 +156,17 @@ static value f_indent(struct mfs_tpl_render *r, value v, const struct mfs_tpl_ar
 	mfs_tpl_arg(args, 0, "width", &width);
 	mfs_tpl_arg(args, 1, "first", &first);
 	mfs_tpl_arg(args, 2, "blank", &blank);
-	v = mfs_tpl_str(r, v);
-	if (r->rc || width.kind != MFS_TPL_INT || width.integer > 1000 ||
-	    memchr(v.text, '\r', v.len) || mfs_tpl_truth(r, blank))
+	if (v.kind != MFS_TPL_TEXT)
+		return mfs_tpl_fail(r, -EINVAL, "indent of a %s", mfs_tpl_type_name(v));
+	if (width.kind != MFS_TPL_INT || width.integer > 1000 || mfs_tpl_truth(r, blank))
 		return mfs_tpl_fail(r, -ENOTSUP, "indent with such arguments");
-	begins = mfs_tpl_truth(r, first);
+	if (has_other_ends(v))
+		return mfs_tpl_fail(r, -ENOTSUP, "indent of lines that do not end by \\n");
+	if (mfs_tpl_truth(r, first))
+		add_spaces(&out, width.integer);
 	for (size_t i = 0; i < v.len && out.len < MFS_TPL_MEMORY; i++) {
-		if (begins && v.text[i] != '\n' && width.integer > 0)
-			mfs_buf_printf(&out, "%*s", (int)width.integer, "");
+		if (begins && v.text[i] != '\n')
+			add_spaces(&out, width.integer);
 		mfs_buf_add(&out, v.text + i, 1);
 		begins = v.text[i] == '\n';
 	}
@@ -245,6 +269,8 @@ static value f_last(struct mfs_tpl_render *r, value v, const struct mfs_tpl_args
 	const struct mfs_tpl_list *list = mfs_tpl_iterate(r, v);
 
 	(void)args;
+	if (list->type == MFS_TPL_IS_GENERATOR)
+		return mfs_tpl_fail(r, -EINVAL, "last of a generator");
 	return list->count ? list->at[list->count - 1] : nothing();
 }
 

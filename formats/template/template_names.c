@@ -410,6 +410,11 @@ bool mfs_tpl_attribute(struct mfs_tpl_render *r, value v, value name, value *ret
 			*ret = *member;
 		return member;
 	}
+	if (v.safe) {
+		*ret = mfs_tpl_fail(r, -ENOTSUP, "'%.*s' of a text from the filter 'safe'",
+				    (int)name.len, name.text);
+		return true;
+	}
 	if (v.kind == MFS_TPL_LOOP && loop_attribute(v.loop, name, ret))
 		return true;
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(methods); i++)

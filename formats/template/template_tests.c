@@ -119,6 +119,9 @@ static bool is(struct mfs_tpl_render *r, enum test test, value v)
 	case IS_BOOLEAN:
 		return v.kind == MFS_TPL_BOOL;
 	case IS_CALLABLE:
+		/* In Jinja they are, by methods that fail or are not known here. */
+		if (v.kind == MFS_TPL_UNDEFINED || v.kind == MFS_TPL_LOOP)
+			mfs_tpl_fail(r, -ENOTSUP, "whether a %s is callable", mfs_tpl_type_name(v));
 		return v.kind == MFS_TPL_CALLABLE;
 	case IS_DEFINED:
 		return v.kind != MFS_TPL_UNDEFINED;

@@ -289,7 +289,11 @@ void mfs_tpl_print(struct mfs_tpl_render *r, struct mfs_tpl_value v, bool quoted
 		break;
 	case MFS_TPL_TEXT:
 		mfs_tpl_work(r, v.len);
-		if (quoted)
+		if (quoted && v.safe)
+			mfs_tpl_fail(
+				r, -ENOTSUP,
+				"a list or dict is printed with a text from the filter 'safe'");
+		else if (quoted)
 			print_quoted(r, v, out);
 		else
 			mfs_buf_add(out, v.text, v.len);
