@@ -735,7 +735,7 @@ static int begin_values(struct mfs_table_text *t, struct column *c, struct mfs_e
 		return 0;
 	case PLAIN_DICTIONARY:
 	case RLE_DICTIONARY:
-		c->numbers = (struct runs){NULL};
+		c->numbers = (struct runs){0};
 		if (c->next == c->page_end)
 			return 0; /* of nulls alone */
 		c->numbers =
@@ -858,7 +858,7 @@ static void next_group(struct mfs_table_text *t)
 		c->values = chunk->values;
 		c->page_values = 0;
 		c->word_count = 0;
-		c->levels = c->numbers = (struct runs){NULL};
+		c->levels = c->numbers = (struct runs){0};
 		c->length_count = c->length_at = 0;
 	}
 	t->group++;
