@@ -31,7 +31,7 @@ int mfs_template_parse(const char *text, size_t len, struct mfs_template **ret,
 		       struct mfs_error *err);
 void mfs_template_free(struct mfs_template *t); /* NULL: nothing */
 
-/* Whether it has {% generation %} blocks, which mark what the assistant says. */
+/* Whether it has {% generation %} blocks, which mark the assistant's words. */
 bool mfs_template_marks_answers(const struct mfs_template *t);
 
 /* Bytes of a text. */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/tokenizer/utf8.h"
+#include "formats/tokenizer/unicode/utf8.h"
 
 #define DEPTH 512 /* of values in one another; Python gives up at about 1000 */
 

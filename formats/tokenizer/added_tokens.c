@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "formats/base/grow.h"
-#include "formats/tokenizer/characters.h"
+#include "formats/tokenizer/unicode/characters.h"
 #include "formats/tokenizer/token_table.h"
-#include "formats/tokenizer/utf8.h"
+#include "formats/tokenizer/unicode/utf8.h"
 
 static uint32_t place_of(const struct mfs_byte_trie *t, const char *text, size_t len)
 {

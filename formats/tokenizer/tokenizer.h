@@ -4,7 +4,8 @@
  * for .model, tiktoken for ranks (tekken.json too). What cannot be done exactly is refused when the
  * files are read, by the name of the part.
  *
- * A tokenizer is read once and shared by threads. An encoder or decoder belongs to one thread.
+ * It is read once (read/tokenizer_open.h) and shared by threads. An encoder or decoder belongs to
+ * one thread.
  */
 #ifndef MFS_TOKENIZER_TOKENIZER_H
 #define MFS_TOKENIZER_TOKENIZER_H
@@ -20,22 +21,6 @@ struct mfs_tokenizer;
 struct mfs_encoder;
 struct mfs_decoder;
 
-/* path: a file, or a directory that has tokenizer.json, tokenizer.model, tekken.json or one
- * *.tiktoken (the first of these; tokenizer_config.json and its neighbours are read with it).
- * -ENOENT: nothing of it is there; -EINVAL: a file breaks its format; -ENOTSUP: a part that is not
- * known, named in the sentence. */
-int mfs_tokenizer_open(const char *path, struct mfs_tokenizer **ret, struct mfs_error *err);
-/* GPT-2's two files: as transformers reads them, with <|endoftext|> as a special token, if the
- * vocabulary has it, and as its begin and end. */
-int mfs_tokenizer_open_gpt2(const char *vocab_file, const char *merge_file,
-			    struct mfs_tokenizer **ret, struct mfs_error *err);
-/* Megatron's TikTokenizer: a JSON list of ranks, and what its arguments say of it. */
-struct mfs_tiktoken_arguments {
-	const char *pattern;		    /* "v1" or "v2"; NULL: "v2" */
-	uint64_t vocab_size, special_count; /* special_count of these come first */
-};
-int mfs_tokenizer_open_tiktoken(const char *path, const struct mfs_tiktoken_arguments *a,
-				struct mfs_tokenizer **ret, struct mfs_error *err);
 void mfs_tokenizer_free(struct mfs_tokenizer *tok); /* NULL: nothing */
 
 /* Of the bytes of all files that it was made of, and of Megatron's arguments. */

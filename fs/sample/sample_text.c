@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "formats/base/path.h"
+#include "formats/tokenizer/read/tokenizer_open.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "fs/sample/sample.h"
 #include "fs/source/root.h"

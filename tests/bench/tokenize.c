@@ -14,6 +14,7 @@
 
 #include "formats/base/buf.h"
 #include "formats/io/slurp.h"
+#include "formats/tokenizer/read/tokenizer_open.h"
 #include "formats/tokenizer/tokenizer.h"
 
 static struct mfs_error err;

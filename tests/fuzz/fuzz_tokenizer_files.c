@@ -7,9 +7,9 @@
 
 #include "formats/base/array.h"
 #include "formats/base/buf.h"
-#include "formats/tokenizer/ranks.h"
-#include "formats/tokenizer/spm_i.h"
-#include "formats/tokenizer/tokenizer_i.h"
+#include "formats/tokenizer/read/ranks.h"
+#include "formats/tokenizer/spm/spm.h"
+#include "formats/tokenizer/tokenizer_kind.h"
 
 static const char text[] =
 	" the fox's \xe4\xbd\xa0  \xc3\xa9 <x>th\xff\n 12345 \xe2\x96\x81 aaaa\xef\xac\x81";

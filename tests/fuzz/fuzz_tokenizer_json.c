@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "formats/base/buf.h"
-#include "formats/tokenizer/tokenizer_i.h"
+#include "formats/tokenizer/read/tokenizer_open.h"
+#include "formats/tokenizer/tokenizer_kind.h"
 
 #define TEXT_MAX 256
 

@@ -34,7 +34,7 @@ static int open_set(struct mft_trainer *t, enum mfs_split split, uint32_t set,
 			      &t->data[split].list[set], err);
 }
 
-/* A number of consumed samples says which come next only of the samples that it was counted in. */
+/* The consumed samples of a checkpoint count in its own samples: in others they mean nothing. */
 static int check_conversations(struct mft_trainer *t, struct mfs_error *err)
 {
 	struct mft_progress *p = &t->progress;

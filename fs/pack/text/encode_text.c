@@ -4,7 +4,7 @@
 
 #include "formats/text/json_text.h"
 #include "formats/tokenizer/token_ids.h"
-#include "formats/tokenizer/utf8.h"
+#include "formats/tokenizer/unicode/utf8.h"
 
 /* What one thread encodes with. */
 struct worker {

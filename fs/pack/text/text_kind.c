@@ -4,6 +4,7 @@
 
 #include "formats/base/absent.h"
 #include "formats/base/array.h"
+#include "formats/tokenizer/read/tokenizer_open.h"
 #include "formats/tokenizer/token_ids.h"
 
 struct mfs_text_tokenizer_kind {
@@ -70,6 +71,15 @@ static int open_hugging_face(const struct mfs_text_tokenizer_config *c,
 }
 
 /* Before core had its own tokenizers, special tokens in a text were text. */
+static int refuse_legacy(const struct mfs_text_tokenizer_config *c, struct mfs_error *err)
+{
+	return c->legacy ? mfs_fail(err, -ENOTSUP,
+				    "%s with --legacy-tokenizer takes special tokens in a text "
+				    "for text: that is not made here",
+				    c->type)
+			 : 0;
+}
+
 static int open_gpt2(const struct mfs_text_tokenizer_config *c, struct mfs_text_tokenizer *t,
 		     struct mfs_error *err)
 {
@@ -77,12 +87,8 @@ static int open_gpt2(const struct mfs_text_tokenizer_config *c, struct mfs_text_
 
 	if (!rc)
 		rc = need(c->merge_file, c, "--merge-file", err);
-	if (!rc && c->legacy)
-		return mfs_fail(
-			err, -ENOTSUP,
-			"%s with --legacy-tokenizer takes special tokens in a text for text: "
-			"that is not made here",
-			c->type);
+	if (!rc)
+		rc = refuse_legacy(c, err);
 	if (!rc)
 		rc = mfs_tokenizer_open_gpt2(c->vocab_file, c->merge_file, &t->tok, err);
 	if (!rc)
@@ -140,12 +146,8 @@ static int open_tiktoken(const struct mfs_text_tokenizer_config *c, struct mfs_t
 	};
 	int rc = need(c->model, c, "--tokenizer-model", err);
 
-	if (!rc && c->legacy)
-		return mfs_fail(
-			err, -ENOTSUP,
-			"%s with --legacy-tokenizer takes special tokens in a text for text: "
-			"that is not made here",
-			c->type);
+	if (!rc)
+		rc = refuse_legacy(c, err);
 	if (!rc)
 		rc = mfs_tokenizer_open_tiktoken(c->model, &a, &t->tok, err);
 	if (!rc)
@@ -165,7 +167,7 @@ static int open_null(const struct mfs_text_tokenizer_config *c, struct mfs_text_
 	return 0;
 }
 
-/* --tokenizer: what a file is says how it is used. */
+/* --tokenizer: how a file is used follows from what it is. */
 static int open_any(const struct mfs_text_tokenizer_config *c, struct mfs_text_tokenizer *t,
 		    struct mfs_error *err)
 {

@@ -8,6 +8,7 @@
 #include "formats/hf/hf_json.h"
 #include "formats/hf/hf_tokenizer.h"
 #include "formats/template/template.h"
+#include "formats/tokenizer/read/tokenizer_open.h"
 #include "formats/tokenizer/tokenizer.h"
 
 #define IGNORED (-100)	    /* of "labels" */

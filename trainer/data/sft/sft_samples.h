@@ -39,8 +39,8 @@ struct mft_sft;
 int mft_sft_open(const struct mft_sft_config *config, struct mft_sft **ret, struct mfs_error *err);
 void mft_sft_free(struct mft_sft *s);		 /* NULL: nothing */
 uint64_t mft_sft_count(const struct mft_sft *s); /* samples of an epoch */
-/* A number that says which conversations, by their lengths, packed samples have, and in which order
- * they come: less than 2^63. 0: nothing is packed. */
+/* A digest of the packed samples: the lengths of the conversations in each, and the order of the
+ * samples. Less than 2^63. 0: nothing is packed. */
 uint64_t mft_sft_order(const struct mft_sft *s);
 
 /* [S] each: as struct mft_batch has them. */

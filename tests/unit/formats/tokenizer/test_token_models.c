@@ -4,8 +4,9 @@
 #include "tests/unit/token_cases.h"
 
 #include "formats/base/array.h"
-#include "formats/tokenizer/double_array.h"
-#include "formats/tokenizer/tokenizer_i.h"
+#include "formats/tokenizer/spm/double_array.h"
+#include "formats/tokenizer/read/tokenizer_open.h"
+#include "formats/tokenizer/tokenizer_kind.h"
 
 #define MODELS "tests/fixtures/tokenizers/models/"
 

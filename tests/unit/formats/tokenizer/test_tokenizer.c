@@ -5,10 +5,11 @@
 #include <pthread.h>
 
 #include "formats/base/array.h"
-#include "formats/tokenizer/bpe_model.h"
-#include "formats/tokenizer/charsmap.h"
-#include "formats/tokenizer/compose.h"
-#include "formats/tokenizer/text_pipeline.h"
+#include "formats/tokenizer/models/bpe_model.h"
+#include "formats/tokenizer/unicode/charsmap.h"
+#include "formats/tokenizer/unicode/compose.h"
+#include "formats/tokenizer/read/tokenizer_open.h"
+#include "formats/tokenizer/pipeline/text_pipeline.h"
 
 static const char *const names[] = {
 	"byte_level", "sentencepiece_bpe", "unigram", "wordpiece", "wordlevel", "end_of_word",

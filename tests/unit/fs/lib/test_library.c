@@ -80,7 +80,7 @@ static void open_fake_driver(void)
 	*(void **)&fake.tell = dlsym(driver, "fake_driver_tell");
 }
 
-/* The disk that a folder is on, where it is said to be. */
+/* The disk that a folder is on, where the test names one. */
 static void make_sys(const char *folder, const char *place)
 {
 	static char sys[PATH_MAX + 32];
@@ -855,7 +855,7 @@ START_TEST(a_source_that_was_deleted_or_replaced_is_read_while_its_view_is_open)
 }
 END_TEST
 
-/* In the place of the C library's: all file systems are of other machines, if a test says so. */
+/* Replaces the C library's: all file systems are of other machines, if a test asks for that. */
 static bool all_are_remote;
 
 int fstatfs(int fd, struct statfs *ret)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/base/array.h"
+#include "formats/tokenizer/read/tokenizer_open.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "fs/sample/sample.h"
 
