@@ -495,7 +495,7 @@ static int keep(struct text_pack *x, const struct mfs_error *why)
 		mfs_command_failed("%s", why->msg);
 	else
 		mfs_command_failed("%s; %s documents are kept: the same command with --resume goes "
-				   "on behind them",
+				   "on after them",
 				   why->msg, mfs_grouped(kept, text));
 	return mfs_stop_code(MFS_EXIT_FAILED);
 }

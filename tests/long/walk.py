@@ -1,4 +1,4 @@
-"""Reads everything of a mount that saves go on behind, in many processes, until WORK/stop.
+"""Reads everything of a mount while saves go on, in many processes, until WORK/stop.
 
 walk.py MOUNT WORK READERS
 
