@@ -104,7 +104,7 @@ two_have_room() {
 
 if [ $# = 0 ] && two_have_room; then
     shopt -s extglob
-    data='test_@(data|fsck|gpt_dataset|hf_dataset|hf_to_megatron|index_cache|pack|remote|samples|train)*.py'
+    data='test_@(bridge_optimizer|data|fsck|gguf|gpt_dataset|hf_dataset|hf_to_megatron|index_cache|pack|remote|samples|train)*.py'
     # shellcheck disable=SC2086
     (ask data $data) >"$work/log" 2>&1 &
     beside=$!

@@ -17,6 +17,7 @@ import models
 import program
 import venvs
 import vl_models
+from swept import ENGINES
 from views import export
 
 SOURCES = ["weights/llama-torch_dist-tp2-pp2-vpp2", "resume/qwen2-torch-tp2-dp2-distopt", "weights/qwen3-torch_dist-tp4", "hf/llama", "hf/qwen2"]
@@ -104,6 +105,8 @@ def test_the_language_model_of_bridges_own_is_the_hf_ones(exported, name, tmp_pa
 def test_vllm_generates_from_checkpoints_of_bridge(exported, needs_mount):
     if os.environ.get("MCOREFS_NO_VLLM"):
         pytest.skip("vLLM: could not be installed")
+    if "sglang" not in ENGINES:  # on the other days vLLM's workers are asked
+        pytest.skip("vLLM on checkpoints of Bridge: another day's turn (MCOREFS_ALL_LAYOUTS=1)")
     families = ["qwen3-moe-plain", "mistral-whole", "qwen3"]
     with contextlib.ExitStack() as stack:
         places = [stack.enter_context(program.mounted(exported[family][1][1])) / "latest" / "hf" for family in families]

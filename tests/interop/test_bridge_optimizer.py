@@ -14,6 +14,7 @@ import hf_models
 import megatron_files
 import program
 import venvs
+from swept import todays
 from views import export
 
 FAMILIES = {"llama": {}, "qwen3-moe-plain": dict(head_dim=32, norm_topk_prob=True)}  # Bridge 0.3.1 takes norm_topk_prob for granted
@@ -24,7 +25,7 @@ TRAIN = os.environ.get("MCOREFS_TRAIN", str(pathlib.Path(program.BINARY).with_na
 STEP, RATE = 3, 1e-3  # as in PEER
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=todays(FAMILIES, 1))
 def saved(request, tmp_path_factory):
     """{kind: (what Bridge saved, error)} of a family, from one process."""
     try:

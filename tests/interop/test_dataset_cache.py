@@ -9,12 +9,13 @@ import pytest
 
 import program
 import venvs
+from swept import todays
 
 HERE = pathlib.Path(__file__).parent
 PEER = HERE / "peers" / "dataset_cache.py"
 SECONDS = 1800
 # Environments by their requirements; "": the main one.
-VERSIONS = ["", *(name for name in ("datasets2", "datasets3", "datasets4") if (HERE / f"requirements-{name}.txt").exists())]
+VERSIONS = ["", *todays((name for name in ("datasets2", "datasets3", "datasets4") if (HERE / f"requirements-{name}.txt").exists()), 1)]
 SAMPLES = "samples/train-s128-n226"
 
 pytestmark = pytest.mark.usefixtures("needs_mount")

@@ -19,10 +19,11 @@ import pytest
 
 import program
 import venvs
+from swept import todays
 
 HERE = pathlib.Path(__file__).parent
 SECONDS = 1800
-VERSIONS = ["datasets2", "datasets3", "datasets4", "main"]
+VERSIONS = [*todays(["datasets2", "datasets3", "datasets4"], 1), "main"]
 CHECKS = ["features", "rows", "arrow", "mapped", "shuffled", "filtered", "streamed", "in_torch", "pickled"]
 DTYPES = ["uint8", "int64", "float32"]
 CODES = {"uint8": 1, "int32": 4, "int64": 5, "float32": 7, "uint16": 8}

@@ -12,10 +12,11 @@ import pytest
 
 import program
 import venvs
+from swept import todays
 
 HERE = pathlib.Path(__file__).parent
 SECONDS = 1800
-VERSIONS = ["0.16.1", "0.15.3", "0.14.0", "0.12.3", "0.10.0"]
+VERSIONS = ["0.16.1", *todays(["0.15.3", "0.14.0", "0.12.3", "0.10.0"], 1)]
 NEWEST = VERSIONS[0]
 TOKENIZER = {"class": "T\u00f6kenizer", "tokenizer_path": ["/vocab.json", None], "weird": {"a": [], "b": {}, "c": [1e-7, True]}}
 

@@ -24,6 +24,7 @@ import torch
 
 import program
 import venvs
+from swept import todays
 
 HERE = pathlib.Path(__file__).parent
 SECONDS = 1800
@@ -212,7 +213,7 @@ def test_refused_as_megatron_does(job, corpora, megatron):
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
 
 
-@pytest.mark.parametrize("version", ["0.10.0", "0.12.3"])
+@pytest.mark.parametrize("version", todays(["0.10.0", "0.12.3"], 1))
 def test_older_megatron(version, corpora, tmp_path):
     """The surplus is another one up to core 0.10, which changes how many samples each dataset is asked for."""
     jobs = [job for job in BLENDS if job["samples"][0] is not None and "." in job["data_path"][0]] + PLAIN[1:3]
