@@ -1,17 +1,14 @@
 #define _GNU_SOURCE
 #include "trainer/data/sft/sft_samples.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "formats/base/bytes.h"
 #include "formats/base/hash.h"
 #include "formats/base/grow.h"
 #include "formats/dataset/random/numpy.h"
-#include "formats/io/regular.h"
-#include "trainer/data/sft/conversation.h"
+#include "formats/sft/conversation.h"
+#include "formats/sft/row_file.h"
 
 struct document {
 	uint64_t first; /* of the tokens */
@@ -53,7 +50,7 @@ static int make_room(struct mft_sft *s, uint64_t more, struct mfs_error *err)
 	return 0;
 }
 
-static int add_document(void *arg, const struct mft_turns *turns, struct mfs_error *err)
+static int add_document(void *arg, const struct mfs_turns *turns, struct mfs_error *err)
 {
 	struct mft_sft *s = arg;
 	/* The token after the last one of a sample is of no use, and what is longer is cut. */
@@ -79,68 +76,19 @@ static int add_document(void *arg, const struct mft_turns *turns, struct mfs_err
 	return 0;
 }
 
-static int read_row(struct mft_sft *s, struct mft_talk *talk, const char *line, size_t len,
-		    struct mfs_error *err)
-{
-	const struct mft_talk_hooks hooks = {s, add_document};
-	json_error_t why;
-	json_t *row = json_loadb(line, len, 0, &why);
-	int rc;
+struct reading {
+	struct mft_sft *s;
+	struct mfs_talk *talk;
+};
 
-	if (!row)
-		return mfs_fail(err, -EINVAL, "no JSON: %s", why.text);
-	rc = mft_talk_row(talk, row, &hooks, err);
-	json_decref(row);
+static int read_row(void *arg, json_t *row, struct mfs_error *err)
+{
+	struct reading *r = arg;
+	const struct mfs_talk_hooks hooks = {r->s, add_document};
+	const int rc = mfs_talk_row(r->talk, row, &hooks, err);
+
+	r->s->line++;
 	return rc;
-}
-
-static bool is_blank(const char *line)
-{
-	return !line[strspn(line, " \t\r\n")];
-}
-
-static int open_rows(const char *path, FILE **ret, struct mfs_error *err)
-{
-	int fd, rc = mfs_open_regular(AT_FDCWD, path, 0, &fd, NULL);
-
-	if (rc)
-		return mfs_fail(err, rc, "%s: %s", path, mfs_open_regular_why(rc));
-	*ret = fdopen(fd, "r");
-	if (*ret)
-		return 0;
-	close(fd);
-	return mfs_fail_nomem(err);
-}
-
-/* Rows [first, end) of the file; end UINT64_MAX: all. *ret_rows: how many the file has. */
-static int read_rows(struct mft_sft *s, struct mft_talk *talk, uint64_t first, uint64_t end,
-		     uint64_t *ret_rows, struct mfs_error *err)
-{
-	FILE *f;
-	uint64_t number = 0;
-	char *line = NULL;
-	size_t room = 0;
-	ssize_t len;
-	int rc = open_rows(s->config.path, &f, err);
-
-	if (rc)
-		return rc;
-	for (*ret_rows = 0; !rc && (len = getline(&line, &room, f)) > 0;) {
-		number++;
-		if (is_blank(line))
-			continue;
-		if (talk && *ret_rows >= first && *ret_rows < end) {
-			rc = read_row(s, talk, line, (size_t)len, err);
-			s->line++;
-		}
-		++*ret_rows;
-	}
-	if (!rc && ferror(f))
-		rc = mfs_fail(err, -EIO, "it cannot be read");
-	free(line);
-	fclose(f);
-	return rc ? mfs_fail_in(err, "%s, line %llu", s->config.path, (unsigned long long)number)
-		  : 0;
 }
 
 /* ---- samples ---- */
@@ -224,7 +172,7 @@ static int take_range(struct mft_sft *s, uint64_t *first, uint64_t *end, struct 
 
 	if (!s->config.shares)
 		return 0;
-	rc = read_rows(s, NULL, 0, 0, &rows, err);
+	rc = mfs_row_file_read(s->config.path, 0, 0, NULL, &rows, err);
 	if (!rc)
 		rc = mfs_splits_parse(s->config.shares, &rules, &splits, err);
 	return rc ? rc : mfs_splits_range(&splits, s->config.split, rows, first, end, err);
@@ -233,15 +181,16 @@ static int take_range(struct mft_sft *s, uint64_t *first, uint64_t *end, struct 
 static int fill(struct mft_sft *s, struct mfs_error *err)
 {
 	uint64_t first = 0, end = UINT64_MAX, rows;
-	struct mft_talk *talk = NULL;
+	struct reading r = {s, NULL};
+	const struct mfs_row_hooks hooks = {&r, read_row};
 	int rc = take_range(s, &first, &end, err);
 
 	if (!rc)
-		rc = mft_talk_open(s->config.tokenizer, s->config.format, s->config.answers_only,
-				   (time_t)s->config.now, &talk, err);
+		rc = mfs_talk_open(s->config.tokenizer, s->config.format, s->config.answers_only,
+				   (time_t)s->config.now, &r.talk, err);
 	if (!rc)
-		rc = read_rows(s, talk, first, end, &rows, err);
-	mft_talk_free(talk);
+		rc = mfs_row_file_read(s->config.path, first, end, &hooks, &rows, err);
+	mfs_talk_free(r.talk);
 	/* A split without data is passed over, but not one whose text cannot be made. */
 	if (rc)
 		return rc == -ENODATA ? -EINVAL : rc;

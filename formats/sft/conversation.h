@@ -5,8 +5,8 @@
  * Sources: megatron/core/tokenizers/text/libraries/sft_tokenizer.py: tokenize_conversation;
  * megatron/training/datasets/sft_dataset.py: _split_conversations; varlen_dataset.py.
  */
-#ifndef MFT_TRAINER_DATA_SFT_CONVERSATION_H
-#define MFT_TRAINER_DATA_SFT_CONVERSATION_H
+#ifndef MFS_FORMATS_SFT_CONVERSATION_H
+#define MFS_FORMATS_SFT_CONVERSATION_H
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -18,13 +18,13 @@
 
 /* How many tokens there are, and for each its id and whether its loss counts as a label.
  * Zero-filled at first; free() both at the end. */
-struct mft_turns {
+struct mfs_turns {
 	uint32_t *ids;
 	uint8_t *counts;
 	size_t count, room;
 };
 
-struct mft_talk;
+struct mfs_talk;
 
 /*
  * tokenizer: the directory of an HF tokenizer, with its chat template; NULL: rows have input_ids.
@@ -33,14 +33,14 @@ struct mft_talk;
  * templates that ask for the day. -EINVAL, -ENOTSUP: as tokenizers and templates; or the format is
  * not known.
  */
-int mft_talk_open(const char *tokenizer, const char *format, bool answers_only, time_t now,
-		  struct mft_talk **ret, struct mfs_error *err);
-void mft_talk_free(struct mft_talk *t); /* NULL: nothing */
+int mfs_talk_open(const char *tokenizer, const char *format, bool answers_only, time_t now,
+		  struct mfs_talk **ret, struct mfs_error *err);
+void mfs_talk_free(struct mfs_talk *t); /* NULL: nothing */
 
 /* Called for each conversation of a row, which has one or, from each system message on, several. */
-struct mft_talk_hooks {
+struct mfs_talk_hooks {
 	void *arg;
-	int (*conversation)(void *arg, const struct mft_turns *turns, struct mfs_error *err);
+	int (*conversation)(void *arg, const struct mfs_turns *turns, struct mfs_error *err);
 };
 
 /*
@@ -51,7 +51,7 @@ struct mft_talk_hooks {
  * -ENOTSUP: a message that is no text; -ENODATA: there is no tokenizer, or the template writes a
  * special token of which its files say nothing.
  */
-int mft_talk_row(struct mft_talk *t, json_t *row, const struct mft_talk_hooks *hooks,
+int mfs_talk_row(struct mfs_talk *t, json_t *row, const struct mfs_talk_hooks *hooks,
 		 struct mfs_error *err);
 
 #endif
