@@ -320,9 +320,19 @@ int mft_batch_fill(const struct mft_batch_rules *rules, const struct mft_fetch *
 	return 0;
 }
 
-void mft_batch_fill_sft(const struct mft_batch_rules *rules, struct mft_sft *sft,
-			const uint64_t *samples, uint32_t own, int32_t *scratch,
-			struct mft_batch *whole, struct mft_batch *b)
+uint64_t mft_batch_write_sft(void *arg, uint64_t sample, uint64_t first, const struct mft_batch *to)
+{
+	const struct mft_sft_sample at = {to->tokens + first, to->labels + first,
+					  to->positions + first, to->first_key + first,
+					  to->loss_mask + first};
+
+	return mft_sft_read(arg, sample, 0, &at);
+}
+
+void mft_batch_fill_documents(const struct mft_batch_rules *rules,
+			      const struct mft_batch_documents *from, const uint64_t *samples,
+			      uint32_t own, int32_t *scratch, struct mft_batch *whole,
+			      struct mft_batch *b)
 {
 	struct mft_batch *all = rules->parts > 1 ? whole : b;
 
@@ -330,15 +340,12 @@ void mft_batch_fill_sft(const struct mft_batch_rules *rules, struct mft_sft *sft
 	all->documents = true;
 	for (uint32_t i = 0; i < rules->sequences; i++) {
 		const uint64_t first = (uint64_t)i * rules->length;
-		const struct mft_sft_sample to = {all->tokens + first, all->labels + first,
-						  all->positions + first, all->first_key + first,
-						  all->loss_mask + first};
-		const uint64_t counted = mft_sft_read(sft, samples[i], 0, &to);
+		const uint64_t counted = from->write(from->arg, samples[i], first, all);
 
 		if (i < own)
 			all->counted += counted;
 		else
-			memset(to.loss_mask, 0, rules->length * sizeof(*to.loss_mask));
+			memset(all->loss_mask + first, 0, rules->length * sizeof(*all->loss_mask));
 	}
 	complete(rules, scratch, all, b);
 }

@@ -46,9 +46,21 @@ int mft_batch_fill(const struct mft_batch_rules *rules, const struct mft_fetch *
 		   const uint64_t *samples, uint32_t own, int32_t *scratch, struct mft_batch *whole,
 		   struct mft_batch *b, struct mfs_error *err);
 
-/* Fills a batch from samples of conversations, whose documents are apart. It cannot fail. */
-void mft_batch_fill_sft(const struct mft_batch_rules *rules, struct mft_sft *sft,
-			const uint64_t *samples, uint32_t own, int32_t *scratch,
-			struct mft_batch *whole, struct mft_batch *b);
+/* Samples whose documents are apart. */
+struct mft_batch_documents {
+	/* Writes sample number `sample` to the elements [first, first + length) of the arrays that
+	 * are not sorted, and returns how many of its tokens count. */
+	uint64_t (*write)(void *arg, uint64_t sample, uint64_t first, const struct mft_batch *to);
+	void *arg;
+};
+
+/* Fills a batch from such samples. It cannot fail. */
+void mft_batch_fill_documents(const struct mft_batch_rules *rules,
+			      const struct mft_batch_documents *from, const uint64_t *samples,
+			      uint32_t own, int32_t *scratch, struct mft_batch *whole,
+			      struct mft_batch *b);
+/* Of conversations: arg is a struct mft_sft. */
+uint64_t mft_batch_write_sft(void *arg, uint64_t sample, uint64_t first,
+			     const struct mft_batch *to);
 
 #endif

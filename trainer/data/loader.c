@@ -104,8 +104,10 @@ static int finish(struct mft_loader *l, struct slot *s)
 	int rc;
 
 	if (l->data.sft) {
-		mft_batch_fill_sft(&l->rules, l->data.sft, s->samples, s->own, l->scratch,
-				   &l->whole, &s->batch);
+		const struct mft_batch_documents from = {mft_batch_write_sft, l->data.sft};
+
+		mft_batch_fill_documents(&l->rules, &from, s->samples, s->own, l->scratch,
+					 &l->whole, &s->batch);
 		return 0;
 	}
 	rc = mft_fetch_finish(l->fetcher, &s->fetch, &s->err);
@@ -387,6 +389,23 @@ void mft_loader_give_back(struct mft_loader *l, const struct mft_batch *b)
 	push(&l->free, (struct slot *)b);
 	pthread_cond_signal(&l->free_or_stop);
 	pthread_mutex_unlock(&l->lock);
+}
+
+static int source_next(void *arg, const struct mft_batch **ret, struct mfs_error *err)
+{
+	return mft_loader_next(arg, ret, err);
+}
+
+static void source_give_back(void *arg, const struct mft_batch *b)
+{
+	mft_loader_give_back(arg, b);
+}
+
+struct mft_batch_source mft_loader_source(struct mft_loader *l)
+{
+	static const struct mft_batch_source_ops ops = {source_next, source_give_back};
+
+	return (struct mft_batch_source){&ops, l};
 }
 
 uint64_t mft_loader_microbatches(const struct mft_loader *l)

@@ -18,6 +18,7 @@
 #include "formats/base/error.h"
 #include "formats/dataset/gpt/splits.h"
 #include "trainer/config/config.h"
+#include "trainer/data/batch_source.h"
 
 #define MFT_BATCH_ALIGN 256 /* bytes */
 
@@ -117,6 +118,8 @@ void mft_loader_free(struct mft_loader *l);
  */
 int mft_loader_next(struct mft_loader *l, const struct mft_batch **ret, struct mfs_error *err);
 void mft_loader_give_back(struct mft_loader *l, const struct mft_batch *b);
+/* Both of these. */
+struct mft_batch_source mft_loader_source(struct mft_loader *l);
 
 /* Microbatches from consumed to the end of the data, or of a pass of full_validation; UINT64_MAX:
  * they have no end (dataloader_type cyclic). */

@@ -151,7 +151,7 @@ static int wait_for(struct mft_trainer *t, struct mfk_event *done, struct mfs_er
 static void give_back(struct mft_batch_in_flight *b)
 {
 	if (b->batch)
-		mft_loader_give_back(b->of, b->batch);
+		b->of.ops->give_back(b->of.arg, b->batch);
 	b->batch = NULL;
 }
 
@@ -205,7 +205,7 @@ static int take(struct mft_trainer *t, const struct mft_microbatches *m,
 	b->of = m->from;
 	from = mfs_now_ns();
 	MFT_RANGE_BEGIN("data");
-	rc = mft_loader_next(b->of, &b->batch, err);
+	rc = b->of.ops->next(b->of.arg, &b->batch, err);
 	MFT_RANGE_END();
 	mft_straggler_waited(t, mfs_now_ns() - from);
 	if (rc)

@@ -9,8 +9,9 @@ int mft_trainer_evaluate(struct mft_trainer *t, enum mfs_split split, uint32_t s
 	const bool full = split == MFS_VALID && c->full_validation;
 	/* All of the split, and a batch at a time all the same. */
 	const uint64_t each = mft_trainer_microbatches(t, batch);
-	struct mft_microbatches m = {.from = t->data[split].list[set]};
-	uint64_t left = full ? mft_loader_microbatches(m.from) : each * (uint64_t)c->eval_iters;
+	struct mft_loader *data = t->data[split].list[set];
+	struct mft_microbatches m = {.from = mft_loader_source(data)};
+	uint64_t left = full ? mft_loader_microbatches(data) : each * (uint64_t)c->eval_iters;
 	struct mft_net_losses losses;
 	double counted = 0;
 	int rc = 0;

@@ -80,7 +80,7 @@ static int run_microbatches(struct mft_trainer *t, uint64_t count, double *ret_c
 	 * (distributed_data_parallel.py: gradient_scaling_factor). */
 	const double parts = (double)count * t->parallel.group[MFT_GROUP_DATA].size;
 	const struct mft_microbatches m = {
-		.from = t->data[MFS_TRAIN].list[0],
+		.from = mft_loader_source(t->data[MFS_TRAIN].list[0]),
 		.count = count,
 		.backward = true,
 		.per_token = per_token,

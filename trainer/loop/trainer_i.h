@@ -88,7 +88,7 @@ struct mft_trainer {
 
 	/* batches that the device may still be reading */
 	struct mft_batch_in_flight {
-		struct mft_loader *of;
+		struct mft_batch_source of;
 		const struct mft_batch *batch; /* NULL: none */
 		struct mfk_event *done;
 	} in_flight[MFT_BATCHES_IN_FLIGHT];
@@ -118,7 +118,7 @@ int mft_trainer_close(struct mft_trainer *t, struct mfs_error *err);
 
 /* batches.c */
 struct mft_microbatches {
-	struct mft_loader *from;
+	struct mft_batch_source from;
 	uint64_t count;
 	bool backward;
 	bool per_token; /* the gradient is not divided by the microbatch's tokens */
