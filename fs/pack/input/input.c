@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
-#include "formats/text/table_text.h"
+#include "formats/text/parquet/parquet_text.h"
 #include "fs/cli/stop.h"
 #include "fs/pack/input/unpack.h"
 
@@ -41,7 +41,7 @@ void mfs_pack_input_release(struct mfs_pack_input *in)
 {
 	mfs_pack_digest_free(in->digest);
 	mfs_unpacker_free(in->unpacker);
-	mfs_table_text_free(in->table);
+	mfs_pq_table_free(in->table);
 	mfs_buf_release(&in->rows);
 	free(in->buffer);
 	free(in->packed);
@@ -110,8 +110,7 @@ static int open_table(struct mfs_pack_input *in, struct mfs_error *err)
 	if (!in->seekable || in->base)
 		return mfs_fail(err, -ENOTSUP, "%s is Parquet, which is read from files alone",
 				in->name);
-	return mfs_table_text_open(in->fd, in->name, in->columns, in->column_count, &in->table,
-				   err);
+	return mfs_pq_table_open(in->fd, in->name, in->columns, in->column_count, &in->table, err);
 }
 
 static int read_rows(struct mfs_pack_input *in, size_t max, size_t *ret_len, struct mfs_error *err)
@@ -122,7 +121,7 @@ static int read_rows(struct mfs_pack_input *in, size_t max, size_t *ret_len, str
 	if (in->rows_at == in->rows.len)
 		in->rows_at = in->rows.len = 0;
 	while (!rc && !end && in->rows.len < CHUNK / 2)
-		rc = mfs_table_text_next(in->table, &in->rows, &end, err);
+		rc = mfs_pq_table_next(in->table, &in->rows, &end, err);
 	*ret_len = mfs_min_u64(in->rows.len - in->rows_at, max);
 	if (!rc && *ret_len)
 		memcpy(in->buffer, in->rows.data + in->rows_at, *ret_len);

@@ -9,7 +9,7 @@
 
 #define MFS_PACK_CHUNK (256u << 10) /* bytes that are read at once, at most */
 
-struct mfs_table_text;
+struct mfs_pq_table;
 struct mfs_unpacker;
 
 struct mfs_pack_input {
@@ -31,11 +31,11 @@ struct mfs_pack_input {
 	 * such file. Borrowed; set it after the opening. */
 	const char *const *columns;
 	size_t column_count;
-	struct mfs_table_text *table; /* NULL: it is no such file */
-	struct mfs_buf rows;	      /* lines of it */
-	size_t rows_at;		      /* bytes of them that have been handed out */
-	bool known;		      /* what it is compressed with has been looked at */
-	bool more;		      /* the unpacker had no room for all */
+	struct mfs_pq_table *table; /* NULL: it is no such file */
+	struct mfs_buf rows;	    /* lines of it */
+	size_t rows_at;		    /* bytes of them that have been handed out */
+	bool known;		    /* what it is compressed with has been looked at */
+	bool more;		    /* the unpacker had no room for all */
 };
 
 /* What is compressed with gzip or zstd is unpacked. fd stays the caller's. -ENOTSUP, when it is

@@ -1,4 +1,4 @@
-#include "formats/text/thrift.h"
+#include "formats/text/parquet/thrift.h"
 
 #define DEPTH 32 /* of structures in one another; Parquet's have 6 */
 

@@ -3,8 +3,8 @@
  * Parquet's structures use it. Nothing is allocated; after the first fault everything is zero and
  * .failed is set.
  */
-#ifndef MFS_TEXT_THRIFT_H
-#define MFS_TEXT_THRIFT_H
+#ifndef MFS_TEXT_PARQUET_THRIFT_H
+#define MFS_TEXT_PARQUET_THRIFT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "formats/text/snappy.h"
+#include "formats/text/parquet/snappy.h"
 
 #include <string.h>
 

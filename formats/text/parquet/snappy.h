@@ -1,6 +1,6 @@
 /* Snappy's raw format (google/snappy: format_description.txt), unpacked. */
-#ifndef MFS_TEXT_SNAPPY_H
-#define MFS_TEXT_SNAPPY_H
+#ifndef MFS_TEXT_PARQUET_SNAPPY_H
+#define MFS_TEXT_PARQUET_SNAPPY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,0 +1,261 @@
+/* The footer: which columns there are, and where each lies in the row groups. */
+#include "formats/text/parquet/parquet_i.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/base/grow.h"
+#include "formats/text/parquet/thrift.h"
+
+#define FOOTER_MAX (256u << 20)
+
+enum { BYTE_ARRAY = 6 }; /* Type */
+
+/* ---- the schema ---- */
+
+struct element {
+	int64_t type, repetition, children;
+	struct mfs_pq_slice name;
+};
+
+static void read_element(struct mfs_thrift *f, struct element *e)
+{
+	struct mfs_thrift_field field = {.id = 0};
+	size_t len;
+
+	*e = (struct element){.type = -1};
+	while (mfs_thrift_next(f, &field))
+		switch (field.id) {
+		case 1:
+			e->type = mfs_thrift_int(f, field.type);
+			break;
+		case 3:
+			e->repetition = mfs_thrift_int(f, field.type);
+			break;
+		case 4:
+			e->name.at = (const uint8_t *)mfs_thrift_binary(f, field.type, &len);
+			e->name.len = len;
+			break;
+		case 5:
+			e->children = mfs_thrift_int(f, field.type);
+			break;
+		default:
+			mfs_thrift_skip(f, field.type);
+		}
+}
+
+static int take_element(struct mfs_pq_table *t, const struct element *e, uint32_t leaf,
+			struct mfs_error *err)
+{
+	for (size_t i = 0; i < t->count; i++) {
+		struct mfs_pq_column *c = &t->columns[i];
+
+		if (strlen(c->name) != e->name.len || memcmp(c->name, e->name.at, e->name.len) != 0)
+			continue;
+		if (e->children || e->repetition > 1 || e->type != BYTE_ARRAY)
+			return mfs_fail(err, -ENOTSUP, "%s: its column '%s' is not of strings",
+					t->name, c->name);
+		c->leaf = leaf;
+		c->optional = e->repetition == 1;
+	}
+	return 0;
+}
+
+/* Elements stand in the order of a walk: each is followed by its children. */
+static int read_schema(struct mfs_pq_table *t, struct mfs_thrift *f, enum mfs_thrift_type type,
+		       struct mfs_error *err)
+{
+	enum mfs_thrift_type item;
+	const uint32_t count = mfs_thrift_list(f, type, &item);
+	uint64_t below = 0; /* elements to come that lie below one of the top */
+	uint32_t leaf = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count && !rc && !f->failed; i++) {
+		struct element e;
+
+		read_element(f, &e);
+		if (e.children < 0 || e.children > UINT16_MAX)
+			return mfs_pq_damaged(t, "a schema's element", err);
+		if (!i)
+			continue;
+		if (!below)
+			rc = take_element(t, &e, leaf, err);
+		else
+			below--;
+		below += (uint64_t)e.children;
+		leaf += !e.children;
+	}
+	return rc;
+}
+
+/* ---- row groups ---- */
+
+static void read_metadata(struct mfs_thrift *f, struct mfs_pq_chunk *c)
+{
+	struct mfs_thrift_field field = {.id = 0};
+	int64_t data = 0, dictionary = 0;
+
+	c->there = true;
+	while (mfs_thrift_next(f, &field))
+		switch (field.id) {
+		case 4:
+			c->codec = (int)mfs_thrift_int(f, field.type);
+			break;
+		case 5:
+			c->values = (uint64_t)mfs_thrift_int(f, field.type);
+			break;
+		case 7:
+			c->size = (uint64_t)mfs_thrift_int(f, field.type);
+			break;
+		case 9:
+			data = mfs_thrift_int(f, field.type);
+			break;
+		case 11:
+			dictionary = mfs_thrift_int(f, field.type);
+			break;
+		default:
+			mfs_thrift_skip(f, field.type);
+		}
+	c->offset = (uint64_t)(dictionary > 0 && dictionary < data ? dictionary : data);
+}
+
+static void read_chunk(struct mfs_thrift *f, struct mfs_pq_chunk *c)
+{
+	struct mfs_thrift_field field = {.id = 0};
+
+	*c = (struct mfs_pq_chunk){.offset = 0};
+	while (mfs_thrift_next(f, &field))
+		if (field.id == 3 && field.type == MFS_THRIFT_STRUCT)
+			read_metadata(f, c);
+		else
+			mfs_thrift_skip(f, field.type);
+}
+
+static void read_chunks(struct mfs_pq_table *t, struct mfs_thrift *f, enum mfs_thrift_type type)
+{
+	enum mfs_thrift_type item;
+	const uint32_t count = mfs_thrift_list(f, type, &item);
+
+	for (uint32_t leaf = 0; leaf < count && !f->failed; leaf++) {
+		struct mfs_pq_chunk chunk;
+
+		read_chunk(f, &chunk);
+		for (size_t i = 0; i < t->count; i++) {
+			struct mfs_pq_column *c = &t->columns[i];
+
+			if (c->leaf == leaf)
+				c->chunks[t->group_count] = chunk;
+		}
+	}
+}
+
+static int read_group(struct mfs_pq_table *t, struct mfs_thrift *f, struct mfs_error *err)
+{
+	struct mfs_thrift_field field = {.id = 0};
+	int64_t rows = 0;
+	bool chunks = false;
+	int rc = 0;
+
+	if (mfs_grow(&t->group_rows, t->group_count))
+		return mfs_fail_nomem(err);
+	for (size_t i = 0; i < t->count; i++) {
+		if (mfs_grow(&t->columns[i].chunks, t->group_count))
+			return mfs_fail_nomem(err);
+		t->columns[i].chunks[t->group_count] = (struct mfs_pq_chunk){.offset = 0};
+	}
+	while (mfs_thrift_next(f, &field))
+		if (field.id == 1 && !chunks) {
+			chunks = true;
+			read_chunks(t, f, field.type);
+		} else if (field.id == 3) {
+			rows = mfs_thrift_int(f, field.type);
+		} else {
+			mfs_thrift_skip(f, field.type);
+		}
+	if (rows < 0 || f->failed)
+		rc = mfs_pq_damaged(t, "a row group", err);
+	for (size_t i = 0; i < t->count && !rc; i++) {
+		const struct mfs_pq_chunk *c = &t->columns[i].chunks[t->group_count];
+
+		if (!c->there || c->values != (uint64_t)rows ||
+		    !mfs_range_ok(c->offset, c->size, t->size))
+			rc = mfs_pq_damaged(t, "a column of a row group", err);
+	}
+	t->group_rows[t->group_count++] = (uint64_t)rows;
+	return rc;
+}
+
+static int read_groups(struct mfs_pq_table *t, struct mfs_thrift *f, enum mfs_thrift_type type,
+		       struct mfs_error *err)
+{
+	enum mfs_thrift_type item;
+	const uint32_t count = mfs_thrift_list(f, type, &item);
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count && !rc && !f->failed; i++)
+		rc = read_group(t, f, err);
+	return rc;
+}
+
+static int check_columns(const struct mfs_pq_table *t, struct mfs_error *err)
+{
+	for (size_t i = 0; i < t->count; i++)
+		if (t->columns[i].leaf == UINT32_MAX)
+			return mfs_fail(err, -ENODATA, "%s has no column '%s'", t->name,
+					t->columns[i].name);
+	return 0;
+}
+
+/* The schema comes before the row groups (parquet.thrift: FileMetaData). */
+static int read_file(struct mfs_pq_table *t, struct mfs_thrift *f, struct mfs_error *err)
+{
+	struct mfs_thrift_field field = {.id = 0};
+	bool schema = false, groups = false;
+	int rc = 0;
+
+	while (!rc && mfs_thrift_next(f, &field)) {
+		if (field.id == 2 && !schema) {
+			schema = true;
+			rc = read_schema(t, f, field.type, err);
+			if (!rc)
+				rc = f->failed ? mfs_pq_damaged(t, "its schema", err)
+					       : check_columns(t, err);
+		} else if (field.id == 4 && schema && !groups) {
+			groups = true;
+			rc = read_groups(t, f, field.type, err);
+		} else {
+			mfs_thrift_skip(f, field.type);
+		}
+	}
+	return rc || (!f->failed && groups) ? rc : mfs_pq_damaged(t, "its footer", err);
+}
+
+int mfs_pq_footer_read(struct mfs_pq_table *t, struct mfs_error *err)
+{
+	uint8_t tail[8], *footer;
+	struct mfs_thrift f;
+	uint32_t len;
+	int rc;
+
+	if (t->size < 12)
+		return mfs_pq_damaged(t, "it is too short", err);
+	rc = mfs_pq_read(t, t->size - 8, tail, 8, err);
+	if (rc)
+		return rc;
+	len = mfs_le32(tail);
+	if (!memcmp(tail + 4, "PARE", 4))
+		return mfs_fail(err, -ENOTSUP, "%s is encrypted", t->name);
+	if (memcmp(tail + 4, "PAR1", 4) != 0 || len > t->size - 12 || len > FOOTER_MAX)
+		return mfs_pq_damaged(t, "it has no end", err);
+	footer = malloc(len ? len : 1);
+	if (!footer)
+		return mfs_fail_nomem(err);
+	rc = mfs_pq_read(t, t->size - 8 - len, footer, len, err);
+	f = (struct mfs_thrift){footer, footer + len, false};
+	if (!rc)
+		rc = read_file(t, &f, err);
+	free(footer);
+	return rc;
+}
