@@ -314,8 +314,10 @@ uint64_t mfs_fileset_identity(const struct mfs_fileset *set)
 
 	for (uint32_t i = 0; i < set->count; i++) {
 		const struct file *f = set->files[i];
-		const uint64_t v[] = {f->size, (uint64_t)f->mtime.tv_sec,
-				      (uint64_t)f->mtime.tv_nsec};
+		/* A server may say when a file was changed once and not the next time: HTTP has it
+		 * leave out a time that is not past yet. The version is enough. */
+		const struct timespec t = f->backing ? (struct timespec){0} : f->mtime;
+		const uint64_t v[] = {f->size, (uint64_t)t.tv_sec, (uint64_t)t.tv_nsec};
 
 		identity = XXH64(v, sizeof(v), XXH64(f->name, strlen(f->name), identity));
 		identity = add_version(f, identity);

@@ -55,8 +55,8 @@ struct mfs_census *mfs_fileset_census(struct mfs_fileset *set);
 /* A number that differs between sets whose files differ or were changed: by names, devices, inodes,
  * sizes, mtimes and versions (backing.h). */
 uint64_t mfs_fileset_stamp(const struct mfs_fileset *set);
-/* Like mfs_fileset_stamp(), by names, sizes, mtimes and versions alone: equal on all machines that
- * see the same files. */
+/* Like mfs_fileset_stamp(), by names, sizes, and mtimes or, of files that have one, versions alone:
+ * equal on all machines that see the same files, at any time. */
 uint64_t mfs_fileset_identity(const struct mfs_fileset *set);
 
 /*

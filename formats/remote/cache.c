@@ -377,6 +377,17 @@ int mfs_object_ready(struct mfs_object *o, unsigned seconds, struct mfs_error *e
 		  : 0;
 }
 
+/* The same for a weak ETag and for the strong one that it becomes, which are two objects here. */
+static uint64_t version_of(const struct mfs_object_id *id, const char *key)
+{
+	char strong[MFS_KEY];
+
+	if (!id->etag || mfs_etag_opaque(id->etag) == id->etag)
+		return mfs_object_number(key);
+	key_of(id, mfs_etag_opaque(id->etag), strong);
+	return mfs_object_number(strong);
+}
+
 static int new_object(struct mfs_cache *c, const struct mfs_object_id *id, const char *key,
 		      struct mfs_object **ret)
 {
@@ -388,6 +399,7 @@ static int new_object(struct mfs_cache *c, const struct mfs_object_id *id, const
 	o->size = id->size;
 	memcpy(o->key, key, MFS_KEY);
 	o->number = mfs_object_number(key);
+	o->version = version_of(id, key);
 	o->url = strdup(id->url);
 	o->etag = strdup(id->etag ? id->etag : "");
 	o->last_modified = strdup(id->last_modified ? id->last_modified : "");

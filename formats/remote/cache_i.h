@@ -36,7 +36,8 @@ struct mfs_queue {
 struct mfs_object {
 	struct mfs_cache *cache;
 	char key[MFS_KEY];
-	uint64_t number; /* of the key */
+	uint64_t number;  /* of the key */
+	uint64_t version; /* backing.h */
 	char *url, *etag, *last_modified;
 	uint64_t size;
 	atomic_bool ready; /* the rest is there, once somebody has used it */

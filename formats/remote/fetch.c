@@ -228,7 +228,7 @@ static int check_answer(void *arg, const struct mfs_headers *h, struct mfs_error
 	const uint64_t first = at(t->job->next) + t->have;
 	const uint64_t last = mfs_min_u64(at(t->last + 1), o->size) - 1;
 
-	if ((*o->etag && strcmp(h->etag, o->etag)) ||
+	if ((*o->etag && strcmp(mfs_etag_opaque(h->etag), mfs_etag_opaque(o->etag))) ||
 	    (!*o->etag && strcmp(h->last_modified, o->last_modified)) ||
 	    (h->has_range && h->total != o->size))
 		return mfs_fail(err, -ESTALE, "%s: changed on the server since it was listed",

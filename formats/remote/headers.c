@@ -72,10 +72,15 @@ bool mfs_etag_is_strong(const char *etag)
 	return *etag == '"';
 }
 
+const char *mfs_etag_opaque(const char *etag)
+{
+	return strncmp(etag, "W/", 2) ? etag : etag + 2;
+}
+
 /* [W/]"...": no other quotes, and only bytes that can be sent back in a header. */
 static void read_etag(struct mfs_headers *h, const char *v)
 {
-	const char *p = v + (strncmp(v, "W/", 2) ? 0 : 2);
+	const char *p = mfs_etag_opaque(v);
 	const size_t len = strlen(p);
 
 	if (strlen(v) >= sizeof(h->etag) || len < 2 || *p != '"' || p[len - 1] != '"')

@@ -28,5 +28,8 @@ void mfs_headers_line(struct mfs_headers *h, const char *line, size_t len);
 
 /* Whether an ETag can be compared byte by byte (RFC 9110, 8.8.3.2: a weak one cannot). */
 bool mfs_etag_is_strong(const char *etag);
+/* What is between W/ and the end of one, quotes included: servers give a file that was changed in
+ * this second a weak ETag, and a second later the same one as a strong one. */
+const char *mfs_etag_opaque(const char *etag);
 
 #endif

@@ -277,5 +277,5 @@ const struct mfs_backing_ops mfs_object_backing = {.open = open_data,
 
 struct mfs_backing mfs_object_as_backing(struct mfs_object *o)
 {
-	return (struct mfs_backing){&mfs_object_backing, o, o->number};
+	return (struct mfs_backing){&mfs_object_backing, o, o->version};
 }

@@ -105,9 +105,9 @@ MCOREFS_API void mcorefs_view_close(struct mcorefs_view *view);
 MCOREFS_API const char *mcorefs_view_name(const struct mcorefs_view *view);
 
 /* 16 hexadecimal digits that are other ones if a file of the view has come, gone or changed: by
- * names, sizes, times of modification, and by what the view makes of them. They are equal on all
- * machines that see the same source, with one release of the library. Commits of a gateway follow
- * from them. */
+ * names, sizes, times of modification (of a URL's files, by what tells the server's versions
+ * apart), and by what the view makes of them. They are equal on all machines that see the same
+ * source, with one release of the library. Commits of a gateway follow from them. */
 MCOREFS_API const char *mcorefs_view_identity(const struct mcorefs_view *view);
 
 struct mcorefs_file {

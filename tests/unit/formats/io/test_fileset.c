@@ -129,26 +129,43 @@ START_TEST(empty_file)
 }
 END_TEST
 
-/* Of files whose bytes are elsewhere: two versions of the same size and time. */
-START_TEST(versions_of_one_size_and_time_differ)
+/* Of a file whose bytes are elsewhere. */
+static void read_version(uint64_t version, uint64_t *ret_stamp, uint64_t *ret_identity)
 {
-	uint64_t stamps[2], identities[2];
+	const struct mfs_backing backing = {.version = version};
 	struct stat st;
 
 	ck_assert_int_eq(stat(path("data"), &st), 0);
-	for (int i = 0; i < 2; i++) {
-		const struct mfs_backing backing = {.version = (uint64_t)i};
+	ck_assert_int_eq(mfs_backing_add(&st, &backing), 0);
+	mfs_fileset_free(set);
+	unit_ok(mfs_fileset_new(unit_tmpdir(), &set, &err), &err);
+	unit_ok(mfs_fileset_add(set, "data", &file, &err), &err);
+	*ret_stamp = mfs_fileset_stamp(set);
+	*ret_identity = mfs_fileset_identity(set);
+	mfs_backing_remove(&st);
+}
 
-		ck_assert_int_eq(mfs_backing_add(&st, &backing), 0);
-		mfs_fileset_free(set);
-		unit_ok(mfs_fileset_new(unit_tmpdir(), &set, &err), &err);
-		unit_ok(mfs_fileset_add(set, "data", &file, &err), &err);
-		stamps[i] = mfs_fileset_stamp(set);
-		identities[i] = mfs_fileset_identity(set);
-		mfs_backing_remove(&st);
-	}
+START_TEST(versions_of_one_size_and_time_differ)
+{
+	uint64_t stamps[2], identities[2];
+
+	for (int i = 0; i < 2; i++)
+		read_version((uint64_t)i, &stamps[i], &identities[i]);
 	ck_assert_uint_ne(stamps[0], stamps[1]);
 	ck_assert_uint_ne(identities[0], identities[1]);
+}
+END_TEST
+
+/* A web server gives a file that was changed in this second no time, and one a second later. */
+START_TEST(a_version_is_one_whatever_time_the_server_gives)
+{
+	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {0}};
+	uint64_t stamp, identities[2];
+
+	read_version(1, &stamp, &identities[0]);
+	ck_assert_int_eq(utimensat(AT_FDCWD, path("data"), times, 0), 0);
+	read_version(1, &stamp, &identities[1]);
+	ck_assert_uint_eq(identities[0], identities[1]);
 }
 END_TEST
 
@@ -439,6 +456,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, reads_and_maps);
 	tcase_add_test(c, empty_file);
 	tcase_add_test(c, versions_of_one_size_and_time_differ);
+	tcase_add_test(c, a_version_is_one_whatever_time_the_server_gives);
 	c = prepared(s, "changes");
 	tcase_add_loop_test(c, change_before_first_use_is_stale, 0, 5);
 	tcase_add_loop_test(c, change_after_mapping_is_stale, 0, 5);

@@ -292,6 +292,20 @@ START_TEST(changes_without_etag)
 }
 END_TEST
 
+/* As Apache's does, a second after the file was written. */
+START_TEST(an_etag_that_becomes_strong_is_the_same)
+{
+	const uint64_t strong = mfs_object_as_backing(object).version;
+
+	server.weak = true;
+	object = open_object(cache);
+	unit_ok(look(object, 0, MIB), &err);
+	server.weak = false;
+	unit_ok(look(object, 5 * MIB, 1), &err);
+	ck_assert_uint_eq(mfs_object_as_backing(object).version, strong);
+}
+END_TEST
+
 START_TEST(no_version)
 {
 	const struct mfs_object_id id = {.url = url, .size = SIZE};
@@ -847,6 +861,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, faults_that_last_are_told, 0, MFS_ARRAY_SIZE(lasting));
 	tcase_add_test(c, an_object_that_changed_is_stale);
 	tcase_add_loop_test(c, changes_without_etag, 0, 2);
+	tcase_add_test(c, an_etag_that_becomes_strong_is_the_same);
 	tcase_add_test(c, no_version);
 	tcase_add_test(c, nobody_there);
 	c = case_of(s, "damage", setup);
