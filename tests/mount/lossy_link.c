@@ -1,8 +1,9 @@
 /*
- * lossy_link PID PID DELAY_MS LOSS_PERCENT MBIT SEED: a link between the network namespaces of two
- * processes, for kernels without sch_netem. Each gets a TUN device "lossy". A packet takes its turn
- * at the rate, then the delay; some are lost, the same numbers for the same seed. SIGUSR1: all are
- * lost, and nobody is told; SIGUSR2: as before. The devices go with the process.
+ * lossy_link PID PID DELAY_MS LOSS_PERCENT MBIT SEED [FILE BYTES]: a link between the network
+ * namespaces of two processes, for kernels without sch_netem. Each gets a TUN device "lossy". A
+ * packet takes its turn at the rate, then the delay; some are lost, the same numbers for the same
+ * seed. SIGUSR1: all are lost, and nobody is told; SIGHUP: the same, as soon as FILE has so many
+ * bytes, however busy the machine is; SIGUSR2: as before. The devices go with the process.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,11 +13,13 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,11 +41,21 @@ struct wire {
 	struct packet packets[PACKETS];
 };
 
-static volatile sig_atomic_t is_cut;
+static volatile sig_atomic_t is_cut, is_watched;
+static const char *watched;
+static off_t enough;
 
 static void cut_or_join(int sig)
 {
 	is_cut = sig == SIGUSR1;
+	is_watched = sig == SIGHUP;
+}
+
+static bool has_enough(void)
+{
+	struct stat st;
+
+	return !stat(watched, &st) && st.st_size >= enough;
 }
 
 static int64_t now(void)
@@ -103,6 +116,8 @@ static int64_t deliver(struct wire *w, int64_t next)
 
 		if (p->due > now())
 			return p->due < next ? p->due : next;
+		if (is_watched && has_enough())
+			is_cut = true;
 		/* A device that is down takes nothing. */
 		if (!is_cut && write(w->to, p->bytes, (size_t)p->len) < 0 && errno != EIO)
 			perror("lossy_link");
@@ -117,12 +132,17 @@ int main(int argc, char **argv)
 	double loss, bytes_a_second;
 	int64_t delay;
 
-	if (argc != 7)
+	if (argc != 7 && argc != 9)
 		return 2;
 	delay = atoi(argv[3]) * (SECOND / 1000);
 	loss = atof(argv[4]);
 	bytes_a_second = atof(argv[5]) * 1e6 / 8;
 	srand48(atol(argv[6]));
+	if (argc == 9) {
+		watched = argv[7];
+		enough = atol(argv[8]);
+		sigaction(SIGHUP, &on_signal, NULL);
+	}
 	sigaction(SIGUSR1, &on_signal, NULL);
 	sigaction(SIGUSR2, &on_signal, NULL);
 	for (int i = 0; i < 2; i++)

@@ -26,7 +26,7 @@ in_gw=(nsenter --target $gw --net --)
 in_client=(nsenter --target $client --net --)
 
 # 40 ms each way, 2 % of the packets lost, 24 Mbit/s.
-"$BIN/lossy_link" $gw $client 40 2 24 1 >"$work/link" 2>"$work/out" &
+"$BIN/lossy_link" $gw $client 40 2 24 1 "$work/far" 1200000 >"$work/link" 2>"$work/out" &
 link=$!
 wait_until "the link stands" eval '[ -s "$work/link" ] || ended $link'
 [ -s "$work/link" ] || skip "no TUN devices: $(<"$work/out")"
@@ -37,8 +37,8 @@ for device in lo lossy; do
 	"${in_client[@]}" ip link set $device up
 done
 
-# A model of 4 MiB, of noise: one that is fetched in one piece could not be cut.
-vocab=65536 header= at=0
+# A model of 8 MiB, of noise: one that is fetched in one piece could not be cut. (4 MiB are read ahead.)
+vocab=131072 header= at=0
 tensor() { # NAME ROWS [COLUMNS]
 	local bytes=$((2 * $2 * ${3:-1}))
 	header+=${header:+,}"\"$1\":{\"dtype\":\"BF16\",\"shape\":[$2${3:+,$3}],\"data_offsets\":[$at,$((at + bytes))]}"
@@ -105,9 +105,9 @@ serves gateway $gateway
 
 # Far from it: a mount of its URL, and a gateway of it, over https where there is openssl.
 in=("${in_client[@]}")
-"${in[@]}" "$MCOREFS" "$source" "$mnt" -f -o "cache=$work/cache,timeout=1" 2>>"$log" &
+"${in[@]}" "$MCOREFS" "$source" "$mnt" -f -o "cache=$work/cache,timeout=3" 2>>"$log" &
 daemon=$!
-serve edge 127.0.0.1:8080 "{source: \"$edge_source\", options: \"cache=$work/cache-edge,timeout=2\"}"
+serve edge 127.0.0.1:8080 "{source: \"$edge_source\", options: \"cache=$work/cache-edge,timeout=4\"}"
 edge=$!
 edge_url=http://127.0.0.1:8080
 
@@ -147,15 +147,17 @@ kill $far
 wait $far 2>/dev/null
 kill -USR2 $link
 
-# Some blocks are there before the last ones have come. The client's side of the link goes down for longer than an attempt
-# may take, and for less than all attempts: what is missing is asked for again.
+# Some blocks are there before the last ones have come: the link is cut as soon as they are. Then the client's side goes down
+# for longer than an attempt may take, and for less than all attempts: what is missing is asked for again.
 : >"$work/far"
+kill -HUP $link
 "${in_client[@]}" curl -sf --max-time 300 "$edge_url/$path" >"$work/far" &
 far=$!
 wait_until "the first blocks have come" eval 'has "$work/far" 1200000 || ended $far'
 "${in_client[@]}" ip link set lossy down
-sleep 3
+sleep 5
 has "$work/far" $((size - 1)) && fail "the first blocks have waited for the last"
+kill -USR2 $link
 "${in_client[@]}" ip link set lossy up
 cmp "$mnt/hf/model.safetensors" "$file" || fail "the mount, when the link is back"
 wait $far || fail "a gateway of a gateway: curl ended with status $?: $(<"$work/edge.log")"
