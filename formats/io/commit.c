@@ -10,13 +10,25 @@
 #include "formats/io/beneath.h"
 #include "formats/io/whole.h"
 
-static int write_file(int dirfd, const char *name, const void *bytes, size_t len)
+struct text {
+	const void *bytes;
+	size_t len;
+};
+
+static int write_text(void *arg, int fd)
+{
+	const struct text *t = arg;
+
+	return mfs_write_whole(fd, t->bytes, t->len);
+}
+
+static int write_file(int dirfd, const char *name, int (*write)(void *arg, int fd), void *arg)
 {
 	int fd = mfs_beneath_create(dirfd, name, O_WRONLY, 0644), rc;
 
 	if (fd < 0)
 		return fd;
-	rc = mfs_write_whole(fd, bytes, len);
+	rc = write(arg, fd);
 	if (!rc && fsync(fd))
 		rc = -errno;
 	if (close(fd) && !rc)
@@ -27,12 +39,20 @@ static int write_file(int dirfd, const char *name, const void *bytes, size_t len
 int mfs_commit_file(int dirfd, const char *name, const void *bytes, size_t len,
 		    struct mfs_error *err)
 {
+	struct text t = {bytes, len};
+
+	return mfs_commit_written(dirfd, name, write_text, &t, err);
+}
+
+int mfs_commit_written(int dirfd, const char *name, int (*write)(void *arg, int fd), void *arg,
+		       struct mfs_error *err)
+{
 	char tmp[256];
 	int rc;
 
 	if ((size_t)snprintf(tmp, sizeof(tmp), "%s.tmp", name) >= sizeof(tmp))
 		return mfs_fail(err, -ENAMETOOLONG, "file name '%s' is too long", name);
-	rc = write_file(dirfd, tmp, bytes, len);
+	rc = write_file(dirfd, tmp, write, arg);
 	if (!rc && renameat(dirfd, tmp, dirfd, name))
 		rc = -errno;
 	if (!rc && fsync(dirfd))

@@ -15,6 +15,9 @@
  * file, is replaced. */
 int mfs_commit_file(int dirfd, const char *name, const void *bytes, size_t len,
 		    struct mfs_error *err);
+/* Like mfs_commit_file(), with the bytes that a function writes. write: 0 or -errno. */
+int mfs_commit_written(int dirfd, const char *name, int (*write)(void *arg, int fd), void *arg,
+		       struct mfs_error *err);
 
 /*
  * Renames the directory `from` to `to`, names in an open directory. The files inside must be

@@ -47,11 +47,18 @@ struct mfs_talk_hooks {
  * A row is an object: {"messages": [{"role", "content"}, ...]}, with tools and
  * chat_template_kwargs if it likes; the same as {"conversations": [{"from", "value"}, ...]}, or as
  * prompt and completion; or {"input_ids": [...]} with "labels" (-100: it does not count) or
- * "loss_mask" (1: it counts). -EINVAL: it is none of these, or has other values than these;
- * -ENOTSUP: a message that is no text; -ENODATA: there is no tokenizer, or the template writes a
- * special token of which its files say nothing.
+ * "loss_mask" (1: it counts); or, as a packed sample, input_ids of several documents with
+ * "seq_start_id" and a "loss_mask" of labels (row_packs.c), each of which is passed on. -EINVAL: it
+ * is none of these, or has other values than these; -ENOTSUP: a message that is no text; -ENODATA:
+ * there is no tokenizer, or the template writes a special token of which its files say nothing.
  */
 int mfs_talk_row(struct mfs_talk *t, json_t *row, const struct mfs_talk_hooks *hooks,
 		 struct mfs_error *err);
+/* A row is a packed sample, or claims to be one. */
+bool mfs_row_is_packed(const json_t *row);
+
+/* What templates have as now: SOURCE_DATE_EPOCH of the environment, with which a text can be made
+ * again, or the time. In seconds since 1970. -EINVAL: the former is no time. */
+int mfs_talk_now(int64_t *ret, struct mfs_error *err);
 
 #endif

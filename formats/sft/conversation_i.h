@@ -47,7 +47,7 @@ int mfs_talk_encode(struct mfs_talk *t, const char *text, size_t len, struct mfs
 int mfs_talk_mark(struct mfs_talk *t, json_t *row, json_t *messages,
 		  const struct mfs_template_text *text, struct mfs_error *err);
 
-/* ---- rows; conversation.c, row_messages.c, row_ids.c ---- */
+/* ---- rows; conversation.c, row_messages.c, row_ids.c, row_packs.c ---- */
 
 /* Sets the error "WHERE: expected EXPECTED, found FOUND", and returns -EINVAL. */
 int mfs_row_unlike(const char *where, const char *expected, const json_t *found,
@@ -61,5 +61,11 @@ json_t *mfs_row_messages(const json_t *row);
 /* Passes on a row whose input_ids are ids. */
 int mfs_talk_ids(struct mfs_talk *t, json_t *row, json_t *ids, const struct mfs_talk_hooks *hooks,
 		 struct mfs_error *err);
+/* Checks what a packed row has next to its input_ids. */
+int mfs_row_check_packs(const json_t *row, struct mfs_error *err);
+/* Passes on t->turns, whose counts are still those of loss_mask, as documents that begin at
+ * seq_start_id. */
+int mfs_talk_packs(struct mfs_talk *t, const json_t *starts, const struct mfs_talk_hooks *hooks,
+		   struct mfs_error *err);
 
 #endif

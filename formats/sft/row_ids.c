@@ -65,6 +65,8 @@ int mfs_talk_ids(struct mfs_talk *t, json_t *row, json_t *ids, const struct mfs_
 	const size_t count = json_array_size(ids);
 	int rc = check_lists(t, &lists, err);
 
+	if (!rc && mfs_row_is_packed(row))
+		rc = mfs_row_check_packs(row, err);
 	if (!rc)
 		rc = mfs_turns_resize(&t->turns, count, err);
 	for (size_t i = 0; i < count && !rc; i++) {
@@ -76,5 +78,7 @@ int mfs_talk_ids(struct mfs_talk *t, json_t *row, json_t *ids, const struct mfs_
 		t->turns.ids[i] = (uint32_t)json_integer_value(id);
 		rc = take_count(&lists, i, &t->turns.counts[i], err);
 	}
+	if (!rc && mfs_row_is_packed(row))
+		return mfs_talk_packs(t, json_object_get(row, "seq_start_id"), hooks, err);
 	return rc ? rc : hooks->conversation(hooks->arg, &t->turns, err);
 }

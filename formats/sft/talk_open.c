@@ -1,6 +1,7 @@
 /* A tokenizer and the template that goes with it. */
 #include "formats/sft/conversation_i.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "formats/base/str.h"
@@ -138,4 +139,22 @@ void mfs_talk_free(struct mfs_talk *t)
 	free(t->turns.counts);
 	free(t->part.at);
 	free(t);
+}
+
+int mfs_talk_now(int64_t *ret, struct mfs_error *err)
+{
+	const char *given = getenv("SOURCE_DATE_EPOCH");
+	char *end;
+
+	*ret = time(NULL);
+	if (!given)
+		return 0;
+	errno = 0;
+	*ret = strtoll(given, &end, 10);
+	/* Years have four digits. */
+	if (errno || end == given || *end || *ret < 0 || *ret > 253402300799)
+		return mfs_fail(err, -EINVAL,
+				"SOURCE_DATE_EPOCH: expected seconds since 1970, found '%s'",
+				given);
+	return 0;
 }

@@ -10,6 +10,7 @@
 #include "fs/cli/commands.h"
 #include "fs/pack/command.h"
 #include "fs/pack/input/input.h"
+#include "fs/pack/pack_sft.h"
 #include "fs/pack/pack_text.h"
 #include "fs/cli/progress.h"
 #include "fs/cli/stop.h"
@@ -326,6 +327,8 @@ int mfs_cmd_pack(int argc, char **argv)
 	struct mfs_pack_options options;
 	int exit_code;
 
+	if (mfs_pack_is_sft(argc, argv))
+		return mfs_pack_sft(argc, argv);
 	if (mfs_pack_has_tokenizer(argc, argv))
 		return mfs_pack_text(argc, argv);
 	if (!mfs_pack_parse_options(argc, argv, &options, &exit_code))

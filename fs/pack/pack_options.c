@@ -91,12 +91,13 @@ bool mfs_pack_parse_options(int argc, char **argv, struct mfs_pack_options *ret,
 	uint64_t vocab_size = UINT64_MAX, eod = UINT64_MAX; /* not given */
 	struct mfs_cmdline c = {
 		.usage = "pack PREFIX [OPTIONS] < IDS",
-		.help = "With --tokenizer PATH it packs text: see its --help, with both. Without,\n"
-			"it writes token ids, as any tokenizer prints them, into\n"
-			"PREFIX.bin and PREFIX.idx. A document is a line of JSON: [1, 2, 3], or\n"
-			"{\"input_ids\": [1, 2, 3], ...}, or a list of several sequences,\n"
-			"[[1, 2], [3]]. Or it is ids between blanks, commas and newlines, with a\n"
-			"NUL after each document. A document without ids has no sequence.\n"
+		.help = "With --sft it packs conversations, with --tokenizer PATH text: see the\n"
+			"--help of each. Without, it writes token ids, as any tokenizer prints\n"
+			"them, into PREFIX.bin and PREFIX.idx. A document is a line of JSON:\n"
+			"[1, 2, 3], or {\"input_ids\": [1, 2, 3], ...}, or a list of several\n"
+			"sequences, [[1, 2], [3]]. Or it is ids between blanks, commas and\n"
+			"newlines, with a NUL after each document. A document without ids has no\n"
+			"sequence.\n"
 			"\n"
 			"  --vocab-size N      ids are below N; uint16 if N is below 65500,\n"
 			"                      else int32\n"

@@ -98,8 +98,9 @@ _mcorefs_value() {
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
 	pack:--tokenizer-type)
-		mapfile -t COMPREPLY < <(compgen -W 'HuggingFaceTokenizer SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer GPT2BPETokenizer TikTokenizer NullTokenizer' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W 'HuggingFaceTokenizer SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer GPT2BPETokenizer TikTokenizer NullTokenizer SFTTokenizer' -- "$cur")
 		;;
+	pack:--sft-tokenizer-prompt-format) mapfile -t COMPREPLY < <(compgen -W 'default nemotron-h-aligned nemotron-nano-v2 identity' -- "$cur") ;;
 	pack:--format) mapfile -t COMPREPLY < <(compgen -W 'auto jsonl ids lines' -- "$cur") ;;
 	*) return 1 ;;
 	esac
@@ -141,7 +142,8 @@ _mcorefs() {
 			mapfile -t COMPREPLY < <(compgen -W '--vocab-size --dtype --append-eod --key --format --resume --force
 				--tokenizer --json-keys --separator --workers --input --output-prefix --tokenizer-type --tokenizer-model
 				--vocab-file --merge-file --tiktoken-pattern --tiktoken-num-special-tokens --null-tokenizer-eod-id --legacy-tokenizer --tokenizer-hf-no-include-special-tokens
-				--partitions --keep-sequential-samples' -- "$cur")
+				--partitions --keep-sequential-samples --sft --seq-length --sft-tokenizer-prompt-format --sft-answer-only-loss
+				--pad-seq-to-mult --pad-id' -- "$cur")
 			;;
 		*) mapfile -t COMPREPLY < <(compgen -W '-o -f -d -s --help --version' -- "$cur") ;;
 		esac

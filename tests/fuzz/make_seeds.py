@@ -598,6 +598,41 @@ def make_hf_config():
         reject("hf_config", name, data)
 
 
+def make_sft_row():
+    packed = {"input_ids": [1, 2, 3, 4], "loss_mask": [1, 0, 1, 0], "seq_start_id": [0, 2]}
+    for name, row in {
+        "ids": {"input_ids": [1, 2]},
+        "labels": {"input_ids": [1, 2], "labels": [-100, 2]},
+        "mask": {"input_ids": [1, 2], "loss_mask": [0, True]},
+        "packed": packed,
+        "packed-empty-document": {**packed, "seq_start_id": [0, 2, 2]},
+    }.items():
+        ok("sft_row", name, json.dumps(row).encode())
+    for name, row in {
+        "nothing": {},
+        "id-negative": {"input_ids": [-1]},
+        "id-large": {"input_ids": [2**31]},
+        "labels-short": {"input_ids": [1, 2], "labels": [1]},
+        "labels-other": {"input_ids": [1, 2], "labels": [1, 3]},
+        "mask-two": {"input_ids": [1, 2], "loss_mask": [1, 2]},
+        "packed-no-mask": {"input_ids": [1], "seq_start_id": [0]},
+        "packed-labels": {"input_ids": [1], "labels": [1], "seq_start_id": [0]},
+        "packed-mask-short": {**packed, "loss_mask": [1, 0, 1]},
+        "starts-no-list": {**packed, "seq_start_id": 0},
+        "starts-none": {**packed, "seq_start_id": []},
+        "starts-null": {**packed, "seq_start_id": None},
+        "starts-late": {**packed, "seq_start_id": [1]},
+        "starts-fraction": {**packed, "seq_start_id": [0, 1.0]},
+        "starts-back": {**packed, "seq_start_id": [0, 3, 2]},
+        "starts-negative": {**packed, "seq_start_id": [0, -1]},
+        "starts-at-the-end": {**packed, "seq_start_id": [0, 4]},
+        "starts-huge": {**packed, "seq_start_id": [0, 2**62]},
+        "packed-no-ids": {"input_ids": [], "loss_mask": [], "seq_start_id": [0]},
+    }.items():
+        reject("sft_row", name, json.dumps(row).encode())
+
+
+make_sft_row()
 make_zip()
 make_pickle()
 make_torch_file()

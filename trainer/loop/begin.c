@@ -1,12 +1,10 @@
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "formats/base/clock.h"
+#include "formats/sft/conversation.h"
 #include "trainer/config/settle/settle.h"
 #include "trainer/loop/device.h"
 #include "trainer/loop/train.h"
@@ -121,25 +119,6 @@ static int fill(struct mft_trainer *t, struct mft_load *load, struct mfs_error *
 	return rc;
 }
 
-/* What templates have as now, so that a run can be resumed with the same text. */
-static int now_of_templates(int64_t *ret, struct mfs_error *err)
-{
-	const char *given = getenv("SOURCE_DATE_EPOCH");
-	char *end;
-
-	*ret = time(NULL);
-	if (!given)
-		return 0;
-	errno = 0;
-	*ret = strtoll(given, &end, 10);
-	/* Years have four digits. */
-	if (errno || end == given || *end || *ret < 0 || *ret > 253402300799)
-		return mfs_fail(err, -EINVAL,
-				"SOURCE_DATE_EPOCH: expected seconds since 1970, found '%s'",
-				given);
-	return 0;
-}
-
 /* The first process's time is that of all: their texts are the same. */
 static int agree_on_now(struct mft_trainer *t, struct mfs_error *err)
 {
@@ -148,7 +127,7 @@ static int agree_on_now(struct mft_trainer *t, struct mfs_error *err)
 
 	if (!t->config->sft)
 		return 0;
-	rc = now_of_templates(&t->config->sft_now, err);
+	rc = mfs_talk_now(&t->config->sft_now, err);
 	if (rc)
 		return rc;
 	now = t->parallel.launch.rank == 0 ? (double)t->config->sft_now : 0;

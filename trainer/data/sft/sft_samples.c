@@ -1,28 +1,18 @@
-#define _GNU_SOURCE
 #include "trainer/data/sft/sft_samples.h"
 
 #include <stdlib.h>
 
 #include "formats/base/bytes.h"
 #include "formats/base/hash.h"
-#include "formats/base/grow.h"
 #include "formats/dataset/random/numpy.h"
 #include "formats/sft/conversation.h"
+#include "formats/sft/documents.h"
 #include "formats/sft/row_file.h"
-
-struct document {
-	uint64_t first; /* of the tokens */
-	uint32_t count;
-	uint32_t sample;
-};
 
 struct mft_sft {
 	struct mft_sft_config config;
-	int32_t *tokens;
-	uint8_t *counts; /* of each token: as a label */
-	uint64_t token_count, token_room;
-	struct document *documents;
-	uint64_t document_count;
+	bool packed; /* rows of the file are packed samples */
+	struct mfs_documents documents;
 	uint64_t *firsts; /* [samples + 1]: documents of each, which follow each other */
 	uint64_t samples;
 	uint32_t *order;      /* [samples] of an epoch; NULL: as they are */
@@ -32,48 +22,18 @@ struct mft_sft {
 
 /* ---- reading ---- */
 
-static int make_room(struct mft_sft *s, uint64_t more, struct mfs_error *err)
-{
-	const uint64_t room = mfs_max_u64(2 * s->token_room, s->token_count + more);
-	int32_t *tokens;
-	uint8_t *counts;
-
-	if (s->token_count + more <= s->token_room)
-		return 0;
-	tokens = realloc(s->tokens, room * sizeof(*tokens));
-	s->tokens = tokens ? tokens : s->tokens;
-	counts = realloc(s->counts, room);
-	s->counts = counts ? counts : s->counts;
-	if (!tokens || !counts)
-		return mfs_fail_nomem(err);
-	s->token_room = room;
-	return 0;
-}
-
 static int add_document(void *arg, const struct mfs_turns *turns, struct mfs_error *err)
 {
 	struct mft_sft *s = arg;
 	/* The token after the last one of a sample is of no use, and what is longer is cut. */
-	const uint32_t count =
-		(uint32_t)mfs_min_u64(turns->count, (uint64_t)s->config.length + s->config.packs);
-	int rc = make_room(s, count, err);
+	const uint32_t most = s->packed ? UINT32_MAX : s->config.length + s->config.packs;
 
-	if (rc || !count)
-		return rc;
-	if (mfs_grow(&s->documents, s->document_count))
-		return mfs_fail_nomem(err);
-	for (uint32_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < turns->count && i < most; i++)
 		if (turns->ids[i] >= s->config.vocab)
 			return mfs_fail(err, -EINVAL,
-					"token %u is %u: the vocabulary has 0 to %llu", i,
+					"token %zu is %u: the vocabulary has 0 to %llu", i,
 					turns->ids[i], (unsigned long long)s->config.vocab - 1);
-		s->tokens[s->token_count + i] = (int32_t)turns->ids[i];
-		s->counts[s->token_count + i] = turns->counts[i];
-	}
-	s->documents[s->document_count++] =
-		(struct document){.first = s->token_count, .count = count, .sample = s->line};
-	s->token_count += count;
-	return 0;
+	return mfs_documents_add(&s->documents, turns, most, s->line, err);
 }
 
 struct reading {
@@ -81,70 +41,55 @@ struct reading {
 	struct mfs_talk *talk;
 };
 
+/* Packed samples are taken as they are, and so they must be those of the run. */
+static int check_packs(const struct mft_sft *s, uint64_t first, struct mfs_error *err)
+{
+	uint64_t places = 0;
+
+	for (uint64_t i = first; i < s->documents.count; i++)
+		places += mfs_packed_places(s->documents.at[i].count, s->config.multiple);
+	if (places <= s->config.length)
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"a packed sample has %llu tokens to train on, with each document's up to a "
+			"multiple of %u: expected at most %u (--seq-length)",
+			(unsigned long long)places, s->config.multiple, s->config.length);
+}
+
 static int read_row(void *arg, json_t *row, struct mfs_error *err)
 {
 	struct reading *r = arg;
-	const struct mfs_talk_hooks hooks = {r->s, add_document};
-	const int rc = mfs_talk_row(r->talk, row, &hooks, err);
+	struct mft_sft *s = r->s;
+	const struct mfs_talk_hooks hooks = {s, add_document};
+	const uint64_t first = s->documents.count;
+	int rc;
 
-	r->s->line++;
+	if (!s->line)
+		s->packed = mfs_row_is_packed(row);
+	if (s->packed != mfs_row_is_packed(row))
+		return mfs_fail(err, -EINVAL,
+				"expected seq_start_id in all rows or in none: the first one has "
+				"%s",
+				s->packed ? "it" : "none");
+	rc = mfs_talk_row(r->talk, row, &hooks, err);
+	if (!rc && s->packed)
+		rc = check_packs(s, first, err);
+	s->line++;
 	return rc;
 }
 
 /* ---- samples ---- */
 
-static int by_length(const void *a, const void *b, void *documents)
+/* Samples have several documents, each of whose last token is a label alone. */
+static bool has_packs(const struct mft_sft *s)
 {
-	const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-	const struct document *d = documents;
-	const uint32_t m = d[x].count, n = d[y].count;
-
-	return m != n ? (m < n ? 1 : -1) : x < y ? -1 : x > y;
+	return s->config.packs || s->packed;
 }
 
-static int by_sample(const void *a, const void *b)
+static uint64_t places(const struct mft_sft *s, const struct mfs_document *d)
 {
-	const struct document *x = a, *y = b;
-
-	if (x->sample != y->sample)
-		return x->sample < y->sample ? -1 : 1;
-	return x->first < y->first ? -1 : x->first > y->first;
-}
-
-/* Places of a document in a sample. The last token of one that is packed is a label alone. */
-static uint32_t places(const struct mft_sft *s, const struct document *d)
-{
-	const uint32_t count = d->count - (s->config.packs && d->count > 1);
-
-	return (uint32_t)mfs_round_up(count, s->config.multiple);
-}
-
-static int pack(struct mft_sft *s, struct mfs_error *err)
-{
-	const uint64_t n = s->document_count;
-	uint32_t *lengths = calloc(n, sizeof(*lengths)), *order = calloc(n, sizeof(*order)),
-		 *bins = calloc(n, sizeof(*bins));
-	int rc = 0;
-
-	if (!lengths || !order || !bins) {
-		rc = mfs_fail_nomem(err);
-	} else {
-		for (uint32_t i = 0; i < n; i++) {
-			lengths[i] = (uint32_t)mfs_min_u64(places(s, &s->documents[i]),
-							   s->config.length);
-			order[i] = i;
-		}
-		qsort_r(order, n, sizeof(*order), by_length, s->documents);
-		s->samples = mft_first_fit(lengths, order, n, s->config.length, bins);
-		for (uint64_t i = 0; i < n; i++)
-			s->documents[i].sample = bins[i];
-		qsort(s->documents, n, sizeof(*s->documents), by_sample);
-		rc = s->samples ? 0 : mfs_fail_nomem(err);
-	}
-	free(lengths);
-	free(order);
-	free(bins);
-	return rc;
+	return has_packs(s) ? mfs_packed_places(d->count, s->config.multiple)
+			    : mfs_round_up(d->count, s->config.multiple);
 }
 
 static int index_samples(struct mft_sft *s, struct mfs_error *err)
@@ -152,11 +97,11 @@ static int index_samples(struct mft_sft *s, struct mfs_error *err)
 	uint64_t at = 0;
 
 	s->firsts = calloc(s->samples + 1, sizeof(*s->firsts));
-	s->order = s->config.packs ? calloc(s->samples, sizeof(*s->order)) : NULL;
-	if (!s->firsts || (s->config.packs && !s->order))
+	s->order = has_packs(s) ? calloc(s->samples, sizeof(*s->order)) : NULL;
+	if (!s->firsts || (has_packs(s) && !s->order))
 		return mfs_fail_nomem(err);
 	for (uint64_t i = 0; i <= s->samples; i++) {
-		while (at < s->document_count && s->documents[at].sample < i)
+		while (at < s->documents.count && s->documents.at[at].sample < i)
 			at++;
 		s->firsts[i] = at;
 	}
@@ -194,13 +139,13 @@ static int fill(struct mft_sft *s, struct mfs_error *err)
 	/* A split without data is passed over, but not one whose text cannot be made. */
 	if (rc)
 		return rc == -ENODATA ? -EINVAL : rc;
-	if (!s->document_count || s->document_count > UINT32_MAX)
-		return mfs_fail(err, -ENODATA,
-				"%s has no conversations, or too many, for the %s split",
+	if (!s->documents.count)
+		return mfs_fail(err, -ENODATA, "%s has no conversations for the %s split",
 				s->config.path, mfs_split_name(s->config.split));
 	s->samples = s->line;
-	if (s->config.packs)
-		rc = pack(s, err);
+	if (s->config.packs && !s->packed)
+		rc = mfs_documents_pack(&s->documents, s->config.length, s->config.multiple,
+					&s->samples, err);
 	return rc ? rc : index_samples(s, err);
 }
 
@@ -225,9 +170,7 @@ void mft_sft_free(struct mft_sft *s)
 {
 	if (!s)
 		return;
-	free(s->tokens);
-	free(s->counts);
-	free(s->documents);
+	mfs_documents_release(&s->documents);
 	free(s->firsts);
 	free(s->order);
 	free(s);
@@ -246,9 +189,12 @@ uint64_t mft_sft_order(const struct mft_sft *s)
 	if (!s->order)
 		return 0;
 	parts[0] = mfs_siphash(parts, sizeof(parts), key);
-	for (uint64_t i = 0; i < s->document_count; i++) {
-		parts[1] = s->documents[i].sample;
-		parts[2] = s->documents[i].count;
+	for (uint64_t i = 0; i < s->documents.count; i++) {
+		const struct mfs_document *d = &s->documents.at[i];
+
+		/* Documents may have been padded when they were packed. */
+		parts[1] = d->sample;
+		parts[2] = s->config.multiple > 1 ? places(s, d) : d->count;
 		parts[0] = mfs_siphash(parts, 3 * sizeof(*parts), key);
 	}
 	return parts[0] >> 1 | 1;
@@ -274,16 +220,16 @@ static uint64_t number_of(struct mft_sft *s, uint64_t sample)
 }
 
 /* Writes a document from place `at` on, up to where the next one begins, which is returned. */
-static uint32_t put(const struct mft_sft *s, const struct document *d, uint32_t at, int32_t pad,
+static uint32_t put(const struct mft_sft *s, const struct mfs_document *d, uint32_t at, int32_t pad,
 		    const struct mft_sft_sample *to)
 {
 	const uint32_t end = (uint32_t)mfs_min_u64((uint64_t)at + places(s, d), s->config.length);
-	const int32_t *tokens = s->tokens + d->first;
-	const uint8_t *counts = s->counts + d->first;
+	const int32_t *tokens = s->documents.tokens + d->first;
+	const uint8_t *counts = s->documents.counts + d->first;
 
 	for (uint32_t t = at, i = 0; t < end; t++, i++) {
 		const bool labelled =
-			i + 1 < d->count && (s->config.packs || t + 1 < s->config.length);
+			i + 1 < d->count && (has_packs(s) || t + 1 < s->config.length);
 
 		to->tokens[t] = i < d->count ? tokens[i] : pad;
 		to->labels[t] = labelled ? tokens[i + 1] : pad;
@@ -303,7 +249,7 @@ uint64_t mft_sft_read(struct mft_sft *s, uint64_t sample, int32_t pad,
 
 	for (uint64_t d = s->firsts[n]; d < s->firsts[n + 1] && at < s->config.length; d++) {
 		start = at;
-		at = put(s, &s->documents[d], at, pad, to);
+		at = put(s, &s->documents.at[d], at, pad, to);
 	}
 	/* As in Megatron padding belongs to the last document. */
 	for (; at < s->config.length; at++) {

@@ -3,12 +3,11 @@
  * apart.
  *
  * As in Megatron a line of the file is a sample: its conversations follow each other, are cut at S
- * tokens, and padded. With packing, conversations of all lines are put together, first fit by
- * decreasing length; the samples of an epoch are shuffled then. All tokens are in memory, 5 bytes
- * each.
+ * tokens, and padded. With packing, conversations of all lines are put together
+ * (formats/sft/documents.h), or have been before, where a line is a packed sample; the samples of
+ * an epoch are shuffled then. All tokens are in memory, 5 bytes each.
  *
- * Sources: megatron/training/datasets/sft_dataset.py; Megatron-Bridge:
- * data/packing/algorithms.py: first_fit_decreasing.
+ * Source: megatron/training/datasets/sft_dataset.py.
  */
 #ifndef MFT_TRAINER_DATA_SFT_SFT_SAMPLES_H
 #define MFT_TRAINER_DATA_SFT_SFT_SAMPLES_H
@@ -25,9 +24,9 @@ struct mft_sft_config {
 	enum mfs_split split;
 	const char *tokenizer; /* conversation.h; NULL: none */
 	const char *format;
-	bool answers_only, packs;
-	uint32_t length;   /* S */
-	uint32_t multiple; /* of a conversation's tokens, with padding */
+	bool answers_only, packs; /* packs: of no effect where lines are packed samples */
+	uint32_t length;	  /* S */
+	uint32_t multiple;	  /* of a conversation's tokens, with padding */
 	uint32_t seed;
 	uint64_t vocab; /* tokens are less */
 	int64_t now;	/* seconds since 1970 that templates have */
@@ -53,10 +52,5 @@ struct mft_sft_sample {
  * epoch. pad: what stands where no token is. One thread. */
 uint64_t mft_sft_read(struct mft_sft *s, uint64_t sample, int32_t pad,
 		      const struct mft_sft_sample *to);
-
-/* First fit: items, in order, go into the first bin that has room. *ret [count]: the bin of each.
- * Lengths are at most room. Returns the number of bins; 0: there is no memory. */
-uint64_t mft_first_fit(const uint32_t *lengths, const uint32_t *order, uint64_t count,
-		       uint32_t room, uint32_t *ret);
 
 #endif

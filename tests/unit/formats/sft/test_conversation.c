@@ -155,6 +155,60 @@ START_TEST(rows_that_cannot_be_trained_on_are_refused)
 }
 END_TEST
 
+/* Documents as "1 2! 3!", '!' where the token counts as a label, with '|' after each. */
+static int keep_ids(void *arg, const struct mfs_turns *turns, struct mfs_error *e)
+{
+	(void)e;
+	for (size_t i = 0; i < turns->count; i++)
+		mfs_buf_printf(arg, "%u%s ", turns->ids[i], turns->counts[i] ? "!" : "");
+	mfs_buf_adds(arg, "|");
+	return 0;
+}
+
+START_TEST(packed_rows_are_documents)
+{
+	struct mfs_buf out = {0};
+	const struct mfs_talk_hooks hooks = {&out, keep_ids};
+	json_t *row = json_pack("{s:[i,i,i,i,i,i], s:[i,b,i,i,i,i], s:[i,i,i]}", "input_ids", 1, 2,
+				3, 4, 5, 6, "loss_mask", 0, 1, 1, 1, 0, 1, "seq_start_id", 0, 3, 3);
+	struct mfs_talk *t;
+
+	unit_ok(mfs_talk_open(NULL, "default", true, 0, &t, &err), &err);
+	ck_assert(mfs_row_is_packed(row));
+	unit_ok(mfs_talk_row(t, row, &hooks, &err), &err);
+	ck_assert_str_eq(out.data, "1 2 3! |4 5! 6 |");
+	mfs_talk_free(t);
+	json_decref(row);
+	mfs_buf_release(&out);
+}
+END_TEST
+
+START_TEST(packed_rows_that_do_not_fit_together_are_refused)
+{
+	static const struct {
+		const char *members, *part;
+	} cases[] = {
+		{"\"seq_start_id\": [0]", "seq_start_id: expected loss_mask with it, found none"},
+		{"\"loss_mask\": [1], \"seq_start_id\": [0]",
+		 "loss_mask: expected a list of 2, as input_ids"},
+		{"\"loss_mask\": [1, 1], \"seq_start_id\": []",
+		 "seq_start_id: expected a list that begins with 0, found []"},
+		{"\"loss_mask\": [1, 1], \"seq_start_id\": [1]",
+		 "seq_start_id[0]: expected 0, found 1"},
+		{"\"loss_mask\": [1, 1], \"seq_start_id\": [0, 1, 0]",
+		 "seq_start_id[2]: expected 1 to 1, within input_ids, found 0"},
+		{"\"loss_mask\": [1, 1], \"seq_start_id\": [0, 2]",
+		 "seq_start_id[1]: expected 0 to 1, within input_ids, found 2"},
+	};
+	char row[128], *text;
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
+		snprintf(row, sizeof(row), "{\"input_ids\": [1, 2], %s}", cases[i].members);
+		unit_fails(marks(NULL, "default", false, row, &text), &err, -EINVAL, cases[i].part);
+	}
+}
+END_TEST
+
 START_TEST(what_goes_to_the_template_has_its_form)
 {
 	static const struct {
@@ -225,6 +279,8 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, a_conversation_has_several_forms);
 	tcase_add_test(c, rows_that_cannot_be_trained_on_are_refused);
+	tcase_add_test(c, packed_rows_are_documents);
+	tcase_add_test(c, packed_rows_that_do_not_fit_together_are_refused);
 	tcase_add_test(c, what_goes_to_the_template_has_its_form);
 	tcase_add_test(c, special_tokens_are_those_of_both_files);
 	return s;

@@ -1,10 +1,14 @@
 /* Samples of conversations: trainer/data/sft. tests/train/sft.sh trains on them. */
 #include "tests/unit/unit.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "formats/sft/documents.h"
+#include "formats/sft/packs_write.h"
 #include "trainer/data/sft/sft_samples.h"
 
 #define S 8
@@ -17,7 +21,7 @@ static const char rows[] =
 	"{\"input_ids\": [4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]}\n"
 	"{\"input_ids\": [15, 16, 17, 18, 19, 20], \"loss_mask\": [0, 0, 0, 1, 0, 1]}\n";
 
-static struct mft_sft *opened(bool packs, uint32_t multiple)
+static int open_rows(const char *text, bool packs, uint32_t multiple, struct mft_sft **ret)
 {
 	static char path[256];
 	const struct mft_sft_config c = {.path = path,
@@ -27,11 +31,17 @@ static struct mft_sft *opened(bool packs, uint32_t multiple)
 					 .multiple = multiple,
 					 .vocab = 100};
 	const char *dir = unit_tmpdir();
+
+	unit_write(dir, "rows.jsonl", text, strlen(text));
+	snprintf(path, sizeof(path), "%s/rows.jsonl", dir);
+	return mft_sft_open(&c, ret, &err);
+}
+
+static struct mft_sft *opened(bool packs, uint32_t multiple)
+{
 	struct mft_sft *s;
 
-	unit_write(dir, "rows.jsonl", rows, strlen(rows));
-	snprintf(path, sizeof(path), "%s/rows.jsonl", dir);
-	unit_ok(mft_sft_open(&c, &s, &err), &err);
+	unit_ok(open_rows(rows, packs, multiple, &s), &err);
 	return s;
 }
 
@@ -110,13 +120,98 @@ START_TEST(packs_have_an_order_that_a_run_is_resumed_with)
 }
 END_TEST
 
+static int add(void *arg, const struct mfs_turns *turns, struct mfs_error *e)
+{
+	return mfs_documents_add(arg, turns, S + 1, 0, e);
+}
+
+/* The rows as packed samples in JSON lines. */
+static char *packed_ahead(uint32_t multiple)
+{
+	struct mfs_documents d = {0};
+	struct mfs_packs packs = {.documents = &d, .multiple = multiple};
+	const struct mfs_talk_hooks hooks = {&d, add};
+	struct mfs_talk *t;
+	const char *dir = unit_tmpdir();
+	size_t len;
+	char path[256], *text;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/packed.jsonl", dir);
+	unit_ok(mfs_talk_open(NULL, "default", false, 0, &t, &err), &err);
+	for (const char *at = rows; *at; at = strchr(at, '\n') + 1)
+		if (*at != '\n') {
+			json_t *row = json_loads(at, JSON_DISABLE_EOF_CHECK, NULL);
+
+			unit_ok(mfs_talk_row(t, row, &hooks, &err), &err);
+			json_decref(row);
+		}
+	unit_ok(mfs_documents_pack(&d, S, multiple, &packs.samples, &err), &err);
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	ck_assert_int_eq(mfs_packs_write(&packs, false, fd), 0);
+	close(fd);
+	text = (char *)unit_slurp(path, &len);
+	text[len - 1] = '\0'; /* the last newline */
+	mfs_talk_free(t);
+	mfs_documents_release(&d);
+	return text;
+}
+
+START_TEST(samples_that_were_packed_ahead_are_those_of_the_trainer)
+{
+	for (uint32_t multiple = 1; multiple <= 4; multiple *= 2) {
+		char *file = packed_ahead(multiple), *text;
+		struct mft_sft *own = opened(true, multiple), *s;
+
+		unit_ok(open_rows(file, multiple == 2, multiple, &s), &err);
+		ck_assert_uint_eq(mft_sft_count(s), mft_sft_count(own));
+		ck_assert_uint_eq(mft_sft_order(s), mft_sft_order(own));
+		/* Two epochs. */
+		for (uint64_t i = 0; i < 2 * mft_sft_count(own); i++) {
+			text = strdup(sample(own, i));
+			ck_assert_str_eq(sample(s, i), text);
+			free(text);
+		}
+		mft_sft_free(own);
+		mft_sft_free(s);
+		free(file);
+	}
+}
+END_TEST
+
+START_TEST(samples_that_do_not_fit_are_refused)
+{
+	static const char nine[] = "{\"input_ids\": [1, 2, 3, 4, 5, 6, 7, 8, 9], \"loss_mask\": "
+				   "[1, 1, 1, 1, 1, 1, 1, 1, 0], \"seq_start_id\": [0]}\n";
+	static const char ten[] = "{\"input_ids\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], \"loss_mask\": "
+				  "[1, 1, 1, 1, 1, 1, 1, 1, 0, 1], \"seq_start_id\": [0, 9]}\n";
+	static const char mixed[] = "{\"input_ids\": [1, 2]}\n{\"input_ids\": [1, 2], "
+				    "\"loss_mask\": [1, 0], \"seq_start_id\": [0]}\n";
+	static const char large[] =
+		"{\"input_ids\": [1, 100], \"loss_mask\": [1, 0], \"seq_start_id\": [0]}\n";
+	struct mft_sft *s;
+
+	unit_ok(open_rows(nine, false, 1, &s), &err);
+	mft_sft_free(s);
+	unit_fails(open_rows(nine, false, 3, &s), &err, -EINVAL,
+		   "line 1: a packed sample has 9 tokens to train on");
+	unit_fails(open_rows(ten, false, 1, &s), &err, -EINVAL,
+		   "has 9 tokens to train on, with each document's up to a multiple of 1: expected "
+		   "at most 8 (--seq-length)");
+	unit_fails(open_rows(mixed, false, 1, &s), &err, -EINVAL,
+		   "line 2: expected seq_start_id in all rows or in none: the first one has none");
+	unit_fails(open_rows(large, false, 1, &s), &err, -EINVAL,
+		   "token 1 is 100: the vocabulary has 0 to 99");
+}
+END_TEST
+
 START_TEST(first_fit_is_that_of_megatron_bridge)
 {
 	static const uint32_t lengths[] = {3, 7, 5, 2, 2, 8}, order[] = {5, 1, 2, 0, 3, 4},
 			      want[] = {2, 1, 2, 3, 3, 0};
 	uint32_t bins[6];
 
-	ck_assert_uint_eq(mft_first_fit(lengths, order, 6, 8, bins), 4);
+	ck_assert_uint_eq(mfs_first_fit(lengths, order, 6, 8, bins), 4);
 	for (int i = 0; i < 6; i++)
 		ck_assert_uint_eq(bins[i], want[i]);
 }
@@ -129,6 +224,8 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, packed_conversations_are_apart);
 	tcase_add_test(c, packs_have_an_order_that_a_run_is_resumed_with);
+	tcase_add_test(c, samples_that_were_packed_ahead_are_those_of_the_trainer);
+	tcase_add_test(c, samples_that_do_not_fit_are_refused);
 	tcase_add_test(c, first_fit_is_that_of_megatron_bridge);
 	return s;
 }

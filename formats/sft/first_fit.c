@@ -1,5 +1,5 @@
 /* A tree over bins: each node knows the most room that a bin below it has. */
-#include "trainer/data/sft/sft_samples.h"
+#include "formats/sft/documents.h"
 
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ static uint64_t first_with(const uint32_t *tree, uint64_t leaves, uint32_t need)
 	return at - leaves;
 }
 
-uint64_t mft_first_fit(const uint32_t *lengths, const uint32_t *order, uint64_t count,
+uint64_t mfs_first_fit(const uint32_t *lengths, const uint32_t *order, uint64_t count,
 		       uint32_t room, uint32_t *ret)
 {
 	uint64_t leaves = 1, bins = 0, bin;
