@@ -11,6 +11,7 @@
 #include "formats/io/guard.h"
 #include "fs/cli/commands.h"
 #include "fs/cli/stop.h"
+#include "fs/delta/command.h"
 #include "fs/diff/command.h"
 #include "fs/export/command.h"
 #include "fs/extents/command.h"
@@ -43,6 +44,7 @@ static const struct {
 	{"verify", mfs_cmd_verify},
 	{"export", mfs_cmd_export},
 	{"diff", mfs_cmd_diff},
+	{"delta", mfs_cmd_delta},
 	{"families", mfs_cmd_families},
 	{"extents", mfs_cmd_extents},
 	{"mounts", mfs_cmd_mounts},
@@ -75,6 +77,7 @@ static const char help[] =
 	"  mcorefs serve SOURCE... --listen ADDR   over HTTP, as a HuggingFace Hub\n"
 	"  mcorefs stub SOURCE DIR                 a path for engines that read SOURCE\n"
 	"  mcorefs diff SOURCE SOURCE              what differs, whatever the layouts\n"
+	"  mcorefs delta A B OUT                   what changes, for engines to pull\n"
 	"  mcorefs families | mcorefs fsck PATH    models it knows; what pickles import\n"
 	"  mcorefs sum SOURCE                      SHA-256 of each tensor, at any layout\n"
 	"  mcorefs sample SOURCE --step N          the batch of a training step\n"

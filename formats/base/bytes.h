@@ -25,6 +25,14 @@ static inline uint64_t mfs_le64(const void *p)
 	return mfs_le32(p) | (uint64_t)mfs_le32((const uint8_t *)p + 4) << 32;
 }
 
+static inline void mfs_put_le32(void *p, uint32_t v)
+{
+	uint8_t *b = p;
+
+	for (int i = 0; i < 4; i++)
+		b[i] = (uint8_t)(v >> 8 * i);
+}
+
 static inline void mfs_put_le64(void *p, uint64_t v)
 {
 	uint8_t *b = p;

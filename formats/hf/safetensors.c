@@ -148,15 +148,31 @@ static int check_tiling(const struct mfs_source *src, struct mfs_safetensors *st
 	return 0;
 }
 
-static int check_metadata(const struct mfs_source *src, json_t *metadata, struct mfs_error *err)
+static int read_metadata(const struct mfs_source *src, json_t *metadata, struct mfs_safetensors *st,
+			 struct mfs_error *err)
 {
 	const char *key;
 	json_t *v;
 
 	if (!json_is_object(metadata))
 		return mfs_fail(err, -EINVAL, "%s: __metadata__ is not an object", src->name);
-	json_object_foreach(metadata, key, v) if (!json_is_string(v)) return mfs_fail(
-		err, -EINVAL, "%s: __metadata__ '%s' is not a string", src->name, key);
+	st->metadata =
+		mfs_arena_array(&st->arena, json_object_size(metadata) + 1, sizeof(*st->metadata));
+	if (!st->metadata)
+		return mfs_fail_nomem(err);
+	json_object_foreach(metadata, key, v)
+	{
+		struct mfs_safetensors_text *t = &st->metadata[st->metadata_count++];
+
+		if (!json_is_string(v))
+			return mfs_fail(err, -EINVAL, "%s: __metadata__ '%s' is not a string",
+					src->name, key);
+		t->key = mfs_arena_strndup(&st->arena, key, strlen(key));
+		t->value =
+			mfs_arena_strndup(&st->arena, json_string_value(v), json_string_length(v));
+		if (!t->key || !t->value)
+			return mfs_fail_nomem(err);
+	}
 	return 0;
 }
 
@@ -175,7 +191,7 @@ static int read_tensors(const struct mfs_source *src, json_t *header, struct mfs
 		struct mfs_safetensors_tensor *t = &st->tensors[st->count];
 
 		if (!strcmp(name, "__metadata__")) {
-			rc = check_metadata(src, v, err);
+			rc = read_metadata(src, v, st, err);
 		} else {
 			t->name = mfs_arena_strndup(&st->arena, name, strlen(name));
 			rc = t->name ? read_tensor(src, v, t, err) : mfs_fail_nomem(err);

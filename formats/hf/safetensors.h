@@ -35,9 +35,15 @@ int mfs_safetensors_layout(struct mfs_safetensors_tensor *tensors, uint32_t coun
 void mfs_safetensors_header(const struct mfs_safetensors_tensor *tensors, uint32_t count,
 			    struct mfs_buf *out);
 
+struct mfs_safetensors_text {
+	const char *key, *value;
+};
+
 struct mfs_safetensors {
 	struct mfs_safetensors_tensor *tensors; /* in file order */
 	uint32_t count;
+	struct mfs_safetensors_text *metadata; /* in the header's order */
+	uint32_t metadata_count;
 	uint64_t data; /* offset of the first tensor byte in the source */
 	struct mfs_arena arena;
 };

@@ -127,6 +127,7 @@ _mcorefs() {
 		stub) mapfile -t COMPREPLY < <(compgen -W '--view -o' -- "$cur") ;;
 		families) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
 		diff) mapfile -t COMPREPLY < <(compgen -W '--quiet --optim --json -q -n -o' -- "$cur") ;;
+		delta) mapfile -t COMPREPLY < <(compgen -W '--view --mode --checksum --version --base --json -o' -- "$cur") ;;
 		mounts) mapfile -t COMPREPLY < <(compgen -W '--json' -- "$cur") ;;
 		umount) mapfile -t COMPREPLY < <(compgen -W '--lazy -l' -- "$cur") ;;
 		fsck) mapfile -t COMPREPLY < <(compgen -W '--strict --globals' -- "$cur") ;;
@@ -157,7 +158,7 @@ _mcorefs() {
 	mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 	mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -X '!*.idx' -- "$cur")
 	if [[ $COMP_CWORD == 1 ]]; then
-		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export stub diff families extents fsck sum sample serve pack mounts umount' -- "$cur")
+		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export stub diff delta families extents fsck sum sample serve pack mounts umount' -- "$cur")
 	elif [[ $COMP_CWORD == 3 && ${COMP_WORDS[1]} =~ ^(ls|verify|export|extents)$ ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_mcorefs_views) $(_mcorefs_data)" -- "$cur")
 	fi
