@@ -239,6 +239,29 @@ struct mfk_attention_join {
 };
 
 /*
+ * Attention of tokens that go on with sequences, whose earlier keys and values lie in a cache:
+ * token t is at a position of a sequence. All tokens' keys and values are put into the cache first.
+ * Then
+ *
+ *   out[t] = softmax(scale q[t] k^T) v
+ *
+ * of the cached keys at positions 0 to position[t], or of the last window of them. So several
+ * tokens of a sequence may be there at once. A token whose sequence is negative is none: its out is
+ * 0. What one token gets does not depend on the others.
+ */
+struct mfk_attention_cached {
+	enum mfk_dtype dtype;
+	int64_t tokens, heads, kv_heads, qk_dim, v_dim;
+	int64_t length; /* positions that a sequence has room for */
+	int64_t window; /* 0: all keys */
+	float scale;
+	const int32_t *sequence, *position; /* [T] */
+	const void *q, *k, *v;		    /* [T, heads, qk_dim], [T, kv_heads, qk_dim or v_dim] */
+	void *keys, *values;		    /* [sequences, length, kv_heads, qk_dim or v_dim] */
+	void *out;			    /* [T, heads, v_dim] */
+};
+
+/*
  * y = x f(gate), where f is the sigmoid (output gates of attention) or SiLU (those of a gated delta
  * net). Rows of gates and of dgate begin ld elements apart. y may be x, and dx may be dy.
  */
@@ -585,6 +608,36 @@ struct mfk_cross_entropy {
 };
 
 /*
+ * Tokens drawn of rows of logits, which may lie in parts, [parts][rows, ld], with so many columns
+ * of the vocabulary each. Columns from vocab on are padding. Number i is drawn of row[i]:
+ *
+ *   z        logits / temperature; temperature 0: logits, and the token is the greatest one's
+ *   top_k    those are left whose z is at least the top_k greatest; 0: all
+ *   top_p    of these those are left whose z is at least t, where t is as great as possible and the
+ *            probabilities of what is left sum up to at least top_p of those of all; 1: all
+ *   token    the first, by number, up to which and including which the probabilities of what is
+ *            left sum up to more than u of their sum
+ *
+ * Of equal greatest the first is taken; equal ones are left or not together. u = (a 2^21 + b /
+ * 2^11) / 2^53 (a whole division), of the Philox numbers a and b, 2 number[i] and 2 number[i] + 1,
+ * of seed[i]. log_prob[i] is the logarithm of softmax(z) at the token, over the whole vocabulary,
+ * before anything is left out. Where a row has a NaN or no greatest number that is finite, the
+ * token is -1.
+ */
+struct mfk_sample {
+	enum mfk_dtype dtype;
+	int64_t count;			      /* of tokens */
+	int64_t rows, vocab, parts, cols, ld; /* parts * cols is at least vocab */
+	const void *logits;
+	float temperature, top_p;
+	int64_t top_k;
+	const int32_t *row;	       /* [count] */
+	const uint64_t *seed, *number; /* [count] */
+	int32_t *token;		       /* [count] */
+	float *log_prob;	       /* [count] */
+};
+
+/*
  * The operations of losses, which go through rows of logits and may leave their gradient there:
  * ROW(OP, NAME, ARGS, ALONE, GRADIENT). They take a struct mfk_ARGS, which has dtype, rows, vocab
  * and dlogits. ALONE, GRADIENT: how many times they read or write all logits, without dlogits and
@@ -710,6 +763,7 @@ struct mfk_ops {
 	void (*attention)(struct mfk_ctx *c, const struct mfk_attention *a);
 	void (*attention_backward)(struct mfk_ctx *c, const struct mfk_attention *a);
 	void (*attention_join)(struct mfk_ctx *c, const struct mfk_attention_join *a);
+	void (*attention_cached)(struct mfk_ctx *c, const struct mfk_attention_cached *a);
 
 	void (*gate)(struct mfk_ctx *c, const struct mfk_gate *a);
 	void (*gate_backward)(struct mfk_ctx *c, const struct mfk_gate *a);
@@ -753,6 +807,7 @@ struct mfk_ops {
 #define OP(unused, name, args, ...) void (*name)(struct mfk_ctx *, const struct mfk_##args *);
 	MFK_LOSS_OPS(OP, )
 #undef OP
+	void (*sample)(struct mfk_ctx *c, const struct mfk_sample *a);
 	void (*dropout)(struct mfk_ctx *c, const struct mfk_dropout *a);
 	void (*dropout_backward)(struct mfk_ctx *c, const struct mfk_dropout *a);
 
@@ -801,6 +856,7 @@ struct mfk_ops {
 	OP(attention)                                                                              \
 	OP(attention_backward)                                                                     \
 	OP(attention_join)                                                                         \
+	OP(attention_cached)                                                                       \
 	OP(gate)                                                                                   \
 	OP(gate_backward)                                                                          \
 	OP(delta_scratch)                                                                          \
@@ -830,6 +886,7 @@ struct mfk_ops {
 	OP(embedding)                                                                              \
 	OP(embedding_backward)                                                                     \
 	MFK_LOSS_OPS(MFK_LOSS_OP, OP)                                                              \
+	OP(sample)                                                                                 \
 	OP(dropout)                                                                                \
 	OP(dropout_backward)                                                                       \
 	OP(add)                                                                                    \

@@ -190,6 +190,15 @@ static void attention_join(struct mfk_ctx *c, const struct mfk_attention_join *a
 	memory(c, "attention_join", times(a->batch * a->seq, a->heads * a->v_dim, 5), a->dtype);
 }
 
+/* Positions are not known here: as many keys as there is room for, half of them on average. */
+static void attention_cached(struct mfk_ctx *c, const struct mfk_attention_cached *a)
+{
+	const int64_t keys = a->window ? a->window : (a->length + 1) / 2;
+
+	memory(c, "attention_cached",
+	       times(a->tokens, a->kv_heads * (a->qk_dim + a->v_dim), 1) * (double)keys, a->dtype);
+}
+
 /* ---- gates, and the gated delta net ---- */
 
 static void gate(struct mfk_ctx *c, const struct mfk_gate *a)
@@ -367,6 +376,14 @@ static void embedding_backward(struct mfk_ctx *c, const struct mfk_embedding *a)
 	}
 MFK_LOSS_OPS(OP, )
 #undef OP
+
+/* Limits are found in 32 steps each. */
+static void sample(struct mfk_ctx *c, const struct mfk_sample *a)
+{
+	const int limits = a->temperature > 0 ? (a->top_k > 0) + (a->top_p < 1) : 0;
+
+	memory(c, "sample", times(a->count, a->vocab, 2 + 32 * limits), a->dtype);
+}
 
 static void dropout(struct mfk_ctx *c, const struct mfk_dropout *a)
 {

@@ -2,6 +2,7 @@
 #include "kernels/ref/ref_i.h"
 
 #include <math.h>
+#include <string.h>
 
 #define CHUNK 1024 /* numbers that are made at once */
 
@@ -39,6 +40,13 @@ static const uint32_t *numbers(uint64_t seed, uint64_t first, int64_t count,
 
 	philox(seed, first / 4, (skip + count + 3) / 4, words);
 	return words + skip;
+}
+
+void mfk_numbers(uint64_t seed, uint64_t first, int64_t count, uint32_t *ret)
+{
+	uint32_t words[CHUNK + 8];
+
+	memcpy(ret, numbers(seed, first, count, words), (size_t)count * sizeof(*ret));
 }
 
 MFK_SIMD static void keep_chunk(const uint32_t *words, int64_t count, float p, float by,

@@ -131,6 +131,8 @@ void mfk_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, floa
 
 /* keep[i] is 1 / (1 - p) if dropout keeps the element of the number first + i, else 0. */
 void mfk_keep(uint64_t seed, uint64_t first, int64_t count, float p, float *keep);
+/* A few numbers from first on: at most 64. */
+void mfk_numbers(uint64_t seed, uint64_t first, int64_t count, uint32_t *ret);
 
 /* ---- sums over rows (reduce.c) ---- */
 

@@ -43,6 +43,8 @@ double check_normal(struct check *c);
 /* Nearest value of the type, to even. */
 double check_round(enum mfk_dtype type, double x);
 
+/* Philox number n of a seed. */
+uint32_t check_number(uint64_t seed, uint64_t n);
 /* 1 / (1 - p) if dropout keeps the element of Philox number n, else 0. */
 double check_keep(uint64_t seed, uint64_t n, float p);
 
@@ -55,6 +57,8 @@ struct tensor *check_values(struct check *c, enum mfk_dtype type, int64_t count,
 struct tensor *check_output(struct check *c, enum mfk_dtype type, int64_t count);
 /* A copy of integers on the device; freed after the check. */
 const int32_t *check_ints(struct check *c, const int32_t *x, int64_t count);
+/* Takes t's elements from the device as integers, and looks at its guards. */
+void check_fetch_ints(struct check *c, struct tensor *t, int32_t *ret);
 /* Zeroed doubles here; freed after the check. */
 double *check_doubles(struct check *c, int64_t count);
 
@@ -85,6 +89,7 @@ void check_group_bias(struct check *c);
 void check_norm(struct check *c);
 void check_qkv(struct check *c);
 void check_attention(struct check *c);
+void check_attention_cached(struct check *c);
 void check_gate(struct check *c);
 void check_delta_inputs(struct check *c);
 void check_delta_rule(struct check *c);
@@ -98,6 +103,7 @@ void check_rows(struct check *c);
 void check_act(struct check *c);
 void check_embedding(struct check *c);
 void check_cross_entropy(struct check *c);
+void check_sample(struct check *c);
 void check_dropout(struct check *c);
 void check_elementwise(struct check *c);
 void check_fill_normal(struct check *c);

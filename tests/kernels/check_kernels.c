@@ -298,6 +298,13 @@ void check_fetch(struct check *c, struct tensor *t)
 	free(host);
 }
 
+void check_fetch_ints(struct check *c, struct tensor *t, int32_t *ret)
+{
+	check_fetch(c, t);
+	c->backend->device->copy_out(c->ctx, ret, t->p, (size_t)t->count * 4);
+	sync_device(c);
+}
+
 void check_near(struct check *c, const char *what, struct tensor *t, const double *want,
 		double tolerance, double floor)
 {

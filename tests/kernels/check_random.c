@@ -18,7 +18,7 @@ static void philox(const uint32_t counter[4], uint32_t key0, uint32_t key1, uint
 	}
 }
 
-static uint32_t number(uint64_t seed, uint64_t n)
+uint32_t check_number(uint64_t seed, uint64_t n)
 {
 	uint32_t counter[4] = {(uint32_t)(n / 4), (uint32_t)(n / 4 >> 32), 0, 0}, x[4];
 
@@ -30,7 +30,7 @@ double check_keep(uint64_t seed, uint64_t n, float p)
 {
 	if (p <= 0)
 		return 1;
-	return (number(seed, n) >> 8) * 0x1p-24 >= (double)p ? 1 / (1 - (double)p) : 0;
+	return (check_number(seed, n) >> 8) * 0x1p-24 >= (double)p ? 1 / (1 - (double)p) : 0;
 }
 
 /* The known answers of the paper's own code (Random123, kat_vectors). */
@@ -98,8 +98,8 @@ void check_dropout(struct check *c)
 /* Box and Muller, of numbers 2n and 2n + 1 (kernels.h). */
 static double normal(uint64_t seed, uint64_t n)
 {
-	double u = ((number(seed, n & ~1ull) >> 8) + 1) * 0x1p-24;
-	double v = (number(seed, n | 1) >> 8) * 0x1p-24;
+	double u = ((check_number(seed, n & ~1ull) >> 8) + 1) * 0x1p-24;
+	double v = (check_number(seed, n | 1) >> 8) * 0x1p-24;
 
 	return sqrt(-2 * log(u)) * (n & 1 ? sin(2 * M_PI * v) : cos(2 * M_PI * v));
 }
@@ -148,7 +148,7 @@ void check_fill_uniform(struct check *c)
 			check_shape(c, "%lld %s", (long long)sizes[s],
 				    check_type_name(check_types[t]));
 			for (int64_t i = 0; i < sizes[s]; i++) {
-				const uint32_t n = number(a.seed, a.offset + (uint64_t)i);
+				const uint32_t n = check_number(a.seed, a.offset + (uint64_t)i);
 
 				want[i] = 1 + 15 * (((n >> 8) + 1) * 0x1p-24);
 				want[i] = a.logarithm ? log(want[i]) : want[i];
