@@ -86,7 +86,7 @@ static const char help[] =
 	"SOURCE: a checkpoint root, an iter_* directory, a HuggingFace model, or the URL\n"
 	"(https, s3) of one; a prefix of .idx and .bin, save_to_disk; a directory of any\n"
 	"VIEW: hf, hf-fp16, raw, megatron/torch/tp2-pp4, megatron/torch_dist, ...; of\n"
-	"data/NAME/: hf, parquet, npy, jsonl, megatron, samples/train-s4096, cache/s4096\n"
+	"data/NAME/: hf, parquet, npy, jsonl, text, megatron, samples/..., cache/s4096\n"
 	"  -o ref=DIR, adapter=DIR, arch=FAMILY, family=FILE, vocab_size=N, no_optim\n"
 	"  -o data=PATH, merge=NAME, split=99/1/0, data_path=WORDS, dataset_cache=DIR\n"
 	"  -o part=language, spec=te, shard_size=5GB, allow_other  -f foreground -d debug\n";

@@ -65,19 +65,36 @@ void mfs_buf_add_json(struct mfs_buf *b, const char *text)
 	mfs_buf_add_json_bytes(b, text, strlen(text));
 }
 
+/* Bytes that stand in a JSON string as they are: as many as come first. */
+static size_t plain_bytes(const unsigned char *p, const unsigned char *end)
+{
+	const unsigned char *at = p;
+
+	while (at < end && *at >= 0x20 && *at != '"' && *at != '\\')
+		at++;
+	return (size_t)(at - p);
+}
+
+void mfs_buf_add_json_part(struct mfs_buf *b, const void *bytes, size_t len)
+{
+	const unsigned char *p = bytes, *end = p + len;
+
+	while (p < end) {
+		const size_t plain = plain_bytes(p, end);
+
+		mfs_buf_add(b, p, plain);
+		p += plain;
+		if (p == end)
+			break;
+		mfs_buf_printf(b, *p < 0x20 ? "\\u%04x" : "\\%c", *p);
+		p++;
+	}
+}
+
 void mfs_buf_add_json_bytes(struct mfs_buf *b, const void *bytes, size_t len)
 {
-	const unsigned char *end = (const unsigned char *)bytes + len;
-
 	mfs_buf_add(b, "\"", 1);
-	for (const unsigned char *p = bytes; p < end; p++) {
-		if (*p == '"' || *p == '\\')
-			mfs_buf_printf(b, "\\%c", *p);
-		else if (*p < 0x20)
-			mfs_buf_printf(b, "\\u%04x", *p);
-		else
-			mfs_buf_add(b, p, 1);
-	}
+	mfs_buf_add_json_part(b, bytes, len);
 	mfs_buf_add(b, "\"", 1);
 }
 

@@ -18,6 +18,8 @@ void mfs_buf_printf(struct mfs_buf *b, const char *fmt, ...) __attribute__((form
 /* Appends text as a JSON string, with its quotes. */
 void mfs_buf_add_json(struct mfs_buf *b, const char *text);
 void mfs_buf_add_json_bytes(struct mfs_buf *b, const void *bytes, size_t len);
+/* Appends a part of such a string, without quotes. */
+void mfs_buf_add_json_part(struct mfs_buf *b, const void *bytes, size_t len);
 void mfs_buf_release(struct mfs_buf *b);
 
 #endif

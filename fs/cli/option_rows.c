@@ -205,13 +205,21 @@ static int add_family(struct mfs_options *opt, const struct mfs_option_row *row,
 	return mfs_families_add(value, err);
 }
 
+static int keep_tokenizer(struct mfs_options *opt, const char *value, struct mfs_error *err)
+{
+	int rc = replace_string(&opt->view.tokenizer, value, err);
+
+	opt->data.tokenizer = opt->view.tokenizer;
+	return rc;
+}
+
 static int set_ref(struct mfs_options *opt, const struct mfs_option_row *row, const char *value,
 		   struct mfs_error *err)
 {
 	(void)row;
 	/* A person who trains has the directory of --tokenizer-model at hand. */
-	return replace_string(mfs_view_is_tokenizer(value) ? &opt->view.tokenizer : &opt->view.ref,
-			      value, err);
+	return mfs_view_is_tokenizer(value) ? keep_tokenizer(opt, value, err)
+					    : replace_string(&opt->view.ref, value, err);
 }
 
 static int set_tokenizer(struct mfs_options *opt, const struct mfs_option_row *row,
@@ -223,7 +231,7 @@ static int set_tokenizer(struct mfs_options *opt, const struct mfs_option_row *r
 				"tokenizer=%s: not a directory with a tokenizer.json, "
 				"tokenizer_config.json, tokenizer.model or vocab.json",
 				value);
-	return replace_string(&opt->view.tokenizer, value, err);
+	return keep_tokenizer(opt, value, err);
 }
 
 static int set_vocab_size(struct mfs_options *opt, const struct mfs_option_row *row,
@@ -423,7 +431,7 @@ const struct mfs_option_row mfs_option_rows[] = {
 	/* clang-format off */
 	{"arch", VALUED, set_text, VIEW(arch), OF(OF_MODELS), DIGEST(TEXT)},
 	{"ref", PATH, set_ref, VIEW(ref), OF(OF_MODELS), DIGEST(BY_VIEW)},
-	{"tokenizer", PATH, set_tokenizer, VIEW(tokenizer), OF(OF_MODELS), DIGEST(BY_VIEW)},
+	{"tokenizer", PATH, set_tokenizer, VIEW(tokenizer), OF(OF_SOURCES), DIGEST(BY_VIEW)},
 	{"adapter", PATH, set_adapter, VIEW(adapter), OF(OF_MODELS), DIGEST(BY_VIEW)},
 	{"vocab_size", VALUED, set_vocab_size, VIEW(vocab_size), OF(OF_SOURCES), DIGEST(NUMBER)},
 	{"shard_size", VALUED, set_size, VIEW(shard_size), OF(OF_MODELS), DIGEST(NUMBER),
@@ -460,6 +468,7 @@ const struct mfs_option_row mfs_option_rows[] = {
 	{"append_eod", VALUED, set_append_eod, DATA(eod), OF(OF_DATASETS), DIGEST(TOKEN),
 	 .digest_name = "eod"},
 	{"vocab_scan", BARE, set_flag, DATA(vocab_scan), OF(OF_DATASETS), DIGEST(TOKENS_IN)},
+	{"text_scan", BARE, set_flag, DATA(text_scan), OF(OF_DATASETS), DIGEST(NUMBER)},
 	{"arrow_batch", VALUED, set_size, DATA(arrow_batch), OF(OF_DATASETS), DIGEST(NUMBER),
 	 .example = "256MiB"},
 	{"data_args_path", PATH, set_path, DATA(data_args_path), OF(NAMES_DATASETS), DIGEST(FILE),

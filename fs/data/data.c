@@ -16,6 +16,7 @@
 #include "formats/dataset/rows/rows_indexed.h"
 #include "formats/io/fileset.h"
 #include "fs/data/data_i.h"
+#include "fs/data/data_tokenizer.h"
 
 #define BLEND "blend"
 
@@ -29,6 +30,7 @@ struct mfs_data {
 	size_t prefix_count;
 	uint64_t look_at; /* tokens that may still be looked at without having been asked for */
 	struct mfs_keeper *keeper;
+	struct mfs_data_tokenizer *tokenizer;
 	struct mfs_arena arena;
 };
 
@@ -36,6 +38,7 @@ struct mfs_data {
 
 static void free_dataset(struct mfs_dataset *d)
 {
+	mfs_data_texts_release(&d->texts);
 	mfs_rows_free(d->rows);
 	mfs_indexed_dataset_free(d->indexed);
 	mfs_arena_release(&d->arena);
@@ -61,10 +64,12 @@ static int new_dataset(struct mfs_data *data, const char *name, const char *path
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return mfs_fail_nomem(err);
+	pthread_mutex_init(&d->texts.lock, NULL);
 	d->name = mfs_arena_strndup(&data->arena, name, strlen(name));
 	d->path = path ? mfs_arena_strndup(&data->arena, path, strlen(path)) : NULL;
 	d->options = data->options;
 	d->data = data;
+	d->tokenizer = data->tokenizer;
 	if (!d->name || (path && !d->path) || mfs_grow(&data->list, data->count)) {
 		free_dataset(d);
 		return mfs_fail_nomem(err);
@@ -373,7 +378,11 @@ int mfs_data_open(const char *source, const struct mfs_data_options *opt, struct
 	}
 	data->options = opt;
 	data->look_at = LOOK_AT;
-	if (opt->vocab_scan && !opt->vocab_size)
+	rc = mfs_data_tokenizer_new(opt->tokenizer, &data->tokenizer, err);
+	if (!rc && opt->text_scan && !opt->tokenizer)
+		rc = mfs_fail(err, -EINVAL,
+			      "text_scan needs tokenizer=DIR: it is about text next to tokens");
+	if (!rc && opt->vocab_scan && !opt->vocab_size)
 		rc = mfs_fail(err, -EINVAL,
 			      "vocab_scan needs vocab_size=N: it looks for tokens outside of the "
 			      "vocabulary");
@@ -409,6 +418,7 @@ void mfs_data_free(struct mfs_data *data)
 	free(data->list);
 	free(data->prefixes);
 	mfs_keeper_free(data->keeper);
+	mfs_data_tokenizer_free(data->tokenizer);
 	mfs_arena_release(&data->arena);
 	free(data);
 }

@@ -4,6 +4,7 @@
  *
  *   data/NAME/hf/                 a directory for datasets.load_from_disk
  *   data/NAME/parquet/  npy/  jsonl/
+ *   data/NAME/text/               JSON lines of text, where there is a tokenizer
  *   data/NAME/megatron/           NAME.bin and NAME.idx: merged, repaired, or made of an HF dataset
  *   data/NAME/samples/SPEC/       training samples in Megatron's order, as an HF dataset
  *   data/NAME/cache/SPEC/         what Megatron takes as --data-cache-path
@@ -46,6 +47,10 @@ struct mfs_data_options {
 	 * the vocabulary are kept apart from their neighbours. Without it that is done for small
 	 * datasets. */
 	bool vocab_scan;
+	/* tokenizer=DIR, which is the view options' own: text next to tokens; text_scan: of large
+	 * datasets, too (fs/data/data_text.h) */
+	const char *tokenizer;
+	bool text_scan;
 	uint64_t arrow_batch; /* arrow_batch=SIZE in bytes; 0: MFS_ARROW_BATCH */
 };
 

@@ -10,6 +10,7 @@
 #include "formats/indexed/indexed_dataset.h"
 #include "fs/data/data.h"
 #include "fs/data/data_kinds.h"
+#include "fs/data/data_text.h"
 #include "fs/view/view.h"
 #include "fs/view/views.h"
 
@@ -22,6 +23,9 @@ struct mfs_dataset {
 	struct mfs_rows *rows;		     /* NULL: a blend, which has no rows but samples */
 	const char *warning;		     /* NULL: what the indexed dataset says */
 	int64_t mtime_ns;
+
+	struct mfs_data_tokenizer *tokenizer; /* that of all datasets */
+	struct mfs_data_texts texts;
 
 	struct mfs_arena arena; /* of the warning */
 	struct mfs_views views;
@@ -45,6 +49,7 @@ struct mfs_data_split {
 	/* "train", "validation", "test", as `datasets` calls them, or "data": all rows. */
 	const char *name;
 	struct mfs_rows *rows;
+	struct mfs_row_text *text; /* the view's; NULL: there is none */
 };
 
 struct mfs_data_splits {
@@ -59,6 +64,8 @@ struct mfs_data_view {
 	struct mfs_data_splits splits;
 	struct mfs_samples *samples[MFS_SPLITS];
 	struct mfs_rows *rows; /* other ones than the dataset's */
+	struct mfs_row_text *texts[MFS_SPLITS];
+	unsigned text_count;
 };
 
 /* Adds the files of a view. spec: as struct mfs_view_kind has it. */

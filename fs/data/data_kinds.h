@@ -11,6 +11,7 @@
 	X(data_megatron)                                                                           \
 	X(data_npy)                                                                                \
 	X(data_parquet)                                                                            \
+	X(data_text)                                                                               \
 	X(data_samples)                                                                            \
 	X(data_cache)
 

@@ -30,6 +30,8 @@ static void release(struct mfs_view *view)
 {
 	struct mfs_data_view *v = (struct mfs_data_view *)view;
 
+	for (unsigned i = 0; i < v->text_count; i++)
+		mfs_row_text_free(v->texts[i]);
 	mfs_rows_free(v->rows);
 	mfs_data_splits_release(&v->splits);
 	for (int i = 0; i < MFS_SPLITS; i++)

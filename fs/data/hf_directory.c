@@ -76,21 +76,25 @@ void mfs_data_add_options(const struct mfs_data_options *opt, struct mfs_buf *sp
 		mfs_buf_printf(spec, "%lld behind each\n", (long long)opt->eod);
 }
 
+void mfs_data_describe_rows(const struct mfs_rows *r, const char *spec, struct mfs_buf *ret)
+{
+	for (size_t i = 0; i < r->set_count; i++)
+		for (uint32_t f = 0; f < mfs_fileset_count(r->sets[i]); f++)
+			mfs_buf_printf(ret, "%s %llu %lld\n", mfs_fileset_name(r->sets[i], f),
+				       (unsigned long long)mfs_fileset_size(r->sets[i], f),
+				       (long long)mfs_fileset_mtime(r->sets[i], f));
+	mfs_buf_printf(ret, "%s\n%llu rows of %llu tokens, %llu each, %s", spec,
+		       (unsigned long long)r->rows, (unsigned long long)r->tokens,
+		       (unsigned long long)r->row_length, mfs_dtype_torch(r->dtype));
+}
+
 /* A hash of what the source files are, and of what is made of them and how. */
 static uint64_t fingerprint(const struct mfs_data_hf_dir *d)
 {
-	const struct mfs_rows *r = d->rows;
 	struct mfs_buf b = {0};
 	uint64_t hash;
 
-	for (size_t i = 0; i < r->set_count; i++)
-		for (uint32_t f = 0; f < mfs_fileset_count(r->sets[i]); f++)
-			mfs_buf_printf(&b, "%s %llu %lld\n", mfs_fileset_name(r->sets[i], f),
-				       (unsigned long long)mfs_fileset_size(r->sets[i], f),
-				       (long long)mfs_fileset_mtime(r->sets[i], f));
-	mfs_buf_printf(&b, "%s\n%llu rows of %llu tokens, %llu each, %s", d->spec,
-		       (unsigned long long)r->rows, (unsigned long long)r->tokens,
-		       (unsigned long long)r->row_length, mfs_dtype_torch(r->dtype));
+	mfs_data_describe_rows(d->rows, d->spec, &b);
 	hash = XXH3_64bits(b.failed ? "" : b.data, b.failed ? 0 : b.len);
 	mfs_buf_release(&b);
 	return hash;

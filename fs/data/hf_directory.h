@@ -29,6 +29,10 @@ struct mfs_data_hf_dir {
 /* Adds to spec the options that make other rows of the same HuggingFace dataset. */
 void mfs_data_add_options(const struct mfs_data_options *opt, struct mfs_buf *spec);
 
+/* Adds what tells rows from others: their source files as they are now, what is made of them, and
+ * how. */
+void mfs_data_describe_rows(const struct mfs_rows *r, const char *spec, struct mfs_buf *ret);
+
 /* Adds the directory's files. No rows are one file with a schema alone. A few starts of rows are
  * read. */
 int mfs_data_add_hf_dir(struct mfs_view *v, const struct mfs_data_hf_dir *d, struct mfs_error *err);

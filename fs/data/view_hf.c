@@ -21,10 +21,7 @@ static int add_dir(struct mfs_dataset *d, struct mfs_data_view *v, const char *s
 	struct mfs_buf spec = {0};
 	int rc;
 
-	mfs_data_add_options(opt, &spec);
-	if (split)
-		mfs_buf_printf(&spec, "%s of %s by %s", split, opt->split,
-			       opt->megatron ? opt->megatron : "the newest rules");
+	mfs_data_splits_describe(opt, split, &spec);
 	dir.spec = spec.len ? spec.data : "";
 	rc = spec.failed ? mfs_fail_nomem(err) : mfs_data_add_hf_dir(&v->public, &dir, err);
 	mfs_buf_release(&spec);

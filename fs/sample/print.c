@@ -18,7 +18,7 @@
 struct printer {
 	const struct mfs_sample_plan *plan;
 	struct mfs_samples *samples;
-	const struct mfs_tokenizer *tok; /* NULL: tokens are printed */
+	const struct mfs_named_tokens *names; /* NULL: tokens are printed */
 	const struct mfs_rows *rows;
 	int64_t *tokens; /* of one sample */
 	struct mfs_buf line;
@@ -67,7 +67,7 @@ static void add_tokens(struct printer *p)
 static int add_text(struct printer *p, struct mfs_error *err)
 {
 	mfs_buf_adds(&p->line, ", \"text\": ");
-	return mfs_sample_add_text(&p->line, p->tok, p->tokens, p->rows->row_length, err);
+	return mfs_sample_add_text(&p->line, p->names, p->tokens, p->rows->row_length, err);
 }
 
 static void add_loss_mask(struct printer *p)
@@ -117,7 +117,7 @@ static int format_sample(struct printer *p, const struct mfs_sample_drawn *d, st
 		rc = add_pieces(p, part, (uint64_t)sample, err);
 	if (rc)
 		return rc;
-	if (p->tok)
+	if (p->names)
 		rc = add_text(p, err);
 	else
 		add_tokens(p);
@@ -233,10 +233,10 @@ static int write_files(struct printer *p, const struct mfs_sample_options *o,
 }
 
 int mfs_sample_output(const struct mfs_sample_options *o, const struct mfs_sample_plan *plan,
-		      struct mfs_samples *samples, const struct mfs_tokenizer *tok,
+		      struct mfs_samples *samples, const struct mfs_named_tokens *names,
 		      const struct mfs_sample_drawn *drawn, uint64_t count)
 {
-	struct printer p = {.plan = plan, .samples = samples, .tok = tok};
+	struct printer p = {.plan = plan, .samples = samples, .names = names};
 	struct mfs_rows *rows;
 	struct mfs_error err;
 	int rc = mfs_rows_samples(samples, "the run's samples", 0, &rows, &err);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "formats/ckpt/ckpt.h"
+#include "formats/dataset/text/named_tokens.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
@@ -37,7 +38,7 @@ static int read_args(struct mfs_root *root, struct mfs_arena *arena,
 }
 
 static int show(const struct mfs_sample_options *o, const struct mfs_sample_plan *plan,
-		const struct mfs_tokenizer *tok, struct mfs_sample_data *data)
+		const struct mfs_named_tokens *names, struct mfs_sample_data *data)
 {
 	struct mfs_sample_drawn *drawn = NULL;
 	struct mfs_samples *samples = NULL;
@@ -52,7 +53,7 @@ static int show(const struct mfs_sample_options *o, const struct mfs_sample_plan
 	if (!rc)
 		rc = mfs_sample_draw(plan, samples, &drawn, &count, &err);
 	exit_code = rc ? mfs_command_failed("%s", err.msg)
-		       : mfs_sample_output(o, plan, samples, tok, drawn, count);
+		       : mfs_sample_output(o, plan, samples, names, drawn, count);
 	free(drawn);
 	mfs_samples_free(samples);
 	return exit_code;
@@ -66,21 +67,24 @@ static int plan_and_show(const struct mfs_sample_options *o, const struct mfs_op
 	struct mfs_megatron_data_args args;
 	struct mfs_sample_plan plan;
 	struct mfs_tokenizer *tok = NULL;
+	struct mfs_named_tokens *names = NULL;
 	struct mfs_arena arena = {0};
 	struct mfs_error err;
 	bool found;
 	int exit_code;
 
 	if (read_args(root, &arena, &args, &found, &err) ||
-	    (o->text && mfs_sample_find_tokenizer(root, mount, &tok, &err)))
+	    (o->text && (mfs_sample_find_tokenizer(root, mount, &tok, &err) ||
+			 mfs_named_tokens_new(tok, &names, &err))))
 		exit_code = mfs_command_failed("%s", err.msg);
 	else
 		exit_code = mfs_sample_make_plan(o, &mount->data, found ? &args : NULL, data.data,
 						 &plan);
 	if (!exit_code) {
-		exit_code = show(o, &plan, tok, &data);
+		exit_code = show(o, &plan, names, &data);
 		mfs_sample_plan_release(&plan);
 	}
+	mfs_named_tokens_free(names);
 	mfs_tokenizer_free(tok);
 	mfs_sample_data_release(&data);
 	mfs_arena_release(&arena);

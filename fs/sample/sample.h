@@ -80,14 +80,15 @@ struct mfs_tokenizer;
  * datasets. -ENODATA: there is none. */
 int mfs_sample_find_tokenizer(struct mfs_root *root, const struct mfs_options *mount,
 			      struct mfs_tokenizer **ret, struct mfs_error *err);
-/* Appends tokens as the text that they stand for, a JSON string. Special tokens have their names;
- * ids that the tokenizer has not, such as padding of -1, stand in angle brackets: "<-1>". */
-int mfs_sample_add_text(struct mfs_buf *to, const struct mfs_tokenizer *tok, const int64_t *tokens,
-			uint64_t count, struct mfs_error *err);
+struct mfs_named_tokens;
+/* Appends tokens as the text that they stand for (formats/dataset/text/named_tokens.h), a JSON
+ * string. */
+int mfs_sample_add_text(struct mfs_buf *to, const struct mfs_named_tokens *names,
+			const int64_t *tokens, uint64_t count, struct mfs_error *err);
 
-/* tok: prints text in the place of tokens; or NULL. Returns an exit code. */
+/* names: prints text in the place of tokens; or NULL. Returns an exit code. */
 int mfs_sample_output(const struct mfs_sample_options *o, const struct mfs_sample_plan *plan,
-		      struct mfs_samples *samples, const struct mfs_tokenizer *tok,
+		      struct mfs_samples *samples, const struct mfs_named_tokens *names,
 		      const struct mfs_sample_drawn *drawn, uint64_t count);
 
 #endif

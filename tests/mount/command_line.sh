@@ -77,7 +77,7 @@ refused 'bad ref' 1 "$work/none" "$m" "$source" "$mnt" -o ref="$work/none"
 # What would have no effect is refused, too.
 data=$FIXTURES/data
 for option in merge=all split=99/1/0 data_path=a train_data_path=a data_args_path=a megatron=0.10 tokenizer_id=/ column=text append_eod=3 \
-	vocab_scan arrow_batch=1MiB "dataset_cache=$work/cache"; do
+	vocab_scan text_scan arrow_batch=1MiB "dataset_cache=$work/cache"; do
 	refused "$option of a model" 1 "'${option%%=*}' has no effect: there are no datasets" "$m" "$source" "$mnt" -o "$option"
 done
 for option in arch=llama "ref=$work" "adapter=$work" part=language shard_size=1GB stack_experts spec=te no_optim vocab_size=tokenizer; do

@@ -69,6 +69,17 @@ same "rows of the splits" "$(cat "$d"/jsonl/train.jsonl | wc -l) $(cat "$d"/json
 cat "$data/notes_text_document.bin" "$tales.bin" | cmp - "$mnt/data/both/megatron/both.bin" || fail "the merged .bin"
 unmount
 
+# As text, which packs to the same tokens; a large dataset is not measured unless that is asked for.
+mount_source "$data" -o "tokenizer=$data/tokenizer,dataset_cache=$work/lengths"
+same "views with a tokenizer" "$(ls "$d" | xargs)" "hf jsonl megatron npy parquet samples text why-not.txt"
+same "text: size" "$(wc -c <"$d/text/data.jsonl")" "$(stat -c %s "$d/text/data.jsonl")"
+"$MCOREFS" pack --tokenizer "$data/tokenizer" "$work/packed" <"$d/text/data.jsonl" >/dev/null || fail "text is not packed"
+cmp "$work/packed.bin" "$tales.bin" && cmp "$work/packed.idx" "$tales.idx" || fail "text packs to other tokens"
+same "lengths are kept" "$(stat -c '%s %a' "$work"/lengths/text-*.lengths)" "$((64 + 240 * 8 + 2 * 16)) 600"
+unmount
+refused 'text_scan alone' 1 'text_scan needs tokenizer=DIR' "$MCOREFS" ls "$data" -o text_scan
+refused 'text without a tokenizer' 1 'text needs a tokenizer: -o tokenizer=DIR' "$MCOREFS" ls "$data" data/tales_text_document/text
+
 # Next to a model, with and without iterations; below a relative path.
 cd "$FIXTURES" || exit 1
 for source in resume/llama-torch-tp2-pp2 hf/*/; do
@@ -100,10 +111,11 @@ refused "two of one name" 1 "two datasets are named 'tales_text_document'" "$MCO
 refused "no dataset" 1 'holds no dataset' "$MCOREFS" ls "$tales" -o "data=$FIXTURES/weights"
 echo '{"class": "x"}' >"$work/id"
 for command in ls verify; do
-	refused "$command why-not" 1 "there is no view 'why-not'" "$MCOREFS" $command "$tales" data/tales_text_document/why-not -o "tokenizer_id=$work/id"
+	refused "$command why-not" 1 "there is no view 'why-not'" "$MCOREFS" $command "$tales" data/tales_text_document/why-not \
+		-o "tokenizer_id=$work/id,tokenizer=$data/tokenizer"
 done
 refused "export why-not" 1 "there is no view 'why-not'" "$MCOREFS" export "$tales" data/tales_text_document/why-not "$work/why-not" \
-	-o "tokenizer_id=$work/id"
+	-o "tokenizer_id=$work/id,tokenizer=$data/tokenizer"
 refused "diff of datasets" 2 'diff compares models' "$MCOREFS" diff "$tales" "$tales"
 said=$("$MCOREFS" verify "$tales" --deep -o vocab_size=999 2>&1) && fail "tokens outside of the vocabulary pass"
 grep -q 'vocabulary' <<<"$said" || fail "the vocabulary is not named: $said"

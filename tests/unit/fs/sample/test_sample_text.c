@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/base/array.h"
+#include "formats/dataset/text/named_tokens.h"
 #include "formats/tokenizer/read/tokenizer_open.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "fs/sample/sample.h"
@@ -23,10 +24,13 @@ static int64_t id_of(const struct mfs_tokenizer *tok, const char *text)
 static void says(const struct mfs_tokenizer *tok, const int64_t *ids, uint64_t count,
 		 const char *want)
 {
+	struct mfs_named_tokens *names;
 	struct mfs_buf text = {0};
 	struct mfs_error err;
 
-	unit_ok(mfs_sample_add_text(&text, tok, ids, count, &err), &err);
+	unit_ok(mfs_named_tokens_new(tok, &names, &err), &err);
+	unit_ok(mfs_sample_add_text(&text, names, ids, count, &err), &err);
+	mfs_named_tokens_free(names);
 	ck_assert_str_eq(text.data, want);
 	mfs_buf_release(&text);
 }
