@@ -608,6 +608,97 @@ struct mfk_cross_entropy {
 };
 
 /*
+ * Log-probs of labels, and entropies, of rows of logits. With z = by * logit:
+ *
+ *   log_prob = z[label] - log(sum of e^z)       entropy = -sum of p log p
+ *
+ * Of the columns of the whole vocabulary the first `known` ones take part. Those after them are
+ * padding: nothing is looked at there, and their gradient is 0. Three operations, so that what
+ * follows from log_prob and entropy can be computed before the gradient is:
+ *
+ *   log_probs_part      stats of the columns here
+ *   log_probs_join      log_prob and entropy, from the stats of all parts
+ *   log_probs_backward  dlogits = by (dlog_prob (onehot - p) - dentropy p (log p + entropy)), from
+ *                       the stats of all parts and from entropy
+ */
+struct mfk_log_probs {
+	enum mfk_dtype dtype;
+	int64_t rows, vocab, ld;
+	float by;	       /* 1 / temperature */
+	const void *logits;    /* [rows, ld] */
+	const int32_t *labels; /* [rows], numbers of the whole vocabulary, below known */
+	int64_t first, known;  /* the first column here; columns that are no padding */
+	int64_t part, parts;
+	/* [parts][4][rows]: the greatest z; the sum of e^(z - greatest); the label's z, or 0 where
+	 * another part has it; the sum of e^(z - greatest) (z - greatest). log_probs_part() writes
+	 * [part]. A part without known columns has -infinity, 0, 0, 0. */
+	float *stats;
+	float *log_prob, *entropy; /* [rows] */
+	const float *dlog_prob;	   /* [rows] */
+	const float *dentropy;	   /* [rows]; NULL: 0 */
+	void *dlogits;		   /* [rows, ld], in the io type; may be logits */
+};
+
+/*
+ * The loss of a policy, of tokens that it has sampled. delta is log_prob - old; with sequence_ratio
+ * it is the mean of that over the counted tokens of a response. Of each kind
+ * (kernels/policy_row.h has the formulas, which both backends compile):
+ *
+ *   clip   max(-A r, -A clip(r, least, most)), and at most -A dual where A < 0; r = e^delta
+ *   cispo  -clip(r, least, most) A log_prob, where the factors of log_prob have no gradient
+ *   plain  -A log_prob
+ *
+ * loss = weight * that + kl_weight * KL - entropy_weight * entropy. weight has no gradient. With
+ * corrects it is e^(old - rollout), held in [weight_least, weight_most] or, with weight_masks, 0
+ * outside of it. Otherwise it is 1.
+ */
+enum mfk_policy_kind { MFK_POLICY_CLIP, MFK_POLICY_CISPO, MFK_POLICY_PLAIN };
+/* Of d = log_prob - reference: d, d^2 / 2, e^-d + d - 1. */
+enum mfk_kl_kind { MFK_KL_K1, MFK_KL_K2, MFK_KL_K3 };
+/* What is reported of each token. */
+enum mfk_policy_term {
+	MFK_POLICY_LOSS,
+	MFK_POLICY_KL,
+	MFK_POLICY_RATIO,
+	MFK_POLICY_ENTROPY,
+	MFK_POLICY_ABOVE, /* 1 where the ratio is above most */
+	MFK_POLICY_BELOW, /* 1 where it is below least */
+	MFK_POLICY_DRIFT, /* |rollout - old| */
+	MFK_POLICY_WEIGHT,
+	MFK_POLICY_TERMS
+};
+
+struct mfk_policy_rule {
+	enum mfk_policy_kind kind;
+	enum mfk_kl_kind kl;
+	bool sequence_ratio, corrects, weight_masks;
+	float least, most, dual; /* dual: INFINITY for none */
+	float kl_weight, entropy_weight;
+	float weight_least, weight_most;
+};
+
+/* Rows are tokens [first, first + rows) of a microbatch; arrays begin at token first. A row whose
+ * mask is 0 counts nowhere: all that is written of it is 0, whatever its values are. */
+struct mfk_policy {
+	struct mfk_policy_rule rule;
+	int64_t rows, first;
+	const float *log_prob, *entropy;
+	const float *old;	/* NULL: log_prob itself, without a gradient */
+	const float *reference; /* NULL: there is no KL */
+	const float *rollout, *advantage, *mask;
+	const float *scale;		/* of the gradients */
+	float *terms[MFK_POLICY_TERMS]; /* [rows] each; NULL: not wanted */
+	float *dlog_prob, *dentropy;	/* scale * the loss's derivatives; NULL: not wanted */
+	/* Of sequence_ratio: the response of each row, number[row] in its sample, of `length` rows
+	 * each, a sample after the other; and of each response, [samples][limit][2], the sum of
+	 * log_prob - old over the rows whose mask is not 0, and how many these are. A number is
+	 * below limit; the rows of a number that is negative are no response's. */
+	const int32_t *number;
+	int64_t length, limit;
+	float *sums;
+};
+
+/*
  * Tokens drawn of rows of logits, which may lie in parts, [parts][rows, ld], with so many columns
  * of the vocabulary each. Columns from vocab on are padding. Number i is drawn of row[i]:
  *
@@ -646,7 +737,10 @@ struct mfk_sample {
 #define MFK_LOSS_OPS(ROW, OP)                                                                      \
 	ROW(OP, cross_entropy, cross_entropy, 1, 2)                                                \
 	ROW(OP, cross_entropy_part, cross_entropy, 1, 1)                                           \
-	ROW(OP, cross_entropy_join, cross_entropy, 0, 2)
+	ROW(OP, cross_entropy_join, cross_entropy, 0, 2)                                           \
+	ROW(OP, log_probs_part, log_probs, 1, 1)                                                   \
+	ROW(OP, log_probs_join, log_probs, 0, 0)                                                   \
+	ROW(OP, log_probs_backward, log_probs, 0, 2)
 #define MFK_LOSS_OP(OP, name, ...) OP(name)
 
 /* ---- random numbers ---- */
@@ -807,6 +901,9 @@ struct mfk_ops {
 #define OP(unused, name, args, ...) void (*name)(struct mfk_ctx *, const struct mfk_##args *);
 	MFK_LOSS_OPS(OP, )
 #undef OP
+	void (*policy)(struct mfk_ctx *c, const struct mfk_policy *a);
+	/* Writes sums, of all samples' rows: first is 0, and rows is a multiple of length. */
+	void (*policy_sums)(struct mfk_ctx *c, const struct mfk_policy *a);
 	void (*sample)(struct mfk_ctx *c, const struct mfk_sample *a);
 	void (*dropout)(struct mfk_ctx *c, const struct mfk_dropout *a);
 	void (*dropout_backward)(struct mfk_ctx *c, const struct mfk_dropout *a);
@@ -886,6 +983,8 @@ struct mfk_ops {
 	OP(embedding)                                                                              \
 	OP(embedding_backward)                                                                     \
 	MFK_LOSS_OPS(MFK_LOSS_OP, OP)                                                              \
+	OP(policy)                                                                                 \
+	OP(policy_sums)                                                                            \
 	OP(sample)                                                                                 \
 	OP(dropout)                                                                                \
 	OP(dropout_backward)                                                                       \

@@ -377,6 +377,17 @@ static void embedding_backward(struct mfk_ctx *c, const struct mfk_embedding *a)
 MFK_LOSS_OPS(OP, )
 #undef OP
 
+/* At most eight arrays are read, and ten written. */
+static void policy(struct mfk_ctx *c, const struct mfk_policy *a)
+{
+	memory(c, "policy", times(a->rows, 1, 18), MFK_F32);
+}
+
+static void policy_sums(struct mfk_ctx *c, const struct mfk_policy *a)
+{
+	memory(c, "policy", times(a->rows, 1, 4), MFK_F32);
+}
+
 /* Limits are found in 32 steps each. */
 static void sample(struct mfk_ctx *c, const struct mfk_sample *a)
 {

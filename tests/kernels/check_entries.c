@@ -27,6 +27,8 @@ const struct check_entry check_entries[] = {
 	{"act", check_act},
 	{"embedding", check_embedding},
 	{"cross_entropy", check_cross_entropy},
+	{"log_probs", check_log_probs},
+	{"policy", check_policy},
 	{"sample", check_sample},
 	{"dropout", check_dropout},
 	{"elementwise", check_elementwise},

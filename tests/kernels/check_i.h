@@ -103,6 +103,8 @@ void check_rows(struct check *c);
 void check_act(struct check *c);
 void check_embedding(struct check *c);
 void check_cross_entropy(struct check *c);
+void check_log_probs(struct check *c);
+void check_policy(struct check *c);
 void check_sample(struct check *c);
 void check_dropout(struct check *c);
 void check_elementwise(struct check *c);
