@@ -282,8 +282,8 @@ static inline struct mft_batch *train_batch_new(int64_t batch, int64_t seq, int6
 	const int64_t n = batch * seq;
 	struct mft_batch *b = calloc(1, sizeof(*b));
 
-	b->block = calloc(1, mft_batch_bytes((uint64_t)n, MFT_MTP_MOST));
-	mft_batch_place(b, (uint64_t)n, 0, b->block);
+	b->block = calloc(1, mft_batch_bytes((uint64_t)n, MFT_MTP_MOST, false));
+	mft_batch_place(b, (uint64_t)n, 0, false, b->block);
 	for (int64_t t = 0; t < n; t++) {
 		b->tokens[t] = (int32_t)(train_random(&seed) % (uint64_t)vocab);
 		b->labels[t] = (int32_t)(train_random(&seed) % (uint64_t)vocab);
@@ -316,7 +316,7 @@ static inline void train_batch_look_ahead(struct mft_batch *b, int64_t batch, in
 {
 	const int64_t n = batch * seq;
 
-	mft_batch_place(b, (uint64_t)n, (uint32_t)layers, b->block);
+	mft_batch_place(b, (uint64_t)n, (uint32_t)layers, false, b->block);
 	for (int64_t k = 0; k < layers; k++) {
 		struct mft_batch_ahead *a = &b->ahead[k];
 

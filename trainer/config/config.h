@@ -227,6 +227,13 @@ struct mft_train_config {
 	bool attention_atomics; /* --attention-atomics: its gradient has no fixed order of sums */
 	bool log_args;		/* --log-args: print Megatron's list of arguments at the start */
 
+	/* reinforcement learning */
+	bool perform_rl_step;
+	double grpo_clamp_eps_lower, grpo_clamp_eps_upper, grpo_kl_beta, grpo_entropy_term_weight;
+	double rl_default_temperature;
+	bool rl_inference_logprobs_is_correction;
+	double rl_importance_sampling_truncation_coef; /* 0: none */
+
 	/* losses' flags */
 #define MEMBER(kind, type, dest, ...) type dest;
 	MFT_LOSSES(MFT_LOSSES_NOT, MEMBER)

@@ -57,7 +57,8 @@ static const struct mft_flag ours[] = {
 	 SAYS("with --ffn-multiple-of: 8/3 of --hidden-size is multiplied by this first")},
 	{INT, "save_keep_last", "0", TO(save_keep_last), OURS,
 	 SAYS("keep so many checkpoints and remove older ones; 0: keep all")},
-#define FLAG(kind, type, dest, initial, help) {kind, #dest, initial, TO(dest), OURS, SAYS(help)},
+#define FLAG(kind, type, dest, initial, help, ...)                                                 \
+	{kind, #dest, initial, TO(dest), OURS, SAYS(help), __VA_ARGS__},
 	MFT_LOSSES(MFT_LOSSES_NOT, FLAG)
 #undef FLAG
 };

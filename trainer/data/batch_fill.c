@@ -11,9 +11,10 @@
 
 /* ---- the block ---- */
 
-size_t mft_batch_bytes(uint64_t tokens, uint32_t ahead)
+size_t mft_batch_bytes(uint64_t tokens, uint32_t ahead, bool policy)
 {
-	return (MFT_BATCH_ARRAY_COUNT + MFT_BATCH_AHEAD_COUNT * (size_t)ahead) *
+	return (MFT_BATCH_ARRAY_COUNT + MFT_BATCH_AHEAD_COUNT * (size_t)ahead +
+		(policy ? MFT_BATCH_POLICY_COUNT : 0)) *
 	       mfs_round_up(tokens * sizeof(int32_t), MFT_BATCH_ALIGN);
 }
 
@@ -31,18 +32,25 @@ static void place(struct mft_batch *to, size_t size, char *at)
 	MFT_BATCH_ARRAYS(PLACE)
 }
 
-void mft_batch_place(struct mft_batch *b, uint64_t tokens, uint32_t ahead, void *block)
+static void place_policy(struct mft_batch *to, size_t size, char *at)
+{
+	MFT_BATCH_ARRAYS_POLICY(PLACE)
+}
+
+void mft_batch_place(struct mft_batch *b, uint64_t tokens, uint32_t ahead, bool policy, void *block)
 {
 	const size_t size = mfs_round_up(tokens * sizeof(int32_t), MFT_BATCH_ALIGN);
 	char *at = block;
 
 	b->block = block;
-	b->bytes = mft_batch_bytes(tokens, ahead);
+	b->bytes = mft_batch_bytes(tokens, ahead, policy);
 	b->ahead_count = ahead;
 	place(b, size, at);
 	for (uint32_t k = 0; k < ahead; k++)
 		place_ahead(&b->ahead[k], size,
 			    at + (MFT_BATCH_ARRAY_COUNT + MFT_BATCH_AHEAD_COUNT * k) * size);
+	if (policy)
+		place_policy(b, size, at + b->bytes - MFT_BATCH_POLICY_COUNT * size);
 }
 
 static uint32_t ahead_of(const struct mft_train_config *config)
@@ -70,6 +78,7 @@ int mft_batch_rules_take(const struct mft_train_config *config, uint32_t micro, 
 							   : 1,
 		.part = (uint32_t)config->context_parallel_rank,
 		.ahead = ahead_of(config),
+		.policy = config->perform_rl_step,
 	};
 	if (!vocab || vocab > INT32_MAX)
 		return mfs_fail(err, -EINVAL, "a vocabulary of %llu is impossible",
@@ -213,6 +222,12 @@ static void copy_piece(struct mft_batch *to, uint64_t at, const struct mft_batch
 	MFT_BATCH_ARRAYS(COPY)
 }
 
+static void copy_piece_policy(struct mft_batch *to, uint64_t at, const struct mft_batch *from,
+			      uint64_t first, uint64_t count)
+{
+	MFT_BATCH_ARRAYS_POLICY(COPY)
+}
+
 static void copy_piece_ahead(struct mft_batch_ahead *to, uint64_t at,
 			     const struct mft_batch_ahead *from, uint64_t first, uint64_t count)
 {
@@ -232,6 +247,8 @@ static void take_part(const struct mft_batch_rules *r, const struct mft_batch *w
 			(uint64_t)mft_context_piece(r->parts, r->part, r->length, (int)(i % 2));
 
 		copy_piece(b, at, whole, from, piece);
+		if (r->policy)
+			copy_piece_policy(b, at, whole, from, piece);
 		for (uint32_t k = 0; k < r->ahead; k++)
 			copy_piece_ahead(&b->ahead[k], at, &whole->ahead[k], from, piece);
 	}

@@ -23,6 +23,7 @@ struct mft_batch_rules {
 	 * (trainer/parallel/context_parallel.h). */
 	uint32_t parts, part;
 	uint32_t ahead; /* MTP layers: see struct mft_batch_ahead */
+	bool policy;	/* batches have the arrays of a policy loss */
 };
 
 /* Takes the rules of microbatches of so many sequences from the arguments. -EINVAL: vocab, or the

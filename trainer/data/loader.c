@@ -191,11 +191,12 @@ static void *work(void *arg)
 static int make_slot(struct mft_loader *l, struct slot *s, struct mfs_error *err)
 {
 	const uint64_t tokens = mft_batch_tokens(&l->rules);
-	void *block = l->memory.alloc(l->memory.arg, mft_batch_bytes(tokens, l->rules.ahead));
+	void *block = l->memory.alloc(l->memory.arg,
+				      mft_batch_bytes(tokens, l->rules.ahead, l->rules.policy));
 
 	if (!block)
 		return mfs_fail_nomem(err);
-	mft_batch_place(&s->batch, tokens, l->rules.ahead, block);
+	mft_batch_place(&s->batch, tokens, l->rules.ahead, l->rules.policy, block);
 	s->fetch.raw =
 		calloc(l->rules.sequences * ((uint64_t)l->rules.length + 1), sizeof(*s->fetch.raw));
 	s->samples = calloc(l->rules.sequences, sizeof(*s->samples));
@@ -212,10 +213,10 @@ static int make_whole(struct mft_loader *l, struct mfs_error *err)
 
 	if (l->rules.parts == 1)
 		return 0;
-	block = malloc(mft_batch_bytes(tokens, l->rules.ahead));
+	block = malloc(mft_batch_bytes(tokens, l->rules.ahead, l->rules.policy));
 	if (!block)
 		return mfs_fail_nomem(err);
-	mft_batch_place(&l->whole, tokens, l->rules.ahead, block);
+	mft_batch_place(&l->whole, tokens, l->rules.ahead, l->rules.policy, block);
 	return 0;
 }
 

@@ -41,6 +41,17 @@ enum mft_batch_array_kind {
  * first_key       the first position of the sequence that token t sees: 0; with
  *                 reset_attention_mask its document's start
  * With sft, positions and first_key are those of conversations.
+ *
+ * Runs of a policy loss (--perform-rl-step) have five more, MFT_BATCH_ARRAYS_POLICY. They are of
+ * the label of each token: element t belongs to labels[t].
+ *
+ * old             log-probs under the weights before the first update by these tokens
+ * reference       log-probs under the reference; not looked at without a KL term
+ * rollout         log-probs as the engine that has sampled the tokens reported them
+ * advantage       times the response's weight, where a correction is one of whole responses
+ * sequence        number of the response in the sample, from 0 on; -1: the label is of none
+ *
+ * There loss_mask is a weight: what the label's loss counts in that of the step; 0: it does not.
  */
 #define MFT_BATCH_ARRAYS_AHEAD(X)                                                                  \
 	X(int32_t, tokens, MFT_BATCH_MOVES)                                                        \
@@ -50,12 +61,19 @@ enum mft_batch_array_kind {
 	X(int32_t, position_order, MFT_BATCH_SORTS)                                                \
 	X(float, loss_mask, MFT_BATCH_MOVES)
 #define MFT_BATCH_ARRAYS(X) MFT_BATCH_ARRAYS_AHEAD(X) X(int32_t, first_key, MFT_BATCH_MOVES)
+#define MFT_BATCH_ARRAYS_POLICY(X)                                                                 \
+	X(float, old, MFT_BATCH_MOVES)                                                             \
+	X(float, reference, MFT_BATCH_MOVES)                                                       \
+	X(float, rollout, MFT_BATCH_MOVES)                                                         \
+	X(float, advantage, MFT_BATCH_MOVES)                                                       \
+	X(int32_t, sequence, MFT_BATCH_MOVES)
 
 #define MFT_BATCH_MEMBER(type, name, way) type *name;
 #define MFT_BATCH_ONE(type, name, way)	  +1
 enum {
 	MFT_BATCH_ARRAY_COUNT = 0 MFT_BATCH_ARRAYS(MFT_BATCH_ONE),
 	MFT_BATCH_AHEAD_COUNT = 0 MFT_BATCH_ARRAYS_AHEAD(MFT_BATCH_ONE),
+	MFT_BATCH_POLICY_COUNT = 0 MFT_BATCH_ARRAYS_POLICY(MFT_BATCH_ONE),
 };
 
 /* A microbatch k + 1 places on, for multi-token prediction: in each sequence every array has what
@@ -72,6 +90,7 @@ struct mft_batch_ahead {
  * of them: positions and first_key are those of the whole sequence. */
 struct mft_batch {
 	MFT_BATCH_ARRAYS(MFT_BATCH_MEMBER)
+	MFT_BATCH_ARRAYS_POLICY(MFT_BATCH_MEMBER)   /* NULL: the run has no policy loss */
 	struct mft_batch_ahead ahead[MFT_MTP_MOST]; /* number k: k + 1 places on */
 	uint32_t ahead_count;
 	void *block; /* the whole of it */
@@ -80,10 +99,11 @@ struct mft_batch {
 	bool documents;	  /* some first_key is not 0 */
 };
 
-/* Bytes of the block of T tokens. */
-size_t mft_batch_bytes(uint64_t tokens, uint32_t ahead);
+/* Bytes of the block of T tokens. policy: with the arrays of a policy loss. */
+size_t mft_batch_bytes(uint64_t tokens, uint32_t ahead, bool policy);
 /* Sets the arrays to their places in a block of so many bytes, which they do not own. */
-void mft_batch_place(struct mft_batch *b, uint64_t tokens, uint32_t ahead, void *block);
+void mft_batch_place(struct mft_batch *b, uint64_t tokens, uint32_t ahead, bool policy,
+		     void *block);
 
 /* The slots are the caller's kind of host memory (pinned). */
 struct mft_slot_memory_ops {

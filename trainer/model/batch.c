@@ -33,7 +33,8 @@ int mft_batch_plan(struct mft_net *net, struct mfs_error *err)
 				(long long)net->tokens, INT32_MAX);
 	/* The loader may begin each array at a multiple of the alignment. */
 	place->bytes =
-		mfs_round_up((MFT_BATCH_ARRAY_COUNT + MFT_BATCH_AHEAD_COUNT * ahead_count(net)) *
+		mfs_round_up((MFT_BATCH_ARRAY_COUNT + MFT_BATCH_AHEAD_COUNT * ahead_count(net) +
+			      (net->config->perform_rl_step ? MFT_BATCH_POLICY_COUNT : 0)) *
 				     (keys_bytes(net) + MFT_MEMORY_ALIGN),
 			     MFT_MEMORY_ALIGN);
 	place->key_bytes = has_window(net) ? mfs_round_up(keys_bytes(net), MFT_MEMORY_ALIGN) : 0;
@@ -106,11 +107,20 @@ static int copy_window_keys(struct mft_net *net, struct mft_pass *pass, uint32_t
 #define ON_DEVICE(type, name, way)                                                                 \
 	to->name = (type *)(block + ((char *)from->name - (char *)b->block));
 
+static void find_policy(const struct mft_batch *b, char *block, struct mft_pass *to)
+{
+	const struct mft_batch *from = b;
+
+	MFT_BATCH_ARRAYS_POLICY(ON_DEVICE)
+}
+
 static void find_arrays(const struct mft_batch *b, char *block, struct mft_pass *to)
 {
 	const struct mft_batch *from = b;
 
 	MFT_BATCH_ARRAYS(ON_DEVICE)
+	if (b->old)
+		find_policy(b, block, to);
 	if (!b->documents)
 		to->first_key = NULL;
 	to->counted = b->counted;

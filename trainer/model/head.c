@@ -66,6 +66,8 @@ int mft_head_plan(struct mft_net *net, struct mft_part_plan *plan, struct mfs_er
 	for (unsigned i = 0; i < mft_loss_term_count(h->loss.kind); i++)
 		h->terms[i] = mft_part_plan_scratch(plan, per_token);
 	h->logits = mft_part_plan_scratch(plan, mft_matrix_bytes(net->io, h->chunk, h->linear.ld));
+	if (h->loss.kind->gives_log_probs)
+		h->log_probs = mft_memory_for_all(net, per_token);
 	return h->loss.kind->plan ? h->loss.kind->plan(net, &h->loss, plan, err) : 0;
 }
 
@@ -104,13 +106,22 @@ static const float *scale_of_tokens(const struct mft_net *net, const struct mft_
 	return scale;
 }
 
-static void chunk(const struct mft_net *net, const struct mft_pass *pass,
-		  const struct mft_loss_chunk *c, const void *x, void *dx)
+static void logits(const struct mft_net *net, const struct mft_pass *pass,
+		   const struct mft_loss_chunk *c, const void *x)
 {
 	const struct mft_head *h = &net->chain->head;
 
 	mft_linear_forward(net, pass, &h->linear, c->rows, row_at(net, x, c->first), c->logits);
 	multiply(net, pass, c->logits, c->rows);
+}
+
+static void chunk(const struct mft_net *net, const struct mft_pass *pass,
+		  const struct mft_loss_chunk *c, const void *x, void *dx)
+{
+	const struct mft_head *h = &net->chain->head;
+
+	if (c->logits)
+		logits(net, pass, c, x);
 	h->loss.kind->chunk(net, pass, &h->loss, c);
 	if (pass->train)
 		multiply(net, pass, c->logits, c->rows);
@@ -131,11 +142,30 @@ static struct mft_loss_chunk chunk_at(const struct mft_net *net, const struct mf
 		.ld = h->linear.ld,
 		.logits = mft_net_scratch(net, h->logits),
 		.scale = scale + row,
+		.log_probs = h->loss.kind->gives_log_probs ? mft_pass_at(net, h->log_probs) : NULL,
 	};
 
 	for (unsigned i = 0; i < loss->terms; i++)
 		c.terms[i] = (float *)mft_net_scratch(net, h->terms[i]) + row;
 	return c;
+}
+
+/* A first walk through all chunks, where the loss needs one. */
+static bool look(const struct mft_net *net, const struct mft_pass *pass,
+		 const struct mft_head_loss *loss, const float *scale, const void *x)
+{
+	const struct mft_head *h = &net->chain->head;
+	const struct mft_loss_kind *kind = h->loss.kind;
+
+	if (!kind->looks || !kind->looks(net, pass, &h->loss))
+		return false;
+	for (int64_t row = 0; row < net->tokens; row += h->chunk) {
+		const struct mft_loss_chunk c = chunk_at(net, loss, row, scale);
+
+		logits(net, pass, &c, x);
+		kind->look(net, pass, &h->loss, &c);
+	}
+	return true;
 }
 
 /* Losses of x[T, hidden], all processes' rows, and in training the gradient of it: a term of a sum.
@@ -145,11 +175,14 @@ static void run_head(const struct mft_net *net, const struct mft_pass *pass,
 {
 	const float *scale = scale_of_tokens(net, pass, loss->grad_scale);
 	const float *weight = pass->loss_mask;
+	const bool looked = look(net, pass, loss, scale, x);
 
 	for (int64_t row = 0; row < net->tokens; row += net->chain->head.chunk) {
-		const struct mft_loss_chunk c = chunk_at(net, loss, row, scale);
+		struct mft_loss_chunk c = chunk_at(net, loss, row, scale);
 		struct mft_pass of_chunk = *pass;
 
+		if (looked && !pass->train)
+			c.logits = NULL;
 		of_chunk.adds = loss->adds || row > 0;
 		if (row + net->chain->head.chunk < net->tokens) /* dx has more rows */
 			of_chunk.dx_sum = NULL;

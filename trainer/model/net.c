@@ -240,6 +240,17 @@ void mft_net_copy_loss(struct mft_net *net, struct mfk_ctx *ctx, double *ret)
 	net->backend->device->copy_out(ctx, ret, sums + MFT_SUM_LOSS, sizeof(*ret));
 }
 
+int mft_net_copy_log_probs(struct mft_net *net, struct mfk_ctx *ctx, float *host)
+{
+	const struct mft_chain *chain = net->chain;
+
+	if (!chain->chunks[chain->chunk_count - 1].ends || !chain->head.loss.kind->gives_log_probs)
+		return -ENOTSUP;
+	net->backend->device->copy_out(ctx, host, mft_pass_at(net, chain->head.log_probs),
+				       (size_t)net->tokens * sizeof(float));
+	return 0;
+}
+
 const char *const *mft_net_loss_terms(const struct mft_train_config *config)
 {
 	return mft_loss_kind(config)->terms;

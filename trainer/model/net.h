@@ -102,6 +102,10 @@ int mft_net_losses(struct mft_net *net, struct mfk_ctx *ctx, struct mft_net_loss
 		   struct mfs_error *err);
 /* Sums are 0, and a step's microbatches are counted anew. */
 void mft_net_clear_losses(struct mft_net *net, struct mfk_ctx *ctx);
+/* Submits a copy of the log-probs of the labels to pinned memory [T], in a run whose loss gives
+ * them (--perform-rl-step): of the pass that was submitted last whose step gives a loss
+ * (mft_net_gives_loss). -ENOTSUP: the loss gives none, or the process has no last stage. */
+int mft_net_copy_log_probs(struct mft_net *net, struct mfk_ctx *ctx, float *host);
 /* Submits a copy of loss[0], as it is after the passes so far, to pinned memory. */
 void mft_net_copy_loss(struct mft_net *net, struct mfk_ctx *ctx, double *ret);
 

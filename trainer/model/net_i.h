@@ -137,6 +137,7 @@ struct mft_head {
 	int64_t chunk;		  /* rows of logits at a time; linear.ld elements each */
 	struct mft_loss loss;
 	uint64_t logits, scale, terms[MFT_LOSS_TERMS]; /* offsets in scratch */
+	struct mft_at log_probs;		       /* fp32 [T], of losses that give them */
 };
 /* Finds it, and plans its scratch. */
 int mft_head_plan(struct mft_net *net, struct mft_part_plan *plan, struct mfs_error *err);

@@ -19,6 +19,9 @@ struct mft_microbatch_info {
 	/* The first microbatch after mft_net_clear_grads(); otherwise gradients are added to. */
 	bool first;
 	bool last; /* the step's last microbatch */
+	/* A policy loss takes this pass's log-probs for `old` ones, without a gradient: right where
+	 * the weights have not been updated since the rollout. */
+	bool old_is_own;
 	/* Of dropout: random numbers are a function of seed, iteration, microbatch and layer, so a
 	 * run that is resumed draws the same. */
 	uint64_t iteration, microbatch;
@@ -36,6 +39,7 @@ struct mft_pass {
 	bool again; /* a forward that backward runs again: nothing is counted a second time */
 	/* On the device (trainer/data/loader.h). first_key NULL: every token sees its whole past */
 	MFT_BATCH_ARRAYS(MFT_PASS_MEMBER)
+	MFT_BATCH_ARRAYS_POLICY(MFT_PASS_MEMBER) /* NULL: the run has no policy loss */
 	/* of the tokens of processes that exchange them for heads, [batch, net->seq * way.heads] */
 	const int32_t *heads_first_key[MFT_CONTEXT_WAYS];
 	struct mft_batch_ahead ahead[MFT_MTP_MOST];

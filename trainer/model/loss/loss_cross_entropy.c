@@ -9,7 +9,7 @@
 
 #define STATS 3 /* of a row and a process: struct mfk_cross_entropy */
 
-static int plan(const struct mft_net *net, struct mft_loss *l, struct mft_part_plan *plan,
+static int plan(struct mft_net *net, struct mft_loss *l, struct mft_part_plan *plan,
 		struct mfs_error *err)
 {
 	const int64_t stats = STATS * (int64_t)net->parallel->size.tp;

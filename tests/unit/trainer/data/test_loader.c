@@ -173,12 +173,12 @@ static void check_batch(const struct mft_batch_rules *r, const int64_t *text,
 {
 	const uint64_t count = (uint64_t)r->sequences * r->length;
 	bool *attends = calloc((size_t)r->length * r->length, sizeof(bool));
-	void *block = malloc(mft_batch_bytes(r->length, 0));
+	void *block = malloc(mft_batch_bytes(r->length, 0, false));
 	struct mft_batch want;
 	uint64_t counted = 0, wrong = 0;
 	bool documents = false;
 
-	mft_batch_place(&want, r->length, 0, block);
+	mft_batch_place(&want, r->length, 0, false, block);
 	for (uint32_t s = 0; s < r->sequences; s++) {
 		const uint64_t at = (uint64_t)s * r->length;
 		const size_t size = r->length * sizeof(int32_t);
