@@ -333,6 +333,50 @@ static value f_items(struct mfs_tpl_render *r, value v, const struct mfs_tpl_arg
 	return out;
 }
 
+struct sort_key {
+	value lower;
+	size_t at; /* in the dict */
+};
+
+static int by_lower(const void *a, const void *b)
+{
+	const struct sort_key *x = a, *y = b;
+	const size_t len = x->lower.len < y->lower.len ? x->lower.len : y->lower.len;
+	const int order = memcmp(x->lower.text, y->lower.text, len);
+
+	if (order || x->lower.len != y->lower.len)
+		return order ? order : x->lower.len < y->lower.len ? -1 : 1;
+	return x->at < y->at ? -1 : 1;
+}
+
+/* Pairs by their keys, whose case does not count (filters.py: do_dictsort). */
+static value f_dictsort(struct mfs_tpl_render *r, value v, const struct mfs_tpl_args *args)
+{
+	const value pairs = v.kind == MFS_TPL_DICT ? f_items(r, v, args) : nothing();
+	struct sort_key *keys;
+	size_t compares = 1; /* of a key */
+	value out;
+
+	if (v.kind != MFS_TPL_DICT)
+		return mfs_tpl_fail(r, -EINVAL, "dictsort of a %s", mfs_tpl_type_name(v));
+	keys = mfs_tpl_alloc(r, v.dict->count + 1, sizeof(*keys));
+	for (size_t n = v.dict->count; n > 1; n /= 2)
+		compares++;
+	for (size_t i = 0; !r->rc && i < v.dict->count; i++) {
+		if (v.dict->at[i].key.kind != MFS_TPL_TEXT)
+			return mfs_tpl_fail(r, -ENOTSUP, "dictsort of keys that are no texts");
+		mfs_tpl_work(r, compares * (v.dict->at[i].key.len + 1));
+		keys[i] = (struct sort_key){change_case(r, v.dict->at[i].key, MFS_TPL_LOWER), i};
+	}
+	out = mfs_tpl_list(r, MFS_TPL_IS_LIST, r->rc ? 0 : v.dict->count);
+	if (r->rc)
+		return out;
+	qsort(keys, out.list->count, sizeof(*keys), by_lower);
+	for (size_t i = 0; i < out.list->count; i++)
+		out.list->at[i] = pairs.list->at[keys[i].at];
+	return out;
+}
+
 /* map('filter', ...) or map(attribute='a.b'). */
 static value f_map(struct mfs_tpl_render *r, value v, const struct mfs_tpl_args *args)
 {
@@ -452,6 +496,7 @@ static const struct filter filters[] = {
 	{"count", f_length, 0, {NULL}},
 	{"d", f_default, 2, {"default_value", "boolean"}},
 	{"default", f_default, 2, {"default_value", "boolean"}},
+	{"dictsort", f_dictsort, 0, {NULL}},
 	{"first", f_first, 0, {NULL}},
 	{"indent", f_indent, 3, {"width", "first", "blank"}},
 	{"int", f_int, 0, {NULL}},

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 
+import pyarrow.parquet
 import pytest
 import torch
 import transformers
@@ -80,3 +81,28 @@ def test_losses_are_those_of_transformers(llama, kind, packing, tmp_path):
         samples = found
     loss = float(re.search(r"lm loss: (\S+)", done.stdout).group(1))
     assert abs(loss - wanted(llama, tokenizer, answers)) < 2e-5 * loss
+
+
+def test_what_is_packed_ahead_is_what_transformers_makes(tmp_path):
+    """Rows as Megatron-Bridge has them (data/packing/algorithms.py): its loss_mask is of labels, and the last token has none."""
+    shutil.copytree(TOKENIZER, tmp_path / "tokenizer")
+    (tmp_path / "tokenizer/chat_template.jinja").write_text(BLOCKS)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
+    (tmp_path / "talks.jsonl").write_text("".join(
+        json.dumps({"messages": [{"role": role, "content": content} for role, content in talk]}) + "\n" for talk in TALKS))
+    want = []
+    for talk in TALKS:
+        messages = [{"role": role, "content": content} for role, content in talk]
+        said = tokenizer.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
+        want.append((said["input_ids"], said["assistant_masks"][1:] + [0]))
+    done = program.run("pack", "--sft", "--seq-length", "128", "--tokenizer", tmp_path / "tokenizer", "--sft-answer-only-loss",
+                       tmp_path / "talks.jsonl", tmp_path / "packed.parquet")
+    assert done.returncode == 0, done.stderr
+    table = pyarrow.parquet.read_table(tmp_path / "packed.parquet")
+    assert {field.name: str(field.type.value_type) for field in table.schema} == {"input_ids": "int32", "loss_mask": "int8", "seq_start_id": "int32"}
+    found = []
+    for row in table.to_pylist():
+        ends = row["seq_start_id"][1:] + [len(row["input_ids"])]
+        assert ends[-1] - len(ends) <= 128
+        found += [(row["input_ids"][begin:end], row["loss_mask"][begin:end]) for begin, end in zip(row["seq_start_id"], ends)]
+    assert 1 < table.num_rows < len(TALKS) and sorted(found) == sorted(want)

@@ -104,6 +104,7 @@ refused() {
 sft_args
 echo '{"messages": [{"role": "user", "content": [{"type": "image"}]}]}' >"$work/images.jsonl"
 refused "images.jsonl, line 1: a message's content is no text" --train-data-path "$work/images.jsonl"
+refused "'HuggingFaceTokenizer' is taken from the checkpoint (--use-checkpoint-args): --no-use-tokenizer-model-from-checkpoint-args" --use-checkpoint-args
 refused "--sft and --reset-attention-mask exclude each other" --reset-attention-mask
 refused "blends of conversations are not made" --train-data-path 1 "$work/talks.jsonl"
 processes_end

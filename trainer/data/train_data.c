@@ -1,6 +1,7 @@
 #include "trainer/data/train_data.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "formats/base/bytes.h"
@@ -8,6 +9,7 @@
 #include "formats/dataset/gpt/rows_mock.h"
 #include "formats/args/megatron_args.h"
 #include "trainer/config/batch_schedule.h"
+#include "trainer/config/value.h"
 
 /* ---- which datasets ---- */
 
@@ -195,6 +197,17 @@ static int sft_file(const struct mft_train_config *c, enum mfs_split split, cons
 	return 0;
 }
 
+/* As in Megatron a tokenizer that was given gives way to the checkpoint's; NULL: none did. */
+static const char *overruled_tokenizer(const struct mft_train_config *c)
+{
+	static const char flag[] = "--tokenizer-type:";
+	const struct mft_flag_other *o = c->values ? c->values->overruled : NULL;
+
+	while (o && strncmp(o->name, flag, strlen(flag)) != 0)
+		o = o->next;
+	return o ? o->name : NULL;
+}
+
 /* As in Megatron samples go round: there are as many as the run asks for. */
 static int open_sft(const struct mft_train_config *c, enum mfs_split split, uint64_t vocab,
 		    struct mft_train_data *d, struct mfs_error *err)
@@ -204,6 +217,7 @@ static int open_sft(const struct mft_train_config *c, enum mfs_split split, uint
 		.split = split,
 		.tokenizer =
 			mfs_str_is(c->tokenizer_type, "SFTTokenizer") ? c->tokenizer_model : NULL,
+		.overruled = overruled_tokenizer(c),
 		.format = c->sft_tokenizer_prompt_format,
 		.answers_only = c->sft_answer_only_loss,
 		.packs = mfs_str_is(c->sft_packing, "first_fit_decreasing"),

@@ -72,6 +72,11 @@ static int read_row(void *arg, json_t *row, struct mfs_error *err)
 				"%s",
 				s->packed ? "it" : "none");
 	rc = mfs_talk_row(r->talk, row, &hooks, err);
+	if (rc == -ENODATA && !s->config.tokenizer && s->config.overruled)
+		mfs_fail(err, rc,
+			 "messages need a tokenizer, and %s: "
+			 "--no-use-tokenizer-model-from-checkpoint-args keeps the given one",
+			 s->config.overruled);
 	if (!rc && s->packed)
 		rc = check_packs(s, first, err);
 	s->line++;

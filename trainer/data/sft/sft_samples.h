@@ -23,6 +23,7 @@ struct mft_sft_config {
 	const char *shares; /* --split; NULL: all lines are the split's */
 	enum mfs_split split;
 	const char *tokenizer; /* conversation.h; NULL: none */
+	const char *overruled; /* why the one that was given is not it; NULL: it is, or none was */
 	const char *format;
 	bool answers_only, packs; /* packs: of no effect where lines are packed samples */
 	uint32_t length;	  /* S */

@@ -94,6 +94,9 @@ START_TEST(a_template_is_rendered_as_jinja_renders_it)
 		 "true,\n   null\n  ]\n }\n}"},
 		{"{{ deep }}{{ (1,) }}{{ \"it's\" }}{{ [\"it's\"] }}",
 		 "{'b': {'x': [True, None]}, 'a': 2}(1,)it's[\"it's\"]"},
+		{"{% for k, v in {'b': 1, 'C': 2, 'a': 3, 'A': 4}|dictsort %}{{ k ~ v }}"
+		 "{% endfor %}",
+		 "a3A4b1C2"},
 		{"{% for k, v in deep.items() %}{{ k }}{{ loop.index0 }}{% endfor %}", "b0a1"},
 		{"{{ deep.get('a') }}{{ deep.items is callable }}{{ deep['a'] }}", "2True2"},
 		{"{{ 7 // 2 }}{{ -7 // 2 }}{{ 7 % -3 }}{{ 7 / 2 }}{{ 2 * 'ab' if false else 'ab' * "
