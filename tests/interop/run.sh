@@ -97,14 +97,14 @@ ask() {
 }
 
 # Nearly all of the time one process computes: where two have room, those for datasets run at the same time as those for models,
-# and with them files that need no checkpoint of megatron-core's, so that both halves take the same time (750 s each).
+# and with them files that need no checkpoint of megatron-core's, so that both halves take the same time (600 s each).
 two_have_room() {
     [ "$(env -u OMP_NUM_THREADS nproc)" -gt 1 ] && awk '/^MemAvailable:/ { exit $2 < 8 * 1024 * 1024 }' /proc/meminfo
 }
 
 if [ $# = 0 ] && two_have_room; then
     shopt -s extglob
-    data='test_@(bridge_optimizer|data|fsck|gguf|gpt_dataset|hf_dataset|hf_to_megatron|index_cache|pack|remote|samples|train)*.py'
+    data='test_@(bridge_optimizer|data|fsck|gguf|gpt_dataset|hf_dataset|index_cache|pack|remote|samples|train)*.py'
     # shellcheck disable=SC2086
     (ask data $data) >"$work/log" 2>&1 &
     beside=$!

@@ -143,7 +143,7 @@ def corpora(tmp_path_factory):
     return place, found
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", todays(READERS, 2))
 def test_tables(reader, corpora, large, tmp_path):
     """Each reader in one process: all cases, the splits of one, and one of many row groups."""
     place, found = corpora

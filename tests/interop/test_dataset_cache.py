@@ -54,7 +54,7 @@ def files_below(directory):
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("view", ["hf", SAMPLES])
+@pytest.mark.parametrize("view", todays(["hf", SAMPLES], 1))
 def test_computed_once(view, start, fixtures, tmp_path):
     source, cache, calls = fixtures / "data" / "tales_text_document", tmp_path / "cache", tmp_path / "calls"
     place = f"data/{source.name}/{view}"

@@ -15,6 +15,7 @@ import models
 import program
 import venvs
 from layouts import Layout
+from swept import share
 from test_hf_to_megatron import assert_same_tensors_of_files, tensors
 from test_megatron_core import answers, job
 from views import export
@@ -90,6 +91,8 @@ FAMILIES = [
     Family("gpt-oss-plain", bridge=True, layout=WITH_BIASES),
     Family("helium", refused=(("mlp_bias", True),)),
 ]
+
+TODAY = share(FAMILIES, 2)
 
 
 class Models:
@@ -188,13 +191,13 @@ def peers(request, made, tmp_path_factory):
                  asked(request, "test_bridge_imports_the_same"))
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if not family.own], ids=str)
+@pytest.mark.parametrize("family", [family for family in TODAY if not family.own], ids=str)
 def test_megatron_gives_transformers_logits(peers, family):
     for layout in (family.layout, DIST):
         assert models.measured("logit", peers.answer(family, layout)["difference"], family) <= family.tolerance
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=str)
+@pytest.mark.parametrize("family", TODAY, ids=str)
 def test_back_are_the_same_model(made, family):
     """From either form: the tensors byte for byte, a config.json that leaves nothing to a default, and the logits to the bit."""
     source = made.source(family)
@@ -212,7 +215,7 @@ def test_back_are_the_same_model(made, family):
         assert numpy.array_equal(models.logits(models.load(back), said["tokens"]), said["logits"])
 
 
-REFUSED = [(family, key, value) for family in FAMILIES for key, value in family.refused]
+REFUSED = [(family, key, value) for family in TODAY for key, value in family.refused]
 
 
 @pytest.mark.parametrize("family, key, value", REFUSED, ids=lambda value: str(value) if isinstance(value, (Family, str)) else "")
@@ -225,7 +228,7 @@ def test_refused_with_a_sentence(made, tmp_path, family, key, value):
     assert done.returncode and f"'{key}" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family.bridge], ids=str)
+@pytest.mark.parametrize("family", [family for family in TODAY if family.bridge], ids=str)
 def test_bridge_imports_the_same(peers, family):
     said = peers.answer(family, "bridge")
     assert said["compared"] > 8 and not said["different"], said["different"]

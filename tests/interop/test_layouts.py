@@ -18,7 +18,7 @@ def test_logits_are_megatrons(checkpoint, spec):
         assert models.difference(model, source / "logits.npz") <= models.LOGIT_TOLERANCE
 
 
-@pytest.mark.parametrize("spec", checkpoints.RIGHT_OR_REFUSED, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", swept.share(checkpoints.RIGHT_OR_REFUSED, 3), ids=lambda spec: spec.name)
 def test_right_or_refused(checkpoint, spec, tmp_path):
     source = checkpoint(spec)
     done = program.export(source, "latest/hf", tmp_path / "hf")
@@ -40,7 +40,7 @@ def assert_refused(source, destination, what):
     assert done.stderr.strip() and not destination.exists(), f"{what}: {done.stderr!r}"
 
 
-@pytest.mark.parametrize("spec", DAMAGED, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", swept.share(DAMAGED, 2), ids=lambda spec: spec.name)
 def test_incomplete_is_refused(checkpoint, spec, tmp_path):
     """A checkpoint with any one file missing, or cut in half, is not shown: never a partial model."""
     source = tmp_path / "checkpoint"

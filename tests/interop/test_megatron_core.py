@@ -13,6 +13,7 @@ import megatron_files
 import models
 import venvs
 from layouts import Layout, own
+from swept import share
 from views import export
 
 
@@ -70,7 +71,7 @@ def loads(table, **more):
         yield from (Load(source, layout, dist=True, **more) for layout in dist)
 
 
-LOADS = [*loads(WEIGHTS), *loads(OLDER, core="0.15.3"), *loads(OPTIMIZERS, optimizer=True)]
+LOADS = [*loads(share(WEIGHTS, 2)), *loads(share(OLDER, 3), core="0.15.3"), *loads(share(OPTIMIZERS, 2), optimizer=True)]
 
 
 def answers(core, jobs, place, script="load_views.py", **more):

@@ -19,7 +19,8 @@ FIXTURES = ["weights/deepseek-torch_dist-pp2-ep2", "weights/gpt2-torch-tp2-pp2",
             "weights/qwen3-torch_dist-tp4", "resume/llama-torch-tp2-pp2", "resume/llama-torch_dist-tp2-pp2",
             "resume/llama-torch_dist-tp2-pp2-vpp2", "resume/qwen2-torch-tp2-dp2-distopt"]
 LEGACY = [name for name in FIXTURES if "-torch-" in name]
-WRITTEN = checkpoints.VIEWS + swept.WRITTEN
+VIEWS = swept.share(checkpoints.VIEWS, 2)
+WRITTEN = VIEWS + swept.WRITTEN
 WIDEST = [Layout(8, 4, vpp=2), Layout(8, 4, ep=4, vpp=2), Layout(8, 4, ep=4, etp=1, vpp=2), Layout(4, 4, ep=4), Layout(1, 1)]
 LOST = ("world_size", "data_parallel_size", "num_layers_per_virtual_pipeline_stage", "rng_state")  # what another layout has no place for
 OF_A_RANK = ("rank", "local_rank")  # the arguments that differ between the files of one save
@@ -119,7 +120,7 @@ def test_own_layout_is_what_was_written(checkpoint, spec):
             assert_same_files(view(layout.view), checkpoint(spec), ignored)
 
 
-@pytest.mark.parametrize("name", [*FIXTURES, "mixtral-dist-grouped-tp2"])
+@pytest.mark.parametrize("name", [*swept.share(FIXTURES, 2), "mixtral-dist-grouped-tp2"])
 def test_names_of_transformer_engine(fixtures, checkpoint, name):
     """Norms are fused into the linears behind them; experts are fused where the run has them so."""
     source = Source(fixtures / name if "/" in name else checkpoint(checkpoints.BY_NAME[name]))
@@ -143,7 +144,7 @@ def ask(python, directories, environment=None):
     return done.stdout
 
 
-PYTHONS = ["main", "old"]
+PYTHONS = swept.todays(["main", "old"], 1)
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -201,7 +202,7 @@ def by_hf(source, tmp_path, layout):
             megatron_files.assert_same_contents(got, source.want, f"{source.path.name}: by hf, {name}", states=False, cropped=True)
 
 
-@pytest.mark.parametrize("name", FIXTURES)
+@pytest.mark.parametrize("name", swept.share(FIXTURES, 2))
 def test_fixtures_there_and_back(fixtures, tmp_path, name):
     source = Source(fixtures / name)
     layout = cover(source.want.args)[0]
@@ -209,7 +210,7 @@ def test_fixtures_there_and_back(fixtures, tmp_path, name):
     by_hf(source, tmp_path, layout)
 
 
-@pytest.mark.parametrize("spec", checkpoints.VIEWS + swept.LAYOUTS, ids=by_name)
+@pytest.mark.parametrize("spec", VIEWS + swept.LAYOUTS, ids=by_name)
 def test_written_there_and_back(checkpoint, tmp_path, spec):
     source = Source(checkpoint(spec))
     layout = cover(source.want.args, WIDEST)[0]

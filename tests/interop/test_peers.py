@@ -13,6 +13,7 @@ import hf_models
 import models
 import program
 import venvs
+from swept import ENGINES
 
 HERE = pathlib.Path(__file__).parent / "peers"
 MLX = checkpoints.PEERS[:4] + [checkpoints.BY_NAME[name] for name in (
@@ -73,11 +74,13 @@ def stubs(request, fixtures, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def vllm(request, checkpoint, fixtures, stubs):
+def vllm(request, checkpoint, fixtures):
+    if "text" not in ENGINES:
+        pytest.skip("vLLM's text: another day's turn (MCOREFS_ALL_LAYOUTS=1)")
     if os.environ.get("MCOREFS_NO_VLLM"):
         pytest.skip(f"vLLM: could not be installed: {os.environ['MCOREFS_NO_VLLM']}")
     sources = asked(request, checkpoint, checkpoints.PEERS) | {"sample": fixtures / "sample"}
-    peer = Peer(sources, sys.executable, "greedy_vllm.py", *stubs[:2])
+    peer = Peer(sources, sys.executable, "greedy_vllm.py", *request.getfixturevalue("stubs")[:2])
     with peer.stack:
         yield peer
 

@@ -10,6 +10,7 @@ import pytest
 
 import checkpoints
 import program
+from swept import share
 from test_fixtures import WITH_LOGITS
 
 # Written from one seed by the same stages and tensor ranks, so that only the format differs.
@@ -36,7 +37,7 @@ def test_formats_of_a_trained_model(fixtures):
     assert weights(resume / "llama-torch-tp2-pp2", "iter_0000020/hf") == weights(resume / "llama-torch_dist-tp2-pp2", "iter_0000020/hf")
 
 
-@pytest.mark.parametrize("names", TWINS, ids=lambda names: names[0])
+@pytest.mark.parametrize("names", share(TWINS, 2), ids=lambda names: names[0])
 def test_formats_of_a_written_model(checkpoint, names):
     one, other = (weights(checkpoint(checkpoints.BY_NAME[name])) for name in names)
     assert one == other

@@ -19,6 +19,7 @@ import torch
 import models
 import program
 import test_train as runs
+from swept import share
 
 HERE = pathlib.Path(__file__).parent
 ARGS = dict(lr=1e-3, min_lr=1e-4, lr_decay_style="cosine", lr_decay_iters=6, lr_warmup_iters=1)
@@ -71,6 +72,7 @@ CASES = [
     # Three of four layers have a gated delta net.
     runs.Case("qwen3-next", None, ARGS | dict(moe_aux_loss_coeff=1e-2), steps=6, batch=4, seq=96),
 ]
+TODAY = share(CASES, 2)
 AHEAD = re.compile(r"mtp_\d+ loss: ([0-9.E+-]+)")
 HALF = 2e-2  # loss of 16-bit weights
 
@@ -175,7 +177,7 @@ def close(case, mine, theirs):
     assert mine[5] == pytest.approx(theirs[5], abs=1e-4 if case.dtype == "float32" else HALF)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", TODAY, ids=str)
 def test_megatron_goes_on(run, case):
     first, steps = run.said("dist")
     assert first["iteration"] == 2 and first["consumed"] == 2 * case.batch
@@ -184,7 +186,7 @@ def test_megatron_goes_on(run, case):
         close(case, run.rows[row["iteration"]], (row["lr"], row["loss"], 1.0, row["grad_norm"], 0, row["ahead"]))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", TODAY, ids=str)
 def test_ours_goes_on(run, case):
     rows = ours(case, "--load", run.back)
     assert sorted(rows) == list(range(5, case.steps + 1))
@@ -192,7 +194,7 @@ def test_ours_goes_on(run, case):
         close(case, row, run.rows[number])
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", TODAY, ids=str)
 def test_tensors(run, case):
     """Every tensor of the save and its bytes: as torch.distributed.checkpoint reads them, and as megatron-core's objects hold them."""
     stored = torch.load(run.saved / "loaded")
@@ -207,7 +209,7 @@ def test_tensors(run, case):
             assert torch.equal(dump[short].reshape(stored[name].shape), stored[name]), short
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", TODAY, ids=str)
 def test_random_states(run, case):
     """Megatron draws other numbers after each save, and its trackers have the seeds that it gives them."""
     states = [run.said(name)[0]["random"] for name in ("dist", "later")]
@@ -219,7 +221,7 @@ def test_random_states(run, case):
         assert {place for _, place in state["cuda"].values()} == {number << 32}
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.name not in ("qwen3-mtp", "experts-biases", "experts-sinkhorn")], ids=str)
+@pytest.mark.parametrize("case", [case for case in TODAY if case.name not in ("qwen3-mtp", "experts-biases", "experts-sinkhorn")], ids=str)
 def test_transformers(run, case):
     """The losses of the third step are those of transformers' model with the weights of the second."""
     rows = torch.from_numpy(numpy.load(run.samples)[2 * case.batch:3 * case.batch].astype(numpy.int64))
