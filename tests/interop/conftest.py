@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+import checkpoints
 import generated
 import models
 import program
@@ -32,6 +33,8 @@ def pytest_collection_modifyitems(session, items):
     """Tells the writer which checkpoints this run needs, so that one process writes all those of one version."""
     params = [getattr(getattr(item, "callspec", None), "params", {}) for item in items]
     session.config.wanted = {p["spec"].name for p in params if "spec" in p} | {p["load"].source for p in params if hasattr(p.get("load"), "source")}
+    named = [value if isinstance(value, tuple) else (value,) for p in params for value in p.values()]
+    session.config.wanted |= {name for names in named for name in names if isinstance(name, str) and name in checkpoints.BY_NAME}
 
 
 def cpu_seconds():
