@@ -26,7 +26,7 @@ enum {
 enum { PAIR_KEY, PAIR_VALUE };
 enum { HEADER_NONE, HEADER_SCHEMA, HEADER_DICTIONARY, HEADER_RECORD_BATCH };
 enum { BATCH_LENGTH, BATCH_NODES, BATCH_BUFFERS, BATCH_COMPRESSION, BATCH_VARIADIC_COUNTS };
-enum { DICTIONARY_ID, DICTIONARY_DATA };
+enum { DICTIONARY_ID, DICTIONARY_DATA, DICTIONARY_DELTA };
 enum { COMPRESSION_CODEC };
 enum { FOOTER_VERSION, FOOTER_SCHEMA, FOOTER_DICTIONARIES, FOOTER_RECORD_BATCHES };
 
@@ -430,12 +430,20 @@ static int check_buffers(const struct mfs_arrow *a, const struct mfs_arrow_batch
 	return 0;
 }
 
-static int refuse_compression(const struct mfs_arrow *a, const struct mfs_flat_table *t,
-			      struct mfs_error *err)
+/* t: BodyCompression; before_field: as Arrow 0.17 marked it. */
+static int take_codec(const struct mfs_arrow *a, const struct mfs_flat_table *t, bool before_field,
+		      enum mfs_arrow_codec *ret, struct mfs_error *err)
 {
 	static const char *const codecs[] = {"LZ4", "ZSTD"};
 	const uint8_t codec = mfs_flat_u8(t, COMPRESSION_CODEC, 0);
 
+	*ret = MFS_ARROW_PLAIN;
+	if (!t->at && !before_field)
+		return 0;
+	if (a->gives_all && t->at && codec < 2) {
+		*ret = codec ? MFS_ARROW_ZSTD : MFS_ARROW_LZ4;
+		return 0;
+	}
 	return mfs_fail(err, -ENOTSUP,
 			"%s: its record batches are compressed (%s), so that their bytes cannot be "
 			"shown; `datasets` writes them uncompressed",
@@ -445,36 +453,46 @@ static int refuse_compression(const struct mfs_arrow *a, const struct mfs_flat_t
 				    : "an unknown codec");
 }
 
+/* t: RecordBatch. Fills *b but what the message alone has. */
+static int read_batch_table(struct mfs_arrow *a, const struct message *m,
+			    const struct mfs_flat_table *t, struct mfs_arrow_batch *b,
+			    struct mfs_error *err)
+{
+	const int64_t rows = mfs_flat_i64(t, BATCH_LENGTH, 0);
+	const struct mfs_flat_vector nodes = mfs_flat_vector(t, BATCH_NODES, NODE_BYTES),
+				     buffers = mfs_flat_vector(t, BATCH_BUFFERS, BUFFER_BYTES),
+				     views = mfs_flat_vector(t, BATCH_VARIADIC_COUNTS, 8);
+	const struct mfs_flat_table compression = mfs_flat_table(t, BATCH_COMPRESSION);
+	int rc;
+
+	if (m->flat.bad || rows < 0)
+		return bad_batch(a, b, "its metadata is damaged", err);
+	rc = take_codec(a, &compression, m->compressed, &b->codec, err);
+	if (rc)
+		return rc;
+	b->rows = (uint64_t)rows;
+	b->nodes = nodes.count;
+	b->buffers = buffers.count;
+	b->views = views.count;
+	b->node_bytes = nodes.count ? mfs_flat_element(&nodes, 0) : NULL;
+	b->buffer_bytes = buffers.count ? mfs_flat_element(&buffers, 0) : NULL;
+	b->view_bytes = views.count ? mfs_flat_element(&views, 0) : NULL;
+	return 0;
+}
+
 static int read_batch(struct mfs_arrow *a, struct message *m, struct mfs_arrow_batch *ret,
 		      struct mfs_error *err)
 {
-	struct mfs_flat_table compression;
-	struct mfs_flat_vector nodes, buffers, views;
 	struct mfs_arrow_batch b = {
 		.number = a->batches, .body = m->body, .body_size = m->end - m->body};
-	int64_t rows;
 	int rc;
 
 	m->header.flat = &m->flat;
-	rows = mfs_flat_i64(&m->header, BATCH_LENGTH, 0);
-	nodes = mfs_flat_vector(&m->header, BATCH_NODES, NODE_BYTES);
-	buffers = mfs_flat_vector(&m->header, BATCH_BUFFERS, BUFFER_BYTES);
-	views = mfs_flat_vector(&m->header, BATCH_VARIADIC_COUNTS, 8);
-	compression = mfs_flat_table(&m->header, BATCH_COMPRESSION);
-	if (m->flat.bad || rows < 0)
-		return bad_batch(a, &b, "its metadata is damaged", err);
-	if (compression.at || m->compressed)
-		return refuse_compression(a, &compression, err);
-	b.rows = (uint64_t)rows;
-	b.nodes = nodes.count;
-	b.buffers = buffers.count;
-	b.views = views.count;
-	b.node_bytes = nodes.count ? mfs_flat_element(&nodes, 0) : NULL;
-	b.buffer_bytes = buffers.count ? mfs_flat_element(&buffers, 0) : NULL;
-	b.view_bytes = views.count ? mfs_flat_element(&views, 0) : NULL;
-	if (b.nodes != a->nodes)
-		return bad_batch(a, &b, "its number of arrays is not that of its schema", err);
-	rc = check_buffers(a, &b, err);
+	rc = read_batch_table(a, m, &m->header, &b, err);
+	if (!rc && b.nodes != a->nodes)
+		rc = bad_batch(a, &b, "its number of arrays is not that of its schema", err);
+	if (!rc)
+		rc = check_buffers(a, &b, err);
 	if (rc)
 		return rc;
 	a->batches++;
@@ -482,19 +500,41 @@ static int read_batch(struct mfs_arrow *a, struct message *m, struct mfs_arrow_b
 	return 0;
 }
 
-/* Stepped over; but a record batch that says that it is one must not be. */
-static int check_dictionary(struct mfs_arrow *a, struct message *m, struct mfs_error *err)
+/* A record batch that says that it is a dictionary is none. */
+static int check_dictionary(struct mfs_arrow *a, struct message *m, struct mfs_flat_table *ret,
+			    struct mfs_error *err)
 {
-	struct mfs_flat_table data;
 	struct mfs_flat_vector nodes;
 
 	m->header.flat = &m->flat;
-	data = mfs_flat_table(&m->header, DICTIONARY_DATA);
-	nodes = mfs_flat_vector(&data, BATCH_NODES, NODE_BYTES);
+	*ret = mfs_flat_table(&m->header, DICTIONARY_DATA);
+	nodes = mfs_flat_vector(ret, BATCH_NODES, NODE_BYTES);
 	if (a->has_dictionaries && !m->flat.bad && nodes.count)
 		return 0;
 	return mfs_fail(err, -EINVAL, "%s: expected a dictionary in the message at byte %llu",
 			a->src.name, (unsigned long long)m->at);
+}
+
+static int read_dictionary(struct mfs_arrow *a, struct message *m, struct mfs_arrow_batch *ret,
+			   struct mfs_error *err)
+{
+	struct mfs_arrow_batch b = {.number = a->batches,
+				    .body = m->body,
+				    .body_size = m->end - m->body,
+				    .is_dictionary = true};
+	struct mfs_flat_table data;
+	int rc = check_dictionary(a, m, &data, err);
+
+	if (rc)
+		return rc;
+	b.dictionary = mfs_flat_i64(&m->header, DICTIONARY_ID, 0);
+	b.is_delta = mfs_flat_u8(&m->header, DICTIONARY_DELTA, 0);
+	rc = read_batch_table(a, m, &data, &b, err);
+	if (!rc)
+		rc = check_buffers(a, &b, err);
+	if (!rc)
+		*ret = b;
+	return rc;
 }
 
 /* In a file the mark may be missing: its footer says what there is. */
@@ -515,10 +555,11 @@ static int check_end(struct mfs_arrow *a, uint64_t end, bool marked, struct mfs_
 	return 0;
 }
 
-/* The next message but dictionaries. */
+/* The next message; dictionaries are stepped over unless they are asked for. */
 static int next_message(struct mfs_arrow *a, struct message *ret, bool *ret_end,
 			struct mfs_error *err)
 {
+	struct mfs_flat_table data;
 	int rc = 0;
 
 	while (!rc) {
@@ -531,9 +572,9 @@ static int next_message(struct mfs_arrow *a, struct message *ret, bool *ret_end,
 		if (*ret_end)
 			return check_end(a, ret->end, true, err);
 		a->at = ret->end;
-		if (ret->type != HEADER_DICTIONARY)
+		if (ret->type != HEADER_DICTIONARY || a->gives_all)
 			return 0;
-		rc = check_dictionary(a, ret, err);
+		rc = check_dictionary(a, ret, &data, err);
 	}
 	return rc;
 }
@@ -563,6 +604,10 @@ int mfs_arrow_next(struct mfs_arrow *a, struct mfs_arrow_batch *ret, bool *ret_e
 
 	if (rc)
 		return rc;
+	if (!end && m.type == HEADER_DICTIONARY) {
+		*ret_end = false;
+		return read_dictionary(a, &m, ret, err);
+	}
 	if (!end && m.type != HEADER_RECORD_BATCH)
 		return mfs_fail(err, m.type == HEADER_SCHEMA ? -EINVAL : -ENOTSUP,
 				"%s: expected a record batch in the message at byte %llu",
@@ -576,7 +621,24 @@ int mfs_arrow_next(struct mfs_arrow *a, struct mfs_arrow_batch *ret, bool *ret_e
 	return rc;
 }
 
+int mfs_arrow_next_any(struct mfs_arrow *a, struct mfs_arrow_batch *ret, bool *ret_end,
+		       struct mfs_error *err)
+{
+	a->gives_all = true;
+	return mfs_arrow_next(a, ret, ret_end, err);
+}
+
 /* ---- one column's buffers ---- */
+
+int mfs_arrow_buffer(const struct mfs_arrow *a, const struct mfs_arrow_batch *b, uint32_t buffer,
+		     uint64_t *ret_at, uint64_t *ret_len, struct mfs_error *err)
+{
+	if (buffer >= b->buffers)
+		return bad_batch(a, b, "it has fewer buffers than its schema needs", err);
+	*ret_len = second_of(b->buffer_bytes, buffer);
+	*ret_at = *ret_len ? b->body + first_of(b->buffer_bytes, buffer) : 0;
+	return 0;
+}
 
 /* Of a buffer that must have len bytes. */
 static int place(const struct mfs_arrow *a, const struct mfs_arrow_batch *b, uint32_t buffer,
@@ -598,9 +660,8 @@ static uint64_t bitmap(uint64_t count)
 	return count / 8 + (count % 8 != 0);
 }
 
-/* The number of its first buffer. Views before it have as many buffers as the batch says. */
-static int first_buffer(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
-			const struct mfs_arrow_column *c, uint32_t *ret, struct mfs_error *err)
+int mfs_arrow_first_buffer(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
+			   const struct mfs_arrow_column *c, uint32_t *ret, struct mfs_error *err)
 {
 	uint64_t buffer = c->buffer;
 
@@ -616,9 +677,11 @@ static int first_buffer(const struct mfs_arrow *a, const struct mfs_arrow_batch 
 	return 0;
 }
 
-static int read_node(const struct mfs_arrow *a, const struct mfs_arrow_batch *b, uint32_t node,
-		     uint64_t *ret_length, uint64_t *ret_nulls, struct mfs_error *err)
+int mfs_arrow_node(const struct mfs_arrow *a, const struct mfs_arrow_batch *b, uint32_t node,
+		   uint64_t *ret_length, uint64_t *ret_nulls, struct mfs_error *err)
 {
+	if (node >= b->nodes)
+		return bad_batch(a, b, "it has fewer arrays than its schema", err);
 	*ret_length = first_of(b->node_bytes, node);
 	*ret_nulls = second_of(b->node_bytes, node);
 	if (*ret_length > INT64_MAX || *ret_nulls > *ret_length)
@@ -637,7 +700,7 @@ static int place_items(const struct mfs_arrow *a, const struct mfs_arrow_batch *
 	if (c->type == MFS_ARROW_INT)
 		array->items = array->rows;
 	else
-		rc = read_node(a, b, c->node + 1, &array->items, &array->item_nulls, err);
+		rc = mfs_arrow_node(a, b, c->node + 1, &array->items, &array->item_nulls, err);
 	if (!rc && array->item_nulls)
 		rc = place(a, b, buffer - 1, bitmap(array->items), 1, &array->item_validity, err);
 	if (rc)
@@ -656,10 +719,10 @@ int mfs_arrow_array(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
 	const bool lists = c->type == MFS_ARROW_LIST || c->type == MFS_ARROW_LARGE_LIST;
 	struct mfs_arrow_array array = {0};
 	uint32_t buffer = 0;
-	int rc = first_buffer(a, b, c, &buffer, err);
+	int rc = mfs_arrow_first_buffer(a, b, c, &buffer, err);
 
 	if (!rc)
-		rc = read_node(a, b, c->node, &array.rows, &array.nulls, err);
+		rc = mfs_arrow_node(a, b, c->node, &array.rows, &array.nulls, err);
 	if (!rc && array.rows != b->rows)
 		rc = bad_batch(a, b, "a column and the batch differ in their number of rows", err);
 	if (!rc && array.nulls)

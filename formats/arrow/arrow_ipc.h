@@ -55,6 +55,12 @@ struct mfs_arrow_column {
 	/* Its first node, its first buffer, and the first of those views that have buffers of their
 	 * own number, in every record batch. */
 	uint32_t node, buffer, view;
+	/* Of a column that is dictionary-encoded itself: type is that of the dictionary's values,
+	 * and index that of the numbers that a record batch has. index is else MFS_DTYPE_NONE. */
+	enum mfs_dtype index;
+	int64_t dictionary_id;
+	const struct mfs_arrow_column *children; /* of a nested type that has no dictionary */
+	uint32_t child_count;
 };
 
 struct mfs_arrow;
@@ -74,9 +80,14 @@ const char *mfs_arrow_type_text(const struct mfs_arrow_column *c, char *text, si
 bool mfs_arrow_is_int(const struct mfs_arrow_column *c);
 bool mfs_arrow_is_int_list(const struct mfs_arrow_column *c);
 
+enum mfs_arrow_codec { MFS_ARROW_PLAIN, MFS_ARROW_LZ4, MFS_ARROW_ZSTD };
+
 /* One record batch, valid until the next one is asked for. It is checked that its body lies inside
  * the source, and that its buffers lie inside the body in their order. */
 struct mfs_arrow_batch {
+	enum mfs_arrow_codec codec;   /* of its buffers; mfs_arrow_next() gives MFS_ARROW_PLAIN */
+	bool is_dictionary, is_delta; /* delta: values that are added to those before */
+	int64_t dictionary;
 	uint64_t number; /* from 0, for messages */
 	uint64_t rows;
 	uint64_t body, body_size; /* in the source, bytes */
@@ -90,6 +101,22 @@ struct mfs_arrow_batch {
  * tensor. */
 int mfs_arrow_next(struct mfs_arrow *a, struct mfs_arrow_batch *ret, bool *ret_end,
 		   struct mfs_error *err);
+
+/* Like mfs_arrow_next(), but gives dictionaries, too, and batches whose buffers are compressed.
+ * -ENOTSUP: by a codec that has no name here. */
+int mfs_arrow_next_any(struct mfs_arrow *a, struct mfs_arrow_batch *ret, bool *ret_end,
+		       struct mfs_error *err);
+
+/* An array's length and how many of its values are null; neither is negative, and nulls are no
+ * more than the length. */
+int mfs_arrow_node(const struct mfs_arrow *a, const struct mfs_arrow_batch *b, uint32_t node,
+		   uint64_t *ret_length, uint64_t *ret_nulls, struct mfs_error *err);
+/* The number of a column's first buffer: views before it have as many as the batch states. */
+int mfs_arrow_first_buffer(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
+			   const struct mfs_arrow_column *c, uint32_t *ret, struct mfs_error *err);
+/* Where a buffer lies in the source. -EINVAL: the batch has fewer. */
+int mfs_arrow_buffer(const struct mfs_arrow *a, const struct mfs_arrow_batch *b, uint32_t buffer,
+		     uint64_t *ret_at, uint64_t *ret_len, struct mfs_error *err);
 
 /* Where a column lies in the source, as byte offsets. The sizes follow from the counts. */
 struct mfs_arrow_array {

@@ -27,6 +27,7 @@ struct mfs_arrow {
 	struct mfs_flat footer_flat;
 	struct mfs_flat_vector blocks;
 	bool is_file;
+	bool gives_all; /* mfs_arrow_next_any() */
 };
 
 /* Fills columns, of a Schema table whose bytes stay where they are. */

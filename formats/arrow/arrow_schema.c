@@ -13,6 +13,7 @@
 enum { SCHEMA_ENDIANNESS, SCHEMA_FIELDS };
 enum { FIELD_NAME, FIELD_NULLABLE, FIELD_TYPE_TYPE, FIELD_TYPE, FIELD_DICTIONARY, FIELD_CHILDREN };
 enum { INT_BITS, INT_SIGNED };
+enum { ENCODING_ID, ENCODING_INDEX };
 enum { FIXED_SIZE_LIST_SIZE };
 enum { UNION_MODE };
 
@@ -90,39 +91,66 @@ static bool is_list(enum mfs_arrow_type type)
 	       type == MFS_ARROW_FIXED_SIZE_LIST;
 }
 
-static int read_field(struct mfs_arrow *a, struct mfs_flat_table *field, struct mfs_arrow_column *c,
-		      unsigned depth, struct mfs_error *err);
+static int read_column(struct mfs_arrow *a, const struct mfs_flat_vector *fields, uint32_t i,
+		       unsigned depth, struct mfs_arrow_column *c, struct mfs_error *err);
 
-/* children: those of the field whose column is c, if it is at the top. A list's one child says more
- * of it. */
+static int too_many(const struct mfs_arrow *a, struct mfs_error *err)
+{
+	return mfs_fail(err, -ENOTSUP, "%s: types nested too deep, or too many of them",
+			a->src.name);
+}
+
+/* field: c's. A list's one child says more of it. */
 static int read_children(struct mfs_arrow *a, const struct mfs_flat_table *field,
 			 struct mfs_arrow_column *c, unsigned depth, struct mfs_error *err)
 {
-	struct mfs_flat_vector children = mfs_flat_vector(field, FIELD_CHILDREN, 4);
+	struct mfs_flat_vector fields = mfs_flat_vector(field, FIELD_CHILDREN, 4);
+	struct mfs_arrow_column *children;
 	int rc = 0;
 
-	if (is_list(c->type) && children.count != 1)
+	if (is_list(c->type) && fields.count != 1)
 		return mfs_fail(err, -EINVAL, "%s: a list has %u types of elements, expected 1",
-				a->src.name, children.count);
-	for (uint32_t i = 0; i < children.count && !rc; i++) {
-		struct mfs_flat_table child = mfs_flat_element_table(&children, i);
-		struct mfs_arrow_column item = {0};
-
-		rc = read_field(a, &child, &item, depth + 1, err);
-		if (is_list(c->type)) {
-			c->item = item.type;
-			c->dtype = item.item ? MFS_DTYPE_NONE : item.dtype;
-			c->dictionary |= item.dictionary;
-		}
+				a->src.name, fields.count);
+	if (fields.count > NODE_LIMIT - a->nodes)
+		return too_many(a, err);
+	children = mfs_arena_array(&a->arena, fields.count, sizeof(*children));
+	if (!children && fields.count)
+		return mfs_fail_nomem(err);
+	for (uint32_t i = 0; i < fields.count && !rc; i++)
+		rc = read_column(a, &fields, i, depth + 1, &children[i], err);
+	if (rc)
+		return rc;
+	c->children = children;
+	c->child_count = fields.count;
+	if (is_list(c->type)) {
+		c->item = children->type;
+		c->dtype = children->item ? MFS_DTYPE_NONE : children->dtype;
+		c->dictionary |= children->dictionary;
 	}
-	return rc;
+	return 0;
+}
+
+/* What a record batch has of a column with a dictionary are numbers, whatever the values are; those
+ * are in messages of their own. */
+static int read_encoding(struct mfs_arrow *a, const struct mfs_flat_table *encoding,
+			 struct mfs_arrow_column *c, struct mfs_error *err)
+{
+	const struct mfs_flat_table index = mfs_flat_table(encoding, ENCODING_INDEX);
+
+	c->dictionary_id = mfs_flat_i64(encoding, ENCODING_ID, 0);
+	c->index = index.at ? int_dtype(&index) : MFS_I32;
+	a->buffers += types[MFS_ARROW_INT].buffers;
+	return c->index ? 0
+			: mfs_fail(err, -EINVAL, "%s: the numbers of a dictionary have no width",
+				   a->src.name);
 }
 
 /* Its type, and the nodes and buffers that it and its children take. */
 static int read_field(struct mfs_arrow *a, struct mfs_flat_table *field, struct mfs_arrow_column *c,
 		      unsigned depth, struct mfs_error *err)
 {
-	struct mfs_flat_table type = mfs_flat_table(field, FIELD_TYPE);
+	const struct mfs_flat_table type = mfs_flat_table(field, FIELD_TYPE),
+				    encoding = mfs_flat_table(field, FIELD_DICTIONARY);
 	const uint8_t code = mfs_flat_u8(field, FIELD_TYPE_TYPE, 0);
 	int32_t list_size;
 
@@ -132,17 +160,13 @@ static int read_field(struct mfs_arrow *a, struct mfs_flat_table *field, struct 
 		return mfs_fail(err, -ENOTSUP, "%s: a column of type number %u, which is not known",
 				a->src.name, code);
 	if (depth > DEPTH || a->nodes >= NODE_LIMIT)
-		return mfs_fail(err, -ENOTSUP, "%s: types nested too deep, or too many of them",
-				a->src.name);
+		return too_many(a, err);
 	c->type = (enum mfs_arrow_type)code;
-	c->dictionary = mfs_flat_table(field, FIELD_DICTIONARY).at;
+	c->dictionary = encoding.at;
 	a->nodes++;
 	a->has_dictionaries |= c->dictionary;
-	/* indices, whatever the values are; those are in messages of their own */
-	if (c->dictionary) {
-		a->buffers += types[MFS_ARROW_INT].buffers;
-		return 0;
-	}
+	if (c->dictionary)
+		return read_encoding(a, &encoding, c, err);
 	a->buffers += buffers_of(a, c->type, &type);
 	a->views += types[code].view;
 	if (c->type == MFS_ARROW_INT)
@@ -155,15 +179,14 @@ static int read_field(struct mfs_arrow *a, struct mfs_flat_table *field, struct 
 }
 
 static int read_column(struct mfs_arrow *a, const struct mfs_flat_vector *fields, uint32_t i,
-		       struct mfs_error *err)
+		       unsigned depth, struct mfs_arrow_column *c, struct mfs_error *err)
 {
-	struct mfs_arrow_column *c = &a->columns[i];
 	struct mfs_flat_table field = mfs_flat_element_table(fields, i);
 	const char *name = mfs_flat_string(&field, FIELD_NAME);
 
 	*c = (struct mfs_arrow_column){
 		.name = name ? name : "", .node = a->nodes, .buffer = a->buffers, .view = a->views};
-	return read_field(a, &field, c, 0, err);
+	return read_field(a, &field, c, depth, err);
 }
 
 int mfs_arrow_read_schema(struct mfs_arrow *a, const struct mfs_flat_table *schema,
@@ -183,7 +206,7 @@ int mfs_arrow_read_schema(struct mfs_arrow *a, const struct mfs_flat_table *sche
 	if (!a->columns && fields.count)
 		return mfs_fail_nomem(err);
 	for (uint32_t i = 0; i < fields.count && !rc; i++)
-		rc = read_column(a, &fields, i, err);
+		rc = read_column(a, &fields, i, 0, &a->columns[i], err);
 	if (!rc && schema->flat->bad)
 		rc = mfs_fail(err, -EINVAL, "%s: its schema is damaged", a->src.name);
 	if (!rc)

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "formats/base/bytes.h"
 #include "formats/io/fileset.h"
@@ -53,6 +54,23 @@ static int file_read(const struct mfs_source *s, uint64_t off, void *buf, size_t
 				err);
 }
 
+static int fd_read(const struct mfs_source *s, uint64_t off, void *buf, size_t len,
+		   struct mfs_error *err)
+{
+	for (size_t done = 0; done < len;) {
+		const ssize_t n = pread((int)s->index, (uint8_t *)buf + done, len - done,
+					(off_t)(off + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? mfs_fail_errno(err, "cannot read %s", s->name)
+				 : mfs_fail(err, -EIO, "%s has become shorter", s->name);
+		done += (size_t)n;
+	}
+	return 0;
+}
+
 static int ends_read(const struct mfs_source *s, uint64_t off, void *buf, size_t len,
 		     struct mfs_error *err)
 {
@@ -70,6 +88,7 @@ static int ends_read(const struct mfs_source *s, uint64_t off, void *buf, size_t
 
 static const struct mfs_source_ops memory_ops = {.read = memory_read};
 static const struct mfs_source_ops file_ops = {.read = file_read};
+static const struct mfs_source_ops fd_ops = {.read = fd_read};
 static const struct mfs_source_ops ends_ops = {.read = ends_read};
 
 struct mfs_source mfs_source_memory(const void *bytes, uint64_t size, const char *name)
@@ -84,6 +103,12 @@ struct mfs_source mfs_source_file(struct mfs_fileset *set, uint32_t file)
 				   .size = mfs_fileset_size(set, file),
 				   .object = set,
 				   .index = file};
+}
+
+struct mfs_source mfs_source_fd(int fd, uint64_t size, const char *name)
+{
+	return (struct mfs_source){
+		.ops = &fd_ops, .name = name, .size = size, .index = (uint32_t)fd};
 }
 
 struct mfs_source mfs_source_range(const struct mfs_source *s, uint64_t off, uint64_t len)

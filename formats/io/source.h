@@ -40,6 +40,9 @@ int mfs_source_slurp(const struct mfs_source *s, uint64_t off, size_t len, void 
 struct mfs_source mfs_source_memory(const void *bytes, uint64_t size, const char *name);
 /* A whole file of a fileset; the set must outlive the source. */
 struct mfs_source mfs_source_file(struct mfs_fileset *set, uint32_t file);
+/* The first size bytes of an open file, which the caller keeps open. Reads of it leave its offset
+ * alone. */
+struct mfs_source mfs_source_fd(int fd, uint64_t size, const char *name);
 /* A part of a source; the range must lie inside (checked by the caller with mfs_range_ok). */
 struct mfs_source mfs_source_range(const struct mfs_source *s, uint64_t off, uint64_t len);
 

@@ -121,8 +121,8 @@ static bool check(struct mfs_pack_text_options *o, const char *any, int *ret_exi
 static const char help[] =
 	"Writes text into PREFIX.bin and PREFIX.idx, with the bytes that Megatron's\n"
 	"tools/preprocess_data.py writes. A document is an object of JSON on a line,\n"
-	"or plain text up to a separator, or a row of Parquet. FILEs may be\n"
-	"compressed with gzip or zstd; without one standard input is read.\n"
+	"or plain text up to a separator, or a row of Parquet or Arrow. FILEs may\n"
+	"be compressed with gzip or zstd; without one standard input is read.\n"
 	"\n"
 	"  --tokenizer PATH    tokenizer.json, a SentencePiece model, ranks, or the\n"
 	"                      directory of one\n"

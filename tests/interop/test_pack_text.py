@@ -187,6 +187,36 @@ def test_parquet(fixtures, tmp_path, compression, version):
         same(tmp_path, ("text", "other"))
 
 
+def test_arrow(fixtures, tmp_path):
+    """As the JSON lines of the same rows: streams and files, each layout of strings; and as the next one of two inputs, after a failure."""
+    import pyarrow
+    draw = random.Random(9)
+    texts, words = [mixed(draw) for _ in range(900)], [draw.choice(("one", "two", "a word that no view has in itself")) for _ in range(900)]
+    lines = "".join(json.dumps({"text": t, "other": w}) + "\n" for t, w in zip(texts, words))
+    (tmp_path / "in.jsonl").write_text(lines)
+    args = dict(tokenizer_type="HuggingFaceTokenizer", tokenizer_model=str(fixtures / "data/tokenizer"), append_eod=True, json_keys=["text", "other"])
+    ours(flags(input=tmp_path / "in.jsonl", output_prefix=tmp_path / "theirs", **args))
+    table = {"id": range(900), "meta": [{"a": [1, 2]}] * 900, "seen": pyarrow.array(words, pyarrow.string_view())}
+    for new, compression, text, other in ((pyarrow.ipc.new_stream, None, pyarrow.array(texts), pyarrow.array(words).dictionary_encode()),
+                                          (pyarrow.ipc.new_file, "zstd", pyarrow.array(texts, pyarrow.large_string()), pyarrow.array(words).dictionary_encode()),
+                                          (pyarrow.ipc.new_file, None, pyarrow.array(texts, pyarrow.string_view()), pyarrow.array(words, pyarrow.string_view()))):
+        whole = pyarrow.table({**table, "text": text, "other": other})
+        with new(tmp_path / "in.arrow", whole.schema, options=pyarrow.ipc.IpcWriteOptions(compression=compression)) as writer:
+            writer.write_table(whole, max_chunksize=250)
+        ours(flags(input=tmp_path / "in.arrow", output_prefix=tmp_path / "ours", **args), "--force")
+        same(tmp_path, ("text", "other"))
+    words = [program.BINARY, "pack", "--tokenizer", fixtures / "data/tokenizer", "--append-eod", "--json-keys", "text", "other", "--output-prefix", tmp_path / "on",
+             "--input", tmp_path / "in.arrow", "--input", "-"]
+    done = subprocess.run(words, input='{"text": 1}\n', capture_output=True, timeout=program.SECONDS, text=True)
+    assert done.returncode == 1 and "900 documents are kept" in done.stderr, done.stderr
+    done = subprocess.run([*words, "--resume"], input=lines, capture_output=True, timeout=program.SECONDS, text=True)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "in.jsonl").write_text(lines * 2)
+    ours(flags(input=tmp_path / "in.jsonl", output_prefix=tmp_path / "theirs", **args), "--force")
+    for key in ("text", "other"):
+        assert (tmp_path / f"on_{key}_document.bin").read_bytes() == (tmp_path / f"theirs_{key}_document.bin").read_bytes(), key
+
+
 def test_what_json_refuses_is_refused(tmp_path):
     """Lines with one character changed: pack takes those that the tool takes, and no others."""
     draw = random.Random(5)

@@ -55,7 +55,7 @@ static int take_element(struct mfs_pq_table *t, const struct element *e, uint32_
 			continue;
 		if (e->children || e->repetition > 1 || e->type != BYTE_ARRAY)
 			return mfs_fail(err, -ENOTSUP, "%s: its column '%s' is not of strings",
-					t->name, c->name);
+					t->src.name, c->name);
 		c->leaf = leaf;
 		c->optional = e->repetition == 1;
 	}
@@ -180,7 +180,7 @@ static int read_group(struct mfs_pq_table *t, struct mfs_thrift *f, struct mfs_e
 		const struct mfs_pq_chunk *c = &t->columns[i].chunks[t->group_count];
 
 		if (!c->there || c->values != (uint64_t)rows ||
-		    !mfs_range_ok(c->offset, c->size, t->size))
+		    !mfs_range_ok(c->offset, c->size, t->src.size))
 			rc = mfs_pq_damaged(t, "a column of a row group", err);
 	}
 	t->group_rows[t->group_count++] = (uint64_t)rows;
@@ -203,7 +203,7 @@ static int check_columns(const struct mfs_pq_table *t, struct mfs_error *err)
 {
 	for (size_t i = 0; i < t->count; i++)
 		if (t->columns[i].leaf == UINT32_MAX)
-			return mfs_fail(err, -ENODATA, "%s has no column '%s'", t->name,
+			return mfs_fail(err, -ENODATA, "%s has no column '%s'", t->src.name,
 					t->columns[i].name);
 	return 0;
 }
@@ -239,20 +239,20 @@ int mfs_pq_footer_read(struct mfs_pq_table *t, struct mfs_error *err)
 	uint32_t len;
 	int rc;
 
-	if (t->size < 12)
+	if (t->src.size < 12)
 		return mfs_pq_damaged(t, "it is too short", err);
-	rc = mfs_pq_read(t, t->size - 8, tail, 8, err);
+	rc = mfs_pq_read(t, t->src.size - 8, tail, 8, err);
 	if (rc)
 		return rc;
 	len = mfs_le32(tail);
 	if (!memcmp(tail + 4, "PARE", 4))
-		return mfs_fail(err, -ENOTSUP, "%s is encrypted", t->name);
-	if (memcmp(tail + 4, "PAR1", 4) != 0 || len > t->size - 12 || len > FOOTER_MAX)
+		return mfs_fail(err, -ENOTSUP, "%s is encrypted", t->src.name);
+	if (memcmp(tail + 4, "PAR1", 4) != 0 || len > t->src.size - 12 || len > FOOTER_MAX)
 		return mfs_pq_damaged(t, "it has no end", err);
 	footer = malloc(len ? len : 1);
 	if (!footer)
 		return mfs_fail_nomem(err);
-	rc = mfs_pq_read(t, t->size - 8 - len, footer, len, err);
+	rc = mfs_pq_read(t, t->src.size - 8 - len, footer, len, err);
 	f = (struct mfs_thrift){footer, footer + len, false};
 	if (!rc)
 		rc = read_file(t, &f, err);

@@ -67,9 +67,7 @@ struct mfs_pq_column {
 };
 
 struct mfs_pq_table {
-	int fd;
-	const char *name;
-	uint64_t size;
+	struct mfs_source src;
 	struct mfs_pq_column *columns;
 	size_t count;
 	uint64_t *group_rows;

@@ -140,7 +140,7 @@ static int unpack(struct mfs_pq_table *t, int codec, const uint8_t *in, size_t l
 		return mfs_fail(err, -ENOTSUP,
 				"%s is compressed with %s: uncompressed, snappy, gzip and zstd are "
 				"read here",
-				t->name,
+				t->src.name,
 				codec > 0 && (size_t)codec < MFS_ARRAY_SIZE(names)
 					? names[codec]
 					: "an unknown way");

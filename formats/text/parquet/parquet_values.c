@@ -27,7 +27,7 @@ static int begin_values(struct mfs_pq_table *t, struct mfs_pq_column *c, struct 
 		return mfs_fail(err, -ENOTSUP,
 				"%s: its column '%s' has encoding %d: PLAIN, dictionaries and "
 				"DELTA_LENGTH_BYTE_ARRAY are read here",
-				t->name, c->name, c->encoding);
+				t->src.name, c->name, c->encoding);
 	}
 }
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
-#include "formats/text/parquet/parquet_text.h"
+#include "formats/text/tables/table_text.h"
 #include "fs/cli/stop.h"
 #include "fs/pack/input/unpack.h"
 
@@ -41,7 +41,7 @@ void mfs_pack_input_release(struct mfs_pack_input *in)
 {
 	mfs_pack_digest_free(in->digest);
 	mfs_unpacker_free(in->unpacker);
-	mfs_pq_table_free(in->table);
+	mfs_table_text_free(in->table);
 	mfs_buf_release(&in->rows);
 	free(in->buffer);
 	free(in->packed);
@@ -100,17 +100,20 @@ static int unpack_some(struct mfs_pack_input *in, size_t max, size_t *ret_len,
 	return rc;
 }
 
-/* ---- Parquet ---- */
+/* ---- tables ---- */
 
-static int open_table(struct mfs_pack_input *in, struct mfs_error *err)
+static int open_table(struct mfs_pack_input *in, const struct mfs_table_ops *kind,
+		      struct mfs_error *err)
 {
+	const struct mfs_table_want want = {.columns = in->columns, .count = in->column_count};
+
 	if (!in->column_count)
-		return mfs_fail(err, -ENOTSUP,
-				"%s is Parquet: of its text --tokenizer makes a dataset", in->name);
+		return mfs_fail(err, -ENOTSUP, "%s is %s: of its text --tokenizer makes a dataset",
+				in->name, kind->name);
 	if (!in->seekable || in->base)
-		return mfs_fail(err, -ENOTSUP, "%s is Parquet, which is read from files alone",
-				in->name);
-	return mfs_pq_table_open(in->fd, in->name, in->columns, in->column_count, &in->table, err);
+		return mfs_fail(err, -ENOTSUP, "%s is %s, which is read from files alone", in->name,
+				kind->name);
+	return mfs_table_text_open(kind, in->fd, in->name, &want, &in->table, err);
 }
 
 static int read_rows(struct mfs_pack_input *in, size_t max, size_t *ret_len, struct mfs_error *err)
@@ -121,7 +124,7 @@ static int read_rows(struct mfs_pack_input *in, size_t max, size_t *ret_len, str
 	if (in->rows_at == in->rows.len)
 		in->rows_at = in->rows.len = 0;
 	while (!rc && !end && in->rows.len < CHUNK / 2)
-		rc = mfs_pq_table_next(in->table, &in->rows, &end, err);
+		rc = mfs_table_text_next(in->table, &in->rows, &end, err);
 	*ret_len = mfs_min_u64(in->rows.len - in->rows_at, max);
 	if (!rc && *ret_len)
 		memcpy(in->buffer, in->rows.data + in->rows_at, *ret_len);
@@ -135,11 +138,12 @@ static int read_rows(struct mfs_pack_input *in, size_t max, size_t *ret_len, str
  * the first that is unpacked. */
 static int look(struct mfs_pack_input *in, size_t len, struct mfs_error *err)
 {
+	const struct mfs_table_ops *table = mfs_table_ops_of(in->buffer, len);
 	int rc;
 
 	in->known = true;
-	if (len >= 4 && !memcmp(in->buffer, "PAR1", 4))
-		return open_table(in, err);
+	if (table)
+		return open_table(in, table, err);
 	rc = mfs_unpacker_new(in->buffer, len, in->name, &in->unpacker, err);
 	if (rc || !in->unpacker)
 		return rc;

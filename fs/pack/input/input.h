@@ -9,7 +9,7 @@
 
 #define MFS_PACK_CHUNK (256u << 10) /* bytes that are read at once, at most */
 
-struct mfs_pq_table;
+struct mfs_table_text;
 struct mfs_unpacker;
 
 struct mfs_pack_input {
@@ -27,19 +27,19 @@ struct mfs_pack_input {
 	uint8_t *packed;	       /* bytes read that are to be unpacked */
 	const uint8_t *packed_at;
 	size_t packed_len;
-	/* Columns of a Parquet file, which is read as JSON lines of them; none: there may be no
-	 * such file. Borrowed; set it after the opening. */
+	/* Columns of a table (Parquet, Arrow), which is read as JSON lines of them; none:
+	 * there may be no such file. Borrowed; set it after the opening. */
 	const char *const *columns;
 	size_t column_count;
-	struct mfs_pq_table *table; /* NULL: it is no such file */
-	struct mfs_buf rows;	    /* lines of it */
-	size_t rows_at;		    /* bytes of them that have been handed out */
-	bool known;		    /* what it is compressed with has been looked at */
-	bool more;		    /* the unpacker had no room for all */
+	struct mfs_table_text *table; /* NULL: it is no such file */
+	struct mfs_buf rows;	      /* lines of it */
+	size_t rows_at;		      /* bytes of them that have been handed out */
+	bool known;		      /* what it is compressed with has been looked at */
+	bool more;		      /* the unpacker had no room for all */
 };
 
 /* What is compressed with gzip or zstd is unpacked. fd stays the caller's. -ENOTSUP, when it is
- * read: compressed in another way, or Parquet out of a pipe. */
+ * read: compressed in another way, or a table out of a pipe. */
 int mfs_pack_input_open(struct mfs_pack_input *in, int fd, const char *name, struct mfs_error *err);
 void mfs_pack_input_release(struct mfs_pack_input *in);
 

@@ -16,7 +16,7 @@ struct mfs_text_reader {
 	const char *const *names; /* of them, for messages */
 	const struct mfs_text_state *states;
 	size_t count;
-	const char *const *columns; /* of Parquet files */
+	const char *const *columns; /* of tables */
 	size_t column_count;
 	uint64_t passes; /* over all inputs */
 	struct mfs_separator separator;
