@@ -14,7 +14,7 @@
 /* MetadataVersion, MessageHeader and Type of Message.fbs and Schema.fbs. */
 enum { VERSION_5 = 4 };
 enum { HEADER_SCHEMA = 1, HEADER_BATCH = 3 };
-enum { TYPE_INT = 2, TYPE_FLOAT = 3, TYPE_LIST = 12, TYPE_FIXED_LIST = 16 };
+enum { TYPE_INT = 2, TYPE_FLOAT = 3, TYPE_TEXT = 5, TYPE_LIST = 12, TYPE_FIXED_LIST = 16 };
 
 const uint8_t mfs_arrow_eos[MFS_ARROW_EOS] = {0xff, 0xff, 0xff, 0xff};
 
@@ -211,6 +211,15 @@ static void add_number(struct message *m, size_t referrer, const char *name, enu
 	add_vector(m, children, 0, 4);
 }
 
+static void add_text(struct message *m, size_t referrer, const char *name)
+{
+	size_t type, children;
+
+	begin_field(m, referrer, name, TYPE_TEXT, &type, &children);
+	add_table(m, type, NULL, 0);
+	add_vector(m, children, 0, 4);
+}
+
 static void add_list(struct message *m, size_t referrer, const struct mfs_arrow_field *f)
 {
 	struct slot length[] = {{4, (uint32_t)f->length, 0}};
@@ -239,6 +248,8 @@ void mfs_arrow_add_schema(struct mfs_buf *out, const struct mfs_arrow_field *fie
 	for (size_t i = 0; i < count; i++) {
 		if (fields[i].kind == MFS_ARROW_NUMBER)
 			add_number(&m, first + 4 * i, fields[i].name, fields[i].dtype);
+		else if (fields[i].kind == MFS_ARROW_TEXT)
+			add_text(&m, first + 4 * i, fields[i].name);
 		else
 			add_list(&m, first + 4 * i, &fields[i]);
 	}
@@ -247,24 +258,36 @@ void mfs_arrow_add_schema(struct mfs_buf *out, const struct mfs_arrow_field *fie
 
 /* ---- record batch ---- */
 
-static uint64_t offsets_bytes(const struct mfs_arrow_field *f, uint64_t rows)
+static bool is_list(const struct mfs_arrow_field *f)
 {
-	return f->kind == MFS_ARROW_LIST ? 4 * (rows + 1) : 0;
+	return f->kind == MFS_ARROW_LIST || f->kind == MFS_ARROW_FIXED_LIST;
 }
 
-static uint64_t values_bytes(const struct mfs_arrow_field *f, uint64_t rows, uint64_t items)
+static bool has_offsets(const struct mfs_arrow_field *f)
 {
-	return (f->kind == MFS_ARROW_NUMBER ? rows : items) * mfs_dtype_size(f->dtype);
+	return f->kind == MFS_ARROW_LIST || f->kind == MFS_ARROW_TEXT;
 }
 
-uint64_t mfs_arrow_body(const struct mfs_arrow_field *fields, size_t count, uint64_t rows,
-			uint64_t items)
+static uint64_t offsets_bytes(const struct mfs_arrow_field *f, const struct mfs_arrow_batch *b)
+{
+	return has_offsets(f) ? 4 * (b->rows + 1) : 0;
+}
+
+static uint64_t values_bytes(const struct mfs_arrow_field *f, const struct mfs_arrow_batch *b)
+{
+	if (f->kind == MFS_ARROW_TEXT)
+		return b->bytes;
+	return (is_list(f) ? b->items : b->rows) * mfs_dtype_size(f->dtype);
+}
+
+uint64_t mfs_arrow_body(const struct mfs_arrow_field *fields, size_t count,
+			const struct mfs_arrow_batch *batch)
 {
 	uint64_t body = 0;
 
 	for (size_t i = 0; i < count; i++)
-		body += mfs_arrow_padded(offsets_bytes(&fields[i], rows)) +
-			mfs_arrow_padded(values_bytes(&fields[i], rows, items));
+		body += mfs_arrow_padded(offsets_bytes(&fields[i], batch)) +
+			mfs_arrow_padded(values_bytes(&fields[i], batch));
 	return body;
 }
 
@@ -284,26 +307,28 @@ static void add_buffer(struct message *m, uint64_t *at, uint64_t len)
 }
 
 static void add_nodes(struct message *m, size_t referrer, const struct mfs_arrow_field *fields,
-		      size_t count, uint64_t rows, uint64_t items)
+		      size_t count, const struct mfs_arrow_batch *batch)
 {
 	size_t nodes = count;
 
 	for (size_t i = 0; i < count; i++)
-		nodes += fields[i].kind != MFS_ARROW_NUMBER;
+		nodes += is_list(&fields[i]);
 	add_vector(m, referrer, nodes, 8);
 	for (size_t i = 0; i < count; i++) {
-		add_node(m, rows);
-		if (fields[i].kind != MFS_ARROW_NUMBER)
-			add_node(m, items);
+		add_node(m, batch->rows);
+		if (is_list(&fields[i]))
+			add_node(m, batch->items);
 	}
 }
 
-/* Validity, which is empty, of each node; offsets of a list; values. */
+/* Validity, which is empty, of each node; offsets of a list or of texts; values. */
 static void add_buffers(struct message *m, size_t referrer, const struct mfs_arrow_field *fields,
-			size_t count, uint64_t rows, uint64_t items)
+			size_t count, const struct mfs_arrow_batch *batch)
 {
-	static const unsigned buffers[] = {
-		[MFS_ARROW_NUMBER] = 2, [MFS_ARROW_LIST] = 4, [MFS_ARROW_FIXED_LIST] = 3};
+	static const unsigned buffers[] = {[MFS_ARROW_NUMBER] = 2,
+					   [MFS_ARROW_LIST] = 4,
+					   [MFS_ARROW_FIXED_LIST] = 3,
+					   [MFS_ARROW_TEXT] = 3};
 	uint64_t at = 0;
 	size_t total = 0;
 
@@ -312,23 +337,23 @@ static void add_buffers(struct message *m, size_t referrer, const struct mfs_arr
 	add_vector(m, referrer, total, 8);
 	for (size_t i = 0; i < count; i++) {
 		add_buffer(m, &at, 0);
-		if (fields[i].kind == MFS_ARROW_LIST)
-			add_buffer(m, &at, offsets_bytes(&fields[i], rows));
-		if (fields[i].kind != MFS_ARROW_NUMBER)
+		if (has_offsets(&fields[i]))
+			add_buffer(m, &at, offsets_bytes(&fields[i], batch));
+		if (is_list(&fields[i]))
 			add_buffer(m, &at, 0);
-		add_buffer(m, &at, values_bytes(&fields[i], rows, items));
+		add_buffer(m, &at, values_bytes(&fields[i], batch));
 	}
 }
 
 void mfs_arrow_add_batch(struct mfs_buf *out, const struct mfs_arrow_field *fields, size_t count,
-			 uint64_t rows, uint64_t items)
+			 const struct mfs_arrow_batch *batch)
 {
-	struct slot slots[] = {{8, rows, 0}, OFFSET, OFFSET};
+	struct slot slots[] = {{8, batch->rows, 0}, OFFSET, OFFSET};
 	struct message m;
-	size_t header = begin(&m, out, HEADER_BATCH, mfs_arrow_body(fields, count, rows, items));
+	size_t header = begin(&m, out, HEADER_BATCH, mfs_arrow_body(fields, count, batch));
 
 	add_table(&m, header, slots, 3);
-	add_nodes(&m, slots[1].at, fields, count, rows, items);
-	add_buffers(&m, slots[2].at, fields, count, rows, items);
+	add_nodes(&m, slots[1].at, fields, count, batch);
+	add_buffers(&m, slots[2].at, fields, count, batch);
 	end(&m);
 }

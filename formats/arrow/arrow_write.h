@@ -1,7 +1,7 @@
 /*
  * Messages of the Arrow IPC streaming format, as far as a table of tokens needs them: a schema and
- * its record batches. The first field may be a list of numbers; all others are numbers. Every field
- * is nullable, and nothing is null.
+ * its record batches. The first field may be a list of numbers; all others are numbers, or one of
+ * them texts. Every field is nullable, and nothing is null.
  *
  *   FF FF FF FF | i32 length of metadata | Message (flatbuffer) | zeros | body
  *
@@ -28,6 +28,7 @@ enum mfs_arrow_kind {
 	MFS_ARROW_NUMBER,
 	MFS_ARROW_LIST,	      /* list<item: dtype>, 32-bit offsets: fewer than 2^31 items a batch */
 	MFS_ARROW_FIXED_LIST, /* fixed_size_list<item: dtype>[length] */
+	MFS_ARROW_TEXT,	      /* utf8, 32-bit offsets: fewer than 2^31 bytes a batch */
 };
 
 struct mfs_arrow_field {
@@ -41,14 +42,17 @@ struct mfs_arrow_field {
 uint64_t mfs_arrow_padded(uint64_t len);
 
 void mfs_arrow_add_schema(struct mfs_buf *out, const struct mfs_arrow_field *fields, size_t count);
-/* A record batch of so many rows, with so many items in its list. Its body has, for each field, the
- * values, and in front of them the offsets if the field is an MFS_ARROW_LIST: int32[rows + 1],
- * beginning with 0. Each of these is padded. */
+/* What a record batch has: so many items in its list, and so many bytes in its texts. */
+struct mfs_arrow_batch {
+	uint64_t rows, items, bytes;
+};
+/* Its body has, for each field, the values, and in front of them the offsets if the field is an
+ * MFS_ARROW_LIST or MFS_ARROW_TEXT: int32[rows + 1], beginning with 0. Each of these is padded. */
 void mfs_arrow_add_batch(struct mfs_buf *out, const struct mfs_arrow_field *fields, size_t count,
-			 uint64_t rows, uint64_t items);
+			 const struct mfs_arrow_batch *batch);
 /* Bytes of that body. */
-uint64_t mfs_arrow_body(const struct mfs_arrow_field *fields, size_t count, uint64_t rows,
-			uint64_t items);
+uint64_t mfs_arrow_body(const struct mfs_arrow_field *fields, size_t count,
+			const struct mfs_arrow_batch *batch);
 extern const uint8_t mfs_arrow_eos[MFS_ARROW_EOS];
 
 /* Whether a field can have this dtype. */

@@ -9,9 +9,9 @@
 #define RLE	   3
 
 /* parquet.thrift's enums of the same names. */
-enum physical { INT32 = 1, INT64 = 2, FLOAT = 4, DOUBLE = 5 };
+enum physical { INT32 = 1, INT64 = 2, FLOAT = 4, DOUBLE = 5, BYTE_ARRAY = 6 };
 enum repetition { REQUIRED, OPTIONAL, REPEATED };
-enum converted { NO_CONVERTED = -1, LIST = 3, UINT_8 = 11, INT_8 = 15 };
+enum converted { NO_CONVERTED = -1, UTF8 = 0, LIST = 3, UINT_8 = 11, INT_8 = 15 };
 
 /* Types of the compact protocol. */
 enum wire {
@@ -234,12 +234,27 @@ static void add_leaf(struct mfs_buf *b, const char *name, enum mfs_dtype dtype)
 	end_struct(b);
 }
 
+static void add_text_leaf(struct mfs_buf *b, const char *name)
+{
+	struct fields f = {b, 0};
+
+	add_i32(&f, 1, BYTE_ARRAY);
+	add_i32(&f, 3, OPTIONAL);
+	add_string(&f, 4, name);
+	add_i32(&f, 6, UTF8);
+	begin_logical(&f, 1);
+	end_logical(b);
+	end_struct(b);
+}
+
 static void add_column_schema(struct mfs_buf *b, const struct mfs_parquet_column *c)
 {
-	if (!c->list) {
+	if (c->text)
+		add_text_leaf(b, c->name);
+	else if (!c->list)
 		add_leaf(b, c->name, c->dtype);
+	if (!c->list)
 		return;
-	}
 	add_group(b, c->name, OPTIONAL, true);
 	add_group(b, "list", REPEATED, false);
 	add_leaf(b, "element", c->dtype);
@@ -284,7 +299,7 @@ static void add_chunk(struct mfs_buf *b, const struct mfs_parquet_column *c,
 
 	add_i64(&column, 2, 0); /* file_offset: deprecated, and 0 by now */
 	add_field(&column, 3, WIRE_STRUCT);
-	add_i32(&meta, 1, type_of(c->dtype)->physical);
+	add_i32(&meta, 1, c->text ? BYTE_ARRAY : type_of(c->dtype)->physical);
 	add_list(&meta, 2, WIRE_I32, 2);
 	add_zigzag(b, PLAIN);
 	add_zigzag(b, RLE);

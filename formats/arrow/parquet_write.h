@@ -1,7 +1,7 @@
 /*
- * Writes the metadata of Parquet files whose columns are numbers, or one list of numbers a row,
- * uncompressed and PLAIN (apache/parquet-format: parquet.thrift, Encodings.md, LogicalTypes.md).
- * Structures are in Thrift's compact protocol (apache/thrift:
+ * Writes the metadata of Parquet files whose columns are numbers, strings, or one list of numbers a
+ * row, uncompressed and PLAIN (apache/parquet-format: parquet.thrift, Encodings.md,
+ * LogicalTypes.md). Structures are in Thrift's compact protocol (apache/thrift:
  * doc/specs/thrift-compact-protocol.md).
  *
  *   "PAR1"
@@ -52,6 +52,7 @@ struct mfs_parquet_column {
 	const char *name;
 	enum mfs_dtype dtype;
 	bool list; /* of numbers, one a row; else one number a row */
+	bool text; /* strings of UTF-8, one a row; dtype says nothing then */
 };
 
 /* A column in a row group. */

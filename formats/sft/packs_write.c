@@ -16,9 +16,9 @@
 #define ENOUGH	     (1u << 20)	 /* bytes that are written at once */
 
 static const struct mfs_parquet_column columns[] = {
-	{"input_ids", MFS_I32, true},
-	{"loss_mask", MFS_I8, true},
-	{"seq_start_id", MFS_I32, true},
+	{.name = "input_ids", .dtype = MFS_I32, .list = true},
+	{.name = "loss_mask", .dtype = MFS_I8, .list = true},
+	{.name = "seq_start_id", .dtype = MFS_I32, .list = true},
 };
 
 #define COLUMNS MFS_ARRAY_SIZE(columns)

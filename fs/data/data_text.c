@@ -42,6 +42,15 @@ int mfs_data_text_possible(const struct mfs_dataset *d, const struct mfs_rows *r
 			(unsigned long long)rows->rows, (unsigned long long)rows->tokens);
 }
 
+uint64_t mfs_data_text_hash(const struct mfs_dataset *d)
+{
+	const struct mfs_named_tokens *names;
+
+	return mfs_data_tokenizer_names(d->tokenizer, &names, NULL)
+		       ? 0
+		       : mfs_tokenizer_hash(mfs_named_tokens_of(names));
+}
+
 /* ---- lengths ---- */
 
 /* A hash of all that lengths depend on. */

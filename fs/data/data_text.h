@@ -42,4 +42,7 @@ int mfs_data_text_possible(const struct mfs_dataset *d, const struct mfs_rows *r
 int mfs_data_text_open(struct mfs_dataset *d, struct mfs_data_view *v, const struct mfs_rows *rows,
 		       const char *spec, struct mfs_row_text **ret, struct mfs_error *err);
 
+/* That of the tokenizer, where text is possible. */
+uint64_t mfs_data_text_hash(const struct mfs_dataset *d);
+
 #endif

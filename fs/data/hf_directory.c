@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "formats/base/buf.h"
+#include "formats/dataset/files/text_lines.h"
 #include "formats/io/fileset.h"
 #include "fs/data/data.h"
 #include "fs/view/build.h"
@@ -33,7 +34,7 @@ static int add_text(struct mfs_view *v, const char *dir, const char *name, struc
  * Every version of `datasets` reads "Sequence". Versions from 4.0 on write "List", which earlier
  * ones do not know (features/features.py).
  */
-static void add_features(struct mfs_buf *b, const struct mfs_rows *r)
+static void add_features(struct mfs_buf *b, const struct mfs_rows *r, bool text)
 {
 	mfs_buf_adds(b, "  \"features\": {\n    ");
 	mfs_buf_add_json(b, MFS_ARROW_TOKENS);
@@ -48,6 +49,9 @@ static void add_features(struct mfs_buf *b, const struct mfs_rows *r)
 		mfs_buf_printf(b, ": {\"dtype\": \"%s\", \"_type\": \"Value\"}",
 			       mfs_dtype_torch(r->columns[i].dtype));
 	}
+	if (text)
+		mfs_buf_adds(b, ",\n    \"" MFS_TEXT_COLUMN "\": {\"dtype\": \"string\", "
+				"\"_type\": \"Value\"}");
 	mfs_buf_adds(b, "\n  }");
 }
 
@@ -56,7 +60,7 @@ static int add_info(struct mfs_view *v, const struct mfs_data_hf_dir *d, struct 
 	struct mfs_buf b = {0};
 
 	mfs_buf_adds(&b, "{\n  \"citation\": \"\",\n  \"description\": \"\",\n");
-	add_features(&b, d->rows);
+	add_features(&b, d->rows, d->arrow.text);
 	mfs_buf_adds(&b, ",\n  \"homepage\": \"\",\n  \"license\": \"\"\n}\n");
 	return add_text(v, d->dir, "dataset_info.json", &b, err);
 }

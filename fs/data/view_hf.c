@@ -10,6 +10,25 @@
 #include "fs/data/data_splits.h"
 #include "fs/view/build.h"
 
+/* A column of text, where there can be one. What map() has made of rows without it is not what it
+ * makes of these. */
+static int add_text(struct mfs_dataset *d, struct mfs_data_view *v, struct mfs_data_hf_dir *dir,
+		    struct mfs_buf *spec, struct mfs_error *err)
+{
+	int rc;
+
+	if (mfs_data_text_possible(d, d->rows, NULL))
+		return 0;
+	if (spec->failed)
+		return mfs_fail_nomem(err);
+	rc = mfs_data_text_open(d, v, dir->rows, spec->len ? spec->data : "", &dir->arrow.text,
+				err);
+	if (!rc)
+		mfs_buf_printf(spec, "text by %016llx\n",
+			       (unsigned long long)mfs_data_text_hash(d));
+	return rc;
+}
+
 static int add_dir(struct mfs_dataset *d, struct mfs_data_view *v, const char *split,
 		   const struct mfs_rows *rows, struct mfs_error *err)
 {
@@ -22,8 +41,10 @@ static int add_dir(struct mfs_dataset *d, struct mfs_data_view *v, const char *s
 	int rc;
 
 	mfs_data_splits_describe(opt, split, &spec);
+	rc = add_text(d, v, &dir, &spec, err);
 	dir.spec = spec.len ? spec.data : "";
-	rc = spec.failed ? mfs_fail_nomem(err) : mfs_data_add_hf_dir(&v->public, &dir, err);
+	if (!rc)
+		rc = spec.failed ? mfs_fail_nomem(err) : mfs_data_add_hf_dir(&v->public, &dir, err);
 	mfs_buf_release(&spec);
 	return rc;
 }

@@ -38,12 +38,15 @@ static int add_files(struct mfs_view *v, const char *name, struct mfs_parquet_im
 static int build(struct mfs_dataset *d, const char *spec, struct mfs_data_view *v,
 		 struct mfs_error *err)
 {
-	const struct mfs_parquet_config config = {0};
+	struct mfs_parquet_config config = {0};
 	struct mfs_parquet_image *image;
 	int rc = mfs_data_splits_open(d, &v->splits, err);
 
 	(void)spec;
+	if (!rc)
+		rc = mfs_data_splits_open_texts(d, v, err);
 	for (unsigned i = 0; i < v->splits.count && !rc; i++) {
+		config.text = v->splits.list[i].text;
 		rc = mfs_parquet_image_new(v->splits.list[i].rows, &config, &image, err);
 		if (!rc)
 			rc = add_files(&v->public, v->splits.list[i].name, image, err);

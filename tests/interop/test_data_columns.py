@@ -389,3 +389,35 @@ def test_exported(tmp_path):
             assert files == sorted(path.name for path in (tmp_path / name).iterdir())
             for file in files:
                 assert (mounted / file).read_bytes() == (tmp_path / name / file).read_bytes(), file
+
+
+# ---- text ----
+
+def test_text(fixtures, tmp_path):
+    """-o tokenizer=DIR: texts are those of tokenizers' decode(), of ids that cut characters as well: in Parquet, in Arrow, in JSON lines."""
+    import datasets
+    import pyarrow.parquet
+    from tokenizers import Tokenizer
+
+    place = fixtures / "data/tokenizer"
+    tokenizer = Tokenizer.from_file(str(place / "tokenizer.json"))
+    data = Data.random("uint16", 3000, 40, seed=9)
+    data.tokens %= tokenizer.get_vocab_size()
+    data.write(tmp_path / "x")
+    rows = data.rows()
+    texts = tokenizer.decode_batch(rows, skip_special_tokens=False)
+    assert "\ufffd" in "".join(texts)
+    with view(tmp_path / "x", "x/parquet", tokenizer=place) as path:
+        table = pyarrow.parquet.read_table(path)
+        table.validate(full=True)
+        assert table["text"].to_pylist() == texts and table["input_ids"].to_pylist() == rows
+    with view(tmp_path / "x", "x/hf", tokenizer=place) as path:
+        found = datasets.load_from_disk(str(path))
+        assert found.features["text"] == datasets.Value("string") and list(found.features) == ["input_ids", "text"]
+        assert list(found["text"]) == texts and [list(row) for row in found["input_ids"]] == rows
+    with view(tmp_path / "x", "x/hf", tokenizer=place, split="90/8/2") as path:
+        found = datasets.load_from_disk(str(path))
+        assert [text for name in ("train", "validation", "test") for text in found[name]["text"]] == texts
+    with view(tmp_path / "x", "x/text", tokenizer=place) as path:
+        found = datasets.load_dataset("json", data_files=str(path / "data.jsonl"), cache_dir=str(tmp_path / "cache"))
+        assert list(found["train"]["text"]) == texts

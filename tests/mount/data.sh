@@ -75,6 +75,11 @@ same "views with a tokenizer" "$(ls "$d" | xargs)" "hf jsonl megatron npy parque
 same "text: size" "$(wc -c <"$d/text/data.jsonl")" "$(stat -c %s "$d/text/data.jsonl")"
 "$MCOREFS" pack --tokenizer "$data/tokenizer" "$work/packed" <"$d/text/data.jsonl" >/dev/null || fail "text is not packed"
 cmp "$work/packed.bin" "$tales.bin" && cmp "$work/packed.idx" "$tales.idx" || fail "text packs to other tokens"
+for file in "$d"/{hf,parquet}/data-*; do
+	same "$file: size with text" "$(wc -c <"$file")" "$(stat -c %s "$file")"
+	grep -aqF "$(head -c 60 "$data/tales.jsonl" | cut -d'"' -f4)" "$file" || fail "$file has no text"
+done
+grep -q '"text": {"dtype": "string"' "$d/hf/dataset_info.json" || fail "hf does not tell of the text"
 same "lengths are kept" "$(stat -c '%s %a' "$work"/lengths/text-*.lengths)" "$((64 + 240 * 8 + 2 * 16)) 600"
 unmount
 refused 'text_scan alone' 1 'text_scan needs tokenizer=DIR' "$MCOREFS" ls "$data" -o text_scan

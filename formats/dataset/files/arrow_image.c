@@ -9,13 +9,15 @@
 #include "formats/base/search.h"
 #include "formats/dataset/files/elements.h"
 #include "formats/dataset/files/rows_files.h"
+#include "formats/dataset/files/text_lines.h"
 
 #define MAX_TOKENS INT32_MAX  /* of a batch: its offsets are int32 */
 #define MAX_ROWS   (1u << 26) /* of a batch; more than that only empty rows can be */
 #define CHUNK	   4096	      /* starts that are read at once */
 
-struct batch {
-	uint64_t row, token; /* the first ones */
+/* A place between rows: what comes before it. */
+struct boundary {
+	uint64_t row, token, text; /* bytes of text */
 };
 
 struct file {
@@ -35,9 +37,10 @@ struct mfs_arrow_image {
 	struct mfs_arrow_field *fields; /* the tokens, then the columns */
 	size_t field_count;
 	struct column *columns;
-	struct mfs_elements offsets;
-	struct mfs_buf schema; /* its message, padded */
-	struct batch *batches; /* and one more, which begins where the last one ends */
+	struct mfs_elements offsets, text_offsets;
+	struct mfs_row_text *text; /* NULL: there is no such column */
+	struct mfs_buf schema;	   /* its message, padded */
+	struct boundary *batches;  /* where they begin, and where the last one ends */
 	uint32_t batch_count;
 	struct file *files;
 	uint32_t file_count;
@@ -98,18 +101,66 @@ static int get_column(const void *object, uint64_t first, uint64_t count, void *
 	return mfs_rows_column(c->view->rows, c->number, first, count, ret, err);
 }
 
-/* ---- where batches begin ---- */
+static const struct mfs_text_layout layout = {.form = MFS_TEXT_PLAIN};
 
-/* A place between rows. */
-struct boundary {
-	uint64_t row, token;
-};
+static int read_text(void *object, uint64_t off, void *buf, size_t len, struct mfs_error *err)
+{
+	return mfs_row_text_read(object, &layout, off, buf, len, err);
+}
+
+static const struct mfs_computed_ops computed_text = {.read = read_text};
+
+/* Where the texts of rows [row, row+count) of batch b begin in it. The rows of a batch are all bad,
+ * or none is. */
+static int add_text_offsets(const struct mfs_arrow_image *v, uint32_t b, uint64_t row,
+			    uint64_t count, int32_t *ret, struct mfs_error *err)
+{
+	const struct boundary *batch = &v->batches[b];
+	struct mfs_text_length of[CHUNK];
+	uint64_t at;
+	int rc = mfs_row_text_at(v->text, &layout, row, &at, err);
+
+	if (!rc && mfs_row_ranges_have(&v->rows->bad, batch->row, batch->row + 1))
+		rc = mfs_fail(err, -EIO, "%s: row %llu cannot be read", v->rows->name,
+			      (unsigned long long)row);
+	if (!rc && count > 1)
+		rc = mfs_text_lengths_get(mfs_row_text_lengths(v->text), row, count - 1, of, err);
+	for (uint64_t i = 0; i < count && !rc; i++) {
+		if (at < batch->text || at > batch[1].text)
+			return mfs_fail(err, -EIO, "%s: lengths of texts have changed",
+					v->rows->name);
+		ret[i] = (int32_t)(at - batch->text);
+		at += i + 1 < count ? of[i].of[MFS_TEXT_PLAIN] : 0;
+	}
+	return rc;
+}
+
+static int get_text_offsets(const void *object, uint64_t first, uint64_t count, void *ret,
+			    struct mfs_error *err)
+{
+	const struct mfs_arrow_image *v = object;
+	const uint32_t b = batch_of_offset(v, first);
+	uint64_t row = first - b, n;
+	int32_t *offsets = ret;
+	int rc = 0;
+
+	for (; count && !rc; row += n, offsets += n, count -= n) {
+		n = mfs_min_u64(count, CHUNK);
+		rc = add_text_offsets(v, b, row, n, offsets, err);
+	}
+	return rc;
+}
+
+/* ---- where batches begin ---- */
 
 static int place_of(const struct mfs_arrow_image *v, uint64_t row, struct boundary *ret,
 		    struct mfs_error *err)
 {
+	int rc = mfs_rows_start(v->rows, row, &ret->token, err);
+
 	ret->row = row;
-	return mfs_rows_start(v->rows, row, &ret->token, err);
+	ret->text = 0;
+	return !rc && v->text ? mfs_row_text_at(v->text, &layout, row, &ret->text, err) : rc;
 }
 
 /* Half as many tokens, or half as many again, will do, so that one look finds most ends. */
@@ -153,6 +204,17 @@ static int search_end(const struct mfs_arrow_image *v, const struct boundary *fr
 	return rc;
 }
 
+/* The texts of a batch have fewer than 2^31 bytes, whatever its tokens are. */
+static int bound_text(const struct mfs_arrow_image *v, const struct boundary *from,
+		      struct boundary *ret, struct mfs_error *err)
+{
+	int rc = 0;
+
+	while (!rc && ret->text - from->text > INT32_MAX && ret->row - from->row > 1)
+		rc = place_of(v, from->row + (ret->row - from->row) / 2, ret, err);
+	return rc;
+}
+
 /* Where the batch that begins at from ends, at end or before it. */
 static int find_end(const struct mfs_arrow_image *v, const struct boundary *from,
 		    const struct boundary *end, struct boundary *ret, struct mfs_error *err)
@@ -161,11 +223,13 @@ static int find_end(const struct mfs_arrow_image *v, const struct boundary *from
 
 	*ret = *end;
 	if (end->row - from->row <= MAX_ROWS && end->token - from->token <= v->batch_tokens / 2 * 3)
-		return 0;
+		return bound_text(v, from, ret, err);
 	if (end->token > from->token)
 		rc = guess_end(v, from, end, ret, err);
 	if (!rc && !is_good(v, from, ret))
 		rc = search_end(v, from, end, ret, err);
+	if (!rc)
+		rc = bound_text(v, from, ret, err);
 	if (!rc && ret->token - from->token > MAX_TOKENS)
 		rc = mfs_fail(err, -ENOTSUP,
 			      "%s: row %llu has %llu tokens; Arrow's lists have fewer than 2^31",
@@ -188,7 +252,7 @@ static int add_batch(struct mfs_arrow_image *v, const struct boundary *from, str
 {
 	if (mfs_grow(&v->batches, v->batch_count))
 		return mfs_fail_nomem(err);
-	v->batches[v->batch_count] = (struct batch){.row = from->row, .token = from->token};
+	v->batches[v->batch_count] = *from;
 	return 0;
 }
 
@@ -209,7 +273,9 @@ static int put_batch(struct mfs_arrow_image *v, const struct boundary *from,
 	f = &v->files[v->file_count - 1];
 	f->end = ++v->batch_count;
 	f->size += MFS_ARROW_ALIGN +
-		   mfs_arrow_body(v->fields, v->field_count, to->row - from->row, tokens);
+		   mfs_arrow_body(v->fields, v->field_count,
+				  &(struct mfs_arrow_batch){to->row - from->row, tokens,
+							    to->text - from->text});
 	return 0;
 }
 
@@ -233,7 +299,7 @@ static int cut_run(struct mfs_arrow_image *v, struct boundary *at, uint64_t end_
 static int cut(struct mfs_arrow_image *v, struct mfs_error *err)
 {
 	const struct mfs_rows *r = v->rows;
-	struct boundary at = {0, 0};
+	struct boundary at = {0};
 	int rc = add_file(v, err);
 
 	for (size_t i = 0; i < r->bad.count && !rc; i++) {
@@ -257,9 +323,12 @@ static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high)
 	return value < low ? low : mfs_min_u64(value, high);
 }
 
-static void choose_sizes(struct mfs_arrow_image *v, const struct mfs_arrow_config *c)
+/* Text counts like tokens, unless a person has chosen. */
+static void choose_sizes(struct mfs_arrow_image *v, const struct mfs_arrow_config *c, uint64_t text)
 {
-	const uint64_t size = v->rows->token_size, all = v->rows->tokens * size;
+	const uint64_t tokens = v->rows->tokens, own = tokens * v->rows->token_size;
+	const uint64_t all = own + (c->batch ? 0 : text);
+	const uint64_t size = tokens ? all / tokens : v->rows->token_size;
 	uint64_t batch = c->batch, file = c->file;
 
 	if (!batch)
@@ -274,7 +343,7 @@ static int make_fields(struct mfs_arrow_image *v, struct mfs_error *err)
 {
 	const struct mfs_rows *r = v->rows;
 
-	v->field_count = 1 + r->column_count;
+	v->field_count = 1 + r->column_count + !!v->text;
 	v->fields = calloc(v->field_count, sizeof(*v->fields));
 	v->columns = calloc(v->field_count, sizeof(*v->columns));
 	if (!v->fields || !v->columns)
@@ -294,6 +363,9 @@ static int make_fields(struct mfs_arrow_image *v, struct mfs_error *err)
 			.values = {mfs_dtype_size(r->columns[i].dtype), get_column, &v->columns[i]},
 		};
 	}
+	if (v->text)
+		v->fields[1 + r->column_count] = (struct mfs_arrow_field){
+			.name = MFS_TEXT_COLUMN, .kind = MFS_ARROW_TEXT, .dtype = MFS_U8};
 	for (size_t i = 0; i < v->field_count; i++)
 		if (!mfs_arrow_can(v->fields[i].dtype))
 			return mfs_fail(err, -ENOTSUP, "%s: Arrow has no type for '%s', %s",
@@ -320,14 +392,20 @@ int mfs_arrow_image_new(const struct mfs_rows *rows, const struct mfs_arrow_conf
 			struct mfs_arrow_image **ret, struct mfs_error *err)
 {
 	struct mfs_arrow_image *v = calloc(1, sizeof(*v));
+	struct boundary end;
 	int rc;
 
 	if (!v)
 		return mfs_fail_nomem(err);
 	v->rows = rows;
+	v->text = config->text;
 	v->offsets = (struct mfs_elements){sizeof(int32_t), get_offsets, v};
-	choose_sizes(v, config);
-	rc = make_fields(v, err);
+	v->text_offsets = (struct mfs_elements){sizeof(int32_t), get_text_offsets, v};
+	rc = place_of(v, rows->rows, &end, err);
+	if (!rc) {
+		choose_sizes(v, config, end.text);
+		rc = make_fields(v, err);
+	}
 	if (!rc)
 		rc = make_schema(v, err);
 	if (!rc)
@@ -375,13 +453,15 @@ static int add_padding(struct mfs_vfile *f, uint64_t len, struct mfs_error *err)
 static int add_header(const struct mfs_arrow_image *v, uint32_t b, struct mfs_vfile *f,
 		      struct mfs_error *err)
 {
-	const struct batch *batch = &v->batches[b];
+	const struct boundary *batch = &v->batches[b];
+	const struct mfs_arrow_batch has = {batch[1].row - batch->row,
+					    batch[1].token - batch->token,
+					    batch[1].text - batch->text};
 	struct mfs_buf header = {0};
 	uint64_t len;
 	int rc;
 
-	mfs_arrow_add_batch(&header, v->fields, v->field_count, batch[1].row - batch->row,
-			    batch[1].token - batch->token);
+	mfs_arrow_add_batch(&header, v->fields, v->field_count, &has);
 	len = header.len;
 	rc = header.failed ? mfs_fail_nomem(err) : mfs_vfile_add_literal(f, header.data, len, err);
 	if (rc) {
@@ -391,20 +471,38 @@ static int add_header(const struct mfs_arrow_image *v, uint32_t b, struct mfs_vf
 	return add_padding(f, len, err);
 }
 
+static int add_offsets(const struct mfs_arrow_image *v, uint32_t b, const struct mfs_elements *e,
+		       struct mfs_vfile *f, struct mfs_error *err)
+{
+	const struct boundary *batch = &v->batches[b];
+	const uint64_t offsets = sizeof(int32_t) * (batch[1].row - batch->row + 1);
+	int rc = mfs_vfile_add_computed(f, &mfs_elements_computed, (void *)e,
+					sizeof(int32_t) * (batch->row + b), offsets, err);
+
+	return rc ? rc : add_padding(f, offsets, err);
+}
+
+static int add_text(const struct mfs_arrow_image *v, uint32_t b, struct mfs_vfile *f,
+		    struct mfs_error *err)
+{
+	const struct boundary *batch = &v->batches[b];
+	const uint64_t bytes = batch[1].text - batch->text;
+	int rc = add_offsets(v, b, &v->text_offsets, f, err);
+
+	if (!rc && bytes)
+		rc = mfs_vfile_add_computed(f, &computed_text, v->text, batch->text, bytes, err);
+	return rc ? rc : add_padding(f, bytes, err);
+}
+
 static int add_tokens(const struct mfs_arrow_image *v, uint32_t b, struct mfs_vfile *f,
 		      struct mfs_error *err)
 {
-	const struct batch *batch = &v->batches[b];
+	const struct boundary *batch = &v->batches[b];
 	const uint64_t tokens = batch[1].token - batch->token;
-	const uint64_t offsets = sizeof(int32_t) * (batch[1].row - batch->row + 1);
 	int rc = 0;
 
-	if (v->fields[0].kind == MFS_ARROW_LIST) {
-		rc = mfs_vfile_add_computed(f, &mfs_elements_computed, (void *)&v->offsets,
-					    sizeof(int32_t) * (batch->row + b), offsets, err);
-		if (!rc)
-			rc = add_padding(f, offsets, err);
-	}
+	if (v->fields[0].kind == MFS_ARROW_LIST)
+		rc = add_offsets(v, b, &v->offsets, f, err);
 	if (!rc)
 		rc = mfs_rows_add_tokens(v->rows, batch->token, tokens, f, err);
 	return rc ? rc : add_padding(f, tokens * v->rows->token_size, err);
@@ -413,7 +511,7 @@ static int add_tokens(const struct mfs_arrow_image *v, uint32_t b, struct mfs_vf
 static int add_column(const struct mfs_arrow_image *v, uint32_t b, size_t column,
 		      struct mfs_vfile *f, struct mfs_error *err)
 {
-	const struct batch *batch = &v->batches[b];
+	const struct boundary *batch = &v->batches[b];
 	const uint64_t size = mfs_dtype_size(v->fields[1 + column].dtype);
 	const uint64_t bytes = (batch[1].row - batch->row) * size;
 	int rc = mfs_vfile_add_computed(f, &mfs_elements_computed, &v->columns[column].values,
@@ -434,6 +532,8 @@ static int build(void *arg, struct mfs_vfile *f, struct mfs_error *err)
 			rc = add_tokens(v, b, f, err);
 		for (size_t c = 0; c < v->rows->column_count && !rc; c++)
 			rc = add_column(v, b, c, f, err);
+		if (v->text && !rc)
+			rc = add_text(v, b, f, err);
 	}
 	return rc ? rc : mfs_vfile_add_shared(f, mfs_arrow_eos, MFS_ARROW_EOS, err);
 }

@@ -5,6 +5,7 @@
  *   input_ids: list<item: T>, T = int32, uint16, ... as the rows' dtype, or fixed_size_list<item:
  *     T>[row_length]
  *   NAME: T    one for each column of the rows
+ *   text: utf8 where a text is given
  *
  * Each message begins and each buffer of values lies at a multiple of MFS_ARROW_ALIGN, which is a
  * page: rows that cannot be read (rows->bad) have batches of their own and share no page with
@@ -18,6 +19,7 @@
 #include "formats/arrow/arrow_write.h"
 #include "formats/base/error.h"
 #include "formats/dataset/rows/rows.h"
+#include "formats/dataset/text/row_text.h"
 #include "formats/plan/vfile.h"
 
 #define MFS_ARROW_TOKENS "input_ids" /* the column of tokens */
@@ -32,16 +34,18 @@
 #define MFS_ARROW_FILE_MAX (16ull << 30)
 
 struct mfs_arrow_config {
-	uint64_t batch; /* bytes of tokens; 0: as above */
-	uint64_t file;	/* bytes of tokens; 0: as above */
+	uint64_t batch;		   /* bytes of tokens; 0: as above */
+	uint64_t file;		   /* bytes of tokens; 0: as above */
+	struct mfs_row_text *text; /* of the rows; NULL: there is no such column */
 };
 
 struct mfs_arrow_image;
 
 /*
  * Decides where batches and files begin: about one start is read for each, whatever the number of
- * rows, and 16 bytes are kept of it. rows must outlive the view. No rows: one file without a batch.
- * -ENOTSUP: a row of 2^31 tokens or more, or a dtype that Arrow does not have.
+ * rows, and 24 bytes are kept of it. rows and text must outlive the view. No rows: one file without
+ * a batch. -ENOTSUP: a row of 2^31 tokens or bytes of text or more, or a dtype that Arrow does
+ * not have.
  */
 int mfs_arrow_image_new(const struct mfs_rows *rows, const struct mfs_arrow_config *config,
 			struct mfs_arrow_image **ret, struct mfs_error *err);

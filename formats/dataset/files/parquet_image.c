@@ -8,6 +8,7 @@
 #include "formats/base/bytes.h"
 #include "formats/base/grow.h"
 #include "formats/dataset/files/parquet_image_i.h"
+#include "formats/dataset/files/text_lines.h"
 
 /* Files that are enough for readers in parallel, and bounds on one of them, in bytes. */
 #define ENOUGH_FILES 64
@@ -84,24 +85,28 @@ static int set_column(struct mfs_parquet_image *v, size_t i, const char *name, e
 				v->rows->name, name, mfs_dtype_torch(dtype));
 	c->values = (struct mfs_elements){c->width, get_values, c};
 	c->full = mfs_parquet_page_size(c, v->config.page);
-	v->schema[i] = (struct mfs_parquet_column){name, dtype, !i};
+	v->schema[i] = (struct mfs_parquet_column){.name = name, .dtype = dtype, .list = !i};
 	return 0;
 }
 
 static int set_columns(struct mfs_parquet_image *v, struct mfs_error *err)
 {
+	const size_t own = v->rows->column_count + 1;
 	int rc;
 
-	v->column_count = v->rows->column_count + 1;
+	v->column_count = own + !!v->config.text;
 	v->columns = calloc(v->column_count, sizeof(*v->columns));
 	v->schema = calloc(v->column_count, sizeof(*v->schema));
 	if (!v->columns || !v->schema)
 		return mfs_fail_nomem(err);
 	rc = set_column(v, 0, "input_ids", v->rows->dtype, err);
-	for (size_t i = 1; i < v->column_count && !rc; i++)
+	for (size_t i = 1; i < own && !rc; i++)
 		rc = set_column(v, i, v->rows->columns[i - 1].name, v->rows->columns[i - 1].dtype,
 				err);
-	return rc;
+	if (rc || !v->config.text)
+		return rc;
+	v->schema[own] = (struct mfs_parquet_column){.name = MFS_TEXT_COLUMN, .text = true};
+	return mfs_parquet_text_rows(v, err);
 }
 
 /* ---- row groups ---- */
@@ -151,7 +156,8 @@ static int add_group(struct mfs_parquet_image *v, const struct group *g, struct 
 	if (mfs_grow(&v->groups, v->group_count))
 		return mfs_fail_nomem(err);
 	v->groups[v->group_count++] = *g;
-	return 0;
+	return v->text_rows ? mfs_parquet_text_size(v, g, &v->groups[v->group_count - 1].text, err)
+			    : 0;
 }
 
 static int cut_groups(struct mfs_parquet_image *v, struct mfs_error *err)
@@ -318,7 +324,7 @@ void mfs_parquet_image_free(struct mfs_parquet_image *v)
 	if (!v)
 		return;
 	for (size_t i = 0; i < v->group_count; i++)
-		free(v->groups[i].index);
+		mfs_parquet_free_index(v->groups[i].index);
 	for (uint32_t i = 0; i < v->file_count; i++)
 		mfs_parquet_free_footer(v->files[i].footer);
 	free(v->groups);

@@ -6,6 +6,7 @@
  *   input_ids: list<element: T>   T = int32, uint16, ... as the rows' dtype; 16 bits and less take
  *     32 there
  *   NAME: T                       one for each column of the rows
+ *   text: string                  where a text is given
  *
  * Sizes and places of row groups follow from the numbers of rows and tokens in them: each column
  * chunk gets room for its tokens and for as many empty rows as it has rows. Zeros fill what it does
@@ -23,6 +24,7 @@
 
 #include "formats/base/error.h"
 #include "formats/dataset/rows/rows.h"
+#include "formats/dataset/text/row_text.h"
 #include "formats/plan/vfile.h"
 
 #define MFS_PARQUET_ALIGN      4096
@@ -39,13 +41,14 @@ struct mfs_parquet_config {
 	uint64_t page;	     /* entries, at most MFS_PARQUET_MAX_PAGE */
 	/* bytes of a file, about; 0: a choice by the size of all, for parallel readers */
 	uint64_t file;
+	struct mfs_row_text *text; /* of the rows; NULL: there is no such column */
 };
 
 struct mfs_parquet_image;
 
-/* Decides where row groups and files begin: a few starts are read for each. rows must outlive it.
- * No rows: one file without a row group. -ENOTSUP: tokens or a column have a type that Parquet has
- * not. */
+/* Decides where row groups and files begin: a few starts are read for each. rows and text must
+ * outlive it. No rows: one file without a row group. -ENOTSUP: tokens or a column have a type that
+ * Parquet has not. */
 int mfs_parquet_image_new(const struct mfs_rows *rows, const struct mfs_parquet_config *config,
 			  struct mfs_parquet_image **ret, struct mfs_error *err);
 void mfs_parquet_image_free(struct mfs_parquet_image *v);

@@ -19,6 +19,12 @@ struct column {
 	uint64_t full;		    /* bytes of a page without empty rows */
 };
 
+/* Where pages of texts begin in their column chunk, and where the last one ends. */
+struct text_places {
+	uint64_t pages;
+	uint64_t at[];
+};
+
 /* Where a page begins: in the column chunk, and at which entry, which is a token or an empty
  * row. */
 struct page_start {
@@ -27,9 +33,10 @@ struct page_start {
 
 /* What a pass over the starts of a row group's rows has found. */
 struct group_index {
-	uint64_t empties; /* rows */
-	uint64_t size;	  /* bytes of the pages of tokens */
-	uint64_t pages;	  /* 0 if there is no empty row: then places are computed */
+	uint64_t empties;	  /* rows */
+	uint64_t size;		  /* bytes of the pages of tokens */
+	struct text_places *text; /* NULL: there is no such column */
+	uint64_t pages;		  /* 0 if there is no empty row: then places are computed */
 	struct page_start places[];
 };
 
@@ -37,6 +44,7 @@ struct group {
 	uint64_t first, end;		     /* rows */
 	uint64_t token, tokens;		     /* before it, in it */
 	uint64_t offset;		     /* in its file */
+	uint64_t text;			     /* bytes of its texts, with their lengths */
 	bool bad;			     /* its rows cannot be read */
 	_Atomic(struct group_index *) index; /* NULL until it is first needed */
 };
@@ -54,7 +62,8 @@ struct mfs_parquet_image {
 	struct mfs_parquet_config config; /* nothing in it is 0 */
 	struct column *columns;
 	struct mfs_parquet_column *schema; /* of the columns */
-	size_t column_count;
+	size_t column_count;		   /* with the texts, which are the last one */
+	uint64_t text_rows;		   /* of a page of texts; 0: there are none */
 	struct group *groups;
 	size_t group_count;
 	struct parquet_file *files;
@@ -76,6 +85,10 @@ int mfs_parquet_read_chunk(const struct mfs_parquet_image *v, struct group *g, s
 			   uint64_t off, uint8_t *buf, size_t len, struct mfs_error *err);
 /* Bytes of a page of a column whose rows are not empty. */
 uint64_t mfs_parquet_page_size(const struct column *c, uint64_t entries);
+void mfs_parquet_free_index(struct group_index *x); /* NULL: nothing */
+/* What a page takes at most in addition to its values and a bit for each entry: header, lengths,
+ * varints. */
+#define MFS_PARQUET_PAGE_EXTRA (MFS_PARQUET_PAGE_HEADER + 2 * 4 + 16)
 
 /* All of a row group's column chunks. */
 uint64_t mfs_parquet_group_size(const struct mfs_parquet_image *v, const struct group *g);
@@ -83,6 +96,28 @@ uint64_t mfs_parquet_group_size(const struct mfs_parquet_image *v, const struct 
 /* Of a struct parquet_file. */
 extern const struct mfs_computed_ops mfs_parquet_file_computed;
 void mfs_parquet_free_footer(struct mfs_buf *b);
+
+/* ---- parquet_text.c ---- */
+
+/* Decides how many rows a page of texts has: about MFS_PARQUET_TEXT_PAGE bytes. */
+#define MFS_PARQUET_TEXT_PAGE (1u << 20)
+int mfs_parquet_text_rows(struct mfs_parquet_image *v, struct mfs_error *err);
+/* Whether the column is that of texts. */
+static inline bool mfs_parquet_is_text(const struct mfs_parquet_image *v, size_t column)
+{
+	return v->text_rows && column + 1 == v->column_count;
+}
+/* Bytes of a group's texts, with their lengths. */
+int mfs_parquet_text_size(const struct mfs_parquet_image *v, const struct group *g, uint64_t *ret,
+			  struct mfs_error *err);
+uint64_t mfs_parquet_text_room(const struct mfs_parquet_image *v, const struct group *g);
+/* The caller frees *ret. -ENOTSUP: a page would be too large. */
+int mfs_parquet_text_places(const struct mfs_parquet_image *v, const struct group *g,
+			    struct text_places **ret, struct mfs_error *err);
+/* Bytes [off, off+len) of the pages. */
+int mfs_parquet_read_text(const struct mfs_parquet_image *v, const struct group *g,
+			  const struct text_places *places, uint64_t off, uint8_t *buf, size_t len,
+			  struct mfs_error *err);
 
 /* ---- parquet_levels.c ---- */
 

@@ -8,9 +8,6 @@
 #include "formats/dataset/files/parquet_image_i.h"
 
 #define LENGTH 4 /* bytes of the length that stands before levels */
-/* What a page takes at most in addition to its values and a bit for each entry: header, lengths,
- * varints. */
-#define PAGE_EXTRA (MFS_PARQUET_PAGE_HEADER + 2 * LENGTH + 16)
 /* Levels of an empty row: its run, and one for the values after it. */
 #define EMPTY_EXTRA 6
 
@@ -29,10 +26,12 @@ uint64_t mfs_parquet_room(const struct mfs_parquet_image *v, const struct group 
 	const uint64_t rows = g->end - g->first, width = v->columns[column].width;
 	const uint64_t empties = v->rows->row_length ? 0 : rows;
 
+	if (mfs_parquet_is_text(v, column))
+		return round_up(mfs_parquet_text_room(v, g));
 	if (column)
-		return round_up(pages_of(v, rows) * PAGE_EXTRA + rows * width);
-	return round_up(pages_of(v, g->tokens + empties) * PAGE_EXTRA + (g->tokens + empties) / 8 +
-			empties * EMPTY_EXTRA + g->tokens * width);
+		return round_up(pages_of(v, rows) * MFS_PARQUET_PAGE_EXTRA + rows * width);
+	return round_up(pages_of(v, g->tokens + empties) * MFS_PARQUET_PAGE_EXTRA +
+			(g->tokens + empties) / 8 + empties * EMPTY_EXTRA + g->tokens * width);
 }
 
 /* ---- sizes ---- */
@@ -71,6 +70,11 @@ void mfs_parquet_measure(const struct mfs_parquet_image *v, const struct group *
 	for (size_t c = 0; c < column; c++)
 		offset += mfs_parquet_room(v, g, c);
 	ret->offset = offset;
+	if (mfs_parquet_is_text(v, column)) {
+		ret->entries = g->end - g->first;
+		ret->size = index->text->at[index->text->pages];
+		return;
+	}
 	ret->entries = column ? g->end - g->first : g->tokens + index->empties;
 	ret->size = column ? even_size(v, &v->columns[column], ret->entries) : index->size;
 }
@@ -156,12 +160,21 @@ static int new_index(const struct mfs_parquet_image *v, const struct group *g,
 		rc = place_pages(v, g, x, err);
 	else
 		x->size = even_size(v, v->columns, g->tokens);
+	if (!rc && v->text_rows)
+		rc = mfs_parquet_text_places(v, g, &x->text, err);
 	if (rc) {
 		free(x);
 		return rc;
 	}
 	*ret = x;
 	return 0;
+}
+
+void mfs_parquet_free_index(struct group_index *x)
+{
+	if (x)
+		free(x->text);
+	free(x);
 }
 
 int mfs_parquet_index(const struct mfs_parquet_image *v, struct group *g,
@@ -177,7 +190,7 @@ int mfs_parquet_index(const struct mfs_parquet_image *v, struct group *g,
 			return rc;
 		/* Two threads may have counted at once: the first one's result stays. */
 		if (!atomic_compare_exchange_strong(&g->index, &first, x)) {
-			free(x);
+			mfs_parquet_free_index(x);
 			x = first;
 		}
 	}
@@ -359,6 +372,12 @@ int mfs_parquet_read_chunk(const struct mfs_parquet_image *v, struct group *g, s
 	if (rc)
 		return rc;
 	mfs_parquet_measure(v, g, r.index, column, &r.chunk);
+	if (mfs_parquet_is_text(v, column) && off < r.chunk.size) {
+		n = mfs_min_u64(len, r.chunk.size - off);
+		rc = mfs_parquet_read_text(v, g, r.index->text, off, buf, n, err);
+		memset(buf + n, 0, len - n);
+		return rc;
+	}
 	for (; len && off < r.chunk.size && !rc; off += n, buf += n, len -= n) {
 		find_page(&r, off, &p);
 		n = mfs_min_u64(len, p.at + p.size - off);

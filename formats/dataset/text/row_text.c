@@ -74,6 +74,11 @@ void mfs_row_text_free(struct mfs_row_text *t)
 	free(t);
 }
 
+const struct mfs_text_lengths *mfs_row_text_lengths(const struct mfs_row_text *t)
+{
+	return t->lengths;
+}
+
 /* ---- readers ---- */
 
 static int new_reader(const struct mfs_row_text *t, struct reader **ret, struct mfs_error *err)

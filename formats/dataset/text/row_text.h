@@ -24,6 +24,8 @@ int mfs_row_text_new(const struct mfs_rows *rows, const struct mfs_named_tokens 
 		     struct mfs_error *err);
 void mfs_row_text_free(struct mfs_row_text *t); /* NULL: nothing */
 
+const struct mfs_text_lengths *mfs_row_text_lengths(const struct mfs_row_text *t);
+
 /* How texts stand in a file. */
 struct mfs_text_layout {
 	enum mfs_text_form_kind form;

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include "formats/base/buf.h"
+#include "formats/dataset/files/arrow_image.h"
+#include "formats/dataset/files/parquet_image.h"
 #include "formats/dataset/files/text_lines.h"
 #include "formats/dataset/text/row_text.h"
 #include "formats/tokenizer/read/tokenizer_open.h"
@@ -151,6 +153,90 @@ START_TEST(lengths_stand_before_texts)
 }
 END_TEST
 
+/* ---- columns: what they hold is for pyarrow to say (tests/interop/test_data_columns.py) ---- */
+
+/* Any part of a file is what the whole has there. */
+static void check_parts(struct mfs_vfile *f)
+{
+	uint8_t *whole = fake_slurp(f, &err);
+
+	fake_check_preads(f, whole, 200, &err);
+	free(whole);
+	mfs_vfile_free(f);
+}
+
+START_TEST(columns_of_text)
+{
+	struct mfs_arrow_config arrow = {.batch = 4096};
+	struct mfs_parquet_config parquet = {.group = 4000, .group_rows = 700, .page = 64};
+	struct mfs_parquet_image *p;
+	struct mfs_arrow_image *a;
+	struct mfs_vfile *f;
+	struct fixture x;
+
+	begin(&x, "byte_level.json");
+	measure(&x, NULL, 0);
+	arrow.text = parquet.text = x.text;
+	unit_ok(mfs_arrow_image_new(&x.rows->rows, &arrow, &a, &err), &err);
+	ck_assert_uint_gt(mfs_arrow_image_batches(a), 3);
+	unit_ok(mfs_arrow_image_file(a, 0, &f, &err), &err);
+	check_parts(f);
+	mfs_arrow_image_free(a);
+	unit_ok(mfs_parquet_image_new(&x.rows->rows, &parquet, &p, &err), &err);
+	unit_ok(mfs_parquet_image_file(p, 0, &f, &err), &err);
+	check_parts(f);
+	mfs_parquet_image_free(p);
+	end(&x);
+}
+END_TEST
+
+/* The bytes of a file that cannot be read, page by page. */
+static unsigned bad_pages(struct mfs_vfile *f)
+{
+	uint8_t page[4096];
+	unsigned bad = 0;
+	size_t len;
+
+	for (uint64_t at = 0; at < mfs_vfile_size(f); at += sizeof(page)) {
+		const int rc = mfs_vfile_pread(f, at, page, sizeof(page), &len, &err);
+
+		ck_assert(!rc || rc == -EIO);
+		bad += rc != 0;
+	}
+	mfs_vfile_free(f);
+	return bad;
+}
+
+/* Rows that cannot be read stand apart: of a batch the tokens and the texts' offsets, of a row
+ * group the tokens and the texts. */
+START_TEST(columns_of_unreadable_rows)
+{
+	struct mfs_arrow_config arrow = {0};
+	struct mfs_parquet_config parquet = {0};
+	struct mfs_parquet_image *p;
+	struct mfs_arrow_image *a;
+	struct mfs_vfile *f;
+	struct fixture x;
+
+	begin(&x, "byte_level.json");
+	ck_assert_int_eq(mfs_row_ranges_add(&x.rows->rows.bad, 1, 20), 0);
+	measure(&x, NULL, 0);
+	arrow.text = parquet.text = x.text;
+	unit_ok(mfs_arrow_image_new(&x.rows->rows, &arrow, &a, &err), &err);
+	unit_ok(mfs_arrow_image_file(a, 0, &f, &err), &err);
+	ck_assert_uint_eq(bad_pages(f), 2);
+	mfs_arrow_image_free(a);
+	unit_ok(mfs_parquet_image_new(&x.rows->rows, &parquet, &p, &err), &err);
+	unit_ok(mfs_parquet_image_file(p, 0, &f, &err), &err);
+	ck_assert_uint_eq(bad_pages(f), 2);
+	mfs_parquet_image_free(p);
+	mfs_row_ranges_release(&x.rows->rows.bad);
+	end(&x);
+}
+END_TEST
+
+/* ---- where lengths are kept ---- */
+
 /* Flips a byte of the only file in dir, counted from its beginning, or if negative from its end. */
 static void damage(const char *dir, off_t at)
 {
@@ -248,6 +334,8 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(lines, lines_of_text, 0, 4);
 	suite_add_tcase(s, lines);
 	unit_case(s, "with lengths", lengths_stand_before_texts);
+	unit_case(s, "columns", columns_of_text);
+	unit_case(s, "columns of unreadable rows", columns_of_unreadable_rows);
 	unit_case(s, "kept", lengths_are_kept);
 	unit_case(s, "hostile", lengths_of_others_are_not_believed);
 	unit_case(s, "unreadable", rows_that_cannot_be_read);
