@@ -76,20 +76,19 @@ static const char help[] =
 	"  mcorefs export SOURCE VIEW DEST         write a view out (resumable)\n"
 	"  mcorefs serve SOURCE... --listen ADDR   over HTTP, as a HuggingFace Hub\n"
 	"  mcorefs stub SOURCE DIR                 a path for engines that read SOURCE\n"
-	"  mcorefs diff SOURCE SOURCE              what differs, whatever the layouts\n"
-	"  mcorefs delta A B OUT                   what changes, for engines to pull\n"
+	"  mcorefs diff A B | mcorefs delta A B OUT     what differs; as engines pull it\n"
 	"  mcorefs families | mcorefs fsck PATH    models it knows; what pickles import\n"
 	"  mcorefs sum SOURCE                      SHA-256 of each tensor, at any layout\n"
 	"  mcorefs sample SOURCE --step N          the batch of a training step\n"
 	"  mcorefs pack PREFIX < IDS               token ids into PREFIX.bin and .idx\n"
 	"\n"
-	"SOURCE: a checkpoint root, an iter_* directory, a HuggingFace model, or the URL\n"
-	"(https, s3) of one; a prefix of .idx and .bin, save_to_disk; a directory of any\n"
-	"VIEW: hf, hf-fp16, raw, megatron/torch/tp2-pp4, megatron/torch_dist, ...; of\n"
+	"SOURCE: a checkpoint root, an iter_* directory, a HuggingFace model, deltas, or\n"
+	"the URL (https, s3) of one; a prefix of .idx and .bin, save_to_disk; a directory\n"
+	"of any. VIEW: hf, hf-fp16, raw, megatron/torch/tp2-pp4, megatron/torch_dist; of\n"
 	"data/NAME/: hf, parquet, npy, jsonl, text, megatron, samples/..., cache/s4096\n"
 	"  -o ref=DIR, adapter=DIR, arch=FAMILY, family=FILE, vocab_size=N, no_optim\n"
 	"  -o data=PATH, merge=NAME, split=99/1/0, data_path=WORDS, dataset_cache=DIR\n"
-	"  -o part=language, spec=te, shard_size=5GB, allow_other  -f foreground -d debug\n";
+	"  -o base=SOURCE, part=language, spec=te, shard_size=5GB, allow_other  -f -d -s\n";
 
 static int print_help(int argc, char **argv)
 {

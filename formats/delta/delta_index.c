@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formats/base/grow.h"
+#include "formats/base/path.h"
 #include "formats/base/str.h"
 #include "formats/hf/hf_json.h"
 #include "formats/hf/safetensors.h"
@@ -325,4 +326,19 @@ int mfs_delta_versions(const char *dir, uint32_t **ret, uint32_t *ret_count, str
 	*ret = list;
 	*ret_count = count;
 	return 0;
+}
+
+bool mfs_delta_looks_like_chain(const char *dir, uint32_t *ret_only)
+{
+	const char *base = mfs_path_base(dir);
+	uint32_t *list = NULL, count = 0;
+	bool is_delta = false;
+
+	*ret_only = 0;
+	if (mfs_delta_dir_version(base, ret_only) && *ret_only)
+		return !mfs_delta_looks_like_one(dir, &is_delta, NULL) && is_delta;
+	if (mfs_delta_versions(dir, &list, &count, NULL))
+		return false;
+	free(list);
+	return count;
 }

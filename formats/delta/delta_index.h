@@ -47,4 +47,8 @@ const struct mfs_delta_change *mfs_delta_find(const struct mfs_delta *d, const c
  * The caller frees *ret. -errno: the directory cannot be read. */
 int mfs_delta_versions(const char *dir, uint32_t **ret, uint32_t *ret_count, struct mfs_error *err);
 
+/* Whether the names in a directory say that it is a chain. *ret_only: it is one version of a chain,
+ * which is its number; 0: it is all of it. */
+bool mfs_delta_looks_like_chain(const char *dir, uint32_t *ret_only);
+
 #endif

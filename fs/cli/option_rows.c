@@ -276,6 +276,16 @@ static int set_adapter(struct mfs_options *opt, const struct mfs_option_row *row
 	return replace_path(&opt->view.adapter, value, err);
 }
 
+static int set_base(struct mfs_options *opt, const struct mfs_option_row *row, const char *value,
+		    struct mfs_error *err)
+{
+	const bool is_url = strstr(value, "://");
+
+	(void)row;
+	return is_url ? replace_string(&opt->view.base, value, err)
+		      : replace_path(&opt->view.base, value, err);
+}
+
 /* The optimizer's state is that of all parts. */
 static int set_part(struct mfs_options *opt, const struct mfs_option_row *row, const char *value,
 		    struct mfs_error *err)
@@ -433,6 +443,7 @@ const struct mfs_option_row mfs_option_rows[] = {
 	{"ref", PATH, set_ref, VIEW(ref), OF(OF_MODELS), DIGEST(BY_VIEW)},
 	{"tokenizer", PATH, set_tokenizer, VIEW(tokenizer), OF(OF_SOURCES), DIGEST(BY_VIEW)},
 	{"adapter", PATH, set_adapter, VIEW(adapter), OF(OF_MODELS), DIGEST(BY_VIEW)},
+	{"base", PATH, set_base, VIEW(base), OF(OF_MODELS), DIGEST(BY_VIEW)},
 	{"vocab_size", VALUED, set_vocab_size, VIEW(vocab_size), OF(OF_SOURCES), DIGEST(NUMBER)},
 	{"shard_size", VALUED, set_size, VIEW(shard_size), OF(OF_MODELS), DIGEST(NUMBER),
 	 .example = "5GB or 512MiB"},

@@ -250,7 +250,8 @@ int mfs_cmd_delta(int argc, char **argv)
 		.usage = "delta A B OUT [--view VIEW] [--mode xor|overwrite] [-o OPTIONS]",
 		.help = "Writes what has changed from A to B, two SOURCEs of one model at any\n"
 			"layouts, as the next version in the directory OUT: weight_v000001, ...,\n"
-			"as slime and miles write it, and SGLang's /pull_weights reads it.\n"
+			"as slime and miles write it, and SGLang's /pull_weights reads it. OUT is\n"
+			"a SOURCE itself, which shows each version whole.\n"
 			"\n"
 			"  --view VIEW      of both (hf; of a HuggingFace model its own files)\n"
 			"  --mode MODE      xor, the smallest; overwrite can be applied twice\n"

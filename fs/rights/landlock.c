@@ -15,6 +15,9 @@
 #include <unistd.h>
 
 #include "formats/base/array.h"
+#include "formats/base/path.h"
+#include "formats/delta/delta_base.h"
+#include "formats/delta/delta_index.h"
 #include "formats/io/beneath.h"
 #include "formats/io/fence.h"
 #include "formats/remote/mirror.h"
@@ -182,16 +185,46 @@ static int allow_families(const struct rules *rules, const struct mfs_options *o
 	return rc;
 }
 
+/* Bytes of versions are made in the cache, from the base and from all versions, those that will
+ * come included. */
+static int allow_chain(struct rules *rules, const struct mfs_rights_served *served, bool is_version,
+		       struct mfs_error *err)
+{
+	char *dir = is_version ? mfs_path_parent(served->source) : strdup(served->source);
+	struct mfs_rights_served base = {.opt = served->opt};
+	struct mfs_delta_base named = {0};
+	int rc = dir ? allow(rules, dir, READING, err) : mfs_fail_nomem(err);
+
+	if (!rc && !mfs_delta_base_read(dir, &named, NULL)) {
+		base.source = named.source;
+		rc = mfs_mirror_is_url(named.source) ? allow_url(rules, &base, err)
+						     : allow_source(rules, named.source, err);
+	}
+	mfs_delta_base_release(&named);
+	free(dir);
+	return rc ? rc : allow_cache(rules, served->opt->view.cache, err);
+}
+
+static int allow_one(struct rules *rules, const struct mfs_rights_served *served,
+		     struct mfs_error *err)
+{
+	uint32_t only;
+
+	if (served->source && mfs_mirror_is_url(served->source))
+		return allow_url(rules, served, err);
+	if (served->source && mfs_delta_looks_like_chain(served->source, &only))
+		return allow_chain(rules, served, only, err);
+	return allow_source(rules, served->source, err);
+}
+
 static int allow_served(struct rules *rules, const struct mfs_rights_served *served,
 			struct mfs_error *err)
 {
 	const struct mfs_options *opt = served->opt;
-	const bool is_url = served->source && mfs_mirror_is_url(served->source);
 	int rc = allow_families(rules, opt, err);
 
 	if (!rc)
-		rc = is_url ? allow_url(rules, served, err)
-			    : allow_source(rules, served->source, err);
+		rc = allow_one(rules, served, err);
 	for (size_t i = 0; i < mfs_option_row_count && !rc; i++)
 		rc = allow_source(rules, mfs_option_reads(&mfs_option_rows[i], &opt->view), err);
 	for (unsigned i = 0; i < opt->data.path_count && !rc; i++)

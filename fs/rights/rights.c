@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "formats/delta/delta_index.h"
 #include "formats/remote/mirror.h"
 #include "fs/rights/rights_i.h"
 
@@ -19,6 +20,13 @@
 bool mfs_rights_are_dropped(const struct mfs_options *opt)
 {
 	return opt->run_as || opt->drop_privileges || opt->sandbox;
+}
+
+bool mfs_rights_has_cache(const char *source)
+{
+	uint32_t only;
+
+	return mfs_mirror_is_url(source) || mfs_delta_looks_like_chain(source, &only);
 }
 
 static int find_user(const char *name, struct passwd **ret, struct mfs_error *err)
@@ -37,11 +45,11 @@ static int check_others(const struct mfs_options *opt, struct mfs_error *err)
 		return mfs_fail(err, -EINVAL,
 				"a mount that gives up rights does not listen: metrics= takes a "
 				"file there");
-	if (opt->run_as && opt->source && mfs_mirror_is_url(opt->source))
+	if (opt->run_as && opt->source && mfs_rights_has_cache(opt->source))
 		return mfs_fail(err, -EINVAL,
-				"option 'setuid' goes with no URL: the cache would be root's; "
+				"option 'setuid' goes with no %s: the cache would be root's; "
 				"mount it as %s",
-				opt->run_as);
+				mfs_mirror_is_url(opt->source) ? "URL" : "deltas", opt->run_as);
 	return 0;
 }
 
@@ -172,7 +180,7 @@ static struct mfs_rights_changes changes(const struct mfs_options *opt,
 	struct mfs_rights_changes c = {.owners = opt->data.cache, .times = opt->data.cache};
 
 	for (size_t i = 0; i < needs->served_count; i++)
-		c.times |= needs->served[i].source && mfs_mirror_is_url(needs->served[i].source);
+		c.times |= needs->served[i].source && mfs_rights_has_cache(needs->served[i].source);
 	return c;
 }
 

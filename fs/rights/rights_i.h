@@ -8,6 +8,9 @@
 #include "fs/cli/options.h"
 #include "fs/rights/rights.h"
 
+/* Whether a SOURCE has files in the cache (-o cache=): a URL, or a chain of deltas. */
+bool mfs_rights_has_cache(const char *source);
+
 /* Landlock: which files may be opened. */
 int mfs_rights_limit_files(const struct mfs_options *opt, const struct mfs_rights_needs *needs,
 			   struct mfs_error *err);

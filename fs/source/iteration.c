@@ -379,6 +379,25 @@ int mfs_iteration_look_hf(const char *path, const char *name,
 	return 0;
 }
 
+int mfs_iteration_refuse(const char *path, const char *name, const struct mfs_view_options *options,
+			 struct mfs_keeper *keeper, const char *why, struct mfs_iteration **ret,
+			 struct mfs_error *err)
+{
+	struct mfs_iteration *it = iteration_new(path, name, MFS_RELEASE, options, keeper);
+	int rc;
+
+	if (!it)
+		return mfs_fail_nomem(err);
+	it->hf = true;
+	rc = fill_incomplete(it, without_path(why, path));
+	if (rc) {
+		mfs_iteration_free(it);
+		return mfs_fail(err, rc, "%s: %s", path, mfs_errno_text(-rc));
+	}
+	*ret = it;
+	return 0;
+}
+
 const char *mfs_iteration_path(const struct mfs_iteration *it)
 {
 	return it->path;

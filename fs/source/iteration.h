@@ -70,6 +70,11 @@ int mfs_iteration_look(const char *path, const char *name, int64_t number,
 int mfs_iteration_look_hf(const char *path, const char *name,
 			  const struct mfs_view_options *options, struct mfs_keeper *keeper,
 			  struct mfs_iteration **ret, struct mfs_error *err);
+/* Like mfs_iteration_look_hf(), for one that cannot be shown, and why. path: of a directory that is
+ * there. */
+int mfs_iteration_refuse(const char *path, const char *name, const struct mfs_view_options *options,
+			 struct mfs_keeper *keeper, const char *why, struct mfs_iteration **ret,
+			 struct mfs_error *err);
 /* The iteration is no longer shown. All that is open of it is closed when nobody uses it, so that
  * deleted files give their disk space back. */
 void mfs_iteration_let_go(struct mfs_iteration *it);

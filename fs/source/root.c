@@ -19,11 +19,13 @@
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
 #include "formats/ckpt/read/verl.h"
+#include "formats/delta/delta_index.h"
 #include "formats/indexed/plain_text.h"
 #include "formats/io/directory.h"
 #include "formats/model/hf_ckpt.h"
 #include "formats/remote/mirror.h"
 #include "fs/data/data.h"
+#include "fs/source/chain.h"
 #include "fs/source/iteration.h"
 #include "fs/view/keeper.h"
 #include "formats/megatron/tracker.h"
@@ -42,11 +44,13 @@ enum source_kind {
 	SOURCE_ROOT,	  /* iterations and a tracker */
 	SOURCE_ITERATION, /* one iteration */
 	SOURCE_HF,
-	SOURCE_DATA, /* only datasets */
+	SOURCE_CHAIN, /* versions of a model, as deltas */
+	SOURCE_DATA,  /* only datasets */
 };
 
 struct mfs_root {
 	struct mfs_mirror *mirror; /* NULL: SOURCE is on this machine */
+	struct mfs_chain *chain;   /* NULL: it is none */
 	char *url;		   /* of SOURCE, if it has a mirror */
 	char *source;		   /* absolute */
 	char *arch, *ref, *tokenizer;
@@ -68,6 +72,7 @@ struct mfs_root {
 struct candidate {
 	char *name;
 	int64_t number;
+	const struct mfs_chain_version *version; /* of a chain */
 };
 
 struct candidates {
@@ -149,6 +154,27 @@ static struct mfs_iteration *find_number(const struct mfs_root_snapshot *s, int6
 	return NULL;
 }
 
+/* A version of a chain. Its bytes change if those of an earlier one do. */
+static int look_at_version(struct mfs_root *root, const struct candidate *c,
+			   struct mfs_iteration *before, struct mfs_iteration **ret,
+			   struct mfs_error *err)
+{
+	const struct mfs_chain_version *v = c->version;
+	int rc;
+
+	*ret = before;
+	if (before && before->stamp == v->stamp)
+		return 0;
+	rc = v->path ? mfs_iteration_look_hf(v->path, c->name, &v->options, root->keeper, ret, err)
+		     : mfs_iteration_refuse(root->source, c->name, &v->options, root->keeper,
+					    v->why, ret, err);
+	if (rc)
+		return rc;
+	(*ret)->number = c->number;
+	(*ret)->stamp = v->stamp;
+	return 0;
+}
+
 /* Looks at one iteration. *ret is NULL if it is gone. */
 static int look_at(struct mfs_root *root, const struct candidate *c, struct mfs_iteration *before,
 		   struct mfs_iteration **ret, struct mfs_error *err)
@@ -162,7 +188,9 @@ static int look_at(struct mfs_root *root, const struct candidate *c, struct mfs_
 	if ((size_t)snprintf(path, sizeof(path), "%s%s%s", root->source, slash, name) >=
 	    sizeof(path))
 		return mfs_fail(err, -ENAMETOOLONG, "path of %s is too long", c->name);
-	if (root->kind == SOURCE_HF)
+	if (root->kind == SOURCE_CHAIN)
+		rc = look_at_version(root, c, before, &it, err);
+	else if (root->kind == SOURCE_HF)
 		rc = mfs_iteration_look_hf(path, c->name, &root->options, root->keeper, &it, err);
 	else
 		rc = mfs_iteration_look(
@@ -185,7 +213,7 @@ static void explain_no_latest(const struct mfs_tracker *t, const struct mfs_root
 	const struct mfs_iteration *it = s->count ? s->iterations[0] : NULL;
 	char name[32] = "release";
 
-	if (it && it->hf) {
+	if (it && it->hf && s->count == 1) {
 		snprintf(text, size, "%s", it->reason);
 		return;
 	}
@@ -315,6 +343,26 @@ static int list_single(const struct mfs_root *root, struct candidates *c, struct
 	return add_candidate(c, *name ? name : "checkpoint", number) ? mfs_fail_nomem(err) : 0;
 }
 
+static int list_versions(struct mfs_root *root, struct candidates *c, struct mfs_error *err)
+{
+	const struct mfs_chain_version **versions;
+	uint32_t count;
+	int rc = mfs_chain_look(root->chain, &versions, &count, err);
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "iter_%07u", versions[i]->number);
+		rc = add_candidate(c, name, versions[i]->number);
+		if (!rc)
+			c->list[c->count - 1].version = versions[i];
+	}
+	free(versions);
+	return rc ? mfs_fail_nomem(err) : 0;
+}
+
 /* Called at every look, since a directory may be deleted file by file. */
 static void let_go_of_missing(const struct mfs_root *root, const struct mfs_root_snapshot *now)
 {
@@ -360,6 +408,8 @@ static int look_once(struct mfs_root *root, const struct mfs_root_snapshot *befo
 	if (root->kind == SOURCE_ROOT) {
 		mfs_tracker_read(root->source, &root->tracker);
 		rc = list_candidates(root->source, &c, err);
+	} else if (root->kind == SOURCE_CHAIN) {
+		rc = list_versions(root, &c, err);
 	} else if (root->kind != SOURCE_DATA) {
 		rc = list_single(root, &c, err);
 	}
@@ -555,8 +605,8 @@ static int refuse(const struct mfs_root *root, struct mfs_error *err)
 		"'%s' holds no Megatron checkpoint: looked for %s, iter_NNNNNNN/, "
 		"global_step_N/ or release/ (a checkpoint root), for .metadata, metadata.json, "
 		"*.distcp, run_config.yaml or mp_rank_*/ (one iteration), for config.json "
-		"with model*.safetensors or pytorch_model*.bin (a HuggingFace model), and "
-		"for *.idx with *.bin or *.arrow (datasets)",
+		"with model*.safetensors or pytorch_model*.bin (a HuggingFace model), for "
+		"weight_vNNNNNN/ (deltas), and for *.idx with *.bin or *.arrow (datasets)",
 		root->source, MFS_TRACKER_FILE);
 }
 
@@ -564,6 +614,7 @@ static int refuse(const struct mfs_root *root, struct mfs_error *err)
 static int kind_of(const char *source, enum source_kind *ret, struct mfs_error *err)
 {
 	char tracker[PATH_MAX];
+	uint32_t only;
 	int rc = 0;
 
 	snprintf(tracker, sizeof(tracker), "%s/%s", source, MFS_TRACKER_FILE);
@@ -573,6 +624,8 @@ static int kind_of(const char *source, enum source_kind *ret, struct mfs_error *
 		*ret = SOURCE_ROOT;
 	else if (mfs_hf_ckpt_looks_like_one(source))
 		*ret = SOURCE_HF;
+	else if (mfs_delta_looks_like_chain(source, &only))
+		*ret = SOURCE_CHAIN;
 	else if (has_candidates(source, &rc, err))
 		*ret = SOURCE_ROOT;
 	else if (!rc && mfs_data_looks_like_one(source))
@@ -616,6 +669,8 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 		root->kind = SOURCE_ROOT;
 	else if (rc)
 		return refuse(root, err);
+	if (root->kind == SOURCE_CHAIN)
+		return mfs_chain_open(root->source, &root->options, &root->chain, err);
 	if (root->kind != SOURCE_HF || root->options.ref)
 		return 0;
 	if (root->options.tokenizer)
@@ -732,6 +787,7 @@ void mfs_root_free(struct mfs_root *root)
 		mfs_keeper_free(root->keeper);
 	pthread_mutex_destroy(&root->refresh);
 	mfs_data_free(root->data);
+	mfs_chain_free(root->chain);
 	mfs_mirror_free(root->mirror);
 	free(root->url);
 	free(root->arch);
@@ -799,7 +855,8 @@ int mfs_root_statvfs(const struct mfs_root *root, struct statvfs *ret)
 
 bool mfs_root_has_iterations(const struct mfs_root *root)
 {
-	return root->kind == SOURCE_ROOT || root->kind == SOURCE_ITERATION;
+	return root->kind == SOURCE_ROOT || root->kind == SOURCE_ITERATION ||
+	       root->kind == SOURCE_CHAIN;
 }
 
 bool mfs_root_has_model(const struct mfs_root *root)

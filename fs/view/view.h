@@ -69,6 +69,7 @@ struct mfs_view_options {
 	/* directory that gives the tokenizer alone; there is no ref then */
 	const char *tokenizer;
 	const char *adapter; /* directory of an adapter that is merged into the model */
+	const char *base;    /* SOURCE that the first version of a chain of deltas changes */
 	uint64_t vocab_size; /* true vocabulary size; MFS_VOCAB_TOKENIZER: the tokenizer's length */
 	uint64_t shard_size; /* bytes; 0: MFS_SHARD_SIZE */
 	const struct mfs_data_options *data; /* of datasets (fs/data/data.h) */

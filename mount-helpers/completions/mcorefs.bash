@@ -17,7 +17,7 @@ _mcorefs_list() {
 }
 
 _mcorefs_option() {
-	local list=$1 cur=$2 names='arch= family= ref= tokenizer= adapter= part= vocab_size= shard_size= stack_experts spec= no_optim verify= cache= cache_size= timeout= open_timeout= private_redirects data= merge= split= data_path= train_data_path=
+	local list=$1 cur=$2 names='arch= family= ref= tokenizer= adapter= base= part= vocab_size= shard_size= stack_experts spec= no_optim verify= cache= cache_size= timeout= open_timeout= private_redirects data= merge= split= data_path= train_data_path=
 		valid_data_path= test_data_path= data_args_path= megatron= tokenizer_id= column= append_eod= vocab_scan text_scan arrow_batch= dataset_cache=
 		log= log_format= metrics= prefetch= setuid= drop_privileges sandbox allow_other allow_root auto_unmount default_permissions fsname= max_read= noexec remount ro rw'
 
@@ -30,7 +30,7 @@ _mcorefs_option() {
 	log_format=*) mapfile -t COMPREPLY < <(compgen -W 'json text' -- "$cur") ;;
 	setuid=*) mapfile -t COMPREPLY < <(compgen -u -- "$cur") ;;
 	verify=*) mapfile -t COMPREPLY < <(compgen -W 'crc sha256' -- "$cur") ;;
-	ref=* | tokenizer=* | adapter=* | cache=* | dataset_cache=*)
+	ref=* | tokenizer=* | adapter=* | base=* | cache=* | dataset_cache=*)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		;;

@@ -13,7 +13,7 @@ from ._source import Options, Source, View, option_words
 NAME = "mcorefs.json"
 VERSION = 2
 # Options whose values are paths (fs/cli/option_rows.c, which make lint compares).
-PATHS = ("adapter", "cache", "data", "data_args_path", "dataset_cache", "family", "log", "ref", "tokenizer", "tokenizer_id")
+PATHS = ("adapter", "base", "cache", "data", "data_args_path", "dataset_cache", "family", "log", "ref", "tokenizer", "tokenizer_id")
 
 Path = Union[str, "os.PathLike[str]"]
 
