@@ -95,6 +95,29 @@ int mfs_fp8_targets_init(struct mfs_fp8_target *weight, struct mfs_fp8_target *s
 	return rc ? rc : mfs_target_shape(&scale->base, grid, block_rows ? of->ndim : 0, err);
 }
 
+int mfs_fp8_part_targets_init(struct mfs_fp8_target *weight, struct mfs_fp8_target *scale,
+			      const struct mfs_target *of, const struct mfs_fp8_parts *parts,
+			      uint32_t stacks, const char *suffix, struct mfs_error *err)
+{
+	const uint64_t shape[MFS_CKPT_DIMS] = {stacks ? stacks : parts->count,
+					       stacks ? parts->count / stacks : 1};
+	int rc;
+
+	if (!is_matrix(of, 1))
+		return no_matrix(of, err);
+	*weight = (struct mfs_fp8_target){
+		.base = {.ops = &weight_ops, .ckpt = of->ckpt, .dtype = MFS_F8_E4M3},
+		.of = of,
+		.parts = *parts,
+		.suffix = ""};
+	*scale = *weight;
+	scale->base.ops = &scale_ops;
+	scale->base.dtype = MFS_F32;
+	scale->suffix = suffix;
+	rc = mfs_target_shape(&weight->base, of->shape, of->ndim, err);
+	return rc ? rc : mfs_target_shape(&scale->base, shape, shape[1] > 1 ? 2 : 1, err);
+}
+
 int mfs_fp8_scales_ready(struct mfs_fp8_scales *s, struct mfs_error *err)
 {
 	_Atomic uint32_t *bits, *first = NULL;

@@ -479,8 +479,10 @@ int mfs_plan_new(const struct mfs_target *t, struct mfs_plan **ret, struct mfs_e
 	plan->op = mfs_target_op(t);
 	if (b.t != t) {
 		plan->known = ((const struct mfs_fp8_target *)t)->scales;
-		rc = mfs_fp8_scales_ready(plan->known, err);
+		plan->parts = ((const struct mfs_fp8_target *)t)->parts;
 	}
+	if (plan->known)
+		rc = mfs_fp8_scales_ready(plan->known, err);
 	if (!rc)
 		rc = add_all(&b, plan);
 	free(b.rects);

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
+#include "formats/ckpt/fp8_target.h"
 #include "formats/ckpt/target.h"
 #include "formats/io/fileset.h"
 #include "formats/plan/vfile.h"
@@ -27,7 +28,6 @@
 #define MFS_FILE_NONE	UINT32_MAX /* a block of zeros */
 #define MFS_SCALES_NONE UINT32_MAX /* a block whose elements are what they are */
 
-struct mfs_fp8_scales;
 struct mfs_plan_reader;
 struct mfs_plan_taker_ops;
 
@@ -88,6 +88,7 @@ struct mfs_plan {
 	/* of MFS_OP_QUANTISE and MFS_OP_SCALES: what is known (ckpt/fp8_target.h); rows and cols
 	 * are the matrix' */
 	struct mfs_fp8_scales *known;
+	struct mfs_fp8_parts parts;	/* in the place of known: what has scales of its own */
 	struct mfs_plan_scales *scales; /* of the sources */
 	uint32_t scales_count;
 	struct mfs_plan_factor *factors; /* of an adapter */

@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/search.h"
 #include "formats/numbers/fp4.h"
 #include "formats/numbers/fp8.h"
 #include "formats/ckpt/fp8_target.h"
+#include "formats/plan/gather.h"
 #include "formats/plan/plan_read_i.h"
 
 #define BLOCKS 64   /* whose scales are at hand at once */
@@ -190,6 +192,75 @@ static void need_grid(struct mfs_plan_reader *r, uint64_t first, uint64_t end)
 		need_blocks(r, at / cols, at % cols, mfs_min_u64(end - at / cols * cols, cols));
 }
 
+/* ---- parts, which have scales of their own ---- */
+
+static uint32_t part_at(const struct mfs_plan *plan, uint64_t row)
+{
+	const struct mfs_fp8_parts *p = &plan->parts;
+
+	return (uint32_t)mfs_last_while(i, p->count, p->at[i].row <= row);
+}
+
+/* 0: not known yet. */
+static uint32_t part_bits(const struct mfs_fp8_part *p)
+{
+	const struct mfs_fp8_scales *s = p->scale->scales;
+
+	return atomic_load(&s->bits) ? known_bits(s, 0) : 0;
+}
+
+/* Reads the scale, which is kept from then on. */
+static int find_part(const struct mfs_fp8_part *p, struct mfs_error *err)
+{
+	struct mfs_gather gather;
+	struct mfs_plan *plan;
+	int rc = mfs_plan_new(&p->scale->base, &plan, err);
+
+	if (rc)
+		return rc;
+	rc = mfs_gather_init(&gather, sizeof(float), 1) ? mfs_fail_nomem(err) : 0;
+	if (!rc)
+		rc = mfs_plan_gather(plan, 0, sizeof(float), &gather, err);
+	mfs_gather_release(&gather);
+	mfs_plan_free(plan);
+	return rc;
+}
+
+int mfs_plan_need_parts(const struct mfs_plan *plan, uint64_t off, uint64_t len,
+			struct mfs_error *err)
+{
+	const bool scales = plan->op == MFS_OP_SCALES;
+	const uint64_t last = off + len - 1;
+	const uint64_t first = scales ? off / sizeof(float) : part_at(plan, off / plan->cols);
+	const uint64_t end = 1 + (scales ? last / sizeof(float) : part_at(plan, last / plan->cols));
+	int rc = 0;
+
+	for (uint64_t i = first; i < end && !rc; i++)
+		if (!part_bits(&plan->parts.at[i]))
+			rc = find_part(&plan->parts.at[i], err);
+	return rc;
+}
+
+static void quantise_parts(struct mfs_plan_reader *r, const uint8_t *p, uint64_t n)
+{
+	const struct mfs_fp8_parts *parts = &r->plan->parts;
+
+	while (n) {
+		const uint32_t i = part_at(r->plan, r->at / r->plan->cols);
+		const uint64_t end =
+			i + 1 < parts->count ? parts->at[i + 1].row * r->plan->cols : UINT64_MAX;
+		const uint64_t count = mfs_min_u64(n, end - r->at);
+		const struct mfs_fp8_run run = {.block = count, .count = count};
+		const float scale = mfs_bits_to_float(part_bits(&parts->at[i]));
+
+		mfs_fp8_quantise(&run, r->cast_to, r->plan->dtype, p, &scale);
+		r->cast_to += count;
+		r->at += count;
+		p += count * r->plan->element;
+		n -= count;
+	}
+}
+
 /* ---- what is shown ---- */
 
 void mfs_plan_quantise(struct mfs_plan_reader *r, const uint8_t *p, uint64_t n)
@@ -197,6 +268,10 @@ void mfs_plan_quantise(struct mfs_plan_reader *r, const uint8_t *p, uint64_t n)
 	const struct mfs_fp8_scales *s = r->plan->known;
 	float scales[BLOCKS];
 
+	if (!s) {
+		quantise_parts(r, p, n);
+		return;
+	}
 	while (n) {
 		const uint64_t row = r->at / s->cols, col = r->at % s->cols;
 		const struct mfs_fp8_run run = run_of(col, s->cols, s->block_cols, n);
@@ -219,15 +294,19 @@ void mfs_plan_fp8_range(struct mfs_plan_reader *r)
 
 	r->cast_to = NULL;
 	if (r->plan->op == MFS_OP_SCALES) {
-		need_grid(r, off / 4, off / 4 + len / 4);
+		if (r->plan->known)
+			need_grid(r, off / 4, off / 4 + len / 4);
 		for (uint64_t i = 0; i < len / 4; i++) {
-			const uint32_t bits = known_bits(r->plan->known, off / 4 + i);
+			const uint32_t bits = r->plan->known
+						      ? known_bits(r->plan->known, off / 4 + i)
+						      : part_bits(&r->plan->parts.at[off / 4 + i]);
 
 			memcpy(to + 4 * i, &bits, sizeof(bits));
 		}
 		return;
 	}
-	need_elements(r, off, off + len);
+	if (r->plan->known)
+		need_elements(r, off, off + len);
 	if (r->rc)
 		return;
 	r->cast_to = to;
@@ -238,11 +317,17 @@ void mfs_plan_fp8_range(struct mfs_plan_reader *r)
 void mfs_plan_fp8_sources(const struct mfs_plan *plan, uint64_t *off, uint64_t *len)
 {
 	const struct mfs_fp8_scales *s = plan->known;
-	const uint64_t cols =
-		plan->op == MFS_OP_SCALES ? s->grid_cols * sizeof(float) : s->cols * s->block_rows;
-	const uint64_t first = *off / cols, end = (*off + *len - 1) / cols + 1;
-	const uint64_t row_bytes = s->cols * plan->element;
+	uint64_t cols, first, end, row_bytes;
 
+	if (!s) { /* the scales are known already */
+		*off = plan->op == MFS_OP_SCALES ? 0 : *off * plan->element;
+		*len = plan->op == MFS_OP_SCALES ? 0 : *len * plan->element;
+		return;
+	}
+	cols = plan->op == MFS_OP_SCALES ? s->grid_cols * sizeof(float) : s->cols * s->block_rows;
+	first = *off / cols;
+	end = (*off + *len - 1) / cols + 1;
+	row_bytes = s->cols * plan->element;
 	*off = first * s->block_rows * row_bytes;
 	*len = mfs_min_u64(end * s->block_rows, s->rows) * row_bytes - *off;
 }

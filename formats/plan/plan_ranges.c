@@ -122,7 +122,7 @@ int mfs_plan_make_present(const struct mfs_plan *plan, uint64_t off, uint64_t le
 {
 	struct wanted w = {plan->files, present};
 
-	if (plan->known)
+	if (mfs_plan_is_quantised(plan))
 		mfs_plan_fp8_sources(plan, &off, &len);
 	each_of(plan, off, len, ask_for, plan->files, NULL);
 	return each_of(plan, off, len, add_present, &w, err);
@@ -132,7 +132,7 @@ void mfs_plan_willneed(const struct mfs_plan *plan, uint64_t off, uint64_t len)
 {
 	if (!len)
 		return;
-	if (plan->known)
+	if (mfs_plan_is_quantised(plan))
 		mfs_plan_fp8_sources(plan, &off, &len);
 	else if (plan->shown != plan->dtype)
 		mfs_plan_source_range(plan, &off, &len);

@@ -404,7 +404,7 @@ void mfs_plan_choose(struct mfs_plan *plan)
 {
 	if (plan->op == MFS_OP_QUANTISE)
 		plan->taker = &quantising;
-	else if (plan->known || plan->shown != plan->dtype || plan->delta_count)
+	else if (mfs_plan_is_quantised(plan) || plan->shown != plan->dtype || plan->delta_count)
 		plan->taker = &casting;
 	else
 		plan->taker = &referencing;
@@ -466,7 +466,7 @@ static void gather_guarded(void *arg)
 {
 	struct mfs_plan_reader *r = arg;
 
-	if (r->plan->known)
+	if (mfs_plan_is_quantised(r->plan))
 		mfs_plan_fp8_range(r);
 	else
 		r->rc = mfs_plan_gather_range(r, r->off, r->len);
@@ -493,7 +493,7 @@ static void count(const struct mfs_plan_reader *r, uint64_t len)
 		      len);
 	if (plan->delta_count)
 		mfs_tally_add(MFS_TALLY_MERGE, len);
-	else if (plan->known)
+	else if (mfs_plan_is_quantised(plan))
 		mfs_tally_add(MFS_TALLY_QUANTISE, len);
 	else if (plan->scales_count)
 		mfs_tally_add(MFS_TALLY_DEQUANTISE, len);
@@ -515,7 +515,7 @@ int mfs_plan_gather(const struct mfs_plan *plan, uint64_t off, uint64_t len, str
 
 	if (!len)
 		return 0;
-	if (plan->known) {
+	if (mfs_plan_is_quantised(plan)) {
 		bytes = r.cast_to = mfs_gather_room(g, len);
 		skip = whole_elements(plan, &r.off, &r.len);
 	} else if (plan->taker == &casting) {
@@ -523,8 +523,14 @@ int mfs_plan_gather(const struct mfs_plan *plan, uint64_t off, uint64_t len, str
 		skip = mfs_plan_source_range(plan, &r.off, &r.len);
 	}
 	stored = r.len;
-	if (plan->known)
+	if (mfs_plan_is_quantised(plan))
 		mfs_plan_fp8_sources(plan, &off, &stored);
+	if (plan->parts.count) {
+		int rc = mfs_plan_need_parts(plan, r.off, r.len, err);
+
+		if (rc)
+			return rc;
+	}
 	if (mfs_fileset_has_backings(plan->files)) {
 		int rc = mfs_plan_make_present(plan, r.off, r.len, &g->present, err);
 

@@ -38,7 +38,7 @@ struct mfs_plan_reader {
 	const uint8_t *maps[MFS_PLAN_REMEMBERED];
 	unsigned file_count;
 	uint32_t current;  /* file whose bytes are being copied, for the message */
-	uint64_t off, len; /* what is asked for, in the sources' bytes; in those of known, if any */
+	uint64_t off, len; /* what is asked for, in the sources' bytes; of 8-bit floats in theirs */
 	uint64_t apart;	   /* bytes whose elements were copied one by one */
 	int rc;
 	struct mfs_error *err;
@@ -64,6 +64,12 @@ bool mfs_plan_is_referenced(const struct mfs_plan *plan);
 /* The range of the sources' bytes whose whole elements become [*off, *off + *len). Returns how many
  * bytes of the first element are before the range. */
 uint64_t mfs_plan_source_range(const struct mfs_plan *plan, uint64_t *off, uint64_t *len);
+
+/* Whether the target is 8-bit floats of wider ones, or their scales. */
+static inline bool mfs_plan_is_quantised(const struct mfs_plan *plan)
+{
+	return plan->known || plan->parts.count;
+}
 
 /* The constant that is added to each element. */
 static inline float mfs_plan_shift(const struct mfs_plan *plan)
@@ -99,6 +105,10 @@ int mfs_plan_dequantise(struct mfs_plan_reader *r, const struct mfs_plan_block *
 			const uint8_t *map, uint64_t n);
 /* Puts n elements, which become 8-bit floats. Their scales are known. */
 void mfs_plan_quantise(struct mfs_plan_reader *r, const uint8_t *p, uint64_t n);
+/* Finds the scales of the parts that such a range of the target lies in: each is made of a whole
+ * matrix, which has a plan of its own, and is looked at once. */
+int mfs_plan_need_parts(const struct mfs_plan *plan, uint64_t off, uint64_t len,
+			struct mfs_error *err);
 /* Fills cast_to with bytes [off, off + len) of a target of MFS_OP_QUANTISE or MFS_OP_SCALES. */
 void mfs_plan_fp8_range(struct mfs_plan_reader *r);
 /* The sources' bytes that such a range of the target needs. */

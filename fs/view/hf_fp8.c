@@ -145,11 +145,11 @@ int mfs_fp8_set_config(const struct mfs_hf_builder *b, char **config, size_t *le
 }
 
 const struct mfs_fp8_form mfs_fp8_blocks = {{128, 128}, "_scale_inv"};
-static const struct mfs_fp8_form whole = {{0, 0}, "_scale"};
+const struct mfs_fp8_form mfs_fp8_whole = {{0, 0}, "_scale"};
 
 MFS_HF_VIEW(hf_fp8, "hf-fp8", true, "the same as float8_e4m3fn, in DeepSeek's blocks of 128 x 128",
 	    .container = &mfs_hf_safetensors, .form = &mfs_fp8_blocks, .possible = mfs_fp8_possible,
 	    .weights = add_weights, .config = mfs_fp8_set_config, .release = release)
 MFS_HF_VIEW(hf_fp8_tensor, "hf-fp8-tensor", true, "the same with one scale for each matrix",
-	    .container = &mfs_hf_safetensors, .form = &whole, .possible = mfs_fp8_possible,
+	    .container = &mfs_hf_safetensors, .form = &mfs_fp8_whole, .possible = mfs_fp8_possible,
 	    .weights = add_weights, .config = mfs_fp8_set_config, .release = release)

@@ -20,6 +20,7 @@ struct mfs_fp8_form {
 };
 
 extern const struct mfs_fp8_form mfs_fp8_blocks; /* DeepSeek's */
+extern const struct mfs_fp8_form mfs_fp8_whole;	 /* a matrix has one scale */
 
 /* -ENOTSUP: models of the family have no weights to show so, or the source has them already. */
 int mfs_fp8_possible(const struct mfs_ckpt *ckpt, const struct mfs_family *family,

@@ -25,7 +25,7 @@
 /* A parameter of 8-bit floats, and its scales. */
 struct quantised {
 	struct mfs_fp8_target weight, scale;
-	struct mfs_fp8_scales known;
+	struct mfs_fp8_scales known; /* where it does not have those of other matrices */
 	struct quantised *next;
 };
 
@@ -33,6 +33,7 @@ struct quantised {
 struct made {
 	struct mfs_arena arena;
 	struct quantised *quantised;
+	struct quantised **wholes; /* of HF tensors, by their numbers; NULL: not made yet */
 	struct mfs_vllm_group *groups;
 	uint32_t group_count;
 };
@@ -100,20 +101,75 @@ static int no_blocks(const struct worker *w, const struct mfs_vllm_parameter *p)
 			(unsigned long long)w->form->block[0]);
 }
 
-/* Blocks of a part are those of the whole, whose scales they have. */
-static int add_quantised(struct worker *w, const struct mfs_vllm_parameter *p)
+static struct quantised *new_quantised(const struct worker *w)
 {
 	struct quantised *q = mfs_arena_alloc(&w->made->arena, sizeof(*q));
+
+	if (!q)
+		return NULL;
+	*q = (struct quantised){.next = w->made->quantised};
+	w->made->quantised = q;
+	return q;
+}
+
+/* Blocks of a part are those of the whole, whose scales they have. */
+static int init_blocks(const struct worker *w, const struct mfs_vllm_parameter *p,
+		       struct quantised *q)
+{
+	if (!mfs_vllm_is_of_blocks(p, w->form->block[p->axis]))
+		return no_blocks(w, p);
+	return mfs_fp8_targets_init(&q->weight, &q->scale, &q->known, &p->base, w->form->block[0],
+				    w->form->block[1], w->form->suffix, w->err);
+}
+
+/* The scale of a whole HF tensor: one for all workers, since each would find out the same. */
+static int whole_of(const struct worker *w, const struct mfs_hf_target *t,
+		    const struct mfs_fp8_target **ret)
+{
+	struct quantised **at = &w->made->wholes[t - w->model->targets];
+	int rc = 0;
+
+	if (!*at) {
+		*at = new_quantised(w);
+		rc = *at ? mfs_fp8_targets_init(&(*at)->weight, &(*at)->scale, &(*at)->known,
+						&t->base, 0, 0, w->form->suffix, w->err)
+			 : mfs_fail_nomem(w->err);
+	}
+	*ret = *at ? &(*at)->scale : NULL;
+	return rc;
+}
+
+/* Slices have the scales of their HF tensors. The experts of all models that are known are gated:
+ * of each there are two scales in w13, and one, which has no axis, in w2. */
+static int init_parts(const struct worker *w, const struct mfs_vllm_parameter *p,
+		      struct quantised *q)
+{
+	struct mfs_fp8_part *at = mfs_arena_array(&w->made->arena, p->count + 1, sizeof(*at));
+	const struct mfs_fp8_parts parts = {at, p->count};
+	uint64_t row = 0;
+	int rc = at ? 0 : mfs_fail_nomem(w->err);
+
+	for (uint32_t i = 0; i < p->count && !rc; i++) {
+		const struct mfs_vllm_slice *s = &p->slices[i];
+
+		at[i].row = row;
+		row += p->axis ? s->of->base.shape[0] : s->count;
+		rc = whole_of(w, s->of, &at[i].scale);
+	}
+	return rc ? rc
+		  : mfs_fp8_part_targets_init(&q->weight, &q->scale, &p->base, &parts,
+					      p->parts ? p->count / p->parts : 0, w->form->suffix,
+					      w->err);
+}
+
+static int add_quantised(struct worker *w, const struct mfs_vllm_parameter *p)
+{
+	struct quantised *q = new_quantised(w);
 	int rc;
 
 	if (!q)
 		return mfs_fail_nomem(w->err);
-	*q = (struct quantised){.next = w->made->quantised};
-	w->made->quantised = q;
-	if (!mfs_vllm_is_of_blocks(p, w->form->block[p->axis]))
-		return no_blocks(w, p);
-	rc = mfs_fp8_targets_init(&q->weight, &q->scale, &q->known, &p->base, w->form->block[0],
-				  w->form->block[1], w->form->suffix, w->err);
+	rc = w->form->block[0] ? init_blocks(w, p, q) : init_parts(w, p, q);
 	if (!rc)
 		rc = add_target(w, &q->weight.base, p->like->unit);
 	return rc ? rc : add_target(w, &q->scale.base, p->like->unit);
@@ -218,7 +274,18 @@ static int parse(const struct mfs_ckpt *ckpt, const char *spec, enum mfs_engine 
 
 	ret->engine = engine;
 	rc = mfs_vllm_layout_parse(ckpt, spec, ret, err);
-	return rc || !form ? rc : mfs_vllm_layout_blocks(ckpt, ret, form->block[0], err);
+	return rc || !form || !form->block[0]
+		       ? rc
+		       : mfs_vllm_layout_blocks(ckpt, ret, form->block[0], err);
+}
+
+static int find_groups(struct made *made, const struct mfs_model *m, enum mfs_engine engine,
+		       struct mfs_error *err)
+{
+	made->wholes = mfs_arena_array(&made->arena, m->target_count + 1, sizeof(*made->wholes));
+	return made->wholes ? mfs_vllm_groups(m, engine, &made->arena, &made->groups,
+					      &made->group_count, err)
+			    : mfs_fail_nomem(err);
 }
 
 static int add_workers(struct mfs_hf_builder *b, enum mfs_engine engine)
@@ -232,9 +299,7 @@ static int add_workers(struct mfs_hf_builder *b, enum mfs_engine engine)
 	b->view->made = made;
 	v->cast |= w.form != NULL;
 	if (!rc)
-		rc = made ? mfs_vllm_groups(v->model, engine, &made->arena, &made->groups,
-					    &made->group_count, b->err)
-			  : mfs_fail_nomem(b->err);
+		rc = made ? find_groups(made, v->model, engine, b->err) : mfs_fail_nomem(b->err);
 	for (w.rank = 0; w.rank < w.layout.tp && !rc; w.rank++)
 		rc = add_worker(v, &w);
 	return rc;
@@ -345,5 +410,8 @@ RANKS_VIEW(vllm, MFS_ENGINE_VLLM, "vllm", "the same as vLLM's workers hold it (s
 	   .weights = add_vllm, .possible = possible)
 RANKS_VIEW(vllm_fp8, MFS_ENGINE_VLLM, "vllm-fp8", "hf-fp8 as they hold it", .weights = add_vllm,
 	   .form = &mfs_fp8_blocks, .possible = possible_quantised, .config = mfs_fp8_set_config)
+RANKS_VIEW(vllm_fp8_tensor, MFS_ENGINE_VLLM, "vllm-fp8-tensor", "hf-fp8-tensor as they hold it",
+	   .weights = add_vllm, .form = &mfs_fp8_whole, .possible = possible_quantised,
+	   .config = mfs_fp8_set_config)
 RANKS_VIEW(sglang, MFS_ENGINE_SGLANG, "sglang", "hf as SGLang's workers hold it (sharded_state)",
 	   .weights = add_sglang, .possible = known_to_sglang)

@@ -14,6 +14,7 @@
 	X(hf_bin)                                                                                  \
 	X(vllm)                                                                                    \
 	X(vllm_fp8)                                                                                \
+	X(vllm_fp8_tensor)                                                                         \
 	X(sglang)                                                                                  \
 	X(gguf)                                                                                    \
 	X(gguf_f16)                                                                                \

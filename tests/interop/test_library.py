@@ -344,7 +344,9 @@ def test_vllm_shard(package, tmp_path):
     made = hf_models.make("llama", tmp_path / "llama", head_dim=32, vocab_size=1000)
     place = export(made, "vllm/tp2", tmp_path / "shards")
     for asked, parts, found in (("hf", "tp2", "vllm/tp2"), ("iter_0000040/hf", "tp2-ep2", "iter_0000040/vllm/tp2-ep2"), ("vllm/tp2", "tp4", None),
-                                ("hf-fp16", "tp2", None), ("latest/hf-fp8", "tp2", "latest/vllm-fp8/tp2"), ("sglang/tp2", "tp2", None)):
+                                ("hf-fp16", "tp2", None), ("latest/hf-fp8", "tp2", "latest/vllm-fp8/tp2"),
+                                ("hf-fp8-tensor", "tp2", "vllm-fp8-tensor/tp2"), ("vllm-fp8-tensor/tp2", "tp2", "vllm-fp8-tensor/tp2"),
+                                ("sglang/tp2", "tp2", None)):
         assert _ranks.rank_view(asked, parts, vllm.VIEWS) == found
     with package.Source(made) as root, root.open("vllm/tp2") as view:
         for rank in range(2):

@@ -1,4 +1,4 @@
-"""vllm/tpN, vllm/tpN-epN, vllm-fp8: each worker has what vLLM's own classes load from the hf view, and vLLM says what transformers says."""
+"""vllm/tpN, vllm/tpN-epN, vllm-fp8, vllm-fp8-tensor: each worker has what vLLM's own classes load from the hf view, and vLLM says what transformers says."""
 import contextlib
 import functools
 import json
@@ -51,6 +51,14 @@ QUANTISED = {
     "qwen3-moe": (dict(MOE_BLOCKS, head_dim=128), ["tp2", "tp4-ep4"]),
     "deepseek-mtp": (dict(MOE_BLOCKS, q_lora_rank=128, kv_lora_rank=40, qk_nope_head_dim=128, qk_rope_head_dim=64, head_dim=64, qk_head_dim=192, v_head_dim=128,
                           topk_method="noaux_tc"), ["tp2", "tp2-ep2"])}
+# With one scale for a matrix, no size matters: parts have the scales of the whole matrices, which their own elements would not give.
+TENSORS = {
+    "llama": (dict(head_dim=32, vocab_size=1000, attention_bias=True, mlp_bias=True), DENSE),
+    "qwen3-odd": (dict(FOUR, head_dim=32, num_attention_heads=8, num_key_value_heads=2, tie_word_embeddings=True), DENSE),
+    "mixtral": (dict(FOUR, head_dim=32), ALL),
+    "qwen2-moe": (MOE, EXPERTS),
+    "deepseek-mtp": (BIASED, ALL),
+    "glm": (dict(vocab_size=1000), ["tp2"])}  # whose gates and ups are one matrix
 FIXTURES = {"mixtral-torch-pp2-ep2": ["tp2-ep2"], "deepseek-torch_dist-pp2-ep2": ["tp2", "tp2-ep2"]}
 
 
@@ -84,12 +92,13 @@ def compare(sources):
 
 
 def test_workers(vllm, made, fixtures, tmp_path):
-    """Every parameter, by name, type, shape and bytes, of every worker; of hf-fp8 too."""
+    """Every parameter, by name, type, shape and bytes, of every worker; of hf-fp8 and hf-fp8-tensor too."""
     if "vllm" not in ENGINES:
         pytest.skip("vLLM's workers: another day's turn (MCOREFS_ALL_LAYOUTS=1)")
     sources = [(made(family), "vllm", MODELS[family][1]) for family in TODAY]
     sources += [(fixtures / "weights" / name, "vllm", FIXTURES[name]) for name in todays(FIXTURES, 1)]
-    sources += [(hf_models.make(family, tmp_path / family, **QUANTISED[family][0]), "vllm-fp8", QUANTISED[family][1]) for family in todays(QUANTISED, 1)]
+    for view, models_of in (("vllm-fp8", QUANTISED), ("vllm-fp8-tensor", TENSORS)):
+        sources += [(hf_models.make(family, tmp_path / view / family, **models_of[family][0]), view, models_of[family][1]) for family in todays(models_of, 1)]
     answers = compare(sources)
     wrong = [answer for answer in answers if answer.get("error") or answer["differ"] or answer["compared"] < 30]
     assert not wrong, "\n".join(f"{a['dir']}: {a.get('error') or a['differ'][:5]} of {a.get('compared')}" for a in wrong)

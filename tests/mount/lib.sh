@@ -29,9 +29,9 @@ views_of() {
 	{
 		echo "$model_views"
 		case $1 in
-		llama* | qwen2* | qwen3* | mixtral* | mistral*) printf 'gguf\ngguf-f16\nhf-fp8\nhf-fp8-tensor\nsglang\nvllm\nvllm-fp8\n' ;;
+		llama* | qwen2* | qwen3* | mixtral* | mistral*) printf 'gguf\ngguf-f16\nhf-fp8\nhf-fp8-tensor\nsglang\nvllm\nvllm-fp8\nvllm-fp8-tensor\n' ;;
 		gpt2*) ;;
-		*) printf 'hf-fp8\nhf-fp8-tensor\nsglang\nvllm\nvllm-fp8\n' ;;
+		*) printf 'hf-fp8\nhf-fp8-tensor\nsglang\nvllm\nvllm-fp8\nvllm-fp8-tensor\n' ;;
 		esac
 	} | sort
 }

@@ -12,7 +12,7 @@ from ._stub import Target
 
 FLOATS = ("F64", "F32", "F16", "BF16")
 CAST = [f"torch.{TORCH[word]}" for word in FLOATS]
-RANKS = re.compile(r"(vllm|vllm-fp8|sglang)/(tp\d+(?:-ep\d+)?)$")
+RANKS = re.compile(r"(vllm|vllm-fp8|vllm-fp8-tensor|sglang)/(tp\d+(?:-ep\d+)?)$")
 
 
 class Differs(Exception):

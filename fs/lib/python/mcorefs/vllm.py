@@ -15,7 +15,7 @@ from ._ranks import RANKS, Differs, fill_rank, rank_view
 from ._stub import target_of
 
 logger = logging.getLogger("vllm.mcorefs")
-VIEWS = {"hf": "vllm", "hf-fp8": "vllm-fp8"}
+VIEWS = {"hf": "vllm", "hf-fp8": "vllm-fp8", "hf-fp8-tensor": "vllm-fp8-tensor"}
 
 
 def register() -> None:
@@ -78,7 +78,7 @@ def _make_loader() -> type:
             name = rank_view(target.view, _parts(workers), VIEWS)
             if name is None:
                 raise Differs(f"{target.view} is not for {workers} workers")
-            if model_config.quantization not in (None, "fp8" if "vllm-fp8/" in name else None):
+            if model_config.quantization not in (None, "fp8" if "vllm-fp8" in name else None):
                 raise Differs(f"the model is quantised ({model_config.quantization})")
             fill_rank(target, name, rank, _alone(model.state_dict()))
 

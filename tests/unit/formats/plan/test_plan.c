@@ -442,6 +442,36 @@ static void quantise(const struct mfs_fp8_scales *s, const float *from, uint8_t 
 	free(amax);
 }
 
+/* Its first and its last rows as parts of two matrices, which are both the whole: the scale of a
+ * part is not that of its own elements. */
+static void read_fp8_parts(const struct mfs_target *of, float *floats)
+{
+	const uint64_t count = of->shape[0] * of->shape[1];
+	struct mfs_fp8_target whole[2], scale[2], weight, scales;
+	struct mfs_fp8_scales known[2] = {0};
+	struct mfs_fp8_part at[2] = {{0, &scale[0]}, {below(of->shape[0]), &scale[1]}};
+	const struct mfs_fp8_parts parts = {at, 2};
+	float found[2];
+	uint8_t *bytes = malloc(count);
+	struct mfs_error err;
+
+	for (int i = 0; i < 2; i++)
+		unit_ok(mfs_fp8_targets_init(&whole[i], &scale[i], &known[i], of, 0, 0, "_scale",
+					     &err),
+			&err);
+	unit_ok(mfs_fp8_part_targets_init(&weight, &scales, of, &parts, 0, "_scale", &err), &err);
+	ck_assert_uint_eq(scales.base.ndim, 1);
+	quantise(&known[0], floats, bytes, found);
+	found[1] = found[0];
+	if (below(2))
+		read_target(&scales.base, (uint8_t *)found);
+	read_target(&weight.base, bytes);
+	read_target(&scales.base, (uint8_t *)found);
+	for (int i = 0; i < 2; i++)
+		mfs_fp8_scales_release(&known[i]);
+	free(bytes);
+}
+
 /* The same elements as 8-bit floats in blocks of any size; what is read first differs. */
 static void read_fp8(const struct world *w, const uint8_t *want)
 {
@@ -467,6 +497,7 @@ static void read_fp8(const struct world *w, const uint8_t *want)
 		read_target(&scale.base, (uint8_t *)scales);
 		read_target(&weight.base, bytes);
 		mfs_fp8_scales_release(&known);
+		read_fp8_parts(of, floats);
 	}
 	free(floats);
 	free(scales);

@@ -278,6 +278,7 @@ static const struct {
 	{"weights/llama-torch-tp2-pp2", NULL, "hf-fp16"},
 	{"weights/llama-torch-tp2-pp2", NULL, "hf-bin"},
 	{"weights/llama-torch-tp2-pp2", NULL, "vllm/tp2"},
+	{"weights/mixtral-torch-pp2-ep2", NULL, "vllm-fp8-tensor/tp2"},
 	{"weights/llama-torch-tp2-pp2", NULL, "megatron/torch/tp1-pp1"},
 	{"weights/llama-torch_dist-tp2-pp2-vpp2", "shard_size=100KB", "hf"},
 	{"weights/gpt2-torch-tp2-pp2", NULL, "hf"},
