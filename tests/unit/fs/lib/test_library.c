@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -820,6 +821,63 @@ START_TEST(direct_bytes_are_those_that_o_direct_has_read)
 }
 END_TEST
 
+/* Bytes of the pages that the page cache has of a file. */
+static uint64_t cached_bytes(const char *path)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	const int fd = open(path, O_RDONLY | O_CLOEXEC);
+	uint8_t *map, *pages;
+	uint64_t count, cached = 0;
+	struct stat st;
+
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	count = ((uint64_t)st.st_size + page - 1) / page;
+	pages = calloc(count, 1);
+	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	ck_assert_ptr_ne(map, MAP_FAILED);
+	ck_assert_int_eq(mincore(map, (size_t)st.st_size, pages), 0);
+	for (uint64_t i = 0; i < count; i++)
+		cached += (pages[i] & 1) * page;
+	munmap(map, (size_t)st.st_size);
+	free(pages);
+	close(fd);
+	return cached;
+}
+
+static bool is_on_disk(const char *path)
+{
+	struct statfs fs;
+
+	ck_assert_int_eq(statfs(path, &fs), 0);
+	return fs.f_type == EXT4_SUPER_MAGIC || fs.f_type == XFS_SUPER_MAGIC;
+}
+
+/* A load that takes the page cache for a disk has the same bytes, and would say the same. So the
+ * kernel is asked. */
+START_TEST(bytes_are_read_past_the_page_cache_or_through_it)
+{
+	const struct mcorefs_load_options o = {
+		.device = -1, .direct = _i ? MCOREFS_DIRECT_ALWAYS : MCOREFS_DIRECT_NEVER};
+	const char *dir = copied_model();
+	struct mcorefs_load_state state;
+	char path[PATH_MAX + 32];
+	size_t size;
+
+	if (!is_on_disk(dir))
+		return;
+	open_fake_driver();
+	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+	free(load_cold(dir, &o, &size, &state));
+	ck_assert_uint_eq(state.direct > 0, _i);
+	if (_i)
+		ck_assert_uint_le(cached_bytes(path), /* the end, which is no whole page */
+				  (uint64_t)sysconf(_SC_PAGESIZE));
+	else
+		ck_assert_uint_ge(cached_bytes(path), size);
+	mcorefs_trim();
+}
+END_TEST
+
 START_TEST(a_view_is_another_one_after_a_file_was_touched)
 {
 	const struct timespec times[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
@@ -1073,6 +1131,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, a_source_that_was_changed_is_stale, 0, 2);
 	tcase_add_loop_test(c, disks_write_into_a_gpu_where_they_can, 0, MFS_ARRAY_SIZE(storages));
 	tcase_add_test(c, direct_bytes_are_those_that_o_direct_has_read);
+	tcase_add_loop_test(c, bytes_are_read_past_the_page_cache_or_through_it, 0, 2);
 	tcase_add_test(c, a_view_is_another_one_after_a_file_was_touched);
 	tcase_add_loop_test(c, a_source_that_was_deleted_or_replaced_is_read_while_its_view_is_open,
 			    0, 2);
