@@ -17,6 +17,9 @@
 /* Where less than one in so many bytes of a stretch is wanted, pieces are copied out of a
  * mapping. */
 #define WORTH_WHOLE 2
+/* Where more than one in so many bytes of a stretch is left out, another process of the host may
+ * want it: a rank of a tensor whose columns are cut. */
+#define SHARED_GAP 4
 /* Of the machine's memory, that a model may take in the page cache. */
 #define CACHE_SHARE 4
 
@@ -91,10 +94,16 @@ void mfs_load_source_done(struct mfs_load_source *s)
 		mfs_load_source_close(s);
 }
 
-/* Whether what the page cache does not have is read past it. */
-static bool is_direct(const struct mfs_load_source *s)
+static bool has_direct(const struct mfs_load_source *s)
 {
 	return s->direct_fd >= 0 && !atomic_load(&s->no_direct);
+}
+
+/* Whether what the page cache does not have of a chunk is read past it. A stretch with gaps is read
+ * through it, so that the ranks of a host read it from the disk once together. */
+static bool is_direct(const struct mfs_load_source *s, const struct mfs_load_chunk *c)
+{
+	return has_direct(s) && c->bytes * SHARED_GAP >= c->len * (SHARED_GAP - 1);
 }
 
 /* ---- failures ---- */
@@ -198,7 +207,7 @@ int mfs_load_fetch_cached(struct mfs_load *load, struct mfs_load_slot *slot, str
 	uint64_t have = 0;
 	int rc;
 
-	if (is_direct(s) && !seems_cached(s, c))
+	if (is_direct(s, c) && !seems_cached(s, c))
 		return 0;
 	place(load, slot);
 	while (have < c->len && !s->in_memory && !s->no_nowait) {
@@ -288,7 +297,7 @@ bool mfs_load_fetch_gds(struct mfs_load *load, const struct mfs_load_slot *slot)
 	const struct mfs_load_chunk *c = slot->chunk;
 	int rc = 0;
 
-	if (!load->cuda || !is_direct(s) || !has_gds(load, s))
+	if (!load->cuda || !has_direct(s) || !has_gds(load, s))
 		return false;
 	if (!is_plain(load, c)) {
 		atomic_store(&load->gds_why, "bytes do not lie together, not used");
@@ -333,7 +342,7 @@ void mfs_load_fetch_begin(struct mfs_load *load, struct mfs_load_slot *slot)
 	const struct mfs_load_chunk *c = slot->chunk;
 
 	slot->tail = 0;
-	slot->is_direct = is_direct(s);
+	slot->is_direct = is_direct(s, c);
 	if (slot->is_direct) {
 		begin_direct(slot, s);
 	} else {

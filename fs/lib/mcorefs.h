@@ -185,8 +185,10 @@ enum mcorefs_direct {
 	 * than a quarter of the machine's memory; else the page cache keeps them for the next
 	 * load */
 	MCOREFS_DIRECT_AUTO,
-	MCOREFS_DIRECT_NEVER,  /* through the page cache: several processes of a host share reads */
-	MCOREFS_DIRECT_ALWAYS, /* where the file system permits it, if not cached */
+	MCOREFS_DIRECT_NEVER, /* through the page cache: several processes of a host share reads */
+	/* Where the file system permits it, if not cached. Stretches of which more than a quarter
+	 * is left out, as columns of other ranks, still go through the page cache. */
+	MCOREFS_DIRECT_ALWAYS,
 };
 
 struct mcorefs_load_options {

@@ -3,6 +3,7 @@
     load.py make DIR [BILLIONS] [--layouts WORDS]
                                     a random Llama in bf16 at DIR/hf, and as Megatron's legacy TP2 PP2 and TP8, and torch_dist
     load.py ranks DIR               one process a GPU, with the slices of vLLM's workers
+    load.py disk DIR                bytes that 2 and 4 processes with the slices of vLLM's workers read from the disk together; needs no GPU
     load.py phases DIR              what a load into the first GPU is made of, in ms, of the whole model and of a worker's part; --cpu: into the host's memory
     load.py mount DIR MNT           theirs on the copy and on the mounted view MNT of a source, whose pages are dropped before each
     load.py time DIR [--what WORDS] [--runs N] [--cold]
@@ -52,10 +53,10 @@ def make_hf(where, billions):
             size = 0
         shards[-1][name] = shape
         size += bytes_
-    index = {}
+    index, device = {}, "cuda" if torch.cuda.is_available() else "cpu"
     for i, shard in enumerate(shards):
         file = f"model-{i + 1:05}-of-{len(shards):05}.safetensors"
-        save_file({n: torch.randn(s, dtype=torch.bfloat16, device="cuda").cpu() for n, s in shard.items()}, f"{where}/{file}", {"format": "pt"})
+        save_file({n: torch.randn(s, dtype=torch.bfloat16, device=device).cpu() for n, s in shard.items()}, f"{where}/{file}", {"format": "pt"})
         index.update({n: file for n in shard})
     json.dump({"metadata": {"total_size": 2 * sum(torch.Size(s).numel() for s in shapes.values())}, "weight_map": index},
               open(f"{where}/model.safetensors.index.json", "w"))
@@ -296,6 +297,38 @@ def time_ranks(where, runs, layouts, ways):
             print(f"{f'mcorefs {threads}:{memory}:{direct}, {ranks} GPUs':34} {source:8} {seconds:7.3f} s {speed:6.2f} GB/s {speed / one:5.2f} of one GPU", flush=True)
 
 
+def bytes_from_disk():
+    return next(int(line.split()[1]) for line in open("/proc/self/io") if line.startswith("read_bytes"))
+
+
+def rank_reads(rank, ranks, source, direct, barrier, queue):
+    import mcorefs
+
+    with mcorefs.Source(source) as root, root.open(f"vllm/tp{ranks}") as view:
+        barrier.wait()  # all have opened it
+        barrier.wait()  # its pages are dropped
+        before, start = bytes_from_disk(), time.perf_counter()
+        mcorefs.load(view, framework="np-bits", file=f"model-rank-{rank}-part-0.safetensors", direct=direct)
+        queue.put((bytes_from_disk() - before, time.perf_counter() - start))
+
+
+def tell_disk(where, runs, layouts):
+    import torch.multiprocessing as mp
+
+    context = mp.get_context("spawn")
+    for source, ranks, direct, _ in itertools.product(["hf", *layouts], [2, 4], ["never", "always"], range(runs)):
+        barrier, queue = context.Barrier(ranks + 1), context.Queue()
+        work = [context.Process(target=rank_reads, args=(r, ranks, f"{where}/{source}", direct, barrier, queue)) for r in range(ranks)]
+        for w in work:
+            w.start()
+        barrier.wait()
+        drop_cache(f"{where}/{source}")
+        barrier.wait()
+        told = [queue.get() for _ in range(ranks)]
+        size = sum(os.path.getsize(os.path.join(root, n)) for root, _, names in os.walk(f"{where}/{source}") for n in names)
+        print(f"{source:8} {ranks} ranks, direct={direct:6} {sum(n for n, _ in told) / size:6.3f} of the source's bytes, {max(t for _, t in told):.2f} s", flush=True)
+
+
 # ---- phases ----
 
 def phases_of(source, view, file, device):
@@ -343,7 +376,7 @@ def tell_phases(where, runs, layouts, device):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("do", choices=["make", "time", "ranks", "phases", "mount"])
+    p.add_argument("do", choices=["make", "time", "ranks", "disk", "phases", "mount"])
     p.add_argument("where")
     p.add_argument("more", nargs="?", help="of make, billions of parameters (3.15); of mount, the mounted view")
     p.add_argument("--what", default="theirs,ours")
@@ -362,6 +395,8 @@ def main():
     ways = [w.split(":") for w in o.ours.split(",")] if o.ours else [["0", "0", "auto"]]
     if o.do == "ranks":
         return time_ranks(o.where, o.runs, o.layouts.split(","), ways)
+    if o.do == "disk":
+        return tell_disk(o.where, o.runs, o.layouts.split(","))
     if o.do == "phases":
         return tell_phases(o.where, o.runs, o.layouts.split(","), "cpu" if o.cpu else "cuda:0")
     copy = f"{o.where}/hf"

@@ -737,10 +737,13 @@ static void check_storage(const struct mcorefs_load_state *state, int i)
 	ck_assert_uint_eq(counts.starts, storages[i].has_module);
 }
 
-/* All tensors of the model, one after the other, while nothing of it is in the page cache. */
-static uint8_t *load_cold(const char *dir, const struct mcorefs_load_options *o, size_t *ret_size,
-			  struct mcorefs_load_state *ret_state)
+/* All tensors of the model, one after the other, while nothing of it is in the page cache; or the
+ * first of so many parts of their columns. */
+static uint8_t *load_cold(const char *dir, const struct mcorefs_load_options *o, unsigned parts,
+			  size_t *ret_size, struct mcorefs_load_state *ret_state)
 {
+	static const uint64_t begin[MCOREFS_MAX_DIMS];
+	uint64_t end[64][MCOREFS_MAX_DIMS];
 	struct mcorefs_source *source;
 	struct mcorefs_view *view;
 	struct mcorefs_box boxes[64] = {0};
@@ -756,8 +759,12 @@ static uint8_t *load_cold(const char *dir, const struct mcorefs_load_options *o,
 	ck_assert_uint_le(count, 64);
 	lib_ok(mcorefs_tensors(view, 0, count, t, &err));
 	*ret_size = 0;
-	for (size_t i = 0; i < count; *ret_size += t[i++].bytes)
-		boxes[i] = (struct mcorefs_box){.tensor = i, .room = t[i].bytes};
+	for (size_t i = 0; i < count; *ret_size += t[i++].bytes) {
+		memcpy(end[i], t[i].shape, t[i].ndim * sizeof(*end[i]));
+		end[i][t[i].ndim - 1] /= parts;
+		boxes[i] = (struct mcorefs_box){
+			.tensor = i, .begin = begin, .end = end[i], .room = t[i].bytes};
+	}
 	to = malloc(*ret_size);
 	fake.give(to, *ret_size);
 	for (size_t i = 0, at = 0; i < count; at += t[i++].bytes)
@@ -787,9 +794,9 @@ START_TEST(disks_write_into_a_gpu_where_they_can)
 	make_sys(dir, storages[_i].disk);
 	if (!storages[_i].has_module)
 		mfs_gds_proc = "/nonexistent";
-	host = load_cold(dir, &in_threads, &size, &state);
+	host = load_cold(dir, &in_threads, 1, &size, &state);
 	ck_assert_ptr_null(state.gds);
-	device = load_cold(dir, &o, &same, &state);
+	device = load_cold(dir, &o, 1, &same, &state);
 	ck_assert_uint_eq(size, same);
 	ck_assert_mem_eq(host, device, size);
 	check_storage(&state, _i);
@@ -814,7 +821,7 @@ START_TEST(direct_bytes_are_those_that_o_direct_has_read)
 	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
 	ck_assert_int_eq(stat(path, &st), 0);
 	ck_assert_int_ne(st.st_size % 4096, 0);
-	free(load_cold(dir, &o, &size, &state));
+	free(load_cold(dir, &o, 1, &size, &state));
 	if (state.direct && !state.cached)
 		ck_assert_uint_eq(state.direct, state.read - (uint64_t)st.st_size % 4096);
 	mcorefs_trim();
@@ -867,13 +874,33 @@ START_TEST(bytes_are_read_past_the_page_cache_or_through_it)
 		return;
 	open_fake_driver();
 	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
-	free(load_cold(dir, &o, &size, &state));
+	free(load_cold(dir, &o, 1, &size, &state));
 	ck_assert_uint_eq(state.direct > 0, _i);
 	if (_i)
 		ck_assert_uint_le(cached_bytes(path), /* the end, which is no whole page */
 				  (uint64_t)sysconf(_SC_PAGESIZE));
 	else
 		ck_assert_uint_ge(cached_bytes(path), size);
+	mcorefs_trim();
+}
+END_TEST
+
+/* Of a stretch with columns of other ranks, which they would read again. */
+START_TEST(what_ranks_share_is_read_through_the_page_cache)
+{
+	const struct mcorefs_load_options o = {.device = -1, .direct = MCOREFS_DIRECT_ALWAYS};
+	const char *dir = copied_model();
+	struct mcorefs_load_state state;
+	char path[PATH_MAX + 32];
+	size_t size;
+
+	if (!is_on_disk(dir))
+		return;
+	open_fake_driver();
+	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+	free(load_cold(dir, &o, 2, &size, &state));
+	ck_assert_uint_eq(state.direct, 0);
+	ck_assert_uint_ge(cached_bytes(path), size);
 	mcorefs_trim();
 }
 END_TEST
@@ -1132,6 +1159,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, disks_write_into_a_gpu_where_they_can, 0, MFS_ARRAY_SIZE(storages));
 	tcase_add_test(c, direct_bytes_are_those_that_o_direct_has_read);
 	tcase_add_loop_test(c, bytes_are_read_past_the_page_cache_or_through_it, 0, 2);
+	tcase_add_test(c, what_ranks_share_is_read_through_the_page_cache);
 	tcase_add_test(c, a_view_is_another_one_after_a_file_was_touched);
 	tcase_add_loop_test(c, a_source_that_was_deleted_or_replaced_is_read_while_its_view_is_open,
 			    0, 2);
