@@ -403,7 +403,7 @@ fuzz: tests ## each fuzz target for FUZZ_SECONDS (600), one after the other
 fuzz-smoke: tests ## each fuzz target for 3 s, with the seed of the day
 	@tests/run.sh fuzz-smoke
 
-interop: $(PROGRAMS:%=$(O)/%) $(MPI) wheel $(O)/obj/tests/bench/tokenize ## open mounts with transformers, vLLM, MLX (a Python venv outside of the tree)
+interop: $(PROGRAMS:%=$(O)/%) $(MPI) wheel $(O)/obj/tests/bench/tokenize $(O)/obj/tests/bench/policy_losses ## open mounts with transformers, vLLM, MLX (a Python venv outside of the tree)
 	@tests/interop/run.sh
 
 bench: $(PROGRAMS:%=$(O)/%) $(CUDA) $(OTHER_PROGRAMS) ## ratios against a native copy (BENCH_GIB, default 2)
