@@ -91,6 +91,9 @@ struct mfk_device_ops {
  *   forward   y[T,N]  = x[T,K] w[N,K]^T        trans_b
  *   backward  dx[T,K] = dy[T,N] w[N,K]
  *             dw[N,K] += dy[T,N]^T x[T,K]      trans_a, beta 1, c fp32 (main gradients)
+ *
+ * alike: a row of c has the same bits whatever m is and wherever the row is, so far as the backend
+ * can: the CPU's can, and computes few rows at a time. Not with trans_a.
  */
 struct mfk_gemm {
 	int64_t m, n, k;
@@ -101,6 +104,7 @@ struct mfk_gemm {
 	int64_t lda, ldb, ldc;
 	const void *bias; /* NULL: none */
 	float alpha, beta;
+	bool alike;
 };
 
 /*

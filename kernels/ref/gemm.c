@@ -6,10 +6,20 @@
 #include "kernels/ref/ref_i.h"
 
 #include <cblas.h>
+#include <string.h>
 
 #define TILE_M	256
 #define TILE_N	512
 #define BLOCK_K 1024 /* of what is converted */
+
+/*
+ * OpenBLAS adds up a row's products in an order that may depend on how many rows there are, and
+ * where the row is among them: kernels of Haswell and Zen compute 12 rows at once, and the rest in
+ * other ways. Of 8 rows all are added up alike, with the kernels of Prescott, Sandybridge, Haswell,
+ * Zen and SkylakeX. So rows that are to be alike are computed 8 at a time; the last ones in the
+ * company of zeros.
+ */
+#define ALIKE_ROWS 8
 
 struct product {
 	struct mfk_gemm g;
@@ -77,6 +87,58 @@ static void add_bias(const struct mfk_gemm *g, int64_t n0, int64_t rows, int64_t
 		add_row(c + i * ldc, bias, cols);
 }
 
+/* Where rows that are to be alike are computed: all of a tile's, [tile_m, n] of scratch. Rows of c
+ * that there are, with beta, and zeros. */
+static void begin_alike(const struct product *p, int64_t at, int64_t m, int64_t n, float *c)
+{
+	const struct mfk_gemm *g = &p->g;
+
+	memset(c, 0, (size_t)(p->tile_m * n) * sizeof(*c));
+	for (int64_t i = 0; i < m && g->beta != 0; i++)
+		mfk_to_f32(g->dtype_c, mfk_at(g->dtype_c, g->c, at + i * g->ldc), n, c + i * n);
+}
+
+/* As many rows of a as a tile has, m of which there are. */
+static struct operand alike_rows(const struct product *p, int64_t at, int64_t m, int64_t k,
+				 float *buf)
+{
+	const struct mfk_gemm *g = &p->g;
+
+	for (int64_t i = 0; i < m; i++)
+		mfk_to_f32(g->dtype_ab, mfk_at(g->dtype_ab, g->a, at + i * g->lda), k, buf + i * k);
+	memset(buf + m * k, 0, (size_t)((p->tile_m - m) * k) * sizeof(*buf));
+	return (struct operand){buf, k};
+}
+
+static void multiply_alike(const struct product *p, int64_t tile, float *scratch)
+{
+	const struct mfk_gemm *g = &p->g;
+	int64_t m0 = tile / p->tiles_n * p->tile_m, n0 = tile % p->tiles_n * p->tile_n;
+	int64_t m = smaller(p->tile_m, g->m - m0), n = smaller(p->tile_n, g->n - n0);
+	float *a_buf = scratch, *b_buf = a_buf + p->tile_m * BLOCK_K;
+	float *c = b_buf + p->tile_n * BLOCK_K;
+
+	begin_alike(p, m0 * g->ldc + n0, m, n, c);
+	for (int64_t k0 = 0; k0 < g->k || !k0; k0 += BLOCK_K) {
+		int64_t k = smaller(BLOCK_K, g->k - k0);
+		struct operand a = alike_rows(p, m0 * g->lda + k0, m, k, a_buf);
+		struct operand b = g->trans_b ? block_of(g->dtype_ab, g->b, n0 * g->ldb + k0,
+							 g->ldb, n, k, b_buf)
+					      : block_of(g->dtype_ab, g->b, k0 * g->ldb + n0,
+							 g->ldb, k, n, b_buf);
+
+		mfk_sgemm(false, g->trans_b, p->tile_m, n, k, g->alpha, a.p, a.ld, b.p, b.ld,
+			  k0 ? 1 : g->beta, c, n);
+		if (!g->k)
+			break;
+	}
+	if (g->bias)
+		add_bias(g, n0, m, n, c, n, a_buf);
+	for (int64_t i = 0; i < m; i++)
+		mfk_from_f32(g->dtype_c, c + i * n, n,
+			     mfk_at(g->dtype_c, g->c, (m0 + i) * g->ldc + n0));
+}
+
 static void multiply_tile(const struct product *p, int64_t tile, float *scratch)
 {
 	const struct mfk_gemm *g = &p->g;
@@ -129,7 +191,10 @@ static void multiply_part(const void *arg, int64_t begin, int64_t end, float *sc
 		else
 			high = middle;
 	}
-	multiply_tile(&all->list[low], begin - all->list[low].first, scratch);
+	if (all->list[low].g.alike)
+		multiply_alike(&all->list[low], begin - all->list[low].first, scratch);
+	else
+		multiply_tile(&all->list[low], begin - all->list[low].first, scratch);
 }
 
 /* Floats of scratch, for the largest of the products. */
@@ -147,7 +212,7 @@ static int64_t push(struct products *all, const struct mfk_gemm *g, int64_t tile
 	if (g->m <= 0 || g->n <= 0)
 		return tiles;
 	*p = (struct product){.g = *g, .first = tiles};
-	p->tile_m = tile_side(g->m, TILE_M);
+	p->tile_m = g->alike ? ALIKE_ROWS : tile_side(g->m, TILE_M);
 	p->tile_n = tile_side(g->n, TILE_N);
 	p->tiles_n = (g->n + p->tile_n - 1) / p->tile_n;
 	all->count++;

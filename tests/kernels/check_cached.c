@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "tests/kernels/check_i.h"
 
 #define LENGTH	  70
@@ -122,6 +123,6 @@ void check_attention_cached(struct check *c)
 	if (!c->ops->attention_cached)
 		return;
 	for (int t = 0; t < 3; t++)
-		for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+		for (size_t i = 0; i < MFS_ARRAY_SIZE(shapes); i++)
 			cached(c, check_types[t], shapes[i]);
 }

@@ -38,7 +38,8 @@ static void product(struct check *c, struct shape s, enum mfk_dtype ab, enum mfk
 			     .dtype_c = out,
 			     .dtype_bias = ab,
 			     .alpha = alpha,
-			     .beta = beta};
+			     .beta = beta,
+			     .alike = !trans_a && check_below(c, 2)};
 	struct tensor *a, *b, *bias, *y;
 	double *want;
 
@@ -74,8 +75,46 @@ static void product(struct check *c, struct shape s, enum mfk_dtype ab, enum mfk
 	check_near(c, "c", y, want, tolerance(s.k), 1);
 }
 
+/* Rows that are alike have the same bits, each alone and wherever it is among others. */
+static void alike(struct check *c, struct shape s, enum mfk_dtype type)
+{
+	const int64_t most = 29;
+	struct tensor *a = check_input(c, type, most * s.k, 0, 1);
+	struct tensor *b = check_input(c, type, s.n * s.k, 0, 1);
+	struct tensor *all = check_output(c, type, most * s.n);
+	struct mfk_gemm g = {.m = most,
+			     .n = s.n,
+			     .k = s.k,
+			     .trans_b = true,
+			     .dtype_ab = type,
+			     .dtype_c = type,
+			     .a = a->p,
+			     .b = b->p,
+			     .c = all->p,
+			     .lda = s.k,
+			     .ldb = s.k,
+			     .ldc = s.n,
+			     .alpha = 1,
+			     .alike = true};
+
+	check_shape(c, "rows alike, %lld x %lld, %s", (long long)s.n, (long long)s.k,
+		    check_type_name(type));
+	c->ops->gemm(c->ctx, &g);
+	check_fetch(c, all);
+	for (g.m = 1; g.m < most; g.m += 9) {
+		const int64_t first = most - g.m;
+		struct tensor *some = check_output(c, type, g.m * s.n);
+
+		g.a = (char *)a->p + (size_t)(first * s.k) * mfk_dtype_size(type);
+		g.c = some->p;
+		c->ops->gemm(c->ctx, &g);
+		check_equal(c, "c", some, all->x + first * s.n);
+	}
+}
+
 void check_gemm(struct check *c)
 {
+	static const struct shape of_alike[] = {{0, 64, 64}, {0, 130, 33}, {0, 520, 1100}};
 	static const struct shape shapes[] = {{1, 1, 1},     {3, 17, 5},   {17, 129, 33},
 					      {129, 64, 65}, {64, 64, 64}, {5, 8, 0}};
 
@@ -94,6 +133,8 @@ void check_gemm(struct check *c)
 					false);
 			}
 	/* More than one tile and one block of k. */
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(of_alike) && !strcmp(c->backend->name, "cpu"); i++)
+		alike(c, of_alike[i], i % 2 ? MFK_BF16 : MFK_F32);
 	product(c, (struct shape){300, 530, 70}, MFK_F32, MFK_F32, false, true, 1, 0, true);
 	product(c, (struct shape){260, 33, 1100}, MFK_BF16, MFK_BF16, false, true, 1, 0, true);
 	product(c, (struct shape){33, 520, 2100}, MFK_BF16, MFK_F32, true, false, 1, 1, false);

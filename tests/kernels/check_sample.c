@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "tests/kernels/check_i.h"
 
 struct problem {
@@ -138,7 +139,7 @@ static void sample(struct check *c, enum mfk_dtype type, const int64_t shape[5],
 	} ways[] = {{0, 1, 0},	     {1, 1, 0},	    {0.7f, 1, 5},
 		    {1.3f, 0.9f, 0}, {1, 0.5f, 40}, {2, 1e-3f, 1}};
 
-	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(ways); i++) {
 		struct problem p = {.a = {.dtype = type,
 					  .count = shape[0],
 					  .rows = shape[1],
@@ -250,7 +251,7 @@ void check_sample(struct check *c)
 	if (!c->ops->sample)
 		return;
 	for (int t = 0; t < 3; t++)
-		for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+		for (size_t i = 0; i < MFS_ARRAY_SIZE(shapes); i++)
 			if (i < 3 || check_types[t] == MFK_BF16)
 				sample(c, check_types[t], shapes[i], i == 1 ? 5 : 1.5);
 	frequencies(c);

@@ -234,6 +234,11 @@ struct mft_train_config {
 	bool rl_inference_logprobs_is_correction;
 	double rl_importance_sampling_truncation_coef; /* 0: none */
 
+	/* Of a net that generates (trainer/generate): sequences whose keys and values it keeps, and
+	 * how many tokens of each; 0: it trains. A microbatch is micro_batch_size tokens of any of
+	 * them then, and seq_length is 1. */
+	int64_t cached_sequences, cached_length;
+
 	/* losses' flags */
 #define MEMBER(kind, type, dest, ...) type dest;
 	MFT_LOSSES(MFT_LOSSES_NOT, MEMBER)

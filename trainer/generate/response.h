@@ -1,5 +1,5 @@
-/* What is asked of a sampler, and what it answers: of the one here (sampler.h), and of engines that
- * other programs are. */
+/* What is asked of a sampler, and what it answers: of the one here (generate.h), and of engines
+ * that other programs are. */
 #ifndef MFT_TRAINER_GENERATE_RESPONSE_H
 #define MFT_TRAINER_GENERATE_RESPONSE_H
 

@@ -23,6 +23,8 @@ static int64_t chunk_rows(const struct mft_net *net)
 	const uint64_t row = mft_matrix_bytes(net->io, 1, net->chain->head.linear.ld);
 	int64_t most = (int64_t)(CHUNK_BYTES / row) / CHUNK_ROWS * CHUNK_ROWS, chunks, rows;
 
+	if (net->cache.sequences) /* whose rows are few */
+		return net->tokens;
 	if (most < CHUNK_ROWS)
 		most = CHUNK_ROWS;
 	if (most >= net->tokens)
@@ -222,6 +224,19 @@ void mft_head_backward(const struct mft_net *net, const struct mft_pass *pass,
 	run_head(net, &of_head, loss, mft_stream_gather(net, pass, MFT_GATHERED_X, normed),
 		 sum.term);
 	mft_dx_sum_end(net, &of_head);
+}
+
+const void *mft_head_all_logits(const struct mft_net *net, const struct mft_pass *pass)
+{
+	const struct mft_head *h = &net->chain->head;
+	void *logits = mft_net_scratch(net, h->logits);
+
+	mft_linear_forward(
+		net, pass, &h->linear, net->tokens,
+		mft_stream_gather(net, pass, MFT_GATHERED_X, mft_pass_at(net, h->in.normed)),
+		logits);
+	multiply(net, pass, logits, net->tokens);
+	return logits;
 }
 
 /* ---- logits for people ---- */

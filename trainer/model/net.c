@@ -45,6 +45,8 @@ static int check_supported(const struct mft_net *net, struct mfs_error *err)
 static int find_embeddings(struct mft_net *net, struct mfs_error *err)
 {
 	struct mft_chain *chain = net->chain;
+	const int64_t longest = mft_net_longest(net);
+
 	if (!chain->chunks[0].embeds && !chain->mtp.count)
 		return 0;
 	chain->word_embeddings =
@@ -53,12 +55,11 @@ static int find_embeddings(struct mft_net *net, struct mfs_error *err)
 		mft_params_find(net->params, "embedding.position_embeddings.weight", -1, -1);
 	if (!chain->word_embeddings)
 		return mfs_fail(err, -ENODATA, "the model has no embedding.word_embeddings.weight");
-	if (chain->position_embeddings &&
-	    mft_param_size(chain->position_embeddings, 0) < net->context.whole)
+	if (chain->position_embeddings && mft_param_size(chain->position_embeddings, 0) < longest)
 		return mfs_fail(err, -EINVAL,
-				"--max-position-embeddings: expected at least --seq-length %lld, "
-				"found %lld",
-				(long long)net->context.whole,
+				"--max-position-embeddings: expected at least %s %lld, found %lld",
+				net->cache.length ? "the longest sequence's" : "--seq-length",
+				(long long)longest,
 				(long long)mft_param_size(chain->position_embeddings, 0));
 	return 0;
 }
@@ -142,6 +143,8 @@ int mft_net_new(const struct mft_train_config *config, struct mft_params *params
 	net->io = mft_mfk_dtype(params->weight_type);
 	net->grad = mft_mfk_dtype(params->grad_type);
 	net->batch = config->micro_batch_size;
+	net->cache.sequences = config->cached_sequences;
+	net->cache.length = config->cached_length;
 	mft_context_find(parallel, config->seq_length, &net->context);
 	net->seq = config->seq_length / net->context.size;
 	net->tokens = net->batch * net->seq;

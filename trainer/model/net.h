@@ -113,6 +113,38 @@ void mft_net_copy_loss(struct mft_net *net, struct mfk_ctx *ctx, double *ret);
  * each expert got (core/transformer/moe/moe_utils.py: get_updated_expert_bias). */
 int mft_net_update_expert_bias(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
 
+/*
+ * A net whose config has cached_sequences generates. A step is a batch of T tokens, of which tokens
+ * and positions count; each goes on with one of the sequences, from the position after its last.
+ *
+ * sequence     [T]: place in the cache; -1: there is no such token
+ * row          [draws]: the token after which one is drawn
+ * seed, number [draws]: of random numbers (struct mfk_sample)
+ *
+ * All arrays lie in one block of pinned host memory.
+ */
+struct mft_cached_step {
+	int32_t *sequence, *row;
+	uint64_t *seed, *number;
+	int64_t draws;	 /* at most T */
+	int32_t *token;	 /* [draws]: what was drawn, when the context was waited for */
+	float *log_prob; /* [draws] */
+};
+size_t mft_cached_step_bytes(int64_t tokens);
+/* Sets the arrays to their places in a block of so many bytes, which they do not own. */
+void mft_cached_step_place(struct mft_cached_step *s, int64_t tokens, void *block);
+
+struct mft_draw {
+	float temperature, top_p;
+	int64_t top_k, vocab; /* see struct mfk_sample */
+};
+/* Submits a step. All processes that share the model's parts do the same ones. */
+int mft_net_extend(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_batch *batch,
+		   const struct mft_cached_step *step, struct mfs_error *err);
+/* Submits the draws of the step that was submitted last. */
+void mft_net_draw(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_draw *how,
+		  const struct mft_cached_step *step);
+
 /* Logits in fp32 of a batch, host memory [T, columns of the padded vocabulary that the process
  * has]. For tests. */
 int mft_net_logits(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_batch *batch,

@@ -161,6 +161,16 @@ void mft_head_backward(const struct mft_net *net, const struct mft_pass *pass,
 int mft_head_logits(const struct mft_net *net, const struct mft_pass *pass, const void *x,
 		    float *ret, struct mfs_error *err);
 
+/* Logits of the pass whose last norm is done, of all its rows, where the head's chunk holds them:
+ * [T, linear.ld] in scratch. */
+const void *mft_head_all_logits(const struct mft_net *net, const struct mft_pass *pass);
+
+/* What a net that generates needs; after the head's plan. cached.c. */
+void mft_cached_plan(struct mft_net *net);
+/* pass.c: up to the last norm, or the stream that the next chunk goes on with. */
+void mft_chunk_forward(const struct mft_net *net, const struct mft_pass *pass,
+		       const struct mft_net_chunk *chunk);
+
 /* Microbatches on the device; batch.c. */
 struct mft_batch_place {
 	/* offsets in memory of the first one's; the others' follow */

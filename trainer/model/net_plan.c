@@ -442,6 +442,7 @@ int mft_net_plan(struct mft_net *net, struct mfs_error *err)
 		r = mft_mtp_plan(net, &scratch, err);
 	if (r)
 		return r;
+	mft_cached_plan(net);
 	place_layers(net);
 	mft_mtp_place(net);
 	plan_streams(net);

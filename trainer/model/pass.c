@@ -62,8 +62,8 @@ static void output(const struct mft_net *net, const struct mft_pass *pass,
 	mft_drop(net, pass, net->backend->ops->dropout, &d);
 }
 
-static void chunk_forward(const struct mft_net *net, const struct mft_pass *pass,
-			  const struct mft_net_chunk *chunk)
+void mft_chunk_forward(const struct mft_net *net, const struct mft_pass *pass,
+		       const struct mft_net_chunk *chunk)
 {
 	const struct mft_sublayer *last =
 		chunk->count ? &chunk->layers[chunk->count - 1].mlp : NULL;
@@ -238,7 +238,7 @@ void mft_net_step(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_pip
 	mft_stages_await(net, ctx, step->after);
 	switch (step->kind) {
 	case MFT_PIPELINE_FORWARD:
-		chunk_forward(net, pass, chunk);
+		mft_chunk_forward(net, pass, chunk);
 		if (chunk->ends && !pass->train)
 			head_forward(net, pass);
 		break;
@@ -283,7 +283,7 @@ int mft_net_logits(struct mft_net *net, struct mfk_ctx *ctx, const struct mft_ba
 	if (rc)
 		return rc;
 	net->slot = net->chain->now.output = 0;
-	chunk_forward(net, pass, &net->chain->chunks[0]);
+	mft_chunk_forward(net, pass, &net->chain->chunks[0]);
 	mft_head_begins(net, pass, false);
 	rc = mft_head_logits(net, pass,
 			     mft_stream_gather(net, pass, MFT_GATHERED_X,

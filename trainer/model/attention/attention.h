@@ -26,5 +26,7 @@ int mft_shared_groups_fill(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_
 /* Sines and cosines; rope.c. -ENOTSUP: an odd number of elements would turn. */
 int mft_rope_plan(struct mft_net *net, struct mfs_error *err);
 int mft_rope_fill(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
+/* Of a net that generates: tokens turn by the positions of the pass's batch. */
+void mft_rope_turn_by(const struct mft_net *net, const struct mft_pass *pass);
 
 #endif

@@ -9,6 +9,9 @@
  *   a2a          processes exchange tokens for heads (core_heads.c)
  *   a2a+p2p      neighbours exchange tokens for heads, and what they have then goes round
  *
+ * A net that generates attends to the keys that it keeps of sequences (core_cached.c), in one
+ * process.
+ *
  * What a token sees, and which scores dropout takes, is told in positions of the whole sequence, so
  * that it is the same in each way and with any number of processes.
  *
@@ -112,9 +115,10 @@ int mft_core_find(const struct mft_net *net, uint32_t layer, const struct mfk_at
 	int r = 0;
 
 	*ret = (struct mft_core){.way = way_of(type), .shape = *shape};
-	ret->ops = net->context.way[ret->way].ring == 1 ? &alone
-		   : gathers(type)			? &mft_core_gather
-							: &mft_core_ring;
+	ret->ops = net->cache.sequences			  ? &mft_core_cached
+		   : net->context.way[ret->way].ring == 1 ? &alone
+		   : gathers(type)			  ? &mft_core_gather
+							  : &mft_core_ring;
 	if (net->config->attention_dropout > 0)
 		ret->shape.dropout = (float)net->config->attention_dropout;
 	if (exchanges_heads(net, ret)) {

@@ -19,6 +19,7 @@ struct mft_core_ops {
 
 extern const struct mft_core_ops mft_core_gather; /* core_gather.c */
 extern const struct mft_core_ops mft_core_ring;	  /* core_ring.c */
+extern const struct mft_core_ops mft_core_cached; /* core_cached.c */
 
 /* Around a kind that attends with some heads of what neighbours have; core_heads.c. */
 int mft_core_heads_check(const struct mft_net *net, enum mft_context_kind way,

@@ -35,6 +35,10 @@ static int check(const struct mft_net *net, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = net->args;
 
+	if (net->cache.sequences)
+		return mfs_fail(err, -ENOTSUP,
+				"--linear-attention-freq: a model with gated delta nets cannot "
+				"generate here: their states are not kept from token to token");
 	if (net->context.size > 1)
 		return mfs_fail(err, -ENOTSUP,
 				"--context-parallel-size with --linear-attention-freq cannot be "

@@ -54,7 +54,7 @@ int mft_rope_plan(struct mft_net *net, struct mfs_error *err)
 				"--rotary-percent: expected an even number of a head's elements, "
 				"found %lld",
 				(long long)rope->dim);
-	bytes = mft_matrix_bytes(MFK_F32, net->context.whole, rope->dim / 2);
+	bytes = mft_matrix_bytes(MFK_F32, mft_net_longest(net), rope->dim / 2);
 	rope->cos = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, bytes);
 	rope->sin = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, bytes);
 	rope->positions = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH,
@@ -137,7 +137,7 @@ static void fill(const struct mft_net *net, float *cosines, float *sines, int32_
 	for (int64_t i = 0; i < half; i++) {
 		const float f = frequency(net->args, net->rope->dim, i);
 
-		for (int64_t s = 0; s < net->context.whole; s++) {
+		for (int64_t s = 0; s < mft_net_longest(net); s++) {
 			const float at = stretch > 0 ? (float)s * (float)(1 / stretch) : (float)s;
 
 			cosines[s * half + i] = (float)(cos(at * f) * size);
@@ -149,11 +149,18 @@ static void fill(const struct mft_net *net, float *cosines, float *sines, int32_
 							     net->context.whole, t % net->seq);
 }
 
+void mft_rope_turn_by(const struct mft_net *net, const struct mft_pass *pass)
+{
+	if (net->rope->dim)
+		net->backend->device->copy(pass->ctx, mft_net_at(net, net->rope->positions),
+					   pass->positions, (size_t)net->tokens * sizeof(int32_t));
+}
+
 /* Waits until the tables are on the device: they are filled once in a run. */
 int mft_rope_fill(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
-	const size_t table = (size_t)(net->context.whole * (net->rope->dim / 2)) * sizeof(float);
+	const size_t table = (size_t)(mft_net_longest(net) * (net->rope->dim / 2)) * sizeof(float);
 	const size_t positions = (size_t)net->tokens * sizeof(int32_t);
 	char why[MFK_WHY] = "";
 	float *host;

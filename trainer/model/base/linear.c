@@ -138,6 +138,7 @@ static struct mfk_gemm output_of(const struct mft_net *net, const struct mft_lin
 		.bias = bias_of(net, l),
 		.alpha = 1,
 		.beta = l->sums,
+		.alike = net->cache.sequences > 0,
 	};
 }
 

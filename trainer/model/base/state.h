@@ -36,6 +36,15 @@ struct mft_at {
 	bool in_slot;
 };
 
+/* What a net that generates keeps of sequences (trainer/model/cached.c). */
+struct mft_cache {
+	int64_t sequences, length; /* tokens of each; both 0: the net trains */
+	uint64_t step;		   /* offset in memory: struct mft_cached_step's block */
+	/* [tp, T, ld]: logits of all tensor parallel processes; not set where there is one */
+	uint64_t logits;
+	const int32_t *sequence; /* device, [T]: of the tokens of the step */
+};
+
 struct mft_chain; /* the sublayers, the head and what else is above parts */
 struct mft_rope;
 struct mft_shared_groups;
@@ -56,6 +65,7 @@ struct mft_net {
 	int64_t batch, seq, tokens, hidden; /* tokens = batch * seq */
 	int64_t rows, first_row;	    /* of the residual stream, that the process has */
 	struct mft_context context;
+	struct mft_cache cache;
 	struct mft_shared_groups *groups;
 	struct mft_rope *rope;
 	struct mft_side experts_side, tensor_side, context_side;
@@ -76,6 +86,12 @@ struct mft_net {
 static inline void *mft_net_at(const struct mft_net *net, uint64_t offset)
 {
 	return mft_memory_at(net->memory, offset);
+}
+
+/* Positions that a token may have. */
+static inline int64_t mft_net_longest(const struct mft_net *net)
+{
+	return net->cache.length ? net->cache.length : net->context.whole;
 }
 
 /* Of the pass that is being submitted. */

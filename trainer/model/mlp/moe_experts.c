@@ -100,6 +100,7 @@ static struct mfk_gemm product_of(const struct mft_net *net, int64_t rows,
 		.ldb = l->in,
 		.ldc = forward ? l->out : l->in,
 		.alpha = 1,
+		.alike = net->cache.sequences > 0,
 	};
 }
 

@@ -49,7 +49,7 @@ static int check_choice(const struct mft_net *net, struct mfs_error *err)
 				"give %lld of them",
 				(long long)take, (long long)a->num_experts, (long long)groups,
 				(long long)a->moe_router_topk);
-	if (net->config->moe_sinkhorn && net->seq % net->parallel->size.tp)
+	if (net->config->moe_sinkhorn && !net->cache.sequences && net->seq % net->parallel->size.tp)
 		return mfs_fail(
 			err, -EINVAL,
 			"--moe-router-load-balancing-type sinkhorn: expected sequences that "
@@ -163,6 +163,7 @@ static void multiply(const struct mft_net *net, const struct mft_pass *pass,
 		.ldc = r->experts,
 		.bias = mft_weight(net, r->linear.bias),
 		.alpha = 1,
+		.alike = net->cache.sequences > 0,
 	};
 
 	net->backend->ops->gemm(pass->ctx, &product);
