@@ -268,12 +268,12 @@ static bool has_offsets(const struct mfs_arrow_field *f)
 	return f->kind == MFS_ARROW_LIST || f->kind == MFS_ARROW_TEXT;
 }
 
-static uint64_t offsets_bytes(const struct mfs_arrow_field *f, const struct mfs_arrow_batch *b)
+static uint64_t offsets_bytes(const struct mfs_arrow_field *f, const struct mfs_arrow_counts *b)
 {
 	return has_offsets(f) ? 4 * (b->rows + 1) : 0;
 }
 
-static uint64_t values_bytes(const struct mfs_arrow_field *f, const struct mfs_arrow_batch *b)
+static uint64_t values_bytes(const struct mfs_arrow_field *f, const struct mfs_arrow_counts *b)
 {
 	if (f->kind == MFS_ARROW_TEXT)
 		return b->bytes;
@@ -281,7 +281,7 @@ static uint64_t values_bytes(const struct mfs_arrow_field *f, const struct mfs_a
 }
 
 uint64_t mfs_arrow_body(const struct mfs_arrow_field *fields, size_t count,
-			const struct mfs_arrow_batch *batch)
+			const struct mfs_arrow_counts *batch)
 {
 	uint64_t body = 0;
 
@@ -307,7 +307,7 @@ static void add_buffer(struct message *m, uint64_t *at, uint64_t len)
 }
 
 static void add_nodes(struct message *m, size_t referrer, const struct mfs_arrow_field *fields,
-		      size_t count, const struct mfs_arrow_batch *batch)
+		      size_t count, const struct mfs_arrow_counts *batch)
 {
 	size_t nodes = count;
 
@@ -323,7 +323,7 @@ static void add_nodes(struct message *m, size_t referrer, const struct mfs_arrow
 
 /* Validity, which is empty, of each node; offsets of a list or of texts; values. */
 static void add_buffers(struct message *m, size_t referrer, const struct mfs_arrow_field *fields,
-			size_t count, const struct mfs_arrow_batch *batch)
+			size_t count, const struct mfs_arrow_counts *batch)
 {
 	static const unsigned buffers[] = {[MFS_ARROW_NUMBER] = 2,
 					   [MFS_ARROW_LIST] = 4,
@@ -346,7 +346,7 @@ static void add_buffers(struct message *m, size_t referrer, const struct mfs_arr
 }
 
 void mfs_arrow_add_batch(struct mfs_buf *out, const struct mfs_arrow_field *fields, size_t count,
-			 const struct mfs_arrow_batch *batch)
+			 const struct mfs_arrow_counts *batch)
 {
 	struct slot slots[] = {{8, batch->rows, 0}, OFFSET, OFFSET};
 	struct message m;

@@ -43,16 +43,16 @@ uint64_t mfs_arrow_padded(uint64_t len);
 
 void mfs_arrow_add_schema(struct mfs_buf *out, const struct mfs_arrow_field *fields, size_t count);
 /* What a record batch has: so many items in its list, and so many bytes in its texts. */
-struct mfs_arrow_batch {
+struct mfs_arrow_counts {
 	uint64_t rows, items, bytes;
 };
 /* Its body has, for each field, the values, and in front of them the offsets if the field is an
  * MFS_ARROW_LIST or MFS_ARROW_TEXT: int32[rows + 1], beginning with 0. Each of these is padded. */
 void mfs_arrow_add_batch(struct mfs_buf *out, const struct mfs_arrow_field *fields, size_t count,
-			 const struct mfs_arrow_batch *batch);
+			 const struct mfs_arrow_counts *batch);
 /* Bytes of that body. */
 uint64_t mfs_arrow_body(const struct mfs_arrow_field *fields, size_t count,
-			const struct mfs_arrow_batch *batch);
+			const struct mfs_arrow_counts *batch);
 extern const uint8_t mfs_arrow_eos[MFS_ARROW_EOS];
 
 /* Whether a field can have this dtype. */

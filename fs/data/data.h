@@ -104,6 +104,20 @@ const char *mfs_dataset_warning(const struct mfs_dataset *d);
 /* The files that its rows are made of; a blend has none. */
 struct mfs_fileset *const *mfs_dataset_sets(const struct mfs_dataset *d, uint32_t *ret_count);
 
+struct mfs_buf;
+/* A row, for people. */
+struct mfs_dataset_row {
+	uint64_t rows, row; /* of the dataset; which of these */
+	uint64_t tokens;    /* of the row */
+	uint64_t shown;	    /* of these, from the first one on */
+	bool is_text;	    /* there is a tokenizer; else they are ids, in decimal */
+};
+/* Appends the first tokens of a row, at most so many; of the last row, if there is none of that
+ * number. -ENODATA: there are no rows; -ENOTSUP: tokens are no integers; what reading fails
+ * with, when *ret is right. */
+int mfs_dataset_show_row(const struct mfs_dataset *d, uint64_t row, uint64_t most,
+			 struct mfs_buf *text, struct mfs_dataset_row *ret, struct mfs_error *err);
+
 /* Views that stay open while nobody uses them, of all datasets together. */
 #define MFS_DATA_KEEP_OPEN 8
 

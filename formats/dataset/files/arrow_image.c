@@ -274,8 +274,8 @@ static int put_batch(struct mfs_arrow_image *v, const struct boundary *from,
 	f->end = ++v->batch_count;
 	f->size += MFS_ARROW_ALIGN +
 		   mfs_arrow_body(v->fields, v->field_count,
-				  &(struct mfs_arrow_batch){to->row - from->row, tokens,
-							    to->text - from->text});
+				  &(struct mfs_arrow_counts){to->row - from->row, tokens,
+							     to->text - from->text});
 	return 0;
 }
 
@@ -454,9 +454,9 @@ static int add_header(const struct mfs_arrow_image *v, uint32_t b, struct mfs_vf
 		      struct mfs_error *err)
 {
 	const struct boundary *batch = &v->batches[b];
-	const struct mfs_arrow_batch has = {batch[1].row - batch->row,
-					    batch[1].token - batch->token,
-					    batch[1].text - batch->text};
+	const struct mfs_arrow_counts has = {batch[1].row - batch->row,
+					     batch[1].token - batch->token,
+					     batch[1].text - batch->text};
 	struct mfs_buf header = {0};
 	uint64_t len;
 	int rc;

@@ -97,7 +97,7 @@ uint64_t mfs_parquet_group_size(const struct mfs_parquet_image *v, const struct 
 extern const struct mfs_computed_ops mfs_parquet_file_computed;
 void mfs_parquet_free_footer(struct mfs_buf *b);
 
-/* ---- parquet_text.c ---- */
+/* ---- parquet_column_text.c ---- */
 
 /* Decides how many rows a page of texts has: about MFS_PARQUET_TEXT_PAGE bytes. */
 #define MFS_PARQUET_TEXT_PAGE (1u << 20)

@@ -95,6 +95,21 @@ int mfs_repos_each_layout(struct mfs_repos *repos, const char *name,
 			  const struct mfs_view_kind *kind,
 			  void (*each)(void *arg, const char *spec), void *arg);
 
+#define MFS_FACT_TOKENS 1024 /* of a row, that are shown */
+
+/* A row of a dataset. */
+struct mfs_row_fact {
+	uint64_t rows, row; /* of the dataset; which of these */
+	uint64_t tokens;    /* of the row */
+	uint64_t shown;	    /* of these, from the first one on */
+	bool is_text;	    /* there is a tokenizer; else they are ids, in decimal */
+};
+struct mfs_buf;
+/* Appends the first tokens of a row of a dataset; of the last row, if there is none of that number.
+ * Errors are those of mfs_repos_hold() and mfs_dataset_show_row(). */
+int mfs_repos_show_row(struct mfs_repos *repos, const char *name, uint64_t row,
+		       struct mfs_buf *text, struct mfs_row_fact *ret, struct mfs_error *err);
+
 struct mfs_curve;
 /* The training loss of a source that is open, by files that lie next to its iterations
  * (formats/run/losses.h). They are read again when they change, at most once in a while. The caller

@@ -1,7 +1,7 @@
 /*
  * The page of a model, /ORG/NAME, or a dataset, /datasets/ORG/NAME: what it is, how it is read, its
- * views, its iterations and their loss. The newest iteration is opened for it, and sizes of views
- * are measured for a while; the next request goes on.
+ * views, its iterations and their loss, or one of its rows. The newest iteration is opened for it,
+ * and sizes of views are measured for a while; the next request goes on.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -15,6 +15,7 @@
 #include "fs/cli/text.h"
 #include "fs/gateway/call/reply.h"
 #include "fs/gateway/repos/facts.h"
+#include "fs/gateway/web/dataset_row.h"
 #include "fs/gateway/web/shell_lines.h"
 #include "fs/gateway/web/loss_curve.h"
 #include "fs/gateway/web/page.h"
@@ -424,6 +425,8 @@ static void answer(struct mfs_call *c)
 		add_views(c, &a, &f);
 	if (a.kind == MFS_REPO_MODEL)
 		add_iterations(c, &a);
+	else if (!rc && !f.is_blend)
+		mfs_page_add_row(c, a.name);
 	mfs_page_end(c);
 }
 

@@ -21,7 +21,9 @@
 #include "fs/gateway/web/loss_curve.h"
 #include "fs/gateway/web/gateway_metrics.h"
 #include "fs/stats/stats.h"
+#include "fs/data/data.h"
 #include "fs/view/view.h"
+#include "tests/unit/fake_idx.h"
 
 #define NOW 1800000000
 
@@ -667,6 +669,64 @@ START_TEST(model_page)
 }
 END_TEST
 
+/* A dataset of three rows, whose tokens are markup. */
+static void add_hostile(void)
+{
+	static const char tokenizer[] =
+		"{\"version\": \"1.0\", \"added_tokens\": [{\"id\": 0, \"content\": "
+		"\"<script>alert(1)</script>\", \"special\": true, \"single_word\": false, "
+		"\"lstrip\": false, \"rstrip\": false, \"normalized\": false}], "
+		"\"normalizer\": null, \"pre_tokenizer\": null, \"post_processor\": null, "
+		"\"decoder\": {\"type\": \"Fuse\"}, \"model\": {\"type\": \"WordLevel\", "
+		"\"unk_token\": \"<script>alert(1)</script>\", \"vocab\": {"
+		"\"<script>alert(1)</script>\": 0, "
+		"\"\\\"><img src=x onerror=alert(2)>\\n\\u202e\": 1}}}";
+	static const int32_t lengths[] = {2, 0, 5000};
+	static struct mfs_view_options hostile;
+	static struct mfs_data_options data;
+	static int32_t tokens[5002] = {0, 1};
+	const struct fake_idx idx = {.sequences = 3, .code = 4, .lengths = lengths};
+	static char dir[PATH_MAX], prefix[PATH_MAX];
+	struct mfs_buf b = {0};
+
+	snprintf(dir, sizeof(dir), "%s", unit_tmpdir());
+	snprintf(prefix, sizeof(prefix), "%s/hostile", dir);
+	fake_idx(&b, &idx);
+	unit_write(dir, "hostile.idx", b.data, b.len);
+	mfs_buf_release(&b);
+	unit_write(dir, "hostile.bin", tokens, sizeof(tokens));
+	unit_write(dir, "tokenizer.json", tokenizer, sizeof(tokenizer) - 1);
+	data.tokenizer = dir;
+	hostile.tokenizer = dir;
+	hostile.data = &data;
+	unit_ok(mfs_repos_add(gateway.repos, NULL, prefix, &hostile, &err), &err);
+}
+
+/* A row of a dataset: as text, of which nothing is markup, or as ids; one after the other. */
+START_TEST(dataset_page_shows_a_row)
+{
+	static const struct headers browser[] = {BROWSER, {0}};
+
+	begin_gateway(NULL);
+	add_hostile();
+	check_page("/datasets/local/hostile", browser, 200,
+		   (const char *[]){
+			   "!<script", "!<img", "&#60;script&#62;alert(1)&#60;/script&#62;",
+			   "&#34;&#62;&#60;img src=x onerror=alert(2)&#62;\n&#xFFFD;", "Row 0 of 3",
+			   "2 tokens", "<a href=\"?row=1#row\">Next</a>", "!>Previous</a>", NULL});
+	check_page("/datasets/local/hostile?row=99%22%3E%3Cscript%3E", browser, 200,
+		   (const char *[]){"!<script", "Row 2 of 3", "5,000 tokens", "the first 1,024",
+				    "<a href=\"?row=1#row\">Previous</a>", "!>Next</a>", NULL});
+	check_page("/datasets/local/hostile?row=1", browser, 200,
+		   (const char *[]){"Row 1 of 3", "0 tokens", "<pre dir=auto>\n</pre>", NULL});
+	check_page("/datasets/local/tales_text_document?row=239", browser, 200,
+		   (const char *[]){"Row 239 of 240", "-o tokenizer=DIR", NULL});
+	check_page("/datasets/local/tales_text_document", browser, 200,
+		   (const char *[]){"<pre dir=auto>\n", "Row 0 of 240", NULL});
+	end_gateway();
+}
+END_TEST
+
 START_TEST(a_search_finds_names)
 {
 	static const struct headers browser[] = {BROWSER, {0}};
@@ -760,6 +820,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, tls_cookie);
 	tcase_add_test(c, browsers_are_asked_and_clients_are_told);
 	tcase_add_test(c, model_page);
+	tcase_add_test(c, dataset_page_shows_a_row);
 	tcase_add_test(c, a_search_finds_names);
 	tcase_add_test(c, an_incomplete_save_is_shown_with_its_reason);
 	tcase_add_test(c, no_family);
