@@ -13,6 +13,7 @@ import megatron_files
 import models
 import venvs
 from layouts import Layout, own
+from sft_runs import PACKED, collated, lines, loss_of, trained
 from swept import share
 from views import export
 
@@ -24,11 +25,12 @@ class Load:
     dist: bool = False          # by megatron/torch_dist, else by the legacy view of that layout
     native: bool = False        # the source itself
     optimizer: bool = False
+    packed: bool = False        # the loss of packed rows is that of mcorefs-train
     core: str = checkpoints.Spec.core
 
     def __str__(self):
         what = "native" if self.native else "torch_dist" if self.dist else "torch"
-        return f"{self.source.split('/')[-1]}-{what}-{self.layout}" + ("-optimizer" if self.optimizer else "") + f"-core-{self.core}"
+        return f"{self.source.split('/')[-1]}-{what}-{self.layout}" + ("-optimizer" if self.optimizer else "-packed" if self.packed else "") + f"-core-{self.core}"
 
 
 # Every family by both formats, from both, at layouts of up to four processes; every pair of sizes that meet in them.
@@ -71,7 +73,8 @@ def loads(table, **more):
         yield from (Load(source, layout, dist=True, **more) for layout in dist)
 
 
-LOADS = [*loads(share(WEIGHTS, 2)), *loads(share(OLDER, 3), core="0.15.3"), *loads(share(OPTIMIZERS, 2), optimizer=True)]
+LOADS = [*loads(share(WEIGHTS, 2)), *loads(share(OLDER, 3), core="0.15.3"), *loads(share(OPTIMIZERS, 2), optimizer=True),
+         Load("resume/llama-torch-tp2-pp2", Layout(1, 1), packed=True)]
 
 
 def answers(core, jobs, place, script="load_views.py", **more):
@@ -103,7 +106,8 @@ class Megatron:
             args = megatron_files.read(path, strict=False).args
             self.sources[name] = path, args
         # A source's own dump: at its own layout, which every form of an optimizer can be loaded at.
-        natives = {(load.source, load.optimizer): dataclasses.replace(load, native=True, layout=own(self.sources[load.source][1])) for load in wanted}
+        natives = {(load.source, load.optimizer): dataclasses.replace(load, native=True, layout=own(self.sources[load.source][1])) for load in wanted
+                   if not load.packed}
         self.loads = [*natives.values(), *wanted]
         self.errors = {}
         for number, load in enumerate(self.loads):
@@ -117,6 +121,7 @@ class Megatron:
                     self.errors[load], directory = str(error), path
             logits = path / "logits.npz"
             data = {"dp": args.data_parallel_size} if load.native and load.optimizer else {}
+            data |= {"packed": [collated(row) for row in PACKED]} if load.packed else {}
             jobs.append(job(directory, load.layout, **data, dump=str(place / f"{number}.safetensors"), optimizer=load.optimizer,
                             logits=str(logits) if logits.exists() else None))
         self.said = answers(wanted[0].core, jobs, place)
@@ -130,6 +135,11 @@ class Megatron:
     def check(self, load):
         path, args = self.sources[load.source]
         said, got = self.answer(load)
+        if load.packed:
+            (self.place / "packed.jsonl").write_text(lines(PACKED))
+            loss = loss_of(trained(path, self.place / "packed.jsonl", len(PACKED)))
+            assert abs(said["loss"] - loss) < 2e-5 * loss
+            return
         _, want = self.answer(next(other for other in self.loads if other.native and (other.source, other.optimizer) == (load.source, load.optimizer)))
         megatron_files.assert_same_tensors(got, want, str(load), args.vocab_size)
         if (path / "logits.npz").exists():

@@ -1,11 +1,9 @@
 """Fine-tuning on conversations: the loss of mcorefs-train --sft is that of transformers, whose tokenizer renders the template and says what counts."""
 import importlib.util
 import json
-import os
 import pathlib
 import re
 import shutil
-import subprocess
 
 import pyarrow.parquet
 import pytest
@@ -15,8 +13,8 @@ import transformers
 import hf_models
 import models
 import program
+from sft_runs import PACKED, apart, collated, lines, loss_of, trained
 
-TRAIN = os.environ.get("MCOREFS_TRAIN", str(pathlib.Path(program.BINARY).with_name("mcorefs-train")))
 TOKENIZER = pathlib.Path(__file__).parents[1] / "fixtures/data/tokenizer"
 BLOCKS = ("{% for m in messages %}{{ '<|' ~ m.role ~ '|>\n' }}{% if m.role == 'assistant' %}{% generation %}{{ m.content|trim }}{{ eos_token }}"
           "{% endgeneration %}{% else %}{{ m.content|trim }}{% endif %}{{ '\n' }}{% endfor %}")
@@ -56,41 +54,34 @@ def llama(tmp_path_factory):
     return hf_models.make("llama", tmp_path_factory.mktemp("llama") / "hf", dtype=torch.float32, vocab_size=1024, max_position_embeddings=256)
 
 
+def conversations(directory, template):
+    """Writes the talks and a tokenizer with a template; returns the tokenizer."""
+    shutil.copytree(TOKENIZER, directory / "tokenizer")
+    (directory / "tokenizer/chat_template.jinja").write_text(template)
+    (directory / "talks.jsonl").write_text("".join(
+        json.dumps({"messages": [{"role": role, "content": content} for role, content in talk]}) + "\n" for talk in TALKS))
+    return transformers.AutoTokenizer.from_pretrained(directory / "tokenizer")
+
+
 @pytest.mark.parametrize("packing", ["none", "first_fit_decreasing"])
 @pytest.mark.parametrize("kind", ["blocks", "template_chatml.jinja"])
 def test_losses_are_those_of_transformers(llama, kind, packing, tmp_path):
     answers = kind == "blocks"
-    shutil.copytree(TOKENIZER, tmp_path / "tokenizer")
-    (tmp_path / "tokenizer/chat_template.jinja").write_text(BLOCKS if answers else template_of_vllm(kind))
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
-    (tmp_path / "talks.jsonl").write_text("".join(
-        json.dumps({"messages": [{"role": role, "content": content} for role, content in talk]}) + "\n" for talk in TALKS))
-    command = [TRAIN, "--backend", "cpu", "--load", llama, "--use-checkpoint-args", "--finetune", "--no-load-optim", "--no-load-rng",
-               "--sft", "--tokenizer-type", "SFTTokenizer", "--tokenizer-model", tmp_path / "tokenizer", "--sft-tokenizer-prompt-format", "default",
-               "--train-data-path", tmp_path / "talks.jsonl", "--sft-packing", packing, *(["--sft-answer-only-loss"] if answers else []),
-               "--calculate-per-token-loss", "--seq-length", "256", "--micro-batch-size", "1", "--lr", "1e-5", "--eval-iters", "0",
-               "--log-interval", "1", "--train-iters", "1", "--transformer-impl", "local", "--attention-dropout", "0",
-               "--hidden-dropout", "0"]
+    tokenizer = conversations(tmp_path, BLOCKS if answers else template_of_vllm(kind))
     samples = 4 if packing == "none" else 1
     for _ in range(2):  # the second time with as many samples as packing has made
-        done = subprocess.run([*command, "--global-batch-size", str(samples)], capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stderr
-        found = int(re.search(r"an epoch of conversations has (\d+) samples", done.stdout).group(1))
+        text = trained(llama, tmp_path / "talks.jsonl", samples, "--tokenizer-type", "SFTTokenizer", "--tokenizer-model", tmp_path / "tokenizer",
+                       "--sft-tokenizer-prompt-format", "default", "--sft-packing", packing, *(["--sft-answer-only-loss"] if answers else []))
+        found = int(re.search(r"an epoch of conversations has (\d+) samples", text).group(1))
         if found == samples:
             break
         samples = found
-    loss = float(re.search(r"lm loss: (\S+)", done.stdout).group(1))
-    assert abs(loss - wanted(llama, tokenizer, answers)) < 2e-5 * loss
+    assert abs(loss_of(text) - wanted(llama, tokenizer, answers)) < 2e-5 * loss_of(text)
 
 
 def test_what_is_packed_ahead_is_what_transformers_makes(tmp_path):
     """Rows as Megatron-Bridge has them (data/packing/algorithms.py): its loss_mask is of labels, and the last token has none."""
-    shutil.copytree(TOKENIZER, tmp_path / "tokenizer")
-    (tmp_path / "tokenizer/chat_template.jinja").write_text(BLOCKS)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "tokenizer")
-    (tmp_path / "talks.jsonl").write_text("".join(
-        json.dumps({"messages": [{"role": role, "content": content} for role, content in talk]}) + "\n" for talk in TALKS))
-    want = []
+    tokenizer, want = conversations(tmp_path, BLOCKS), []
     for talk in TALKS:
         messages = [{"role": role, "content": content} for role, content in talk]
         said = tokenizer.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
@@ -100,9 +91,20 @@ def test_what_is_packed_ahead_is_what_transformers_makes(tmp_path):
     assert done.returncode == 0, done.stderr
     table = pyarrow.parquet.read_table(tmp_path / "packed.parquet")
     assert {field.name: str(field.type.value_type) for field in table.schema} == {"input_ids": "int32", "loss_mask": "int8", "seq_start_id": "int32"}
-    found = []
-    for row in table.to_pylist():
-        ends = row["seq_start_id"][1:] + [len(row["input_ids"])]
-        assert ends[-1] - len(ends) <= 128
-        found += [(row["input_ids"][begin:end], row["loss_mask"][begin:end]) for begin, end in zip(row["seq_start_id"], ends)]
-    assert 1 < table.num_rows < len(TALKS) and sorted(found) == sorted(want)
+    rows = [apart(row) for row in table.to_pylist()]
+    assert all(sum(len(ids) - 1 for ids, _ in row) <= 128 for row in rows)
+    assert 1 < len(rows) < len(TALKS) and sorted(sum(rows, [])) == sorted(want)
+
+
+def test_packed_rows_have_the_losses_of_transformers_packing(llama, tmp_path):
+    """In one forward of a row: position_ids keep documents apart."""
+    (tmp_path / "packed.jsonl").write_text(lines(PACKED))
+    model, total, count = models.load(llama), 0.0, 0
+    for row in PACKED:
+        ids, labels, mask, positions = (torch.tensor([x]) for x in collated(row))
+        with torch.no_grad():
+            logits = model(input_ids=ids, position_ids=positions, use_cache=False).logits.float()
+        losses = torch.nn.functional.cross_entropy(logits[0], labels[0], reduction="none")
+        total, count = total + (losses * mask[0]).sum().item(), count + int(mask.sum())
+    loss = loss_of(trained(llama, tmp_path / "packed.jsonl", len(PACKED)))
+    assert abs(loss - total / count) < 2e-5 * loss

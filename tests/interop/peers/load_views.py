@@ -1,8 +1,8 @@
 """Loads Megatron checkpoints into real GPTModels of megatron-core on the CPU: load_views.py JOBS
 
 JOBS: a file of JSON objects, a line each: {"load": a --load directory, "tp": 2, "pp": 2, "ep", "etp", "vpp", "first", "last", "logits": an .npz with
-tokens and Megatron's or transformers' logits, "dump": a file to write, "optimizer": true to load the one that is there}.  Answers with a line of JSON each:
-{"job": number, "error": null or the last of a log, "difference": of the logits in float32}.
+tokens and Megatron's or transformers' logits, "packed": [[ids, labels, mask, positions], ...] of packed rows, of one process, "dump": a file to write, "optimizer": true to load the one that is there}.  Answers with a line of JSON each:
+{"job": number, "error": null or the last of a log, "difference": of the logits in float32, or the mean "loss" of the packed rows}.
 
 Legacy files are loaded strictly, each rank its own; torch_dist through megatron.core.dist_checkpointing.  A dump has whole tensors under
 Megatron's global names (load_optimizer.py), the same whatever the layout.  Importing Megatron takes most of the time of a tiny model, so one
@@ -86,6 +86,32 @@ def logit_difference(args, models, path):
     return max(float(numpy.abs(ours.float().numpy()[..., :rows] - theirs[..., :rows]).max()) for ours, theirs in pairs)
 
 
+def packed_loss(args, models, rows):
+    """By PackedSeqParams (thd). Core's attention for CPUs refuses these: here it takes one document after the other."""
+    from megatron.core.packed_seq_params import PackedSeqParams
+    from megatron.core.transformer.dot_product_attention import DotProductAttention
+    model, total, count, alone = write_megatron.float32_copy(args, models)[0], 0.0, 0, DotProductAttention.forward
+
+    def attend(self, query, key, value, attention_mask, attn_mask_type=None, packed_seq_params=None, **_):
+        ends = packed_seq_params.cu_seqlens_q.tolist()
+        return torch.cat([alone(self, *(x[begin:end].unsqueeze(1) for x in (query, key, value)), None, attn_mask_type)
+                          for begin, end in zip(ends, ends[1:])])
+
+    DotProductAttention.forward = attend
+    model.eval()
+    for row in rows:
+        ids, labels, mask, positions = (torch.tensor([x]) for x in row)
+        begins = [i for i, position in enumerate(row[3]) if not position]
+        ends = torch.tensor(begins + [len(row[0])], dtype=torch.int32)
+        longest = int((ends[1:] - ends[:-1]).max())
+        packed = PackedSeqParams(qkv_format="thd", cu_seqlens_q=ends, cu_seqlens_kv=ends, max_seqlen_q=longest, max_seqlen_kv=longest)
+        with torch.no_grad():
+            logits = model(ids, positions, None, packed_seq_params=packed)[0].float()
+        total += float((torch.nn.functional.cross_entropy(logits, labels[0], reduction="none") * mask[0]).sum())
+        count += int(mask.sum())
+    return total / count
+
+
 def load_rank(job, rank, store, answer):
     opt = options(job)
     mcore_cpu.start(opt, rank, store)
@@ -116,10 +142,13 @@ def load_rank(job, rank, store, answer):
             if opt.optimizer:
                 tensors["step"] = torch.tensor(sorted(set().union(*steps)))
             save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, opt.dump)
+    said = {"loss": packed_loss(args, models, job["packed"])} if job.get("packed") else {}
     difference = logit_difference(args, models, job["logits"]) if job.get("logits") else None
     dist.barrier()
     if difference is not None:
-        pathlib.Path(f"{answer}-{rank}").write_text(json.dumps(difference))
+        said["difference"] = difference
+    if said:
+        pathlib.Path(f"{answer}-{rank}").write_text(json.dumps(said))
     dist.barrier()
     dist.destroy_process_group()
 
@@ -135,7 +164,7 @@ def fork(job, rank, work):
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options(job).ranks))
-        load_rank(job, rank, f"{work}/store", f"{work}/difference")
+        load_rank(job, rank, f"{work}/store", f"{work}/said")
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -151,8 +180,9 @@ def run(number, job):
         good = write_megatron.wait_for([fork(job, rank, work) for rank in range(options(job).ranks)])
         log = pathlib.Path(work, "log")
         error = None if good else (log.read_text()[-1500:] if log.exists() else "killed")
-        said = [json.loads(path.read_text()) for path in pathlib.Path(work).glob("difference-*")]  # of each rank that has the logits
-        return dict(job=number, error=error, difference=max(said, default=None), seconds=round(time.time() - began, 1))
+        said = [json.loads(path.read_text()) for path in pathlib.Path(work).glob("said-*")]  # of each rank that has the logits
+        most = {key: max((each[key] for each in said if key in each), default=None) for key in ("difference", "loss")}
+        return dict(job=number, error=error, **most, seconds=round(time.time() - began, 1))
 
 
 if __name__ == "__main__":
