@@ -89,6 +89,20 @@ static void make_header(const struct mfs_text_lengths *l, uint64_t key, struct h
 
 /* ---- a file that is there ---- */
 
+/* Sums that rows could have: files are laid out by them, whoever has written them. */
+static bool are_sound(const struct mfs_text_lengths *l)
+{
+	for (int f = 0; f < MFS_TEXT_FORMS; f++) {
+		if (l->sums[0].before[f])
+			return false;
+		for (uint64_t b = 0; b < l->blocks; b++)
+			if (l->sums[b + 1].before[f] - l->sums[b].before[f] >
+			    (uint64_t)MFS_TEXT_BLOCK * INT32_MAX)
+				return false;
+	}
+	return true;
+}
+
 /* Whether it is whole, and of these rows. */
 static bool load(struct mfs_text_lengths *l, uint64_t size, uint64_t key)
 {
@@ -99,7 +113,7 @@ static bool load(struct mfs_text_lengths *l, uint64_t size, uint64_t key)
 	    read_at(l, l->sums, sums_size(l), sums, NULL))
 		return false;
 	make_header(l, key, &wanted);
-	return !memcmp(&found, &wanted, sizeof(found));
+	return !memcmp(&found, &wanted, sizeof(found)) && are_sound(l);
 }
 
 /* ---- a new one ---- */

@@ -3,6 +3,7 @@
 #include <glob.h>
 #include <stdio.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "formats/base/buf.h"
 #include "formats/dataset/files/arrow_image.h"
@@ -237,11 +238,10 @@ END_TEST
 
 /* ---- where lengths are kept ---- */
 
-/* Flips a byte of the only file in dir, counted from its beginning, or if negative from its end. */
-static void damage(const char *dir, off_t at)
+/* The only file in dir. */
+static int open_kept(const char *dir)
 {
 	char pattern[512];
-	uint8_t byte;
 	glob_t found;
 	int fd;
 
@@ -249,12 +249,22 @@ static void damage(const char *dir, off_t at)
 	ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
 	ck_assert_uint_eq(found.gl_pathc, 1);
 	fd = open(found.gl_pathv[0], O_RDWR);
+	ck_assert_int_ge(fd, 0);
+	globfree(&found);
+	return fd;
+}
+
+/* Flips a byte of it, counted from its beginning, or if negative from its end. */
+static void damage(const char *dir, off_t at)
+{
+	const int fd = open_kept(dir);
+	uint8_t byte;
+
 	at = at < 0 ? lseek(fd, at, SEEK_END) : at;
 	ck_assert_int_eq(pread(fd, &byte, 1, at), 1);
 	byte ^= 1;
 	ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
 	close(fd);
-	globfree(&found);
 }
 
 /* What was measured once is not measured again, unless its file is damaged. */
@@ -305,6 +315,30 @@ START_TEST(lengths_of_others_are_not_believed)
 }
 END_TEST
 
+/* A hash is no proof of who has written a file: sums that no rows could have are measured anew. */
+START_TEST(sums_that_shrink_are_not_believed)
+{
+	const char *dir = unit_tmpdir();
+	struct fixture x;
+	uint64_t sums[8], hash;
+	int fd;
+
+	begin(&x, "byte_level.json");
+	measure(&x, dir, 7);
+	forget_lengths(&x);
+	fd = open_kept(dir);
+	ck_assert_int_eq(pread(fd, sums, sizeof(sums), 64 + 8 * ROWS), sizeof(sums));
+	sums[2] = sums[4] + 1;
+	hash = XXH3_64bits(sums, sizeof(sums));
+	ck_assert_int_eq(pwrite(fd, sums, sizeof(sums), 64 + 8 * ROWS), sizeof(sums));
+	ck_assert_int_eq(pwrite(fd, &hash, sizeof(hash), 56), sizeof(hash));
+	close(fd);
+	measure(&x, dir, 7);
+	check_lines(&x);
+	end(&x);
+}
+END_TEST
+
 START_TEST(rows_that_cannot_be_read)
 {
 	struct mfs_vfile *f;
@@ -338,6 +372,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "columns of unreadable rows", columns_of_unreadable_rows);
 	unit_case(s, "kept", lengths_are_kept);
 	unit_case(s, "hostile", lengths_of_others_are_not_believed);
+	unit_case(s, "hostile sums", sums_that_shrink_are_not_believed);
 	unit_case(s, "unreadable", rows_that_cannot_be_read);
 	return s;
 }
