@@ -1,6 +1,6 @@
 #!/bin/bash
 # mcorefs pack with a tokenizer: the bytes that tools/preprocess_data.py wrote of the same text, from inputs of all kinds;
-# what is refused; and that a run that was killed goes on to the same bytes, with several keys, too.
+# packed samples of conversations; what is refused; and that a run that was killed goes on to the same bytes, with several keys, too.
 . "$(dirname "$0")/lib.sh"
 
 m=$MCOREFS
@@ -142,6 +142,18 @@ refused 'an id for the end' 2 'takes no id: the tokenizer names it' "$m" pack --
 refused 'no prefix' 2 'PREFIX is missing.*json-keys takes all words' "$m" pack "${null[@]}" --json-keys a "$out/x" </dev/null
 refused 'keys of plain text' 2 'json-keys are of JSON lines' "$m" pack "${null[@]}" --separator x --json-keys a -- "$out/x" </dev/null
 refused 'a key twice' 2 "has 'a' twice" "$m" pack "${null[@]}" --json-keys a a -- "$out/x" </dev/null
+
+# ---- conversations ----
+
+printf '%s\n' '{"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}' '{"input_ids": [4, 5]}' >"$work/rows"
+pack 'packed samples' --sft --seq-length 3 "$work/rows" "$work/packed"
+same 'packed samples' "$(cat "$work/packed")" '{"input_ids": [1, 2, 3, 4, 5], "loss_mask": [1, 1, 0, 1, 0], "seq_start_id": [0, 3]}'
+refused 'packed twice' 1 "line 1: it has seq_start_id: it is packed already" "$m" pack --sft --seq-length 3 "$work/packed" "$work/again"
+refused 'packed before' 1 'exists .--force replaces it' "$m" pack --sft --seq-length 4 "$work/rows" "$work/packed"
+pack 'padded samples' --sft --seq-length 4 --pad-seq-to-mult 2 --pad-id 9 --force "$work/rows" "$work/packed"
+same 'padded samples' "$(cat "$work/packed")" '{"input_ids": [1, 2, 3, 4, 5, 9], "loss_mask": [1, 1, 0, 1, 0, 0], "seq_start_id": [0, 3]}'
+refused 'samples without a length' 2 'sft needs --seq-length' "$m" pack --sft "$work/rows" "$work/again"
+refused 'samples of another multiple' 2 '2 does not divide 3' "$m" pack --sft --seq-length 3 --pad-seq-to-mult 2 "$work/rows" "$work/again"
 
 # ---- killed ----
 
