@@ -336,6 +336,31 @@ static inline void train_batch_look_ahead(struct mft_batch *b, int64_t batch, in
 	}
 }
 
+/* The arrays of a policy loss (--perform-rl-step): two responses in each sequence, each after
+ * tokens that do not count. */
+static inline void train_batch_add_policy(struct mft_batch *b, int64_t batch, int64_t seq,
+					  uint64_t seed)
+{
+	const int64_t n = batch * seq;
+	struct mft_batch was = *b;
+
+	b->block = calloc(1, mft_batch_bytes((uint64_t)n, 0, true));
+	mft_batch_place(b, (uint64_t)n, 0, true, b->block);
+	memcpy(b->block, was.block, was.bytes);
+	free(was.block);
+	for (int64_t t = 0; t < n; t++) {
+		const int64_t at = t % seq, half = seq / 2;
+
+		b->sequence[t] = at % half < 2 ? -1 : (int32_t)(at / half);
+		b->loss_mask[t] = b->sequence[t] < 0 ? 0 : 0.01f * (float)(1 + b->sequence[t]);
+		b->old[t] = -3.9f + 0.2f * train_uniform(&seed);
+		b->reference[t] = b->old[t] + 0.3f * train_uniform(&seed);
+		b->rollout[t] = b->old[t] + 0.2f * train_uniform(&seed);
+		b->advantage[t] = (t / seq + b->sequence[t]) % 2 ? 1.5f : -0.75f;
+	}
+	train_batch_finish(b, n);
+}
+
 static inline void train_batch_free(struct mft_batch *b)
 {
 	free(b->block);

@@ -250,6 +250,7 @@ int mft_rl_weigh(const char *aggregation, const struct mft_rl_weighed *of, doubl
 		ret[response] =
 			of->tokens[response] > 0 ? weights[k].of_response(of, &all, response) : 0;
 	}
+	free(all.of_prompt);
 	return 0;
 }
 

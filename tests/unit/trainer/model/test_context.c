@@ -144,6 +144,8 @@ static struct mft_batch *part_of(const struct mft_batch *whole, int64_t batch, u
 	const int64_t seq = LENGTH / parts;
 	struct mft_batch *b = train_batch_new(batch, seq, VOCAB, 1);
 
+	if (whole->old)
+		train_batch_add_policy(b, batch, seq, 1);
 	for (int64_t t = 0; t < batch * seq; t++) {
 		const int64_t from =
 			t / seq * LENGTH + mft_context_position(parts, part, LENGTH, t % seq);
@@ -153,6 +155,13 @@ static struct mft_batch *part_of(const struct mft_batch *whole, int64_t batch, u
 		b->positions[t] = whole->positions[from];
 		b->first_key[t] = whole->first_key[from];
 		b->loss_mask[t] = whole->loss_mask[from];
+		if (!whole->old)
+			continue;
+		b->old[t] = whole->old[from];
+		b->reference[t] = whole->reference[from];
+		b->rollout[t] = whole->rollout[from];
+		b->advantage[t] = whole->advantage[from];
+		b->sequence[t] = whole->sequence[from];
 	}
 	train_batch_finish(b, batch * seq);
 	b->counted = whole->counted;
@@ -288,7 +297,8 @@ static void run_parts(const struct mft_train_config *config, const struct mft_ba
 		add_gradients(process[i].model, found);
 		sum += process[i].loss;
 	}
-	ck_assert_msg(fabs(sum - loss) <= WITHIN * loss, "a loss of %.9g, not %.9g", sum, loss);
+	ck_assert_msg(fabs(sum - loss) <= WITHIN * fabs(loss), "a loss of %.9g, not %.9g", sum,
+		      loss);
 	compare(process[0].model->params, found, want);
 	for (uint32_t i = 0; i < parts; i++) {
 		train_batch_free(process[i].batch);
@@ -324,6 +334,37 @@ START_TEST(gradients_are_those_of_one_process)
 		run_parts(&config, whole, 6, 2, random, loss, want);
 	if (kind == P2P || kind == GATHER)
 		run_parts(&config, whole, 3, 0, random, loss, want);
+	free(want);
+	train_batch_free(whole);
+	train_model_free(m);
+}
+END_TEST
+
+/* The ratio of a response is one of all its tokens, which several processes have. */
+START_TEST(ratios_are_those_of_whole_responses)
+{
+	uint64_t random = 4;
+	struct mft_train_config config = random_model(&random, P2P);
+	struct mft_batch *whole = train_batch_new(config.micro_batch_size, LENGTH, VOCAB - 3, 5);
+	struct train_model *m;
+	double loss, *want;
+
+	config.perform_rl_step = true;
+	config.rl_loss = "gspo";
+	config.rl_kl_type = "k3";
+	config.rl_importance_sampling_level = "token";
+	config.rl_importance_sampling_mode = "truncate";
+	config.grpo_clamp_eps_lower = config.grpo_clamp_eps_upper = 0.2;
+	config.grpo_kl_beta = 0.1;
+	config.rl_default_temperature = 1;
+	train_batch_add_policy(whole, config.micro_batch_size, LENGTH, 9);
+	m = train_model_new(&config);
+	want = calloc(m->params->elements, sizeof(*want));
+	train_model_random(m, 3, 0.3f);
+	loss = train_run(m, whole, true);
+	add_gradients(m, want);
+	run_parts(&config, whole, 2, 0, 3, loss, want);
+	run_parts(&config, whole, 4, 0, 3, loss, want);
 	free(want);
 	train_batch_free(whole);
 	train_model_free(m);
@@ -371,6 +412,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_loop_test(c, gradients_are_those_of_one_process, 0, 6 * KINDS);
 	suite_add_tcase(s, c);
+	unit_case(s, "policies", ratios_are_those_of_whole_responses);
 	unit_case(s, "places", places_of_parts_are_all_places);
 	unit_case(s, "heads", heads_are_divided);
 	return s;

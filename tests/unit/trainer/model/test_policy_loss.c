@@ -373,30 +373,11 @@ static struct mft_train_config model_config(const char *loss)
 	return c;
 }
 
-/* Two responses in each sample, the second after tokens that do not count. */
 static struct mft_batch *batch_new(void)
 {
 	struct mft_batch *b = train_batch_new(BATCH, SEQ, 50, 5);
-	const struct mft_batch was = *b;
-	uint64_t seed = 11;
 
-	b->block = calloc(1, mft_batch_bytes(N, 0, true));
-	mft_batch_place(b, N, 0, true, b->block);
-	memcpy(b->tokens, was.tokens, N * sizeof(*b->tokens));
-	memcpy(b->labels, was.labels, N * sizeof(*b->labels));
-	memcpy(b->positions, was.positions, N * sizeof(*b->positions));
-	free(was.block);
-	for (int64_t t = 0; t < N; t++) {
-		const int64_t at = t % SEQ;
-
-		b->sequence[t] = at < 2 || at == 8 || at == 9 ? -1 : at > 9;
-		b->loss_mask[t] = b->sequence[t] < 0 ? 0 : 0.01f * (float)(1 + b->sequence[t]);
-		b->old[t] = -3.9f + 0.2f * train_uniform(&seed);
-		b->reference[t] = b->old[t] + 0.3f * train_uniform(&seed);
-		b->rollout[t] = b->old[t] + 0.2f * train_uniform(&seed);
-		b->advantage[t] = (t / SEQ + b->sequence[t]) % 2 ? 1.5f : -0.75f;
-	}
-	train_batch_finish(b, N);
+	train_batch_add_policy(b, BATCH, SEQ, 11);
 	return b;
 }
 
