@@ -55,6 +55,9 @@ int mfs_row_unlike(const char *where, const char *expected, const json_t *found,
 /* mfs_row_unlike() of LIST[i]. */
 int mfs_row_unlike_at(const char *list, size_t i, const char *expected, const json_t *found,
 		      struct mfs_error *err);
+/* What a row may have that is looked at. */
+extern const char *const mfs_row_members[];
+extern const size_t mfs_row_member_count;
 /* The messages that a row has in one of the forms that conversation.h names, as a new list of
  * {"role", "content"}. NULL: it has none. */
 json_t *mfs_row_messages(const json_t *row);

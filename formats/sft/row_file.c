@@ -9,27 +9,23 @@
 #include <unistd.h>
 
 #include "formats/io/regular.h"
+#include "formats/sft/conversation_i.h"
+#include "formats/sft/row_paths.h"
+#include "formats/text/tables/table_text.h"
 
-static bool is_blank(const char *line)
+struct reading {
+	const char *path;    /* of the file at hand */
+	uint64_t first, end; /* rows that are wanted */
+	uint64_t rows;	     /* so far, of all files */
+	const struct mfs_row_hooks *hooks;
+};
+
+static bool is_wanted(const struct reading *r)
 {
-	return !line[strspn(line, " \t\r\n")];
+	return r->rows >= r->first && r->rows < r->end;
 }
 
-static int open_rows(const char *path, FILE **ret, struct mfs_error *err)
-{
-	int fd, rc = mfs_open_regular(AT_FDCWD, path, 0, &fd, NULL);
-
-	if (rc)
-		return mfs_fail(err, rc, "%s: %s", path, mfs_open_regular_why(rc));
-	*ret = fdopen(fd, "r");
-	if (*ret)
-		return 0;
-	close(fd);
-	return mfs_fail_nomem(err);
-}
-
-static int read_row(const struct mfs_row_hooks *hooks, const char *line, size_t len,
-		    struct mfs_error *err)
+static int pass_row(const struct reading *r, const char *line, size_t len, struct mfs_error *err)
 {
 	json_error_t why;
 	json_t *row = json_loadb(line, len, 0, &why);
@@ -37,34 +33,119 @@ static int read_row(const struct mfs_row_hooks *hooks, const char *line, size_t 
 
 	if (!row)
 		return mfs_fail(err, -EINVAL, "no JSON: %s", why.text);
-	rc = hooks->row(hooks->arg, row, err);
+	rc = r->hooks->row(r->hooks->arg, row, err);
 	json_decref(row);
+	return rc;
+}
+
+/* ---- JSON lines ---- */
+
+static bool is_blank(const char *line)
+{
+	return !line[strspn(line, " \t\r\n")];
+}
+
+static int read_lines(struct reading *r, FILE *f, struct mfs_error *err)
+{
+	uint64_t number = 0;
+	char *line = NULL;
+	size_t room = 0;
+	ssize_t len;
+	int rc = 0;
+
+	while (!rc && (len = getline(&line, &room, f)) > 0) {
+		number++;
+		if (is_blank(line))
+			continue;
+		if (is_wanted(r))
+			rc = pass_row(r, line, (size_t)len, err);
+		r->rows++;
+	}
+	if (!rc && ferror(f))
+		rc = mfs_fail(err, -EIO, "it cannot be read");
+	free(line);
+	return rc ? mfs_fail_in(err, "%s, line %llu", r->path, (unsigned long long)number) : 0;
+}
+
+/* ---- tables ---- */
+
+static int read_rows(struct reading *r, struct mfs_table_text *t, struct mfs_error *err)
+{
+	struct mfs_buf line = {0};
+	uint64_t number = 0;
+	bool end = false;
+	int rc = 0;
+
+	while (!rc) {
+		line.len = 0;
+		rc = mfs_table_text_next(t, &line, &end, err);
+		if (rc || end)
+			break;
+		number++;
+		if (is_wanted(r))
+			rc = pass_row(r, line.data, line.len, err);
+		if (rc)
+			mfs_fail_in(err, "%s, row %llu", r->path, (unsigned long long)number);
+		r->rows++;
+	}
+	mfs_buf_release(&line);
+	return rc;
+}
+
+static int read_table(struct reading *r, const struct mfs_table_ops *ops, int fd,
+		      struct mfs_error *err)
+{
+	const struct mfs_table_want want = {
+		.columns = mfs_row_members, .count = mfs_row_member_count, .any = true};
+	struct mfs_table_text *t;
+	int rc = mfs_table_text_open(ops, fd, r->path, &want, &t, err);
+
+	if (rc)
+		return rc;
+	rc = read_rows(r, t, err);
+	mfs_table_text_free(t);
+	return rc;
+}
+
+/* ---- files ---- */
+
+static int read_file(struct reading *r, struct mfs_error *err)
+{
+	const struct mfs_table_ops *table = NULL;
+	uint8_t look[MFS_TABLE_LOOK];
+	ssize_t len;
+	FILE *f;
+	int fd, rc = mfs_open_regular(AT_FDCWD, r->path, 0, &fd, NULL);
+
+	if (rc)
+		return mfs_fail(err, rc, "%s: %s", r->path, mfs_open_regular_why(rc));
+	len = pread(fd, look, sizeof(look), 0);
+	if (len > 0)
+		table = mfs_table_ops_of(look, (size_t)len);
+	f = fdopen(fd, "r");
+	if (!f) {
+		close(fd);
+		return mfs_fail_nomem(err);
+	}
+	rc = table ? read_table(r, table, fd, err) : read_lines(r, f, err);
+	fclose(f);
 	return rc;
 }
 
 int mfs_row_file_read(const char *path, uint64_t first, uint64_t end,
 		      const struct mfs_row_hooks *hooks, uint64_t *ret_rows, struct mfs_error *err)
 {
-	FILE *f;
-	uint64_t number = 0;
-	char *line = NULL;
-	size_t room = 0;
-	ssize_t len;
-	int rc = open_rows(path, &f, err);
+	struct reading r = {.first = first, .end = end, .hooks = hooks};
+	struct mfs_arena arena = {0};
+	const char *const *paths;
+	uint32_t count;
+	int rc = mfs_row_paths(path, &arena, &paths, &count, err);
 
-	if (rc)
-		return rc;
-	for (*ret_rows = 0; !rc && (len = getline(&line, &room, f)) > 0;) {
-		number++;
-		if (is_blank(line))
-			continue;
-		if (*ret_rows >= first && *ret_rows < end)
-			rc = read_row(hooks, line, (size_t)len, err);
-		++*ret_rows;
+	for (uint32_t i = 0; !rc && i < count; i++) {
+		r.path = paths[i];
+		rc = read_file(&r, err);
 	}
-	if (!rc && ferror(f))
-		rc = mfs_fail(err, -EIO, "it cannot be read");
-	free(line);
-	fclose(f);
-	return rc ? mfs_fail_in(err, "%s, line %llu", path, (unsigned long long)number) : 0;
+	mfs_arena_release(&arena);
+	*ret_rows = r.rows;
+	return rc;
 }

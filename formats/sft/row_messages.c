@@ -3,6 +3,25 @@
 
 #include "formats/base/str.h"
 
+#define ASKS  "instruction", "prompt", "query", "question"
+#define SAYS  "output", "response", "completion", "answer"
+#define ABOUT "input", "context"
+
+const char *const mfs_row_members[] = {
+	"input_ids",
+	"labels",
+	"loss_mask",
+	"seq_start_id",
+	"messages",
+	"conversations",
+	ASKS,
+	SAYS,
+	ABOUT,
+	"tools",
+	"chat_template_kwargs",
+};
+const size_t mfs_row_member_count = MFS_ARRAY_SIZE(mfs_row_members);
+
 static json_t *first_of(const json_t *row, const char *const *names)
 {
 	json_t *found = NULL;
@@ -27,9 +46,9 @@ static void say(json_t *messages, const char *role, json_t *content)
 /* An instruction, with what it is about, and its answer; each a text, or a list of messages. */
 static json_t *from_prompt(const json_t *row)
 {
-	static const char *const asks[] = {"instruction", "prompt", "query", "question", NULL};
-	static const char *const says[] = {"output", "response", "completion", "answer", NULL};
-	static const char *const about[] = {"input", "context", NULL};
+	static const char *const asks[] = {ASKS, NULL};
+	static const char *const says[] = {SAYS, NULL};
+	static const char *const about[] = {ABOUT, NULL};
 	json_t *ask = first_of(row, asks), *answer = first_of(row, says),
 	       *more = first_of(row, about), *messages, *both;
 

@@ -91,3 +91,45 @@ lengths = varint(1 << 20) + varint(1) + varint(count) + varint(0) + b"\0\0" * 20
 (bad / "too-many-lengths").write_bytes(file(page(lengths, count, LENGTHS, 0), count, 0))
 # One string, of 180 million characters that are six bytes in JSON.
 (bad / "row-too-long").write_bytes(file(page((180 * 10**6).to_bytes(4, "little") + bytes(180 * 10**6), 1, PLAIN, 6), 1, 0, 6))
+
+# ---- nested columns ----
+
+turn = pyarrow.struct([("role", pyarrow.string()), ("content", pyarrow.string())])
+talks = [[{"role": "user", "content": "hi"}, {"role": "assistant", "content": None}], [], None, [None, {"role": "tool", "content": "x"}]]
+nested = table.append_column("messages", pyarrow.array(talks, pyarrow.list_(turn))).append_column(
+    "input_ids", pyarrow.array([[[1, 2], []], None, [], [[-3], None, [4]]], pyarrow.list_(pyarrow.list_(pyarrow.int64())))).append_column(
+    "flags", pyarrow.array([{"a": True, "b": [1]}, None, {"a": None, "b": None}, {"a": False, "b": [2**32 - 1]}],
+                           pyarrow.struct([("a", pyarrow.bool_()), ("b", pyarrow.list_(pyarrow.uint32()))])))
+parquet.write_table(nested, good / "ok-nested", compression="none")
+parquet.write_table(nested, good / "ok-nested-second-version", data_page_version="2.0", use_dictionary=False, row_group_size=3, use_compliant_nested_type=False,
+                    column_encoding={"flags.a": "RLE"}, version="2.6", compression="none")
+parquet.write_table(table.append_column("flags", pyarrow.array([0.5] * 4)), bad / "floats")
+parquet.write_table(table.append_column("flags", pyarrow.array([[("a", 1)]] * 4, pyarrow.map_(pyarrow.string(), pyarrow.int32()))), bad / "maps")
+
+
+def chunk(path, leaf):
+    """Where the pages of a leaf lie."""
+    column = parquet.ParquetFile(path).metadata.row_group(0).column(leaf)
+    return slice(column.data_page_offset, column.data_page_offset + column.total_compressed_size)
+
+
+def talk(rows, name):
+    rows = pyarrow.array([[{"role": "a", "content": "b"}] * n for n in rows], pyarrow.list_(turn))
+    parquet.write_table(pyarrow.table({"text": ["t"] * len(rows), "w": ["w"] * len(rows), "messages": rows}), bad / name, compression="none", use_dictionary=False,
+                        write_statistics=False)
+    return bytearray((bad / name).read_bytes())
+
+
+# The two members of a struct are in lists of other lengths.
+one, other = talk([2, 1], "one"), talk([1, 2], "members-disagree")
+place = chunk(bad / "one", 3)
+assert place == chunk(bad / "members-disagree", 3)
+other[place] = one[place]
+(bad / "members-disagree").write_bytes(other)
+# The first element of a row goes on with a list.
+for leaf in (2, 3):
+    place = chunk(bad / "one", leaf)
+    assert one[place].count(b"\2\0\0\0\3\2") == 1
+    one[place] = one[place].replace(b"\2\0\0\0\3\2", b"\2\0\0\0\3\3")
+(bad / "row-goes-on").write_bytes(one)
+(bad / "one").unlink()

@@ -5,6 +5,8 @@ import pathlib
 import re
 import shutil
 
+import datasets
+import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
@@ -108,3 +110,57 @@ def test_packed_rows_have_the_losses_of_transformers_packing(llama, tmp_path):
         total, count = total + (losses * mask[0]).sum().item(), count + int(mask.sum())
     loss = loss_of(trained(llama, tmp_path / "packed.jsonl", len(PACKED)))
     assert abs(loss - total / count) < 2e-5 * loss
+
+
+def tables_of(table, tmp_path):
+    """The same rows in files of each kind."""
+    for name, more in {"words": {}, "second": {"compression": "zstd", "data_page_version": "2.0", "row_group_size": 17},
+                       "plain": {"use_dictionary": False, "data_page_size": 300, "write_batch_size": 8}, "old": {"use_compliant_nested_type": False}}.items():
+        pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet", **more)
+        yield tmp_path / f"{name}.parquet"
+    for name, new, compression in (("stream", pyarrow.ipc.new_stream, None), ("file", pyarrow.ipc.new_file, "zstd")):
+        with new(tmp_path / f"{name}.arrow", table.schema, options=pyarrow.ipc.IpcWriteOptions(compression=compression)) as writer:
+            writer.write_table(table, max_chunksize=21)
+        yield tmp_path / f"{name}.arrow"
+
+
+def test_rows_of_tables_are_those_of_json_lines(tmp_path):
+    """The same samples of messages, prompts and ids; directories of datasets and of the Hub, their files in order."""
+    shutil.copytree(TOKENIZER, tmp_path / "tokenizer")
+    (tmp_path / "tokenizer/chat_template.jinja").write_text(BLOCKS.replace("m.content|trim }}", "m.content|trim }}{% if m.name %}{{ m.name }}{% endif %}"))
+
+    def packed(source, *more):
+        done = program.run("pack", "--sft", "--force", "--seq-length", "512", *more, source, tmp_path / "packed.jsonl")
+        assert done.returncode == 0, done.stderr
+        return (tmp_path / "packed.jsonl").read_bytes()
+
+    def lines(rows):
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return tmp_path / "rows.jsonl"
+
+    texts = [content for talk in TALKS for _, content in talk]
+    talks = [{"id": i, "messages": [{"role": role, "content": content + str(i), "name": (None, "Bob", "Ann")[(i + k) % 3]} for k, (role, content) in
+                                    enumerate(TALKS[i % 4])]} for i in range(60)]
+    prompts = [{"prompt": texts[i % len(texts)] + str(i), "input": (None, "", "x")[i % 3], "completion": texts[i * 7 % len(texts)] or "-"} for i in range(60)]
+    ids = [{"input_ids": list(range(i, 2 * i + 3)), "loss_mask": [k % 3 == 1 for k in range(i + 3)]} for i in range(60)]
+    text = ("--tokenizer", tmp_path / "tokenizer")
+    for rows, more in ((talks, text), (prompts, text), (ids, ())):
+        want, table = packed(lines(rows), *more), pyarrow.Table.from_pylist(rows)
+        for path in tables_of(table, tmp_path):
+            assert packed(path, *more) == want, path
+    want, dataset = packed(lines(talks), *text), datasets.Dataset.from_list(talks)
+    dataset.save_to_disk(tmp_path / "saved", num_shards=3)
+    datasets.DatasetDict({"train": dataset, "test": dataset.select([1])}).save_to_disk(tmp_path / "splits")
+    (tmp_path / "hub/data").mkdir(parents=True)
+    for i in range(3):
+        dataset.shard(3, i, contiguous=True).to_parquet(tmp_path / f"hub/data/train-{i:05}-of-00003.parquet")
+    for name in ("saved", "splits/train", "hub", "hub/train"):
+        assert packed(tmp_path / name, *text) == want, name
+    dataset.select([1]).to_parquet(tmp_path / "hub/data/test-00000-of-00001.parquet")
+    assert packed(tmp_path / "hub/train", *text) == want
+    for name, expected in {"splits": "found train, test", "hub": "found test, train", "hub/valid": "No such file"}.items():
+        done = program.run("pack", "--sft", "--force", "--seq-length", "512", *text, tmp_path / name, tmp_path / "packed.jsonl")
+        assert done.returncode == 1 and expected in done.stderr, (name, done.stderr)
+    (tmp_path / "hub/data/train-00001-of-00003.parquet").unlink()
+    done = program.run("pack", "--sft", "--force", "--seq-length", "512", *text, tmp_path / "hub/train", tmp_path / "packed.jsonl")
+    assert done.returncode == 1 and "expected shard 1 of 3 of 'train', found none" in done.stderr, done.stderr

@@ -67,9 +67,9 @@ run 1 "$work/n1.log" --exit-interval 6 && rm -rf "$work/save" && run 1 "$work/n2
 verdict $? "a run that is resumed goes on with the conversations that come next"
 
 # The save is of packs that the trainer has made itself.
-"$(dirname "$train")/mcorefs" pack --sft --seq-length 128 --tokenizer "$work/tokenizer" --sft-answer-only-loss "$work/talks.jsonl" "$work/packed.jsonl" >"$work/log" &&
+"$(dirname "$train")/mcorefs" pack --sft --seq-length 128 --tokenizer "$work/tokenizer" --sft-answer-only-loss "$work/talks.jsonl" "$work/packed.parquet" >"$work/log" &&
 	grep -q "packed 12 conversations of 12 rows into 7 samples of 128 tokens" "$work/log" &&
-	run 1 "$work/n3.log" --load "$work/save" --ckpt-step 3 --exit-interval 6 --train-data-path "$work/packed.jsonl" --tokenizer-type HuggingFaceTokenizer \
+	run 1 "$work/n3.log" --load "$work/save" --ckpt-step 3 --exit-interval 6 --train-data-path "$work/packed.parquet" --tokenizer-type HuggingFaceTokenizer \
 		--sft-packing none && diff <(rows "$work/n1.log" | tail -n 3) <(rows "$work/n3.log")
 verdict $? "samples that were packed ahead go on where the trainer's own ended"
 

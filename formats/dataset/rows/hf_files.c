@@ -132,17 +132,14 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-#define SHARD 15 /* bytes of "-00003-of-00012" */
-
-/* Reads the shard at the end of a name of len bytes. */
-static bool shard_of(const char *name, size_t len, unsigned *ret_shard, unsigned *ret_of)
+bool mfs_hf_shard_of(const char *name, size_t len, unsigned *ret_shard, unsigned *ret_of)
 {
 	unsigned numbers[2] = {0, 0};
 	const char *p;
 
-	if (len < SHARD)
+	if (len < MFS_HF_SHARD)
 		return false;
-	p = name + len - SHARD;
+	p = name + len - MFS_HF_SHARD;
 	if (p[0] != '-' || strncmp(p + 6, "-of-", 4))
 		return false;
 	for (int i = 0; i < 5; i++) {
@@ -164,8 +161,8 @@ static bool is_of_split(const char *name, const char *split)
 	size_t len = strlen(name) - strlen(SUFFIX), split_len = strlen(split);
 	unsigned shard, of;
 
-	if (shard_of(name, len, &shard, &of))
-		len -= SHARD;
+	if (mfs_hf_shard_of(name, len, &shard, &of))
+		len -= MFS_HF_SHARD;
 	return len > split_len && name[len - split_len - 1] == '-' &&
 	       !strncmp(name + len - split_len, split, split_len);
 }
@@ -176,8 +173,8 @@ static bool follows(const char *a, const char *b)
 	const size_t len = strlen(a) - strlen(SUFFIX);
 	unsigned shard[2], of[2];
 
-	return strlen(b) == strlen(a) && shard_of(a, len, &shard[0], &of[0]) &&
-	       shard_of(b, len, &shard[1], &of[1]) && !memcmp(a, b, len - SHARD) &&
+	return strlen(b) == strlen(a) && mfs_hf_shard_of(a, len, &shard[0], &of[0]) &&
+	       mfs_hf_shard_of(b, len, &shard[1], &of[1]) && !memcmp(a, b, len - MFS_HF_SHARD) &&
 	       shard[0] + 1 == shard[1] && of[0] == of[1];
 }
 
@@ -189,7 +186,7 @@ static int check_shards(const struct mfs_hf_files *f, struct mfs_error *err)
 		unsigned shard, of;
 		bool first, last;
 
-		if (!shard_of(name, strlen(name) - strlen(SUFFIX), &shard, &of))
+		if (!mfs_hf_shard_of(name, strlen(name) - strlen(SUFFIX), &shard, &of))
 			continue;
 		first = !shard || (i && follows(f->names[i - 1], name));
 		last = shard + 1 >= of || (i + 1 < f->count && follows(name, f->names[i + 1]));

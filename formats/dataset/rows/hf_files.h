@@ -20,6 +20,11 @@ struct mfs_hf_files {
 	uint64_t rows; /* as a cache's dataset_info.json says; MFS_HF_ROWS_UNKNOWN */
 };
 
+#define MFS_HF_SHARD 15 /* bytes of "-00003-of-00012" */
+
+/* Reads the shard at the end of a name of len bytes. */
+bool mfs_hf_shard_of(const char *name, size_t len, unsigned *ret_shard, unsigned *ret_of);
+
 /* Finds the files of a dataset; *ret lies in arena. split: NULL if the dataset has none. */
 int mfs_hf_dataset_files(const char *path, const char *split, struct mfs_arena *arena,
 			 struct mfs_hf_files *ret, struct mfs_error *err);

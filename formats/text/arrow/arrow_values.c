@@ -11,23 +11,22 @@
 struct layout {
 	bool any; /* it is read only where any type is wanted */
 	bool validity, offsets, data, views;
-	uint32_t offset_size; /* bytes */
 };
 
 static const struct layout layouts[MFS_ARROW_TYPES] = {
-	[MFS_ARROW_UTF8] = {false, true, true, true, false, 4},
-	[MFS_ARROW_LARGE_UTF8] = {false, true, true, true, false, 8},
-	[MFS_ARROW_UTF8_VIEW] = {false, true, true, false, true, 16},
-	[MFS_ARROW_NULL] = {true, false, false, false, false, 0},
-	[MFS_ARROW_INT] = {true, true, false, true, false, 0},
-	[MFS_ARROW_BOOL] = {true, true, false, true, false, 0},
-	[MFS_ARROW_LIST] = {true, true, true, false, false, 4},
-	[MFS_ARROW_LARGE_LIST] = {true, true, true, false, false, 8},
-	[MFS_ARROW_FIXED_SIZE_LIST] = {true, true, false, false, false, 0},
-	[MFS_ARROW_STRUCT] = {true, true, false, false, false, 0},
+	[MFS_ARROW_UTF8] = {false, true, true, true, false},
+	[MFS_ARROW_LARGE_UTF8] = {false, true, true, true, false},
+	[MFS_ARROW_UTF8_VIEW] = {false, true, true, false, true},
+	[MFS_ARROW_NULL] = {true, false, false, false, false},
+	[MFS_ARROW_INT] = {true, true, false, true, false},
+	[MFS_ARROW_BOOL] = {true, true, false, true, false},
+	[MFS_ARROW_LIST] = {true, true, true, false, false},
+	[MFS_ARROW_LARGE_LIST] = {true, true, true, false, false},
+	[MFS_ARROW_FIXED_SIZE_LIST] = {true, true, false, false, false},
+	[MFS_ARROW_STRUCT] = {true, true, false, false, false},
 };
 
-static const struct layout numbers = {false, true, false, true, false, 0};
+static const struct layout numbers = {false, true, false, true, false};
 
 static bool is_known(enum mfs_arrow_type type)
 {

@@ -10,86 +10,6 @@
 
 #define FOOTER_MAX (256u << 20)
 
-enum { BYTE_ARRAY = 6 }; /* Type */
-
-/* ---- the schema ---- */
-
-struct element {
-	int64_t type, repetition, children;
-	struct mfs_pq_slice name;
-};
-
-static void read_element(struct mfs_thrift *f, struct element *e)
-{
-	struct mfs_thrift_field field = {.id = 0};
-	size_t len;
-
-	*e = (struct element){.type = -1};
-	while (mfs_thrift_next(f, &field))
-		switch (field.id) {
-		case 1:
-			e->type = mfs_thrift_int(f, field.type);
-			break;
-		case 3:
-			e->repetition = mfs_thrift_int(f, field.type);
-			break;
-		case 4:
-			e->name.at = (const uint8_t *)mfs_thrift_binary(f, field.type, &len);
-			e->name.len = len;
-			break;
-		case 5:
-			e->children = mfs_thrift_int(f, field.type);
-			break;
-		default:
-			mfs_thrift_skip(f, field.type);
-		}
-}
-
-static int take_element(struct mfs_pq_table *t, const struct element *e, uint32_t leaf,
-			struct mfs_error *err)
-{
-	for (size_t i = 0; i < t->count; i++) {
-		struct mfs_pq_column *c = &t->columns[i];
-
-		if (strlen(c->name) != e->name.len || memcmp(c->name, e->name.at, e->name.len) != 0)
-			continue;
-		if (e->children || e->repetition > 1 || e->type != BYTE_ARRAY)
-			return mfs_fail(err, -ENOTSUP, "%s: its column '%s' is not of strings",
-					t->src.name, c->name);
-		c->leaf = leaf;
-		c->optional = e->repetition == 1;
-	}
-	return 0;
-}
-
-/* Elements stand in the order of a walk: each is followed by its children. */
-static int read_schema(struct mfs_pq_table *t, struct mfs_thrift *f, enum mfs_thrift_type type,
-		       struct mfs_error *err)
-{
-	enum mfs_thrift_type item;
-	const uint32_t count = mfs_thrift_list(f, type, &item);
-	uint64_t below = 0; /* elements to come that lie below one of the top */
-	uint32_t leaf = 0;
-	int rc = 0;
-
-	for (uint32_t i = 0; i < count && !rc && !f->failed; i++) {
-		struct element e;
-
-		read_element(f, &e);
-		if (e.children < 0 || e.children > UINT16_MAX)
-			return mfs_pq_damaged(t, "a schema's element", err);
-		if (!i)
-			continue;
-		if (!below)
-			rc = take_element(t, &e, leaf, err);
-		else
-			below--;
-		below += (uint64_t)e.children;
-		leaf += !e.children;
-	}
-	return rc;
-}
-
 /* ---- row groups ---- */
 
 static void read_metadata(struct mfs_thrift *f, struct mfs_pq_chunk *c)
@@ -179,7 +99,7 @@ static int read_group(struct mfs_pq_table *t, struct mfs_thrift *f, struct mfs_e
 	for (size_t i = 0; i < t->count && !rc; i++) {
 		const struct mfs_pq_chunk *c = &t->columns[i].chunks[t->group_count];
 
-		if (!c->there || c->values != (uint64_t)rows ||
+		if (!c->there || (!t->columns[i].rep_max && c->values != (uint64_t)rows) ||
 		    !mfs_range_ok(c->offset, c->size, t->src.size))
 			rc = mfs_pq_damaged(t, "a column of a row group", err);
 	}
@@ -199,17 +119,9 @@ static int read_groups(struct mfs_pq_table *t, struct mfs_thrift *f, enum mfs_th
 	return rc;
 }
 
-static int check_columns(const struct mfs_pq_table *t, struct mfs_error *err)
-{
-	for (size_t i = 0; i < t->count; i++)
-		if (t->columns[i].leaf == UINT32_MAX)
-			return mfs_fail(err, -ENODATA, "%s has no column '%s'", t->src.name,
-					t->columns[i].name);
-	return 0;
-}
-
 /* The schema comes before the row groups (parquet.thrift: FileMetaData). */
-static int read_file(struct mfs_pq_table *t, struct mfs_thrift *f, struct mfs_error *err)
+static int read_file(struct mfs_pq_table *t, const struct mfs_table_want *want,
+		     struct mfs_thrift *f, struct mfs_error *err)
 {
 	struct mfs_thrift_field field = {.id = 0};
 	bool schema = false, groups = false;
@@ -218,10 +130,7 @@ static int read_file(struct mfs_pq_table *t, struct mfs_thrift *f, struct mfs_er
 	while (!rc && mfs_thrift_next(f, &field)) {
 		if (field.id == 2 && !schema) {
 			schema = true;
-			rc = read_schema(t, f, field.type, err);
-			if (!rc)
-				rc = f->failed ? mfs_pq_damaged(t, "its schema", err)
-					       : check_columns(t, err);
+			rc = mfs_pq_schema_read(t, want, f, field.type, err);
 		} else if (field.id == 4 && schema && !groups) {
 			groups = true;
 			rc = read_groups(t, f, field.type, err);
@@ -232,7 +141,8 @@ static int read_file(struct mfs_pq_table *t, struct mfs_thrift *f, struct mfs_er
 	return rc || (!f->failed && groups) ? rc : mfs_pq_damaged(t, "its footer", err);
 }
 
-int mfs_pq_footer_read(struct mfs_pq_table *t, struct mfs_error *err)
+int mfs_pq_footer_read(struct mfs_pq_table *t, const struct mfs_table_want *want,
+		       struct mfs_error *err)
 {
 	uint8_t tail[8], *footer;
 	struct mfs_thrift f;
@@ -255,7 +165,7 @@ int mfs_pq_footer_read(struct mfs_pq_table *t, struct mfs_error *err)
 	rc = mfs_pq_read(t, t->src.size - 8 - len, footer, len, err);
 	f = (struct mfs_thrift){footer, footer + len, false};
 	if (!rc)
-		rc = read_file(t, &f, err);
+		rc = read_file(t, want, &f, err);
 	free(footer);
 	return rc;
 }

@@ -168,8 +168,21 @@ int mfs_pq_page_load(struct mfs_pq_table *t, struct mfs_pq_column *c, const stru
 		      packed - before, to->at + before, size - before, err);
 }
 
-bool mfs_pq_plain(const uint8_t **at, const uint8_t *end, struct mfs_pq_slice *ret)
+static bool fixed_value(size_t len, const uint8_t **at, const uint8_t *end,
+			struct mfs_pq_slice *ret)
 {
+	if ((size_t)(end - *at) < len)
+		return false;
+	*ret = (struct mfs_pq_slice){*at, len};
+	*at += len;
+	return true;
+}
+
+bool mfs_pq_plain(const struct mfs_pq_column *c, const uint8_t **at, const uint8_t *end,
+		  struct mfs_pq_slice *ret)
+{
+	if (c->type != MFS_PQ_BYTE_ARRAY)
+		return fixed_value(c->type == MFS_PQ_INT64 ? 8 : 4, at, end, ret);
 	if (end - *at < 4)
 		return false;
 	ret->len = mfs_le32(*at);
@@ -199,7 +212,7 @@ int mfs_pq_dictionary_load(struct mfs_pq_table *t, struct mfs_pq_column *c,
 	at = c->dictionary.at;
 	end = at + p->size;
 	for (uint32_t i = 0; i < c->word_count; i++)
-		if (!mfs_pq_plain(&at, end, &c->words[i]))
+		if (!mfs_pq_plain(c, &at, end, &c->words[i]))
 			return mfs_pq_damaged(t, "a dictionary", err);
 	return 0;
 }

@@ -52,6 +52,7 @@ static void close_table(void *arg)
 	}
 	free(t->columns);
 	free(t->group_rows);
+	mfs_arena_release(&t->arena);
 	free(t);
 }
 
@@ -64,12 +65,7 @@ static int open_table(const struct mfs_source *src, const struct mfs_table_want 
 	if (!t)
 		return mfs_fail_nomem(err);
 	t->src = *src;
-	t->columns = calloc(want->count, sizeof(*t->columns));
-	t->count = t->columns ? want->count : 0;
-	for (size_t i = 0; i < t->count; i++)
-		t->columns[i] =
-			(struct mfs_pq_column){.name = want->columns[i], .leaf = UINT32_MAX};
-	rc = t->columns ? mfs_pq_footer_read(t, err) : mfs_fail_nomem(err);
+	rc = mfs_pq_footer_read(t, want, err);
 	if (rc)
 		close_table(t);
 	else
@@ -92,7 +88,8 @@ static void next_group(struct mfs_pq_table *t)
 		c->values = chunk->values;
 		c->page_values = 0;
 		c->word_count = 0;
-		c->levels = c->numbers = (struct mfs_pq_runs){0};
+		c->has_levels = false;
+		c->rep_levels = c->def_levels = c->numbers = (struct mfs_pq_runs){0};
 		c->length_count = c->length_at = 0;
 	}
 	t->group++;
@@ -102,7 +99,7 @@ static int next_row(void *arg, struct mfs_buf *to, bool *ret_end, struct mfs_err
 {
 	struct mfs_pq_table *t = arg;
 	struct mfs_table_row row = {to, to->len, t->src.name};
-	struct mfs_pq_slice value;
+	bool first = true;
 	int rc = 0;
 
 	while (!t->rows && t->group < t->group_count)
@@ -112,13 +109,13 @@ static int next_row(void *arg, struct mfs_buf *to, bool *ret_end, struct mfs_err
 		return 0;
 	t->rows--;
 	mfs_buf_adds(to, "{");
-	for (size_t i = 0; i < t->count && !rc; i++) {
-		rc = mfs_pq_value(t, &t->columns[i], &value, err);
+	for (size_t i = 0; i < t->root_count && !rc; i++) {
+		if (!t->roots[i].name)
+			continue;
+		rc = mfs_table_row_member(&row, first, t->roots[i].name, err);
+		first = false;
 		if (!rc)
-			rc = mfs_table_row_member(&row, !i, t->columns[i].name, err);
-		if (!rc)
-			rc = value.at ? mfs_table_row_string(&row, value.at, value.len, err)
-				      : mfs_table_row_add(&row, "null", err);
+			rc = mfs_pq_json(t, &t->roots[i], &row, err);
 	}
 	return rc ? rc : mfs_table_row_add(&row, "}\n", err);
 }
