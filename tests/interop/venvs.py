@@ -76,10 +76,12 @@ def install_all():
     """All of them beforehand. What is missing is said here, and again by the test that asks for it."""
     wanted = [lambda name=path.stem.removeprefix("requirements-"): python(name, name)
               for path in sorted(HERE.glob("requirements-*.txt")) if path.stem not in ("requirements-lean", "requirements-bridge", "requirements-streamer",
-                                                                                         "requirements-zarr", "requirements-gguf", "requirements-peft", "requirements-rl", "requirements-sglang")]
+                                                                                         "requirements-zarr", "requirements-gguf", "requirements-peft", "requirements-rl", "requirements-sglang",
+                                                                                         "requirements-deltas")]
     wanted += [lambda version=version: core(version, python("old", version) if version in OLD_CORES else sys.executable)
                for version in OLD_CORES + CORES]
     wanted.append(lambda: folder("bridge", "Megatron-Bridge", sys.executable))
+    wanted.append(lambda: folder("deltas", "zstandard", sys.executable))
     wanted.append(lambda: folder("gguf", "gguf and accelerate", sys.executable))
     wanted.append(lambda: folder("peft", "PEFT", sys.executable))
     wanted.append(lambda: folder("rl", "verl and TRL", sys.executable))
