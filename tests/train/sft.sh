@@ -78,6 +78,16 @@ run 2 "$work/log" --load "$work/save" --ckpt-step 3 --exit-interval 6 --context-
 [ $? != 0 ] && grep -q "which conversations come next is not known: the checkpoint counts in an epoch of 7 samples" "$work/log"
 verdict $? "a run is not resumed with other packs"
 
+# A blend by weights: the second path's samples go round sooner.
+head -n 3 "$work/talks.jsonl" >"$work/few.jsonl"
+sft_args --micro-batch-size 1 --global-batch-size 2 --train-data-path 0.3 "$work/talks.jsonl" 0.7 "$work/few.jsonl" --save "$work/blend" --save-interval 3
+run 1 "$work/n1.log" --exit-interval 6 && args=("${args[@]/--finetune/--no-save-rng}") && args=("${args[@]/--no-load-optim/--no-load-rng}") &&
+	run 1 "$work/n2.log" --load "$work/blend" --ckpt-step 3 --exit-interval 6 && diff <(rows "$work/n1.log" | tail -n 3) <(rows "$work/n2.log")
+verdict $? "a blend that is resumed goes on"
+run 1 "$work/log" --load "$work/blend" --ckpt-step 3 --exit-interval 6 --train-data-path 0.4 "$work/talks.jsonl" 0.6 "$work/few.jsonl"
+[ $? != 0 ] && grep -q "which conversations come next is not known" "$work/log"
+verdict $? "a blend is not resumed with other weights"
+
 # Each process has another day in its environment.
 cp -r "$work/tokenizer" "$work/days"
 sed -i "s/^/{{ strftime_now('%j ') * 9 }}/" "$work/days/chat_template.jinja"
@@ -106,5 +116,5 @@ echo '{"messages": [{"role": "user", "content": [{"type": "image"}]}]}' >"$work/
 refused "images.jsonl, line 1: a message's content is no text" --train-data-path "$work/images.jsonl"
 refused "'HuggingFaceTokenizer' is taken from the checkpoint (--use-checkpoint-args): --no-use-tokenizer-model-from-checkpoint-args" --use-checkpoint-args
 refused "--sft and --reset-attention-mask exclude each other" --reset-attention-mask
-refused "blends of conversations are not made" --train-data-path 1 "$work/talks.jsonl"
+refused "found 2 paths without" --train-data-path "$work/talks.jsonl" "$work/few.jsonl"
 processes_end

@@ -10,7 +10,7 @@ struct mft_progress {
 	uint64_t iteration; /* updates made, skipped ones included */
 	uint64_t consumed_train_samples, consumed_valid_samples, skipped_train_samples;
 	uint64_t sft_samples;	 /* with --sft: of an epoch; 0: not known */
-	uint64_t sft_order;	 /* mft_sft_order() of packed ones; 0: not known */
+	uint64_t sft_order;	 /* mft_sft_blend_order() of packed or blended ones; 0: not known */
 	uint64_t optimizer_step; /* of Adam: updates made */
 	double floating_point_operations;
 	struct mft_schedule schedule;

@@ -343,7 +343,7 @@ uint64_t mft_batch_write_sft(void *arg, uint64_t sample, uint64_t first, const s
 					  to->positions + first, to->first_key + first,
 					  to->loss_mask + first};
 
-	return mft_sft_read(arg, sample, 0, &at);
+	return mft_sft_blend_read(arg, sample, 0, &at);
 }
 
 void mft_batch_fill_documents(const struct mft_batch_rules *rules,

@@ -7,7 +7,7 @@
 #ifndef MFT_TRAINER_DATA_BATCH_FILL_H
 #define MFT_TRAINER_DATA_BATCH_FILL_H
 
-#include "trainer/data/sft/sft_samples.h"
+#include "trainer/data/sft/sft_blend.h"
 #include "trainer/data/token_fetch.h"
 #include "trainer/data/loader.h"
 
@@ -60,7 +60,7 @@ void mft_batch_fill_documents(const struct mft_batch_rules *rules,
 			      const struct mft_batch_documents *from, const uint64_t *samples,
 			      uint32_t own, int32_t *scratch, struct mft_batch *whole,
 			      struct mft_batch *b);
-/* Of conversations: arg is a struct mft_sft. */
+/* Of conversations: arg is a struct mft_sft_blend, samples are its places. */
 uint64_t mft_batch_write_sft(void *arg, uint64_t sample, uint64_t first,
 			     const struct mft_batch *to);
 

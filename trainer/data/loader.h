@@ -150,7 +150,7 @@ struct mft_loader_stats {
 	const char *why;    /* of pread threads: why not io_uring; NULL */
 	uint64_t batches, tokens, bytes;
 	uint64_t epoch_samples; /* of --sft; 0: of other data */
-	uint64_t epoch_order;	/* mft_sft_order(), or 0 */
+	uint64_t epoch_order;	/* mft_sft_blend_order(), or 0 */
 	/* How long next() waited, without its first call. Percentiles are exact to 1/16. */
 	uint64_t stall_ns, stall_p50_ns, stall_p99_ns, stall_max_ns;
 	uint64_t open_ns; /* until the first microbatch was there */

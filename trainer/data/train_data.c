@@ -179,24 +179,6 @@ static int open_mock(const struct mft_train_config *c, uint64_t vocab, struct mf
 	return mfs_rows_mock((uint32_t)own, (int32_t)c->eod, &d->mock, err);
 }
 
-/* The one file of a split's conversations, and whether --split divides it. */
-static int sft_file(const struct mft_train_config *c, enum mfs_split split, const char **ret,
-		    struct mfs_error *err)
-{
-	const struct mfs_arg_words *words =
-		c->data_path.count ? &c->data_path : &c->split_data_path[split];
-
-	if (!words->count)
-		return mfs_fail(err, -ENODATA, "the %s split has no data", mfs_split_name(split));
-	if (words->count > 1)
-		return mfs_fail(err, -ENOTSUP,
-				"--sft takes one file of a split, found %zu words of data paths: "
-				"blends of conversations are not made",
-				words->count);
-	*ret = words->list[0];
-	return 0;
-}
-
 /* As in Megatron a tokenizer that was given gives way to the checkpoint's; NULL: none did. */
 static const char *overruled_tokenizer(const struct mft_train_config *c)
 {
@@ -210,9 +192,9 @@ static const char *overruled_tokenizer(const struct mft_train_config *c)
 
 /* As in Megatron samples go round: there are as many as the run asks for. */
 static int open_sft(const struct mft_train_config *c, enum mfs_split split, uint64_t vocab,
-		    struct mft_train_data *d, struct mfs_error *err)
+		    const struct mfs_run *run, struct mft_train_data *d, struct mfs_error *err)
 {
-	struct mft_sft_config s = {
+	const struct mft_sft_config s = {
 		.shares = c->data_path.count ? (c->split ? c->split : MFS_SPLIT_DEFAULT) : NULL,
 		.split = split,
 		.tokenizer =
@@ -228,15 +210,12 @@ static int open_sft(const struct mft_train_config *c, enum mfs_split split, uint
 		.vocab = vocab,
 		.now = c->sft_now,
 	};
-	int rc = sft_file(c, split, &s.path, err);
+	int rc = mft_sft_blend_open(&s, run, &d->sft, err);
 
 	if (!rc)
-		rc = mft_sft_open(&s, &d->sft, err);
-	if (rc)
-		return rc;
-	d->total = split == MFS_VALID && c->full_validation ? mft_sft_count(d->sft)
-							    : d->run.run.samples[split];
-	return 0;
+		d->total = split == MFS_VALID && c->full_validation ? mft_sft_blend_count(d->sft)
+								    : mft_sft_blend_total(d->sft);
+	return rc;
 }
 
 static int open_sampler(const struct mft_train_config *c, uint64_t consumed,
@@ -316,7 +295,7 @@ int mft_train_data_open(const struct mft_train_config *config, enum mfs_split sp
 		return rc;
 	mfs_run_set(&ret->run.run, split, set, &own);
 	if (config->sft) {
-		rc = open_sft(config, split, vocab, ret, err);
+		rc = open_sft(config, split, vocab, &own.run, ret, err);
 	} else {
 		rc = mfs_samples_new(&own.run, split, resolve, ret, &ret->samples, err);
 		if (!rc)
@@ -337,14 +316,14 @@ void mft_train_data_release(struct mft_train_data *d)
 {
 	mfs_sampler_free(d->sampler);
 	mfs_samples_free(d->samples);
-	mft_sft_free(d->sft);
+	mft_sft_blend_free(d->sft);
 	mfs_rows_free(d->mock);
 	mfs_rows_table_release(&d->paths);
 	mfs_data_run_release(&d->run);
 }
 
-int mft_train_data_draw(struct mft_train_data *d, uint64_t microbatch, uint64_t *ret,
-			uint32_t *ret_count, struct mfs_error *err)
+static int draw(struct mft_train_data *d, uint64_t microbatch, uint64_t *ret, uint32_t *ret_count,
+		struct mfs_error *err)
 {
 	const uint64_t total = d->total;
 	uint64_t first;
@@ -357,4 +336,14 @@ int mft_train_data_draw(struct mft_train_data *d, uint64_t microbatch, uint64_t 
 	for (uint32_t i = 0; i < d->micro; i++)
 		ret[i] = mfs_min_u64(first + i, total - 1);
 	return 0;
+}
+
+int mft_train_data_draw(struct mft_train_data *d, uint64_t microbatch, uint64_t *ret,
+			uint32_t *ret_count, struct mfs_error *err)
+{
+	int rc = draw(d, microbatch, ret, ret_count, err);
+
+	for (uint32_t i = 0; d->sft && i < d->micro && !rc; i++)
+		rc = mft_sft_blend_find(d->sft, ret[i], &ret[i], err);
+	return rc;
 }

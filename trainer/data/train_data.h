@@ -12,14 +12,14 @@
 #include "formats/dataset/gpt/samples.h"
 #include "formats/dataset/rows/rows_open.h"
 #include "trainer/config/config.h"
-#include "trainer/data/sft/sft_samples.h"
+#include "trainer/data/sft/sft_blend.h"
 
 struct mft_train_data {
 	struct mfs_data_run run; /* must not be moved */
 	struct mfs_rows_table paths;
 	struct mfs_rows *mock;	     /* NULL: the datasets are files */
 	struct mfs_samples *samples; /* NULL: sft */
-	struct mft_sft *sft;	     /* --sft; NULL: samples */
+	struct mft_sft_blend *sft;   /* --sft; NULL: samples */
 	uint64_t total;		     /* samples */
 	struct mfs_sampler *sampler; /* NULL: a full validation */
 	uint32_t micro;
@@ -38,7 +38,7 @@ int mft_train_data_open(const struct mft_train_config *config, enum mfs_split sp
 void mft_train_data_release(struct mft_train_data *d);
 
 /* The samples of this process's microbatch: *ret_count of them are its own, and the split's last is
- * repeated up to d->micro. One thread. */
+ * repeated up to d->micro. Those of sft are places (mft_sft_blend_find()). One thread. */
 int mft_train_data_draw(struct mft_train_data *d, uint64_t microbatch, uint64_t *ret,
 			uint32_t *ret_count, struct mfs_error *err);
 

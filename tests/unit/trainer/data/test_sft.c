@@ -9,7 +9,7 @@
 
 #include "formats/sft/documents.h"
 #include "formats/sft/packs_write.h"
-#include "trainer/data/sft/sft_samples.h"
+#include "trainer/data/sft/sft_blend.h"
 
 #define S 8
 
@@ -205,6 +205,66 @@ START_TEST(samples_that_do_not_fit_are_refused)
 }
 END_TEST
 
+/* The first token of a blend's sample. */
+static int32_t first_of(struct mft_sft_blend *b, uint64_t n)
+{
+	int32_t tokens[S], labels[S], positions[S], first[S];
+	float mask[S];
+	const struct mft_sft_sample to = {tokens, labels, positions, first, mask};
+	uint64_t place;
+
+	unit_ok(mft_sft_blend_find(b, n, &place, &err), &err);
+	mft_sft_blend_read(b, place, 0, &to);
+	return tokens[0];
+}
+
+static struct mft_sft_blend *blended(const char *const *words, size_t count, uint64_t samples)
+{
+	const struct mft_sft_config c = {
+		.format = "default", .length = S, .multiple = 1, .vocab = 100};
+	struct mfs_blend_args paths = {0};
+	const struct mfs_run run = {.blend = &paths,
+				    .samples = {[MFS_TRAIN] = samples},
+				    .rules = mfs_dataset_rules_default()};
+	struct mft_sft_blend *b;
+
+	unit_ok(mfs_blend_args_parse(words, count, &paths, &err), &err);
+	unit_ok(mft_sft_blend_open(&c, &run, &b, &err), &err);
+	mfs_blend_args_release(&paths);
+	return b;
+}
+
+START_TEST(a_blend_takes_turns_by_weights)
+{
+	/* helpers.cpp: build_blending_indices of 0.3 and 0.7. */
+	static const int32_t want[] = {50, 1, 60, 70, 4, 50, 60, 15, 70, 50};
+	static const char others[] =
+		"{\"input_ids\": [50]}\n{\"input_ids\": [60]}\n{\"input_ids\": [70]}\n";
+	char one[256], other[256];
+	const char *const words[] = {"0.3", one, "0.7", other};
+	const char *const more[] = {"0.4", one, "0.6", other};
+	struct mft_sft_blend *b, *c;
+
+	unit_write(unit_tmpdir(), "one.jsonl", rows, strlen(rows));
+	unit_write(unit_tmpdir(), "other.jsonl", others, strlen(others));
+	snprintf(one, sizeof(one), "%s/one.jsonl", unit_tmpdir());
+	snprintf(other, sizeof(other), "%s/other.jsonl", unit_tmpdir());
+	b = blended(words, 4, 10);
+	c = blended(more, 4, 10);
+	for (uint64_t i = 10; i-- > 0;)
+		ck_assert_int_eq(first_of(b, i), want[i]);
+	ck_assert_uint_eq(mft_sft_blend_total(b), 10);
+	ck_assert_uint_eq(mft_sft_blend_count(b), 6);
+	ck_assert_uint_ne(mft_sft_blend_order(b), mft_sft_blend_order(c));
+	mft_sft_blend_free(b);
+	mft_sft_blend_free(c);
+	b = blended(words + 1, 1, 10);
+	ck_assert_int_eq(first_of(b, 4), 4);
+	ck_assert_uint_eq(mft_sft_blend_order(b), 0);
+	mft_sft_blend_free(b);
+}
+END_TEST
+
 START_TEST(first_fit_is_that_of_megatron_bridge)
 {
 	static const uint32_t lengths[] = {3, 7, 5, 2, 2, 8}, order[] = {5, 1, 2, 0, 3, 4},
@@ -226,6 +286,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, packs_have_an_order_that_a_run_is_resumed_with);
 	tcase_add_test(c, samples_that_were_packed_ahead_are_those_of_the_trainer);
 	tcase_add_test(c, samples_that_do_not_fit_are_refused);
+	tcase_add_test(c, a_blend_takes_turns_by_weights);
 	tcase_add_test(c, first_fit_is_that_of_megatron_bridge);
 	return s;
 }
