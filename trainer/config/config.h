@@ -230,9 +230,24 @@ struct mft_train_config {
 	/* reinforcement learning */
 	bool perform_rl_step;
 	double grpo_clamp_eps_lower, grpo_clamp_eps_upper, grpo_kl_beta, grpo_entropy_term_weight;
-	double rl_default_temperature;
+	double rl_default_temperature, rl_default_top_p, rl_generation_lag;
+	int64_t rl_default_top_k;
+	int64_t grpo_prompts_per_step, grpo_group_size, grpo_iterations;
+	int64_t rl_max_inflight_requests; /* of an engine */
+	bool grpo_filter_groups_with_same_reward, rl_use_sequence_packing;
+	bool rl_verify_model_weights_swap;
+	int64_t rl_sequence_packing_max_sequences_per_bin;
 	bool rl_inference_logprobs_is_correction;
 	double rl_importance_sampling_truncation_coef; /* 0: none */
+
+	/* ours, of reinforcement learning */
+	const char *rl_prompt_data, *rl_prompt_key, *rl_label_key, *rl_log_samples;
+	struct mfs_arg_words rl_reward, rl_inference_url;
+	int64_t rl_max_response_length; /* tokens */
+	int64_t rl_sampler_slots;
+	bool rl_mask_truncated;
+	const char *rl_sync_dir, *rl_mount;
+	int64_t rl_request_seconds, rl_engine_wait_seconds;
 
 	/* Of a net that generates (trainer/generate): sequences whose keys and values it keeps, and
 	 * how many tokens of each; 0: it trains. A microbatch is micro_batch_size tokens of any of

@@ -215,6 +215,7 @@ static int take(struct mft_trainer *t, const struct mft_microbatches *m,
 		.batch = b->batch,
 		.grad_scale = (float)grad_scale(m, b->batch->counted),
 		.backward = m->backward,
+		.old_is_own = m->old_is_own,
 		.first = step->microbatch == 0,
 		.last = step->microbatch + 1 == m->count,
 		.iteration = t->progress.iteration,
@@ -244,6 +245,22 @@ static int keep_loss(struct mft_trainer *t, uint64_t microbatch, struct mfs_erro
 	l->microbatch = microbatch + 1;
 	t->next_loss = (t->next_loss + 1) % MFT_BATCHES_IN_FLIGHT;
 	return 0;
+}
+
+uint64_t mft_trainer_tokens(const struct mft_trainer *t)
+{
+	const struct mft_train_config *c = t->config;
+
+	return (uint64_t)c->micro_batch_size * (uint64_t)c->seq_length / t->parallel.size.cp;
+}
+
+static int keep_log_probs(struct mft_trainer *t, const struct mft_microbatches *m,
+			  uint64_t microbatch, struct mfs_error *err)
+{
+	const int rc = mft_net_copy_log_probs(t->net, t->ctx,
+					      m->log_probs + microbatch * mft_trainer_tokens(t));
+
+	return rc ? mfs_fail(err, rc, "the loss gives no log-probs") : 0;
 }
 
 static bool is_same(const struct mft_pipeline_shape *a, const struct mft_pipeline_shape *b)
@@ -292,6 +309,8 @@ int mft_trainer_run(struct mft_trainer *t, const struct mft_microbatches *m, dou
 			taken(t);
 		if (m->backward && mft_net_gives_loss(t->net, step))
 			rc = keep_loss(t, step->microbatch, err);
+		if (!rc && m->log_probs && mft_net_gives_loss(t->net, step))
+			rc = keep_log_probs(t, m, step->microbatch, err);
 	}
 	if (!rc)
 		mft_net_end(t->net, t->ctx);

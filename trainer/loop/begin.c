@@ -7,6 +7,7 @@
 #include "formats/sft/conversation.h"
 #include "trainer/config/settle/settle.h"
 #include "trainer/loop/device.h"
+#include "trainer/loop/rl.h"
 #include "trainer/loop/train.h"
 #include "trainer/loop/trainer_i.h"
 #include "trainer/params/draw.h"
@@ -95,6 +96,29 @@ static int plan(struct mft_trainer *t, struct mfs_error *err)
 			      &t->update, err);
 }
 
+/* Before the run's own state, whose place it takes for a moment. */
+static int open_reference(struct mft_trainer *t, struct mfs_error *err)
+{
+	const struct mft_train_config *c = t->config;
+	const int rc = c->perform_rl_step && c->grpo_kl_beta > 0 ? mft_reference_new(t, err) : 0;
+
+	return rc || !t->reference.weights ? rc : mft_reference_load(t, err);
+}
+
+/* Without --pretrained-checkpoint the reference is what the run begins with. */
+static int take_reference(struct mft_trainer *t, struct mfs_error *err)
+{
+	if (!t->reference.weights || t->reference.taken)
+		return 0;
+	if (t->progress.iteration)
+		return mfs_fail(
+			err, -ENODATA,
+			"what the run began with is its reference, and it is at iteration "
+			"%llu already: expected --pretrained-checkpoint, or --grpo-kl-beta 0",
+			(unsigned long long)t->progress.iteration);
+	return mft_reference_take(t, err);
+}
+
 static int fill(struct mft_trainer *t, struct mft_load *load, struct mfs_error *err)
 {
 	int64_t began;
@@ -108,15 +132,19 @@ static int fill(struct mft_trainer *t, struct mft_load *load, struct mfs_error *
 	if (!load) {
 		mft_params_draw(t->params, (uint64_t)t->config->seed, t->backend, t->ctx);
 		mft_sync_gather(t->sync, t->ctx); /* as after an update */
-		return 0;
+		rc = open_reference(t, err);
+		return rc ? rc : take_reference(t, err);
 	}
+	rc = open_reference(t, err);
+	if (rc)
+		return rc;
 	mft_watch_rest(t->parallel.watch, true);
 	began = mfs_now_ns();
 	rc = mft_load_state(load, t->config, t->params, t->backend, t->device, t->ctx, &t->progress,
 			    &t->loaded_optimizer, err);
 	t->load_seconds = (double)(mfs_now_ns() - began) / 1e9;
 	mft_watch_rest(t->parallel.watch, false);
-	return rc;
+	return rc ? rc : take_reference(t, err);
 }
 
 /* The first process's time is that of all: their texts are the same. */
@@ -147,7 +175,8 @@ static int open_data(struct mft_trainer *t, struct mfs_error *err)
 	mft_watch_rest(t->parallel.watch, true);
 	/* A run that is started again after its last iteration has consumed all samples. */
 	if (!t->config->skip_train && t->progress.iteration < t->iterations)
-		rc = mft_trainer_open_data(t, MFS_TRAIN, err);
+		rc = t->config->perform_rl_step ? mft_rl_open(t, err)
+						: mft_trainer_open_data(t, MFS_TRAIN, err);
 	/* A split without data is not validated on, and that is no error (training.py:
 	 * build_train_valid_test_data_iterators). */
 	for (int split = MFS_VALID; !rc && validates && split <= MFS_TEST; split++) {
@@ -291,6 +320,7 @@ int mft_trainer_close(struct mft_trainer *t, struct mfs_error *err)
 		t->backend->device->sync(t->ctx, why);
 	mft_trainer_batches_done(t);
 	mft_saver_free(t->saver);
+	mft_rl_close(t);
 	mft_trainer_close_data(t);
 	mft_pipeline_release(&t->pipeline);
 	mft_events_close(t->events);

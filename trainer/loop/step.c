@@ -1,15 +1,18 @@
 #include <math.h>
 #include <string.h>
 
-#include "trainer/loop/trainer_i.h"
 #include "trainer/base/dtype.h"
+#include "trainer/loop/rl.h"
+#include "trainer/loop/trainer_i.h"
 #include "trainer/base/nvtx_ranges.h"
 #include "trainer/config/precision.h"
 
 /* What a step's gradients are multiplied by in excess of the loss's. */
 static double divisor(const struct mft_trainer *t, double counted)
 {
-	return t->progress.scaler.scale * (t->config->calculate_per_token_loss ? counted : 1);
+	const bool sums = t->config->calculate_per_token_loss || t->rl;
+
+	return t->progress.scaler.scale * (sums ? counted : 1);
 }
 
 static void before_update(void *arg, struct mfk_ctx *ctx, uint64_t first, uint64_t count)
@@ -70,22 +73,30 @@ static int measure(struct mft_trainer *t, struct mft_step *step, struct mfs_erro
 	return rc;
 }
 
-/* Forward and backward of this process's microbatches. *ret_counted: tokens whose loss counts, of
- * all processes; those that share a sequence count all of it. */
-static int run_microbatches(struct mft_trainer *t, uint64_t count, double *ret_counted,
-			    struct mfs_error *err)
+/* What a step of a dataset's samples is trained on. */
+static void take_data(struct mft_trainer *t, uint64_t batch, struct mft_microbatches *ret)
 {
 	const bool per_token = t->config->calculate_per_token_loss;
+	const uint64_t count = mft_trainer_microbatches(t, batch);
 	/* Divided before they are added up, so that sums in fp16 are no larger than one process's
 	 * (distributed_data_parallel.py: gradient_scaling_factor). */
 	const double parts = (double)count * t->parallel.group[MFT_GROUP_DATA].size;
-	const struct mft_microbatches m = {
+
+	*ret = (struct mft_microbatches){
 		.from = mft_loader_source(t->data[MFS_TRAIN].list[0]),
 		.count = count,
 		.backward = true,
 		.per_token = per_token,
 		.scale = t->progress.scaler.scale / (per_token ? 1 : parts),
 	};
+}
+
+/* Forward and backward of this process's microbatches. *ret_counted: tokens whose loss counts, of
+ * all processes; those that share a sequence count all of it. A policy's tokens have weights, whose
+ * sum is what a step's loss is. */
+static int run_microbatches(struct mft_trainer *t, const struct mft_microbatches *m,
+			    double *ret_counted, struct mfs_error *err)
+{
 	double counted = 0;
 	int rc;
 
@@ -95,13 +106,13 @@ static int run_microbatches(struct mft_trainer *t, uint64_t count, double *ret_c
 	mft_check_begin(&t->check);
 	t->loss_before = 0;
 	mft_straggler_begin(t);
-	rc = mft_trainer_run(t, &m, &counted, err);
+	rc = mft_trainer_run(t, m, &counted, err);
 	if (!rc)
 		rc = mft_straggler_end(t, err);
 	if (rc)
 		return rc;
 	rc = mft_parallel_sum(&t->parallel, MFT_GROUP_DATA, &counted, 1, err);
-	*ret_counted = counted > 0 ? counted : 1;
+	*ret_counted = counted > 0 && !t->rl ? counted : 1;
 	return rc;
 }
 
@@ -169,14 +180,20 @@ int mft_trainer_step(struct mft_trainer *t, struct mft_step *ret, struct mfs_err
 		.batch = mft_schedule_batch(t->config, t->progress.consumed_train_samples),
 	};
 	struct mft_update_step update;
+	struct mft_microbatches m;
 	double counted;
-	int rc;
+	int rc = 0;
 
 	memset(t->traffic, 0, sizeof(t->traffic));
 	mft_exposure_begin(t->exposure);
 	mft_watch_iteration(t->parallel.watch, t->progress.iteration + 1);
-	step.microbatches = mft_trainer_microbatches(t, step.batch);
-	rc = run_microbatches(t, step.microbatches, &counted, err);
+	if (t->rl)
+		rc = mft_rl_begin_step(t, &m, err);
+	else
+		take_data(t, step.batch, &m);
+	step.microbatches = m.count;
+	if (!rc)
+		rc = run_microbatches(t, &m, &counted, err);
 	if (rc)
 		return rc;
 	update = update_of(t, counted);

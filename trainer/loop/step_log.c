@@ -248,14 +248,15 @@ static unsigned name_losses(const struct mft_train_config *c, const struct mft_l
 	unsigned n = 0;
 
 	for (; n < MFT_LOSS_TERMS && terms[n]; n++)
-		ret[n] = (struct mft_report_loss){terms[n], l->terms[n] / steps};
+		ret[n] =
+			(struct mft_report_loss){terms[n], l->terms[n] / steps, c->perform_rl_step};
 	for (int i = 0; experts && i < MFT_AUX_LOSSES; i++)
 		if (c->moe_logs_aux_loss[i])
-			ret[n++] = (struct mft_report_loss){names[i], l->aux[i] / steps};
+			ret[n++] = (struct mft_report_loss){names[i], l->aux[i] / steps, false};
 	if (experts && c->moe_z_loss_coeff > 0)
-		ret[n++] = (struct mft_report_loss){"z_loss", l->z / steps};
+		ret[n++] = (struct mft_report_loss){"z_loss", l->z / steps, false};
 	for (int i = 0; i < c->model.mtp_num_layers && i < MFT_MTP_MOST; i++)
-		ret[n++] = (struct mft_report_loss){mtp[i], l->mtp[i] / steps};
+		ret[n++] = (struct mft_report_loss){mtp[i], l->mtp[i] / steps, false};
 	return n;
 }
 
@@ -331,6 +332,11 @@ static void flush_told(struct mft_trainer *t)
 		mft_offline_close(t->offline);
 		t->offline = NULL;
 	}
+}
+
+void mft_log_value(struct mft_trainer *t, const char *tag, double value)
+{
+	tell(t, tag, value);
 }
 
 /* What is planned is there from the beginning to the end, as one block. */
@@ -432,7 +438,7 @@ static void print_window(struct mft_trainer *t, const struct mft_step *step)
 	/* After the first loss of a process, Megatron reports that skipped steps have a loss of
 	 * 0. */
 	for (int i = 0; i < MFT_LOSS_TERMS && terms[i] && !t->has_loss; i++)
-		losses[i].value = MFS_ABSENT;
+		losses[i].value = (double)NAN;
 	if (c->log_throughput)
 		line.throughput = flops / line.seconds / 1e12;
 	if (t->peak.flops > 0)
@@ -512,7 +518,7 @@ static void tell_evaluation(struct mft_trainer *t, const char *set, double loss)
 void mft_log_evaluation(struct mft_trainer *t, enum mfs_split split, uint32_t set, bool last,
 			double loss)
 {
-	const struct mft_report_loss losses[] = {{mft_net_loss_terms(t->config)[0], loss}};
+	const struct mft_report_loss losses[] = {{mft_net_loss_terms(t->config)[0], loss, false}};
 	const uint64_t iteration = t->progress.iteration;
 	struct mfs_buf b = {0};
 	char at[80], name[MFT_SET_NAME];

@@ -8,6 +8,7 @@
 #include "formats/base/str.h"
 #include "trainer/base/nvtx_ranges.h"
 #include "trainer/loop/dry_run.h"
+#include "trainer/loop/rl.h"
 #include "trainer/loop/trainer_i.h"
 
 /* What a run has done since it was started. */
@@ -50,6 +51,9 @@ static int decide_exit(struct mft_train_run *r, struct mfs_error *err)
 
 	if (rc)
 		return rc;
+	/* A rollout that has steps left is not saved. */
+	if (mft_rl_is_within(&r->t))
+		return 0;
 	if (reasons[0] > 0)
 		r->stop = MFT_STOP_SIGNAL;
 	else if (reasons[1] > 0)

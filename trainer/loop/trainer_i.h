@@ -59,6 +59,13 @@ struct mft_trainer {
 		struct mft_loader **list; /* one, or validation sets that are kept apart */
 		uint32_t count;		  /* 0: there is no data */
 	} data[MFS_SPLITS];
+	struct mft_rl *rl; /* NULL: no --perform-rl-step */
+	/* rl_reference.c: what lies in host memory, weights and then buffers */
+	struct mft_reference {
+		char *weights, *some; /* some: what changes places at a time */
+		uint64_t bytes, some_bytes;
+		bool taken;
+	} reference;
 	struct mft_saver *saver; /* NULL: no --save */
 	struct mft_saves saves;
 	struct mft_progress progress;
@@ -121,13 +128,19 @@ struct mft_microbatches {
 	struct mft_batch_source from;
 	uint64_t count;
 	bool backward;
-	bool per_token; /* the gradient is not divided by the microbatch's tokens */
-	double scale;	/* another factor of the gradient */
+	bool per_token;	 /* the gradient is not divided by the microbatch's tokens */
+	double scale;	 /* another factor of the gradient */
+	bool old_is_own; /* trainer/model/base/pass.h */
+	/* [count][mft_trainer_tokens()], pinned: gets log-probs of the labels where the last stage
+	 * is; NULL: they are not wanted */
+	float *log_probs;
 };
 /* Submits this process's next microbatches, in the order of its stage. Adds tokens whose
  * loss counts to *counted: those of its samples, whichever stage it is. */
 int mft_trainer_run(struct mft_trainer *t, const struct mft_microbatches *m, double *counted,
 		    struct mfs_error *err);
+/* Tokens of a microbatch that are this process's. */
+uint64_t mft_trainer_tokens(const struct mft_trainer *t);
 /* Microbatches of each process in a batch of so many samples. */
 uint64_t mft_trainer_microbatches(const struct mft_trainer *t, uint64_t batch);
 /* Losses of all processes: sums over stages; over those that share the samples, the loss of tokens
@@ -167,6 +180,14 @@ void mft_saves_look(struct mft_trainer *t, bool wait);
 /* Waits for the last one, and says which iterations are lost. False: the last one failed. */
 bool mft_saves_end(struct mft_trainer *t);
 
+/* rl_reference.c: the reference of a run whose loss has a KL term */
+int mft_reference_new(struct mft_trainer *t, struct mfs_error *err);
+void mft_reference_release(struct mft_trainer *t);
+/* Takes the weights as they are; or, with --pretrained-checkpoint, reads that one's into their
+ * place first, where the run's own are read afterwards. */
+int mft_reference_take(struct mft_trainer *t, struct mfs_error *err);
+int mft_reference_load(struct mft_trainer *t, struct mfs_error *err);
+
 /* step_log.c: what a run says, on standard output */
 /* What was accepted without effect, or as something else; with --log-args, all arguments. */
 void mft_log_arguments(const struct mft_train_config *c);
@@ -185,6 +206,8 @@ const char *mft_log_set(const struct mft_trainer *t, enum mfs_split split, uint3
 void mft_log_evaluation(struct mft_trainer *t, enum mfs_split split, uint32_t set, bool last,
 			double loss);
 void mft_log_suspect(struct mft_trainer *t);
+/* A value for TensorBoard and Weights & Biases, of this iteration. */
+void mft_log_value(struct mft_trainer *t, const char *tag, double value);
 /* Lines of another's, which are released. */
 void mft_log_text(struct mft_trainer *t, struct mfs_buf *lines);
 void mft_log_save(struct mft_trainer *t, const struct mft_save_result *s);

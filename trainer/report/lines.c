@@ -49,7 +49,7 @@ void mft_report_iteration(struct mfs_buf *b, const struct mft_report_iteration *
 	mfs_buf_printf(b, " learning rate: %.6E | global batch size: %5llu |", r->learning_rate,
 		       (unsigned long long)r->batch);
 	for (unsigned i = 0; i < r->loss_count; i++)
-		if (r->losses[i].value >= 0)
+		if (r->losses[i].value >= 0 || (r->losses[i].has_sign && r->losses[i].value < 0))
 			mfs_buf_printf(b, " %s: %.6E |", r->losses[i].name, r->losses[i].value);
 	mfs_buf_printf(b, " loss scale: %.1f |", r->loss_scale);
 	if (is_known(r->grad_norm))

@@ -8,16 +8,18 @@
 #ifndef MFT_TRAINER_REPORT_LINES_H
 #define MFT_TRAINER_REPORT_LINES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/time.h>
 
 #include "formats/base/absent.h"
 #include "formats/base/buf.h"
 
-/* A loss: "lm loss", "load_balancing_loss". Below 0 or NaN: it is left out. */
+/* A loss: "lm loss", "load_balancing_loss". NaN, or below 0 where it cannot be: it is left out. */
 struct mft_report_loss {
 	const char *name;
 	double value;
+	bool has_sign;
 };
 
 /* Of the iterations since the last line. */

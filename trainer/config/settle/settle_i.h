@@ -124,6 +124,8 @@ int mft_settle_sharding(struct settle *s);
 int mft_settle_process(struct settle *s);
 /* settle_model.c: with the sizes of every dimension known */
 int mft_settle_vocab(struct settle *s);
+/* settle_rl.c: with the batch and the intervals known */
+int mft_settle_rl(struct settle *s);
 /* settle_batch.c: --step-batch-size-schedule and --rampup-batch-size; the fields are filled */
 int mft_settle_batch_steps(struct settle *s);
 /* settle_sharding.c: config->sharding and the gradients' type; the fields are filled */

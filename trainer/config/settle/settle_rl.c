@@ -1,0 +1,132 @@
+/* Reinforcement learning. Source: megatron/training/arguments.py: validate_args. */
+#include "formats/base/array.h"
+#include "trainer/config/settle/settle_i.h"
+
+/* What such a run has not, or has in another way. */
+static int check_others(struct settle *s)
+{
+	static const enum mft_dest switches[] =
+		{SFT,		MOCK_DATA,	 RESET_POSITION_IDS,	       RESET_ATTENTION_MASK,
+		 EOD_MASK_LOSS, FULL_VALIDATION, DECREASE_BATCH_SIZE_IF_NEEDED},
+				   given[] = {DATA_PATH, TRAIN_DATA_PATH, RAMPUP_BATCH_SIZE,
+					      STEP_BATCH_SIZE_SCHEDULE};
+	const struct mft_flag_value *skipped = mft_flag_get(s->v, name_of(ITERATIONS_TO_SKIP));
+	int r = 0;
+
+	if (skipped->type == MFT_IS_LIST && skipped->count)
+		return exclude(s, PERFORM_RL_STEP, ITERATIONS_TO_SKIP);
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(switches) && !r; i++)
+		if (is(s, switches[i]))
+			r = exclude(s, PERFORM_RL_STEP, switches[i]);
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(given) && !r; i++)
+		r = exclude(s, PERFORM_RL_STEP, given[i]);
+	if (!r && has(s, MTP_NUM_LAYERS) && number(s, MTP_NUM_LAYERS) > 0)
+		r = exclude(s, PERFORM_RL_STEP, MTP_NUM_LAYERS);
+	return r;
+}
+
+static int check_sizes(struct settle *s)
+{
+	static const enum mft_dest positive[] = {
+		GRPO_PROMPTS_PER_STEP, GRPO_GROUP_SIZE, GRPO_ITERATIONS,
+		RL_SEQUENCE_PACKING_MAX_SEQUENCES_PER_BIN, RL_SAMPLER_SLOTS};
+	int r = 0;
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(positive) && !r; i++)
+		r = at_least(s, positive[i], 1);
+	return r;
+}
+
+/* A rollout is used up by whole steps, and saves are made when one is. */
+static int check_steps(struct settle *s)
+{
+	static const enum mft_dest intervals[] = {SAVE_INTERVAL, EXIT_INTERVAL,
+						  NON_PERSISTENT_SAVE_INTERVAL};
+	const int64_t responses = number(s, GRPO_PROMPTS_PER_STEP) * number(s, GRPO_GROUP_SIZE);
+	const int64_t batch = number(s, GLOBAL_BATCH_SIZE);
+	char spelling[MFT_FLAG_SPELLING];
+	int64_t steps;
+
+	if (responses % batch)
+		return mfs_fail(s->err, -EINVAL,
+				"--grpo-prompts-per-step times --grpo-group-size: expected a "
+				"multiple of --global-batch-size %lld, which counts responses; "
+				"found %lld",
+				(long long)batch, (long long)responses);
+	steps = responses / batch * number(s, GRPO_ITERATIONS);
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(intervals); i++)
+		if (has(s, intervals[i]) && number(s, intervals[i]) % steps)
+			return mfs_fail(s->err, -EINVAL,
+					"%s: expected a multiple of the %lld steps of a rollout, "
+					"found %lld",
+					flag(intervals[i], spelling), (long long)steps,
+					(long long)number(s, intervals[i]));
+	return 0;
+}
+
+/* Megatron's limit is of all that an engine has room for; what a response may be here leaves room
+ * for its prompt. */
+static int settle_response(struct settle *s)
+{
+	const int64_t most = number(s, INFERENCE_MAX_SEQ_LENGTH), room = number(s, SEQ_LENGTH);
+
+	otherwise(s, RL_MAX_RESPONSE_LENGTH, most < room ? most : (room + 1) / 2);
+	return from_to(s, RL_MAX_RESPONSE_LENGTH, 1, room);
+}
+
+/* In a pass with dropout log-probs are of another net than the one that has sampled. */
+static int check_dropout(struct settle *s)
+{
+	static const enum mft_dest rates[] = {HIDDEN_DROPOUT, ATTENTION_DROPOUT};
+	char spelling[MFT_FLAG_SPELLING];
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(rates); i++)
+		if (mft_flag_real(s->v, name_of(rates[i]), 0) != 0)
+			return mfs_fail(s->err, -EINVAL,
+					"%s: expected 0 with --perform-rl-step, whose ratios of "
+					"log-probs dropout would change; found %g",
+					flag(rates[i], spelling),
+					mft_flag_real(s->v, name_of(rates[i]), 0));
+	return 0;
+}
+
+static int check_data(struct settle *s)
+{
+	int r = require(s, RL_PROMPT_DATA);
+
+	if (!r)
+		r = require(s, RL_REWARD);
+	if (!r && has(s, RL_INFERENCE_URL))
+		r = require(s, RL_SYNC_DIR);
+	if (!r && has(s, RL_INFERENCE_URL))
+		r = require(s, RL_MOUNT);
+	if (!r && is(s, RL_VERIFY_MODEL_WEIGHTS_SWAP) &&
+	    mft_flag_real(s->v, name_of(RL_DEFAULT_TEMPERATURE), 1) != 1)
+		r = mfs_fail(s->err, -EINVAL,
+			     "--rl-verify-model-weights-swap compares log-probs at temperature 1: "
+			     "expected --rl-default-temperature 1");
+	return r;
+}
+
+int mft_settle_rl(struct settle *s)
+{
+	int r;
+
+	if (!is(s, PERFORM_RL_STEP))
+		return 0;
+	r = check_others(s);
+	if (!r)
+		r = check_data(s);
+	if (!r)
+		r = check_dropout(s);
+	if (!r)
+		r = check_sizes(s);
+	if (!r)
+		r = check_steps(s);
+	if (!r)
+		r = settle_response(s);
+	/* Prompts of validation are not drawn yet. */
+	mft_flag_set_number(s->v, name_of(EVAL_ITERS), 0);
+	return r;
+}

@@ -1,0 +1,294 @@
+#include "trainer/loop/rl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "formats/base/array.h"
+#include "formats/base/clock.h"
+#include "formats/tokenizer/read/tokenizer_open.h"
+#include "formats/tokenizer/tokenizer.h"
+#include "trainer/loop/rl_i.h"
+#include "trainer/rl/advantage.h"
+
+#define TRIES 5 /* of a request that is answered badly */
+
+uint64_t mft_rl_steps(const struct mft_train_config *c)
+{
+	return (uint64_t)(c->grpo_prompts_per_step * c->grpo_group_size * c->grpo_iterations /
+			  c->global_batch_size);
+}
+
+bool mft_rl_is_within(const struct mft_trainer *t)
+{
+	return t->rl && t->rl->has_rollout;
+}
+
+/* ---- opening ---- */
+
+static int open_prompts(struct mft_trainer *t, struct mfs_error *err)
+{
+	const struct mft_train_config *c = t->config;
+	const struct mft_prompts_config prompts = {
+		.path = c->rl_prompt_data,
+		.prompt_key = c->rl_prompt_key,
+		.label_key = c->rl_label_key,
+		.tokenizer = c->tokenizer_model,
+		.vocab = (uint64_t)c->model.padded_vocab_size,
+		.longest = (uint32_t)(c->seq_length - c->rl_max_response_length + 1),
+		.seed = (uint32_t)c->seed,
+	};
+	const int rc = mft_prompts_open(&prompts, &t->rl->prompts, err);
+
+	if (!rc && t->speaks)
+		printf("prompts: %llu, of which a rollout has %lld\n",
+		       (unsigned long long)mft_prompts_count(t->rl->prompts),
+		       (long long)c->grpo_prompts_per_step);
+	return rc;
+}
+
+static int open_rewards(struct mft_trainer *t, struct mfs_error *err)
+{
+	const struct mft_train_config *c = t->config;
+	const struct mft_reward_config rewards = {
+		.kinds = c->rl_reward.list,
+		.count = c->rl_reward.count,
+	};
+
+	return t->parallel.launch.rank ? 0 : mft_rewards_open(&rewards, &t->rl->rewards, err);
+}
+
+static int open_tokenizer(struct mft_trainer *t, struct mfs_error *err)
+{
+	const char *path = t->config->tokenizer_model;
+
+	return path ? mfs_tokenizer_open(path, &t->rl->tokenizer, err) : 0;
+}
+
+static int open_samples(struct mft_trainer *t, struct mfs_error *err)
+{
+	const char *path = t->config->rl_log_samples;
+	int fd;
+
+	if (!path || t->parallel.launch.rank)
+		return 0;
+	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	t->rl->samples = fd < 0 ? NULL : fdopen(fd, "a");
+	if (t->rl->samples)
+		return 0;
+	if (fd >= 0)
+		close(fd);
+	return mfs_fail(err, -errno, "--rl-log-samples: '%s': %s", path, strerror(errno));
+}
+
+/* The token that ends a document ends a response, and what --rl-stop-ids names. */
+static int open_sampling(struct mft_trainer *t, struct mfs_error *err)
+{
+	const struct mft_train_config *c = t->config;
+	struct mft_rl *rl = t->rl;
+
+	rl->stops = calloc(1, sizeof(*rl->stops));
+	if (!rl->stops)
+		return mfs_fail_nomem(err);
+	rl->sampling = (struct mft_sampling){
+		.temperature = c->rl_default_temperature,
+		.top_p = c->rl_default_top_p > 0 ? c->rl_default_top_p : 1,
+		.top_k = c->rl_default_top_k > 0 ? c->rl_default_top_k : 0,
+		.max_tokens = (uint32_t)c->rl_max_response_length,
+		.stops = rl->stops,
+	};
+	if (c->eod != MFS_ABSENT)
+		rl->stops[rl->sampling.stop_count++] = (uint32_t)c->eod;
+	return mft_sampling_check(&rl->sampling, err);
+}
+
+static int open_sampler(struct mft_trainer *t, struct mfs_error *err)
+{
+	const struct mft_train_config *c = t->config;
+	struct mft_rl *rl = t->rl;
+
+	if (c->rl_inference_url.count)
+		return 0;
+	rl->sampler_config = *c;
+	rl->sampler_config.context_parallel_size = 1;
+	rl->sampler_config.context_parallel_rank = 0;
+	rl->sampler_parallel = t->parallel;
+	rl->sampler_parallel.size.cp = 1;
+	rl->sampler_parallel.place.cp = 0;
+	return mft_sampler_new(&rl->sampler_config, t->params, t->backend, t->device,
+			       &rl->sampler_parallel, (uint32_t)c->rl_sampler_slots,
+			       (uint32_t)c->seq_length, &rl->sampler, err);
+}
+
+/* Engines may be started after the run: they need a directory, which is the run's first save. */
+static int await_engines(struct mft_trainer *t, const struct mft_engines_config *config,
+			 struct mfs_error *err)
+{
+	const int64_t end = mfs_now_ns() + t->config->rl_engine_wait_seconds * INT64_C(1000000000);
+	int rc;
+
+	while ((rc = mft_engines_open(config, &t->rl->engines, err)) == -EIO && mfs_now_ns() < end)
+		sleep(1);
+	if (!rc)
+		rc = mft_engines_open(config, &t->rl->told, err);
+	return rc ? rc : mft_ahead_new(t->rl->engines, &t->rl->sampling, &t->rl->ahead, err);
+}
+
+static int open_engines(struct mft_trainer *t, struct mfs_error *err)
+{
+	const struct mft_train_config *c = t->config;
+	const struct mft_engines_config engines = {
+		.urls = c->rl_inference_url.list,
+		.count = c->rl_inference_url.count,
+		.most = (unsigned)c->rl_max_inflight_requests,
+		.seconds = (long)c->rl_request_seconds,
+		.tries = TRIES,
+		.vocab = (uint64_t)c->model.padded_vocab_size,
+	};
+	int rc;
+
+	if (!engines.count)
+		return 0;
+	rc = mft_rl_open_sync(t, err);
+	if (!rc)
+		rc = mft_rl_save_weights(t, err);
+	return rc || t->parallel.launch.rank ? rc : await_engines(t, &engines, err);
+}
+
+static void *slot_alloc(void *arg, size_t bytes)
+{
+	const struct mft_trainer *t = arg;
+
+	return t->backend->device->host_alloc(t->device, bytes);
+}
+
+static void slot_free(void *arg, void *p, size_t bytes)
+{
+	const struct mft_trainer *t = arg;
+
+	t->backend->device->host_free(t->device, p, bytes);
+}
+
+static int open_feed(struct mft_trainer *t, struct mfs_error *err)
+{
+	const struct mft_group_place *data = &t->parallel.group[MFT_GROUP_DATA];
+	const struct mft_slot_memory_ops memory = {slot_alloc, slot_free, t};
+	const size_t n = (size_t)(t->config->grpo_prompts_per_step * t->config->grpo_group_size);
+	struct mft_rl *rl = t->rl;
+
+	rl->trains = calloc(n, sizeof(*rl->trains));
+	rl->weight = calloc(n, sizeof(*rl->weight));
+	rl->list = calloc(n, sizeof(*rl->list));
+	rl->places = calloc(n, sizeof(*rl->places));
+	if (!rl->trains || !rl->weight || !rl->list || !rl->places)
+		return mfs_fail_nomem(err);
+	return mft_feed_new(t->config, t->params->padded_vocab, data->rank, data->size, &memory,
+			    &rl->feed, err);
+}
+
+int mft_rl_open(struct mft_trainer *t, struct mfs_error *err)
+{
+	static int (*const parts[])(struct mft_trainer *, struct mfs_error *) = {
+		open_prompts,  open_rewards, open_tokenizer, open_samples,
+		open_sampling, open_sampler, open_engines,   open_feed};
+	int rc = 0;
+
+	t->rl = calloc(1, sizeof(*t->rl));
+	if (!t->rl)
+		return mfs_fail_nomem(err);
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(parts) && !rc; i++)
+		rc = parts[i](t, err);
+	return rc;
+}
+
+void mft_rl_close(struct mft_trainer *t)
+{
+	struct mft_rl *rl = t->rl;
+
+	mft_reference_release(t);
+	if (!rl)
+		return;
+	mft_feed_free(rl->feed);
+	mft_sampler_free(rl->sampler);
+	mft_ahead_free(rl->ahead);
+	mft_engines_close(rl->engines);
+	mft_engines_close(rl->told);
+	mft_saver_free(rl->sync_saver);
+	mft_rollout_release(&rl->rollout);
+	mft_bins_release(&rl->bins);
+	mft_rewards_close(rl->rewards);
+	mft_prompts_free(rl->prompts);
+	mfs_tokenizer_free(rl->tokenizer);
+	if (rl->samples)
+		fclose(rl->samples);
+	free(rl->stops);
+	free(rl->trains);
+	free(rl->weight);
+	free(rl->list);
+	free(rl->places);
+	free(rl);
+	t->rl = NULL;
+}
+
+/* ---- a step ---- */
+
+/* Lists the responses of the step that train. */
+static uint32_t list_step(struct mft_trainer *t)
+{
+	struct mft_rl *rl = t->rl;
+	const uint32_t n = mft_rollout_size(&rl->rollout);
+	const uint64_t batch = (uint64_t)t->config->global_batch_size, first = rl->done * batch;
+	uint32_t count = 0;
+
+	for (uint64_t i = first; i < first + batch; i++)
+		if (rl->trains[i % n])
+			rl->list[count++] = (uint32_t)(i % n);
+	return count;
+}
+
+static int weigh(struct mft_trainer *t, uint32_t count, struct mfs_error *err)
+{
+	const struct mft_rollout *r = &t->rl->rollout;
+	const struct mft_rl_weighed of = {.tokens = r->count,
+					  .list = t->rl->list,
+					  .count = count,
+					  .group = r->group,
+					  .most = r->room};
+
+	return mft_rl_weigh(t->config->rl_loss_aggregation, &of, t->rl->weight, err);
+}
+
+int mft_rl_begin_step(struct mft_trainer *t, struct mft_microbatches *ret, struct mfs_error *err)
+{
+	struct mft_rl *rl = t->rl;
+	uint32_t count;
+	int rc = 0;
+
+	if (!rl->has_rollout) {
+		rc = mft_rl_make_rollout(t, err);
+		rl->has_rollout = !rc;
+		rl->done = 0;
+	}
+	if (rc)
+		return rc;
+	count = list_step(t);
+	rc = weigh(t, count, err);
+	if (!rc)
+		rc = mft_rl_pack(t, count, err);
+	if (rc)
+		return rc;
+	rl->done++;
+	rl->has_rollout = rl->done < mft_rl_steps(t->config);
+	*ret = (struct mft_microbatches){
+		.from = mft_feed_source(rl->feed),
+		.count = mft_feed_microbatches(rl->feed),
+		.backward = true,
+		.per_token = true,
+		.scale = t->progress.scaler.scale,
+		.old_is_own = mft_rl_steps(t->config) == 1,
+	};
+	return 0;
+}

@@ -1,0 +1,208 @@
+/*
+ * New weights for engines: a save of the weights alone to memory (--rl-sync-dir), by all processes
+ * at once and without a gather; a mount that shows it as an HF directory (--rl-mount); and the word
+ * to the engines to read that. Its pages are fetched before the engines pause.
+ *
+ * Two versions stay: engines may still read the last one when the next one is written.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "formats/base/clock.h"
+#include "formats/io/regular.h"
+#include "trainer/loop/rl_i.h"
+
+#define VERSIONS 2 /* that stay */
+#define PIECE	 (8u << 20)
+#define WAIT	 600 /* seconds that a mount may take to show a save */
+
+int mft_rl_open_sync(struct mft_trainer *t, struct mfs_error *err)
+{
+	struct mft_rl *rl = t->rl;
+
+	rl->sync_config = *t->config;
+	rl->sync_config.save = t->config->rl_sync_dir;
+	rl->sync_config.save_keep_last = VERSIONS;
+	rl->sync_config.no_save_optim = rl->sync_config.no_save_rng = true;
+	rl->sync_config.saves_torch = false;
+	rl->sync_config.non_persistent_save_interval = MFS_ABSENT;
+	return mft_saver_new(&rl->sync_config, t->params, &t->parallel, t->backend, t->device, NULL,
+			     &rl->sync_saver, err);
+}
+
+/* ---- the save ---- */
+
+static int save(struct mft_trainer *t, struct mfs_error *err)
+{
+	struct mft_save_result result = {0};
+	int rc;
+
+	mft_sync_await(t->sync, t->ctx);
+	rc = mft_saver_start(t->rl->sync_saver, t->ctx, MFT_SAVE_PERSISTENT, &t->progress, err);
+	if (rc)
+		return rc;
+	while (!mft_saver_ended(t->rl->sync_saver, true, &result))
+		;
+	if (!result.failed)
+		return 0;
+	return mfs_fail(err, -EIO, "the weights were not saved for the engines: %s",
+			result.why[0] ? result.why : "the first process says why");
+}
+
+/* ---- what the mount shows ---- */
+
+/* Reads a file that engines are going to read, to the end. */
+static int read_ahead(int dirfd, const char *name, void *piece, uint64_t *bytes,
+		      struct mfs_error *err)
+{
+	int fd, rc = mfs_open_regular(dirfd, name, 0, &fd, NULL);
+	ssize_t n = 1;
+
+	if (rc)
+		return mfs_fail(err, rc, "%s: %s", name, mfs_open_regular_why(rc));
+	while (n > 0) {
+		n = read(fd, piece, PIECE);
+		*bytes += n > 0 ? (uint64_t)n : 0;
+	}
+	rc = n < 0 ? -errno : 0;
+	close(fd);
+	return rc ? mfs_fail(err, rc, "%s: %s", name, strerror(-rc)) : 0;
+}
+
+/* The files of an index, each once: a file that an index names and that is not there would end
+ * vLLM. */
+static int read_indexed(int dirfd, const json_t *index, void *piece, uint64_t *bytes,
+			struct mfs_error *err)
+{
+	json_t *map = json_object_get(index, "weight_map"), *seen = json_object(), *name;
+	const char *key, *file;
+	int rc = 0;
+
+	json_object_foreach(map, key, name)
+	{
+		file = json_string_value(name);
+		if (rc || !file || json_object_get(seen, file))
+			continue;
+		json_object_set_new(seen, file, json_true());
+		rc = read_ahead(dirfd, file, piece, bytes, err);
+	}
+	json_decref(seen);
+	return rc;
+}
+
+static json_t *load_index(int dirfd)
+{
+	json_t *ret;
+	int fd;
+
+	if (mfs_open_regular(dirfd, "model.safetensors.index.json", 0, &fd, NULL))
+		return NULL;
+	ret = json_loadfd(fd, 0, NULL);
+	close(fd);
+	return ret;
+}
+
+static int read_view(int dirfd, uint64_t *bytes, struct mfs_error *err)
+{
+	json_t *index = load_index(dirfd);
+	void *piece = malloc(PIECE);
+	int rc = piece ? 0 : mfs_fail_nomem(err);
+
+	if (!rc)
+		rc = index ? read_indexed(dirfd, index, piece, bytes, err)
+			   : read_ahead(dirfd, "model.safetensors", piece, bytes, err);
+	json_decref(index);
+	free(piece);
+	return rc;
+}
+
+/* A mount looks for new iterations from time to time. */
+static int await_view(const char *path, int *ret, struct mfs_error *err)
+{
+	const struct timespec pause = {.tv_nsec = 50000000};
+	const int64_t from = mfs_now_ns();
+
+	for (;;) {
+		*ret = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (*ret >= 0)
+			return 0;
+		if (errno != ENOENT || mfs_now_ns() - from > WAIT * INT64_C(1000000000))
+			return mfs_fail(err, -errno,
+					"%s: %s; expected --rl-mount to be where --rl-sync-dir is "
+					"mounted by mcorefs",
+					path, strerror(errno));
+		nanosleep(&pause, NULL);
+	}
+}
+
+static int fetch(const char *path, uint64_t *bytes, struct mfs_error *err)
+{
+	int fd, rc = await_view(path, &fd, err);
+
+	if (rc)
+		return rc;
+	rc = read_view(fd, bytes, err);
+	close(fd);
+	return rc ? mfs_fail_in(err, "%s", path) : 0;
+}
+
+/* ---- all of it ---- */
+
+static int tell(struct mft_trainer *t, struct mfs_error *err)
+{
+	struct mft_rl_numbers *n = &t->rl->numbers;
+	struct mft_engine_update update = {0};
+	char path[PATH_MAX];
+	const struct mft_engine_weights w = {path, t->progress.iteration};
+	const int64_t from = mfs_now_ns();
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/iter_%07llu/hf", t->config->rl_mount,
+		 (unsigned long long)t->progress.iteration);
+	n->sync_bytes = 0;
+	rc = fetch(path, &n->sync_bytes, err);
+	n->ahead_s = (double)(mfs_now_ns() - from) / 1e9;
+	if (!rc)
+		rc = mft_engines_update(t->rl->told, &w, &update, err);
+	if (!rc)
+		mft_engines_set_version(t->rl->engines, w.version);
+	n->paused_s = update.paused;
+	return rc;
+}
+
+int mft_rl_save_weights(struct mft_trainer *t, struct mfs_error *err)
+{
+	const int64_t from = mfs_now_ns();
+	int rc;
+
+	/* The run's first one is there before its engines are. */
+	if (t->rl->saved && t->rl->saved_version == t->progress.iteration)
+		return 0;
+	rc = save(t, err);
+	t->rl->saved = !rc;
+	t->rl->saved_version = t->progress.iteration;
+	t->rl->numbers.save_s = (double)(mfs_now_ns() - from) / 1e9;
+	return rc;
+}
+
+int mft_rl_sync(struct mft_trainer *t, struct mfs_error *err)
+{
+	double failed;
+	int rc = mft_rl_save_weights(t, err), others;
+
+	if (!rc && t->rl->engines)
+		rc = tell(t, err);
+	/* The others do not go on to a rollout that the first one cannot make. */
+	failed = rc != 0;
+	others = mft_parallel_sum(&t->parallel, MFT_GROUP_WORLD, &failed, 1, rc ? NULL : err);
+	return rc ? rc : others;
+}

@@ -1,0 +1,247 @@
+#define _GNU_SOURCE
+#include "trainer/rl/prompts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "formats/base/grow.h"
+#include "formats/dataset/random/numpy.h"
+#include "formats/io/regular.h"
+#include "formats/tokenizer/read/tokenizer_open.h"
+#include "formats/tokenizer/tokenizer.h"
+
+struct mft_prompts {
+	struct mft_prompts_config config;
+	struct mfs_tokenizer *tokenizer; /* NULL: prompts are ids */
+	struct mfs_encoder *encoder;
+	struct mft_prompt *list;
+	uint64_t count;
+	uint32_t *order;      /* [count], of an epoch */
+	uint64_t order_epoch; /* plus 1; 0: none yet */
+};
+
+/* ---- a row ---- */
+
+/* A member by its name, with dots for objects in objects. NULL: there is none. */
+static json_t *member(json_t *row, const char *key)
+{
+	json_t *found = json_object_get(row, key);
+	const char *dot;
+
+	while (!found && (dot = strchr(key, '.'))) {
+		row = json_object_getn(row, key, (size_t)(dot - key));
+		key = dot + 1;
+		found = json_object_get(row, key);
+	}
+	return found;
+}
+
+static int take_ids(struct mft_prompt *to, const json_t *ids, struct mfs_error *err)
+{
+	const size_t count = json_array_size(ids);
+
+	to->ids = calloc(count + 1, sizeof(*to->ids));
+	if (!to->ids)
+		return mfs_fail_nomem(err);
+	for (size_t i = 0; i < count; i++) {
+		const json_t *id = json_array_get(ids, i);
+		const json_int_t value = json_integer_value(id);
+
+		if (!json_is_integer(id) || value < 0 || value > UINT32_MAX)
+			return mfs_fail(err, -EINVAL,
+					"the prompt is a list: expected token ids in it");
+		to->ids[i] = (uint32_t)value;
+	}
+	to->count = (uint32_t)count;
+	return 0;
+}
+
+static int encode(const struct mft_prompts *p, struct mft_prompt *to, const json_t *text,
+		  struct mfs_error *err)
+{
+	struct mfs_token_ids ids = {0};
+	int rc;
+
+	if (!p->encoder)
+		return mfs_fail(err, -ENODATA,
+				"the prompt is a text, and there is no tokenizer: expected token "
+				"ids, or --tokenizer-model");
+	rc = mfs_encode(p->encoder, json_string_value(text), json_string_length(text), true, &ids,
+			err);
+	to->ids = ids.at;
+	to->count = (uint32_t)ids.count;
+	return rc;
+}
+
+static int take_prompt(const struct mft_prompts *p, struct mft_prompt *to, struct mfs_error *err)
+{
+	const json_t *prompt = member(to->row, p->config.prompt_key);
+
+	if (json_is_string(prompt))
+		return encode(p, to, prompt, err);
+	if (json_is_array(prompt) && json_is_integer(json_array_get(prompt, 0)))
+		return take_ids(to, prompt, err);
+	return mfs_fail(err, -EINVAL, "'%s': expected a text, or a list of token ids",
+			p->config.prompt_key);
+}
+
+static int check_prompt(const struct mft_prompts *p, const struct mft_prompt *of,
+			struct mfs_error *err)
+{
+	if (!of->count || of->count > p->config.longest)
+		return mfs_fail(err, -EINVAL,
+				"expected a prompt of 1 to %u tokens, since the longest response "
+				"follows it within --seq-length; found %u",
+				p->config.longest, of->count);
+	for (uint32_t i = 0; i < of->count; i++)
+		if (of->ids[i] >= p->config.vocab)
+			return mfs_fail(err, -EINVAL,
+					"token %u is %u: the vocabulary has 0 to %llu", i,
+					of->ids[i], (unsigned long long)p->config.vocab - 1);
+	return 0;
+}
+
+static int take_row(struct mft_prompts *p, const char *line, size_t len, uint64_t number,
+		    struct mfs_error *err)
+{
+	struct mft_prompt *to;
+	json_error_t why;
+	int rc;
+
+	if (mfs_grow(&p->list, p->count))
+		return mfs_fail_nomem(err);
+	to = &p->list[p->count++];
+	*to = (struct mft_prompt){.line = number, .row = json_loadb(line, len, 0, &why)};
+	if (!json_is_object(to->row))
+		return mfs_fail(err, -EINVAL, "expected a JSON object%s%s", to->row ? "" : ": ",
+				to->row ? "" : why.text);
+	rc = take_prompt(p, to, err);
+	if (!rc)
+		rc = check_prompt(p, to, err);
+	if (rc || !p->config.label_key)
+		return rc;
+	to->label = member(to->row, p->config.label_key);
+	return to->label ? 0
+			 : mfs_fail(err, -EINVAL, "it has no '%s', which --rl-label-key names",
+				    p->config.label_key);
+}
+
+/* ---- the file ---- */
+
+static int read_rows(struct mft_prompts *p, FILE *f, struct mfs_error *err)
+{
+	uint64_t number = 0;
+	char *line = NULL;
+	size_t room = 0;
+	ssize_t len;
+	int rc = 0;
+
+	while (!rc && (len = getline(&line, &room, f)) > 0) {
+		number++;
+		if (line[strspn(line, " \t\r\n")])
+			rc = take_row(p, line, (size_t)len, number, err);
+	}
+	if (!rc && ferror(f))
+		rc = mfs_fail(err, -EIO, "it cannot be read");
+	free(line);
+	return rc ? mfs_fail_in(err, "%s, line %llu", p->config.path, (unsigned long long)number)
+		  : 0;
+}
+
+static int read_file(struct mft_prompts *p, struct mfs_error *err)
+{
+	int fd, rc = mfs_open_regular(AT_FDCWD, p->config.path, 0, &fd, NULL);
+	FILE *f;
+
+	if (rc)
+		return mfs_fail(err, rc, "%s: %s", p->config.path, mfs_open_regular_why(rc));
+	f = fdopen(fd, "r");
+	if (!f) {
+		close(fd);
+		return mfs_fail_nomem(err);
+	}
+	rc = read_rows(p, f, err);
+	fclose(f);
+	return rc;
+}
+
+static int open_tokenizer(struct mft_prompts *p, struct mfs_error *err)
+{
+	const int rc = p->config.tokenizer
+			       ? mfs_tokenizer_open(p->config.tokenizer, &p->tokenizer, err)
+			       : 0;
+
+	return rc || !p->tokenizer ? rc : mfs_encoder_new(p->tokenizer, &p->encoder, err);
+}
+
+int mft_prompts_open(const struct mft_prompts_config *config, struct mft_prompts **ret,
+		     struct mfs_error *err)
+{
+	struct mft_prompts *p = calloc(1, sizeof(*p));
+	int rc;
+
+	if (!p)
+		return mfs_fail_nomem(err);
+	p->config = *config;
+	rc = open_tokenizer(p, err);
+	if (!rc)
+		rc = read_file(p, err);
+	if (!rc && (!p->count || p->count > UINT32_MAX))
+		rc = mfs_fail(err, -ENODATA, "%s has no prompts, or too many", config->path);
+	if (!rc) {
+		p->order = calloc(p->count, sizeof(*p->order));
+		rc = p->order ? 0 : mfs_fail_nomem(err);
+	}
+	if (rc) {
+		mft_prompts_free(p);
+		return rc;
+	}
+	*ret = p;
+	return 0;
+}
+
+void mft_prompts_free(struct mft_prompts *p)
+{
+	if (!p)
+		return;
+	for (uint64_t i = 0; i < p->count; i++) {
+		free(p->list[i].ids);
+		json_decref(p->list[i].row);
+	}
+	free(p->list);
+	free(p->order);
+	mfs_encoder_free(p->encoder);
+	mfs_tokenizer_free(p->tokenizer);
+	free(p);
+}
+
+uint64_t mft_prompts_count(const struct mft_prompts *p)
+{
+	return p->count;
+}
+
+/* ---- the order ---- */
+
+static void shuffle(struct mft_prompts *p, uint64_t epoch)
+{
+	struct mfs_numpy_random random;
+
+	for (uint64_t i = 0; i < p->count; i++)
+		p->order[i] = (uint32_t)i;
+	mfs_numpy_random_seed(&random, p->config.seed + (uint32_t)epoch);
+	mfs_numpy_shuffle32(&random, p->order, p->count);
+	p->order_epoch = epoch + 1;
+}
+
+const struct mft_prompt *mft_prompts_draw(struct mft_prompts *p, uint64_t n)
+{
+	const uint64_t epoch = n / p->count;
+
+	if (p->order_epoch != epoch + 1)
+		shuffle(p, epoch);
+	return &p->list[p->order[n % p->count]];
+}
