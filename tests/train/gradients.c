@@ -30,6 +30,8 @@
 /* Of a parameter's greatest gradient. 2.1e-5 was seen: products add up in another order on another
  * processor. A term that is missing or counted twice is off by a good part of the whole. */
 #define WITHIN 5e-5
+/* Tokens of a policy pull in both directions, and what is left may be small. */
+#define WITHIN_OF_POLICY 3e-4
 
 static struct mfs_error err;
 static uint64_t seed;
@@ -421,11 +423,12 @@ static void skew(struct train_model *part, struct train_model *one)
 static void compare_stretch(const struct train_model *part, const struct mft_param *p, uint64_t at,
 			    uint64_t count, const float *want, float most, double *squares)
 {
+	const double within = part->config.perform_rl_step ? WITHIN_OF_POLICY : WITHIN;
 	const float *found = mft_params_grads_at(part->params, at);
 	char name[MFS_CKPT_NAME_SIZE];
 
 	for (uint64_t e = 0; e < count; e++) {
-		ck_assert_msg(fabsf(found[e] - want[e]) <= WITHIN * most,
+		ck_assert_msg(fabsf(found[e] - want[e]) <= within * most,
 			      "model %d, %s, element %zu of %zu: %g instead of %g, the greatest is "
 			      "%g",
 			      layout.model, mfs_global_tensor_name(p->tensor, name, sizeof(name)),
@@ -514,6 +517,8 @@ static struct mft_batch *batch_new(const struct mft_train_config *c, const struc
 	if (all->split)
 		train_batch_split(b, c->micro_batch_size, c->seq_length, all->split);
 	train_batch_look_ahead(b, c->micro_batch_size, c->seq_length, c->model.mtp_num_layers);
+	if (c->perform_rl_step)
+		train_batch_add_policy(b, c->micro_batch_size, c->seq_length, all->seed + number);
 	return b;
 }
 
@@ -533,6 +538,15 @@ static void take_tokens(struct mft_batch *to, const struct mft_batch *from, int6
 	}
 }
 
+static void take_policy(struct mft_batch *to, const struct mft_batch *from, int64_t t, int64_t at)
+{
+	to->old[t] = from->old[at];
+	to->reference[t] = from->reference[at];
+	to->rollout[t] = from->rollout[at];
+	to->advantage[t] = from->advantage[at];
+	to->sequence[t] = from->sequence[at];
+}
+
 static struct mft_batch *part_of_batch(const struct mft_train_config *c, struct mft_batch *whole)
 {
 	const uint32_t parts = layout.size.cp;
@@ -543,10 +557,17 @@ static struct mft_batch *part_of_batch(const struct mft_train_config *c, struct 
 		return whole;
 	b = train_batch_new(c->micro_batch_size, seq, 61, 1);
 	train_batch_look_ahead(b, c->micro_batch_size, seq, c->model.mtp_num_layers);
-	for (int64_t t = 0; t < tokens; t++)
-		take_tokens(b, whole, t,
-			    t / seq * c->seq_length + mft_context_position(parts, parallel.place.cp,
-									   c->seq_length, t % seq));
+	if (c->perform_rl_step)
+		train_batch_add_policy(b, c->micro_batch_size, seq, 1);
+	for (int64_t t = 0; t < tokens; t++) {
+		const int64_t at =
+			t / seq * c->seq_length +
+			mft_context_position(parts, parallel.place.cp, c->seq_length, t % seq);
+
+		take_tokens(b, whole, t, at);
+		if (c->perform_rl_step)
+			take_policy(b, whole, t, at);
+	}
 	train_batch_finish(b, tokens);
 	b->counted = whole->counted;
 	b->documents = whole->documents;
@@ -666,7 +687,9 @@ static void compare(const struct mft_train_config *config)
 		skew(part, one);
 	want = run_one(one, &all);
 	found = run_part(part, &all);
-	ck_assert_msg(fabs(found - want) <= 1e-6 * fabs(want),
+	/* A policy's losses have both signs. */
+	ck_assert_msg(fabs(found - want) <=
+			      1e-6 * fmax(fabs(want), config->perform_rl_step ? all.counted : 0),
 		      "model %d, the loss is %.9g instead of %.9g", layout.model, found, want);
 	for (uint32_t i = 0; i < part->params->count; i++) {
 		const struct mft_param *p = &part->params->list[i];
@@ -686,6 +709,27 @@ static void compare(const struct mft_train_config *config)
 
 /* ---- tests ---- */
 
+/* The loss of a policy, in the place of the model's own. */
+static void draw_policy(struct mft_train_config *c)
+{
+	static const char *const losses[] = {"clip", "gspo", "cispo", "plain"};
+	static const char *const kls[] = {"k1", "k2", "k3"};
+
+	c->perform_rl_step = true;
+	c->rl_loss = losses[below(4)];
+	c->rl_kl_type = kls[below(3)];
+	c->rl_dual_clip = 2 * (double)below(2);
+	c->rl_importance_sampling_level = "token";
+	c->rl_importance_sampling_mode = below(2) ? "mask" : "truncate";
+	c->rl_inference_logprobs_is_correction = below(2);
+	c->rl_importance_sampling_truncation_coef = 1.1;
+	c->grpo_clamp_eps_lower = 0.2;
+	c->grpo_clamp_eps_upper = 0.3;
+	c->grpo_kl_beta = 0.1; /* or nothing has a gradient, where all tokens are clipped */
+	c->grpo_entropy_term_weight = 0.05 * (double)below(2);
+	c->rl_default_temperature = 0.5 * (double)(1 + below(3));
+}
+
 static void run_model(struct mft_train_config (*family)(void), int number)
 {
 	struct mft_train_config config = family();
@@ -693,6 +737,8 @@ static void run_model(struct mft_train_config (*family)(void), int number)
 	layout.model = number;
 	if (layout.drawn && below(2))
 		draw_again(&config);
+	if (layout.drawn && config.model.mtp_num_layers <= 0 && below(4) == 0)
+		draw_policy(&config);
 	layout_tell(&layout, &seed, &config);
 	if (layout.drawn && !parallel.launch.rank)
 		layout_print(&layout, &config);

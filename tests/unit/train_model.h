@@ -349,9 +349,9 @@ static inline void train_batch_add_policy(struct mft_batch *b, int64_t batch, in
 	memcpy(b->block, was.block, was.bytes);
 	free(was.block);
 	for (int64_t t = 0; t < n; t++) {
-		const int64_t at = t % seq, half = seq / 2;
+		const int64_t at = t % seq, half = seq < 2 ? 1 : seq / 2;
 
-		b->sequence[t] = at % half < 2 ? -1 : (int32_t)(at / half);
+		b->sequence[t] = at % half < 2 && half > 2 ? -1 : (int32_t)(at / half);
 		b->loss_mask[t] = b->sequence[t] < 0 ? 0 : 0.01f * (float)(1 + b->sequence[t]);
 		b->old[t] = -3.9f + 0.2f * train_uniform(&seed);
 		b->reference[t] = b->old[t] + 0.3f * train_uniform(&seed);
