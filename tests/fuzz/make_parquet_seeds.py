@@ -65,18 +65,20 @@ def page(body, values, encoding, codec, kind=0, **second):
     return encode({1: kind, 2: len(body), 3: len(packed), **header}) + packed
 
 
-def file(pages, rows, optional, codec=0, groups=None):
-    """Both columns have the same pages."""
+def file(pages, rows, optional, codec=0, groups=None, more=()):
+    """All columns have the same pages."""
     column = {3: {1: 6, 4: codec, 5: rows, 7: len(pages), 9: 4}}
     leaf = {1: 6, 3: optional}
-    schema = [{4: b"schema", 5: 2}, {**leaf, 4: b"text"}, {**leaf, 4: b"w"}]
-    footer = encode({1: 1, 2: schema, 3: rows, 4: groups or [{1: [column, column], 3: rows}]})
+    schema = [{4: b"schema", 5: 2 + bool(more)}, {**leaf, 4: b"text"}, {**leaf, 4: b"w"}, *more]
+    leaves = 2 + sum(5 not in element for element in more)
+    footer = encode({1: 1, 2: schema, 3: rows, 4: groups or [{1: [column] * leaves, 3: rows}]})
     return b"PAR1" + pages + footer + len(footer).to_bytes(4, "little") + b"PAR1"
 
 
 PLAIN, LENGTHS, WORDS = 0, 6, 8
 word = b"\1\0\0\0a"
 (good / "ok-by-hand").write_bytes(file(page(word, 1, PLAIN, 0), 1, 0))
+(good / "ok-member-without-name").write_bytes(file(page(word, 1, PLAIN, 0), 1, 0, more=[{3: 0, 4: b"messages", 5: 1}, {1: 6, 3: 0}]))
 (good / "ok-by-hand-words").write_bytes(file(page(word * 2, 2, PLAIN, 0, 2) + page(b"\2\0\0\0\2\1\1\2\1", 1, WORDS, 0), 1, 1))
 # A page of version 1 whose header has levels of version 2, so that the page's own begin at its end.
 (bad / "levels-of-other-version").write_bytes(file(page(b"\1\0\0\0", 1, PLAIN, 0, levels=0, repetitions=4), 1, 1))

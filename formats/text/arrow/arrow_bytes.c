@@ -8,7 +8,7 @@
 #include "formats/base/bytes.h"
 
 #define WINDOW	  (256u << 10)
-#define WHOLE_MAX (1u << 30)
+#define WHOLE_MAX ((1u << 30) - 1)
 #define LENGTH	  8 /* bytes before a compressed buffer: its length when it is unpacked */
 
 static int make_room(struct mfs_arrow_bytes *b, size_t size, struct mfs_error *err)
@@ -28,20 +28,26 @@ static int make_room(struct mfs_arrow_bytes *b, size_t size, struct mfs_error *e
 static int unpack(struct mfs_arrow_bytes *b, const struct mfs_arrow_table *t, uint64_t stored,
 		  struct mfs_error *err)
 {
+	const size_t len = (size_t)stored - LENGTH;
+	unsigned long long stated;
 	void *packed;
-	size_t n;
-	int rc = make_room(b, (size_t)b->size, err);
+	int rc = mfs_source_slurp(&t->src, b->offset + LENGTH, len, &packed, err);
 
-	if (!rc)
-		rc = mfs_source_slurp(&t->src, b->offset + LENGTH, (size_t)stored - LENGTH, &packed,
-				      err);
 	if (rc)
 		return rc;
-	n = ZSTD_decompress(b->window, (size_t)b->size, packed, (size_t)stored - LENGTH);
+	/* Most frames state their size: no memory is taken for one that has another. */
+	stated = ZSTD_getFrameContentSize(packed, len);
+	if (stated == ZSTD_CONTENTSIZE_ERROR ||
+	    (stated != ZSTD_CONTENTSIZE_UNKNOWN && stated != b->size))
+		rc = mfs_arrow_damaged(t, "a buffer cannot be unpacked", err);
+	if (!rc)
+		rc = make_room(b, (size_t)b->size, err);
+	if (!rc && ZSTD_decompress(b->window, (size_t)b->size, packed, len) != b->size)
+		rc = mfs_arrow_damaged(t, "a buffer cannot be unpacked", err);
 	free(packed);
 	b->at = 0;
-	b->len = b->size;
-	return n == b->size ? 0 : mfs_arrow_damaged(t, "a buffer cannot be unpacked", err);
+	b->len = rc ? 0 : b->size;
+	return rc;
 }
 
 /* The length stands before the bytes; -1: they are as they were (Message.fbs, BodyCompression). */

@@ -48,7 +48,7 @@ static void read_element(struct mfs_thrift *f, struct element *e)
 	struct mfs_thrift_field field = {.id = 0};
 	size_t len;
 
-	*e = (struct element){.type = -1, .converted = -1};
+	*e = (struct element){.type = -1, .converted = -1, .name.at = (const uint8_t *)""};
 	while (mfs_thrift_next(f, &field))
 		switch (field.id) {
 		case 1:
