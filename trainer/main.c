@@ -9,6 +9,7 @@
 #include "trainer/config/parse/parse.h"
 #include "trainer/config/settle/settle.h"
 #include "trainer/config/value.h"
+#include "trainer/loop/generate_run.h"
 #include "trainer/loop/layouts.h"
 #include "trainer/loop/train.h"
 #include "trainer/parallel/launch.h"
@@ -110,6 +111,8 @@ static int run(struct mft_train_config *c)
 
 	if (!r && c->suggest_layout)
 		return suggest(c, &launch);
+	if (!r && c->generate.on)
+		return mft_generate(c, &launch);
 	if (!r && !waits_for_checkpoint(c))
 		r = mft_train_config_settle(c, &err);
 	if (r)

@@ -54,6 +54,11 @@ struct mfs_talk_hooks {
  */
 int mfs_talk_row(struct mfs_talk *t, json_t *row, const struct mfs_talk_hooks *hooks,
 		 struct mfs_error *err);
+/* Appends the ids of a row's messages, and of what asks for an answer after them
+ * (add_generation_prompt). -EINVAL: it has none; otherwise as mfs_talk_row(). */
+struct mfs_token_ids;
+int mfs_talk_prompt(struct mfs_talk *t, json_t *row, struct mfs_token_ids *ids,
+		    struct mfs_error *err);
 /* A row is a packed sample, or claims to be one. */
 bool mfs_row_is_packed(const json_t *row);
 

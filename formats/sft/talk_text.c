@@ -1,6 +1,7 @@
 /* Messages as text, and text as tokens. */
 #include "formats/sft/conversation_i.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 int mfs_turns_resize(struct mfs_turns *to, size_t count, struct mfs_error *err)
@@ -45,4 +46,22 @@ int mfs_talk_encode(struct mfs_talk *t, const char *text, size_t len, struct mfs
 {
 	t->part.count = 0;
 	return len ? mfs_encode(t->encoder, text, len, false, &t->part, err) : 0;
+}
+
+int mfs_talk_prompt(struct mfs_talk *t, json_t *row, struct mfs_token_ids *ids,
+		    struct mfs_error *err)
+{
+	json_t *messages = mfs_row_messages(row);
+	struct mfs_template_text text = {0};
+	int rc;
+
+	if (!messages || !json_array_size(messages))
+		rc = mfs_fail(err, -EINVAL, "there is no conversation: expected messages");
+	else
+		rc = mfs_talk_render(t, row, messages, true, &text, err);
+	if (!rc && text.text.len)
+		rc = mfs_encode(t->encoder, text.text.data, text.text.len, false, ids, err);
+	mfs_template_text_release(&text);
+	json_decref(messages);
+	return rc;
 }

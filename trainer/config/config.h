@@ -249,6 +249,14 @@ struct mft_train_config {
 	const char *rl_sync_dir, *rl_mount;
 	int64_t rl_request_seconds, rl_engine_wait_seconds;
 
+	struct mft_generate_config { /* --generate */
+		bool on, log_probs, stream;
+		struct mfs_arg_words prompts;
+		const char *prompt_file, *format; /* format NULL: by the number of prompts */
+		int64_t tokens, top_k, slots;
+		double temperature, top_p; /* top_p 0: off */
+	} generate;
+
 	/* Of a net that generates (trainer/generate): sequences whose keys and values it keeps, and
 	 * how many tokens of each; 0: it trains. A microbatch is micro_batch_size tokens of any of
 	 * them then, and seq_length is 1. */

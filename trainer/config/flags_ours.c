@@ -86,6 +86,32 @@ static const struct mft_flag ours[] = {
 	 SAYS("with --ffn-multiple-of: 8/3 of --hidden-size is multiplied by this first")},
 	{INT, "save_keep_last", "0", TO(save_keep_last), OURS,
 	 SAYS("keep so many checkpoints and remove older ones; 0: keep all")},
+	{ON, "generate", "False", TO(generate.on), OURS,
+	 SAYS("go on with prompts, by the model of --load, instead of training: --prompts, or "
+	      "lines of --prompt-file or of standard input")},
+	{TEXTS, "prompts", "None", .words = '+', TO(generate.prompts), OURS,
+	 SAYS("with --generate: texts to go on with")},
+	{TEXT, "prompt_file", "None", TO(generate.prompt_file), OURS,
+	 SAYS("with --generate: a file of JSON lines, each with prompt (or text), messages or "
+	      "input_ids")},
+	{INT, "num_tokens_to_generate", "30", TO(generate.tokens), OURS,
+	 SAYS("with --generate: tokens of an answer, at most")},
+	{REAL, "temperature", "1.0", TO(generate.temperature), OURS,
+	 SAYS("with --generate: what logits are divided by; 0: the greatest is taken")},
+	{INT, "top_k", "1", NAMES("--top_k --top-k"), TO(generate.top_k), OURS,
+	 SAYS("with --generate: of so many greatest logits a token is drawn; 0: of all")},
+	{REAL, "top_p", "0.0", NAMES("--top_p --top-p"), TO(generate.top_p), OURS,
+	 SAYS("with --generate: of the fewest tokens whose probabilities sum up to this; 0: of "
+	      "all")},
+	{ON, "return_log_probs", "False", TO(generate.log_probs), OURS,
+	 SAYS("with --generate: JSON lines have the log-probs of answers' tokens, too")},
+	{TEXT, "generate_format", "None", CHOICES("text|jsonl"), TO(generate.format), OURS,
+	 SAYS("with --generate: what is printed; otherwise the text of one prompt, and JSON lines "
+	      "of several")},
+	{ON, "stream", "False", TO(generate.stream), OURS,
+	 SAYS("with --generate and one prompt: print its text token by token, as on a terminal")},
+	{INT, "generate_slots", "8", TO(generate.slots), OURS,
+	 SAYS("with --generate: answers at a time")},
 #define FLAG(kind, type, dest, initial, help, ...)                                                 \
 	{kind, #dest, initial, TO(dest), OURS, SAYS(help), __VA_ARGS__},
 	MFT_LOSSES(MFT_LOSSES_NOT, FLAG)

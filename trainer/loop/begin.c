@@ -227,8 +227,8 @@ static int open_exposure(struct mft_trainer *t, struct mfs_error *err)
 /* A run of several processes is watched from here on, until it is closed: its processes wait for
  * each other. What each does for itself may take as long as it takes, such as a load; who waits for
  * it meanwhile is watched. */
-static int open_processes(struct mft_trainer *t, const struct mft_launch *launch,
-			  const struct mfk_backend *recorder, struct mfs_error *err)
+int mft_trainer_open_processes(struct mft_trainer *t, const struct mft_launch *launch,
+			       const struct mfk_backend *recorder, struct mfs_error *err)
 {
 	const struct mft_parallel_sizes sizes = sizes_of(t->config);
 	const unsigned seconds = 60 * (unsigned)t->config->distributed_timeout_minutes;
@@ -265,7 +265,7 @@ int mft_trainer_open(struct mft_train_config *config, const struct mft_launch *l
 	if (!rc)
 		rc = load ? mft_load_args(load, config, err) : mft_train_config_settle(config, err);
 	if (!rc)
-		rc = open_processes(t, launch, recorder, err);
+		rc = mft_trainer_open_processes(t, launch, recorder, err);
 	if (!rc && !config->dry_run && !recorder)
 		rc = mft_load_agree(&load, config, &t->parallel, err);
 	/* While the device has room. */

@@ -131,6 +131,10 @@ struct mft_flat_places {
 /* Adds what the device has of them to the plan. */
 void mft_params_plan(const struct mft_params *p, struct mft_memory *memory,
 		     struct mft_flat_places *ret);
+/* Weights and buffers alone, of params that nothing updates: they have no gradients and no slots
+ * from now on. */
+void mft_params_plan_weights(struct mft_params *p, struct mft_memory *memory,
+			     struct mft_flat_places *ret);
 /* The plan has memory now, which the caller fills with zeros. */
 void mft_params_place(struct mft_params *p, const struct mft_flat_places *places,
 		      const struct mft_memory *memory);

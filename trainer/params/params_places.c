@@ -128,6 +128,18 @@ void mft_params_plan(const struct mft_params *p, struct mft_memory *memory,
 	ret->buffers = plan(memory, MFT_MEMORY_WEIGHTS, MFS_F32, p->buffer_elements);
 }
 
+void mft_params_plan_weights(struct mft_params *p, struct mft_memory *memory,
+			     struct mft_flat_places *ret)
+{
+	*ret = (struct mft_flat_places){
+		.weights = plan(memory, MFT_MEMORY_WEIGHTS, p->weight_type,
+				mft_params_weight_elements(p)),
+		.buffers = plan(memory, MFT_MEMORY_WEIGHTS, MFS_F32, p->buffer_elements),
+	};
+	for (unsigned i = 0; i < MFT_SLOTS; i++)
+		p->slot[i].type = MFS_DTYPE_NONE;
+}
+
 void mft_params_place(struct mft_params *p, const struct mft_flat_places *places,
 		      const struct mft_memory *memory)
 {
