@@ -243,6 +243,9 @@ struct mft_train_config {
 	/* ours, of reinforcement learning */
 	const char *rl_prompt_data, *rl_prompt_key, *rl_label_key, *rl_log_samples;
 	struct mfs_arg_words rl_reward, rl_inference_url;
+	const char *rl_reward_pattern, *rl_reward_url, *rl_reward_command, *rl_reward_key;
+	double rl_reward_seconds, rl_overlong_factor;
+	int64_t rl_overlong_buffer;	/* tokens */
 	int64_t rl_max_response_length; /* tokens */
 	int64_t rl_sampler_slots;
 	bool rl_mask_truncated;

@@ -50,7 +50,24 @@ static const struct mft_flag ours[] = {
 	{TEXT, "rl_label_key", "None", TO(rl_label_key), OURS,
 	 SAYS("the member of a row that rewards compare with")},
 	{TEXTS, "rl_reward", "None", .words = '+', TO(rl_reward), OURS,
-	 SAYS("what responses are worth, by name; several are added")},
+	 SAYS("what responses are worth: match, gsm8k, boxed, regex, length, url or command; "
+	      "several are added")},
+	{TEXT, "rl_reward_pattern", "None", TO(rl_reward_pattern), OURS,
+	 SAYS("with --rl-reward regex: PCRE2's; with a group, the group is to be the label")},
+	{TEXT, "rl_reward_url", "None", TO(rl_reward_url), OURS,
+	 SAYS("with --rl-reward url: a server that is sent a response and answers its reward")},
+	{TEXT, "rl_reward_command", "None", TO(rl_reward_command), OURS,
+	 SAYS("with --rl-reward command: a program that reads a line for each response, and "
+	      "writes one with its reward")},
+	{TEXT, "rl_reward_key", "None", TO(rl_reward_key), OURS,
+	 SAYS("the member of such an answer; otherwise reward or score")},
+	{REAL, "rl_reward_seconds", "120", TO(rl_reward_seconds), OURS,
+	 SAYS("that such an answer may take")},
+	{INT, "rl_overlong_buffer", "0", TO(rl_overlong_buffer), OURS,
+	 SAYS("with --rl-reward length: the last tokens of --rl-max-response-length, each of which "
+	      "costs")},
+	{REAL, "rl_overlong_factor", "1.0", TO(rl_overlong_factor), OURS,
+	 SAYS("with --rl-reward length: what all of them cost")},
 	{INT, "rl_max_response_length", "None", TO(rl_max_response_length), OURS,
 	 SAYS("tokens of a response, at most; otherwise --inference-max-seq-length, or half of "
 	      "--seq-length if that is less")},

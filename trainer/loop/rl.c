@@ -56,6 +56,14 @@ static int open_rewards(struct mft_trainer *t, struct mfs_error *err)
 	const struct mft_reward_config rewards = {
 		.kinds = c->rl_reward.list,
 		.count = c->rl_reward.count,
+		.url = c->rl_reward_url,
+		.command = c->rl_reward_command,
+		.key = c->rl_reward_key,
+		.seconds = c->rl_reward_seconds,
+		.pattern = c->rl_reward_pattern,
+		.length = (uint32_t)c->rl_max_response_length,
+		.overlong_buffer = (uint32_t)c->rl_overlong_buffer,
+		.overlong_factor = c->rl_overlong_factor,
 	};
 
 	return t->parallel.launch.rank ? 0 : mft_rewards_open(&rewards, &t->rl->rewards, err);

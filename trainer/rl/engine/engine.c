@@ -12,7 +12,7 @@
 #include "formats/base/clock.h"
 #include "formats/base/str.h"
 #include "trainer/rl/engine/engine_i.h"
-#include "trainer/rl/engine/http_calls.h"
+#include "trainer/rl/http/http_calls.h"
 
 #define SECOND INT64_C(1000000000)
 #define REST   (2 * SECOND) /* until an engine that failed is asked again */

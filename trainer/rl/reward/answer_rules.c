@@ -14,10 +14,9 @@
 
 #include "trainer/rl/reward/reward_i.h"
 
-#define NUMBER 64  /* bytes of one */
-#define LAST   300 /* characters of a response, in which gsm8k's answer is looked for */
-#define MARK   "#### "
-#define WHITE  " \t\r\n\f\v"
+#define LAST  300 /* characters of a response, in which gsm8k's answer is looked for */
+#define MARK  "#### "
+#define WHITE " \t\r\n\f\v"
 
 /* ---- texts ---- */
 
@@ -26,7 +25,7 @@ static bool is_one_of(const char *set, char c)
 	return c && strchr(set, c);
 }
 
-static struct mft_text trim(struct mft_text t)
+struct mft_text mft_text_trim(struct mft_text t)
 {
 	while (t.len && is_one_of(WHITE, t.at[0])) {
 		t.at++;
@@ -79,7 +78,7 @@ static bool same_but_for(struct mft_text a, struct mft_text b, const char *skipp
 
 struct mft_text mft_answer_all(struct mft_text of)
 {
-	return trim(of);
+	return mft_text_trim(of);
 }
 
 /* A number at the beginning of a text: its sign, and digits, dots and commas. */
@@ -126,9 +125,8 @@ struct mft_text mft_answer_boxed(struct mft_text of)
 
 /* ---- labels ---- */
 
-/* A text, or a number as it is written; it is in text where that is needed. */
-static int label_of(const struct mft_reward_row *row, char text[NUMBER], struct mft_text *ret,
-		    struct mfs_error *err)
+int mft_reward_label(const struct mft_reward_row *row, char text[MFT_REWARD_NUMBER],
+		     struct mft_text *ret, struct mfs_error *err)
 {
 	if (json_is_string(row->label)) {
 		*ret = (struct mft_text){json_string_value(row->label),
@@ -138,10 +136,22 @@ static int label_of(const struct mft_reward_row *row, char text[NUMBER], struct 
 	if (!json_is_number(row->label))
 		return mfs_fail(err, -EINVAL, "expected a label that is a text or a number");
 	if (json_is_integer(row->label))
-		snprintf(text, NUMBER, "%" JSON_INTEGER_FORMAT, json_integer_value(row->label));
+		snprintf(text, MFT_REWARD_NUMBER, "%" JSON_INTEGER_FORMAT,
+			 json_integer_value(row->label));
 	else
-		snprintf(text, NUMBER, "%.17g", json_real_value(row->label));
+		snprintf(text, MFT_REWARD_NUMBER, "%.17g", json_real_value(row->label));
 	*ret = (struct mft_text){text, strlen(text)};
+	return 0;
+}
+
+int mft_reward_response(const struct mft_reward_row *row, struct mft_text *ret,
+			struct mfs_error *err)
+{
+	if (!row->response)
+		return mfs_fail(err, -EINVAL,
+				"it compares texts, and there is no tokenizer: expected "
+				"--tokenizer-model");
+	*ret = (struct mft_text){row->response, row->response_len};
 	return 0;
 }
 
@@ -167,18 +177,15 @@ static int score_row(const struct rule *rule, const struct mft_reward_row *row, 
 		     struct mfs_error *err)
 {
 	struct mft_text label, found;
-	char text[NUMBER];
-	int rc;
+	char text[MFT_REWARD_NUMBER];
+	int rc = mft_reward_response(row, &found, err);
 
-	if (!row->response)
-		return mfs_fail(err, -EINVAL,
-				"it compares texts, and there is no tokenizer: expected "
-				"--tokenizer-model");
-	rc = label_of(row, text, &label, err);
+	if (!rc)
+		rc = mft_reward_label(row, text, &label, err);
 	if (rc)
 		return rc;
-	found = rule->answer((struct mft_text){row->response, row->response_len});
-	*ret += found.at && same_but_for(found, trim(label), rule->skipped);
+	found = rule->answer(found);
+	*ret += found.at && same_but_for(found, mft_text_trim(label), rule->skipped);
 	return 0;
 }
 

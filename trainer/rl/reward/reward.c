@@ -9,9 +9,11 @@
 #include "trainer/rl/reward/reward_i.h"
 
 /* The list of kinds. */
-static const struct mft_reward_kind *const kinds[] = {&mft_reward_match, &mft_reward_gsm8k,
-						      &mft_reward_boxed};
-#define NAMES "match, gsm8k or boxed"
+static const struct mft_reward_kind *const kinds[] = {
+	&mft_reward_match,  &mft_reward_gsm8k, &mft_reward_boxed,   &mft_reward_regex,
+	&mft_reward_length, &mft_reward_url,   &mft_reward_command,
+};
+#define NAMES "match, gsm8k, boxed, regex, length, url or command"
 
 struct mft_rewards {
 	struct part {

@@ -31,11 +31,15 @@ struct mft_reward_row {
 struct mft_reward_config {
 	const char *const *kinds; /* by name */
 	size_t count;
-	const char *url, *key; /* of kind url; key: the member of an answer; NULL: a number */
-	const char *command;   /* of kind command */
-	const char *pattern;   /* of kind regex */
-	double seconds;	       /* that an answer may take */
-	uint32_t length;       /* tokens: of kind length */
+	const char *url;     /* of kind url */
+	const char *command; /* of kind command: a line for a shell */
+	const char *key;     /* of both: the member of an answer; NULL: reward or score */
+	double seconds;	     /* of both: that an answer may take */
+	const char *pattern; /* of kind regex: PCRE2's */
+	/* of kind length: tokens that a response may have, of how many last ones each costs, and
+	 * what all of them cost */
+	uint32_t length, overlong_buffer;
+	double overlong_factor;
 };
 
 /* One kind. */
@@ -46,7 +50,7 @@ struct mft_reward_kind {
 	int (*open)(const struct mft_reward_config *c, void **ret, struct mfs_error *err);
 	void (*close)(void *self);
 	/* Adds to ret [count]. -EINVAL: a row has not what the kind looks at, which the message
-	 * names, or an answer is wrong; -ETIMEDOUT, -EIO: there was none. */
+	 * names; -EPROTO: an answer is wrong; -ETIMEDOUT, -EIO: there was none. */
 	int (*score)(void *self, const struct mft_reward_row *rows, size_t count, double *ret,
 		     struct mfs_error *err);
 };

@@ -1,4 +1,4 @@
-#include "trainer/rl/engine/http_calls.h"
+#include "trainer/rl/http/http_calls.h"
 
 #include <curl/curl.h>
 #include <errno.h>
