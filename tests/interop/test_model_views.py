@@ -2,6 +2,7 @@
 import contextlib
 import json
 import re
+import subprocess
 
 import pytest
 import safetensors.torch
@@ -10,8 +11,11 @@ import torch.distributed.checkpoint as dcp
 import transformers
 
 import hf_models
+import models
 import program
+import swept
 import views
+from sft_runs import TRAIN
 
 SOURCES = ["weights/llama-torch-tp2-pp2", "weights/deepseek-torch_dist-pp2-ep2", "weights/gpt2-torch-tp2-pp2"]
 CASTS = {"hf-bf16": torch.bfloat16, "hf-fp16": torch.float16, "hf-fp32": torch.float32}
@@ -100,6 +104,22 @@ def test_transformers_loads_them(fixtures):
             assert plain.keys() <= state.keys()
             assert all(same(state[key].clone(), tensor.to(dtype)) for key, tensor in plain.items()), name
             del model, state
+
+
+# ---- text ----
+
+@pytest.mark.parametrize("name", swept.todays([*SOURCES, "weights/mixtral-torch_dist-pp2-ep2", "weights/qwen3-torch_dist-tp4"], 3))
+def test_trainer_generates_as_transformers(fixtures, tmp_path, name):
+    """Greedy tokens and their log-probs: of the checkpoint by mcorefs-train, and of its hf view by transformers."""
+    (tmp_path / "prompts.jsonl").write_text(json.dumps({"input_ids": models.PROMPT}) + "\n")
+    command = [TRAIN, "--generate", "--backend", "cpu", "--load", fixtures / name, "--prompt-file", tmp_path / "prompts.jsonl", "--temperature", "0",
+               "--num-tokens-to-generate", models.COUNT, "--generate-format", "jsonl", "--return-log-probs"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    answer = dict(tokens=said["token_ids"], logprobs=[{token: value} for token, value in zip(said["token_ids"], said["log_probs"])])
+    with program.hf(fixtures / name) as directory, torch.no_grad():
+        models.assert_same_text(answer, models.load(directory), name)
 
 
 # ---- raw ----
