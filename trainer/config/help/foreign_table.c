@@ -51,6 +51,7 @@
 #define NO_QUANTISING "leave it out; weights are not quantised"
 #define NO_ADAPTERS   "leave it out; adapters are not trained"
 #define BY_THE_FLAGS  "leave it out, and say what it holds by Megatron's flags"
+#define OTHER_ENGINES "leave it out; engines are started by themselves, for --rl-inference-url"
 #define OTHER_SOFTMAX "leave it out; the loss has no z-loss of logits"
 
 const struct mft_foreign mft_foreign_table[] = {
@@ -318,11 +319,45 @@ const struct mft_foreign mft_foreign_table[] = {
 	REFUSED("--post-mlp-layernorm", SLIME, '0', OTHER_MODEL),
 	REFUSED("--use-dynamic-batch-size", SLIME, '0', "use --micro-batch-size"),
 	REFUSED("--max-tokens-per-gpu", SLIME, '1', "use --micro-batch-size"),
-	REFUSED("--rollout-*", SLIME, '*', PRETRAINING),
-	REFUSED("--sglang-*", SLIME, '*', PRETRAINING),
-	REFUSED("--actor-num-*", SLIME, '1', PRETRAINING),
+	BECOMES("--rollout-batch-size", SLIME, '1', "--grpo-prompts-per-step @"),
+	BECOMES("--n-samples-per-prompt", SLIME, '1', "--grpo-group-size @"),
+	BECOMES("--eps-clip", SLIME, '1', "--grpo-clamp-eps-lower @ ?--grpo-clamp-eps-upper @"),
+	BECOMES("--eps-clip-high", SLIME, '1', "--grpo-clamp-eps-upper @"),
+	BECOMES("--eps-clip-c", SLIME, '1', "--rl-dual-clip @"),
+	UNUSED("--use-kl-loss", SLIME, '0'),
+	BECOMES("--kl-loss-coef", SLIME, '1', "--grpo-kl-beta @"),
+	BECOMES_OF("--kl-loss-type", SLIME, "low_var_kl", "--rl-kl-type k3"),
+	BECOMES_OF("--kl-loss-type", SLIME, "k1|k2|k3", "--rl-kl-type @"),
+	REFUSED("--kl-loss-type", SLIME, '1', "use --rl-kl-type"),
+	BECOMES("--entropy-coef", SLIME, '1', "--grpo-entropy-term-weight @"),
+	BECOMES_OF("--advantage-estimator", SLIME, "grpo",
+		   "--rl-loss clip ?--rl-advantage-norm std"),
+	BECOMES_OF("--advantage-estimator", SLIME, "gspo",
+		   "--rl-loss gspo ?--rl-advantage-norm std"),
+	REFUSED("--advantage-estimator", SLIME, '1', "use --rl-loss and --rl-advantage-norm"),
+	BECOMES("--disable-grpo-std-normalization", SLIME, '0', "--rl-advantage-norm none"),
+	BECOMES("--use-tis", SLIME, '0', "--rl-inference-logprobs-is-correction"),
+	BECOMES("--tis-clip", SLIME, '1', "--rl-importance-sampling-truncation-coef @"),
+	BECOMES("--tis-clip-low", SLIME, '1', "--rl-importance-sampling-lower @"),
+	BECOMES("--prompt-data", SLIME, '1', "--rl-prompt-data @"),
+	BECOMES("--input-key", SLIME, '1', "--rl-prompt-key @"),
+	BECOMES("--label-key", SLIME, '1', "--rl-label-key @"),
+	REFUSED("--rm-type", SLIME, '1', "use --rl-reward"),
+	REFUSED("--rm-url", SLIME, '1', "use --rl-reward"),
+	REFUSED("--num-rollout", SLIME, '1', "use --train-iters, which counts steps"),
+	REFUSED("--num-steps-per-rollout", SLIME, '1', "use --global-batch-size"),
+	BECOMES("--rollout-temperature", SLIME, '1', "--rl-default-temperature @"),
+	BECOMES("--rollout-top-p", SLIME, '1', "--rl-default-top-p @"),
+	BECOMES("--rollout-top-k", SLIME, '1', "--rl-default-top-k @"),
+	BECOMES("--rollout-max-response-len", SLIME, '1', "--rl-max-response-length @"),
+	REFUSED("--rollout-max-prompt-len", SLIME, '1',
+		"use --seq-length, which has room for a prompt and a response"),
+	REFUSED("--rollout-external-engine-addrs", SLIME, '*', "use --rl-inference-url"),
+	REFUSED("--rollout-*", SLIME, '*', OTHER_ENGINES),
+	REFUSED("--sglang-*", SLIME, '*', OTHER_ENGINES),
+	REFUSED("--actor-num-*", SLIME, '1', "leave it out; who starts processes says how many"),
 	REFUSED("--hf-checkpoint", SLIME, '1', "use --load, which reads HuggingFace models, too"),
-	REFUSED("--ref-load", SLIME, '1', PRETRAINING),
+	BECOMES("--ref-load", SLIME, '1', "--pretrained-checkpoint @"),
 
 	/* Megatron-DeepSpeed */
 	BECOMES_OF("--normalization", DEEPSPEED, "rmsnorm", "--normalization RMSNorm"),

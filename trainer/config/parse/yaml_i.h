@@ -57,9 +57,15 @@ int mft_yaml_unused(struct mft_yaml_reader *r, const char *section, const char *
 
 /* ---- yaml_dialects.c ---- */
 
-/* Of a whole file of NeMo-RL or Oumi, what Megatron is told: *root becomes sections that are read
- * here. What is passed over is remembered as without effect. Another file stays as it is. */
+/* Of a whole file of NeMo-RL, Oumi, verl or SkyRL, what Megatron is told: *root becomes sections
+ * that are read here. What is passed over is remembered as without effect. Another file stays as it
+ * is. */
 int mft_yaml_dialect(struct mft_yaml_reader *r, struct mfs_yaml_node **root);
+/* Appends a pair to a mapping, with a copy of the value. Returns the copy; NULL: no memory. */
+struct mfs_yaml_node *mft_yaml_append(struct mft_yaml_reader *r, struct mfs_yaml_node *to,
+				      const char *name, const struct mfs_yaml_node *value);
+/* Puts the values of the file in place of "${a.b}", in a node and below it. */
+int mft_yaml_resolve(struct mft_yaml_reader *r, struct mfs_yaml_node *n);
 
 /* ---- yaml_together.c: after all sections ---- */
 

@@ -1729,6 +1729,222 @@ START_TEST(yaml_whole_files)
 }
 END_TEST
 
+/* What a file of a program that trains policies leaves to say. */
+#define POLICY                                                                                     \
+	"--num-layers 2 --hidden-size 8 --num-attention-heads 2 --max-position-embeddings 4096 "   \
+	"--tokenizer-type NullTokenizer --vocab-size 100 --rl-prompt-data p.jsonl "                \
+	"--rl-reward match --train-iters 4 --lr 0.1 "
+
+/* What is expected of a file. */
+struct policy {
+	int64_t prompts, group, batch, passes, micro, length, response;
+	double lower, upper, dual, kl, temperature;
+	const char *advantage, *aggregation, *loss;
+};
+
+static void expect_policy(const struct mft_train_config *c, const struct policy *what)
+{
+	ck_assert(c->perform_rl_step);
+	ck_assert_int_eq(c->grpo_prompts_per_step, what->prompts);
+	ck_assert_int_eq(c->grpo_group_size, what->group);
+	ck_assert_int_eq(c->global_batch_size, what->batch);
+	ck_assert_int_eq(c->grpo_iterations, what->passes);
+	ck_assert_int_eq(c->micro_batch_size, what->micro);
+	ck_assert_int_eq(c->seq_length, what->length);
+	ck_assert_int_eq(c->rl_max_response_length, what->response);
+	ck_assert_double_eq(c->grpo_clamp_eps_lower, what->lower);
+	ck_assert_double_eq(c->grpo_clamp_eps_upper, what->upper);
+	ck_assert_double_eq(c->rl_dual_clip, what->dual);
+	ck_assert_double_eq(c->grpo_kl_beta, what->kl);
+	ck_assert_double_eq(c->rl_default_temperature, what->temperature);
+	ck_assert_str_eq(c->rl_advantage_norm, what->advantage);
+	ck_assert_str_eq(c->rl_loss_aggregation, what->aggregation);
+	ck_assert_str_eq(c->rl_loss, what->loss);
+}
+
+#define OUMI(grpo, megatron)                                                                       \
+	"model: {model_name: org/name}\ndata:\n  train: {datasets: [{dataset_name: a}]}\n"         \
+	"training:\n  trainer_type: MEGATRON_GRPO\n  max_steps: 6\n  learning_rate: 2.0e-6\n"      \
+	"  per_device_train_batch_size: 2\n  gradient_accumulation_steps: 4\n"                     \
+	"  output_dir: out\n  save_steps: 3\n  lr_scheduler_type: cosine\n"                        \
+	"  grpo:\n    num_generations: 4\n    max_completion_length: 100\n"                        \
+	"    max_prompt_length: 28\n    use_vllm: true\n" grpo "megatron:\n"                       \
+	"  global_batch_size: 32\n  enable_sequence_packing: true\n"                               \
+	"  weight_sync_method: checkpoint\n  inference_backend: vllm\n"                            \
+	"  ddp_config: {overlap_grad_reduce: true}\n"                                              \
+	"  transformer_config: {recompute_granularity: selective}\n" megatron
+
+START_TEST(yaml_oumi_grpo)
+{
+	static const struct policy what = {8,	4, 32,	1,   2,	     128,	   100,	  0.1,
+					   0.1, 0, 0.5, 0.9, "none", "token-mean", "clip"};
+	struct mft_train_config c;
+	struct mfs_buf out = {0};
+
+	unit_ok(yaml(POLICY,
+		     OUMI("    epsilon: 0.1\n",
+			  "  grpo_config: {kl_beta: 0.5, normalize_advantages: false}\n"),
+		     &c),
+		&err);
+	expect_policy(&c, &what);
+	/* the command line wins */
+	ck_assert_int_eq(c.train_iters, 4);
+	ck_assert_double_eq(c.lr, 0.1);
+	ck_assert_str_eq(c.save, "out");
+	ck_assert_int_eq(c.save_interval, 3);
+	ck_assert(c.rl_use_sequence_packing && c.overlap_grad_reduce);
+	ck_assert_int_eq(c.recompute_granularity, MFT_RECOMPUTE_SELECTIVE);
+	mft_help_notes(&c, &out);
+	ck_assert(strstr(out.data, "grpo.use_vllm"));
+	ck_assert(strstr(out.data, "megatron.inference_backend"));
+	ck_assert(strstr(out.data, "model.model_name"));
+	ck_assert(!strstr(out.data, "weight_sync_method"));
+	mfs_buf_release(&out);
+	mft_train_config_release(&c);
+	unit_fails(yaml(POLICY, OUMI("    epsilom: 0.1\n", ""), &c), &err, -EINVAL,
+		   "unknown name 'grpo.epsilom' in a file of Oumi; did you mean 'grpo.epsilon'?");
+	unit_fails(yaml(POLICY, OUMI("    repetition_penalty: 1.2\n", ""), &c), &err, -ENOTSUP,
+		   "grpo.repetition_penalty '1.2' is not supported; expected 1");
+	unit_fails(yaml(POLICY, OUMI("    rollout_function: a.b\n", ""), &c), &err, -ENOTSUP,
+		   "grpo.rollout_function 'a.b' is not supported; expected null");
+	unit_fails(yaml(POLICY, OUMI("", "  num_layer: 3\n"), &c), &err, -EINVAL,
+		   "unknown name 'num_layer' in megatron");
+	unit_fails(yaml(POLICY, OUMI("", "grpo: {num_generations: 3}\n"), &c), &err, -EINVAL,
+		   "it stands in training and at the top: 'grpo'");
+	unit_fails(yaml(POLICY "--grpo-group-size 3 ", OUMI("", ""), &c), &err, -EINVAL,
+		   "expected a multiple of the 3 responses to a prompt, found 32");
+	unit_fails(yaml(POLICY, "training: {trainer_type: MEGATRON_GRPO}\n", &c), &err, -EINVAL,
+		   "expected megatron.global_batch_size, or --global-batch-size");
+}
+END_TEST
+
+#define VERL(actor, rest)                                                                          \
+	"data:\n  train_files: ~/gsm8k/train.parquet\n  train_batch_size: 16\n"                    \
+	"  max_prompt_length: 200\n  max_response_length: 300\n"                                   \
+	"actor_rollout_ref:\n  model: {path: a, use_remove_padding: true}\n  actor:\n"             \
+	"    ppo_mini_batch_size: 8\n    ppo_micro_batch_size_per_gpu: 2\n"                        \
+	"    optim: {lr: 1e-6, lr_warmup_steps: 5, betas: [0.8, 0.95]}\n"                          \
+	"    megatron:\n      tensor_model_parallel_size: 1\n"                                     \
+	"      override_transformer_config: {recompute_granularity: selective}\n" actor            \
+	"  rollout: {name: vllm, n: 4, temperature: 0.7, gpu_memory_utilization: 0.6}\n"           \
+	"trainer: {total_training_steps: 10, save_freq: 3, default_local_dir: out, "               \
+	"logger: [console]}\n" rest
+
+/* Batches of prompts are so many responses, and a step of verl is a rollout. */
+START_TEST(yaml_verl)
+{
+	static const struct policy as_it_is = {16,  4,	 32, 1,	  2,	 500,	       300,   0.2,
+					       0.2, 3.0, 0,  0.7, "std", "token-mean", "clip"},
+				   changed = {16,     4,
+					      32,     1,
+					      2,      500,
+					      300,    0.2,
+					      0.28,   3,
+					      0.01,   0.7,
+					      "none", "seq-mean-token-sum-norm",
+					      "gspo"};
+	struct mft_train_config c;
+	struct mfs_buf out = {0};
+
+	unit_ok(yaml(POLICY, VERL("", ""), &c), &err);
+	expect_policy(&c, &as_it_is);
+	ck_assert_int_eq(c.save_interval, 6);
+	ck_assert_int_eq(c.lr_warmup_iters, 10);
+	ck_assert_double_eq(c.adam_beta2, 0.95);
+	ck_assert(c.rl_use_sequence_packing && !c.rl_inference_logprobs_is_correction);
+	ck_assert_int_eq(c.recompute_granularity, MFT_RECOMPUTE_SELECTIVE);
+	mft_help_notes(&c, &out);
+	ck_assert(strstr(out.data, "data.train_files"));
+	ck_assert(strstr(out.data, "actor_rollout_ref.rollout.gpu_memory_utilization"));
+	mfs_buf_release(&out);
+	mft_train_config_release(&c);
+	unit_ok(yaml(POLICY,
+		     VERL("    clip_ratio_high: 0.28\n    use_kl_loss: true\n"
+			  "    kl_loss_coef: 0.01\n    kl_loss_type: low_var_kl\n"
+			  "    loss_agg_mode: seq-mean-token-sum-norm\n"
+			  "    policy_loss: {loss_mode: gspo}\n",
+			  "algorithm:\n  norm_adv_by_std_in_grpo: False\n"
+			  "  rollout_correction: {rollout_is: token, rollout_is_threshold: 1.5}\n"),
+		     &c),
+		&err);
+	expect_policy(&c, &changed);
+	ck_assert(c.rl_inference_logprobs_is_correction);
+	ck_assert_double_eq(c.rl_importance_sampling_truncation_coef, 1.5);
+	mft_train_config_release(&c);
+	unit_fails(yaml(POLICY, VERL("    cliprange: 0.1\n", ""), &c), &err, -EINVAL,
+		   "unknown name 'actor_rollout_ref.actor.cliprange' in a file of verl");
+	unit_fails(yaml(POLICY, VERL("", "algorithm: {adv_estimator: gae}\n"), &c), &err, -ENOTSUP,
+		   "algorithm.adv_estimator 'gae' is not supported; expected grpo, rloo");
+	unit_fails(yaml(POLICY, VERL("    loss_agg_mode: [a]\n", ""), &c), &err, -ENOTSUP,
+		   "loss_agg_mode 'a list or a mapping' is not supported");
+	unit_fails(yaml(POLICY, VERL("", "algorithm: {use_kl_in_reward: true}\n"), &c), &err,
+		   -ENOTSUP, "use_kl_in_reward 'true' is not supported; expected false");
+	unit_fails(yaml(POLICY, VERL("", "algorithm: 3\n"), &c), &err, -EINVAL,
+		   "expected names with values under 'algorithm'");
+	unit_fails(yaml(POLICY, "actor_rollout_ref: {rollout: {n: 9000000000}}\n", &c), &err,
+		   -EINVAL, "too large for");
+}
+END_TEST
+
+START_TEST(yaml_skyrl_and_nemo)
+{
+	static const struct policy sky = {16,	 4,   32,  2,	 1,   128,   100,
+					  0.2,	 0.2, 0.0, 0.02, 1.0, "std", "seq-mean-token-mean",
+					  "clip"},
+				   nemo = {8,	4, 32,	 1,   1,      64,	    32,	   0.2,
+					   0.2, 0, 0.01, 0.6, "rloo", "token-mean", "clip"};
+	struct mft_train_config c;
+
+	unit_ok(yaml(POLICY,
+		     "trainer:\n  train_batch_size: 16\n  policy_mini_batch_size: 8\n"
+		     "  update_epochs_per_batch: 2\n  micro_train_batch_size_per_gpu: 1\n"
+		     "  max_prompt_length: 28\n  ckpt_interval: 2\n  ckpt_path: out\n"
+		     "  strategy: megatron\n"
+		     "  algorithm: {loss_reduction: sequence_mean, kl_loss_coef: 0.02}\n"
+		     "  policy:\n    model: {path: a}\n    megatron_config:\n"
+		     "      transformer_config_kwargs: {recompute_granularity: selective}\n"
+		     "generator:\n  n_samples_per_prompt: 4\n  backend: vllm\n"
+		     "  sampling_params: {max_generate_length: 100}\n",
+		     &c),
+		&err);
+	expect_policy(&c, &sky);
+	ck_assert_int_eq(c.save_interval, 8);
+	ck_assert_int_eq(c.recompute_granularity, MFT_RECOMPUTE_SELECTIVE);
+	mft_train_config_release(&c);
+	unit_fails(yaml(POLICY, "trainer: {epoch: 1}\ngenerator: {a: 1}\n", &c), &err, -EINVAL,
+		   "unknown name 'trainer.epoch' in a file of SkyRL");
+	unit_ok(yaml(POLICY "--perform-rl-step ",
+		     "grpo: {num_prompts_per_step: 8, num_generations_per_prompt: 4,\n"
+		     "  normalize_rewards: false, max_num_epochs: 1}\n"
+		     "loss_fn: {token_level_loss: true}\npolicy:\n  train_global_batch_size: 32\n"
+		     "  train_micro_batch_size: 1\n  max_total_sequence_length: 64\n"
+		     "  generation: {temperature: 0.6, max_new_tokens: 32}\n"
+		     "  megatron_cfg: {enabled: true}\n",
+		     &c),
+		&err);
+	expect_policy(&c, &nemo);
+	mft_train_config_release(&c);
+	unit_fails(yaml(POLICY "--perform-rl-step ",
+			"loss_fn: {ratio_clip: 1}\npolicy: {megatron_cfg: {enabled: true}}\n", &c),
+		   &err, -EINVAL, "unknown name 'loss_fn.ratio_clip' in a file of NeMo-RL");
+	/* slime has flags */
+	read_ok(POLICY "--seq-length 64 --micro-batch-size 1 --perform-rl-step "
+		       "--grpo-iterations 1 --hidden-dropout 0 --attention-dropout 0 "
+		       "--rollout-batch-size 8 --n-samples-per-prompt 4 --global-batch-size 32 "
+		       "--eps-clip 0.2 --advantage-estimator gspo --use-tis --tis-clip 3",
+		&c);
+	ck_assert_int_eq(c.grpo_prompts_per_step * c.grpo_group_size, 32);
+	ck_assert_double_eq(c.grpo_clamp_eps_upper, 0.2);
+	ck_assert_str_eq(c.rl_advantage_norm, "std");
+	ck_assert_str_eq(c.rl_loss, "gspo");
+	ck_assert_double_eq(c.rl_importance_sampling_truncation_coef, 3);
+	mft_train_config_release(&c);
+	fails(POLICY "--rollout-num-gpus 8", -ENOTSUP, "engines are started by themselves");
+	fails(SMALL "actor_rollout_ref.rollout.n=2", -EINVAL,
+	      "names of verl are read of a file, --config FILE");
+}
+END_TEST
+
 START_TEST(yaml_bridge)
 {
 	struct mft_train_config c;
@@ -2223,6 +2439,9 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, yaml_bridge);
 	tcase_add_test(c, yaml_of_others);
 	tcase_add_test(c, yaml_whole_files);
+	tcase_add_test(c, yaml_oumi_grpo);
+	tcase_add_test(c, yaml_verl);
+	tcase_add_test(c, yaml_skyrl_and_nemo);
 	tcase_add_test(c, yaml_activation);
 	tcase_add_test(c, yaml_saved);
 	tcase_add_test(c, yaml_bridge_forms);
