@@ -95,8 +95,11 @@ static int read_rows(struct reading *r, struct mfs_table_text *t, struct mfs_err
 static int read_table(struct reading *r, const struct mfs_table_ops *ops, int fd,
 		      struct mfs_error *err)
 {
-	const struct mfs_table_want want = {
-		.columns = mfs_row_members, .count = mfs_row_member_count, .any = true};
+	const struct mfs_row_hooks *h = r->hooks; /* NULL: rows are counted alone */
+	const bool own = h && h->columns;
+	const struct mfs_table_want want = {.columns = own ? h->columns : mfs_row_members,
+					    .count = own ? h->column_count : mfs_row_member_count,
+					    .any = true};
 	struct mfs_table_text *t;
 	int rc = mfs_table_text_open(ops, fd, r->path, &want, &t, err);
 

@@ -1,7 +1,7 @@
 /*
  * Rows of training data, each as an object of JSON: lines of a file of JSON lines, of which those
- * of blanks alone are no rows; rows of a table (Parquet, Arrow), of which those columns are read
- * that a row may have (conversation.h); or both, of all files of an HF dataset (row_paths.h).
+ * of blanks alone are no rows; rows of a table (Parquet, Arrow), of which the columns that
+ * the caller wants are read; or both, of all files of an HF dataset (row_paths.h).
  */
 #ifndef MFS_FORMATS_SFT_ROW_FILE_H
 #define MFS_FORMATS_SFT_ROW_FILE_H
@@ -14,6 +14,9 @@
 struct mfs_row_hooks {
 	void *arg;
 	int (*row)(void *arg, json_t *row, struct mfs_error *err); /* borrows the row */
+	/* of a table, those that are read; NULL: those that a row of conversation.h may have */
+	const char *const *columns;
+	size_t column_count;
 };
 
 /* Calls the hook for the rows [first, end). end UINT64_MAX: all. *ret_rows: how many there are; the

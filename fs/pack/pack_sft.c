@@ -44,7 +44,7 @@ static int add_row(void *arg, json_t *row, struct mfs_error *err)
 
 static int read_rows(struct sft_pack *x, struct mfs_error *err)
 {
-	const struct mfs_row_hooks hooks = {x, add_row};
+	const struct mfs_row_hooks hooks = {.arg = x, .row = add_row};
 	int64_t now;
 	int rc = mfs_talk_now(&now, err);
 

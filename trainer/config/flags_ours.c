@@ -43,10 +43,10 @@ static const struct mft_flag ours[] = {
 	 SAYS("attention's gradient may be added up in no fixed order: faster on a GPU, and not "
 	      "the same bits twice")},
 	{TEXT, "rl_prompt_data", "None", TO(rl_prompt_data), OURS,
-	 SAYS("with --perform-rl-step: a file of JSON lines, whose rows are prompts")},
+	 SAYS("with --perform-rl-step: JSON lines, Parquet or Arrow, whose rows are prompts")},
 	{TEXT, "rl_prompt_key", "'prompt'", TO(rl_prompt_key), OURS,
-	 SAYS("the member of a row that is the prompt: a text, or token ids; dots for objects in "
-	      "objects")},
+	 SAYS("the member of a row that is the prompt: a text, token ids, or messages; dots for "
+	      "objects in objects")},
 	{TEXT, "rl_label_key", "None", TO(rl_label_key), OURS,
 	 SAYS("the member of a row that rewards compare with")},
 	{TEXTS, "rl_reward", "None", .words = '+', TO(rl_reward), OURS,

@@ -104,10 +104,10 @@ static void write_samples(const struct mft_rl *rl, const struct mft_reward_row *
 
 	for (uint32_t i = 0; i < mft_rollout_size(r) && rl->samples; i++) {
 		mfs_buf_printf(&b,
-			       "{\"rollout\": %llu, \"group\": %u, \"line\": %llu, \"reward\": "
+			       "{\"rollout\": %llu, \"group\": %u, \"row\": %llu, \"reward\": "
 			       "%.9g, \"finish_reason\": \"%s\", \"weight_version\": %llu",
 			       (unsigned long long)r->number, i / r->group,
-			       (unsigned long long)prompt_of(rl, i)->line, r->reward[i],
+			       (unsigned long long)prompt_of(rl, i)->number, r->reward[i],
 			       mft_finish_name((enum mft_finish)r->finish[i]),
 			       (unsigned long long)r->last_version[i]);
 		if (rows[i].response) {

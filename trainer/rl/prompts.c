@@ -1,16 +1,13 @@
-#define _GNU_SOURCE
 #include "trainer/rl/prompts.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "formats/base/grow.h"
 #include "formats/dataset/random/numpy.h"
-#include "formats/io/regular.h"
+#include "formats/sft/conversation.h"
+#include "formats/sft/row_file.h"
 #include "formats/tokenizer/read/tokenizer_open.h"
 #include "formats/tokenizer/tokenizer.h"
 
@@ -18,6 +15,7 @@ struct mft_prompts {
 	struct mft_prompts_config config;
 	struct mfs_tokenizer *tokenizer; /* NULL: prompts are ids */
 	struct mfs_encoder *encoder;
+	struct mfs_talk *talk; /* NULL: no prompt was messages yet */
 	struct mft_prompt *list;
 	uint64_t count;
 	uint32_t *order;      /* [count], of an epoch */
@@ -77,15 +75,49 @@ static int encode(const struct mft_prompts *p, struct mft_prompt *to, const json
 	return rc;
 }
 
-static int take_prompt(const struct mft_prompts *p, struct mft_prompt *to, struct mfs_error *err)
+static int open_talk(struct mft_prompts *p, struct mfs_error *err)
 {
-	const json_t *prompt = member(to->row, p->config.prompt_key);
+	int64_t now;
+	int rc;
+
+	if (p->talk)
+		return 0;
+	if (!p->config.tokenizer)
+		return mfs_fail(err, -ENODATA,
+				"the prompt is messages, and there is no tokenizer with a chat "
+				"template: expected --tokenizer-model");
+	rc = mfs_talk_now(&now, err);
+	return rc ? rc : mfs_talk_open(p->config.tokenizer, "default", false, now, &p->talk, err);
+}
+
+/* Messages, as the chat template writes them for an answer to follow. */
+static int render(struct mft_prompts *p, struct mft_prompt *to, json_t *messages,
+		  struct mfs_error *err)
+{
+	struct mfs_token_ids ids = {0};
+	json_t *row = json_copy(to->row);
+	int rc = open_talk(p, err);
+
+	json_object_set(row, "messages", messages);
+	if (!rc)
+		rc = mfs_talk_prompt(p->talk, row, &ids, err);
+	json_decref(row);
+	to->ids = ids.at;
+	to->count = (uint32_t)ids.count;
+	return rc;
+}
+
+static int take_prompt(struct mft_prompts *p, struct mft_prompt *to, struct mfs_error *err)
+{
+	json_t *prompt = member(to->row, p->config.prompt_key);
 
 	if (json_is_string(prompt))
 		return encode(p, to, prompt, err);
 	if (json_is_array(prompt) && json_is_integer(json_array_get(prompt, 0)))
 		return take_ids(to, prompt, err);
-	return mfs_fail(err, -EINVAL, "'%s': expected a text, or a list of token ids",
+	if (json_is_array(prompt) && json_is_object(json_array_get(prompt, 0)))
+		return render(p, to, prompt, err);
+	return mfs_fail(err, -EINVAL, "'%s': expected a text, or a list of token ids or messages",
 			p->config.prompt_key);
 }
 
@@ -105,26 +137,24 @@ static int check_prompt(const struct mft_prompts *p, const struct mft_prompt *of
 	return 0;
 }
 
-static int take_row(struct mft_prompts *p, const char *line, size_t len, uint64_t number,
-		    struct mfs_error *err)
+static int take_row(void *arg, json_t *row, struct mfs_error *err)
 {
+	struct mft_prompts *p = arg;
 	struct mft_prompt *to;
-	json_error_t why;
 	int rc;
 
 	if (mfs_grow(&p->list, p->count))
 		return mfs_fail_nomem(err);
 	to = &p->list[p->count++];
-	*to = (struct mft_prompt){.line = number, .row = json_loadb(line, len, 0, &why)};
-	if (!json_is_object(to->row))
-		return mfs_fail(err, -EINVAL, "expected a JSON object%s%s", to->row ? "" : ": ",
-				to->row ? "" : why.text);
+	*to = (struct mft_prompt){.number = p->count, .row = json_incref(row)};
+	if (!json_is_object(row))
+		return mfs_fail(err, -EINVAL, "expected a JSON object");
 	rc = take_prompt(p, to, err);
 	if (!rc)
 		rc = check_prompt(p, to, err);
 	if (rc || !p->config.label_key)
 		return rc;
-	to->label = member(to->row, p->config.label_key);
+	to->label = member(row, p->config.label_key);
 	return to->label ? 0
 			 : mfs_fail(err, -EINVAL, "it has no '%s', which --rl-label-key names",
 				    p->config.label_key);
@@ -132,40 +162,40 @@ static int take_row(struct mft_prompts *p, const char *line, size_t len, uint64_
 
 /* ---- the file ---- */
 
-static int read_rows(struct mft_prompts *p, FILE *f, struct mfs_error *err)
-{
-	uint64_t number = 0;
-	char *line = NULL;
-	size_t room = 0;
-	ssize_t len;
-	int rc = 0;
+/* Columns of a table that are looked at. */
+struct columns {
+	const char *list[8];
+	size_t count;
+	char *own[2]; /* of the prompt and of the label */
+};
 
-	while (!rc && (len = getline(&line, &room, f)) > 0) {
-		number++;
-		if (line[strspn(line, " \t\r\n")])
-			rc = take_row(p, line, (size_t)len, number, err);
-	}
-	if (!rc && ferror(f))
-		rc = mfs_fail(err, -EIO, "it cannot be read");
-	free(line);
-	return rc ? mfs_fail_in(err, "%s, line %llu", p->config.path, (unsigned long long)number)
-		  : 0;
+/* Takes the column of a member, which is the member's name up to the first dot. */
+static int add_column(struct columns *to, const char *key, char **own, struct mfs_error *err)
+{
+	*own = strndup(key, strcspn(key, "."));
+	if (!*own)
+		return mfs_fail_nomem(err);
+	for (size_t i = 0; i < to->count; i++)
+		if (!strcmp(to->list[i], *own))
+			return 0;
+	to->list[to->count++] = *own;
+	return 0;
 }
 
 static int read_file(struct mft_prompts *p, struct mfs_error *err)
 {
-	int fd, rc = mfs_open_regular(AT_FDCWD, p->config.path, 0, &fd, NULL);
-	FILE *f;
+	struct columns c = {.list = {"tools", "chat_template_kwargs", "metadata"}, .count = 3};
+	struct mfs_row_hooks hooks = {.arg = p, .row = take_row, .columns = c.list};
+	uint64_t rows;
+	int rc = add_column(&c, p->config.prompt_key, &c.own[0], err);
 
-	if (rc)
-		return mfs_fail(err, rc, "%s: %s", p->config.path, mfs_open_regular_why(rc));
-	f = fdopen(fd, "r");
-	if (!f) {
-		close(fd);
-		return mfs_fail_nomem(err);
-	}
-	rc = read_rows(p, f, err);
-	fclose(f);
+	if (!rc && p->config.label_key)
+		rc = add_column(&c, p->config.label_key, &c.own[1], err);
+	hooks.column_count = c.count;
+	if (!rc)
+		rc = mfs_row_file_read(p->config.path, 0, UINT64_MAX, &hooks, &rows, err);
+	free(c.own[0]);
+	free(c.own[1]);
 	return rc;
 }
 
@@ -214,6 +244,7 @@ void mft_prompts_free(struct mft_prompts *p)
 	}
 	free(p->list);
 	free(p->order);
+	mfs_talk_free(p->talk);
 	mfs_encoder_free(p->encoder);
 	mfs_tokenizer_free(p->tokenizer);
 	free(p);

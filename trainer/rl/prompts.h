@@ -1,6 +1,6 @@
 /*
- * Prompts of a run of reinforcement learning: rows of a file of JSON lines, in an order that the
- * run's seed gives.
+ * Prompts of a run of reinforcement learning: rows of a file of JSON lines or of a table, in an
+ * order that the run's seed gives.
  *
  * A row is an object. Its prompt is a text, token ids, or messages for the tokenizer's chat
  * template; its label is what a reward is told of the right answer. Names of members may go into
@@ -21,19 +21,18 @@ struct mft_prompts_config {
 	uint64_t vocab;			    /* ids are less */
 	uint32_t longest;		    /* tokens of a prompt, at most */
 	uint32_t seed;
-	int64_t now; /* of chat templates */
 };
 
 struct mft_prompt {
 	uint32_t *ids;
 	uint32_t count;
-	uint64_t line;	     /* of the file, from 1 on */
+	uint64_t number;     /* of the row, from 1 on */
 	json_t *row, *label; /* label NULL: none */
 };
 
 struct mft_prompts;
 
-/* -EINVAL: a row is not as above, with the file and the line; -ENODATA: there are none, or a
+/* -EINVAL: a row is not as above, with the file and the line or row; -ENODATA: there are none, or a
  * prompt needs a tokenizer. */
 int mft_prompts_open(const struct mft_prompts_config *config, struct mft_prompts **ret,
 		     struct mfs_error *err);

@@ -132,7 +132,7 @@ static int fill(struct mft_sft *s, struct mfs_error *err)
 {
 	uint64_t first = 0, end = UINT64_MAX, rows;
 	struct reading r = {s, NULL};
-	const struct mfs_row_hooks hooks = {&r, read_row};
+	const struct mfs_row_hooks hooks = {.arg = &r, .row = read_row};
 	int rc = take_range(s, &first, &end, err);
 
 	if (!rc)

@@ -207,9 +207,11 @@ static const struct {
 	{"{\"prompt\": [1, \"x\"]}\n", "prompts.jsonl, line 1: the prompt is a list"},
 	{"{\"prompt\": [64]}\n", "prompts.jsonl, line 1: token 0 is 64"},
 	{"{\"prompt\": [1, 2, 3, 4, 5, 6, 7, 8, 9]}\n", "expected a prompt of 1 to 8 tokens"},
-	{"{\"text\": [1]}\n", "'prompt': expected a text, or a list of token ids"},
+	{"{\"text\": [1]}\n", "'prompt': expected a text, or a list of token ids or messages"},
+	{"{\"prompt\": [{\"role\": \"user\", \"content\": \"1\"}]}\n",
+	 "the prompt is messages, and there is no tokenizer with a chat template"},
 	{"[1]\n", "expected a JSON object"},
-	{"{\"prompt\": [1]\n", "expected a JSON object: "},
+	{"{\"prompt\": [1]\n", "prompts.jsonl, line 1: no JSON: "},
 	{"\n", "has no prompts"},
 };
 
@@ -230,6 +232,48 @@ START_TEST(labels_may_lie_in_objects)
 			   "reward_model.ground_truth");
 
 	ck_assert_str_eq(json_string_value(mft_prompts_draw(p, 5)->label), "7");
+	mft_prompts_free(p);
+}
+END_TEST
+
+/* A tokenizer of digits and of "<": the template writes "<" before what is asked, and "<<" before
+ * an answer. */
+static const char tokenizer[] =
+	"{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], "
+	"\"normalizer\": null, \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": "
+	"\".\"}, \"behavior\": \"Isolated\", \"invert\": false}, \"post_processor\": null, "
+	"\"decoder\": null, \"model\": {\"type\": \"WordLevel\", \"unk_token\": \"0\", \"vocab\": "
+	"{\"0\": 0, \"1\": 1, \"2\": 2, \"<\": 3}}}";
+static const char tokenizer_config[] =
+	"{\"chat_template\": \"{% for m in messages %}<{{ m['content'] }}{% endfor %}{% if "
+	"add_generation_prompt %}<<{% endif %}\"}";
+
+START_TEST(messages_are_rendered)
+{
+	static const char row[] = "{\"ask\": {\"chat\": [{\"role\": \"user\", \"content\": "
+				  "\"12\"}]}, \"answer\": 3}\n";
+	static const uint32_t want[] = {3, 1, 2, 3, 3};
+	const char *dir = unit_tmpdir();
+	char path[256];
+	const struct mft_prompts_config config = {.path = path,
+						  .prompt_key = "ask.chat",
+						  .label_key = "answer",
+						  .tokenizer = dir,
+						  .vocab = 4,
+						  .longest = 5};
+	struct mft_prompts *p;
+	const struct mft_prompt *one;
+	struct mfs_error err = {0};
+
+	unit_write(dir, "tokenizer.json", tokenizer, strlen(tokenizer));
+	unit_write(dir, "tokenizer_config.json", tokenizer_config, strlen(tokenizer_config));
+	unit_write(dir, "p.jsonl", row, strlen(row));
+	snprintf(path, sizeof(path), "%s/p.jsonl", dir);
+	unit_ok(mft_prompts_open(&config, &p, &err), &err);
+	one = mft_prompts_draw(p, 0);
+	ck_assert_uint_eq(one->count, 5);
+	ck_assert_mem_eq(one->ids, want, sizeof(want));
+	ck_assert_int_eq(json_integer_value(one->label), 3);
 	mft_prompts_free(p);
 }
 END_TEST
@@ -284,6 +328,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, a_bad_response_is_refused);
 	tcase_add_loop_test(c, bad_prompts_are_refused, 0, (int)MFS_ARRAY_SIZE(refused));
 	tcase_add_test(c, labels_may_lie_in_objects);
+	tcase_add_test(c, messages_are_rendered);
 	tcase_add_loop_test(c, rules_find_answers, 0, (int)MFS_ARRAY_SIZE(rules));
 	return s;
 }
