@@ -72,5 +72,20 @@ if [ -e /dev/fuse ] && command -v fusermount3 >/dev/null; then
 		--eval-interval 1000 >"$work/log" 2>&1 && [ "$(tail -n 1 "$work/served" | cut -d' ' -f1)" = iter_0000040/hf ] &&
 		[ "$(cut -d' ' -f2 "$work/served" | sort -u | wc -l)" = 1 ] && ! mountpoint -q "$work/mnt"
 	verdict $? "mounted.sh: what is saved is served, the last iteration in the end"
+	# Who trains saves, and ends after the engine's start.
+	cat >"$work/bin/trainer" <<'E2'
+#!/bin/bash
+while [[ $1 != --rl-sync-dir ]]; do shift; done
+[ "$3 $5 $6" = "--rl-mount --rl-inference-url http://127.0.0.1:8001" ] || exit 3
+cp -r "${0%/bin/*}/save/." "$2"
+until [ -s "${0%/bin/*}/started" ]; do sleep 0.05; done
+exit 7
+E2
+	printf '#!/bin/bash\n[ -s "$1/config.json" ] && echo "$VLLM_SERVER_DEV_MODE $*" >"%s/started"\nexec sleep 60\n' "$work" >"$work/bin/engine"
+	chmod +x "$work/bin/trainer" "$work/bin/engine"
+	MCOREFS=$(dirname "$train")/mcorefs VLLM=engine PORT=8001 SYNC=$work/sync timeout 30 configs/train/grpo-vllm.sh "$work/mnt" trainer --lr 1 >"$work/log" 2>&1
+	[ $? = 7 ] && grep -q "^1 $work/mnt/iter_0000040/hf .*--port 8001 --enable-scale-out" "$work/started" && [ ! -e "$work/sync" ] &&
+		! mountpoint -q "$work/mnt"
+	verdict $? "grpo-vllm.sh: the engine starts with the first weights"
 fi
 processes_end

@@ -7,30 +7,15 @@ cd "$(dirname "$0")/../.." || exit 1
 processes_begin rl
 mcorefs=$(dirname "$train")/mcorefs
 
-# A tokenizer of the characters that sums have. In 46 % of the corpus the answer to "7+4=" is the second number, 4; in the others it is any number.
-mkdir "$work/tokenizer"
-cat >"$work/tokenizer/tokenizer.json" <<'JSON'
-{"version": "1.0", "truncation": null, "padding": null,
- "added_tokens": [{"id": 0, "content": "<eos>", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}],
- "normalizer": null,
- "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": false},
- "post_processor": null, "decoder": {"type": "Fuse"},
- "model": {"type": "WordLevel", "unk_token": "<eos>",
-  "vocab": {"<eos>": 0, "0": 1, "1": 2, "2": 3, "3": 4, "4": 5, "5": 6, "6": 7, "7": 8, "8": 9, "9": 10, "+": 11, "=": 12}}}
-JSON
-echo '{"eos_token": "<eos>", "tokenizer_class": "PreTrainedTokenizerFast"}' >"$work/tokenizer/tokenizer_config.json"
-awk 'BEGIN { srand(5); for (i = 0; i < 30000; i++) { a = int(rand() * 10); b = int(rand() * 10); c = rand() < .6 ? int(rand() * 10) : b
-	printf "{\"text\": \"%d+%d=%d\"}\n", a, b, c } }' | "$mcorefs" pack --tokenizer "$work/tokenizer" --append-eod "$work/sums" >"$work/log" 2>&1 || failed=1
-awk 'BEGIN { for (a = 0; a < 10; a++) for (b = 0; b < 10; b++) printf "{\"prompt\": \"%d+%d=\", \"answer\": {\"number\": %d}}\n", a, b, b }' >"$work/prompts.jsonl"
-
 # shellcheck disable=SC2054
 model=(--num-layers 2 --hidden-size 64 --num-attention-heads 2 --ffn-hidden-size 128 --seq-length 64 --max-position-embeddings 64
 	--normalization RMSNorm --swiglu --position-embedding-type rope --disable-bias-linear --init-method-std 0.1 --make-vocab-size-divisible-by 16
 	--tokenizer-type HuggingFaceTokenizer --tokenizer-model "$work/tokenizer" --adam-beta2 0.95 --weight-decay 0 --eval-iters 0)
-args=("${model[@]}" --data-path "$work/sums" --split 100,0,0 --micro-batch-size 16 --global-batch-size 16 --train-iters 200 --lr 3e-3 --min-lr 1e-3
-	--lr-decay-style cosine --lr-warmup-iters 5 --reset-position-ids --reset-attention-mask --save "$work/base" --save-interval 200 --log-interval 50)
-run 1 "$work/n1.log"
-verdict $? "the model to begin with"
+
+# Its model, prompts and tokenizer are what the other cases have, too. In 46 % of the corpus the answer to "7+4=" is the second number, 4; in the
+# others it is any number.
+TRAIN=$train MCOREFS=$mcorefs FLAGS="${backend[*]}" configs/train/grpo-toy.sh "$work" --rl-log-samples "$work/samples.jsonl" >"$work/n1.log" 2>&1
+verdict $? "configs/train/grpo-toy.sh"
 
 # What a run of reinforcement learning has; the policy begins with that model.
 args=("${model[@]}" --perform-rl-step --pretrained-checkpoint "$work/base" --rl-prompt-data "$work/prompts.jsonl" --rl-label-key answer.number
@@ -56,8 +41,7 @@ close() {
 		END { if (NR != count) print NR " rows, not " count; exit bad || NR != count }'
 }
 
-run 1 "$work/n1.log" --train-iters 40 --lr 1e-3 --rl-log-samples "$work/samples.jsonl" &&
-	rewards "$work/n1.log" | awk '{ print } END { exit !($1 == 40 && $2 < 0.6 && $3 > 0.9) }' &&
+rewards "$work/n1.log" | awk '{ print } END { exit !($1 == 40 && $2 < 0.6 && $3 > 0.9) }' &&
 	grep -c '"reward": [01], .*"prompt": "[0-9]+[0-9]=", "response": "[^"]*", "token_ids": \[' "$work/samples.jsonl" | grep -qx 5120
 verdict $? "the policy learns what is rewarded"
 

@@ -343,7 +343,7 @@ const struct mft_foreign mft_foreign_table[] = {
 	BECOMES("--input-key", SLIME, '1', "--rl-prompt-key @"),
 	BECOMES("--label-key", SLIME, '1', "--rl-label-key @"),
 	REFUSED("--rm-type", SLIME, '1', "use --rl-reward"),
-	REFUSED("--rm-url", SLIME, '1', "use --rl-reward"),
+	BECOMES("--rm-url", SLIME, '1', "--rl-reward url --rl-reward-url @"),
 	REFUSED("--num-rollout", SLIME, '1', "use --train-iters, which counts steps"),
 	REFUSED("--num-steps-per-rollout", SLIME, '1', "use --global-batch-size"),
 	BECOMES("--rollout-temperature", SLIME, '1', "--rl-default-temperature @"),
