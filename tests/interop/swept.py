@@ -29,7 +29,8 @@ def share(items, parts):
     return todays(items, -(-len(items) // parts))
 
 
-ENGINES = todays(["vllm", "sglang", "text"], 1)  # vLLM's workers, SGLang's, or vLLM's text: an import takes 20 s of a processor
+# vLLM's workers, SGLang's, vLLM's text or its rollouts: an import takes 20 s of a processor.
+ENGINES = todays(["vllm", "sglang", "text", "rl"], 1)
 # What megatron-core writes here takes most of the time of `make interop`: a third of the hand-made layouts a day, and one older release.
 LAYOUTS = share(checkpoints.LAYOUTS, 3)
 OLDER = todays(dict.fromkeys(spec.core for spec in checkpoints.CORES), 1)

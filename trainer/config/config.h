@@ -249,7 +249,7 @@ struct mft_train_config {
 	int64_t rl_max_response_length; /* tokens */
 	int64_t rl_sampler_slots;
 	bool rl_mask_truncated;
-	const char *rl_sync_dir, *rl_mount;
+	const char *rl_sync_dir, *rl_mount, *rl_delta_dir;
 	int64_t rl_request_seconds, rl_engine_wait_seconds;
 
 	struct mft_generate_config { /* --generate */

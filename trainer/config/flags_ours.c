@@ -84,6 +84,9 @@ static const struct mft_flag ours[] = {
 	 SAYS("with --rl-inference-url: where weights are saved for the engines, in memory")},
 	{TEXT, "rl_mount", "None", TO(rl_mount), OURS,
 	 SAYS("with --rl-inference-url: where mcorefs shows --rl-sync-dir to the engines")},
+	{TEXT, "rl_delta_dir", "None", TO(rl_delta_dir), OURS,
+	 SAYS("with --rl-sync-dir: a directory that gets what changes between versions of the "
+	      "weights, as mcorefs delta writes it")},
 	{INT, "rl_request_seconds", "600", TO(rl_request_seconds), OURS,
 	 SAYS("that an engine may take to answer")},
 	{INT, "rl_engine_wait_seconds", "1800", TO(rl_engine_wait_seconds), OURS,

@@ -195,17 +195,22 @@ static bool is_directory(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
+const char *mft_trainer_tokenizer(const struct mft_train_config *config)
+{
+	const char *model = config->tokenizer_model;
+
+	return model && is_directory(model) ? model : NULL;
+}
+
 /* The directory whose tokenizer goes along with checkpoints: that of --tokenizer-model, or what the
  * checkpoint has that the run began with. text: room for a path. NULL: there is none. */
 static const char *tokenizer_of(const struct mft_train_config *config, const struct mft_load *load,
 				char text[PATH_MAX])
 {
-	const char *model = config->tokenizer_model;
-
 	if (!config->save_tokenizer_assets)
 		return NULL;
-	if (model && is_directory(model))
-		return model;
+	if (mft_trainer_tokenizer(config))
+		return config->tokenizer_model;
 	if (!load)
 		return NULL;
 	snprintf(text, PATH_MAX, "%s/tokenizer", mft_load_dir(load));

@@ -11,6 +11,7 @@
 #include "formats/base/clock.h"
 #include "formats/tokenizer/read/tokenizer_open.h"
 #include "formats/tokenizer/tokenizer.h"
+#include "formats/args/megatron_args.h"
 #include "trainer/loop/rl_i.h"
 #include "trainer/rl/advantage.h"
 
@@ -20,6 +21,13 @@ uint64_t mft_rl_steps(const struct mft_train_config *c)
 {
 	return (uint64_t)(c->grpo_prompts_per_step * c->grpo_group_size * c->grpo_iterations /
 			  c->global_batch_size);
+}
+
+uint64_t mft_rl_vocab(const struct mft_trainer *t)
+{
+	const uint64_t known = mfs_args_true_vocab(&t->config->model, t->params->padded_vocab);
+
+	return known ? known : t->params->padded_vocab;
 }
 
 bool mft_rl_is_within(const struct mft_trainer *t)
@@ -37,7 +45,7 @@ static int open_prompts(struct mft_trainer *t, struct mfs_error *err)
 		.prompt_key = c->rl_prompt_key,
 		.label_key = c->rl_label_key,
 		.tokenizer = c->tokenizer_model,
-		.vocab = (uint64_t)c->model.padded_vocab_size,
+		.vocab = mft_rl_vocab(t),
 		.longest = (uint32_t)(c->seq_length - c->rl_max_response_length + 1),
 		.seed = (uint32_t)c->seed,
 	};
@@ -131,6 +139,13 @@ static int open_sampler(struct mft_trainer *t, struct mfs_error *err)
 			       (uint32_t)c->seq_length, &rl->sampler, err);
 }
 
+static void print_awaited(const struct mft_trainer *t, const struct mfs_error *err)
+{
+	printf("engines: %s; the first weights for them are at %s/iter_%07llu/hf\n", err->msg,
+	       t->config->rl_mount, (unsigned long long)t->progress.iteration);
+	fflush(stdout);
+}
+
 /* Engines may be started after the run: they need a directory, which is the run's first save. */
 static int await_engines(struct mft_trainer *t, const struct mft_engines_config *config,
 			 struct mfs_error *err)
@@ -138,8 +153,13 @@ static int await_engines(struct mft_trainer *t, const struct mft_engines_config 
 	const int64_t end = mfs_now_ns() + t->config->rl_engine_wait_seconds * INT64_C(1000000000);
 	int rc;
 
-	while ((rc = mft_engines_open(config, &t->rl->engines, err)) == -EIO && mfs_now_ns() < end)
+	rc = mft_engines_open(config, &t->rl->engines, err);
+	if (rc == -EIO)
+		print_awaited(t, err);
+	while (rc == -EIO && mfs_now_ns() < end) {
 		sleep(1);
+		rc = mft_engines_open(config, &t->rl->engines, err);
+	}
 	if (!rc)
 		rc = mft_engines_open(config, &t->rl->told, err);
 	return rc ? rc : mft_ahead_new(t->rl->engines, &t->rl->sampling, &t->rl->ahead, err);
@@ -154,7 +174,7 @@ static int open_engines(struct mft_trainer *t, struct mfs_error *err)
 		.most = (unsigned)c->rl_max_inflight_requests,
 		.seconds = (long)c->rl_request_seconds,
 		.tries = TRIES,
-		.vocab = (uint64_t)c->model.padded_vocab_size,
+		.vocab = mft_rl_vocab(t),
 	};
 	int rc;
 
@@ -221,6 +241,7 @@ void mft_rl_close(struct mft_trainer *t)
 		return;
 	mft_feed_free(rl->feed);
 	mft_sampler_free(rl->sampler);
+	mft_rl_await_delta(rl, NULL);
 	mft_ahead_free(rl->ahead);
 	mft_engines_close(rl->engines);
 	mft_engines_close(rl->told);

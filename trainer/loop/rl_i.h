@@ -2,6 +2,8 @@
 #ifndef MFT_TRAINER_LOOP_RL_I_H
 #define MFT_TRAINER_LOOP_RL_I_H
 
+#include <sys/types.h>
+
 #include "trainer/generate/generate.h"
 #include "trainer/loop/rl.h"
 #include "trainer/rl/bins.h"
@@ -40,6 +42,7 @@ struct mft_rl {
 	struct mft_train_config sync_config; /* the saver's */
 	bool saved;
 	uint64_t saved_version;
+	pid_t delta; /* mcorefs delta, which is at work; 0: it is not */
 	struct mft_sampling sampling;
 	uint32_t *stops; /* the sampling's */
 	struct mft_rollout rollout;
@@ -54,12 +57,18 @@ struct mft_rl {
 	FILE *samples; /* --rl-log-samples; NULL: none */
 };
 
+/* rl.c: tokens that the model has, without padding */
+uint64_t mft_rl_vocab(const struct mft_trainer *t);
 /* rl_rollout.c: the rollout that begins at the run's iteration. */
 int mft_rl_make_rollout(struct mft_trainer *t, struct mfs_error *err);
 /* rl_sync.c: the weights as they are, for the engines */
 int mft_rl_open_sync(struct mft_trainer *t, struct mfs_error *err);
 int mft_rl_save_weights(struct mft_trainer *t, struct mfs_error *err);
 int mft_rl_sync(struct mft_trainer *t, struct mfs_error *err);
+/* rl_delta.c: of the first process. Begins to write what changed since the version `before`; waits
+ * for that. */
+int mft_rl_begin_delta(struct mft_trainer *t, uint64_t before, struct mfs_error *err);
+int mft_rl_await_delta(struct mft_rl *rl, struct mfs_error *err);
 /* rl_rewards.c */
 int mft_rl_reward(struct mft_trainer *t, struct mfs_error *err);
 /* rl_passes.c: fills rows of log-probs (rollout.h) of the weights as they are, of all responses

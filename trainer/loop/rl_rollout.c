@@ -6,11 +6,13 @@
  * run's seed, the rollout, the prompt and the sample, so that who answers what changes nothing.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/base/clock.h"
 #include "formats/base/hash.h"
+#include "formats/base/str.h"
 #include "trainer/loop/rl_i.h"
 #include "trainer/rl/advantage.h"
 
@@ -72,8 +74,8 @@ static int put_responses(struct mft_trainer *t, const struct asked *a, struct mf
 	int rc = 0;
 
 	for (uint32_t i = 0; i < a->count && !rc && !t->parallel.place.tp; i++)
-		rc = mft_rollout_put(&t->rl->rollout, a->of[i], &a->responses[i],
-				     (uint64_t)t->config->model.padded_vocab_size, err);
+		rc = mft_rollout_put(&t->rl->rollout, a->of[i], &a->responses[i], mft_rl_vocab(t),
+				     err);
 	return rc;
 }
 
@@ -189,15 +191,42 @@ static int advantages(struct mft_trainer *t, struct mfs_error *err)
 
 /* ---- log-probs ---- */
 
+/* Importance weights of tokens are computed where the loss is. */
+static bool weighs_responses(const struct mft_train_config *c)
+{
+	return c->rl_inference_logprobs_is_correction &&
+	       mfs_str_is(c->rl_importance_sampling_level, "sequence");
+}
+
+static void weigh_responses(struct mft_trainer *t)
+{
+	const struct mft_train_config *c = t->config;
+	const double most = c->rl_importance_sampling_truncation_coef;
+	const bool masks = mfs_str_is(c->rl_importance_sampling_mode, "mask");
+	struct mft_rollout *r = &t->rl->rollout;
+
+	for (uint32_t i = 0; i < mft_rollout_size(r); i++)
+		r->advantage[i] *= mft_rl_response_weight(
+			r->old + (size_t)i * r->room, r->sampled + (size_t)i * r->room, r->count[i],
+			c->rl_importance_sampling_lower, most > 0 ? most : (double)INFINITY, masks);
+}
+
 /* With one step a rollout, the step's own log-probs are those before it. */
+static bool wants_old(const struct mft_train_config *c)
+{
+	return mft_rl_steps(c) > 1 || c->rl_verify_model_weights_swap || weighs_responses(c);
+}
+
 static int log_probs(struct mft_trainer *t, struct mfs_error *err)
 {
 	struct mft_rollout *r = &t->rl->rollout;
 	const int64_t from = mfs_now_ns();
 	int rc = 0;
 
-	if (mft_rl_steps(t->config) > 1 || t->config->rl_verify_model_weights_swap)
+	if (wants_old(t->config))
 		rc = mft_rl_log_probs(t, r->old, err);
+	if (!rc && weighs_responses(t->config))
+		weigh_responses(t);
 	if (!rc && t->config->rl_verify_model_weights_swap)
 		rc = mft_rl_verify(t, err);
 	if (!rc && t->config->grpo_kl_beta > 0)

@@ -35,8 +35,9 @@ int mft_rl_open_sync(struct mft_trainer *t, struct mfs_error *err)
 	rl->sync_config.no_save_optim = rl->sync_config.no_save_rng = true;
 	rl->sync_config.saves_torch = false;
 	rl->sync_config.non_persistent_save_interval = MFS_ABSENT;
-	return mft_saver_new(&rl->sync_config, t->params, &t->parallel, t->backend, t->device, NULL,
-			     &rl->sync_saver, err);
+	/* By its tokenizer a view has the rows of the vocabulary without those of padding. */
+	return mft_saver_new(&rl->sync_config, t->params, &t->parallel, t->backend, t->device,
+			     mft_trainer_tokenizer(t->config), &rl->sync_saver, err);
 }
 
 /* ---- the save ---- */
@@ -99,12 +100,12 @@ static int read_indexed(int dirfd, const json_t *index, void *piece, uint64_t *b
 	return rc;
 }
 
-static json_t *load_index(int dirfd)
+static json_t *load_json(int dirfd, const char *name)
 {
 	json_t *ret;
 	int fd;
 
-	if (mfs_open_regular(dirfd, "model.safetensors.index.json", 0, &fd, NULL))
+	if (mfs_open_regular(dirfd, name, 0, &fd, NULL))
 		return NULL;
 	ret = json_loadfd(fd, 0, NULL);
 	close(fd);
@@ -113,7 +114,7 @@ static json_t *load_index(int dirfd)
 
 static int read_view(int dirfd, uint64_t *bytes, struct mfs_error *err)
 {
-	json_t *index = load_index(dirfd);
+	json_t *index = load_json(dirfd, "model.safetensors.index.json");
 	void *piece = malloc(PIECE);
 	int rc = piece ? 0 : mfs_fail_nomem(err);
 
@@ -144,13 +145,33 @@ static int await_view(const char *path, int *ret, struct mfs_error *err)
 	}
 }
 
-static int fetch(const char *path, uint64_t *bytes, struct mfs_error *err)
+/* Engines sample from all rows that they are shown. */
+static int check_vocab(int dirfd, uint64_t expected, struct mfs_error *err)
+{
+	json_t *config = load_json(dirfd, "config.json");
+	const json_t *size = json_object_get(config, "vocab_size");
+	const json_int_t found = json_integer_value(size);
+	const bool is_other = json_is_integer(size) && (uint64_t)found != expected;
+
+	json_decref(config);
+	return is_other ? mfs_fail(err, -EPROTO,
+				   "config.json: expected a vocab_size of %llu, which is the "
+				   "tokenizer's, found %lld with padding: mount --rl-sync-dir with "
+				   "-o vocab_size=tokenizer, or vocab_size=%llu",
+				   (unsigned long long)expected, (long long)found,
+				   (unsigned long long)expected)
+			: 0;
+}
+
+static int fetch(const char *path, uint64_t vocab, uint64_t *bytes, struct mfs_error *err)
 {
 	int fd, rc = await_view(path, &fd, err);
 
 	if (rc)
 		return rc;
-	rc = read_view(fd, bytes, err);
+	rc = check_vocab(fd, vocab, err);
+	if (!rc)
+		rc = read_view(fd, bytes, err);
 	close(fd);
 	return rc ? mfs_fail_in(err, "%s", path) : 0;
 }
@@ -169,7 +190,7 @@ static int tell(struct mft_trainer *t, struct mfs_error *err)
 	snprintf(path, sizeof(path), "%s/iter_%07llu/hf", t->config->rl_mount,
 		 (unsigned long long)t->progress.iteration);
 	n->sync_bytes = 0;
-	rc = fetch(path, &n->sync_bytes, err);
+	rc = fetch(path, mft_rl_vocab(t), &n->sync_bytes, err);
 	n->ahead_s = (double)(mfs_now_ns() - from) / 1e9;
 	if (!rc)
 		rc = mft_engines_update(t->rl->told, &w, &update, err);
@@ -187,7 +208,12 @@ int mft_rl_save_weights(struct mft_trainer *t, struct mfs_error *err)
 	/* The run's first one is there before its engines are. */
 	if (t->rl->saved && t->rl->saved_version == t->progress.iteration)
 		return 0;
-	rc = save(t, err);
+	/* It reads the version that this one may remove. */
+	rc = mft_rl_await_delta(t->rl, err);
+	if (!rc)
+		rc = save(t, err);
+	if (!rc && t->rl->saved && t->config->rl_delta_dir && !t->parallel.launch.rank)
+		rc = mft_rl_begin_delta(t, t->rl->saved_version, err);
 	t->rl->saved = !rc;
 	t->rl->saved_version = t->progress.iteration;
 	t->rl->numbers.save_s = (double)(mfs_now_ns() - from) / 1e9;

@@ -11,7 +11,7 @@
 #include "trainer/loop/rl_i.h"
 
 /* The mean difference of log-probs, at most, of the same weights by other programs' kernels. */
-#define CLOSE_FP32   1e-3
+#define CLOSE_FP32   0.02
 #define CLOSE_NARROW 0.1
 
 /* The first response that trains with its prompt. *ret_prompt: tokens of the prompt. */

@@ -123,6 +123,8 @@ int mft_trainer_open(struct mft_train_config *config, const struct mft_launch *l
 /* A part of it: the device, a context and the groups of processes. config is settled. */
 int mft_trainer_open_processes(struct mft_trainer *t, const struct mft_launch *launch,
 			       const struct mfk_backend *recorder, struct mfs_error *err);
+/* --tokenizer-model, where it is a directory; NULL: it is none. */
+const char *mft_trainer_tokenizer(const struct mft_train_config *config);
 /* -ETIMEDOUT: all is closed, and others do not end (mft_parallel_close). */
 int mft_trainer_close(struct mft_trainer *t, struct mfs_error *err);
 
