@@ -45,6 +45,11 @@ rewards "$work/n1.log" | awk '{ print } END { exit !($1 == 40 && $2 < 0.6 && $3 
 	grep -c '"reward": [01], .*"prompt": "[0-9]+[0-9]=", "response": "[^"]*", "token_ids": \[' "$work/samples.jsonl" | grep -qx 5120
 verdict $? "the policy learns what is rewarded"
 
+# A plan has what the sampler and a reference take, too.
+run 1 "$work/n2.log" --dry-run --train-iters 2 --lr 1e-3 --rl-sampler-slots 1024 --grpo-kl-beta 0.1 --seq-length 512 --max-position-embeddings 512 &&
+	grep -qE '^reinforcement learning takes more: 0\.[1-9][0-9]* GiB for the sampler; of the host 0\.00[1-9] for the reference$' "$work/n2.log"
+verdict $? "a plan"
+
 run 1 "$work/n2.log" --train-iters 20 --lr 0 --min-lr 0 && rewards "$work/n2.log" | awk '{ print } END { exit !($1 == 20 && $3 < $2 + 0.15) }'
 verdict $? "with a learning rate of 0 it does not"
 

@@ -188,6 +188,23 @@ int mft_sampler_new(const struct mft_train_config *config, struct mft_params *pa
 	return 0;
 }
 
+int mft_sampler_plan(const struct mft_train_config *config, struct mft_params *params,
+		     const struct mft_parallel *parallel, uint32_t slots, uint32_t max_length,
+		     uint64_t *ret, struct mfs_error *err)
+{
+	struct mft_sampler s = {.parallel = parallel, .length = max_length};
+	int rc = check(config, parallel, err);
+
+	if (rc)
+		return rc;
+	choose_sizes(&s, slots);
+	derive(&s, config);
+	rc = mft_net_new(&s.config, params, &s.memory, NULL, NULL, parallel, &s.net, err);
+	*ret = s.memory.total;
+	mft_net_free(s.net);
+	return rc;
+}
+
 void mft_sampler_free(struct mft_sampler *s)
 {
 	const struct mfk_device_ops *dev;

@@ -34,6 +34,10 @@ int mft_sampler_new(const struct mft_train_config *config, struct mft_params *pa
 		    const struct mft_parallel *parallel, uint32_t slots, uint32_t max_length,
 		    struct mft_sampler **ret, struct mfs_error *err);
 void mft_sampler_free(struct mft_sampler *s);
+/* The bytes of the device that such a sampler would take, without one. */
+int mft_sampler_plan(const struct mft_train_config *config, struct mft_params *params,
+		     const struct mft_parallel *parallel, uint32_t slots, uint32_t max_length,
+		     uint64_t *ret, struct mfs_error *err);
 
 /* What responses have as versions from now on; 0 at first. */
 void mft_sampler_set_version(struct mft_sampler *s, uint64_t version);

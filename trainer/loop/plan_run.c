@@ -11,7 +11,10 @@
 
 #include "kernels/record/record.h"
 #include "trainer/loop/dry_run.h"
+#include "trainer/loop/rl.h"
 #include "trainer/loop/trainer_i.h"
+
+#define GIB ((double)(UINT64_C(1) << 30))
 
 /* ---- a stage's record ---- */
 
@@ -107,11 +110,29 @@ static int record_stage(struct mft_train_config *config, const struct mft_launch
 
 /* ---- all stages ---- */
 
+/* Adds what reinforcement learning takes besides. */
+static int plan_rl(const struct mft_trainer *t, bool says, struct mft_plan_stage *s,
+		   struct mfs_error *err)
+{
+	struct mft_rl_needs needs;
+	const int rc = mft_rl_plan(t, &needs, err);
+
+	if (rc)
+		return rc;
+	s->bytes += needs.sampler;
+	s->host_bytes += needs.reference;
+	if (says)
+		printf("reinforcement learning takes more: %.3f GiB for the sampler; of the host "
+		       "%.3f for the reference\n",
+		       (double)needs.sampler / GIB, (double)needs.reference / GIB);
+	return 0;
+}
+
 static int plan_stage(struct mft_train_config *config, const struct mft_launch *launch, bool says,
 		      struct mft_plan *p, uint32_t stage, struct mfs_error *err)
 {
 	struct mft_trainer t;
-	const int rc = mft_trainer_open(config, launch, NULL, &t, err);
+	int rc = mft_trainer_open(config, launch, NULL, &t, err);
 	struct mft_plan_stage *more;
 	struct mfs_error none;
 
@@ -134,7 +155,9 @@ static int plan_stage(struct mft_train_config *config, const struct mft_launch *
 		p->stages[stage].remedies = mft_memory_remedies(&t.memory);
 		p->stages[stage].of_experts = mft_memory_is_of_experts(&t.memory);
 		p->stages[stage].host_bytes = t.memory.bytes[MFT_MEMORY_HOST];
-		p->most = t.memory.total > p->most ? t.memory.total : p->most;
+		if (config->perform_rl_step)
+			rc = plan_rl(&t, says, &p->stages[stage], err);
+		p->most = p->stages[stage].bytes > p->most ? p->stages[stage].bytes : p->most;
 	}
 	mft_trainer_close(&t, &none);
 	return !rc && !p->stages ? mfs_fail_nomem(err) : rc;

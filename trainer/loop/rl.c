@@ -121,6 +121,18 @@ static int open_sampling(struct mft_trainer *t, struct mfs_error *err)
 	return mft_sampling_check(&rl->sampling, err);
 }
 
+/* Processes that share sequences in training have their own here. */
+static void sampler_of(const struct mft_trainer *t, struct mft_train_config *config,
+		       struct mft_parallel *parallel)
+{
+	*config = *t->config;
+	config->context_parallel_size = 1;
+	config->context_parallel_rank = 0;
+	*parallel = t->parallel;
+	parallel->size.cp = 1;
+	parallel->place.cp = 0;
+}
+
 static int open_sampler(struct mft_trainer *t, struct mfs_error *err)
 {
 	const struct mft_train_config *c = t->config;
@@ -128,15 +140,26 @@ static int open_sampler(struct mft_trainer *t, struct mfs_error *err)
 
 	if (c->rl_inference_url.count)
 		return 0;
-	rl->sampler_config = *c;
-	rl->sampler_config.context_parallel_size = 1;
-	rl->sampler_config.context_parallel_rank = 0;
-	rl->sampler_parallel = t->parallel;
-	rl->sampler_parallel.size.cp = 1;
-	rl->sampler_parallel.place.cp = 0;
+	sampler_of(t, &rl->sampler_config, &rl->sampler_parallel);
 	return mft_sampler_new(&rl->sampler_config, t->params, t->backend, t->device,
 			       &rl->sampler_parallel, (uint32_t)c->rl_sampler_slots,
 			       (uint32_t)c->seq_length, &rl->sampler, err);
+}
+
+int mft_rl_plan(const struct mft_trainer *t, struct mft_rl_needs *ret, struct mfs_error *err)
+{
+	const struct mft_train_config *c = t->config;
+	struct mft_train_config config;
+	struct mft_parallel parallel;
+
+	*ret = (struct mft_rl_needs){0};
+	if (c->grpo_kl_beta > 0)
+		ret->reference = mft_reference_bytes(t);
+	if (c->rl_inference_url.count)
+		return 0;
+	sampler_of(t, &config, &parallel);
+	return mft_sampler_plan(&config, t->params, &parallel, (uint32_t)c->rl_sampler_slots,
+				(uint32_t)c->seq_length, &ret->sampler, err);
 }
 
 static void print_awaited(const struct mft_trainer *t, const struct mfs_error *err)

@@ -21,6 +21,14 @@
 int mft_rl_open(struct mft_trainer *t, struct mfs_error *err);
 void mft_rl_close(struct mft_trainer *t);
 
+/* Bytes beyond those of training: of the device for the sampler, its activations and its cache; of
+ * the host for the reference. */
+struct mft_rl_needs {
+	uint64_t sampler, reference;
+};
+/* After a plan of the trainer; without a device. */
+int mft_rl_plan(const struct mft_trainer *t, struct mft_rl_needs *ret, struct mfs_error *err);
+
 /* Makes what the next step is trained on; ret: its microbatches. Before a rollout's first step it
  * makes the rollout. */
 int mft_rl_begin_step(struct mft_trainer *t, struct mft_microbatches *ret, struct mfs_error *err);

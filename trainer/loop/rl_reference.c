@@ -34,11 +34,21 @@ static int wait(struct mft_trainer *t, struct mfs_error *err)
 
 /* ---- what the reference is ---- */
 
+static uint64_t kept_bytes(const struct mft_trainer *t)
+{
+	return weight_bytes(t->params) + buffer_bytes(t->params);
+}
+
+uint64_t mft_reference_bytes(const struct mft_trainer *t)
+{
+	return kept_bytes(t) + mfs_min_u64(kept_bytes(t), AT_ONCE);
+}
+
 int mft_reference_new(struct mft_trainer *t, struct mfs_error *err)
 {
 	struct mft_reference *r = &t->reference;
 
-	r->bytes = weight_bytes(t->params) + buffer_bytes(t->params);
+	r->bytes = kept_bytes(t);
 	r->some_bytes = mfs_min_u64(r->bytes, AT_ONCE);
 	r->weights = t->backend->device->host_alloc(t->device, r->bytes);
 	r->some = t->backend->device->host_alloc(t->device, r->some_bytes);

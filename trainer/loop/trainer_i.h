@@ -187,6 +187,8 @@ bool mft_saves_end(struct mft_trainer *t);
 
 /* rl_reference.c: the reference of a run whose loss has a KL term */
 int mft_reference_new(struct mft_trainer *t, struct mfs_error *err);
+/* Bytes of the host that it takes. */
+uint64_t mft_reference_bytes(const struct mft_trainer *t);
 void mft_reference_release(struct mft_trainer *t);
 /* Takes the weights as they are; or, with --pretrained-checkpoint, reads that one's into their
  * place first, where the run's own are read afterwards. */
