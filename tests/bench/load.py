@@ -4,6 +4,7 @@
                                     a random Llama in bf16 at DIR/hf, and as Megatron's legacy TP2 PP2 and TP8, and torch_dist
     load.py ranks DIR               one process a GPU, with the slices of vLLM's workers
     load.py disk DIR                bytes that 2 and 4 processes with the slices of vLLM's workers read from the disk together; needs no GPU
+    load.py fio DIR                 cold, into the host's memory: what fio reads of a source's files with O_DIRECT, and what we load of it; needs no GPU
     load.py phases DIR              what a load into the first GPU is made of, in ms, of the whole model and of a worker's part; --cpu: into the host's memory
     load.py mount DIR MNT           theirs on the copy and on the mounted view MNT of a source, whose pages are dropped before each
     load.py time DIR [--what WORDS] [--runs N] [--cold]
@@ -374,9 +375,39 @@ def tell_phases(where, runs, layouts, device):
                 print(f"{source:8} {view:9} {name:5} {sum(r.values()):7.1f} ms: {told}", flush=True)
 
 
+# ---- next to fio ----
+
+def by_fio(files):
+    """GB/s of all files with O_DIRECT, 8 MiB a read, 8 at a time."""
+    done = subprocess.run(["fio", "--name=cold", "--rw=read", "--direct=1", "--bs=8M", "--ioengine=io_uring", "--iodepth=8", "--readonly",
+                           "--file_service_type=sequential", "--filename=" + ":".join(files), "--output-format=json"],
+                          capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["jobs"][0]["read"]["bw_bytes"] / 1e9
+
+
+def tell_fio(source, runs):
+    import statistics
+
+    import mcorefs
+
+    files = [f for f in glob.glob(f"{source}/**/*", recursive=True) if os.path.isfile(f)]
+    theirs, ours = [], []
+    for _ in range(runs):
+        drop_cache(source)
+        theirs.append(by_fio(files))
+        drop_cache(source)
+        start = time.perf_counter()
+        tensors = mcorefs.load(source)
+        took = time.perf_counter() - start
+        ours.append(sum(t.numel() * t.element_size() for t in tensors.values()) / took / 1e9)
+        del tensors
+        print(f"fio {theirs[-1]:.2f} GB/s, mcorefs {ours[-1]:.2f}", flush=True)
+    print(f"medians: {statistics.median(theirs):.2f} and {statistics.median(ours):.2f} GB/s, {statistics.median(ours) / statistics.median(theirs):.2f} of fio's")
+
+
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("do", choices=["make", "time", "ranks", "disk", "phases", "mount"])
+    p.add_argument("do", choices=["make", "time", "ranks", "disk", "fio", "phases", "mount"])
     p.add_argument("where")
     p.add_argument("more", nargs="?", help="of make, billions of parameters (3.15); of mount, the mounted view")
     p.add_argument("--what", default="theirs,ours")
@@ -397,6 +428,8 @@ def main():
         return time_ranks(o.where, o.runs, o.layouts.split(","), ways)
     if o.do == "disk":
         return tell_disk(o.where, o.runs, o.layouts.split(","))
+    if o.do == "fio":
+        return tell_fio(f"{o.where}/{o.layouts.split(',')[0]}", o.runs)
     if o.do == "phases":
         return tell_phases(o.where, o.runs, o.layouts.split(","), "cpu" if o.cpu else "cuda:0")
     copy = f"{o.where}/hf"
