@@ -189,8 +189,9 @@ static void says(struct mfs_buf *b, const char *want)
 /* Lines as the format strings of training.py give them. */
 START_TEST(lines_are_megatrons)
 {
-	const struct mft_report_loss losses[] = {
-		{"lm loss", 6.928516}, {"load_balancing_loss", 1.0625}, {"z_loss", -1}};
+	const struct mft_report_loss losses[] = {{"lm loss", 6.928516, false},
+						 {"load_balancing_loss", 1.0625, false},
+						 {"z_loss", -1, false}};
 	struct mft_report_iteration r = {
 		.now = {1753000000, 42},
 		.iteration = 21,
