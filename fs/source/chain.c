@@ -118,7 +118,13 @@ static int by_offset(const void *a, const void *b)
 	return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* The parts of a file of weights: its header, and its tensors. */
+static bool is_part(const struct mfs_weight_tensor *t, uint32_t file)
+{
+	return t->file == file && t->bytes;
+}
+
+/* The parts of a file of weights: its header, and its tensors. An empty tensor is none: another
+ * part begins where it does, and holds the byte there. */
 static int list_parts(struct base *b, uint32_t file, struct mfs_delta_base_file *to,
 		      struct mfs_error *err)
 {
@@ -126,7 +132,7 @@ static int list_parts(struct base *b, uint32_t file, struct mfs_delta_base_file 
 	uint32_t count = 1;
 
 	for (uint32_t i = 0; i < b->files.tensor_count; i++)
-		count += b->files.tensors[i].file == file;
+		count += is_part(&b->files.tensors[i], file);
 	parts = mfs_arena_array(&b->files.arena, count, sizeof(*parts));
 	if (!parts)
 		return mfs_fail_nomem(err);
@@ -135,7 +141,7 @@ static int list_parts(struct base *b, uint32_t file, struct mfs_delta_base_file 
 	for (uint32_t i = 0; i < b->files.tensor_count; i++) {
 		const struct mfs_weight_tensor *t = &b->files.tensors[i];
 
-		if (t->file == file)
+		if (is_part(t, file))
 			parts[to->count++] =
 				(struct mfs_delta_part){t->name, t->offset, t->bytes,
 							mfs_delta_base_find(&b->named, t->name)};
@@ -167,8 +173,6 @@ static int list_weights(struct base *b, struct mfs_error *err)
 		if (!rc)
 			b->count = n;
 	}
-	if (rc)
-		b->count = 0;
 	return rc;
 }
 
@@ -185,6 +189,19 @@ static struct base *new_base(struct mfs_chain *c, struct mfs_error *err)
 	return *at = b;
 }
 
+/* What named says stays. A base that is closed may be opened again. */
+static void close_base(struct base *b)
+{
+	mfs_weight_files_release(&b->files);
+	mfs_root_free(b->root);
+	free(b->weights);
+	free(b->readers);
+	b->root = NULL;
+	b->weights = NULL;
+	b->readers = NULL;
+	b->count = 0;
+}
+
 /* view NULL: a HuggingFace directory's own files, or hf. */
 static int open_base(const struct mfs_chain *c, const char *source, const char *view,
 		     struct base *b, struct mfs_error *err)
@@ -195,7 +212,10 @@ static int open_base(const struct mfs_chain *c, const char *source, const char *
 		rc = mfs_weight_files_open(b->root, view, &b->files, err);
 	if (!rc)
 		rc = list_weights(b, err);
-	return rc ? mfs_fail_in(err, "the base of '%s'", c->dir) : 0;
+	if (!rc)
+		return 0;
+	close_base(b);
+	return mfs_fail_in(err, "the base of '%s'", c->dir);
 }
 
 /* Version 0. -o base= names another place, and the file still says which view was meant, and what
@@ -219,11 +239,8 @@ static int open_first(struct mfs_chain *c, struct base *b, struct mfs_error *err
 
 static void free_base(struct base *b)
 {
-	mfs_weight_files_release(&b->files);
-	mfs_root_free(b->root);
+	close_base(b);
 	mfs_delta_base_release(&b->named);
-	free(b->weights);
-	free(b->readers);
 	free(b);
 }
 
@@ -259,6 +276,15 @@ static int open_place(struct mfs_chain *c, struct mfs_error *err)
 
 /* ---- the base's small files ---- */
 
+/* The base's time, so that two mounts of the same bytes have one identity. */
+static int set_time(int fd, int64_t mtime_ns)
+{
+	const struct timespec times[2] = {{0, UTIME_OMIT},
+					  {mtime_ns / 1000000000, mtime_ns % 1000000000}};
+
+	return futimens(fd, times) ? -errno : 0;
+}
+
 static int copy_small(const struct mfs_chain *c, const struct base *b, uint32_t file, int dirfd,
 		      struct mfs_error *err)
 {
@@ -274,8 +300,13 @@ static int copy_small(const struct mfs_chain *c, const struct base *b, uint32_t 
 	fd = rc ? -1 : mfs_beneath_create(dirfd, f->name, O_WRONLY, 0600);
 	if (!rc && fd < 0)
 		rc = fail_place(c, fd, err);
-	if (!rc && (rc = mfs_write_whole(fd, bytes, size)))
-		fail_place(c, rc, err);
+	if (!rc) {
+		rc = mfs_write_whole(fd, bytes, size);
+		if (!rc)
+			rc = set_time(fd, b->files.mtime_ns);
+		if (rc)
+			fail_place(c, rc, err);
+	}
 	if (fd >= 0)
 		close(fd);
 	free(bytes);
@@ -404,9 +435,6 @@ static int make_placeholder(struct mfs_chain *c, struct version *v, int dirfd, u
 			    struct mfs_error *err)
 {
 	const struct mfs_delta_base_file *base = &v->base->weights[file];
-	const struct timespec times[2] = {{0, UTIME_OMIT},
-					  {mfs_fileset_mtime(v->delta->files, 0) / 1000000000,
-					   mfs_fileset_mtime(v->delta->files, 0) % 1000000000}};
 	struct stat *st = &v->placeholders[v->file_count];
 	struct mfs_backing backing;
 	int rc = mfs_delta_file_new(c->room, base, v->links, v->link_count, c->numbers++,
@@ -415,8 +443,14 @@ static int make_placeholder(struct mfs_chain *c, struct version *v, int dirfd, u
 
 	if (rc)
 		return rc;
-	if (fd < 0 || ftruncate(fd, (off_t)base->size) || futimens(fd, times) || fstat(fd, st))
-		rc = fd < 0 ? fd : -errno;
+	if (fd < 0)
+		rc = fd;
+	else if (ftruncate(fd, (off_t)base->size))
+		rc = -errno;
+	else
+		rc = set_time(fd, mfs_fileset_mtime(v->delta->files, 0));
+	if (!rc && fstat(fd, st))
+		rc = -errno;
 	if (fd >= 0)
 		close(fd);
 	backing = mfs_delta_file_as_backing(v->files[v->file_count], v->public.stamp);
