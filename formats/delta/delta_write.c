@@ -61,26 +61,70 @@ static int clear(int dirfd)
 	return rc;
 }
 
+/* Another process may have finished or removed the directory between its opening and its lock: then
+ * it is not ours, and must not be emptied. *ret_ours: it is. */
+static int lock_partial(const struct mfs_delta_writer *w, bool *ret_ours)
+{
+	struct stat held, named;
+	bool none;
+	int rc = mfs_lock_try(w->partfd, &none);
+
+	*ret_ours = false;
+	if (rc)
+		return rc;
+	if (none) {
+		unlinkat(w->dirfd, w->partial, AT_REMOVEDIR); /* if it is empty */
+		return -ENOLCK;
+	}
+	if (fstat(w->partfd, &held))
+		return -errno;
+	if (fstatat(w->dirfd, w->partial, &named, AT_SYMLINK_NOFOLLOW) ||
+	    held.st_dev != named.st_dev || held.st_ino != named.st_ino)
+		return -EBUSY;
+	*ret_ours = true;
+	return fstatat(w->dirfd, w->name, &named, AT_SYMLINK_NOFOLLOW) ? 0 : -EEXIST;
+}
+
+static int fail_partial(const struct mfs_delta_writer *w, const char *dir, int rc,
+			struct mfs_error *err)
+{
+	switch (rc) {
+	case -EEXIST:
+		return mfs_fail(err, rc, "'%s' has %s already", dir, w->name);
+	case -EBUSY:
+		return mfs_fail(err, rc, "another process writes %s in '%s'", w->name, dir);
+	case -ENOLCK:
+		return mfs_fail(err, rc,
+				"'%s' is on a file system without locks of directories (flock), "
+				"where two processes could write one version: write on another "
+				"one, and copy %s",
+				dir, w->name);
+	default:
+		return mfs_fail(err, rc, "cannot make '%s/%s': %s", dir, w->partial,
+				mfs_errno_text(-rc));
+	}
+}
+
 static int open_partial(struct mfs_delta_writer *w, const char *dir, struct mfs_error *err)
 {
 	struct stat st;
+	bool ours;
 	int rc;
 
 	if (!fstatat(w->dirfd, w->name, &st, AT_SYMLINK_NOFOLLOW))
-		return mfs_fail(err, -EEXIST, "'%s' has %s already", dir, w->name);
+		return fail_partial(w, dir, -EEXIST, err);
 	w->partfd = mfs_beneath_make_dirs(w->dirfd, w->partial, 0755);
-	rc = w->partfd < 0 ? w->partfd : mfs_lock_try(w->partfd, NULL);
-	if (rc == -EBUSY) {
+	if (w->partfd < 0)
+		return fail_partial(w, dir, w->partfd, err);
+	rc = lock_partial(w, &ours);
+	if (!ours) {
 		/* It is the other process's, which removes it. */
 		close(w->partfd);
 		w->partfd = -1;
-		return mfs_fail(err, rc, "another process writes %s in '%s'", w->name, dir);
 	}
 	if (!rc)
 		rc = clear(w->partfd);
-	return rc ? mfs_fail(err, rc, "cannot make '%s/%s': %s", dir, w->partial,
-			     mfs_errno_text(-rc))
-		  : 0;
+	return rc ? fail_partial(w, dir, rc, err) : 0;
 }
 
 int mfs_delta_writer_new(const char *dir, const struct mfs_delta_meta *meta, uint32_t shards,

@@ -2,10 +2,13 @@
  * delta_apply.h. */
 #include "tests/unit/unit.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "formats/base/array.h"
@@ -174,6 +177,58 @@ START_TEST(a_version_appears_whole)
 }
 END_TEST
 
+/* What another process does between the opening of a directory and its lock. */
+static char moved_from[600], moved_to[600];
+static bool no_locks;
+
+/* Instead of libc's, in the library, too. */
+int flock(int fd, int operation)
+{
+	if (*moved_from)
+		ck_assert_int_eq(rename(moved_from, moved_to), 0);
+	*moved_from = 0;
+	if (no_locks) {
+		errno = ENOSYS;
+		return -1;
+	}
+	return (int)syscall(SYS_flock, fd, operation);
+}
+
+/* It is finished meanwhile, or moved. */
+START_TEST(a_version_that_is_overtaken_stays_whole)
+{
+	const struct mfs_delta_meta meta = {.version = 1};
+	struct mfs_delta_writer *w;
+	char path[700];
+
+	snprintf(path, sizeof path, "%s/.weight_v000001.partial", unit_tmpdir());
+	snprintf(moved_to, sizeof moved_to, "%s/%s", unit_tmpdir(),
+		 _i ? "elsewhere" : "weight_v000001");
+	mkdir(path, 0755);
+	unit_write(path, "model-00001-of-00001.safetensors", "whole", 5);
+	snprintf(moved_from, sizeof moved_from, "%s", path);
+	unit_fails(mfs_delta_writer_new(unit_tmpdir(), &meta, 1, &w, &err), &err, -EBUSY,
+		   "another process writes");
+	snprintf(path, sizeof path, "%s/model-00001-of-00001.safetensors", moved_to);
+	ck_assert_int_eq(access(path, F_OK), 0);
+}
+END_TEST
+
+START_TEST(without_locks_none_is_written)
+{
+	const struct mfs_delta_meta meta = {.version = 1};
+	struct mfs_delta_writer *w;
+	char path[600];
+
+	no_locks = true;
+	unit_fails(mfs_delta_writer_new(unit_tmpdir(), &meta, 1, &w, &err), &err, -ENOLCK,
+		   "is on a file system without locks of directories");
+	no_locks = false;
+	snprintf(path, sizeof path, "%s/.weight_v000001.partial", unit_tmpdir());
+	ck_assert_int_eq(access(path, F_OK), -1);
+}
+END_TEST
+
 START_TEST(names_of_versions)
 {
 	static const char *const none[] = {"weight_v00001",
@@ -228,6 +283,8 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, what_is_written_gives_the_new_bytes, 0, 4);
 	tcase_add_loop_test(c, sums_are_those_of_python, 0, 2);
 	tcase_add_test(c, a_version_appears_whole);
+	tcase_add_loop_test(c, a_version_that_is_overtaken_stays_whole, 0, 2);
+	tcase_add_test(c, without_locks_none_is_written);
 	tcase_add_test(c, names_of_versions);
 	tcase_add_test(c, the_base_is_what_was_written);
 	suite_add_tcase(s, c);
