@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/absent.h"
 #include "formats/base/path.h"
 #include "formats/delta/delta_base.h"
 #include "formats/io/beneath.h"
@@ -18,7 +19,7 @@
 
 struct command {
 	const char *view, *mode, *checksum, *base; /* NULL: not given */
-	uint64_t version;			   /* 0: not given */
+	uint64_t version;			   /* MFS_ABSENT_U64: not given */
 	bool json;
 	const struct mfs_cmdline *line;
 
@@ -79,11 +80,13 @@ static int choose_version(struct command *c, struct mfs_error *err)
 	rc = mfs_delta_versions(out_of(c), &list, &count, err);
 	if (rc)
 		return rc;
-	if (c->version)
-		c->meta.version = (uint32_t)c->version;
-	else
-		c->meta.version = count ? list[count - 1] + 1 : 1;
+	if (c->version == MFS_ABSENT_U64)
+		c->version = count ? (uint64_t)list[count - 1] + 1 : 1;
 	free(list);
+	if (c->version > UINT32_MAX)
+		return mfs_fail(err, -ERANGE, "'%s' has version %u, which is the last one",
+				out_of(c), UINT32_MAX);
+	c->meta.version = (uint32_t)c->version;
 	c->meta.base_version = c->meta.version - 1;
 	return open_before(c, err);
 }
@@ -221,8 +224,9 @@ static int run(struct command *c)
 	struct mfs_error err;
 	int rc, exit_code;
 
-	if (c->version > UINT32_MAX)
-		return mfs_usage_error("delta: --version is at most %u", UINT32_MAX);
+	if (c->version != MFS_ABSENT_U64 && (!c->version || c->version > UINT32_MAX))
+		return mfs_usage_error("delta: --version is from 1 to %u, found %llu", UINT32_MAX,
+				       (unsigned long long)c->version);
 	rc = make(c, &err);
 	if (rc) {
 		mfs_command_failed("%s", err.msg);
@@ -245,7 +249,7 @@ static int run(struct command *c)
 
 int mfs_cmd_delta(int argc, char **argv)
 {
-	struct command c = {0};
+	struct command c = {.version = MFS_ABSENT_U64};
 	struct mfs_cmdline line = {
 		.usage = "delta A B OUT [--view VIEW] [--mode xor|overwrite] [-o OPTIONS]",
 		.help = "Writes what has changed from A to B, two SOURCEs of one model at any\n"

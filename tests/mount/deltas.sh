@@ -23,6 +23,11 @@ grep -qF "\"base\": \"$legacy/iter_0000020\"" "$chain/weight_base.json" || fail 
 [[ $(<"$work/out") = *' 0.00 % of 632 kB differ, in 0 of 39 tensors'* ]] || fail "equal models: $(<"$work/out")"
 
 refused 'a version that is there' 1 "has weight_v000002 already" "$m" delta "$work/v1" "$run/iter_0000020" "$chain" --version 2
+for n in 0 4294967296; do
+	refused "--version $n" 2 "--version is from 1 to 4294967295, found $n" "$m" delta "$work/v1" "$legacy" "$work/other" --version "$n"
+done
+mkdir -p "$work/last/weight_v4294967295"
+refused 'no version is after the last' 1 "has version 4294967295, which is the last one" "$m" delta "$work/v1" "$legacy" "$work/last"
 refused 'not the version before' 1 "A is not version 2 of the chain: tensor '.*' has the checksum [0-9a-f]{32} there, and [0-9a-f]{32} in A" \
 	"$m" delta "$run/iter_0000040" "$legacy" "$chain"
 "$m" export "$legacy" hf-fp32 "$work/fp32" >/dev/null || fail 'export of fp32'
