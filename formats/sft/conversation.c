@@ -96,12 +96,12 @@ int mfs_row_unlike_at(const char *list, size_t i, const char *expected, const js
 /* What goes to the template as it is. */
 static int check_extras(const json_t *row, struct mfs_error *err)
 {
-	const json_t *tools = json_object_get(row, "tools"),
-		     *more = json_object_get(row, "chat_template_kwargs");
+	const json_t *tools = mfs_row_member(row, "tools"),
+		     *more = mfs_row_member(row, "chat_template_kwargs");
 
-	if (more && !json_is_null(more) && !json_is_object(more))
+	if (more && !json_is_object(more))
 		return mfs_row_unlike("chat_template_kwargs", "an object or null", more, err);
-	if (tools && !json_is_null(tools) && !json_is_array(tools))
+	if (tools && !json_is_array(tools))
 		return mfs_row_unlike("tools", "a list of objects or null", tools, err);
 	for (size_t i = 0; i < json_array_size(tools); i++)
 		if (!json_is_object(json_array_get(tools, i)))
@@ -113,7 +113,7 @@ static int check_extras(const json_t *row, struct mfs_error *err)
 int mfs_talk_row(struct mfs_talk *t, json_t *row, const struct mfs_talk_hooks *hooks,
 		 struct mfs_error *err)
 {
-	json_t *ids = json_object_get(row, "input_ids"), *messages;
+	json_t *ids = mfs_row_member(row, "input_ids"), *messages;
 	int rc;
 
 	if (json_is_array(ids))

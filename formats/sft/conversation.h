@@ -48,9 +48,10 @@ struct mfs_talk_hooks {
  * chat_template_kwargs if it likes; the same as {"conversations": [{"from", "value"}, ...]}, or as
  * prompt and completion; or {"input_ids": [...]} with "labels" (-100: it does not count) or
  * "loss_mask" (1: it counts); or, as a packed sample, input_ids of several documents with
- * "seq_start_id" and a "loss_mask" of labels (row_packs.c), each of which is passed on. -EINVAL: it
- * is none of these, or has other values than these; -ENOTSUP: a message that is no text; -ENODATA:
- * there is no tokenizer, or the template writes a special token of which its files say nothing.
+ * "seq_start_id" and a "loss_mask" of labels (row_packs.c), each of which is passed on. A member
+ * that is null is not there, since rows of tables have every column. -EINVAL: it is none of these,
+ * or has other values than these; -ENOTSUP: a message that is no text; -ENODATA: there is no
+ * tokenizer, or the template writes a special token of which its files say nothing.
  */
 int mfs_talk_row(struct mfs_talk *t, json_t *row, const struct mfs_talk_hooks *hooks,
 		 struct mfs_error *err);

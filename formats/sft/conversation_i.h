@@ -58,6 +58,9 @@ int mfs_row_unlike_at(const char *list, size_t i, const char *expected, const js
 /* What a row may have that is looked at. */
 extern const char *const mfs_row_members[];
 extern const size_t mfs_row_member_count;
+/* A member of a row. NULL: there is none, or it is null, as a table has it where a row has no value
+ * in a column. */
+json_t *mfs_row_member(const json_t *row, const char *name);
 /* The messages that a row has in one of the forms that conversation.h names, as a new list of
  * {"role", "content"}. NULL: it has none. */
 json_t *mfs_row_messages(const json_t *row);

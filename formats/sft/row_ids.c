@@ -60,8 +60,8 @@ static int take_count(const struct id_lists *l, size_t i, uint8_t *ret, struct m
 int mfs_talk_ids(struct mfs_talk *t, json_t *row, json_t *ids, const struct mfs_talk_hooks *hooks,
 		 struct mfs_error *err)
 {
-	const struct id_lists lists = {ids, json_object_get(row, "labels"),
-				       json_object_get(row, "loss_mask")};
+	const struct id_lists lists = {ids, mfs_row_member(row, "labels"),
+				       mfs_row_member(row, "loss_mask")};
 	const size_t count = json_array_size(ids);
 	int rc = check_lists(t, &lists, err);
 
@@ -79,6 +79,6 @@ int mfs_talk_ids(struct mfs_talk *t, json_t *row, json_t *ids, const struct mfs_
 		rc = take_count(&lists, i, &t->turns.counts[i], err);
 	}
 	if (!rc && mfs_row_is_packed(row))
-		return mfs_talk_packs(t, json_object_get(row, "seq_start_id"), hooks, err);
+		return mfs_talk_packs(t, mfs_row_member(row, "seq_start_id"), hooks, err);
 	return rc ? rc : hooks->conversation(hooks->arg, &t->turns, err);
 }

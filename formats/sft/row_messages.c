@@ -22,12 +22,19 @@ const char *const mfs_row_members[] = {
 };
 const size_t mfs_row_member_count = MFS_ARRAY_SIZE(mfs_row_members);
 
+json_t *mfs_row_member(const json_t *row, const char *name)
+{
+	json_t *found = json_object_get(row, name);
+
+	return json_is_null(found) ? NULL : found;
+}
+
 static json_t *first_of(const json_t *row, const char *const *names)
 {
 	json_t *found = NULL;
 
 	for (; *names && !found; names++) {
-		found = json_object_get(row, *names);
+		found = mfs_row_member(row, *names);
 		if (json_is_string(found) && !json_string_length(found))
 			found = NULL;
 	}
@@ -84,11 +91,15 @@ static const char *role_of(const char *from)
 	return NULL;
 }
 
-/* [{"from": "human", "value": "..."}, ...]. NULL: somebody speaks whom nobody knows. */
+/* [{"from": "human", "value": "..."}, ...]. NULL: it is no list, or somebody speaks whom nobody
+ * knows. */
 static json_t *from_share(const json_t *turns)
 {
-	json_t *messages = json_array();
+	json_t *messages;
 
+	if (!json_is_array(turns))
+		return NULL;
+	messages = json_array();
 	for (size_t i = 0; i < json_array_size(turns); i++) {
 		const json_t *turn = json_array_get(turns, i);
 		const char *role = role_of(json_string_value(json_object_get(turn, "from")));
@@ -104,10 +115,10 @@ static json_t *from_share(const json_t *turns)
 
 json_t *mfs_row_messages(const json_t *row)
 {
-	json_t *messages = json_object_get(row, "messages");
+	json_t *messages = mfs_row_member(row, "messages");
 
 	if (messages)
 		return json_is_array(messages) ? json_incref(messages) : NULL;
-	messages = json_object_get(row, "conversations");
+	messages = mfs_row_member(row, "conversations");
 	return messages ? from_share(messages) : from_prompt(row);
 }

@@ -11,14 +11,14 @@
 
 bool mfs_row_is_packed(const json_t *row)
 {
-	return json_object_get(row, "seq_start_id") != NULL;
+	return mfs_row_member(row, "seq_start_id") != NULL;
 }
 
 int mfs_row_check_packs(const json_t *row, struct mfs_error *err)
 {
-	const json_t *starts = json_object_get(row, "seq_start_id");
+	const json_t *starts = mfs_row_member(row, "seq_start_id");
 
-	if (!json_object_get(row, "loss_mask"))
+	if (!mfs_row_member(row, "loss_mask"))
 		return mfs_fail(err, -EINVAL,
 				"seq_start_id: expected loss_mask with it, found none");
 	if (!json_array_size(starts))

@@ -26,10 +26,10 @@ int mfs_turns_resize(struct mfs_turns *to, size_t count, struct mfs_error *err)
 int mfs_talk_render(struct mfs_talk *t, json_t *row, json_t *messages, bool prompt,
 		    struct mfs_template_text *ret, struct mfs_error *err)
 {
-	json_t *variables = json_copy(t->special), *tools = json_object_get(row, "tools");
+	json_t *variables = json_copy(t->special), *tools = mfs_row_member(row, "tools");
 	int rc;
 
-	json_object_update(variables, json_object_get(row, "chat_template_kwargs"));
+	json_object_update(variables, mfs_row_member(row, "chat_template_kwargs"));
 	json_object_set(variables, "messages", messages);
 	json_object_set_new(variables, "tools", tools ? json_incref(tools) : json_null());
 	json_object_set_new(variables, "documents", json_null());

@@ -606,6 +606,7 @@ def make_sft_row():
         "mask": {"input_ids": [1, 2], "loss_mask": [0, True]},
         "packed": packed,
         "packed-empty-document": {**packed, "seq_start_id": [0, 2, 2]},
+        "starts-null": {**packed, "seq_start_id": None},
     }.items():
         ok("sft_row", name, json.dumps(row).encode())
     for name, row in {
@@ -620,7 +621,6 @@ def make_sft_row():
         "packed-mask-short": {**packed, "loss_mask": [1, 0, 1]},
         "starts-no-list": {**packed, "seq_start_id": 0},
         "starts-none": {**packed, "seq_start_id": []},
-        "starts-null": {**packed, "seq_start_id": None},
         "starts-late": {**packed, "seq_start_id": [1]},
         "starts-fraction": {**packed, "seq_start_id": [0, 1.0]},
         "starts-back": {**packed, "seq_start_id": [0, 3, 2]},

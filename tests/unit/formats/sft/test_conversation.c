@@ -95,6 +95,12 @@ START_TEST(a_conversation_has_several_forms)
 		"{\"prompt\": \"a\\n\\nb\", \"completion\": \"c\"}",
 		"{\"prompt\": [{\"role\": \"user\", \"content\": \"a\\n\\nb\"}],"
 		"\"completion\": [{\"role\": \"assistant\", \"content\": \"c\"}]}",
+		/* Rows of tables have every column. */
+		"{\"messages\": null, \"conversations\": [{\"from\": \"human\", "
+		"\"value\": \"a\\n\\nb\"}, {\"from\": \"gpt\", \"value\": \"c\"}]}",
+		"{\"conversations\": null, \"instruction\": null, \"prompt\": \"a\", "
+		"\"input\": null, \"context\": \"b\", \"output\": null, "
+		"\"completion\": \"c\", \"tools\": null, \"input_ids\": null}",
 	};
 	const char *dir = tokenizer_with(
 		"{% for m in messages %}{{ '%' if m.role == 'user' else '#' }}{{ m.content }}"
@@ -123,6 +129,9 @@ START_TEST(rows_that_cannot_be_trained_on_are_refused)
 		{"{\"messages\": []}", -ENODATA, "messages need a tokenizer"},
 		{"{\"conversations\": [{\"from\": \"me\", \"value\": \"a\"}]}", -EINVAL,
 		 "there is no conversation"},
+		{"{\"conversations\": \"a\"}", -EINVAL, "there is no conversation"},
+		{"{\"conversations\": {}}", -EINVAL, "there is no conversation"},
+		{"{\"conversations\": null}", -EINVAL, "there is no conversation"},
 		{"{\"input_ids\": [1, -2]}", -EINVAL,
 		 "input_ids[1]: expected an id, 0 to 2^31 - 1, found -2"},
 		{"{\"input_ids\": [1], \"labels\": []}", -EINVAL,
@@ -180,6 +189,24 @@ START_TEST(packed_rows_are_documents)
 	mfs_talk_free(t);
 	json_decref(row);
 	mfs_buf_release(&out);
+}
+END_TEST
+
+START_TEST(ids_may_have_null_for_what_they_lack)
+{
+	static const char *const cases[][2] = {
+		{"\"labels\": null, \"loss_mask\": [0, 1]", "01|"},
+		{"\"labels\": [1, -100], \"loss_mask\": null", "10|"},
+		{"\"labels\": null, \"loss_mask\": null, \"seq_start_id\": null", "11|"},
+	};
+	char row[128], *text;
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
+		snprintf(row, sizeof(row), "{\"input_ids\": [1, 2], %s}", cases[i][0]);
+		unit_ok(marks(NULL, "default", false, row, &text), &err);
+		ck_assert_str_eq(text, cases[i][1]);
+		free(text);
+	}
 }
 END_TEST
 
@@ -280,6 +307,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, a_conversation_has_several_forms);
 	tcase_add_test(c, rows_that_cannot_be_trained_on_are_refused);
 	tcase_add_test(c, packed_rows_are_documents);
+	tcase_add_test(c, ids_may_have_null_for_what_they_lack);
 	tcase_add_test(c, packed_rows_that_do_not_fit_together_are_refused);
 	tcase_add_test(c, what_goes_to_the_template_has_its_form);
 	tcase_add_test(c, special_tokens_are_those_of_both_files);
