@@ -40,9 +40,10 @@ static int pass_row(const struct reading *r, const char *line, size_t len, struc
 
 /* ---- JSON lines ---- */
 
-static bool is_blank(const char *line)
+/* Zeros are not blank: a file with a hole in it has lost lines. */
+static bool is_blank(const char *line, size_t len)
 {
-	return !line[strspn(line, " \t\r\n")];
+	return strspn(line, " \t\r\n") == len;
 }
 
 static int read_lines(struct reading *r, FILE *f, struct mfs_error *err)
@@ -55,13 +56,14 @@ static int read_lines(struct reading *r, FILE *f, struct mfs_error *err)
 
 	while (!rc && (len = getline(&line, &room, f)) > 0) {
 		number++;
-		if (is_blank(line))
+		if (is_blank(line, (size_t)len))
 			continue;
 		if (is_wanted(r))
 			rc = pass_row(r, line, (size_t)len, err);
 		r->rows++;
 	}
-	if (!rc && ferror(f))
+	/* getline() sets no error where it has no memory. */
+	if (!rc && !feof(f))
 		rc = mfs_fail(err, -EIO, "it cannot be read");
 	free(line);
 	return rc ? mfs_fail_in(err, "%s, line %llu", r->path, (unsigned long long)number) : 0;
