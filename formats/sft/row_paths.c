@@ -125,6 +125,18 @@ static int shard_missing(const struct search *s, const char *split, uint32_t sha
 			shard, of, split);
 }
 
+/* Rows of a file that is no shard, or one of other shards, may be those of the files before it. */
+static int check_form(const struct search *s, const char *name, unsigned shard, unsigned of,
+		      unsigned of_before, struct mfs_error *err)
+{
+	if (!s->count || (of && of == of_before && shard >= s->count))
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"%s: a split is in two forms: expected one file, or shards of one number, "
+			"found %s and %s",
+			s->dir, mfs_path_base(s->paths[s->count - 1]), name);
+}
+
 /* Takes the files of the split, or of the first one: names of all splits go to *ret_splits. */
 static int take_files(struct search *s, struct dirent **entries, int n, const char **splits,
 		      uint32_t *ret_splits, struct mfs_error *err)
@@ -143,6 +155,9 @@ static int take_files(struct search *s, struct dirent **entries, int n, const ch
 		if (s->split ? strcmp(s->split, split) : *ret_splits > 1)
 			continue;
 		s->has_split = true;
+		rc = check_form(s, entries[i]->d_name, shard, of, whole, err);
+		if (rc)
+			return rc;
 		if (shard != s->count && of)
 			return shard_missing(s, split, s->count, of, err);
 		whole = of;

@@ -17,8 +17,9 @@
 #include "formats/base/error.h"
 
 /* *ret lies in arena. Nothing is opened: a path that is not there is a file. -ENOENT: its rows are
- * in several splits, which the sentence lists; -ENODATA: a directory without such files, or one of
- * them is missing; -ENOTSUP: its rows are in another order than their files. */
+ * in several splits, which the sentence lists; -EINVAL: a split has files in two forms, as
+ * train.jsonl and train.parquet; -ENODATA: a directory without such files, or one of them is
+ * missing; -ENOTSUP: its rows are in another order than their files. */
 int mfs_row_paths(const char *path, struct mfs_arena *arena, const char *const **ret,
 		  uint32_t *ret_count, struct mfs_error *err);
 
