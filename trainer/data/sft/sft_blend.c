@@ -26,10 +26,21 @@ static uint64_t digest(uint64_t before, const void *bytes, size_t len)
 	return mfs_siphash(parts, sizeof(parts), key);
 }
 
+/* A split that no member has is passed over. One that some have would be another blend without the
+ * rest. */
+static int lacks_member(const struct mft_sft_blend *b, const char *path, struct mfs_error *err)
+{
+	if (!b->count)
+		return -ENODATA;
+	mfs_fail_in(err, "a blend needs rows of each of its paths: %s", path);
+	return -EINVAL;
+}
+
 static int open_members(const struct mft_sft_config *config, const struct mfs_blend_args *paths,
 			struct mft_sft_blend *b, struct mfs_error *err)
 {
 	struct mft_sft_config c = *config;
+	const char *without = NULL; /* the first path that has no rows */
 	int rc = 0;
 
 	b->members = calloc(paths->count, sizeof(struct mft_sft *));
@@ -39,8 +50,12 @@ static int open_members(const struct mft_sft_config *config, const struct mfs_bl
 		c.path = paths->prefixes[i];
 		rc = mft_sft_open(&c, &b->members[b->count], err);
 		b->count += !rc;
+		if (rc == -ENODATA) {
+			without = without ? without : c.path;
+			rc = 0;
+		}
 	}
-	return rc;
+	return !rc && without ? lacks_member(b, without, err) : rc;
 }
 
 /* How often each path comes, as Megatron rounds and normalises it. */

@@ -113,6 +113,13 @@ static int index_samples(struct mft_sft *s, struct mfs_error *err)
 	return 0;
 }
 
+/* A split without data is passed over, but not one whose text cannot be made, or whose files are
+ * not there. */
+static int no_data_is_wrong(int rc)
+{
+	return rc == -ENODATA ? -EINVAL : rc;
+}
+
 static int take_range(struct mft_sft *s, uint64_t *first, uint64_t *end, struct mfs_error *err)
 {
 	const struct mfs_dataset_rules rules = mfs_dataset_rules_default();
@@ -122,7 +129,7 @@ static int take_range(struct mft_sft *s, uint64_t *first, uint64_t *end, struct 
 
 	if (!s->config.shares)
 		return 0;
-	rc = mfs_row_file_read(s->config.path, 0, 0, NULL, &rows, err);
+	rc = no_data_is_wrong(mfs_row_file_read(s->config.path, 0, 0, NULL, &rows, err));
 	if (!rc)
 		rc = mfs_splits_parse(s->config.shares, &rules, &splits, err);
 	return rc ? rc : mfs_splits_range(&splits, s->config.split, rows, first, end, err);
@@ -135,15 +142,15 @@ static int fill(struct mft_sft *s, struct mfs_error *err)
 	const struct mfs_row_hooks hooks = {.arg = &r, .row = read_row};
 	int rc = take_range(s, &first, &end, err);
 
-	if (!rc)
-		rc = mfs_talk_open(s->config.tokenizer, s->config.format, s->config.answers_only,
-				   (time_t)s->config.now, &r.talk, err);
+	if (rc)
+		return rc;
+	rc = mfs_talk_open(s->config.tokenizer, s->config.format, s->config.answers_only,
+			   (time_t)s->config.now, &r.talk, err);
 	if (!rc)
 		rc = mfs_row_file_read(s->config.path, first, end, &hooks, &rows, err);
 	mfs_talk_free(r.talk);
-	/* A split without data is passed over, but not one whose text cannot be made. */
 	if (rc)
-		return rc == -ENODATA ? -EINVAL : rc;
+		return no_data_is_wrong(rc);
 	if (!s->documents.count)
 		return mfs_fail(err, -ENODATA, "%s has no conversations for the %s split",
 				s->config.path, mfs_split_name(s->config.split));

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/array.h"
 #include "formats/sft/documents.h"
 #include "formats/sft/packs_write.h"
 #include "trainer/data/sft/sft_blend.h"
@@ -234,6 +236,92 @@ static struct mft_sft_blend *blended(const char *const *words, size_t count, uin
 	return b;
 }
 
+static int open_split(const char *path, const char *shares, enum mfs_split split,
+		      struct mft_sft **ret)
+{
+	const struct mft_sft_config c = {.path = path,
+					 .shares = shares,
+					 .split = split,
+					 .format = "default",
+					 .length = S,
+					 .multiple = 1,
+					 .vocab = 100};
+
+	return mft_sft_open(&c, ret, &err);
+}
+
+START_TEST(a_split_without_rows_is_no_error_of_the_file)
+{
+	char path[256];
+	struct mft_sft *s;
+
+	unit_write(unit_tmpdir(), "few.jsonl", rows, strlen(rows));
+	snprintf(path, sizeof(path), "%s/few.jsonl", unit_tmpdir());
+	unit_ok(open_split(path, "969, 30, 1", MFS_TRAIN, &s), &err);
+	ck_assert_uint_eq(mft_sft_count(s), 3);
+	mft_sft_free(s);
+	unit_fails(open_split(path, "969, 30, 1", MFS_TEST, &s), &err, -ENODATA,
+		   "the test split has none of the 3 sequences");
+}
+END_TEST
+
+/* Zeros, as a crash leaves them, before a row. */
+START_TEST(zeros_are_no_blank_line)
+{
+	static const char text[] = "{\"input_ids\": [1]}\n\0\0\0{\"input_ids\": [2]}\n";
+	char path[256];
+	struct mft_sft *s;
+
+	unit_write(unit_tmpdir(), "hole.jsonl", text, sizeof(text) - 1);
+	snprintf(path, sizeof(path), "%s/hole.jsonl", unit_tmpdir());
+	unit_fails(open_split(path, NULL, MFS_TRAIN, &s), &err, -EINVAL,
+		   "hole.jsonl, line 2: no JSON");
+}
+END_TEST
+
+/* Writes a file with one row in a directory of the test. */
+static void write_row(const char *dir, const char *name)
+{
+	static const char row[] = "{\"input_ids\": [1]}\n";
+
+	unit_write(dir, name, row, strlen(row));
+}
+
+START_TEST(a_split_is_in_one_form)
+{
+	static const struct {
+		const char *names[2], *part; /* NULL: it is taken */
+	} cases[] = {
+		{{"train-00000-of-00002.jsonl", "train-00001-of-00002.jsonl"}, NULL},
+		{{"train.jsonl", "train.parquet"},
+		 "a split is in two forms: expected one file, or shards of one number, found "
+		 "train.jsonl and train.parquet"},
+		{{"train-00000-of-00001.jsonl", "train.jsonl"},
+		 "found train-00000-of-00001.jsonl and train.jsonl"},
+		{{"train-00000-of-00002.jsonl", "train-00001-of-00003.jsonl"},
+		 "found train-00000-of-00002.jsonl and train-00001-of-00003.jsonl"},
+	};
+	const char *dir = unit_tmpdir();
+	char path[512];
+	struct mft_sft *s;
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
+		snprintf(path, sizeof(path), "%s/form%zu", dir, i);
+		ck_assert_int_eq(mkdir(path, 0700), 0);
+		write_row(path, cases[i].names[0]);
+		write_row(path, cases[i].names[1]);
+		if (cases[i].part) {
+			unit_fails(open_split(path, NULL, MFS_TRAIN, &s), &err, -EINVAL,
+				   cases[i].part);
+			continue;
+		}
+		unit_ok(open_split(path, NULL, MFS_TRAIN, &s), &err);
+		ck_assert_uint_eq(mft_sft_count(s), 2);
+		mft_sft_free(s);
+	}
+}
+END_TEST
+
 START_TEST(a_blend_takes_turns_by_weights)
 {
 	/* helpers.cpp: build_blending_indices of 0.3 and 0.7. */
@@ -265,6 +353,46 @@ START_TEST(a_blend_takes_turns_by_weights)
 }
 END_TEST
 
+/* Opens the validation split of a blend. */
+static int open_valid(const char *const *words, size_t count, struct mft_sft_blend **ret)
+{
+	const struct mft_sft_config c = {.split = MFS_VALID,
+					 .shares = "2,1,0",
+					 .format = "default",
+					 .length = S,
+					 .multiple = 1,
+					 .vocab = 100};
+	struct mfs_blend_args paths = {0};
+	const struct mfs_run run = {.blend = &paths,
+				    .samples = {[MFS_VALID] = 4},
+				    .rules = mfs_dataset_rules_default()};
+	int rc;
+
+	unit_ok(mfs_blend_args_parse(words, count, &paths, &err), &err);
+	rc = mft_sft_blend_open(&c, &run, ret, &err);
+	mfs_blend_args_release(&paths);
+	return rc;
+}
+
+START_TEST(a_blend_has_rows_of_all_paths_or_of_none)
+{
+	char one[256], all[256];
+	const char *const some[] = {"0.3", one, "0.7", all};
+	const char *const none[] = {"0.3", one, "0.7", one};
+	struct mft_sft_blend *b;
+
+	/* A third of one row is none. */
+	write_row(unit_tmpdir(), "single.jsonl");
+	unit_write(unit_tmpdir(), "all.jsonl", rows, strlen(rows));
+	snprintf(one, sizeof(one), "%s/single.jsonl", unit_tmpdir());
+	snprintf(all, sizeof(all), "%s/all.jsonl", unit_tmpdir());
+	unit_fails(open_valid(none, 4, &b), &err, -ENODATA, "the valid");
+	unit_fails(open_valid(some, 4, &b), &err, -EINVAL,
+		   "a blend needs rows of each of its paths: ");
+	ck_assert_ptr_nonnull(strstr(err.msg, "single.jsonl"));
+}
+END_TEST
+
 START_TEST(first_fit_is_that_of_megatron_bridge)
 {
 	static const uint32_t lengths[] = {3, 7, 5, 2, 2, 8}, order[] = {5, 1, 2, 0, 3, 4},
@@ -287,6 +415,10 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, samples_that_were_packed_ahead_are_those_of_the_trainer);
 	tcase_add_test(c, samples_that_do_not_fit_are_refused);
 	tcase_add_test(c, a_blend_takes_turns_by_weights);
+	tcase_add_test(c, a_split_without_rows_is_no_error_of_the_file);
+	tcase_add_test(c, zeros_are_no_blank_line);
+	tcase_add_test(c, a_split_is_in_one_form);
+	tcase_add_test(c, a_blend_has_rows_of_all_paths_or_of_none);
 	tcase_add_test(c, first_fit_is_that_of_megatron_bridge);
 	return s;
 }
