@@ -29,6 +29,12 @@ MFK_POLICY float mfk_policy_held(float x, float least, float most)
 	return x < least ? least : x > most ? most : x;
 }
 
+/* Held where fp32 has room: a ratio that is infinite times an advantage of 0 would be NaN. */
+MFK_POLICY float mfk_policy_exp(float x)
+{
+	return expf(mfk_policy_held(x, -80, 80));
+}
+
 /* ---- kinds of loss ---- */
 
 MFK_POLICY struct mfk_policy_value mfk_policy_clip(const struct mfk_policy_rule *p, float ratio,
@@ -93,7 +99,7 @@ MFK_POLICY struct mfk_policy_value mfk_policy_kl(enum mfk_kl_kind kind, float d)
 
 MFK_POLICY float mfk_policy_weight(const struct mfk_policy_rule *p, float difference)
 {
-	const float w = expf(difference),
+	const float w = mfk_policy_exp(difference),
 		    held = mfk_policy_held(w, p->weight_least, p->weight_most);
 
 	if (!p->corrects)
@@ -126,7 +132,7 @@ MFK_POLICY struct mfk_policy_result mfk_policy_result_of(const struct mfk_policy
 {
 	const struct mfk_policy_rule *p = &a->rule;
 	const float log_prob = a->log_prob[row], old = a->old ? a->old[row] : log_prob;
-	const float ratio = expf(mfk_policy_delta(a, row));
+	const float ratio = mfk_policy_exp(mfk_policy_delta(a, row));
 	const struct mfk_policy_value v =
 		mfk_policy_value_of(p, ratio, a->advantage[row], log_prob);
 	const float weight = mfk_policy_weight(p, old - a->rollout[row]);

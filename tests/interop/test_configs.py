@@ -77,7 +77,7 @@ def test_what_they_mount_is_what_the_program_takes(python):
     documents = json.loads(run(python, LOAD, *manifests()).stdout)
     lines = [" ".join(c.get("command", []) + c.get("args", [])) for c in containers(documents)]
     mounts = [re.search(r"-f (\S+) (\S+) -o (\S+)", line) for line in lines if " -o " in line]
-    assert len(mounts) == 2
+    assert len(mounts) == 3
     for source, place, options in (m.groups() for m in mounts):
         subprocess.run([program.BINARY, "--mount-helper", source, place, "-f", "-o", options.rstrip('"')], check=True)
     probes = [probe["exec"]["command"] for c in containers(documents) for key, probe in c.items() if key.endswith("Probe") and "exec" in probe]

@@ -96,6 +96,8 @@ refused() {
 bad=0
 refused 'expected a multiple of --global-batch-size 128' --grpo-group-size 3
 refused '--save-interval: expected a multiple of the 2 steps of a rollout, found 3' --save "$work/run3" --save-interval 3
+refused '--train-iters: expected a multiple of the 2 steps of a rollout, found 5' --train-iters 5
+refused '--rl-verify-model-weights-swap needs --rl-inference-url' --rl-verify-model-weights-swap
 refused '--hidden-dropout: expected 0 with --perform-rl-step' --hidden-dropout 0.1
 refused '--rl-reward: expected .* found .quiz.' --rl-reward quiz
 refused '--perform-rl-step and --sft exclude each other' --sft

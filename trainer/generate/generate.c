@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/args/megatron_args.h"
 #include "trainer/data/loader.h"
 #include "trainer/model/net.h"
 #include "trainer/params/memory.h"
@@ -155,7 +156,7 @@ int mft_sampler_new(const struct mft_train_config *config, struct mft_params *pa
 		    const struct mft_parallel *parallel, uint32_t slots, uint32_t max_length,
 		    struct mft_sampler **ret, struct mfs_error *err)
 {
-	const int64_t vocab = config->model.vocab_size;
+	const uint64_t vocab = mfs_args_true_vocab(&config->model, params->padded_vocab);
 	struct mft_sampler *s;
 	int rc = check(config, parallel, err);
 
@@ -172,9 +173,7 @@ int mft_sampler_new(const struct mft_train_config *config, struct mft_params *pa
 	s->device = device;
 	s->parallel = parallel;
 	s->length = max_length;
-	s->vocab = (int64_t)params->padded_vocab;
-	if (vocab > 0 && vocab < s->vocab)
-		s->vocab = vocab;
+	s->vocab = (int64_t)(vocab ? vocab : params->padded_vocab);
 	choose_sizes(s, slots);
 	derive(s, config);
 	rc = make_blocks(s, err);

@@ -20,10 +20,9 @@
 #include "trainer/generate/answers.h"
 #include "trainer/generate/generate.h"
 #include "trainer/generate/prompt_list.h"
+#include "trainer/loop/stops.h"
 #include "trainer/loop/train.h"
 #include "trainer/loop/trainer_i.h"
-
-#define CONFIG_MAX (1u << 20) /* bytes of generation_config.json */
 
 struct generation {
 	struct mft_trainer t;
@@ -139,45 +138,14 @@ static int open_tokenizer(struct generation *g, struct mfs_error *err)
 
 /* ---- tokens that end an answer ---- */
 
-static void add_stop(struct generation *g, const json_t *id)
-{
-	if (json_is_integer(id) && json_integer_value(id) >= 0)
-		g->stops[g->stop_count++] = (uint32_t)json_integer_value(id);
-}
-
-/* generation_config.json's eos_token_id, where there is such a file next to the weights or the
- * tokenizer; and the end of a document. */
 static int find_stops(struct generation *g, struct mfs_error *err)
 {
-	const char *const dirs[] = {mft_load_dir(g->load), g->dir};
-	const struct mft_train_config *c = g->t.config;
-	json_t *root = NULL, *eos;
-	char *text = NULL;
-	size_t len, count;
-	int rc = -ENOENT;
+	const struct mft_stops_of of = {{mft_load_dir(g->load), g->dir},
+					g->t.config->eod,
+					g->tokenizer ? mfs_tokenizer_roles(g->tokenizer)->eos
+						     : MFS_ABSENT};
 
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(dirs) && rc == -ENOENT; i++)
-		if (*dirs[i])
-			rc = mfs_hf_slurp(dirs[i], "generation_config.json", CONFIG_MAX, &text,
-					  &len, err);
-	if (!rc)
-		rc = mfs_json_load(text, len, CONFIG_MAX, 0, "generation_config.json", &root, err);
-	free(text);
-	if (rc && rc != -ENOENT)
-		return rc;
-	eos = json_object_get(root, "eos_token_id");
-	count = json_is_array(eos) ? json_array_size(eos) : 1;
-	g->stops = calloc(count + 2, sizeof(*g->stops));
-	for (size_t i = 0; g->stops && i < count; i++)
-		add_stop(g, json_is_array(eos) ? json_array_get(eos, i) : eos);
-	json_decref(root);
-	if (!g->stops)
-		return mfs_fail_nomem(err);
-	if (c->eod >= 0)
-		g->stops[g->stop_count++] = (uint32_t)c->eod;
-	if (g->tokenizer && mfs_tokenizer_roles(g->tokenizer)->eos >= 0)
-		g->stops[g->stop_count++] = (uint32_t)mfs_tokenizer_roles(g->tokenizer)->eos;
-	return 0;
+	return mft_stops_find(&of, &g->stops, &g->stop_count, err);
 }
 
 /* ---- answers ---- */

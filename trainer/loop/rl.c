@@ -13,6 +13,7 @@
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/args/megatron_args.h"
 #include "trainer/loop/rl_i.h"
+#include "trainer/loop/stops.h"
 #include "trainer/rl/advantage.h"
 
 #define TRIES 5 /* of a request that is answered badly */
@@ -33,6 +34,11 @@ uint64_t mft_rl_vocab(const struct mft_trainer *t)
 bool mft_rl_is_within(const struct mft_trainer *t)
 {
 	return t->rl && t->rl->has_rollout;
+}
+
+bool mft_rl_is_between(const struct mft_trainer *t)
+{
+	return t->rl && t->progress.iteration % mft_rl_steps(t->config);
 }
 
 /* ---- opening ---- */
@@ -100,25 +106,37 @@ static int open_samples(struct mft_trainer *t, struct mfs_error *err)
 	return mfs_fail(err, -errno, "--rl-log-samples: '%s': %s", path, strerror(errno));
 }
 
-/* The token that ends a document ends a response, and what --rl-stop-ids names. */
+static int find_stops(struct mft_trainer *t, struct mfs_error *err)
+{
+	const struct mfs_tokenizer *tokenizer = t->rl->tokenizer;
+	const struct mft_stops_of of = {
+		{mft_trainer_tokenizer(t->config), t->config->pretrained_checkpoint},
+		t->config->eod,
+		tokenizer ? mfs_tokenizer_roles(tokenizer)->eos : MFS_ABSENT};
+	struct mft_sampling *sampling = &t->rl->sampling;
+	const int rc = mft_stops_find(&of, &t->rl->stops, &sampling->stop_count, err);
+
+	sampling->stops = t->rl->stops;
+	if (!rc && !sampling->stop_count)
+		return mfs_fail(err, -ENODATA,
+				"no token ends a response: expected --eod-id, or a tokenizer whose "
+				"files name one");
+	return rc;
+}
+
 static int open_sampling(struct mft_trainer *t, struct mfs_error *err)
 {
 	const struct mft_train_config *c = t->config;
-	struct mft_rl *rl = t->rl;
+	int rc;
 
-	rl->stops = calloc(1, sizeof(*rl->stops));
-	if (!rl->stops)
-		return mfs_fail_nomem(err);
-	rl->sampling = (struct mft_sampling){
+	t->rl->sampling = (struct mft_sampling){
 		.temperature = c->rl_default_temperature,
 		.top_p = c->rl_default_top_p > 0 ? c->rl_default_top_p : 1,
 		.top_k = c->rl_default_top_k > 0 ? c->rl_default_top_k : 0,
 		.max_tokens = (uint32_t)c->rl_max_response_length,
-		.stops = rl->stops,
 	};
-	if (c->eod != MFS_ABSENT)
-		rl->stops[rl->sampling.stop_count++] = (uint32_t)c->eod;
-	return mft_sampling_check(&rl->sampling, err);
+	rc = find_stops(t, err);
+	return rc ? rc : mft_sampling_check(&t->rl->sampling, err);
 }
 
 /* Processes that share sequences in training have their own here. */
@@ -179,7 +197,7 @@ static int await_engines(struct mft_trainer *t, const struct mft_engines_config 
 	rc = mft_engines_open(config, &t->rl->engines, err);
 	if (rc == -EIO)
 		print_awaited(t, err);
-	while (rc == -EIO && mfs_now_ns() < end) {
+	while (rc == -EIO && mfs_now_ns() < end && !mft_stop_signal()) {
 		sleep(1);
 		rc = mft_engines_open(config, &t->rl->engines, err);
 	}
@@ -240,13 +258,27 @@ static int open_feed(struct mft_trainer *t, struct mfs_error *err)
 			    &rl->feed, err);
 }
 
+/* Rollouts begin where steps of the one before end. */
+static int check_iteration(const struct mft_trainer *t, struct mfs_error *err)
+{
+	const uint64_t steps = mft_rl_steps(t->config), found = t->progress.iteration;
+
+	return found % steps ? mfs_fail(err, -EINVAL,
+					"the run goes on at iteration %llu: expected a multiple of "
+					"the %llu steps of a rollout, or --finetune",
+					(unsigned long long)found, (unsigned long long)steps)
+			     : 0;
+}
+
 int mft_rl_open(struct mft_trainer *t, struct mfs_error *err)
 {
 	static int (*const parts[])(struct mft_trainer *, struct mfs_error *) = {
 		open_prompts,  open_rewards, open_tokenizer, open_samples,
 		open_sampling, open_sampler, open_engines,   open_feed};
-	int rc = 0;
+	int rc = check_iteration(t, err);
 
+	if (rc)
+		return rc;
 	t->rl = calloc(1, sizeof(*t->rl));
 	if (!t->rl)
 		return mfs_fail_nomem(err);
@@ -264,7 +296,7 @@ void mft_rl_close(struct mft_trainer *t)
 		return;
 	mft_feed_free(rl->feed);
 	mft_sampler_free(rl->sampler);
-	mft_rl_await_delta(rl, NULL);
+	mft_rl_await_delta(rl);
 	mft_ahead_free(rl->ahead);
 	mft_engines_close(rl->engines);
 	mft_engines_close(rl->told);

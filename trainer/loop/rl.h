@@ -36,5 +36,7 @@ int mft_rl_begin_step(struct mft_trainer *t, struct mft_microbatches *ret, struc
 uint64_t mft_rl_steps(const struct mft_train_config *c);
 /* True: a rollout has steps that are still to be done. */
 bool mft_rl_is_within(const struct mft_trainer *t);
+/* True: the state is that between two steps of one rollout, which is not saved. */
+bool mft_rl_is_between(const struct mft_trainer *t);
 
 #endif

@@ -31,22 +31,27 @@ static void find_program(char path[PATH_MAX])
 	strcpy(path, "mcorefs");
 }
 
-int mft_rl_await_delta(struct mft_rl *rl, struct mfs_error *err)
+/* A chain with a link that is missing is of no use, and no reason to stop training. */
+static void give_up(struct mft_rl *rl, const char *why)
+{
+	rl->no_more_deltas = true;
+	fprintf(stderr, "mcorefs-train: --rl-delta-dir: %s; no more deltas are written\n", why);
+}
+
+void mft_rl_await_delta(struct mft_rl *rl)
 {
 	int status;
 
 	if (!rl->delta)
-		return 0;
+		return;
 	while (waitpid(rl->delta, &status, 0) < 0 && errno == EINTR)
 		;
 	rl->delta = 0;
-	if (WIFEXITED(status) && !WEXITSTATUS(status))
-		return 0;
-	return mfs_fail(err, -EIO,
-			"--rl-delta-dir: mcorefs delta has failed, for the reason above");
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		give_up(rl, "mcorefs delta has failed, for the reason above");
 }
 
-int mft_rl_begin_delta(struct mft_trainer *t, uint64_t before, struct mfs_error *err)
+void mft_rl_begin_delta(struct mft_trainer *t, uint64_t before)
 {
 	const struct mft_train_config *c = t->config;
 	char program[PATH_MAX], from[PATH_MAX], to[PATH_MAX], whole[PATH_MAX];
@@ -64,15 +69,24 @@ int mft_rl_begin_delta(struct mft_trainer *t, uint64_t before, struct mfs_error 
 			base ? "--base" : NULL,
 			(char *)(uintptr_t)named,
 			NULL};
+	posix_spawnattr_t own;
 	int rc;
 
+	if (t->rl->no_more_deltas)
+		return;
 	find_program(program);
 	snprintf(from, sizeof(from), "%s/iter_%07llu", c->rl_sync_dir, (unsigned long long)before);
 	snprintf(to, sizeof(to), "%s/iter_%07llu", c->rl_sync_dir,
 		 (unsigned long long)t->progress.iteration);
-	rc = posix_spawnp(&t->rl->delta, program, NULL, NULL, argv, environ);
+	/* What a terminal sends to end the run is not for it: the run waits for it. */
+	rc = posix_spawnattr_init(&own);
+	if (!rc) {
+		posix_spawnattr_setflags(&own, POSIX_SPAWN_SETPGROUP);
+		rc = posix_spawnp(&t->rl->delta, program, NULL, &own, argv, environ);
+		posix_spawnattr_destroy(&own);
+	}
 	if (!rc)
-		return 0;
+		return;
 	t->rl->delta = 0;
-	return mfs_fail(err, -rc, "--rl-delta-dir: '%s': %s", program, strerror(rc));
+	give_up(t->rl, strerror(rc));
 }

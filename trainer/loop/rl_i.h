@@ -43,6 +43,7 @@ struct mft_rl {
 	bool saved;
 	uint64_t saved_version;
 	pid_t delta; /* mcorefs delta, which is at work; 0: it is not */
+	bool no_more_deltas;
 	struct mft_sampling sampling;
 	uint32_t *stops; /* the sampling's */
 	struct mft_rollout rollout;
@@ -67,8 +68,8 @@ int mft_rl_save_weights(struct mft_trainer *t, struct mfs_error *err);
 int mft_rl_sync(struct mft_trainer *t, struct mfs_error *err);
 /* rl_delta.c: of the first process. Begins to write what changed since the version `before`; waits
  * for that. */
-int mft_rl_begin_delta(struct mft_trainer *t, uint64_t before, struct mfs_error *err);
-int mft_rl_await_delta(struct mft_rl *rl, struct mfs_error *err);
+void mft_rl_begin_delta(struct mft_trainer *t, uint64_t before);
+void mft_rl_await_delta(struct mft_rl *rl);
 /* rl_rewards.c */
 int mft_rl_reward(struct mft_trainer *t, struct mfs_error *err);
 /* rl_passes.c: fills rows of log-probs (rollout.h) of the weights as they are, of all responses

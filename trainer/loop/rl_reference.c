@@ -142,6 +142,9 @@ int mft_rl_reference(struct mft_trainer *t, struct mfs_error *err)
 	int rc;
 
 	mft_sync_await(t->sync, t->ctx);
+	/* A save in flight still reads the policy's. */
+	if (t->saver)
+		mft_saver_fence(t->saver, t->ctx, 0, t->params->elements);
 	rc = change_places(t, err);
 	if (!rc)
 		rc = mft_rl_log_probs(t, t->rl->rollout.reference, err);

@@ -260,11 +260,14 @@ int mft_rl_make_rollout(struct mft_trainer *t, struct mfs_error *err)
 	const int64_t from = mfs_now_ns();
 	int rc = renew(t, err);
 
+	/* Answers and rewards of other programs take as long as they take. */
+	mft_watch_rest(t->parallel.watch, true);
 	if (!rc)
 		rc = generate(t, err);
 	t->rl->numbers.generate_s = (double)(mfs_now_ns() - from) / 1e9;
 	if (!rc)
 		rc = mft_rl_reward(t, err);
+	mft_watch_rest(t->parallel.watch, false);
 	if (!rc)
 		rc = advantages(t, err);
 	if (!rc)

@@ -183,7 +183,7 @@ static int tell(struct mft_trainer *t, struct mfs_error *err)
 	struct mft_rl_numbers *n = &t->rl->numbers;
 	struct mft_engine_update update = {0};
 	char path[PATH_MAX];
-	const struct mft_engine_weights w = {path, t->progress.iteration};
+	const struct mft_engine_weights w = {path, t->progress.iteration, t->rl->engines};
 	const int64_t from = mfs_now_ns();
 	int rc;
 
@@ -194,8 +194,6 @@ static int tell(struct mft_trainer *t, struct mfs_error *err)
 	n->ahead_s = (double)(mfs_now_ns() - from) / 1e9;
 	if (!rc)
 		rc = mft_engines_update(t->rl->told, &w, &update, err);
-	if (!rc)
-		mft_engines_set_version(t->rl->engines, w.version);
 	n->paused_s = update.paused;
 	return rc;
 }
@@ -209,11 +207,10 @@ int mft_rl_save_weights(struct mft_trainer *t, struct mfs_error *err)
 	if (t->rl->saved && t->rl->saved_version == t->progress.iteration)
 		return 0;
 	/* It reads the version that this one may remove. */
-	rc = mft_rl_await_delta(t->rl, err);
-	if (!rc)
-		rc = save(t, err);
+	mft_rl_await_delta(t->rl);
+	rc = save(t, err);
 	if (!rc && t->rl->saved && t->config->rl_delta_dir && !t->parallel.launch.rank)
-		rc = mft_rl_begin_delta(t, t->rl->saved_version, err);
+		mft_rl_begin_delta(t, t->rl->saved_version);
 	t->rl->saved = !rc;
 	t->rl->saved_version = t->progress.iteration;
 	t->rl->numbers.save_s = (double)(mfs_now_ns() - from) / 1e9;
@@ -222,13 +219,7 @@ int mft_rl_save_weights(struct mft_trainer *t, struct mfs_error *err)
 
 int mft_rl_sync(struct mft_trainer *t, struct mfs_error *err)
 {
-	double failed;
-	int rc = mft_rl_save_weights(t, err), others;
+	const int rc = mft_rl_save_weights(t, err);
 
-	if (!rc && t->rl->engines)
-		rc = tell(t, err);
-	/* The others do not go on to a rollout that the first one cannot make. */
-	failed = rc != 0;
-	others = mft_parallel_sum(&t->parallel, MFT_GROUP_WORLD, &failed, 1, rc ? NULL : err);
-	return rc ? rc : others;
+	return rc || !t->rl->engines ? rc : tell(t, err);
 }

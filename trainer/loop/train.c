@@ -78,7 +78,7 @@ static int reject(struct mft_train_run *r, struct mfs_error *err)
 	r->silent = !r->t.check.why[0];
 	if (!disabled)
 		r->exit = MFT_TRAIN_REJECTED;
-	if (r->t.saver && !disabled && iteration > r->t.saves.last)
+	if (r->t.saver && !disabled && iteration > r->t.saves.last && !mft_rl_is_between(&r->t))
 		mft_saves_begin(&r->t, MFT_SAVE_PERSISTENT);
 	return mfs_fail(err, -ERANGE,
 			"%s; nothing was updated, and --no-check-for-nan-in-loss-and-grad goes on",

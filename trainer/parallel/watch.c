@@ -30,7 +30,8 @@ struct mft_watch {
 	_Atomic(const char *) phase; /* NULL: an iteration */
 	_Atomic(const char *) what;
 	_Atomic(const char *) group;
-	atomic_bool inside, rests;
+	atomic_bool inside;
+	atomic_int rests; /* how many, within one another */
 };
 
 /* ---- the watch's thread ---- */
@@ -191,6 +192,6 @@ void mft_watch_rest(struct mft_watch *w, bool begins)
 {
 	if (!w)
 		return;
-	w->rests = begins;
+	w->rests += begins ? 1 : -1;
 	w->beats++;
 }

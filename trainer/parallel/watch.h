@@ -39,7 +39,8 @@ void mft_watch_phase(struct mft_watch *w, const char *phase);
  * the watch. */
 void mft_watch_begin(struct mft_watch *w, const char *what, const char *group);
 void mft_watch_end(struct mft_watch *w);
-/* What may take as long as it takes, such as a save, begins or ends: nobody looks meanwhile. */
+/* What may take as long as it takes, such as a save, begins or ends: nobody looks meanwhile. Such
+ * things may lie within one another. */
 void mft_watch_rest(struct mft_watch *w, bool begins);
 
 #endif

@@ -18,8 +18,8 @@ struct mft_prompts {
 	struct mfs_talk *talk; /* NULL: no prompt was messages yet */
 	struct mft_prompt *list;
 	uint64_t count;
-	uint32_t *order;      /* [count], of an epoch */
-	uint64_t order_epoch; /* plus 1; 0: none yet */
+	uint32_t *order[2];	 /* [count], of an even epoch and of an odd one */
+	uint64_t order_epoch[2]; /* plus 1; 0: none yet */
 };
 
 /* ---- a row ---- */
@@ -223,8 +223,9 @@ int mft_prompts_open(const struct mft_prompts_config *config, struct mft_prompts
 	if (!rc && (!p->count || p->count > UINT32_MAX))
 		rc = mfs_fail(err, -ENODATA, "%s has no prompts, or too many", config->path);
 	if (!rc) {
-		p->order = calloc(p->count, sizeof(*p->order));
-		rc = p->order ? 0 : mfs_fail_nomem(err);
+		for (int i = 0; i < 2; i++)
+			p->order[i] = calloc(p->count, sizeof(*p->order[i]));
+		rc = p->order[0] && p->order[1] ? 0 : mfs_fail_nomem(err);
 	}
 	if (rc) {
 		mft_prompts_free(p);
@@ -243,7 +244,8 @@ void mft_prompts_free(struct mft_prompts *p)
 		json_decref(p->list[i].row);
 	}
 	free(p->list);
-	free(p->order);
+	free(p->order[0]);
+	free(p->order[1]);
 	mfs_talk_free(p->talk);
 	mfs_encoder_free(p->encoder);
 	mfs_tokenizer_free(p->tokenizer);
@@ -259,20 +261,21 @@ uint64_t mft_prompts_count(const struct mft_prompts *p)
 
 static void shuffle(struct mft_prompts *p, uint64_t epoch)
 {
+	uint32_t *order = p->order[epoch % 2];
 	struct mfs_numpy_random random;
 
 	for (uint64_t i = 0; i < p->count; i++)
-		p->order[i] = (uint32_t)i;
+		order[i] = (uint32_t)i;
 	mfs_numpy_random_seed(&random, p->config.seed + (uint32_t)epoch);
-	mfs_numpy_shuffle32(&random, p->order, p->count);
-	p->order_epoch = epoch + 1;
+	mfs_numpy_shuffle32(&random, order, p->count);
+	p->order_epoch[epoch % 2] = epoch + 1;
 }
 
 const struct mft_prompt *mft_prompts_draw(struct mft_prompts *p, uint64_t n)
 {
 	const uint64_t epoch = n / p->count;
 
-	if (p->order_epoch != epoch + 1)
+	if (p->order_epoch[epoch % 2] != epoch + 1)
 		shuffle(p, epoch);
-	return &p->list[p->order[n % p->count]];
+	return &p->list[p->order[epoch % 2][n % p->count]];
 }

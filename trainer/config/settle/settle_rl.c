@@ -2,6 +2,9 @@
 #include "formats/base/array.h"
 #include "trainer/config/settle/settle_i.h"
 
+#define MOST (1ll << 20) /* of prompts, responses to one, passes, requests and seconds */
+#define LAG  15		 /* rollouts ahead */
+
 /* What such a run has not, or has in another way. */
 static int check_others(struct settle *s)
 {
@@ -29,19 +32,76 @@ static int check_others(struct settle *s)
 static int check_sizes(struct settle *s)
 {
 	static const enum mft_dest positive[] = {
-		GRPO_PROMPTS_PER_STEP, GRPO_GROUP_SIZE, GRPO_ITERATIONS,
-		RL_SEQUENCE_PACKING_MAX_SEQUENCES_PER_BIN, RL_SAMPLER_SLOTS};
+		GRPO_PROMPTS_PER_STEP, GRPO_GROUP_SIZE,
+		GRPO_ITERATIONS,       RL_SEQUENCE_PACKING_MAX_SEQUENCES_PER_BIN,
+		RL_SAMPLER_SLOTS,      RL_MAX_INFLIGHT_REQUESTS,
+		RL_REQUEST_SECONDS,    RL_ENGINE_WAIT_SECONDS};
 	int r = 0;
 
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(positive) && !r; i++)
-		r = at_least(s, positive[i], 1);
+		r = from_to(s, positive[i], 1, MOST);
 	return r;
+}
+
+/* Rollouts that engines answer ahead are whole ones. */
+static int check_lag(struct settle *s)
+{
+	const double lag = mft_flag_real(s->v, name_of(RL_GENERATION_LAG), 0);
+
+	return lag >= 0 && lag <= LAG && lag == (double)(int)lag
+		       ? 0
+		       : mfs_fail(s->err, -EINVAL,
+				  "--rl-generation-lag: expected a whole number, 0 to %d, found %g",
+				  LAG, lag);
+}
+
+/* Log-probs of the tokens that were kept are not those of all tokens. */
+static int check_sampling(struct settle *s)
+{
+	const double p = mft_flag_real(s->v, name_of(RL_DEFAULT_TOP_P), 0);
+	const bool cuts = (p > 0 && p < 1) || number(s, RL_DEFAULT_TOP_K) > 0;
+
+	if (!cuts ||
+	    (!is(s, RL_INFERENCE_LOGPROBS_IS_CORRECTION) && !is(s, RL_VERIFY_MODEL_WEIGHTS_SWAP)))
+		return 0;
+	return mfs_fail(s->err, -EINVAL,
+			"--rl-default-top-p and --rl-default-top-k: engines report log-probs among "
+			"the tokens that these keep, which are not compared with the policy's; "
+			"expected 0 and -1");
+}
+
+/* What only engines need, or do. */
+static int check_engines(struct settle *s)
+{
+	static const enum mft_dest needed[] = {RL_SYNC_DIR, RL_MOUNT},
+				   engines[] = {RL_SYNC_DIR, RL_MOUNT, RL_DELTA_DIR,
+						RL_MAX_INFLIGHT_REQUESTS};
+	char spelling[MFT_FLAG_SPELLING];
+	int r = 0;
+
+	if (has(s, RL_INFERENCE_URL)) {
+		for (size_t i = 0; i < MFS_ARRAY_SIZE(needed) && !r; i++)
+			r = require(s, needed[i]);
+		return r;
+	}
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(engines); i++)
+		if (has(s, engines[i]))
+			return mfs_fail(s->err, -EINVAL, "%s needs --rl-inference-url",
+					flag(engines[i], spelling));
+	if (is(s, RL_VERIFY_MODEL_WEIGHTS_SWAP) ||
+	    mft_flag_real(s->v, name_of(RL_GENERATION_LAG), 0) > 0)
+		return mfs_fail(s->err, -EINVAL, "%s needs --rl-inference-url",
+				flag(is(s, RL_VERIFY_MODEL_WEIGHTS_SWAP)
+					     ? RL_VERIFY_MODEL_WEIGHTS_SWAP
+					     : RL_GENERATION_LAG,
+				     spelling));
+	return 0;
 }
 
 /* A rollout is used up by whole steps, and saves are made when one is. */
 static int check_steps(struct settle *s)
 {
-	static const enum mft_dest intervals[] = {SAVE_INTERVAL, EXIT_INTERVAL,
+	static const enum mft_dest intervals[] = {TRAIN_ITERS, SAVE_INTERVAL, EXIT_INTERVAL,
 						  NON_PERSISTENT_SAVE_INTERVAL};
 	const int64_t responses = number(s, GRPO_PROMPTS_PER_STEP) * number(s, GRPO_GROUP_SIZE);
 	const int64_t batch = number(s, GLOBAL_BATCH_SIZE);
@@ -56,12 +116,18 @@ static int check_steps(struct settle *s)
 				(long long)batch, (long long)responses);
 	steps = responses / batch * number(s, GRPO_ITERATIONS);
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(intervals); i++)
-		if (has(s, intervals[i]) && number(s, intervals[i]) % steps)
+		if (has(s, intervals[i]) && number(s, intervals[i]) > 0 &&
+		    number(s, intervals[i]) % steps)
 			return mfs_fail(s->err, -EINVAL,
 					"%s: expected a multiple of the %lld steps of a rollout, "
 					"found %lld",
 					flag(intervals[i], spelling), (long long)steps,
 					(long long)number(s, intervals[i]));
+	if (has(s, TRAIN_SAMPLES) && number(s, TRAIN_SAMPLES) % (steps * batch))
+		return mfs_fail(s->err, -EINVAL,
+				"--train-samples: expected a multiple of the %lld responses of a "
+				"rollout's steps, found %lld",
+				(long long)(steps * batch), (long long)number(s, TRAIN_SAMPLES));
 	return 0;
 }
 
@@ -97,10 +163,12 @@ static int check_data(struct settle *s)
 
 	if (!r)
 		r = require(s, RL_REWARD);
-	if (!r && has(s, RL_INFERENCE_URL))
-		r = require(s, RL_SYNC_DIR);
-	if (!r && has(s, RL_INFERENCE_URL))
-		r = require(s, RL_MOUNT);
+	if (!r)
+		r = check_engines(s);
+	if (!r)
+		r = check_lag(s);
+	if (!r)
+		r = check_sampling(s);
 	if (!r && is(s, RL_VERIFY_MODEL_WEIGHTS_SWAP) &&
 	    mft_flag_real(s->v, name_of(RL_DEFAULT_TEMPERATURE), 1) != 1)
 		r = mfs_fail(s->err, -EINVAL,

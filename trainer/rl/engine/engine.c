@@ -18,6 +18,7 @@
 #define REST   (2 * SECOND) /* until an engine that failed is asked again */
 #define LOOK   200	    /* ms */
 #define PROBE  30L	    /* seconds that it may take to say what it is */
+#define BACK   5L	    /* seconds that one which may be back may take to say so */
 #define UPDATE 3600L	    /* seconds that new weights may take */
 
 static const struct mft_engine_kind *const kinds[] = {&mft_engine_vllm, &mft_engine_sglang};
@@ -225,6 +226,34 @@ static int start(struct run *r, size_t i, struct mft_engine *to)
 	return 0;
 }
 
+/* One that has failed may have been started again, with the weights that it was started with. */
+static bool has_weights(const struct run *r, struct mft_engine *e)
+{
+	struct mft_engines one = {.config = r->e->config};
+	struct mft_http_call *c = NULL;
+	struct mfs_error why = {0};
+	bool ret = false;
+
+	if (!e->version)
+		return true; /* it was never told any */
+	if (mft_http_new(&one.http, &why))
+		return false;
+	if (!ask(&one, e, e->kind->version_path, NULL, BACK, &c, &why)) {
+		const uint64_t found =
+			mft_engine_version(json_object_get(c->reply, "weight_version"));
+
+		ret = found == e->version;
+		if (!ret)
+			mfs_fail(r->err, -EPROTO,
+				 "%s: expected version %llu of the weights, found %llu: it was "
+				 "started again, and is left out until it is told of new ones",
+				 c->url, (unsigned long long)e->version, (unsigned long long)found);
+		mft_http_call_free(c);
+	}
+	mft_http_free(one.http);
+	return ret;
+}
+
 /* Gives engines what they have room for, in order. */
 static int start_some(struct run *r)
 {
@@ -239,6 +268,10 @@ static int start_some(struct run *r)
 		to = choose(r);
 		if (!to)
 			break;
+		if (to->not_before && !has_weights(r, to)) {
+			to->not_before = mfs_now_ns() + REST;
+			continue;
+		}
 		rc = start(r, r->next, to);
 	}
 	return rc;
@@ -294,7 +327,7 @@ static int take_call(struct run *r, struct mft_http_call *c)
 	struct job *job = c->arg;
 	struct mft_engine *from = job->at;
 	const size_t i = (size_t)(job - r->jobs);
-	const bool answered = c->status != 0;
+	const bool answered = !mft_http_is_away(c);
 	int rc = take_answer(r, from, c, &r->ret[i]);
 
 	mft_http_call_free(c);
@@ -435,8 +468,24 @@ static int check_version(struct mft_engines *e, struct mft_engine *of,
 		rc = mfs_fail(err, -EPROTO, "%s: expected version %llu of the weights, found %llu",
 			      c->url, (unsigned long long)w->version, (unsigned long long)found);
 	mft_http_call_free(c);
-	of->version = w->version;
 	return rc;
+}
+
+/* Those that are paused would stay so. */
+static void go_on_all(struct mft_engines *e, const struct mft_engine_weights *w)
+{
+	struct mft_http_call *c;
+
+	for (size_t i = 0; i < e->count; i++) {
+		const struct mft_engine_call *calls = e->list[i].kind->update;
+		unsigned last = 0;
+
+		while (last + 1 < MFT_ENGINE_CALLS && calls[last + 1].path)
+			last++;
+		if (!ask(e, &e->list[i], calls[last].path, calls[last].body(&e->list[i], w), PROBE,
+			 &c, NULL))
+			mft_http_call_free(c);
+	}
 }
 
 int mft_engines_update(struct mft_engines *e, const struct mft_engine_weights *w,
@@ -445,8 +494,16 @@ int mft_engines_update(struct mft_engines *e, const struct mft_engine_weights *w
 	const int64_t from = mfs_now_ns();
 	int rc = 0;
 
-	for (unsigned step = 0; step < MFT_ENGINE_CALLS && !rc; step++)
+	for (unsigned step = 0; step < MFT_ENGINE_CALLS && !rc; step++) {
+		/* They are paused: what is asked from now on is of the new weights. */
+		if (step == 1)
+			mft_engines_set_version(e, w->version);
+		if (step == 1 && w->also)
+			mft_engines_set_version(w->also, w->version);
 		rc = call_all(e, step, w, err);
+	}
+	if (rc)
+		go_on_all(e, w);
 	ret->paused = (double)(mfs_now_ns() - from) / 1e9;
 	for (size_t i = 0; i < e->count && !rc; i++)
 		rc = check_version(e, &e->list[i], w, err);

@@ -47,6 +47,7 @@ void mft_engines_set_version(struct mft_engines *e, uint64_t version);
 struct mft_engine_weights {
 	const char *path; /* an HF directory, where the engines see it */
 	uint64_t version;
+	struct mft_engines *also; /* are told of it before the engines go on; NULL: none */
 };
 /* What an update took, seconds: from the first pause to the last answer. */
 struct mft_engine_update {

@@ -78,6 +78,7 @@ static int set_up(struct mft_http_call *c)
 	curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(e, CURLOPT_ERRORBUFFER, c->why);
 	curl_easy_setopt(e, CURLOPT_USERAGENT, "mcorefs-train");
+	curl_easy_setopt(e, CURLOPT_PROXY, "");
 	curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
 	curl_easy_setopt(e, CURLOPT_HTTPHEADER, c->headers);
 	curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT, CONNECT);
@@ -178,13 +179,19 @@ int mft_http_wait(struct mft_http *h, int milliseconds, struct mft_http_call **r
 	return 0;
 }
 
+bool mft_http_is_away(const struct mft_http_call *c)
+{
+	return !c->status || c->status == 429 || (c->status >= 502 && c->status <= 504);
+}
+
 int mft_http_failure(const struct mft_http_call *c, struct mfs_error *err)
 {
 	const char *text = c->bytes.data ? c->bytes.data : "";
 
 	if (!c->status)
 		return mfs_fail(err, -EIO, "%s: %s", c->url, c->why);
-	return mfs_fail(err, -EPROTO, "%s: HTTP %ld: %.200s", c->url, c->status, text);
+	return mfs_fail(err, mft_http_is_away(c) ? -EIO : -EPROTO, "%s: HTTP %ld: %.200s", c->url,
+			c->status, text);
 }
 
 void mft_http_free(struct mft_http *h)

@@ -352,7 +352,7 @@ END_TEST
 
 START_TEST(engines_are_told_of_weights)
 {
-	static const struct mft_engine_weights w = {"/mnt/run/iter_0000007/hf", 7};
+	static const struct mft_engine_weights w = {"/mnt/run/iter_0000007/hf", 7, NULL};
 	struct mft_engine_update took;
 	struct mft_engines *e;
 
@@ -365,6 +365,38 @@ START_TEST(engines_are_told_of_weights)
 	servers[1].lies = 1;
 	unit_fails(mft_engines_update(e, &w, &took, &err), &err, -EPROTO,
 		   "expected version 7 of the weights, found 8");
+	mft_engines_close(e);
+	stop();
+}
+END_TEST
+
+/* It fails once, and says then that it has what it was started with. */
+START_TEST(an_engine_with_other_weights_is_left_out)
+{
+	static const struct mft_engine_weights w = {"/mnt/run/iter_0000003/hf", 3, NULL};
+	struct mft_request requests[REQUESTS];
+	struct mft_response r[REQUESTS] = {0};
+	struct mft_engine_update took;
+	struct mft_engines *e;
+
+	serve(&servers[0], "vllm");
+	serve(&servers[1], "vllm");
+	e = engines_of(2);
+	unit_ok(mft_engines_update(e, &w, &took, &err), &err);
+	servers[1].version = 0;
+	servers[1].fault = REFUSES;
+	servers[1].faults = 3;
+	make_requests(requests);
+	unit_ok(mft_engines_run(e, requests, REQUESTS, &how, r, &err), &err);
+	check_responses(r);
+	unit_ok(mft_engines_run(e, requests, REQUESTS, &how, r, &err), &err);
+	check_responses(r);
+	ck_assert_int_le(servers[1].requests, 3);
+	/* Until it is told. */
+	unit_ok(mft_engines_update(e, &w, &took, &err), &err);
+	unit_ok(mft_engines_run(e, requests, REQUESTS, &how, r, &err), &err);
+	check_responses(r);
+	ck_assert_int_gt(servers[1].requests, 3);
 	mft_engines_close(e);
 	stop();
 }
@@ -420,6 +452,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, answers_that_stay_bad_are_refused, NO_JSON, FAULTS);
 	tcase_add_test(c, an_engine_that_is_gone_is_done_without);
 	tcase_add_test(c, engines_are_told_of_weights);
+	tcase_add_test(c, an_engine_with_other_weights_is_left_out);
 	tcase_add_test(c, what_is_no_engine_is_refused);
 	tcase_add_test(c, rollouts_are_answered_ahead);
 	return s;
