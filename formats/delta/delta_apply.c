@@ -14,6 +14,9 @@
 /* The largest window of a frame that is read, as a power of two: level 1 needs 19, level 19 needs
  * 23. */
 #define WINDOW_LOG 24
+/* Of a change whose size is not the tensor's. */
+#define OTHER_SIZE                                                                                 \
+	": the base has other sizes (was it read with other options?), or the delta is damaged"
 
 /* The bytes of a change, decompressed from the first to the last. */
 struct stream {
@@ -117,7 +120,7 @@ static int read_all(struct stream *s, void *buf, size_t len, struct mfs_error *e
 
 	if (rc || n == len)
 		return rc;
-	return fail_stream(s, -EINVAL, "its change ends before the tensor", err);
+	return fail_stream(s, -EINVAL, "its change ends before the tensor" OTHER_SIZE, err);
 }
 
 /* One frame, and nothing after it. */
@@ -128,7 +131,8 @@ static int end_stream(struct stream *s, struct mfs_error *err)
 	int rc = read_some(s, &more, 1, &n, err);
 
 	if (!rc && (n || s->in.pos < s->in.size || s->at < s->change->bytes.size))
-		rc = fail_stream(s, -EINVAL, "its change is longer than the tensor", err);
+		rc = fail_stream(s, -EINVAL, "its change is longer than the tensor" OTHER_SIZE,
+				 err);
 	return rc;
 }
 
@@ -206,7 +210,8 @@ static int overwrite(struct mfs_delta_apply *a, uint8_t *buf, size_t len, struct
 static int end_overwrite(struct mfs_delta_apply *a, struct mfs_error *err)
 {
 	if (a->next < a->count || a->used < a->block)
-		return fail_stream(&a->first, -EINVAL, "its change is longer than the tensor", err);
+		return fail_stream(&a->first, -EINVAL,
+				   "its change is longer than the tensor" OTHER_SIZE, err);
 	return end_stream(&a->values, err);
 }
 
