@@ -46,6 +46,9 @@ struct attributes {
 	uint64_t files, network, scopes;
 };
 
+/* Chains that are bases of each other: no chain with more is opened (fs/source/chain.c). */
+#define MOST_CHAINS 8
+
 /* What a kernel can refuse, by the version of its Landlock. */
 static struct attributes handled(int version)
 {
@@ -65,6 +68,7 @@ static struct attributes handled(int version)
 struct rules {
 	int fd;
 	uint64_t handled; /* a rule names no other rights */
+	unsigned chains;  /* that are bases of each other, above the source in work */
 };
 
 /* A path that is not there is none to be opened. */
@@ -185,22 +189,39 @@ static int allow_families(const struct rules *rules, const struct mfs_options *o
 	return rc;
 }
 
+static int allow_one(struct rules *rules, const struct mfs_rights_served *served,
+		     struct mfs_error *err);
+
+/* What -o base= names, which holds for the source itself alone, or weight_base.json. */
+static int allow_base(struct rules *rules, const struct mfs_rights_served *served, const char *dir,
+		      struct mfs_error *err)
+{
+	struct mfs_rights_served base = {.opt = served->opt};
+	struct mfs_delta_base named = {0};
+	int rc = 0;
+
+	base.source = rules->chains ? NULL : served->opt->view.base;
+	if (!base.source && !mfs_delta_base_read(dir, &named, NULL))
+		base.source = named.source;
+	if (base.source && rules->chains < MOST_CHAINS) {
+		rules->chains++;
+		rc = allow_one(rules, &base, err);
+		rules->chains--;
+	}
+	mfs_delta_base_release(&named);
+	return rc;
+}
+
 /* Bytes of versions are made in the cache, from the base and from all versions, those that will
  * come included. */
 static int allow_chain(struct rules *rules, const struct mfs_rights_served *served, bool is_version,
 		       struct mfs_error *err)
 {
 	char *dir = is_version ? mfs_path_parent(served->source) : strdup(served->source);
-	struct mfs_rights_served base = {.opt = served->opt};
-	struct mfs_delta_base named = {0};
 	int rc = dir ? allow(rules, dir, READING, err) : mfs_fail_nomem(err);
 
-	if (!rc && !mfs_delta_base_read(dir, &named, NULL)) {
-		base.source = named.source;
-		rc = mfs_mirror_is_url(named.source) ? allow_url(rules, &base, err)
-						     : allow_source(rules, named.source, err);
-	}
-	mfs_delta_base_release(&named);
+	if (!rc)
+		rc = allow_base(rules, served, dir, err);
 	free(dir);
 	return rc ? rc : allow_cache(rules, served->opt->view.cache, err);
 }
@@ -295,7 +316,7 @@ static int open_rules(struct rules *ret, struct mfs_error *err)
 int mfs_rights_limit_files(const struct mfs_options *opt, const struct mfs_rights_needs *needs,
 			   struct mfs_error *err)
 {
-	struct rules rules;
+	struct rules rules = {0};
 	int rc = open_rules(&rules, err);
 
 	if (rc)
