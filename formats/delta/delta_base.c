@@ -79,10 +79,23 @@ static int read_text(const json_t *root, const char *key, struct mfs_arena *aren
 	return *ret ? 0 : mfs_fail_nomem(err);
 }
 
-static int read_all(const json_t *root, struct mfs_delta_base *b, struct mfs_error *err)
+/* A relative path begins in the chain's directory, whoever reads it. */
+static int read_source(const json_t *root, const char *dir, struct mfs_delta_base *b,
+		       struct mfs_error *err)
+{
+	int rc = read_text(root, "base", &b->arena, &b->source, err);
+
+	if (rc || *b->source == '/' || strstr(b->source, "://"))
+		return rc;
+	b->source = mfs_arena_printf(&b->arena, "%s/%s", dir, b->source);
+	return b->source ? 0 : mfs_fail_nomem(err);
+}
+
+static int read_all(const json_t *root, const char *dir, struct mfs_delta_base *b,
+		    struct mfs_error *err)
 {
 	const char *word;
-	int rc = read_text(root, "base", &b->arena, &b->source, err);
+	int rc = read_source(root, dir, b, err);
 
 	if (!rc)
 		rc = read_text(root, "view", &b->arena, &b->view, err);
@@ -106,7 +119,7 @@ int mfs_delta_base_read(const char *dir, struct mfs_delta_base *ret, struct mfs_
 	rc = mfs_json_load(text, len, MOST, 0, MFS_DELTA_BASE_FILE, &root, err);
 	free(text);
 	if (!rc) {
-		rc = read_all(root, ret, err);
+		rc = read_all(root, dir, ret, err);
 		if (rc)
 			mfs_fail_in(err, MFS_DELTA_BASE_FILE);
 	}

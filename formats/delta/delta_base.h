@@ -19,7 +19,7 @@ struct mfs_delta_base_sum {
 };
 
 struct mfs_delta_base {
-	const char *source; /* a SOURCE: a path or a URL */
+	const char *source; /* a SOURCE: an absolute path or a URL */
 	const char *view;   /* "hf"; "": the files of a HuggingFace directory as they are */
 	enum mfs_delta_sum_kind sum;
 	struct mfs_delta_base_sum *sums; /* in the order of tensors' names */
@@ -30,7 +30,8 @@ struct mfs_delta_base {
 /* Writes the file, in place of an old one. */
 int mfs_delta_base_write(const char *dir, const struct mfs_delta_base *base, struct mfs_error *err);
 
-/* -ENOENT: the chain has none; -EINVAL: it breaks the format; -ENODATA; -ENOTSUP. */
+/* A relative path in it begins in dir. -ENOENT: the chain has none; -EINVAL: it breaks the format;
+ * -ENODATA; -ENOTSUP. */
 int mfs_delta_base_read(const char *dir, struct mfs_delta_base *ret, struct mfs_error *err);
 /* A zero-filled one may be released. */
 void mfs_delta_base_release(struct mfs_delta_base *base);

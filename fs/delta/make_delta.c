@@ -93,6 +93,15 @@ static int choose_version(struct command *c, struct mfs_error *err)
 
 /* ---- the base ---- */
 
+/* --base from any working directory. */
+static int name_given(const char *base, char **ret, struct mfs_error *err)
+{
+	const bool stays = *base == '/' || strstr(base, "://");
+
+	*ret = stays ? strdup(base) : realpath(base, NULL);
+	return *ret ? 0 : mfs_fail_errno(err, "--base '%s'", base);
+}
+
 /* SOURCE in a form that stays: the iteration that is the latest today. */
 static int name_base(const struct command *c, char **ret, struct mfs_error *err)
 {
@@ -101,8 +110,8 @@ static int name_base(const struct command *c, char **ret, struct mfs_error *err)
 	int n;
 
 	if (c->base)
-		n = asprintf(ret, "%s", c->base);
-	else if (mfs_path_contains(source, path))
+		return name_given(c->base, ret, err);
+	if (mfs_path_contains(source, path))
 		n = asprintf(ret, "%s", path);
 	else
 		n = asprintf(ret, "%s", source);

@@ -77,6 +77,20 @@ elif ! grep -q 'the kernel has no Landlock\|5.19' "$work/out"; then
 	fail "sandbox: $(<"$work/out")"
 fi
 
+# In a sandbox, a chain whose base is a chain.
+"$m" delta "$chain/weight_v000001" "$work/v2" "$work/nested" -o "$options" >/dev/null || fail 'a chain of a version'
+if "$m" "$work/nested" "$mnt" -o "sandbox,$options" 2>"$work/out"; then
+	cmp "$work/v2/model.safetensors" "$mnt/latest/hf/model.safetensors" || fail 'a chain of a chain in a sandbox'
+	"$m" umount "$mnt" || fail 'umount'
+fi
+
+# A base by a relative path is written with its whole path, and read from the chain's directory.
+(cd "$work" && "$m" delta v1 v2 relative --base ./v1 >/dev/null) || fail '--base ./v1'
+grep -qF "\"base\": \"$(realpath "$work")/v1\"" "$work/relative/weight_base.json" || fail "--base ./v1: $(head -2 "$work/relative/weight_base.json")"
+refused 'a base that is nowhere' 1 "--base 'v9'" "$m" delta "$work/v1" "$work/v2" "$work/nowhere" --base v9
+sed -i 's|"base": .*|"base": "../v1",|' "$work/relative/weight_base.json"
+"$m" diff "$work/relative" "$work/v2" -q -o "$options" || fail 'a relative base'
+
 # A whole model among versions: those after it change it.
 cp -r "$chain" "$work/reset"
 mkdir "$work/reset/weight_v000004"
