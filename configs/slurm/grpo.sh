@@ -21,7 +21,7 @@ mkdir -p "$SYNC"
 # shellcheck disable=SC2016
 srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 --gpus-per-node=0 --nodelist="$MASTER_ADDR,$engine" sh -c '
 	until [ -s "$SYNC/latest_checkpointed_iteration.txt" ]; do sleep 1; done
-	mkdir -p "$MOUNT" && exec mcorefs -f "$SYNC" "$MOUNT"' &
+	mkdir -p "$MOUNT" && exec mcorefs -f "$SYNC" "$MOUNT" -o vocab_size=tokenizer' &
 # What each option is for: configs/train/grpo-vllm.sh. These routes know no key: keep the port within the cluster.
 # shellcheck disable=SC2016
 srun --overlap --nodes=1 --ntasks=1 --nodelist="$engine" sh -c '

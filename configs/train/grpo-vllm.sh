@@ -36,7 +36,7 @@ until last=$(cat "$sync/latest_checkpointed_iteration.txt" 2>/dev/null) && [[ $l
 	sleep 0.2
 done
 if [[ ${last:-} =~ ^[0-9]+$ ]]; then
-	"${MCOREFS:-mcorefs}" "$sync" "$mount" || exit 1
+	"${MCOREFS:-mcorefs}" "$sync" "$mount" -o vocab_size=tokenizer || exit 1
 	mounted=1
 	# Versions are told by /collective_rpc (VLLM_SERVER_DEV_MODE) and answers come from /inference/v1/generate (--enable-scale-out), with
 	# log-probs of what was sampled, after temperature (processed_logprobs). Ids go in and come out. What a request does not say is neutral
