@@ -53,21 +53,19 @@ static void read_chunk(struct mfs_thrift *f, struct mfs_pq_chunk *c)
 			mfs_thrift_skip(f, field.type);
 }
 
+/* Columns of the table are in the order of their leaves. */
 static void read_chunks(struct mfs_pq_table *t, struct mfs_thrift *f, enum mfs_thrift_type type)
 {
 	enum mfs_thrift_type item;
 	const uint32_t count = mfs_thrift_list(f, type, &item);
+	size_t next = 0;
 
 	for (uint32_t leaf = 0; leaf < count && !f->failed; leaf++) {
 		struct mfs_pq_chunk chunk;
 
 		read_chunk(f, &chunk);
-		for (size_t i = 0; i < t->count; i++) {
-			struct mfs_pq_column *c = &t->columns[i];
-
-			if (c->leaf == leaf)
-				c->chunks[t->group_count] = chunk;
-		}
+		if (next < t->count && t->columns[next].leaf == leaf)
+			t->columns[next++].chunks[t->group_count] = chunk;
 	}
 }
 
@@ -119,12 +117,22 @@ static int read_groups(struct mfs_pq_table *t, struct mfs_thrift *f, enum mfs_th
 	return rc;
 }
 
+static uint64_t rows_of_groups(const struct mfs_pq_table *t)
+{
+	uint64_t rows = 0;
+
+	for (uint32_t i = 0; i < t->group_count; i++)
+		rows += t->group_rows[i];
+	return rows;
+}
+
 /* The schema comes before the row groups (parquet.thrift: FileMetaData). */
 static int read_file(struct mfs_pq_table *t, const struct mfs_table_want *want,
 		     struct mfs_thrift *f, struct mfs_error *err)
 {
 	struct mfs_thrift_field field = {.id = 0};
 	bool schema = false, groups = false;
+	int64_t rows = -1;
 	int rc = 0;
 
 	while (!rc && mfs_thrift_next(f, &field)) {
@@ -134,11 +142,19 @@ static int read_file(struct mfs_pq_table *t, const struct mfs_table_want *want,
 		} else if (field.id == 4 && schema && !groups) {
 			groups = true;
 			rc = read_groups(t, f, field.type, err);
+		} else if (field.id == 3) {
+			rows = mfs_thrift_int(f, field.type);
 		} else {
 			mfs_thrift_skip(f, field.type);
 		}
 	}
-	return rc || (!f->failed && groups) ? rc : mfs_pq_damaged(t, "its footer", err);
+	if (rc)
+		return rc;
+	if (f->failed || !groups)
+		return mfs_pq_damaged(t, "its footer", err);
+	return rows >= 0 && (uint64_t)rows == rows_of_groups(t)
+		       ? 0
+		       : mfs_pq_damaged(t, "its number of rows is not that of its row groups", err);
 }
 
 int mfs_pq_footer_read(struct mfs_pq_table *t, const struct mfs_table_want *want,

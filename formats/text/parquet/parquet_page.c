@@ -121,6 +121,9 @@ static int unpack(struct mfs_pq_table *t, int codec, const uint8_t *in, size_t l
 	static const char *const names[] = {"", "", "", "LZO", "BROTLI", "LZ4", "", "LZ4_RAW"};
 	bool good;
 
+	/* Of nulls alone: writers leave out what would be packed of nothing. */
+	if (!out_len && !len)
+		return 0;
 	switch (codec) {
 	case UNCOMPRESSED:
 		good = len == out_len;

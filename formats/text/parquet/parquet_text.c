@@ -95,6 +95,15 @@ static void next_group(struct mfs_pq_table *t)
 	t->group++;
 }
 
+/* Lists may have more values than their rows take. */
+static int end_group(const struct mfs_pq_table *t, struct mfs_error *err)
+{
+	for (size_t i = 0; t->group && i < t->count; i++)
+		if (t->columns[i].values || t->columns[i].has_levels)
+			return mfs_pq_damaged(t, "values after the last row of a row group", err);
+	return 0;
+}
+
 static int next_row(void *arg, struct mfs_buf *to, bool *ret_end, struct mfs_error *err)
 {
 	struct mfs_pq_table *t = arg;
@@ -102,11 +111,14 @@ static int next_row(void *arg, struct mfs_buf *to, bool *ret_end, struct mfs_err
 	bool first = true;
 	int rc = 0;
 
-	while (!t->rows && t->group < t->group_count)
+	while (!t->rows) {
+		rc = end_group(t, err);
+		*ret_end = !rc && t->group == t->group_count;
+		if (rc || *ret_end)
+			return rc;
 		next_group(t);
-	*ret_end = !t->rows;
-	if (*ret_end)
-		return 0;
+	}
+	*ret_end = false;
 	t->rows--;
 	mfs_buf_adds(to, "{");
 	for (size_t i = 0; i < t->root_count && !rc; i++) {
