@@ -2,6 +2,7 @@
 #include "formats/text/arrow/arrow_text_i.h"
 
 #include "formats/base/bytes.h"
+#include "formats/base/search.h"
 #include "formats/base/tensor.h"
 
 #define VIEW	   16 /* bytes: the length, and the string; or its beginning, a buffer, an offset */
@@ -90,15 +91,16 @@ static int add_word(struct mfs_arrow_values *v, const struct mfs_arrow_table *t,
 		    struct mfs_table_row *to, struct mfs_error *err)
 {
 	struct mfs_arrow_dictionary *d = v->dictionary;
-	uint64_t word;
+	uint64_t word, part;
 	int rc = get_int(&v->data, t, v->column->index, row, &word, err);
 
 	if (rc)
 		return rc;
-	for (uint32_t i = 0; i < d->part_count; i++) {
-		if (word < d->parts[i].rows)
-			return mfs_arrow_json(&d->parts[i], t, word, to, err);
-		word -= d->parts[i].rows;
+	if (d->part_count) {
+		part = mfs_last_while(i, d->part_count, d->firsts[i] <= word);
+		word -= d->firsts[part];
+		if (word < d->parts[part].rows)
+			return mfs_arrow_json(&d->parts[part], t, word, to, err);
 	}
 	return mfs_arrow_damaged(t, "a number of a word that its dictionary does not have", err);
 }

@@ -47,6 +47,7 @@ struct mfs_arrow_dictionary {
 	int64_t id;
 	struct mfs_arrow_column words; /* the column that their batches have */
 	struct mfs_arrow_values *parts;
+	uint64_t *firsts; /* of each part: the number of its first word */
 	uint32_t part_count;
 };
 

@@ -191,7 +191,9 @@ static void forget_words(struct mfs_arrow_dictionary *d)
 	while (d->part_count)
 		mfs_arrow_values_release(&d->parts[--d->part_count]);
 	free(d->parts);
+	free(d->firsts);
 	d->parts = NULL;
+	d->firsts = NULL;
 }
 
 /* A batch that is no delta replaces the words before it (Columnar.rst, "Dictionary Messages"). */
@@ -210,8 +212,10 @@ int mfs_arrow_dictionary_add(struct mfs_arrow_table *t, const struct mfs_arrow_b
 	t->column = d->words.name;
 	if (!batch->is_delta)
 		forget_words(d);
-	if (mfs_grow(&d->parts, d->part_count))
+	if (mfs_grow(&d->parts, d->part_count) || mfs_grow(&d->firsts, d->part_count))
 		return mfs_fail_nomem(err);
+	part = d->part_count ? &d->parts[d->part_count - 1] : NULL;
+	d->firsts[d->part_count] = part ? d->firsts[d->part_count - 1] + part->rows : 0;
 	part = &d->parts[d->part_count++];
 	rc = mfs_arrow_values_init(part, t, &d->words, false, err);
 	return rc ? rc : mfs_arrow_values_set(part, t, batch, err);
