@@ -340,7 +340,10 @@ int mfs_row_text_read(struct mfs_row_text *t, const struct mfs_text_layout *l, u
 
 	for (; b < blocks && block_at(&q, b) < q.end && !rc; b++)
 		rc = put_block(&q, b, err);
-	if (q.reader)
+	/* A decoder or a buffer that has failed once fails for good. */
+	if (rc)
+		free_reader(q.reader);
+	else if (q.reader)
 		give_reader(t, q.reader);
 	return rc;
 }
