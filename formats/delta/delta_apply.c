@@ -11,6 +11,9 @@
 #define INPUT	(64u << 10)
 #define BLOCK	4096 /* positions or values at once */
 #define SCRATCH (64u << 10)
+/* Of a frame: bytes of the longest header, and where its descriptor is. */
+#define HEADER	   18
+#define DESCRIPTOR 4
 /* The largest window of a frame that is read, as a power of two: level 1 needs 19, level 19 needs
  * 23. */
 #define WINDOW_LOG 24
@@ -230,6 +233,39 @@ static int xor_bytes(struct mfs_delta_apply *a, uint8_t *buf, size_t len, struct
 		buf += n;
 		len -= n;
 	}
+	return rc;
+}
+
+/* ---- room ---- */
+
+/* A frame of one segment has a window of its own size, another one says how large it is: the
+ * exponent and an eighth of the power of two that it gives. */
+static uint64_t window_of(const uint8_t *header, size_t len)
+{
+	const unsigned long long size = ZSTD_getFrameContentSize(header, len);
+	const bool one_segment = len > DESCRIPTOR && header[DESCRIPTOR] & 0x20;
+	uint64_t power;
+
+	if (size == ZSTD_CONTENTSIZE_ERROR || len < DESCRIPTOR + 2)
+		return 0;
+	if (one_segment)
+		return size;
+	power = 1ull << (10 + (header[DESCRIPTOR + 1] >> 3));
+	return power + (power >> 3) * (header[DESCRIPTOR + 1] & 7);
+}
+
+int mfs_delta_apply_room(const struct mfs_delta_change *change,
+			 enum mfs_delta_encoding_kind encoding, uint64_t *ret,
+			 struct mfs_error *err)
+{
+	uint8_t header[HEADER];
+	const size_t len = mfs_min_u64(HEADER, change->bytes.size);
+	int rc = mfs_source_read(&change->bytes, 0, header, len, err);
+	uint64_t window = rc ? 0 : window_of(header, len);
+
+	/* A larger one is refused. */
+	window = mfs_min_u64(window, 1ull << WINDOW_LOG);
+	*ret = encoding == MFS_DELTA_OVERWRITE ? 2 * window : window;
 	return rc;
 }
 

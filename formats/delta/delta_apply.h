@@ -13,6 +13,12 @@
 
 struct mfs_delta_apply;
 
+/* Bytes that zstd takes to apply a change, at most: by its frame's header (RFC 8878, 3.1.1.1). Of
+ * what is no frame, 0. Errors of reading it. */
+int mfs_delta_apply_room(const struct mfs_delta_change *change,
+			 enum mfs_delta_encoding_kind encoding, uint64_t *ret,
+			 struct mfs_error *err);
+
 /* bytes: of the tensor. The change outlives *ret. */
 int mfs_delta_apply_new(const struct mfs_delta_change *change,
 			enum mfs_delta_encoding_kind encoding, uint64_t bytes,

@@ -11,8 +11,10 @@
 #include "formats/io/whole.h"
 
 #define WINDOW (1u << 20)
-/* Changes that are applied in one pass: each has a megabyte of zstd's. */
-#define MOST 16
+/* Changes that are applied in one pass, and bytes of their windows in all: level 1 takes half a
+ * megabyte for each, and a frame of somebody else's may ask for 16 (delta_apply.c). */
+#define MOST	  16
+#define MOST_ROOM (64u << 20)
 
 /* A change on its way. */
 struct link {
@@ -28,6 +30,7 @@ struct making {
 	int fd;
 	struct link links[MOST];
 	unsigned count;
+	uint64_t room;	 /* that their changes take */
 	bool first;	 /* pass: the bytes come from the base */
 	bool checks_all; /* the sum after each change, and not after the last one alone */
 	struct mfs_delta_sum base_sum;
@@ -71,6 +74,7 @@ static void end_pass(struct making *m)
 		mfs_delta_sum_release(&m->links[i].sum);
 	}
 	m->count = 0;
+	m->room = 0;
 }
 
 static int read_window(struct making *m, uint64_t off, size_t len)
@@ -181,6 +185,22 @@ static int pass(struct making *m)
 
 /* ---- the whole ---- */
 
+/* Applies those that are there first if there is no room for another one. */
+static int add_link(struct making *m, const struct mfs_delta *of,
+		    const struct mfs_delta_change *change)
+{
+	uint64_t room;
+	int rc = mfs_delta_apply_room(change, of->meta.encoding, &room, m->err);
+
+	if (!rc && m->count && (m->count == MOST || m->room + room > MOST_ROOM))
+		rc = pass(m);
+	if (rc)
+		return rc;
+	m->room += room;
+	m->links[m->count++] = (struct link){.of = of, .change = change};
+	return 0;
+}
+
 static int make(struct making *m, const struct mfs_delta *const *links, uint32_t link_count)
 {
 	int rc = 0;
@@ -190,11 +210,8 @@ static int make(struct making *m, const struct mfs_delta *const *links, uint32_t
 	for (uint32_t i = 0; i < link_count && m->part->name && !rc; i++) {
 		const struct mfs_delta_change *c = mfs_delta_find(links[i], m->part->name);
 
-		if (!c)
-			continue;
-		m->links[m->count++] = (struct link){.of = links[i], .change = c};
-		if (m->count == MOST)
-			rc = pass(m);
+		if (c)
+			rc = add_link(m, links[i], c);
 	}
 	if (!rc && (m->count || m->first))
 		rc = pass(m);

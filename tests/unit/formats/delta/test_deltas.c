@@ -229,6 +229,43 @@ START_TEST(without_locks_none_is_written)
 }
 END_TEST
 
+static int read_bytes(const struct mfs_source *s, uint64_t off, void *buf, size_t len,
+		      struct mfs_error *e)
+{
+	(void)e;
+	memcpy(buf, (const uint8_t *)s->object + off, len);
+	return 0;
+}
+
+/* Headers of zstd's frames: a window of 2^23 and 3 eighths; one segment of 300 bytes; a window of
+ * 2^25, which is refused; no frame; a cut one. */
+START_TEST(room_is_what_the_frame_asks_for)
+{
+	static const struct {
+		uint8_t bytes[18];
+		size_t size;
+		uint64_t want;
+	} rows[] = {{{0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x6b}, 18, 11 << 20},
+		    {{0x28, 0xb5, 0x2f, 0xfd, 0x60, 0x2c, 0x00}, 18, 300},
+		    {{0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x78}, 18, 16 << 20},
+		    {{0x28, 0xb5, 0x2f, 0xfe, 0x00, 0x6b}, 18, 0},
+		    {{0x28, 0xb5, 0x2f, 0xfd}, 4, 0}};
+	static const struct mfs_source_ops ops = {read_bytes};
+	uint64_t room;
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(rows); i++) {
+		const struct mfs_delta_change c = {.bytes = {.ops = &ops,
+							     .size = rows[i].size,
+							     .object = (void *)rows[i].bytes}};
+
+		unit_ok(mfs_delta_apply_room(&c, MFS_DELTA_XOR, &room, &err), &err);
+		ck_assert_uint_eq(room, rows[i].want);
+		unit_ok(mfs_delta_apply_room(&c, MFS_DELTA_OVERWRITE, &room, &err), &err);
+		ck_assert_uint_eq(room, 2 * rows[i].want);
+	}
+}
+END_TEST
+
 START_TEST(names_of_versions)
 {
 	static const char *const none[] = {"weight_v00001",
@@ -285,6 +322,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, a_version_appears_whole);
 	tcase_add_loop_test(c, a_version_that_is_overtaken_stays_whole, 0, 2);
 	tcase_add_test(c, without_locks_none_is_written);
+	tcase_add_test(c, room_is_what_the_frame_asks_for);
 	tcase_add_test(c, names_of_versions);
 	tcase_add_test(c, the_base_is_what_was_written);
 	suite_add_tcase(s, c);
