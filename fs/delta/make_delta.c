@@ -42,11 +42,12 @@ static const char *out_of(const struct command *c)
 
 static int open_sides(struct command *c, struct mfs_error *err)
 {
+	struct mfs_view_options options = c->line->options.view;
 	int rc = 0;
 
+	options.base_of_either = true;
 	for (int i = 0; i < 2 && !rc; i++) {
-		rc = mfs_root_open(c->line->arguments[i], &c->line->options.view, &c->roots[i],
-				   err);
+		rc = mfs_root_open(c->line->arguments[i], &options, &c->roots[i], err);
 		if (!rc)
 			rc = mfs_weight_files_open(c->roots[i], c->view, &c->sides[i], err);
 	}

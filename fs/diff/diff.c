@@ -116,11 +116,13 @@ static int settle_optimizer(struct command *c, const struct mfs_view_options *op
 
 static int compare(struct command *c, const struct mfs_cmdline *line, struct mfs_error *err)
 {
+	struct mfs_view_options options = line->options.view;
 	struct mfs_diff *d = &c->diff;
 	int rc = 0;
 
+	options.base_of_either = true;
 	for (int i = 0; i < 2 && !rc; i++)
-		rc = open_side(&d->sides[i], line->arguments[i], &line->options.view, err);
+		rc = open_side(&d->sides[i], line->arguments[i], &options, err);
 	if (!rc)
 		rc = settle_optimizer(c, &line->options.view, err);
 	if (!rc)

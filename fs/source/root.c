@@ -671,6 +671,11 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 		return refuse(root, err);
 	if (root->kind == SOURCE_CHAIN)
 		return mfs_chain_open(root->source, &root->options, &root->chain, err);
+	if (root->options.base && !root->options.base_of_either)
+		return mfs_fail(err, -EINVAL,
+				"base=%s: '%s' is no directory of deltas (weight_v000001, ...), "
+				"and changes no base",
+				root->options.base, root->source);
 	if (root->kind != SOURCE_HF || root->options.ref)
 		return 0;
 	if (root->options.tokenizer)

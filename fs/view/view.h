@@ -85,6 +85,8 @@ struct mfs_view_options {
 	bool private_redirects;
 	/* SOURCE may be the directory of a run that has not saved yet (fs/source/root.h) */
 	bool may_be_empty;
+	/* SOURCE is one of two, and base is for those that are chains */
+	bool base_of_either;
 };
 
 #define MFS_SHARD_SIZE 5000000000ull /* huggingface_hub's default: 5 GB, decimal */

@@ -91,6 +91,10 @@ refused 'a base that is nowhere' 1 "--base 'v9'" "$m" delta "$work/v1" "$work/v2
 sed -i 's|"base": .*|"base": "../v1",|' "$work/relative/weight_base.json"
 "$m" diff "$work/relative" "$work/v2" -q -o "$options" || fail 'a relative base'
 
+refused 'a base of no chain' 1 "base=.*/v1: '.*' is no directory of deltas \(weight_v000001, ...\), and changes no base" \
+	"$m" ls "$legacy" -o "base=$work/v1"
+"$m" diff "$chain/weight_v000001" "$work/v1" -q -o "base=$legacy,$options" || fail 'a base of one of two'
+
 # A whole model among versions: those after it change it.
 cp -r "$chain" "$work/reset"
 mkdir "$work/reset/weight_v000004"
