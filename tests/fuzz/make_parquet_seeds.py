@@ -80,8 +80,8 @@ word = b"\1\0\0\0a"
 (good / "ok-by-hand").write_bytes(file(page(word, 1, PLAIN, 0), 1, 0))
 (good / "ok-member-without-name").write_bytes(file(page(word, 1, PLAIN, 0), 1, 0, more=[{3: 0, 4: b"messages", 5: 1}, {1: 6, 3: 0}]))
 (good / "ok-by-hand-words").write_bytes(file(page(word * 2, 2, PLAIN, 0, 2) + page(b"\2\0\0\0\2\1\1\2\1", 1, WORDS, 0), 1, 1))
-# Of nulls alone, version 2: levels are not compressed, and of no values no byte is written.
-(good / "ok-nulls-second-version").write_bytes(file(encode({1: 3, 2: 2, 3: 2, 8: {1: 2, 2: 2, 3: 2, 4: PLAIN, 5: 2, 6: 0}}) + b"\4\0", 2, 1, 6))
+# Of nulls alone, version 2 and snappy: levels are not compressed, and of no values no byte is written.
+(good / "ok-nulls-second-version").write_bytes(file(encode({1: 3, 2: 2, 3: 2, 8: {1: 2, 2: 2, 3: 2, 4: PLAIN, 5: 2, 6: 0}}) + b"\4\0", 2, 1, 1))
 # Rows that are in no group; and a list that has a value of a second row, in a group of one row.
 one, two = page(word, 1, PLAIN, 0), page(b"\2\0\0\0\4\0" + b"\2\0\0\0\4\1" + word * 2, 2, PLAIN, 0)
 once, twice = {3: {1: 6, 4: 0, 5: 1, 7: len(one), 9: 4}}, {3: {1: 6, 4: 0, 5: 2, 7: len(two), 9: 4 + len(one)}}
