@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "formats/base/array.h"
+#include "formats/base/str.h"
+#include "formats/io/directory.h"
 #include "formats/io/fileset.h"
 #include "formats/tokenizer/read/tokenizer_open.h"
 
@@ -21,7 +23,7 @@ struct mfs_data_tokenizer {
 	struct mfs_fileset *files;
 };
 
-/* Of a directory, what mfs_tokenizer_open() may read there. */
+/* Of a directory, what mfs_tokenizer_open() may read there, next to *.tiktoken. */
 static const char *const read_files[] = {
 	"tokenizer.json",  "tokenizer_config.json", "special_tokens_map.json",
 	"tokenizer.model", "tekken.json",	    "tiktoken.json"};
@@ -54,17 +56,47 @@ void mfs_data_tokenizer_free(struct mfs_data_tokenizer *t)
 	free(t);
 }
 
+static int note_file(struct mfs_data_tokenizer *t, const char *name, struct mfs_error *err)
+{
+	uint32_t file;
+	const int rc = mfs_fileset_add(t->files, name, &file, err);
+
+	return rc == -ENOENT ? 0 : rc;
+}
+
+static int has_ranks(const struct dirent *e)
+{
+	return mfs_str_ends(e->d_name, ".tiktoken");
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int note_ranks(struct mfs_data_tokenizer *t, struct mfs_error *err)
+{
+	struct dirent **entries;
+	const int n = mfs_scandir(t->dir, &entries, has_ranks, by_bytes);
+	int rc = 0;
+
+	if (n < 0)
+		return mfs_fail_errno(err, "cannot list '%s'", t->dir);
+	for (int i = 0; i < n; i++) {
+		rc = rc ? rc : note_file(t, entries[i]->d_name, err);
+		free(entries[i]);
+	}
+	free(entries);
+	return rc;
+}
+
 static int note_files(struct mfs_data_tokenizer *t, struct mfs_error *err)
 {
 	int rc = mfs_fileset_new(t->dir, &t->files, err);
-	uint32_t file;
 
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(read_files) && !rc; i++) {
-		rc = mfs_fileset_add(t->files, read_files[i], &file, err);
-		if (rc == -ENOENT)
-			rc = 0;
-	}
-	return rc;
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(read_files) && !rc; i++)
+		rc = note_file(t, read_files[i], err);
+	return rc ? rc : note_ranks(t, err);
 }
 
 /* Under the lock. */
@@ -77,6 +109,11 @@ static int open_once(struct mfs_data_tokenizer *t, struct mfs_error *err)
 	if (!rc)
 		rc = mfs_named_tokens_new(t->tok, &t->names, err);
 	return rc ? mfs_fail_in(err, "tokenizer=%s", t->dir) : 0;
+}
+
+bool mfs_data_tokenizer_is_given(const struct mfs_data_tokenizer *t)
+{
+	return t->dir != NULL;
 }
 
 int mfs_data_tokenizer_names(struct mfs_data_tokenizer *t, const struct mfs_named_tokens **ret,

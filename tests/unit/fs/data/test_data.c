@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "formats/indexed/indexed_members.h"
+#include "formats/io/fileset.h"
 #include "fs/data/data.h"
 #include "fs/data/data_i.h"
+#include "fs/data/data_tokenizer.h"
 #include "fs/source/root.h"
 #include "tests/unit/fake_idx.h"
 
@@ -359,6 +361,38 @@ START_TEST(next_to_a_model)
 }
 END_TEST
 
+static void copy_model(const char *dir, const char *from, const char *name)
+{
+	char path[256];
+	uint8_t *bytes;
+	size_t len;
+
+	snprintf(path, sizeof(path), "tests/fixtures/tokenizers/models/%s", from);
+	bytes = unit_slurp(path, &len);
+	unit_write(dir, name, bytes, len);
+	free(bytes);
+}
+
+/* What datasets' text is made of is known by all files that may be read. */
+START_TEST(a_tokenizers_files_are_noted)
+{
+	const struct mfs_named_tokens *names;
+	struct mfs_data_tokenizer *t;
+	struct mfs_fileset *files;
+	struct mfs_error err;
+
+	copy_model(unit_tmpdir(), "small.tiktoken", "qwen.tiktoken");
+	copy_model(unit_tmpdir(), "tiktoken.json", "tiktoken.json");
+	unit_ok(mfs_data_tokenizer_new(unit_tmpdir(), &t, &err), &err);
+	unit_ok(mfs_data_tokenizer_names(t, &names, &err), &err);
+	files = mfs_data_tokenizer_files(t);
+	ck_assert_uint_eq(mfs_fileset_count(files), 2);
+	ck_assert_str_eq(mfs_fileset_name(files, 0), "tiktoken.json");
+	ck_assert_str_eq(mfs_fileset_name(files, 1), "qwen.tiktoken");
+	mfs_data_tokenizer_free(t);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("data");
@@ -372,5 +406,6 @@ Suite *mfs_suite(void)
 	unit_case(s, "idle views", idle_views_are_let_go);
 	tcase_add_test(c, root_of_datasets);
 	tcase_add_test(c, next_to_a_model);
+	tcase_add_test(c, a_tokenizers_files_are_noted);
 	return s;
 }
