@@ -107,10 +107,11 @@ struct mfs_fileset *const *mfs_dataset_sets(const struct mfs_dataset *d, uint32_
 struct mfs_buf;
 /* A row, for people. */
 struct mfs_dataset_row {
-	uint64_t rows, row; /* of the dataset; which of these */
-	uint64_t tokens;    /* of the row */
-	uint64_t shown;	    /* of these, from the first one on */
-	bool is_text;	    /* there is a tokenizer; else they are ids, in decimal */
+	uint64_t rows, row;	  /* of the dataset; which of these */
+	uint64_t tokens;	  /* of the row */
+	uint64_t shown;		  /* of these, from the first one on */
+	bool is_text;		  /* there is a tokenizer; else they are ids, in decimal */
+	struct mfs_error why_ids; /* code 0: they are text, or no tokenizer was given */
 };
 /* Appends the first tokens of a row, at most so many; of the last row, if there is none of that
  * number. -ENODATA: there are no rows; -ENOTSUP: tokens are no integers; what reading fails

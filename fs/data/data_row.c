@@ -66,7 +66,9 @@ int mfs_dataset_show_row(const struct mfs_dataset *d, uint64_t row, uint64_t mos
 	tokens = malloc((ret->shown + 1) * sizeof(*tokens));
 	rc = tokens ? mfs_rows_read_int64(d->rows, start, ret->shown, tokens, err)
 		    : mfs_fail_nomem(err);
-	ret->is_text = !mfs_data_tokenizer_names(d->tokenizer, &names, NULL);
+	ret->is_text = !mfs_data_tokenizer_names(
+		d->tokenizer, &names,
+		mfs_data_tokenizer_is_given(d->tokenizer) ? &ret->why_ids : NULL);
 	if (!rc)
 		rc = ret->is_text ? add_text(names, tokens, ret->shown, text, err)
 				  : add_ids(tokens, ret->shown, text, err);

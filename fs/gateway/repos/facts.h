@@ -99,10 +99,11 @@ int mfs_repos_each_layout(struct mfs_repos *repos, const char *name,
 
 /* A row of a dataset. */
 struct mfs_row_fact {
-	uint64_t rows, row; /* of the dataset; which of these */
-	uint64_t tokens;    /* of the row */
-	uint64_t shown;	    /* of these, from the first one on */
-	bool is_text;	    /* there is a tokenizer; else they are ids, in decimal */
+	uint64_t rows, row;	  /* of the dataset; which of these */
+	uint64_t tokens;	  /* of the row */
+	uint64_t shown;		  /* of these, from the first one on */
+	bool is_text;		  /* there is a tokenizer; else they are ids, in decimal */
+	struct mfs_error why_ids; /* code 0: they are text, or no tokenizer was given */
 };
 struct mfs_buf;
 /* Appends the first tokens of a row of a dataset; of the last row, if there is none of that number.

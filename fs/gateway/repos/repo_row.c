@@ -23,7 +23,8 @@ int mfs_repos_show_row(struct mfs_repos *repos, const char *name, uint64_t row,
 				     .row = found.row,
 				     .tokens = found.tokens,
 				     .shown = found.shown,
-				     .is_text = found.is_text};
+				     .is_text = found.is_text,
+				     .why_ids = found.why_ids};
 	mfs_revision_drop(&r);
 	return rc;
 }

@@ -50,6 +50,17 @@ static void add_ways(struct mfs_buf *b, const struct mfs_row_fact *f)
 	add_way(b, f->row + 1 < f->rows, f->rows - 1, "Last");
 }
 
+/* The tokenizer that was given cannot be read. */
+static void add_why_ids(struct mfs_buf *b, const struct mfs_error *why)
+{
+	struct mfs_error shown = *why;
+
+	mfs_hide_directories(shown.msg);
+	mfs_buf_adds(b, "; they are shown as ids: ");
+	mfs_html_text(b, shown.msg);
+	mfs_buf_adds(b, "\n");
+}
+
 static void add_title(struct mfs_buf *b, const struct mfs_row_fact *f)
 {
 	char row[MFS_HUMAN], tokens[MFS_HUMAN];
@@ -60,9 +71,13 @@ static void add_title(struct mfs_buf *b, const struct mfs_row_fact *f)
 	if (f->shown < f->tokens)
 		mfs_buf_printf(b, ", of which these are the first %s",
 			       mfs_grouped(f->shown, tokens));
-	mfs_buf_adds(b, f->is_text ? "\n"
-				   : "; <code>-o tokenizer=DIR</code> of the gateway shows them as "
-				     "text\n");
+	if (f->why_ids.code)
+		add_why_ids(b, &f->why_ids);
+	else
+		mfs_buf_adds(
+			b, f->is_text ? "\n"
+				      : "; <code>-o tokenizer=DIR</code> of the gateway shows them "
+					"as text\n");
 }
 
 /* A line break after the tag is not the text's own. */

@@ -702,6 +702,22 @@ static void add_hostile(void)
 	unit_ok(mfs_repos_add(gateway.repos, NULL, prefix, &hostile, &err), &err);
 }
 
+/* The dataset again, with a tokenizer's directory that has none. */
+static void add_without_tokenizer(void)
+{
+	static struct mfs_view_options lost;
+	static struct mfs_data_options data;
+	static char dir[PATH_MAX], prefix[PATH_MAX];
+
+	snprintf(dir, sizeof(dir), "%s/no_tokenizer", unit_tmpdir());
+	snprintf(prefix, sizeof(prefix), "%s/hostile", unit_tmpdir());
+	ck_assert_int_eq(mkdir(dir, 0700), 0);
+	data.tokenizer = dir;
+	lost.tokenizer = dir;
+	lost.data = &data;
+	unit_ok(mfs_repos_add(gateway.repos, "local/lost", prefix, &lost, &err), &err);
+}
+
 /* A row of a dataset: as text, of which nothing is markup, or as ids; one after the other. */
 START_TEST(dataset_page_shows_a_row)
 {
@@ -709,6 +725,7 @@ START_TEST(dataset_page_shows_a_row)
 
 	begin_gateway(NULL);
 	add_hostile();
+	add_without_tokenizer();
 	check_page("/datasets/local/hostile", browser, 200,
 		   (const char *[]){
 			   "!<script", "!<img", "&#60;script&#62;alert(1)&#60;/script&#62;",
@@ -721,6 +738,9 @@ START_TEST(dataset_page_shows_a_row)
 		   (const char *[]){"Row 1 of 3", "0 tokens", "<pre dir=auto>\n</pre>", NULL});
 	check_page("/datasets/local/tales_text_document?row=239", browser, 200,
 		   (const char *[]){"Row 239 of 240", "-o tokenizer=DIR", NULL});
+	check_page("/datasets/local/lost", browser, 200,
+		   (const char *[]){"they are shown as ids: ", "has no file of a tokenizer",
+				    "!-o tokenizer=DIR", NULL});
 	check_page("/datasets/local/tales_text_document", browser, 200,
 		   (const char *[]){"<pre dir=auto>\n", "Row 0 of 240", NULL});
 	end_gateway();
