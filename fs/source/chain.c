@@ -41,6 +41,7 @@ struct base {
 		uint32_t file;
 	} * readers;	/* of weights */
 	uint32_t count; /* of weights; 0: it could not be opened */
+	int small_fd; /* directory of the first version, which has the small files; -1: none yet */
 	struct base *next;
 };
 
@@ -184,6 +185,7 @@ static struct base *new_base(struct mfs_chain *c, struct mfs_error *err)
 		mfs_fail_nomem(err);
 		return NULL;
 	}
+	b->small_fd = -1;
 	while (*at)
 		at = &(*at)->next;
 	return *at = b;
@@ -240,6 +242,8 @@ static int open_first(struct mfs_chain *c, struct base *b, struct mfs_error *err
 static void free_base(struct base *b)
 {
 	close_base(b);
+	if (b->small_fd >= 0)
+		close(b->small_fd);
 	mfs_delta_base_release(&b->named);
 	free(b);
 }
@@ -313,15 +317,23 @@ static int copy_small(const struct mfs_chain *c, const struct base *b, uint32_t 
 	return rc;
 }
 
-/* A view's files lie in no directories, but for Megatron's, which have no safetensors. */
-static int copy_all_small(const struct mfs_chain *c, const struct base *b, int dirfd,
-			  struct mfs_error *err)
+/* Those of later versions are links to the first one's, or copies, too, where none can be made. A
+ * view's files lie in no directories, but for Megatron's, which have no safetensors. */
+static int add_all_small(const struct mfs_chain *c, struct base *b, int dirfd,
+			 struct mfs_error *err)
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; i < b->files.count && !rc; i++)
-		if (!b->files.files[i].has_weights)
+	for (uint32_t i = 0; i < b->files.count && !rc; i++) {
+		const char *name = b->files.files[i].name;
+
+		if (b->files.files[i].has_weights)
+			continue;
+		if (b->small_fd < 0 || linkat(b->small_fd, name, dirfd, name, 0))
 			rc = copy_small(c, b, i, dirfd, err);
+	}
+	if (!rc && b->small_fd < 0)
+		b->small_fd = fcntl(dirfd, F_DUPFD_CLOEXEC, 0);
 	return rc;
 }
 
@@ -466,7 +478,7 @@ static int make_placeholder(struct mfs_chain *c, struct version *v, int dirfd, u
 
 static int fill_dir(struct mfs_chain *c, struct version *v, int dirfd, struct mfs_error *err)
 {
-	int rc = copy_all_small(c, v->base, dirfd, err);
+	int rc = add_all_small(c, v->base, dirfd, err);
 
 	v->files = calloc((size_t)v->base->count + 1, sizeof(*v->files));
 	v->placeholders = calloc((size_t)v->base->count + 1, sizeof(*v->placeholders));

@@ -115,6 +115,31 @@ START_TEST(a_version_has_one_identity)
 }
 END_TEST
 
+/* The small files of a base are there once. */
+START_TEST(versions_share_small_files)
+{
+	const struct mfs_chain_version **versions;
+	struct mfs_chain *c;
+	struct stat st[2];
+	uint32_t count;
+	char path[700];
+
+	memcpy(old_bytes, new_bytes, sizeof(old_bytes));
+	new_bytes[0] = 'y';
+	write_version(2);
+	c = open_chain();
+	unit_ok(mfs_chain_look(c, &versions, &count, &err), &err);
+	ck_assert_uint_eq(count, 2);
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/config.json", versions[i]->path);
+		ck_assert(!stat(path, &st[i]));
+	}
+	ck_assert_uint_eq(st[0].st_ino, st[1].st_ino);
+	free(versions);
+	mfs_chain_free(c);
+}
+END_TEST
+
 /* Each look opens it again, until its weights can be read. */
 START_TEST(a_whole_model_is_opened_again)
 {
@@ -153,6 +178,7 @@ Suite *mfs_suite(void)
 	tcase_add_checked_fixture(c, set_up, NULL);
 	tcase_add_test(c, an_empty_tensor_hides_no_other);
 	tcase_add_test(c, a_version_has_one_identity);
+	tcase_add_test(c, versions_share_small_files);
 	tcase_add_test(c, a_whole_model_is_opened_again);
 	suite_add_tcase(s, c);
 	return s;
