@@ -105,6 +105,14 @@ static int look(struct mfs_object *o, uint64_t off, uint64_t len)
 	return 0;
 }
 
+/* What the server has sent. It counts that after it has come here: so many bytes are waited for. */
+static uint64_t sent(uint64_t bytes)
+{
+	for (int i = 0; i < 5000 && atomic_load(&server.sent) < bytes; i++)
+		usleep(1000);
+	return atomic_load(&server.sent);
+}
+
 START_TEST(each_byte_comes_once)
 {
 	unsigned asked;
@@ -117,7 +125,7 @@ START_TEST(each_byte_comes_once)
 	unit_ok(look(object, 0, SIZE), &err);
 	ck_assert_uint_eq(atomic_load(&server.requests), asked);
 	/* Each byte came once. */
-	ck_assert_uint_eq(atomic_load(&server.sent), SIZE);
+	ck_assert_uint_eq(sent(SIZE), SIZE);
 	ck_assert_uint_eq(mfs_cache_stats(cache).fetched, SIZE);
 }
 END_TEST
@@ -157,7 +165,7 @@ START_TEST(opened_for_ever)
 	for (int i = 0; i < 1000 && unused_pins() < MFS_PINS - 1; i++)
 		usleep(1000);
 	ck_assert_uint_eq(unused_pins(), MFS_PINS - 1);
-	ck_assert_uint_eq(atomic_load(&server.sent), SIZE);
+	ck_assert_uint_eq(sent(SIZE), SIZE);
 	unit_ok(look(object, 0, SIZE), &err);
 }
 END_TEST
@@ -225,10 +233,7 @@ START_TEST(gets_further)
 	server.faults = 5; /* 1 MiB, halved each time */
 	unit_ok(look(object, 0, MIB), &err);
 	ck_assert_uint_eq(atomic_load(&server.faults), 0);
-	/* The server counts what it has sent, when it is here already. */
-	for (int i = 0; i < 5000 && atomic_load(&server.sent) < MIB; i++)
-		usleep(1000);
-	ck_assert_uint_eq(atomic_load(&server.sent), MIB);
+	ck_assert_uint_eq(sent(MIB), MIB);
 }
 END_TEST
 
@@ -451,7 +456,7 @@ START_TEST(two_caches_share_what_was_fetched)
 	unit_ok(look(same, 0, SIZE), &err);
 	ck_assert_uint_eq(count("objects"), 2);
 	ck_assert_uint_eq(mfs_cache_stats(other).fetched, 0);
-	ck_assert_uint_eq(atomic_load(&server.sent), SIZE);
+	ck_assert_uint_eq(sent(SIZE), SIZE);
 	mfs_cache_free(other);
 	ck_assert_uint_eq(count("mounts"), 1);
 	unit_ok(look(object, 0, SIZE), &err);
