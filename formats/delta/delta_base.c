@@ -79,7 +79,7 @@ static int read_text(const json_t *root, const char *key, struct mfs_arena *aren
 	return *ret ? 0 : mfs_fail_nomem(err);
 }
 
-/* A relative path begins in the chain's directory, whoever reads it. */
+/* A relative path begins in the chain's directory, and not in that of the process. */
 static int read_source(const json_t *root, const char *dir, struct mfs_delta_base *b,
 		       struct mfs_error *err)
 {

@@ -89,7 +89,7 @@ static void make_header(const struct mfs_text_lengths *l, uint64_t key, struct h
 
 /* ---- a file that is there ---- */
 
-/* Sums that rows could have: files are laid out by them, whoever has written them. */
+/* Sums that rows could have: files are laid out by them, and anyone may have written them. */
 static bool are_sound(const struct mfs_text_lengths *l)
 {
 	for (int f = 0; f < MFS_TEXT_FORMS; f++) {

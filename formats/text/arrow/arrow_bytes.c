@@ -9,17 +9,29 @@
 
 #define WINDOW	  (256u << 10)
 #define WHOLE_MAX ((1u << 30) - 1)
-#define LENGTH	  8 /* bytes before a compressed buffer: its length when it is unpacked */
+/* Bytes of windows of a table, all together. */
+#define WINDOWS_MAX (UINT64_C(4) << 30)
+#define LENGTH	    8 /* bytes before a compressed buffer: its length when it is unpacked */
 
-static int make_room(struct mfs_arrow_bytes *b, size_t size, struct mfs_error *err)
+static int make_room(struct mfs_arrow_bytes *b, const struct mfs_arrow_table *t, size_t size,
+		     struct mfs_error *err)
 {
 	uint8_t *window;
 
 	if (size <= b->room)
 		return 0;
+	if (size - b->room > WINDOWS_MAX - *t->taken)
+		return mfs_fail(err, -ENOTSUP,
+				"%s: record batch %llu, column '%s': its buffers and those of the "
+				"columns before it are too large together: at most 4 GiB are "
+				"unpacked at a time",
+				t->src.name, (unsigned long long)t->batch.number,
+				t->column ? t->column : "of a dictionary");
 	window = realloc(b->window, size);
 	if (!window)
 		return mfs_fail_nomem(err);
+	*t->taken += size - b->room;
+	b->taken = t->taken;
 	b->window = window;
 	b->room = size;
 	return 0;
@@ -41,7 +53,7 @@ static int unpack(struct mfs_arrow_bytes *b, const struct mfs_arrow_table *t, ui
 	    (stated != ZSTD_CONTENTSIZE_UNKNOWN && stated != b->size))
 		rc = mfs_arrow_damaged(t, "a buffer cannot be unpacked", err);
 	if (!rc)
-		rc = make_room(b, (size_t)b->size, err);
+		rc = make_room(b, t, (size_t)b->size, err);
 	if (!rc && ZSTD_decompress(b->window, (size_t)b->size, packed, len) != b->size)
 		rc = mfs_arrow_damaged(t, "a buffer cannot be unpacked", err);
 	free(packed);
@@ -109,7 +121,7 @@ int mfs_arrow_bytes_get(struct mfs_arrow_bytes *b, const struct mfs_arrow_table 
 		first = whole ? 0 : at;
 		size = whole ? b->size : mfs_min_u64(mfs_max_u64(len, WINDOW), b->size - at);
 		b->len = 0;
-		rc = make_room(b, (size_t)size, err);
+		rc = make_room(b, t, (size_t)size, err);
 		if (!rc)
 			rc = mfs_source_read(&t->src, b->offset + first, b->window, (size_t)size,
 					     err);
@@ -125,5 +137,7 @@ int mfs_arrow_bytes_get(struct mfs_arrow_bytes *b, const struct mfs_arrow_table 
 void mfs_arrow_bytes_release(struct mfs_arrow_bytes *b)
 {
 	free(b->window);
+	if (b->taken)
+		*b->taken -= b->room;
 	*b = (struct mfs_arrow_bytes){0};
 }

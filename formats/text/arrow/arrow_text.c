@@ -60,6 +60,7 @@ static int open_table(const struct mfs_source *src, const struct mfs_table_want 
 
 	if (!t)
 		return mfs_fail_nomem(err);
+	t->taken = &t->windows;
 	t->src = *src;
 	rc = mfs_arrow_open(src, &t->arrow, err);
 	if (!rc)

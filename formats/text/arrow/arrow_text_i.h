@@ -14,6 +14,7 @@ struct mfs_arrow_bytes {
 	bool is_whole;	 /* the window is all of it */
 	uint8_t *window;
 	size_t room;
+	uint64_t *taken;  /* the table's, of which room is a part; NULL: there is no window */
 	uint64_t at, len; /* of the window, in the buffer */
 };
 
@@ -61,6 +62,8 @@ struct mfs_arrow_table {
 	const char *column;	      /* that is read, for messages; NULL: none yet */
 	struct mfs_arrow_batch batch; /* at hand */
 	uint64_t row;		      /* of it, the next one */
+	uint64_t windows;	      /* bytes of all windows */
+	uint64_t *taken;	      /* windows, which reading changes */
 };
 
 /* Returns -EINVAL, with a sentence that names the batch and the column at hand. */

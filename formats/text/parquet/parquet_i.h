@@ -100,6 +100,7 @@ struct mfs_pq_table {
 	uint64_t *group_rows;
 	uint32_t group_count, group; /* group: the next one */
 	uint64_t rows;		     /* of the group at hand that are still to come */
+	uint64_t taken;		     /* bytes of all rooms */
 };
 
 /* Returns -EINVAL, with a sentence. */
@@ -107,7 +108,8 @@ int mfs_pq_damaged(const struct mfs_pq_table *t, const char *what, struct mfs_er
 /* Reads bytes of the file. */
 int mfs_pq_read(const struct mfs_pq_table *t, uint64_t offset, void *to, size_t len,
 		struct mfs_error *err);
-int mfs_pq_room(struct mfs_pq_room *r, size_t size, struct mfs_error *err);
+/* Makes a room larger, if it is smaller. -ENOTSUP: all rooms of the table would be too large. */
+int mfs_pq_room(struct mfs_pq_table *t, struct mfs_pq_room *r, size_t size, struct mfs_error *err);
 
 /* Fills t. -ENODATA: there is no such column. */
 int mfs_pq_footer_read(struct mfs_pq_table *t, const struct mfs_table_want *want,

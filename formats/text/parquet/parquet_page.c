@@ -86,7 +86,7 @@ int mfs_pq_page_header(struct mfs_pq_table *t, struct mfs_pq_column *c, struct m
 {
 	for (size_t most = 512;; most = HEADER_MAX) {
 		const size_t len = (size_t)mfs_min_u64(most, c->end - c->at);
-		int rc = mfs_pq_room(&c->packed, len, err);
+		int rc = mfs_pq_room(t, &c->packed, len, err);
 
 		if (!rc)
 			rc = mfs_pq_read(t, c->at, c->packed.at, len, err);
@@ -157,10 +157,10 @@ int mfs_pq_page_load(struct mfs_pq_table *t, struct mfs_pq_column *c, const stru
 {
 	const size_t before = (size_t)(p->levels + p->repetitions);
 	const size_t packed = (size_t)p->packed, size = (size_t)p->size;
-	int rc = mfs_pq_room(&c->packed, packed, err);
+	int rc = mfs_pq_room(t, &c->packed, packed, err);
 
 	if (!rc)
-		rc = mfs_pq_room(to, size + 1, err);
+		rc = mfs_pq_room(t, to, size + 1, err);
 	if (!rc)
 		rc = mfs_pq_read(t, c->at, c->packed.at, packed, err);
 	c->at += packed;

@@ -7,6 +7,8 @@
 #include "formats/base/bytes.h"
 #include "formats/text/parquet/parquet_i.h"
 
+#define ROOMS_MAX (UINT64_C(4) << 30) /* bytes of pages, of all columns that are read */
+
 int mfs_pq_damaged(const struct mfs_pq_table *t, const char *what, struct mfs_error *err)
 {
 	return mfs_fail(err, -EINVAL, "%s: its Parquet data is damaged: %s", t->src.name, what);
@@ -20,15 +22,22 @@ int mfs_pq_read(const struct mfs_pq_table *t, uint64_t offset, void *to, size_t 
 		       : mfs_pq_damaged(t, "a range lies outside of the file", err);
 }
 
-int mfs_pq_room(struct mfs_pq_room *r, size_t size, struct mfs_error *err)
+int mfs_pq_room(struct mfs_pq_table *t, struct mfs_pq_room *r, size_t size, struct mfs_error *err)
 {
 	uint8_t *at;
 
 	if (size <= r->size)
 		return 0;
+	if (size - r->size > ROOMS_MAX - t->taken)
+		return mfs_fail(
+			err, -ENOTSUP,
+			"%s: pages of its %zu columns that are read are too large together: "
+			"at most 4 GiB are unpacked at a time",
+			t->src.name, t->count);
 	at = realloc(r->at, size);
 	if (!at)
 		return mfs_fail_nomem(err);
+	t->taken += size - r->size;
 	r->at = at;
 	r->size = size;
 	return 0;
