@@ -232,16 +232,16 @@ bool mfs_torch_is_tensor(const struct mfs_torch_file *f, mfs_value v)
 	return kind_of(f->doc, r.callable) != NOT_A_TENSOR;
 }
 
-static int read_dims(const struct mfs_torch_file *f, mfs_value dims, uint64_t *ret, uint32_t count,
-		     struct mfs_error *err)
+static int read_dims(const struct mfs_pickle *doc, const char *name, mfs_value dims, uint64_t *ret,
+		     uint32_t count, struct mfs_error *err)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		int64_t v;
 
-		if (!mfs_value_int(f->doc, mfs_value_at(f->doc, dims, i), &v) || v < 0)
+		if (!mfs_value_int(doc, mfs_value_at(doc, dims, i), &v) || v < 0)
 			return mfs_fail(err, -EINVAL,
 					"%s: a tensor's size or stride is not a natural number",
-					f->zip.src.name);
+					name);
 		ret[i] = (uint64_t)v;
 	}
 	return 0;
@@ -322,15 +322,12 @@ static bool view_fits(const struct mfs_torch_tensor *t, uint64_t numel)
 	return last < numel;
 }
 
-int mfs_torch_tensor(const struct mfs_torch_file *f, mfs_value v, struct mfs_torch_tensor *ret,
-		     struct mfs_error *err)
+int mfs_torch_view(const struct mfs_pickle *doc, const char *name, mfs_value v,
+		   struct mfs_torch_view *ret, struct mfs_error *err)
 {
-	const struct mfs_pickle *doc = f->doc;
 	struct rebuild r = unwrap(doc, v);
 	enum rebuild_kind kind = kind_of(doc, r.callable);
 	struct mfs_torch_tensor t = {0};
-	enum mfs_dtype dtype = MFS_DTYPE_NONE;
-	uint64_t numel = 0, count;
 	int64_t offset;
 	mfs_value size = mfs_torch_size(doc, mfs_value_at(doc, r.args, 2));
 	mfs_value stride = mfs_torch_size(doc, mfs_value_at(doc, r.args, 3));
@@ -338,24 +335,36 @@ int mfs_torch_tensor(const struct mfs_torch_file *f, mfs_value v, struct mfs_tor
 	int rc;
 
 	if (kind == NOT_A_TENSOR || kind == TENSOR_OTHER)
-		return mfs_fail(err, -ENOTSUP, "%s: not a plain strided tensor", f->zip.src.name);
+		return mfs_fail(err, -ENOTSUP, "%s: not a plain strided tensor", name);
 	if (ndim > MFS_MAX_DIMS || mfs_value_count(doc, stride) != ndim)
-		return mfs_fail(err, -EINVAL, "%s: a tensor with %u axes and %u strides",
-				f->zip.src.name, ndim, mfs_value_count(doc, stride));
+		return mfs_fail(err, -EINVAL, "%s: a tensor with %u axes and %u strides", name,
+				ndim, mfs_value_count(doc, stride));
 	if (kind == TENSOR_V3)
-		dtype = mfs_torch_dtype(doc, mfs_value_at(doc, r.args, 6));
+		t.dtype = mfs_torch_dtype(doc, mfs_value_at(doc, r.args, 6));
 	t.ndim = (uint8_t)ndim;
-	rc = read_dims(f, size, t.shape, ndim, err);
+	rc = read_dims(doc, name, size, t.shape, ndim, err);
 	if (!rc)
-		rc = read_dims(f, stride, t.stride, ndim, err);
-	if (!rc)
-		rc = read_storage(f, mfs_value_at(doc, r.args, 0), dtype, &t, &numel, err);
+		rc = read_dims(doc, name, stride, t.stride, ndim, err);
 	if (rc)
 		return rc;
 	if (!mfs_value_int(doc, mfs_value_at(doc, r.args, 1), &offset) || offset < 0)
 		return mfs_fail(err, -EINVAL, "%s: a tensor's offset is not a natural number",
-				f->zip.src.name);
+				name);
 	t.offset = (uint64_t)offset;
+	*ret = (struct mfs_torch_view){.tensor = t, .storage = mfs_value_at(doc, r.args, 0)};
+	return 0;
+}
+
+int mfs_torch_view_over(const struct mfs_torch_file *f, mfs_value storage,
+			const struct mfs_torch_view *view, struct mfs_torch_tensor *ret,
+			struct mfs_error *err)
+{
+	struct mfs_torch_tensor t = view->tensor;
+	uint64_t numel = 0, count;
+	int rc = read_storage(f, storage, view->tensor.dtype, &t, &numel, err);
+
+	if (rc)
+		return rc;
 	/* It has more elements than its storage: it is expanded, or overlaps itself. No weight
 	 * does. */
 	if (!mfs_shape_count(t.shape, t.ndim, &count) || count > numel || !view_fits(&t, numel))
@@ -363,4 +372,13 @@ int mfs_torch_tensor(const struct mfs_torch_file *f, mfs_value v, struct mfs_tor
 				f->zip.src.name, t.record->name);
 	*ret = t;
 	return 0;
+}
+
+int mfs_torch_tensor(const struct mfs_torch_file *f, mfs_value v, struct mfs_torch_tensor *ret,
+		     struct mfs_error *err)
+{
+	struct mfs_torch_view view;
+	int rc = mfs_torch_view(f->doc, f->zip.src.name, v, &view, err);
+
+	return rc ? rc : mfs_torch_view_over(f, view.storage, &view, ret, err);
 }

@@ -68,6 +68,21 @@ bool mfs_torch_is_tensor(const struct mfs_torch_file *f, mfs_value v);
 int mfs_torch_tensor(const struct mfs_torch_file *f, mfs_value v, struct mfs_torch_tensor *ret,
 		     struct mfs_error *err);
 
+/* A tensor whose storage nobody has looked at. */
+struct mfs_torch_view {
+	struct mfs_torch_tensor tensor; /* record: NULL; dtype: NONE where the storage has it */
+	mfs_value storage;
+};
+
+/* The two halves of mfs_torch_tensor(), for a pickle whose storages are elsewhere. The first reads
+ * the tensor that v of doc stands for, with name for messages. */
+int mfs_torch_view(const struct mfs_pickle *doc, const char *name, mfs_value v,
+		   struct mfs_torch_view *ret, struct mfs_error *err);
+/* The second finds its record. storage: a value of f. */
+int mfs_torch_view_over(const struct mfs_torch_file *f, mfs_value storage,
+			const struct mfs_torch_view *view, struct mfs_torch_tensor *ret,
+			struct mfs_error *err);
+
 /* Reads the one element of a tensor. -EINVAL: it has another number of them, or is no number. */
 int mfs_torch_number(const struct mfs_torch_file *f, mfs_value v, double *ret,
 		     struct mfs_error *err);
