@@ -116,8 +116,10 @@ static void cached(struct check *c, enum mfk_dtype type, const int64_t shape[5])
 void check_attention_cached(struct check *c)
 {
 	static const int64_t shapes[][5] = {
-		{1, 1, 1, 1, 0},     {4, 4, 8, 8, 0},	{8, 2, 64, 64, 7},     {14, 2, 64, 64, 0},
-		{4, 4, 192, 128, 0}, {6, 3, 17, 23, 1}, {32, 1, 128, 128, 40},
+		{1, 1, 1, 1, 0},       {4, 4, 8, 8, 0},	    {8, 2, 64, 64, 7},
+		{14, 2, 64, 64, 0},    {4, 4, 192, 128, 0}, {6, 3, 17, 23, 1},
+		{32, 1, 128, 128, 40}, {20, 2, 40, 300, 0}, {9, 1, 5, 1, 0},
+		{3, 1, 1024, 1024, 0},
 	};
 
 	if (!c->ops->attention_cached)

@@ -9,8 +9,9 @@
 #include "trainer/model/net.h"
 #include "trainer/params/memory.h"
 
-#define STEP_TOKENS   16 /* tokens of a step are a multiple, which products like */
-#define PROMPT_TOKENS 12 /* that prompts can have of a step, at least */
+#define CPU_TOKENS    16  /* tokens of a step are a multiple, which products like */
+#define GPU_TOKENS    256 /* up to which a product's time is that of reading weights */
+#define PROMPT_TOKENS 12  /* that prompts can have of a step, at least */
 #define MOST_SLOTS    4096
 
 /* A sequence that is being generated. */
@@ -103,10 +104,12 @@ static uint32_t round_up(uint32_t x, uint32_t to)
 }
 
 /* Prompts get the rows that are more than places. */
-static void choose_sizes(struct mft_sampler *s, uint32_t slots)
+static void choose_sizes(struct mft_sampler *s, const char *backend, uint32_t slots)
 {
+	const uint32_t multiple = backend && !strcmp(backend, "cpu") ? CPU_TOKENS : GPU_TOKENS;
+
 	s->slots = slots < MOST_SLOTS ? slots : MOST_SLOTS;
-	s->tokens = round_up(round_up(s->slots + PROMPT_TOKENS, STEP_TOKENS), s->parallel->size.tp);
+	s->tokens = round_up(round_up(s->slots + PROMPT_TOKENS, multiple), s->parallel->size.tp);
 }
 
 /* Host memory: what a step is copied from. */
@@ -174,7 +177,7 @@ int mft_sampler_new(const struct mft_train_config *config, struct mft_params *pa
 	s->parallel = parallel;
 	s->length = max_length;
 	s->vocab = (int64_t)(vocab ? vocab : params->padded_vocab);
-	choose_sizes(s, slots);
+	choose_sizes(s, backend->name, slots);
 	derive(s, config);
 	rc = make_blocks(s, err);
 	if (!rc)
@@ -196,7 +199,7 @@ int mft_sampler_plan(const struct mft_train_config *config, struct mft_params *p
 
 	if (rc)
 		return rc;
-	choose_sizes(&s, slots);
+	choose_sizes(&s, config->backend, slots);
 	derive(&s, config);
 	rc = mft_net_new(&s.config, params, &s.memory, NULL, NULL, parallel, &s.net, err);
 	*ret = s.memory.total;
