@@ -13,10 +13,15 @@
  * Name, bytes, word in files, exact: operations compute with the elements as they are, and what
  * they add up is of this type, too. Elements of other types become it, and results are rounded.
  */
-#define MFK_DTYPES(ROW)                                                                            \
+#define MFK_STORED_DTYPES(ROW)                                                                     \
 	ROW(F32, 4, "fp32", true)                                                                  \
 	ROW(BF16, 2, "bf16", false)                                                                \
 	ROW(F16, 2, "fp16", false)
+/* Operands of products alone, whose elements have a scale (eight_bits.h). */
+#define MFK_SCALED_DTYPES(ROW)                                                                     \
+	ROW(E4M3, 1, "e4m3", false)                                                                \
+	ROW(E5M2, 1, "e5m2", false)
+#define MFK_DTYPES(ROW) MFK_STORED_DTYPES(ROW) MFK_SCALED_DTYPES(ROW)
 
 enum mfk_dtype {
 #define ROW(NAME, ...) MFK_##NAME,
@@ -31,7 +36,7 @@ struct mfk_dtype_row {
 };
 
 #define ROW(NAME, ...) +1
-enum { MFK_DTYPE_COUNT = MFK_DTYPES(ROW) };
+enum { MFK_STORED_COUNT = MFK_STORED_DTYPES(ROW), MFK_DTYPE_COUNT = MFK_DTYPES(ROW) };
 #undef ROW
 
 static inline const struct mfk_dtype_row *mfk_dtype_row(enum mfk_dtype t)
@@ -53,6 +58,11 @@ static inline size_t mfk_dtype_size(enum mfk_dtype t)
 static inline bool mfk_is_exact(enum mfk_dtype t)
 {
 	return mfk_dtype_row(t)->exact;
+}
+
+static inline bool mfk_is_scaled(enum mfk_dtype t)
+{
+	return (int)t >= MFK_STORED_COUNT;
 }
 
 #endif

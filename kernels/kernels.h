@@ -81,7 +81,51 @@ struct mfk_device_ops {
 	void (*zero)(struct mfk_ctx *c, void *p, size_t bytes);
 };
 
+/* ---- matrices of 8 bits ---- */
+
+/* What a matrix of 8-bit elements q was made with: q = x * scale, so that x is about q * inverse.
+ * Device memory, aligned to 16 bytes as it is. */
+struct mfk_scale {
+	float inverse; /* 1 / scale */
+	float scale;
+	float amax; /* the greatest |x| that was seen */
+	float unused;
+};
+
+/*
+ * x becomes 8-bit elements: x * scale in fp32, rounded to nearest even. What is beyond the largest
+ * element, an infinity too, becomes the largest; a NaN becomes 0x7f. Formulas are in eight_bits.h.
+ *
+ * qt is q transposed, as products of sums over rows want it. Its columns from rows on, up to the
+ * next multiple of MFK_SCALED_STEP, become 0, so that such a sum may go over them.
+ *
+ * Rows of several groups (experts' tokens) have a scale for each. Their columns in qt are where
+ * mfk_group_column() says, each group's with zeros up to such a multiple.
+ */
+struct mfk_quantise {
+	enum mfk_dtype from, to; /* from: of x, fp32, bf16 or fp16; to: e4m3 or e5m2 */
+	int64_t rows, cols, ld;	 /* ld: elements between rows of x */
+	const void *x;
+	void *q;		  /* [rows, cols]; NULL: not wanted */
+	void *qt;		  /* [cols, rows], rows of ld_qt elements; NULL: not wanted */
+	int64_t ld_qt;		  /* a multiple of MFK_SCALED_STEP */
+	int64_t groups;		  /* 0: all rows have one scale */
+	const int64_t *offsets;	  /* [groups + 1], as of struct mfk_gemm_grouped; offsets[groups] is
+				   rows */
+	struct mfk_scale *scales; /* one, or [groups] */
+	/* The scales are used as they are, and quantise raises their amax. Otherwise it makes
+	 * scale and inverse of amax. */
+	bool given;
+	bool raises; /* amax() raises what is there, instead of writing it */
+};
+
 /* ---- matrix products ---- */
+
+/* What scales operands of 8 bits have. */
+enum mfk_scaling {
+	MFK_SCALING_NONE,   /* operands have more bits */
+	MFK_SCALING_TENSOR, /* one for each matrix */
+};
 
 /*
  * c[m,n] = alpha op(a) op(b) + beta c (+ bias[n]). op(a) is [m,k] and op(b) [k,n]; with trans_a the
@@ -94,17 +138,26 @@ struct mfk_device_ops {
  *
  * alike: a row of c has the same bits whatever m is and wherever the row is, so far as the backend
  * can: the CPU's can, and computes few rows at a time. Not with trans_a.
+ *
+ * Operands of 8 bits are both of 8 bits, and not both e5m2; rows of their memory are along k: not
+ * trans_a, and trans_b. What else they must be says mfk_gemm_refusal() (eight_bits.h), of which a
+ * backend makes a failure. Then op(a) op(b) is multiplied by inverse of both scales, too.
  */
 struct mfk_gemm {
 	int64_t m, n, k;
 	bool trans_a, trans_b;
-	enum mfk_dtype dtype_ab, dtype_c, dtype_bias;
+	enum mfk_dtype dtype_a, dtype_b; /* the same, or 8 bits both */
+	enum mfk_dtype dtype_c, dtype_bias;
 	const void *a, *b;
 	void *c;
 	int64_t lda, ldb, ldc;
 	const void *bias; /* NULL: none */
 	float alpha, beta;
 	bool alike;
+	enum mfk_scaling scaling;
+	const struct mfk_scale *scale_a, *scale_b; /* with scaling */
+	/* Sums of products of 8 bits may be as inexact as the device's fastest ones. */
+	bool fast_accumulate;
 };
 
 /*
@@ -114,9 +167,14 @@ struct mfk_gemm {
  * Forward and backward for inputs: the rows are those of a and c, and b of group g begins at b + g
  * * stride elements. Weight gradients (trans_a): the rows are k, of a and b, and c of group g
  * begins at c + g * stride. base.m, or k, is all rows: offsets[groups].
+ *
+ * Of 8-bit operands group g has the scales scale_a[g] and scale_b[g], and weight gradients (along_k
+ * instead of trans_a) are of transposed matrices, as quantise gives them: a [m, k], b [n, k], where
+ * group g has the columns from mfk_group_column() on.
  */
 struct mfk_gemm_grouped {
 	struct mfk_gemm base;
+	bool along_k;
 	int64_t groups;
 	const int64_t *offsets; /* [groups + 1] */
 	/* The same on the host, where the operation wants them: gemm_grouped_wants_host(). NULL: it
@@ -941,6 +999,10 @@ struct mfk_ops {
 	void (*sgd)(struct mfk_ctx *c, const struct mfk_sgd *a);
 	void (*momentum)(struct mfk_ctx *c, const struct mfk_momentum *a);
 	void (*copy_rows)(struct mfk_ctx *c, const struct mfk_copy_rows *a);
+	/* Writes amax of the scales: the greatest |x|, where NaNs are passed over; 0: there is no
+	 * row. q, qt and to are not looked at. */
+	void (*amax)(struct mfk_ctx *c, const struct mfk_quantise *a);
+	void (*quantise)(struct mfk_ctx *c, const struct mfk_quantise *a);
 };
 
 /* Their names, in this order: backends make declarations and tables of it. */
@@ -1004,7 +1066,9 @@ struct mfk_ops {
 	OP(adamw)                                                                                  \
 	OP(sgd)                                                                                    \
 	OP(momentum)                                                                               \
-	OP(copy_rows)
+	OP(copy_rows)                                                                              \
+	OP(amax)                                                                                   \
+	OP(quantise)
 
 /* ---- groups of processes ---- */
 

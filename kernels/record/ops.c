@@ -37,13 +37,13 @@ static void gemm(struct mfk_ctx *c, const struct mfk_gemm *a)
 	mfk_record_submit(c, (struct mfk_work){
 				     .kind = MFK_WORK_GEMM,
 				     .name = "gemm",
-				     .dtype = a->dtype_ab,
+				     .dtype = a->dtype_a,
 				     .m = a->m,
 				     .n = a->n,
 				     .k = a->k,
 				     .groups = 1,
 				     .flops = 2.0 * (double)a->m * (double)a->n * (double)a->k,
-				     .bytes = (uint64_t)(ab * (double)mfk_dtype_size(a->dtype_ab)) +
+				     .bytes = (uint64_t)(ab * (double)mfk_dtype_size(a->dtype_a)) +
 					      (added ? added : c_bytes),
 				     .added = added,
 			     });
@@ -64,13 +64,13 @@ static void gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
 			  (struct mfk_work){
 				  .kind = MFK_WORK_GEMM,
 				  .name = "gemm_grouped",
-				  .dtype = b->dtype_ab,
+				  .dtype = b->dtype_a,
 				  .m = of_weights ? b->m : b->m / a->groups,
 				  .n = b->n,
 				  .k = of_weights ? b->k / a->groups : b->k,
 				  .groups = a->groups,
 				  .flops = 2 * m * n * k,
-				  .bytes = (uint64_t)(read * (double)mfk_dtype_size(b->dtype_ab)) +
+				  .bytes = (uint64_t)(read * (double)mfk_dtype_size(b->dtype_a)) +
 					   (added ? added : c_bytes),
 				  .added = added,
 			  });
@@ -526,6 +526,22 @@ static void copy_rows(struct mfk_ctx *c, const struct mfk_copy_rows *a)
 					       .bytes = (uint64_t)(a->rows * a->cols) *
 							(mfk_dtype_size(a->from_type) +
 							 mfk_dtype_size(a->to_type))});
+}
+
+/* ---- 8 bits ---- */
+
+static void amax(struct mfk_ctx *c, const struct mfk_quantise *a)
+{
+	memory(c, "amax", times(a->rows, a->cols, 1), a->from);
+}
+
+static void quantise(struct mfk_ctx *c, const struct mfk_quantise *a)
+{
+	const size_t each = mfk_dtype_size(a->from) + (a->q != NULL) + (a->qt != NULL);
+
+	mfk_record_submit(c, (struct mfk_work){.kind = MFK_WORK_MEMORY,
+					       .name = "quantise",
+					       .bytes = (uint64_t)(a->rows * a->cols) * each});
 }
 
 const struct mfk_ops mfk_record_ops = {

@@ -1,4 +1,5 @@
-/* Storage types: bf16 and fp16 to fp32 and back, to nearest even. */
+/* Storage types to fp32 and back, to nearest even. */
+#include "kernels/eight_bits.h"
 #include "kernels/ref/ref_i.h"
 
 #include <string.h>
@@ -99,13 +100,33 @@ MFK_SIMD static void store_f16(const float *from, int64_t count, void *at)
 		to[i] = to_fp16(from[i]);
 }
 
+#define LOOPS(name)                                                                                \
+	MFK_SIMD static void load_##name(const void *at, int64_t count, float *to)                 \
+	{                                                                                          \
+		const uint8_t *from = at;                                                          \
+                                                                                                   \
+		_Pragma("omp simd") for (int64_t i = 0; i < count; i++) to[i] =                    \
+			mfk_from_##name(from[i]);                                                  \
+	}                                                                                          \
+                                                                                                   \
+	MFK_SIMD static void store_##name(const float *from, int64_t count, void *at)              \
+	{                                                                                          \
+		uint8_t *to = at;                                                                  \
+                                                                                                   \
+		_Pragma("omp simd") for (int64_t i = 0; i < count; i++) to[i] =                    \
+			mfk_to_##name(from[i]);                                                    \
+	}
+
+LOOPS(e4m3)
+LOOPS(e5m2)
+
 static const struct {
 	void (*load)(const void *from, int64_t count, float *to);
 	void (*store)(const float *from, int64_t count, void *to);
 } types[] = {
-	[MFK_F32] = {load_f32, store_f32},
-	[MFK_BF16] = {load_bf16, store_bf16},
-	[MFK_F16] = {load_f16, store_f16},
+	[MFK_F32] = {load_f32, store_f32},    [MFK_BF16] = {load_bf16, store_bf16},
+	[MFK_F16] = {load_f16, store_f16},    [MFK_E4M3] = {load_e4m3, store_e4m3},
+	[MFK_E5M2] = {load_e5m2, store_e5m2},
 };
 
 _Static_assert(sizeof(types) / sizeof(types[0]) == MFK_DTYPE_COUNT, "a type without a row");

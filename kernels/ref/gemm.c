@@ -3,6 +3,7 @@
  * on the shape alone, and each is one thread's, so the bits do not depend on the number of threads.
  * Operands of other types than fp32 are converted a block of k at a time.
  */
+#include "kernels/eight_bits.h"
 #include "kernels/ref/ref_i.h"
 
 #include <cblas.h>
@@ -105,7 +106,7 @@ static struct operand alike_rows(const struct product *p, int64_t at, int64_t m,
 	const struct mfk_gemm *g = &p->g;
 
 	for (int64_t i = 0; i < m; i++)
-		mfk_to_f32(g->dtype_ab, mfk_at(g->dtype_ab, g->a, at + i * g->lda), k, buf + i * k);
+		mfk_to_f32(g->dtype_a, mfk_at(g->dtype_a, g->a, at + i * g->lda), k, buf + i * k);
 	memset(buf + m * k, 0, (size_t)((p->tile_m - m) * k) * sizeof(*buf));
 	return (struct operand){buf, k};
 }
@@ -122,10 +123,10 @@ static void multiply_alike(const struct product *p, int64_t tile, float *scratch
 	for (int64_t k0 = 0; k0 < g->k || !k0; k0 += BLOCK_K) {
 		int64_t k = smaller(BLOCK_K, g->k - k0);
 		struct operand a = alike_rows(p, m0 * g->lda + k0, m, k, a_buf);
-		struct operand b = g->trans_b ? block_of(g->dtype_ab, g->b, n0 * g->ldb + k0,
-							 g->ldb, n, k, b_buf)
-					      : block_of(g->dtype_ab, g->b, k0 * g->ldb + n0,
-							 g->ldb, k, n, b_buf);
+		struct operand b =
+			g->trans_b
+				? block_of(g->dtype_b, g->b, n0 * g->ldb + k0, g->ldb, n, k, b_buf)
+				: block_of(g->dtype_b, g->b, k0 * g->ldb + n0, g->ldb, k, n, b_buf);
 
 		mfk_sgemm(false, g->trans_b, p->tile_m, n, k, g->alpha, a.p, a.ld, b.p, b.ld,
 			  k0 ? 1 : g->beta, c, n);
@@ -144,7 +145,7 @@ static void multiply_tile(const struct product *p, int64_t tile, float *scratch)
 	const struct mfk_gemm *g = &p->g;
 	int64_t m0 = tile / p->tiles_n * p->tile_m, n0 = tile % p->tiles_n * p->tile_n;
 	int64_t m = smaller(p->tile_m, g->m - m0), n = smaller(p->tile_n, g->n - n0);
-	int64_t block_k = mfk_is_exact(g->dtype_ab) ? g->k : BLOCK_K;
+	int64_t block_k = mfk_is_exact(g->dtype_a) ? g->k : BLOCK_K;
 	float *a_buf = scratch, *b_buf = a_buf + p->tile_m * BLOCK_K;
 	float *c = b_buf + p->tile_n * BLOCK_K;
 	int64_t ldc = n, at = m0 * g->ldc + n0;
@@ -157,14 +158,14 @@ static void multiply_tile(const struct product *p, int64_t tile, float *scratch)
 	}
 	for (int64_t k0 = 0; k0 < g->k || !k0; k0 += block_k) {
 		int64_t k = smaller(block_k, g->k - k0);
-		struct operand a = g->trans_a ? block_of(g->dtype_ab, g->a, k0 * g->lda + m0,
-							 g->lda, k, m, a_buf)
-					      : block_of(g->dtype_ab, g->a, m0 * g->lda + k0,
-							 g->lda, m, k, a_buf);
-		struct operand b = g->trans_b ? block_of(g->dtype_ab, g->b, n0 * g->ldb + k0,
-							 g->ldb, n, k, b_buf)
-					      : block_of(g->dtype_ab, g->b, k0 * g->ldb + n0,
-							 g->ldb, k, n, b_buf);
+		struct operand a =
+			g->trans_a
+				? block_of(g->dtype_a, g->a, k0 * g->lda + m0, g->lda, k, m, a_buf)
+				: block_of(g->dtype_a, g->a, m0 * g->lda + k0, g->lda, m, k, a_buf);
+		struct operand b =
+			g->trans_b
+				? block_of(g->dtype_b, g->b, n0 * g->ldb + k0, g->ldb, n, k, b_buf)
+				: block_of(g->dtype_b, g->b, k0 * g->ldb + n0, g->ldb, k, n, b_buf);
 
 		mfk_sgemm(g->trans_a, g->trans_b, m, n, k, g->alpha, a.p, a.ld, b.p, b.ld,
 			  k0 ? 1 : g->beta, c, ldc);
@@ -203,15 +204,27 @@ static size_t scratch_of(const struct product *p)
 	return (size_t)((p->tile_m + p->tile_n) * BLOCK_K + p->tile_m * p->tile_n);
 }
 
-/* Adds a product to the list; returns the number of tiles of all. */
-static int64_t push(struct products *all, const struct mfk_gemm *g, int64_t tiles, size_t *scratch)
+/* Scales are of the whole product: its sums are multiplied by both at once. */
+static float alpha_of(const struct mfk_gemm *g)
 {
+	return g->scaling ? g->alpha * (g->scale_a->inverse * g->scale_b->inverse) : g->alpha;
+}
+
+/* Adds a product to the list; returns the number of tiles of all. */
+static int64_t push(struct mfk_ctx *c, struct products *all, const struct mfk_gemm *g,
+		    int64_t tiles, size_t *scratch)
+{
+	const char *refusal = mfk_gemm_refusal(g);
 	struct product *p = &all->list[all->count];
 	size_t need;
 
-	if (g->m <= 0 || g->n <= 0)
+	if (refusal)
+		mfk_fail(c, "a product of [%lld, %lld] and [%lld, %lld]: %s", (long long)g->m,
+			 (long long)g->k, (long long)g->k, (long long)g->n, refusal);
+	if (refusal || g->m <= 0 || g->n <= 0)
 		return tiles;
 	*p = (struct product){.g = *g, .first = tiles};
+	p->g.alpha = alpha_of(g);
 	p->tile_m = g->alike ? ALIKE_ROWS : tile_side(g->m, TILE_M);
 	p->tile_n = tile_side(g->n, TILE_N);
 	p->tiles_n = (g->n + p->tile_n - 1) / p->tile_n;
@@ -227,7 +240,7 @@ void mfk_ref_gemm(struct mfk_ctx *c, const struct mfk_gemm *a)
 	struct product one;
 	struct products all = {&one, 0};
 	size_t scratch = 0;
-	int64_t tiles = push(&all, a, 0, &scratch);
+	int64_t tiles = push(c, &all, a, 0, &scratch);
 
 	mfk_parallel(c, tiles, 1, scratch, multiply_part, &all);
 }
@@ -238,15 +251,25 @@ static struct mfk_gemm group_of(const struct mfk_gemm_grouped *a, int64_t group)
 	int64_t row = a->offsets[group], rows = a->offsets[group + 1] - row;
 	struct mfk_gemm g = a->base;
 
-	g.a = mfk_at(g.dtype_ab, g.a, row * g.lda);
-	if (g.trans_a) {
+	if (a->along_k) {
+		g.k = mfk_scaled_round(rows);
+		g.a = mfk_at(g.dtype_a, g.a, mfk_group_column(row, group));
+		g.b = mfk_at(g.dtype_b, g.b, mfk_group_column(row, group));
+		g.c = mfk_at(g.dtype_c, g.c, group * a->stride);
+	} else if (g.trans_a) {
 		g.k = rows;
-		g.b = mfk_at(g.dtype_ab, g.b, row * g.ldb);
+		g.a = mfk_at(g.dtype_a, g.a, row * g.lda);
+		g.b = mfk_at(g.dtype_b, g.b, row * g.ldb);
 		g.c = mfk_at(g.dtype_c, g.c, group * a->stride);
 	} else {
 		g.m = rows;
-		g.b = mfk_at(g.dtype_ab, g.b, group * a->stride);
+		g.a = mfk_at(g.dtype_a, g.a, row * g.lda);
+		g.b = mfk_at(g.dtype_b, g.b, group * a->stride);
 		g.c = mfk_at(g.dtype_c, g.c, row * g.ldc);
+	}
+	if (g.scaling) {
+		g.scale_a += group;
+		g.scale_b += group;
 	}
 	return g;
 }
@@ -267,7 +290,7 @@ void mfk_ref_gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
 	for (int64_t i = 0; i < a->groups && all.list; i++) {
 		struct mfk_gemm g = group_of(a, i);
 
-		tiles = push(&all, &g, tiles, &scratch);
+		tiles = push(c, &all, &g, tiles, &scratch);
 	}
 	mfk_parallel(c, tiles, 1, scratch, multiply_part, &all);
 }

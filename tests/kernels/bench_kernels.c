@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "formats/base/array.h"
+
 #define TOKENS	   8192
 #define HIDDEN	   4096
 #define FFN	   14336
@@ -47,6 +49,11 @@ struct bench {
 	double end;	  /* no measurement begins later */
 	const char *only; /* those whose names contain it */
 	int64_t first_rows[2 * (EXPERTS + 1) + 2 * (LARGE + 1)]; /* the same here */
+	struct eight {
+		int64_t m, n, k;
+		enum mfk_dtype type, out;
+		bool fast;
+	} eight; /* of the product that is measured */
 	int failures;
 };
 
@@ -150,7 +157,8 @@ static void product(struct bench *s, int64_t m, int64_t n, int64_t k, bool ta, b
 			     .k = k,
 			     .trans_a = ta,
 			     .trans_b = tb,
-			     .dtype_ab = MFK_BF16,
+			     .dtype_a = MFK_BF16,
+			     .dtype_b = MFK_BF16,
 			     .dtype_c = out,
 			     .a = s->b.io[0],
 			     .b = s->b.io[1],
@@ -210,7 +218,8 @@ static void product_biased(struct bench *s)
 			     .n = HIDDEN,
 			     .k = HIDDEN,
 			     .trans_b = true,
-			     .dtype_ab = MFK_BF16,
+			     .dtype_a = MFK_BF16,
+			     .dtype_b = MFK_BF16,
 			     .dtype_c = MFK_BF16,
 			     .dtype_bias = MFK_BF16,
 			     .a = s->b.io[0],
@@ -278,7 +287,8 @@ static void grouped(struct bench *s, const struct experts *e, bool weights, bool
 						    .k = weights ? rows : in,
 						    .trans_a = weights,
 						    .trans_b = trans_b,
-						    .dtype_ab = MFK_BF16,
+						    .dtype_a = MFK_BF16,
+						    .dtype_b = MFK_BF16,
 						    .dtype_c = weights ? MFK_F32 : MFK_BF16,
 						    .a = s->b.io[0],
 						    .b = s->b.io[1],
@@ -1030,6 +1040,127 @@ static void measure_products(struct bench *s)
 	compute_bound(s, "attention_backward 64", attention_narrow_backward, 2.5 * attended / 2);
 }
 
+/* ---- 8 bits ---- */
+
+/* Of numbers in io[i]: elements lie in io[i + 3], transposed ones after them. */
+static struct mfk_quantise quantised(struct bench *s, int i)
+{
+	return (struct mfk_quantise){
+		.from = MFK_BF16,
+		.to = MFK_E4M3,
+		.rows = TOKENS,
+		.cols = 2 * FFN,
+		.ld = 2 * FFN,
+		.x = s->b.io[i],
+		.q = s->b.io[i + 3],
+		.qt = (char *)s->b.io[i + 3] + BIG,
+		.ld_qt = TOKENS,
+		.scales = (struct mfk_scale *)s->b.rows[i],
+	};
+}
+
+static void amax(struct bench *s)
+{
+	const struct mfk_quantise a = quantised(s, 0);
+
+	s->ops->amax(s->ctx, &a);
+}
+
+static void quantise(struct bench *s)
+{
+	const struct mfk_quantise a = quantised(s, 0);
+
+	s->ops->quantise(s->ctx, &a);
+}
+
+static void quantise_rows(struct bench *s)
+{
+	struct mfk_quantise a = quantised(s, 0);
+
+	a.qt = NULL;
+	s->ops->quantise(s->ctx, &a);
+}
+
+static void product_eight(struct bench *s)
+{
+	const struct eight *e = &s->eight;
+	const bool eight = e->type != MFK_BF16;
+	const struct mfk_gemm g = {
+		.m = e->m,
+		.n = e->n,
+		.k = e->k,
+		.trans_b = true,
+		.dtype_a = e->type,
+		.dtype_b = eight ? MFK_E4M3 : e->type,
+		.dtype_c = e->out,
+		.a = eight ? s->b.io[3] : s->b.io[0],
+		.b = eight ? s->b.io[4] : s->b.io[1],
+		.c = e->out == MFK_F32 ? (void *)s->b.f32[0] : s->b.io[2],
+		.lda = e->k,
+		.ldb = e->k,
+		.ldc = e->n,
+		.alpha = 1,
+		.beta = e->out == MFK_F32,
+		.scaling = eight ? MFK_SCALING_TENSOR : MFK_SCALING_NONE,
+		.scale_a = (struct mfk_scale *)s->b.rows[0],
+		.scale_b = (struct mfk_scale *)s->b.rows[1],
+		.fast_accumulate = e->fast,
+	};
+
+	s->ops->gemm(s->ctx, &g);
+}
+
+/* A linear of so many columns to so many, in the three products of a step. */
+static void measure_linear(struct bench *s, const char *name, int64_t out, int64_t in)
+{
+	const struct {
+		const char *what;
+		struct eight e;
+	} all[] = {
+		{"bf16", {TOKENS, out, in, MFK_BF16, MFK_BF16, false}},
+		{"fast", {TOKENS, out, in, MFK_E4M3, MFK_BF16, true}},
+		{"split", {TOKENS, out, in, MFK_E4M3, MFK_BF16, false}},
+		{"inputs", {TOKENS, in, out, MFK_E5M2, MFK_BF16, false}},
+		{"weights+", {out, in, TOKENS, MFK_E5M2, MFK_F32, false}},
+	};
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(all); i++) {
+		char text[64];
+
+		snprintf(text, sizeof(text), "eight %s %s", name, all[i].what);
+		s->eight = all[i].e;
+		compute_bound(s, text, product_eight, 2.0 * TOKENS * (double)out * (double)in);
+	}
+}
+
+/* Last: other numbers than before lie in io[3] and io[4] then. */
+static void measure_eight(struct bench *s)
+{
+	static const struct {
+		const char *name;
+		int64_t out, in;
+	} linears[] = {
+		{"8B qkv", 6144, 4096},	   {"8B proj", 4096, 4096},  {"8B fc1", 2 * FFN, 4096},
+		{"8B fc2", 4096, FFN},	   {"1B fc1", 16384, 2048},  {"1B fc2", 2048, 8192},
+		{"1.5B fc1", 17920, 1536}, {"1.5B fc2", 1536, 8960}, {"0.5B fc1", 9728, 896},
+		{"0.5B fc2", 896, 4864},
+	};
+
+	if (!s->ops->quantise)
+		return;
+	for (int i = 0; i < 2; i++) {
+		const struct mfk_quantise a = quantised(s, i);
+
+		s->ops->amax(s->ctx, &a);
+		s->ops->quantise(s->ctx, &a);
+	}
+	memory_bound(s, "amax", amax, 2.0 * BIG);
+	memory_bound(s, "quantise", quantise, 4.0 * BIG);
+	memory_bound(s, "quantise rows", quantise_rows, 3.0 * BIG);
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(linears); i++)
+		measure_linear(s, linears[i].name, linears[i].out, linears[i].in);
+}
+
 int bench_kernels(const struct mfk_backend *b, double seconds, const char *only)
 {
 	struct bench s = {.backend = b, .ops = b->ops, .end = now() + seconds, .only = only};
@@ -1047,6 +1178,7 @@ int bench_kernels(const struct mfk_backend *b, double seconds, const char *only)
 	if (prepare(&s)) {
 		measure_memory(&s);
 		measure_products(&s);
+		measure_eight(&s);
 	}
 	release(&s);
 	b->device->ctx_free(s.ctx);

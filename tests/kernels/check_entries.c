@@ -39,5 +39,8 @@ const struct check_entry check_entries[] = {
 	{"sgd", check_sgd},
 	{"momentum", check_momentum},
 	{"copy_rows", check_copy_rows},
+	{"quantise", check_quantise},
+	{"gemm_eight", check_gemm_eight},
+	{"grouped_eight", check_grouped_eight},
 	{NULL, NULL},
 };

@@ -59,7 +59,9 @@ static const struct {
 	double most;
 } types[] = {[MFK_F32] = {24, -149, 0x1.fffffep127},
 	     [MFK_BF16] = {8, -133, 0x1.fep127},
-	     [MFK_F16] = {11, -24, 65504}};
+	     [MFK_F16] = {11, -24, 65504},
+	     [MFK_E4M3] = {4, -9, 448},
+	     [MFK_E5M2] = {3, -16, 57344}};
 
 double check_round(enum mfk_dtype type, double x)
 {
@@ -100,6 +102,36 @@ static double half_value(uint16_t h)
 	return h & 0x8000 ? -x : x;
 }
 
+/* Exponents of normal numbers begin with 1. */
+static uint8_t eight_bits(enum mfk_dtype type, double x)
+{
+	const int bits = types[type].bits - 1, least = types[type].least;
+	const uint8_t sign = signbit(x) ? 0x80 : 0;
+	int e;
+
+	x = fabs(x);
+	if (isnan(x))
+		return 0x7f;
+	if (isinf(x))
+		return sign | 0x7c;
+	frexp(x, &e);
+	e -= least + bits; /* 1 of the smallest normal number */
+	if (x == 0 || e < 1)
+		return sign | (uint8_t)ldexp(x, -least);
+	return sign | (uint8_t)(((e - 1) << bits) + (int)ldexp(x, 1 - e - least));
+}
+
+static double eight_value(enum mfk_dtype type, uint8_t v)
+{
+	const int bits = types[type].bits - 1, least = types[type].least;
+	const int e = (v & 0x7f) >> bits, m = v & ((1 << bits) - 1);
+	double x = e ? ldexp((1 << bits) + m, e - 1 + least) : ldexp(m, least);
+
+	if (type == MFK_E4M3 ? (v & 0x7f) == 0x7f : e == 31)
+		x = type == MFK_E5M2 && !m ? INFINITY : NAN;
+	return v & 0x80 ? -x : x;
+}
+
 static void encode(enum mfk_dtype type, const double *x, int64_t count, void *to)
 {
 	for (int64_t i = 0; i < count; i++) {
@@ -107,7 +139,9 @@ static void encode(enum mfk_dtype type, const double *x, int64_t count, void *to
 		uint32_t u;
 
 		memcpy(&u, &f, 4);
-		if (type == MFK_F32)
+		if (mfk_is_scaled(type))
+			((uint8_t *)to)[i] = eight_bits(type, x[i]);
+		else if (type == MFK_F32)
 			((float *)to)[i] = f;
 		else
 			((uint16_t *)to)[i] = type == MFK_BF16 ? u >> 16 : half_bits(x[i]);
@@ -121,6 +155,10 @@ static void decode(enum mfk_dtype type, const void *from, int64_t count, double 
 		uint32_t u;
 		float f;
 
+		if (mfk_is_scaled(type)) {
+			x[i] = eight_value(type, ((const uint8_t *)from)[i]);
+			continue;
+		}
 		if (type == MFK_F16) {
 			x[i] = half_value(half[i]);
 			continue;

@@ -313,7 +313,7 @@ static void take_own(const struct muon *u, const struct part *p)
 /* c = alpha op(a) op(b) + beta c, all in the type of products, with m, n, k and leading sizes. */
 static void multiply(const struct muon *u, struct mfk_gemm g)
 {
-	g.dtype_ab = g.dtype_c = u->type;
+	g.dtype_a = g.dtype_b = g.dtype_c = u->type;
 	u->at->backend->ops->gemm(u->at->ctx, &g);
 }
 

@@ -51,7 +51,7 @@ struct mft_machine {
 };
 
 /* bytes: a YAML mapping of the keys of configs/machines/h200.yaml, all of them but host_memory_gib,
- * which may be missing. -EINVAL: it is not,
+ * and of products_tflops those of 8 bits, which may be missing. -EINVAL: it is not,
  * and the message has name and line. */
 int mft_machine_parse(const char *name, const void *bytes, size_t len, struct mft_machine *ret,
 		      struct mfs_error *err);

@@ -35,18 +35,19 @@ static int fail_products(const struct reader *r, const struct mfs_yaml_node *n)
 {
 	char text[64] = "expected";
 
-	for (int i = 0; i < MFK_DTYPE_COUNT; i++) {
+	for (int i = 0; i < MFK_STORED_COUNT; i++) {
 		const size_t end = strlen(text);
 
 		snprintf(text + end, sizeof(text) - end, "%s %s",
-			 !i			   ? ""
-			 : i + 1 < MFK_DTYPE_COUNT ? ","
-						   : " and",
+			 !i			    ? ""
+			 : i + 1 < MFK_STORED_COUNT ? ","
+						    : " and",
 			 mfk_dtype_row((enum mfk_dtype)i)->word);
 	}
 	return fail(r, n, text);
 }
 
+/* Elements of 8 bits may be left out: they are multiplied as fast as bf16 is then. */
 static int read_products(const struct reader *r, const struct mfs_yaml_node *n)
 {
 	int rc = n->kind == MFS_YAML_MAPPING ? 0 : fail_products(r, n);
@@ -62,9 +63,12 @@ static int read_products(const struct reader *r, const struct mfs_yaml_node *n)
 		if (!rc)
 			r->m->products[i] *= 1e12;
 	}
-	for (int i = 0; i < MFK_DTYPE_COUNT && !rc; i++)
+	for (int i = 0; i < MFK_STORED_COUNT && !rc; i++)
 		if (r->m->products[i] <= 0)
 			rc = fail_products(r, n);
+	for (int i = MFK_STORED_COUNT; i < MFK_DTYPE_COUNT && !rc; i++)
+		if (r->m->products[i] <= 0)
+			r->m->products[i] = r->m->products[MFK_BF16];
 	return rc;
 }
 

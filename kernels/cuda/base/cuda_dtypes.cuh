@@ -22,15 +22,15 @@ template <typename T> struct type_tag {
 	typedef T type;
 };
 
-/* Calls f with the tag of a type, on the host or in a kernel. The last type is not asked for: a
- * kernel has no code for what cannot be. */
+/* Calls f with the tag of a type, on the host or in a kernel. Those of 8 bits have none. The last
+ * type is not asked for: a kernel has no code for what cannot be. */
 template <typename F>
 static __host__ __device__ __forceinline__ void with_type(enum mfk_dtype t, F f)
 {
 #define ROW(NAME, ...)                                                                             \
-	if (MFK_##NAME + 1 == MFK_DTYPE_COUNT || t == MFK_##NAME)                                  \
+	if (MFK_##NAME + 1 == MFK_STORED_COUNT || t == MFK_##NAME)                                 \
 		return f(type_tag<element_of<MFK_##NAME>::type>());
-	MFK_DTYPES(ROW)
+	MFK_STORED_DTYPES(ROW)
 #undef ROW
 }
 

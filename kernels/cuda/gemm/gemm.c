@@ -18,6 +18,7 @@
 #include "kernels/cuda/base/cuda_dtypes.h"
 #include "kernels/cuda/gemm/gemm_hopper.h"
 #include "kernels/cuda/ops/ops.h"
+#include "kernels/eight_bits.h"
 
 #define WORKSPACE ((size_t)64 << 20)
 #define SLOTS	  1024 /* of the table of algorithms, a power of two */
@@ -26,8 +27,9 @@
 /* What an algorithm depends on. Without holes, since it is compared as bytes. */
 struct shape {
 	int64_t m, n, k, lda, ldb, ldc;
-	uint32_t dtypes; /* of ab, c and bias, a byte each */
-	uint32_t flags;	 /* trans_a, trans_b, bias, beta, epilogue, and alignment of the pointers */
+	uint32_t dtypes; /* of a, b, c and bias, a byte each */
+	uint32_t flags;	 /* trans_a, trans_b, bias, beta, epilogue, and alignment of the pointers,
+			    scaling, fast_accumulate */
 };
 
 struct slot {
@@ -174,6 +176,23 @@ static cublasStatus_t describe_act(struct call *l, const struct mfk_gemm *a,
 	return rc;
 }
 
+/* cublasLt's a is our b. */
+static cublasStatus_t describe_scales(struct call *l, const struct mfk_gemm *a)
+{
+	const float *of_a = &a->scale_b->inverse, *of_b = &a->scale_a->inverse;
+	const int8_t fast = a->fast_accumulate;
+	cublasStatus_t rc = cublasLtMatmulDescSetAttribute(
+		l->op, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &of_a, sizeof(of_a));
+
+	if (!rc)
+		rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER,
+						    &of_b, sizeof(of_b));
+	if (!rc)
+		rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast,
+						    sizeof(fast));
+	return rc;
+}
+
 static cublasStatus_t describe_op(struct call *l, const struct mfk_gemm *a,
 				  const struct mfk_act *act)
 {
@@ -189,6 +208,8 @@ static cublasStatus_t describe_op(struct call *l, const struct mfk_gemm *a,
 	if (!rc)
 		rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_TRANSB, &tb,
 						    sizeof(tb));
+	if (!rc && a->scaling)
+		rc = describe_scales(l, a);
 	if (rc || (!a->bias && !act))
 		return rc;
 	rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
@@ -207,15 +228,16 @@ static cublasStatus_t describe_op(struct call *l, const struct mfk_gemm *a,
 
 static cublasStatus_t describe(struct call *l, const struct mfk_gemm *a, const struct mfk_act *act)
 {
-	cudaDataType_t ab = mfk_cuda_dtype(a->dtype_ab)->blas;
+	cudaDataType_t of_a = mfk_cuda_dtype(a->dtype_a)->blas;
+	cudaDataType_t of_b = mfk_cuda_dtype(a->dtype_b)->blas;
 	uint64_t m = (uint64_t)a->m, n = (uint64_t)a->n, k = (uint64_t)a->k;
 	cublasStatus_t rc = describe_op(l, a, act);
 
 	if (!rc)
-		rc = cublasLtMatrixLayoutCreate(&l->a, ab, a->trans_b ? k : n, a->trans_b ? n : k,
+		rc = cublasLtMatrixLayoutCreate(&l->a, of_b, a->trans_b ? k : n, a->trans_b ? n : k,
 						a->ldb);
 	if (!rc)
-		rc = cublasLtMatrixLayoutCreate(&l->b, ab, a->trans_a ? m : k, a->trans_a ? k : m,
+		rc = cublasLtMatrixLayoutCreate(&l->b, of_a, a->trans_a ? m : k, a->trans_a ? k : m,
 						a->lda);
 	if (!rc)
 		rc = cublasLtMatrixLayoutCreate(&l->c, mfk_cuda_dtype(a->dtype_c)->blas, n, m,
@@ -256,14 +278,15 @@ static struct shape shape_of(const struct mfk_gemm *a, const struct mfk_act *act
 	s.lda = a->lda;
 	s.ldb = a->ldb;
 	s.ldc = a->ldc;
-	s.dtypes = (uint32_t)a->dtype_ab | (uint32_t)a->dtype_c << 8 |
-		   (uint32_t)(a->bias ? a->dtype_bias : 0) << 16;
+	s.dtypes = (uint32_t)a->dtype_a | (uint32_t)a->dtype_b << 8 | (uint32_t)a->dtype_c << 16 |
+		   (uint32_t)(a->bias ? a->dtype_bias : 0) << 24;
 	s.flags = (uint32_t)a->trans_a | (uint32_t)a->trans_b << 1 |
 		  (uint32_t)(a->bias != NULL) << 2 | (uint32_t)(a->beta != 0) << 3 |
 		  (uint32_t)__builtin_ctz(alignment(a->a)) << 4 |
 		  (uint32_t)__builtin_ctz(alignment(a->b)) << 8 |
 		  (uint32_t)__builtin_ctz(alignment(a->c)) << 12 | (uint32_t)(act != NULL) << 16 |
-		  (uint32_t)(act && act->dy) << 17;
+		  (uint32_t)(act && act->dy) << 17 | (uint32_t)a->fast_accumulate << 18 |
+		  (uint32_t)a->scaling << 20;
 	return s;
 }
 
@@ -420,7 +443,7 @@ static bool is_odd(int64_t size)
 /* Whether it would help: no row of a, b and c begins elsewhere than at 16 bytes. */
 static bool rows_are_even(const struct mfk_gemm *a)
 {
-	return !mfk_is_exact(a->dtype_ab) && (a->lda | a->ldb | a->ldc) % EVEN == 0;
+	return !mfk_is_exact(a->dtype_a) && (a->lda | a->ldb | a->ldc) % EVEN == 0;
 }
 
 /* k is the length of a row of memory. */
@@ -437,8 +460,8 @@ static struct mfk_gemm rest_of(const struct mfk_gemm *a, int64_t m, int64_t n, i
 	rest.m -= m;
 	rest.n -= n;
 	rest.k -= k;
-	rest.a = at(a->dtype_ab, a->a, a->trans_a ? k * a->lda + m : m * a->lda + k);
-	rest.b = at(a->dtype_ab, a->b, a->trans_b ? n * a->ldb + k : k * a->ldb + n);
+	rest.a = at(a->dtype_a, a->a, a->trans_a ? k * a->lda + m : m * a->lda + k);
+	rest.b = at(a->dtype_b, a->b, a->trans_b ? n * a->ldb + k : k * a->ldb + n);
 	rest.c = at(a->dtype_c, a->c, m * a->ldc + n);
 	rest.bias = at(a->dtype_bias, a->bias, n);
 	return rest;
@@ -508,11 +531,23 @@ static bool convert_bias(struct mfk_ctx *c, struct mfk_gemm *a)
 	return !c->rc;
 }
 
+/* True: 8-bit operands are not as they must be, and the context has failed. */
+static bool refuse(struct mfk_ctx *c, const struct mfk_gemm *a)
+{
+	const char *refusal = mfk_gemm_refusal(a);
+
+	if (refusal)
+		mfk_cuda_fail(c, -EINVAL, "a product of [%lld, %lld] and [%lld, %lld]: %s",
+			      (long long)a->m, (long long)a->k, (long long)a->k, (long long)a->n,
+			      refusal);
+	return refusal != NULL;
+}
+
 void mfk_cuda_gemm(struct mfk_ctx *c, const struct mfk_gemm *a)
 {
 	struct mfk_gemm one = *a;
 
-	if (a->m <= 0 || a->n <= 0 || !mfk_cuda_begin(c))
+	if (a->m <= 0 || a->n <= 0 || !mfk_cuda_begin(c) || refuse(c, a))
 		return;
 	if (a->k <= 0)
 		mfk_cuda_gemm_bias(c, a, NULL);
@@ -533,7 +568,7 @@ static bool has_epilogue(const struct mfk_gemm *a, const struct mfk_act *act)
 			     alignment(act->x) == 16 && alignment(result_of(a, act)) == 16;
 
 	return act->kind == MFK_GELU_TANH && !act->gated && !act->row_scale && !act->drow_scale &&
-	       a->dtype_ab == MFK_BF16 && a->dtype_c == MFK_BF16 && act->dtype == MFK_BF16 &&
+	       a->dtype_a == MFK_BF16 && a->dtype_c == MFK_BF16 && act->dtype == MFK_BF16 &&
 	       a->beta == 0 && a->c == x && a->m == act->rows && a->n == act->cols &&
 	       a->ldc == a->n && a->k > 0 && all % EVEN == 0 && aligned;
 }
@@ -582,15 +617,25 @@ static struct mfk_gemm group_of(const struct mfk_gemm_grouped *a, const int64_t 
 	struct mfk_gemm one = a->base;
 	int64_t from = offsets[g], rows = offsets[g + 1] - from;
 
-	one.a = at(one.dtype_ab, one.a, from * one.lda);
-	if (one.trans_a) {
+	if (a->along_k) {
+		one.k = mfk_scaled_round(rows);
+		one.a = at(one.dtype_a, one.a, mfk_group_column(from, g));
+		one.b = at(one.dtype_b, one.b, mfk_group_column(from, g));
+		one.c = at(one.dtype_c, one.c, g * a->stride);
+	} else if (one.trans_a) {
 		one.k = rows;
-		one.b = at(one.dtype_ab, one.b, from * one.ldb);
+		one.a = at(one.dtype_a, one.a, from * one.lda);
+		one.b = at(one.dtype_b, one.b, from * one.ldb);
 		one.c = at(one.dtype_c, one.c, g * a->stride);
 	} else {
 		one.m = rows;
-		one.b = at(one.dtype_ab, one.b, g * a->stride);
+		one.a = at(one.dtype_a, one.a, from * one.lda);
+		one.b = at(one.dtype_b, one.b, g * a->stride);
 		one.c = at(one.dtype_c, one.c, from * one.ldc);
+	}
+	if (one.scaling) {
+		one.scale_a += g;
+		one.scale_b += g;
 	}
 	return one;
 }
@@ -605,12 +650,14 @@ static int64_t round_rows(int64_t rows)
 	return (rows + step - 1) / step * step;
 }
 
-static void multiply_group(struct mfk_ctx *c, const struct lane *lane, const struct mfk_gemm *a)
+/* along_k: the rows are what is summed over. */
+static void multiply_group(struct mfk_ctx *c, const struct lane *lane, const struct mfk_gemm *a,
+			   bool along_k)
 {
 	struct mfk_gemm like = *a;
 	cublasStatus_t rc;
 
-	if (a->trans_a)
+	if (along_k)
 		like.k = round_rows(a->k);
 	else
 		like.m = round_rows(a->m);
@@ -653,10 +700,13 @@ static void multiply_groups(struct mfk_ctx *c, const struct mfk_gemm_grouped *a,
 
 		if (one.m <= 0)
 			continue;
+		if (refuse(c, &one))
+			break;
 		if (one.k <= 0)
 			mfk_cuda_gemm_bias(c, &one, NULL);
 		else
-			multiply_group(c, &g->lanes[next++ % LANES], &one);
+			multiply_group(c, &g->lanes[next++ % LANES], &one,
+				       a->along_k || one.trans_a);
 	}
 	join_lanes(c, g);
 }

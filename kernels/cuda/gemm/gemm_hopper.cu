@@ -409,10 +409,10 @@ bool mfk_cuda_gemm_hopper_can(const struct mfk_device *d, const struct mfk_gemm_
 	const int64_t most = INT32_MAX / 2;
 	const bool weights = b->trans_a;
 
-	if (d->capability != 90 || mfk_dtype_size(b->dtype_ab) != 2 || b->bias || b->alpha != 1)
+	if (d->capability != 90 || mfk_dtype_size(b->dtype_a) != 2 || b->bias || b->alpha != 1)
 		return false;
 	if (weights ? b->trans_b || !mfk_is_exact(b->dtype_c) || (b->beta != 0 && b->beta != 1)
-		    : b->dtype_c != b->dtype_ab || b->beta != 0)
+		    : b->dtype_c != b->dtype_a || b->beta != 0)
 		return false;
 	if (b->m < 1 || b->n < 1 || b->k < 1 || b->m > most || b->n > most || b->k > most)
 		return false;
@@ -437,7 +437,7 @@ struct matrices {
 static struct matrices matrices_of(const struct mfk_gemm_grouped *g)
 {
 	const struct mfk_gemm *p = &g->base;
-	const enum mfk_dtype t = p->dtype_ab;
+	const enum mfk_dtype t = p->dtype_a;
 	const struct mfk_cuda_matrix rows = {t, p->a, p->k, p->m, 1, p->lda, p->lda, 64};
 	const struct mfk_cuda_matrix out = {p->dtype_c, p->c, p->n, p->m, 1, p->ldc, p->ldc, 64};
 
@@ -504,7 +504,7 @@ void mfk_cuda_gemm_hopper(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
 				       a->base.ldc,
 				       a->base.beta != 0};
 
-	with_type_of<2>(a->base.dtype_ab,
+	with_type_of<2>(a->base.dtype_a,
 			[&](auto tag) { launch_form<typename decltype(tag)::type>(c, a, &args); });
 }
 

@@ -221,7 +221,8 @@ static struct mfk_work recorded(int64_t groups, float beta)
 						    .n = 4,
 						    .k = 10,
 						    .trans_a = true,
-						    .dtype_ab = MFK_BF16,
+						    .dtype_a = MFK_BF16,
+						    .dtype_b = MFK_BF16,
 						    .dtype_c = MFK_F32,
 						    .beta = beta},
 					   .groups = groups};
@@ -411,6 +412,7 @@ START_TEST(machines_that_are_known)
 	read_machine("configs/machines/h200.yaml", &m);
 	ck_assert_str_eq(m.name, "NVIDIA H200");
 	ck_assert_uint_eq(m.gpus_per_host, 8);
+	ck_assert(m.products[MFK_E4M3] == 1230e12 && m.products[MFK_E5M2] == 1230e12);
 	ck_assert_double_eq_tol(square.flops / mft_machine_time(&m, &square, NULL) / 705e12, 1,
 				0.002);
 }
