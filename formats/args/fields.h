@@ -252,9 +252,13 @@ ARG(FLAG, account_for_loss, NAMED("account_for_loss_in_pipeline_split"), FLAG_OR
 ARG(FLAG, local_spec, APART("the same modules under other names"))
 ARG(FLAG, use_distributed_optimizer, FLAG_OR(false), WRITTEN,
     APART("how states are divided among files"))
-/* optimizer == "sgd"; else Adam, or one that is read as Adam is */
+/* optimizer == "sgd"; without these three Adam, or one that is read as Adam is */
 ARG(FLAG, sgd, TRAINING)
 ARG(REAL, sgd_momentum, REAL_OR(0.9), PLAIN(.real = 0), TRAINING)
+/* matrices are Muon's */
+ARG(FLAG, muon, TRAINING)
+/* optimizer == "lion", or that of what Muon does not take */
+ARG(FLAG, lion, TRAINING)
 /* torch's name, or NULL */
 ARG(TEXT, params_dtype, APART("the tensors have it"))
 

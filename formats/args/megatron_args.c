@@ -580,6 +580,17 @@ static const char *folder(struct reader *r, const char *name)
 	return s && *s && !strchr(s, '/') && strcmp(s, ".") && strcmp(s, "..") ? s : NULL;
 }
 
+/* arguments.py: validate_args: "dist_muon" is the old word for Muon with the distributed
+ * optimizer. */
+static void read_optimizer(struct reader *r, struct mfs_megatron_args *a)
+{
+	const char *name = string(r, "optimizer", NULL);
+
+	a->sgd = mfs_str_is(name, "sgd");
+	a->muon = mfs_str_is(name, "muon") || mfs_str_is(name, "dist_muon");
+	a->lion = mfs_str_is(a->muon ? string(r, "muon_scalar_optimizer", NULL) : name, "lion");
+}
+
 static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 {
 	int64_t per_chunk;
@@ -595,7 +606,7 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 		a->virtual_pipeline_model_parallel_size = 1;
 	a->other_stages = !mfs_arg_is_none(lookup(r, "pipeline_model_parallel_layout")) ||
 			  a->account_for_embedding || a->account_for_loss;
-	a->sgd = mfs_str_is(string(r, "optimizer", NULL), "sgd");
+	read_optimizer(r, a);
 	a->nemo_tokenizer = folder(r, "nemo_tokenizer");
 	/* An argument as old as the change (core 0.18). */
 	a->null_tokenizer_counts_eod = lookup_has(r, "null_tokenizer_eod_id");

@@ -107,9 +107,11 @@ static int check(const struct mft_flag_values *v, struct mfs_error *err)
 				"--muon-coefficient-type %.40s is not supported; use simple, "
 				"quintic, polar_express or cans",
 				type);
-	if (mfs_str_is(mft_flag_text(v, name_of(CKPT_FORMAT)), "torch"))
+	if (mfs_str_is(mft_flag_text(v, name_of(CKPT_FORMAT)), "torch") &&
+	    mfs_str_is(mft_flag_text(v, name_of(OPTIMIZER)), "dist_muon"))
 		return mfs_fail(err, -ENOTSUP,
-				"--ckpt-format torch: expected torch_dist with --optimizer muon");
+				"--ckpt-format torch: expected torch_dist with --optimizer "
+				"dist_muon");
 	return 0;
 }
 

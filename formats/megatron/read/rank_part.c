@@ -42,12 +42,12 @@ struct slicer {
 	uint32_t rank, of; /* data-parallel */
 };
 
-static struct slicer slicer_of(const struct mfs_rank_part_options *o, uint32_t optimizer)
+static struct slicer slicer_of(const struct mfs_rank_part_options *o, bool of_experts)
 {
 	const struct slicer dense = {o->dp_rank, o->dp ? o->dp : 1};
 	const struct slicer experts = {o->expert_dp_rank, o->expert_dp ? o->expert_dp : 1};
 
-	return optimizer ? experts : dense;
+	return of_experts ? experts : dense;
 }
 
 /* Elements of the buckets before one, with padding. Each bucket is a multiple of the number of
@@ -82,7 +82,8 @@ static bool slice(const struct mfs_optim *o, const struct mfs_optim_param *p, st
 static int add_states(struct mfs_rank_part *p, const struct mfs_rank_part_options *options,
 		      const struct mfs_optim_param *param, struct mfs_error *err)
 {
-	const struct slicer s = slicer_of(options, param->optimizer);
+	const struct slicer s =
+		slicer_of(options, mfs_optim_link_is_expert(&p->optim->chain, param->optimizer));
 	uint64_t first, count, in_slices;
 	int rc = 0;
 
@@ -108,7 +109,7 @@ static int add_states(struct mfs_rank_part *p, const struct mfs_rank_part_option
 static int add_optimizer(struct mfs_rank_part *p, const struct mfs_rank_part_options *o,
 			 struct mfs_error *err)
 {
-	const uint32_t dp = slicer_of(o, 0).of, expert_dp = slicer_of(o, 1).of;
+	const uint32_t dp = slicer_of(o, false).of, expert_dp = slicer_of(o, true).of;
 	int rc = mfs_optim_new(p->list, o->rules, dp, expert_dp, &p->optim, err);
 
 	for (uint32_t i = 0; !rc && i < p->optim->count; i++)
@@ -128,8 +129,8 @@ static int check_rank(const struct mfs_rank_part_options *o, struct mfs_error *e
 		{"tensor-parallel", o->rank.tp, l->tp},
 		{"pipeline", o->rank.pp, l->pp},
 		{"expert-parallel", o->rank.ep, l->ep},
-		{"data-parallel", o->dp_rank, slicer_of(o, 0).of},
-		{"expert-data-parallel", o->expert_dp_rank, slicer_of(o, 1).of},
+		{"data-parallel", o->dp_rank, slicer_of(o, false).of},
+		{"expert-data-parallel", o->expert_dp_rank, slicer_of(o, true).of},
 	};
 
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(ranks); i++)

@@ -125,7 +125,7 @@ static int write_optimizer(struct mfs_rank_writer *r, uint32_t optimizer)
 
 int mfs_rank_write_buffers(struct mfs_rank_writer *r)
 {
-	const uint32_t count = r->file->optim->optimizers;
+	const uint32_t count = r->file->optim->chain.count;
 	int rc = 0;
 
 	if (count > 1)

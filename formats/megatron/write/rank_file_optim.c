@@ -30,29 +30,38 @@ static bool group_flag(const struct mfs_pickle *doc, mfs_value dict, const char 
 	return value;
 }
 
-static bool is_like(const struct mfs_pickle *doc, mfs_value dict, const struct mfs_optim_group *g)
+/* The groups of Muon alone have a momentum, where there is a Muon (emerging_optimizers of 0.1, and
+ * of 0.2 and later). */
+static bool is_muon(const struct mfs_pickle *doc, mfs_value dict)
+{
+	return mfs_value_has(doc, dict, "momentum") || mfs_value_has(doc, dict, "momentum_beta");
+}
+
+static bool is_like(const struct mfs_pickle *doc, mfs_value dict, const struct mfs_optim *o,
+		    const struct mfs_optim_group *g)
 {
 	double wd_mult = 1;
 
 	mfs_value_float(doc, mfs_value_get(doc, dict, "wd_mult"), &wd_mult);
-	return (wd_mult != 0) == g->decay &&
+	return (wd_mult != 0) == g->decay && (!o->chain.muon || is_muon(doc, dict) == g->muon) &&
 	       group_flag(doc, dict, "is_decoupled_lr") == g->decoupled;
 }
 
 /* The source's group of the same parameters. It may be in another optimizer, since the layout
  * decides whether experts have one of their own. 0: the source has none. */
-static mfs_value find_group(const struct mfs_optim_info *info, const struct mfs_optim_group *g,
-			    const struct mfs_pickle **ret_doc)
+static mfs_value find_group(const struct mfs_optim_info *info, const struct mfs_optim *o,
+			    const struct mfs_optim_group *g, const struct mfs_pickle **ret_doc)
 {
-	for (unsigned i = 0; i < 2; i++) {
-		const unsigned o = g->optimizer ^ i;
-		const struct mfs_pickle *doc = info->groups_doc[o];
+	for (unsigned i = 0; i < MFS_OPTIM_CHAIN; i++) {
+		const unsigned number = g->optimizer ^ i;
+		const struct mfs_pickle *doc = info->groups_doc[number];
+		const mfs_value list = info->groups[number];
 
-		for (uint32_t k = 0; doc && k < mfs_value_count(doc, info->groups[o]); k++) {
-			mfs_value dict = mfs_value_at(doc, info->groups[o], k);
+		for (uint32_t k = 0; doc && k < mfs_value_count(doc, list); k++) {
+			mfs_value dict = mfs_value_at(doc, list, k);
 
 			*ret_doc = doc;
-			if (is_like(doc, dict, g))
+			if (is_like(doc, dict, o, g))
 				return dict;
 		}
 	}
@@ -85,7 +94,7 @@ static int change_pair(void *arg, struct mfs_pickle_writer *w, mfs_value dict, c
 	if (!mfs_copy_is_key(key, key_len, "is_expert_parallel"))
 		return 0;
 	mfs_pickle_name(w, "is_expert_parallel");
-	mfs_pickle_bool(w, c->group->optimizer == 1);
+	mfs_pickle_bool(w, c->group->experts);
 	return 1;
 }
 
@@ -128,7 +137,7 @@ static int write_groups(struct mfs_rank_writer *r, uint32_t optimizer, bool ids)
 						       .pairs_end = add_params,
 						       .storage = mfs_copy_refuse};
 
-		c.dict = find_group(info, c.group, &c.doc);
+		c.dict = find_group(info, o, c.group, &c.doc);
 		if (!c.dict)
 			return mfs_fail(r->err, -ENOTSUP,
 					"%s: the optimizer has no parameter group %s weight decay",
@@ -166,14 +175,19 @@ static int write_step(struct mfs_rank_writer *r)
 static int write_param_state(struct mfs_rank_writer *r, const struct mfs_optim_param *p)
 {
 	const struct mfs_optim_info *info = mfs_optim_info(r->options->ckpt);
+	char name[MFS_CKPT_NAME_SIZE];
+	unsigned kept;
 	int rc = 0;
 
+	mfs_rank_tensor_name(p->tensor, name, sizeof(name));
+	kept = mfs_optim_kept(&r->file->optim->rules, name, p->tensor->base.ndim);
 	mfs_pickle_int(r->w, p->id);
 	mfs_pickle_dict_begin(r->w);
-	if (info->has_step && !mfs_optim_groups_have_step(info))
+	if (info->has_step && !mfs_optim_groups_have_step(info) &&
+	    (kept & MFS_OPTIM_STATE(EXP_AVG_SQ)))
 		rc = write_step(r);
 	for (enum mfs_state s = MFS_STATE_EXP_AVG; s < MFS_STATE_COUNT && !rc; s++) {
-		if (!mfs_ckpt_has_state(r->options->ckpt, s))
+		if (!(kept >> s & 1))
 			continue;
 		mfs_pickle_name(r->w, mfs_state_name(s));
 		rc = mfs_rank_write_state(r, p->tensor, s);
@@ -278,7 +292,7 @@ static int write_distributed(struct mfs_rank_writer *r, uint32_t optimizer)
 int mfs_rank_write_optimizer(struct mfs_rank_writer *r)
 {
 	const bool distributed = mfs_optim_info(r->options->ckpt)->kind == MFS_OPTIM_DISTRIBUTED;
-	const uint32_t count = r->file->optim->optimizers;
+	const uint32_t count = r->file->optim->chain.count;
 	int rc = 0;
 
 	if (count > 1)

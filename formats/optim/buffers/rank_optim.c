@@ -14,7 +14,7 @@ enum kind { DECAY, DECOUPLED, DECOUPLED_NO_DECAY, NO_DECAY, KINDS };
 struct builder {
 	struct mfs_optim *o;
 	const struct mfs_rank_list *list;
-	uint32_t dp[2];	   /* ranks that share a buffer, of each optimizer */
+	uint32_t dp[2];	   /* ranks that share a buffer: a dense one, and one of experts */
 	uint8_t *kinds;	   /* [params] */
 	uint32_t *chunks;  /* [params] virtual chunk */
 	uint32_t *buffers; /* [params] */
@@ -47,15 +47,26 @@ static bool experts_apart(const struct builder *b)
 	       (p->ep > 1 || (b->o->rules.expert_tensor_groups && p->etp != p->tp));
 }
 
+static bool has_expert_vectors(const struct mfs_ckpt *ckpt)
+{
+	for (uint32_t i = 0; i < mfs_ckpt_count(ckpt); i++)
+		if (mfs_ckpt_at(ckpt, i)->expert >= 0 && mfs_ckpt_at(ckpt, i)->ndim == 1)
+			return true;
+	return false;
+}
+
 static void add_param(struct builder *b, const struct mfs_rank_tensor *t, uint32_t chunk)
 {
 	struct mfs_optim *o = b->o;
 	struct mfs_optim_param *p = &o->params[o->count];
 	char name[MFS_CKPT_NAME_SIZE];
+	bool is_matrix;
 
 	mfs_rank_tensor_name(t, name, sizeof(name));
+	is_matrix = mfs_optim_is_muon(&o->rules, name, t->base.ndim);
 	*p = (struct mfs_optim_param){.tensor = t,
-				      .optimizer = o->optimizers > 1 && t->is_expert,
+				      .optimizer =
+					      mfs_optim_link(&o->chain, is_matrix, t->is_expert),
 				      .has_main = mfs_dtype_size(t->base.dtype) == 2,
 				      .elements = t->base.bytes / mfs_dtype_size(t->base.dtype)};
 	b->kinds[o->count] = (uint8_t)kind_of(b, name, t->base.ndim);
@@ -75,7 +86,8 @@ static int list_params(struct builder *b)
 	b->buffers = mfs_arena_array(&o->arena, l->count, sizeof(*b->buffers));
 	if (!o->params || !b->kinds || !b->chunks || !b->buffers)
 		return mfs_fail_nomem(b->err);
-	o->optimizers = experts_apart(b) ? 2 : 1;
+	o->chain = mfs_optim_chain_of(o->rules.kept.matrices, experts_apart(b),
+				      has_expert_vectors(l->ckpt));
 	for (uint32_t vp = 0; vp < l->layout.vpp; vp++)
 		for (uint32_t i = 0; i < l->chunks[vp].count; i++) {
 			const struct mfs_rank_tensor *t = &l->tensors[l->chunks[vp].first + i];
@@ -88,21 +100,36 @@ static int list_params(struct builder *b)
 
 /* ---- groups ---- */
 
-/* True if any rank has parameters of that kind in that optimizer. */
-static bool is_anywhere(const struct builder *b, uint32_t optimizer, enum kind kind)
+/* True if there are parameters of more than two axes, which Muon does not take. */
+static bool has_stacks(const struct builder *b)
 {
 	const struct mfs_ckpt *ckpt = b->list->ckpt;
 
-	if (kind == DECOUPLED_NO_DECAY)
-		return b->o->rules.decoupled_lr && b->o->rules.skip_embedding_decay && !optimizer;
-	if (!optimizer)
-		return kind != DECOUPLED || b->o->rules.decoupled_lr;
-	if (kind != NO_DECAY)
-		return kind == DECAY;
 	for (uint32_t i = 0; i < mfs_ckpt_count(ckpt); i++)
-		if (mfs_ckpt_at(ckpt, i)->expert >= 0 && mfs_ckpt_at(ckpt, i)->ndim == 1)
+		if (mfs_ckpt_at(ckpt, i)->ndim > 2)
 			return true;
 	return false;
+}
+
+/* True if any rank has parameters of that kind in that optimizer. */
+static bool is_anywhere(const struct builder *b, uint32_t optimizer, enum kind kind)
+{
+	const struct mfs_optim_chain *c = &b->o->chain;
+	const struct mfs_optim_rules *rules = &b->o->rules;
+	const bool experts = mfs_optim_link_is_expert(c, optimizer);
+
+	if (mfs_optim_link_is_muon(c, optimizer))
+		return kind == DECAY;
+	switch (kind) {
+	case DECAY:
+		return experts ? !c->muon : !c->muon || !rules->decoupled_lr || has_stacks(b);
+	case DECOUPLED:
+		return rules->decoupled_lr && !experts;
+	case DECOUPLED_NO_DECAY:
+		return rules->decoupled_lr && rules->skip_embedding_decay && !experts;
+	default:
+		return !experts || has_expert_vectors(b->list->ckpt);
+	}
 }
 
 /* Until core 0.15 a rank's groups are in the order of its parameters; groups that only other ranks
@@ -136,6 +163,8 @@ static void number_params(struct builder *b, uint32_t optimizer, const enum kind
 
 		groups[g] = (struct mfs_optim_group){
 			.optimizer = optimizer,
+			.muon = mfs_optim_link_is_muon(&o->chain, optimizer),
+			.experts = mfs_optim_link_is_expert(&o->chain, optimizer),
 			.decay = order[g] == DECAY || order[g] == DECOUPLED,
 			.decoupled = order[g] == DECOUPLED || order[g] == DECOUPLED_NO_DECAY};
 		for (uint32_t i = 0; i < o->count; i++) {
@@ -155,15 +184,16 @@ static int make_groups(struct builder *b)
 {
 	struct mfs_optim *o = b->o;
 
-	o->groups = mfs_arena_array(&o->arena, (size_t)2 * KINDS, sizeof(*o->groups));
+	o->groups = mfs_arena_array(&o->arena, (size_t)MFS_OPTIM_CHAIN * KINDS, sizeof(*o->groups));
 	if (!o->groups)
 		return mfs_fail_nomem(b->err);
-	for (uint32_t i = 0; i < o->optimizers; i++) {
+	for (uint32_t i = 0, first = 0; i < o->chain.count; i++) {
 		enum kind order[KINDS];
 
-		o->first_group[i] = i ? o->group_count[0] : 0;
+		o->first_group[i] = first;
 		o->group_count[i] = order_kinds(b, i, order);
 		number_params(b, i, order);
+		first += o->group_count[i];
 	}
 	return 0;
 }
@@ -239,8 +269,9 @@ static int lay_out(struct builder *b, uint32_t buffer, struct mfs_flat_param *fl
 		}
 	size = mfs_flat_bucket_size(&o->rules, b->list->rank.pp, f->chunk, all_elements(o),
 				    b->dp[0]);
-	rc = mfs_flat_layout(&o->rules, size, b->dp[f->optimizer], flat, count, &o->arena, &layout,
-			     b->err);
+	rc = mfs_flat_layout(&o->rules, size,
+			     b->dp[mfs_optim_link_is_expert(&o->chain, f->optimizer)], flat, count,
+			     &o->arena, &layout, b->err);
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		struct mfs_optim_param *p = &o->params[members[i]];
 
@@ -269,7 +300,7 @@ static int make_buffers(struct builder *b)
 	o->buffers = mfs_arena_array(&o->arena, o->count, sizeof(*o->buffers));
 	if (!o->buffers)
 		rc = mfs_fail_nomem(b->err);
-	for (uint32_t k = 0; k < o->optimizers && !rc; k++)
+	for (uint32_t k = 0; k < o->chain.count && !rc; k++)
 		for (uint32_t i = 0; i < o->count; i++)
 			if (o->params[i].optimizer == k)
 				b->buffers[i] = find_buffer(b, k, b->chunks[i],

@@ -10,13 +10,14 @@
 #ifndef MFS_OPTIM_BUFFERS_RANK_OPTIM_H
 #define MFS_OPTIM_BUFFERS_RANK_OPTIM_H
 
+#include "formats/optim/rules/chain.h"
 #include "formats/optim/rules/optim_rules.h"
 #include "formats/megatron/rank.h"
 
 /* A parameter's place. */
 struct mfs_optim_param {
 	const struct mfs_rank_tensor *tensor;
-	uint32_t optimizer; /* 0 dense, 1 experts (of a rank with two) */
+	uint32_t optimizer; /* of the chain */
 	uint32_t group;	    /* of its optimizer */
 	uint32_t index;	    /* in its group */
 	uint32_t id;	    /* in the optimizer: torch numbers parameters group by group */
@@ -34,6 +35,7 @@ struct mfs_optim_param {
 /* A parameter group. In files: wd_mult 1.0 or 0.0, is_decoupled_lr, is_expert_parallel. */
 struct mfs_optim_group {
 	uint32_t optimizer;
+	bool muon, experts; /* those of its optimizer */
 	bool decay, decoupled;
 	uint32_t count; /* parameters of this rank; 0: only other ranks have some */
 };
@@ -54,10 +56,11 @@ struct mfs_optim {
 	struct mfs_optim_rules rules;
 	struct mfs_optim_param *params; /* in the order of the list, which also has buffers */
 	uint32_t count;
-	uint32_t optimizers; /* 1, or 2: then the state is a list of two */
+	struct mfs_optim_chain chain; /* of several optimizers: then the state is a list */
 	struct mfs_optim_group *groups;
-	uint32_t group_count[2], first_group[2]; /* of each optimizer, in groups */
-	struct mfs_optim_buffer *buffers;	 /* by optimizer, then index */
+	/* of each optimizer, in groups */
+	uint32_t group_count[MFS_OPTIM_CHAIN], first_group[MFS_OPTIM_CHAIN];
+	struct mfs_optim_buffer *buffers; /* by optimizer, then index */
 	uint32_t buffer_count;
 	struct mfs_arena arena;
 };

@@ -54,39 +54,32 @@ static bool has_main(const struct mfs_ckpt *ckpt)
 	       mfs_ckpt_at(ckpt, first)->state == MFS_STATE_MAIN;
 }
 
-/* What the run's optimizer, which has these states, keeps of a parameter. torch/optim/sgd.py:
- * nothing without momentum. Where there are momenta without SGD, matrices are Muon's. */
-static bool is_kept(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *model,
-		    unsigned states, enum mfs_state state, bool main)
+static int check_states(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *model,
+			unsigned kept, struct mfs_error *err)
 {
-	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
-	const bool muon = !a->sgd && (states & MFS_OPTIM_STATE(MOMENTUM)) &&
-			  mfs_optim_muon_takes(model->name, model->ndim);
+	int rc = 0;
 
-	switch (state) {
-	case MFS_STATE_MAIN:
-		return main;
-	case MFS_STATE_MOMENTUM:
-		return muon || (a->sgd && a->sgd_momentum != 0);
-	default:
-		return !muon && (states >> state & 1);
-	}
+	for (unsigned s = MFS_STATE_MAIN; s < MFS_STATE_COUNT && !rc; s++)
+		if (kept >> s & 1)
+			rc = check_state(ckpt, model, s, err);
+	return rc;
 }
 
 int mfs_optim_check_whole(const struct mfs_ckpt *ckpt, bool *ret_main, struct mfs_error *err)
 {
-	const unsigned states = mfs_optimizer_of(ckpt)->states;
+	struct mfs_optim_rules rules;
 	int rc = 0;
 
+	mfs_optim_rules_of(ckpt, &rules);
 	*ret_main = has_main(ckpt);
 	for (uint32_t i = 0; i < mfs_ckpt_count(ckpt) && !rc; i++) {
 		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
 
-		if (!mfs_name_is_parameter(t->name, t->dtype))
-			continue;
-		for (unsigned s = MFS_STATE_MAIN; s < MFS_STATE_COUNT && !rc; s++)
-			if (is_kept(ckpt, t, states, s, *ret_main))
-				rc = check_state(ckpt, t, s, err);
+		if (mfs_name_is_parameter(t->name, t->dtype))
+			rc = check_states(ckpt, t,
+					  mfs_optim_kept(&rules, t->name, t->ndim) |
+						  (*ret_main ? MFS_OPTIM_STATE(MAIN) : 0),
+					  err);
 	}
 	return rc;
 }

@@ -69,7 +69,7 @@ static const struct mfs_dcp_tensor *find_bucket(const struct mfs_optim_holder *h
 						const struct mfs_optim_buffer *f, uint32_t bucket,
 						const char *state, char key[KEY_SIZE])
 {
-	const bool chained = h->o->optimizers > 1;
+	const bool chained = h->o->chain.count > 1;
 	const struct mfs_dcp_tensor *t;
 
 	bucket_key(h, f, bucket, state, !chained, key);

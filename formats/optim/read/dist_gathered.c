@@ -61,12 +61,12 @@ static int open_object(struct object *o)
 {
 	struct mfs_optim_holder *h = o->h;
 	struct mfs_ckpt *ckpt = h->r->ckpt;
-	const struct mfs_dcp_bytes *b = find(o, h->o->optimizers > 1);
+	const struct mfs_dcp_bytes *b = find(o, h->o->chain.count > 1);
 	struct mfs_source src;
 	int rc;
 
 	if (!b && !h->optimizer)
-		b = find(o, h->o->optimizers == 1);
+		b = find(o, h->o->chain.count == 1);
 	if (!b || b->item.file == MFS_DCP_FILE_NONE)
 		return mfs_fail(h->r->err, -ENODATA,
 				"%s/%s: '%s' is missing; the arguments ask for it", ckpt->dir,

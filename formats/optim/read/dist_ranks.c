@@ -35,7 +35,7 @@ static int read_rank(struct holders *s, const struct mfs_rank *rank, uint32_t op
 	h.group = group;
 	rc = s->read(&h, s->arg);
 	if (!rc)
-		*ret_optimizers = h.o->optimizers;
+		*ret_optimizers = h.o->chain.count;
 	mfs_optim_free(h.o);
 	mfs_rank_list_free(list);
 	return rc;

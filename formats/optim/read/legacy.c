@@ -53,7 +53,7 @@ static int read_rank(struct mfs_torch_reader *r, const struct mfs_torch_rank *ra
 
 	if (rc)
 		return rc;
-	if (count > 2)
+	if (count > (l->rules.kept.matrices ? MFS_OPTIM_CHAIN : 2))
 		return mfs_fail(r->err, -ENOTSUP,
 				"%s/%s: a chain of %u optimizers is not supported", r->ckpt->dir,
 				rank->name, count);
@@ -73,10 +73,7 @@ static int read_rank(struct mfs_torch_reader *r, const struct mfs_torch_rank *ra
 		return rc;
 	if (kind == MFS_OPTIM_DISTRIBUTED)
 		return mfs_legacy_read_distrib(l, r, rank, count);
-	for (uint32_t i = 0; i < count && !rc; i++)
-		rc = mfs_legacy_read_float16(l, r, rank, a, mfs_optim_state_at(doc, optimizer, i),
-					     count > 1 ? (int)i + 1 : 0);
-	return rc;
+	return mfs_legacy_read_float16(l, r, rank, a, optimizer, count);
 }
 
 int mfs_optim_read_legacy(struct mfs_ckpt *ckpt, enum mfs_optim_kind *ret, struct mfs_error *err)

@@ -29,6 +29,8 @@ struct entry {
 /* One optimizer of a rank. */
 struct optim {
 	const struct mfs_optim_rules *rules;
+	struct mfs_optim_chain chain;
+	uint32_t number; /* in the chain */
 	struct mfs_torch_reader *r;
 	const struct mfs_torch_rank *rank;
 	const struct mfs_torch_source *a;
@@ -223,23 +225,33 @@ static int place_kept(struct optim *o, const struct mfs_torch_param *p, const st
 	return rc;
 }
 
-/* False: of the run's optimizer something is missing. */
-static bool has_kept(const struct optim *o, const struct entry *e)
+static bool is_member(const struct optim *o, const struct mfs_torch_param *p)
 {
-	const struct mfs_megatron_args *a = &o->r->ckpt->args;
+	return mfs_optim_link(&o->chain, mfs_optim_is_muon(o->rules, p->key, p->t.ndim),
+			      p->name.experts) == o->number;
+}
 
-	if (a->sgd)
-		return a->sgd_momentum == 0 ||
-		       (e && !mfs_value_is_none(
-				     o->doc, mfs_value_get(o->doc, e->state, "momentum_buffer")));
-	return e && mfs_value_has(o->doc, e->state, "exp_avg") &&
-	       mfs_value_has(o->doc, e->state, "exp_avg_sq");
+/* Finds what the run's optimizer must have. *ret: the first state that is missing, if any. */
+static bool has_kept(const struct optim *o, const struct mfs_torch_param *p, const struct entry *e,
+		     const char **ret)
+{
+	const unsigned kept = mfs_optim_kept(o->rules, p->key, p->t.ndim);
+
+	for (enum mfs_state s = MFS_STATE_EXP_AVG; s < MFS_STATE_COUNT; s++) {
+		*ret = mfs_state_name(s);
+		if ((kept >> s & 1) &&
+		    (!e || mfs_value_is_none(o->doc, mfs_value_get(o->doc, e->state, *ret))))
+			return false;
+	}
+	return true;
 }
 
 static int read_param(struct optim *o, const struct mfs_torch_param *p)
 {
 	struct entry key, *e;
 	struct group *g = NULL;
+	const char *missing;
+	char why[96];
 	int rc = find_group(o, p, &g);
 
 	if (rc)
@@ -247,40 +259,53 @@ static int read_param(struct optim *o, const struct mfs_torch_param *p)
 	if (!mfs_value_int(o->doc, mfs_value_at(o->doc, g->params, g->next++), &key.id))
 		return bad_groups(o, -EINVAL, p->key, "its group holds fewer parameters");
 	e = bsearch(&key, o->states, o->state_count, sizeof(*e), by_id);
-	if (!has_kept(o, e))
-		return bad_groups(
-			o, -ENOTSUP, p->key,
-			o->r->ckpt->args.sgd
-				? "it has no momentum_buffer: before the first step"
-				: "it has no exp_avg and exp_avg_sq: not Adam, or before the "
-				  "first step");
+	if (!has_kept(o, p, e, &missing)) {
+		snprintf(why, sizeof(why),
+			 "it has no %s: another optimizer, or before the first step", missing);
+		return bad_groups(o, -ENOTSUP, p->key, why);
+	}
 	rc = place_main(o, p, g);
 	return rc ? rc : place_kept(o, p, e);
 }
 
-int mfs_legacy_read_float16(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,
-			    const struct mfs_torch_rank *rank, const struct mfs_torch_source *a,
-			    mfs_value one, int part)
+static int read_one(const struct optim *template, uint32_t number, mfs_value one)
 {
-	const struct mfs_pickle *doc = a->state->doc;
 	struct optim *o = calloc(1, sizeof(*o));
 	int rc;
 
 	if (!o)
-		return mfs_fail_nomem(r->err);
-	*o = (struct optim){.rules = &l->rules, .r = r, .rank = rank, .a = a, .doc = doc};
+		return mfs_fail_nomem(template->r->err);
+	*o = *template;
+	o->number = number;
 	rc = read_groups(o, one);
 	if (!rc)
-		rc = index_states(o, mfs_value_get(doc, mfs_optim_state_torch(doc, one), "state"));
-	for (uint32_t i = 0; i < r->params.count && !rc; i++) {
-		const struct mfs_torch_param *p = &r->params.list[i];
-
-		if (!part || p->name.experts == (part == 2))
-			rc = read_param(o, p);
-	}
+		rc = index_states(
+			o, mfs_value_get(o->doc, mfs_optim_state_torch(o->doc, one), "state"));
+	for (uint32_t i = 0; i < o->r->params.count && !rc; i++)
+		if (is_member(o, &o->r->params.list[i]))
+			rc = read_param(o, &o->r->params.list[i]);
 	if (!rc)
 		rc = check_counts(o);
 	free(o->states);
 	free(o);
+	return rc;
+}
+
+int mfs_legacy_read_float16(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,
+			    const struct mfs_torch_rank *rank, const struct mfs_torch_source *a,
+			    mfs_value optimizer, uint32_t count)
+{
+	const struct mfs_pickle *doc = a->state->doc;
+	const struct optim template = {
+		.rules = &l->rules,
+		.chain = mfs_optim_chain_counted(l->rules.kept.matrices, count),
+		.r = r,
+		.rank = rank,
+		.a = a,
+		.doc = doc};
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count && !rc; i++)
+		rc = read_one(&template, i, mfs_optim_state_at(doc, optimizer, i));
 	return rc;
 }

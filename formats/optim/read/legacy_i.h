@@ -3,6 +3,7 @@
 #define MFS_OPTIM_READ_LEGACY_I_H
 
 #include "formats/ckpt/read/torch.h"
+#include "formats/optim/rules/chain.h"
 #include "formats/optim/rules/optim_rules.h"
 #include "formats/optim/rules/settings.h"
 
@@ -13,11 +14,11 @@ struct mfs_legacy_optim {
 	bool *expert_done; /* [pp * ep * etp] */
 };
 
-/* Reads an optimizer of a rank that keeps a tensor for each parameter. part: 0: of all parameters;
- * in a chain 1: of no expert, 2: of experts. */
+/* Reads the optimizers of a rank that keep a tensor for each parameter. value: of the state dict;
+ * count: optimizers in it. */
 int mfs_legacy_read_float16(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,
 			    const struct mfs_torch_rank *rank, const struct mfs_torch_source *a,
-			    mfs_value one, int part);
+			    mfs_value optimizer, uint32_t count);
 /* Reads the flat buffers in a rank's distrib_optim.pt. count: optimizers in the rank's state. A
  * missing file is no failure, since another rank has the same buffers. */
 int mfs_legacy_read_distrib(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,

@@ -133,7 +133,7 @@ static int check_groups(struct mfs_dist_reader *r, const struct mfs_optim *o)
 					r->ckpt->dir, r->index, i, o->groups[i].count,
 					mfs_value_count(doc, params));
 	}
-	if (mfs_value_count(doc, groups) == o->group_count[0] && o->optimizers == 1)
+	if (mfs_value_count(doc, groups) == o->group_count[0] && o->chain.count == 1)
 		return 0;
 	return mfs_fail(r->err, -EINVAL,
 			"%s/%s: optimizer: expected %" PRIu32 " parameter groups, found %" PRIu32,

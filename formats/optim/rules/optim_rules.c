@@ -9,7 +9,6 @@
 /* What has a layout of its own that is not followed here. */
 static const char *const fsdp[] = {"use_megatron_fsdp", "use_torch_fsdp2"};
 static const char *const unsupported[] = {
-	"use_layer_wise_distributed_optimizer",
 	"overlap_param_gather_with_optimizer_step",
 };
 
@@ -78,6 +77,7 @@ void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret
 					.expert_tensor_groups = true,
 					.grad_fp32 = true,
 					.aligned = true};
+	ret->kept = mfs_kept_states(ckpt);
 	if (!state)
 		return;
 	a.doc = state->archive.doc;
@@ -96,12 +96,20 @@ void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(unsupported); i++)
 		if (flag(&a, unsupported[i]))
 			ret->unsupported = unsupported[i];
-	if (!mfs_ckpt_args(ckpt)->sgd && mfs_ckpt_has_state(ckpt, MFS_STATE_MOMENTUM))
-		ret->unsupported = "--optimizer muon";
 	/* Its own saves have no buffers, and say all by numbers or names. */
 	for (size_t i = 0; i < 2 && !mfs_ckpt_format(ckpt)->is_plain; i++)
 		if (flag(&a, fsdp[i]))
 			ret->unsupported = fsdp[i];
+}
+
+bool mfs_optim_is_muon(const struct mfs_optim_rules *rules, const char *name, unsigned ndim)
+{
+	return rules->kept.matrices && mfs_optim_muon_takes(name, ndim);
+}
+
+unsigned mfs_optim_kept(const struct mfs_optim_rules *rules, const char *name, unsigned ndim)
+{
+	return mfs_optim_is_muon(rules, name, ndim) ? rules->kept.matrices : rules->kept.others;
 }
 
 bool mfs_optim_decays(const struct mfs_optim_rules *rules, const char *name, unsigned ndim)

@@ -10,11 +10,13 @@
 
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/optim/rules/optimizers.h"
 
 struct mfs_optim_rules {
 	/* groups */
 	bool sorted_groups; /* decay first (since 0.16); else in the order of a rank's parameters */
 	bool decay_qk_norms, skip_embedding_decay, decoupled_lr;
+	struct mfs_kept_states kept;
 	const char *foreign_groups; /* name of an argument that makes other groups; NULL: none */
 	/* experts also have an optimizer of their own if etp != tp (since 0.19), not only if ep
 	 * > 1 */
@@ -35,7 +37,11 @@ struct mfs_optim_rules {
  * run. */
 void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret);
 
-/* True if a parameter has weight decay. name: in the rank's state dict. */
+/* True if a parameter is Muon's. name: in the rank's state dict, as in the next three. */
+bool mfs_optim_is_muon(const struct mfs_optim_rules *rules, const char *name, unsigned ndim);
+/* The states that are kept of it in addition to its main parameter (optimizers.h). */
+unsigned mfs_optim_kept(const struct mfs_optim_rules *rules, const char *name, unsigned ndim);
+/* True if a parameter has weight decay. */
 bool mfs_optim_decays(const struct mfs_optim_rules *rules, const char *name, unsigned ndim);
 /* True if it has the learning rate of --decoupled-lr. */
 bool mfs_optim_decoupled(const struct mfs_optim_rules *rules, const char *name);

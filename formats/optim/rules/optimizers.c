@@ -9,6 +9,7 @@ static const struct mfs_optimizer kinds[] = {
 #undef KIND
 };
 
+/* Which states there are. */
 static unsigned states_of(const struct mfs_ckpt *ckpt)
 {
 	unsigned states = 0;
@@ -19,13 +20,40 @@ static unsigned states_of(const struct mfs_ckpt *ckpt)
 	return states;
 }
 
-const struct mfs_optimizer *mfs_optimizer_of(const struct mfs_ckpt *ckpt)
+/* Where there are momenta without SGD, matrices are Muon's, whatever the arguments are. */
+static const char *name_of(const struct mfs_ckpt *ckpt)
 {
-	const bool sgd = mfs_ckpt_args(ckpt)->sgd;
+	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
 	const unsigned states = states_of(ckpt);
 
+	if (a->sgd)
+		return "sgd";
+	if (a->muon || (states & MFS_OPTIM_STATE(MOMENTUM)))
+		return "muon";
+	return a->lion && !(states & MFS_OPTIM_STATE(EXP_AVG_SQ)) ? "lion" : "adam";
+}
+
+const struct mfs_optimizer *mfs_optimizer_of(const struct mfs_ckpt *ckpt)
+{
+	const char *name = name_of(ckpt);
+
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(kinds); i++)
-		if (sgd == mfs_str_is(kinds[i].name, "sgd") && (sgd || kinds[i].states == states))
+		if (mfs_str_is(kinds[i].name, name))
 			return &kinds[i];
 	return &kinds[0];
+}
+
+/* torch/optim/sgd.py: nothing without momentum. */
+struct mfs_kept_states mfs_kept_states(const struct mfs_ckpt *ckpt)
+{
+	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
+	const struct mfs_optimizer *kind = mfs_optimizer_of(ckpt);
+
+	if (mfs_str_is(kind->name, "sgd"))
+		return (struct mfs_kept_states){.others = a->sgd_momentum != 0 ? kind->states : 0};
+	if (mfs_str_is(kind->name, "muon"))
+		return (struct mfs_kept_states){.matrices = MFS_OPTIM_STATE(MOMENTUM),
+						.others = a->lion ? MFS_OPTIM_STATE(EXP_AVG)
+								  : MFS_OPTIM_ADAM};
+	return (struct mfs_kept_states){.others = kind->states};
 }

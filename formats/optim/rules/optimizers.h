@@ -26,5 +26,13 @@ struct mfs_optimizer {
 
 /* The optimizer whose states a checkpoint has; if its arguments name SGD, that. */
 const struct mfs_optimizer *mfs_optimizer_of(const struct mfs_ckpt *ckpt);
+/* The states that a run keeps of a parameter in addition to its main one. Bits as in
+ * mfs_optimizer. */
+struct mfs_kept_states {
+	unsigned matrices; /* of what Muon takes; 0: there is no Muon */
+	unsigned others;
+};
+
+struct mfs_kept_states mfs_kept_states(const struct mfs_ckpt *ckpt);
 
 #endif

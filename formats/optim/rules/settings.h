@@ -4,6 +4,7 @@
 #define MFS_OPTIM_RULES_SETTINGS_H
 
 #include "formats/ckpt/ckpt.h"
+#include "formats/optim/rules/chain.h"
 
 /* The kind of the source's optimizer. */
 enum mfs_optim_kind {
@@ -11,9 +12,6 @@ enum mfs_optim_kind {
 	MFS_OPTIM_FLOAT16, /* Float16OptimizerWithFloat16Params, or FP32Optimizer */
 	MFS_OPTIM_DISTRIBUTED,
 };
-
-/* Of a chain: of dense parameters, of experts, and what Muon leaves to Adam. */
-#define MFS_OPTIM_CHAIN 3
 
 struct mfs_optim_info {
 	enum mfs_optim_kind kind;

@@ -564,13 +564,13 @@ START_TEST(groups_are_the_files)
 	mfs_value optimizer;
 
 	open_side(LLAMA_TORCH, &(struct mfs_rank){0});
-	ck_assert_uint_eq(side->optimizers, 1);
+	ck_assert_uint_eq(side->chain.count, 1);
 	ck_assert(side->groups[0].decay && !side->groups[1].decay);
 	f = &mfs_ckpt_common(side_ckpt)->archive;
 	check_numbers(0, mfs_value_get(f->doc, mfs_pickle_root(f->doc), "optimizer"));
 	close_side();
 	open_side(TINY("mixtral-torch-pp2-ep2"), &(struct mfs_rank){0});
-	ck_assert_uint_eq(side->optimizers, 2);
+	ck_assert_uint_eq(side->chain.count, 2);
 	f = &mfs_ckpt_common(side_ckpt)->archive;
 	optimizer = mfs_value_get(f->doc, mfs_pickle_root(f->doc), "optimizer");
 	for (uint32_t i = 0; i < 2; i++)
@@ -627,6 +627,45 @@ START_TEST(groups_in_order)
 }
 END_TEST
 
+/* The order of Muon's chain: matrices, those of experts, others. */
+START_TEST(muon_and_others_are_apart)
+{
+	struct mfs_optim_rules rules;
+	uint32_t of[3] = {0}, mains = 0;
+	struct mfs_optim *o;
+
+	open_side(TINY("mixtral-torch-pp2-ep2"), &(struct mfs_rank){0});
+	mfs_optim_rules_of(side_ckpt, &rules);
+	rules.kept = (struct mfs_kept_states){MFS_OPTIM_STATE(MOMENTUM), MFS_OPTIM_ADAM};
+	unit_ok(mfs_optim_new(side_list, &rules, 1, 1, &o, &err), &err);
+	ck_assert_uint_eq(o->chain.count, 3);
+	for (uint32_t i = 0; i < o->count; i++) {
+		const struct mfs_optim_param *p = &o->params[i];
+
+		ck_assert_uint_eq(p->optimizer == 1, p->tensor->is_expert);
+		ck_assert(p->optimizer == 2 || p->tensor->base.ndim == 2);
+		ck_assert_uint_eq(
+			mfs_optim_kept(&rules, p->tensor->src->name, p->tensor->base.ndim),
+			p->optimizer == 2 ? MFS_OPTIM_ADAM : MFS_OPTIM_STATE(MOMENTUM));
+		ck_assert_uint_lt(p->id, o->count);
+		of[p->optimizer]++;
+		mains += p->has_main;
+	}
+	ck_assert(of[0] && of[1] && of[2]);
+	ck_assert_uint_eq(mains, o->count);
+	for (uint32_t i = 0; i < 3; i++)
+		ck_assert_uint_eq(o->group_count[i], i == 2 ? 2 : 1);
+	ck_assert(o->groups[1].experts && o->groups[1].muon && !o->groups[2].muon);
+	mfs_optim_free(o);
+	rules.decoupled_lr = true;
+	unit_ok(mfs_optim_new(side_list, &rules, 1, 1, &o, &err), &err);
+	ck_assert_uint_eq(o->group_count[2], 2); /* the embedding's rate is its own */
+	ck_assert(o->groups[2].decoupled && !o->groups[3].decay);
+	mfs_optim_free(o);
+	close_side();
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("optim");
@@ -645,5 +684,6 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "rank", groups_are_the_files);
 	tcase_add_test(c, buffers_are_the_files);
 	tcase_add_test(c, groups_in_order);
+	tcase_add_test(c, muon_and_others_are_apart);
 	return s;
 }
