@@ -25,7 +25,7 @@ struct Shape {
 	int keys;	  /* of a tile */
 	int qk_ld, k_ld;  /* elements of a row of queries, and of keys: eights, with zeros */
 	int v_ld;	  /* of values */
-	int pair_threads; /* that share a head's columns: a power of two, THREADS / HEADS at least */
+	int pair_threads; /* of a head's columns: a power of two, THREADS / HEADS at least */
 	bool wide;	  /* 16 bytes at a time */
 };
 
