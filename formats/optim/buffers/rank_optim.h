@@ -10,7 +10,7 @@
 #ifndef MFS_OPTIM_BUFFERS_RANK_OPTIM_H
 #define MFS_OPTIM_BUFFERS_RANK_OPTIM_H
 
-#include "formats/optim/rules/chain.h"
+#include "formats/optim/rules/optim_chain.h"
 #include "formats/optim/rules/optim_rules.h"
 #include "formats/megatron/rank.h"
 

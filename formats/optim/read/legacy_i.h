@@ -3,7 +3,7 @@
 #define MFS_OPTIM_READ_LEGACY_I_H
 
 #include "formats/ckpt/read/torch.h"
-#include "formats/optim/rules/chain.h"
+#include "formats/optim/rules/optim_chain.h"
 #include "formats/optim/rules/optim_rules.h"
 #include "formats/optim/rules/settings.h"
 

@@ -4,7 +4,7 @@
 #define MFS_OPTIM_RULES_SETTINGS_H
 
 #include "formats/ckpt/ckpt.h"
-#include "formats/optim/rules/chain.h"
+#include "formats/optim/rules/optim_chain.h"
 
 /* The kind of the source's optimizer. */
 enum mfs_optim_kind {

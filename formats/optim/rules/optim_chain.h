@@ -8,8 +8,8 @@
  * Sources: megatron/core/optimizer/__init__.py: get_megatron_optimizer,
  * _get_megatron_emerging_optimizer; muon.py until core 0.18.
  */
-#ifndef MFS_OPTIM_RULES_CHAIN_H
-#define MFS_OPTIM_RULES_CHAIN_H
+#ifndef MFS_OPTIM_RULES_OPTIM_CHAIN_H
+#define MFS_OPTIM_RULES_OPTIM_CHAIN_H
 
 #include <stdbool.h>
 #include <stdint.h>
