@@ -53,6 +53,7 @@ struct mfs_chunk {
 	uint64_t stride[MFS_CKPT_DIMS]; /* elements between neighbours along an axis */
 	uint64_t origin;		/* elements from the storage's first element */
 	uint32_t storage;		/* see mfs_ckpt_locate() */
+	uint32_t scales; /* of floats of 8 or 4 bits: number of their scales, plus 1; 0: none */
 };
 
 struct mfs_global_tensor {
@@ -62,7 +63,7 @@ struct mfs_global_tensor {
 	uint8_t ndim;
 	uint8_t state;	 /* enum mfs_state */
 	bool whole_norm; /* a norm that is stored as it is, though norms are weight - 1 */
-	bool quantised;	 /* its storages hold floats of 8 or 4 bits: mfs_ckpt_scales() */
+	bool quantised;	 /* its chunks are floats of 8 or 4 bits: mfs_ckpt_scales() */
 	uint64_t shape[MFS_CKPT_DIMS];
 	uint32_t first_chunk, chunk_count;
 };
@@ -75,8 +76,8 @@ static inline enum mfs_dtype mfs_global_tensor_stored(const struct mfs_global_te
 }
 
 /*
- * The scales of a storage that is one matrix of 8-bit floats, row after row (numbers/fp8.h), or of
- * 4-bit floats (numbers/fp4.h). They are a matrix with an element for each block, in a storage of
+ * The scales of a matrix of 8-bit floats, row after row (numbers/fp8.h), or of 4-bit floats
+ * (numbers/fp4.h). They are a matrix with an element for each block, row after row, in a storage of
  * their own.
  */
 struct mfs_ckpt_scales {
@@ -84,6 +85,9 @@ struct mfs_ckpt_scales {
 	enum mfs_dtype dtype;		 /* float32, bfloat16; uint8 of 4-bit floats */
 	uint64_t rows, cols;		 /* of the matrix */
 	uint64_t block_rows, block_cols; /* the last block of a row or column may be smaller */
+	uint64_t matrix; /* where the matrix begins: elements from its own storage's first one */
+	uint64_t first;	 /* where the scales begin, likewise in theirs */
+	uint64_t stride; /* scales from a row of them to the next; at least as many as it has */
 };
 
 /* The layout that was found in the files. A size that is not used is 1. */
@@ -179,8 +183,9 @@ uint32_t mfs_ckpt_warnings(const struct mfs_ckpt *ckpt, const char *const **ret)
 int mfs_ckpt_locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, uint32_t storage,
 		    uint32_t *ret_file, uint64_t *ret_offset, struct mfs_error *err);
 
-/* The scales of a storage of 8-bit floats. NULL: it has none. */
-const struct mfs_ckpt_scales *mfs_ckpt_scales(const struct mfs_ckpt *ckpt, uint32_t storage);
+/* The scales of a chunk of 8-bit or 4-bit floats. NULL: it has none. */
+const struct mfs_ckpt_scales *mfs_ckpt_scales(const struct mfs_ckpt *ckpt,
+					      const struct mfs_chunk *c);
 
 /* A storage that lies in no container, MFS_ZEROS included, has nothing to locate or check. */
 

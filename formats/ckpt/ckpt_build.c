@@ -94,13 +94,13 @@ int mfs_ckpt_add_storage(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uin
 	return 0;
 }
 
-int mfs_ckpt_add_scales(struct mfs_ckpt *ckpt, uint32_t storage,
-			const struct mfs_ckpt_scales *scales, struct mfs_error *err)
+int mfs_ckpt_add_scales(struct mfs_ckpt *ckpt, const struct mfs_ckpt_scales *scales, uint32_t *ret,
+			struct mfs_error *err)
 {
 	if (mfs_grow(&ckpt->scales, ckpt->scales_count))
 		return mfs_fail_nomem(err);
 	ckpt->scales[ckpt->scales_count++] = *scales;
-	ckpt->storages[storage].scales = ckpt->scales_count;
+	*ret = ckpt->scales_count;
 	return 0;
 }
 
@@ -206,7 +206,7 @@ static int check_agreement(const struct mfs_ckpt *ckpt, const struct mfs_global_
 {
 	char name[MFS_CKPT_NAME_SIZE], a[96], b[96];
 
-	if (t->dtype == p->dtype && t->quantised == p->quantised &&
+	if (t->dtype == p->dtype && t->quantised == !!p->chunk.scales &&
 	    t->whole_norm == p->whole_norm && t->ndim == p->ndim &&
 	    !memcmp(t->shape, p->shape, sizeof(t->shape)))
 		return 0;
@@ -244,7 +244,7 @@ static void start_tensor(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *p)
 					.dtype = p->dtype,
 					.ndim = p->ndim,
 					.state = p->state,
-					.quantised = p->quantised,
+					.quantised = p->chunk.scales,
 					.whole_norm = p->whole_norm,
 					.first_chunk = ckpt->chunk_count};
 	memcpy(t->shape, p->shape, sizeof(p->shape));

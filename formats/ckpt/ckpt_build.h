@@ -42,7 +42,6 @@ struct mfs_storage {
 	const uint64_t *shape; /* item: shape of the one tensor in it */
 	uint8_t ndim;	       /* likewise */
 	uint32_t crc;	       /* record: of the payload, 0: not computed; item: in the item */
-	uint32_t scales;       /* of 8-bit floats: number of their scales, plus 1; 0: none */
 	_Atomic uint64_t data; /* file offset of the first element, plus 1; 0: not known yet */
 };
 
@@ -53,7 +52,7 @@ struct mfs_found_chunk {
 	enum mfs_dtype dtype;
 	uint8_t ndim;
 	uint8_t state; /* enum mfs_state */
-	bool quantised, whole_norm;
+	bool whole_norm;
 	uint64_t shape[MFS_CKPT_DIMS];
 	struct mfs_chunk chunk;
 };
@@ -135,9 +134,10 @@ int mfs_ckpt_add_storage(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uin
 int mfs_ckpt_add_record(struct mfs_ckpt *ckpt, uint32_t file, uint64_t base,
 			const struct mfs_zip_entry *e, enum mfs_dtype dtype, uint32_t *ret,
 			struct mfs_error *err);
-/* Says that a storage holds 8-bit floats, and which scales these have. */
-int mfs_ckpt_add_scales(struct mfs_ckpt *ckpt, uint32_t storage,
-			const struct mfs_ckpt_scales *scales, struct mfs_error *err);
+/* *ret: what chunks of the matrix with these scales have as theirs. A chunk that has scales makes
+ * its tensor one of 8-bit floats, which dtype is not the type of. */
+int mfs_ckpt_add_scales(struct mfs_ckpt *ckpt, const struct mfs_ckpt_scales *scales, uint32_t *ret,
+			struct mfs_error *err);
 int mfs_ckpt_add_found(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *found,
 		       struct mfs_error *err);
 int mfs_ckpt_warn(struct mfs_ckpt *ckpt, const char *fmt, ...)

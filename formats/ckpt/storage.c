@@ -84,11 +84,10 @@ int mfs_ckpt_locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, ui
 
 #define CHECK_WINDOW (1u << 20)
 
-const struct mfs_ckpt_scales *mfs_ckpt_scales(const struct mfs_ckpt *ckpt, uint32_t storage)
+const struct mfs_ckpt_scales *mfs_ckpt_scales(const struct mfs_ckpt *ckpt,
+					      const struct mfs_chunk *c)
 {
-	const uint32_t number = ckpt->storages[storage].scales;
-
-	return number ? &ckpt->scales[number - 1] : NULL;
+	return c->scales ? &ckpt->scales[c->scales - 1] : NULL;
 }
 
 uint32_t mfs_ckpt_storage_count(const struct mfs_ckpt *ckpt)

@@ -226,7 +226,7 @@ static int check_dtype(const struct builder *b, const struct mfs_family_tensor *
 	const struct mfs_hf_tensor *other;
 	char text[MFS_CKPT_NAME_SIZE];
 
-	if (!mfs_dtype_is_float(t->dtype) && !t->quantised)
+	if (!mfs_dtype_is_float(t->dtype) && !t->scales)
 		return mfs_fail(b->err, -ENOTSUP,
 				"%s: tensor '%s' is of %s, expected floats of 16 bits or more",
 				dir_of(b), t->name, mfs_dtype_torch(t->dtype));
@@ -318,10 +318,9 @@ static int add_chunks(struct builder *b, const struct mfs_hf_target *t,
 			      {.layer = p->layer,
 			       .expert = p->expert,
 			       .dtype = src->dtype,
-			       .quantised = hf->quantised,
 			       .whole_norm = is_whole_norm(b, t->row),
 			       .ndim = src->ndim,
-			       .chunk = {.storage = hf->storage}}};
+			       .chunk = {.storage = hf->storage, .scales = hf->scales}}};
 	char name[MFS_CKPT_NAME_SIZE];
 	int rc = 0;
 
@@ -353,7 +352,7 @@ static int add_tensor(struct builder *b, const struct mfs_family_tensor *row,
 				"%s: tensor '%s' is missing; a %s with this " CONFIG " has it",
 				dir_of(b), text, b->model.family->architecture);
 	hf->used = true;
-	src.dtype = hf->quantised ? MFS_BF16 : hf->dtype;
+	src.dtype = hf->scales ? MFS_BF16 : hf->dtype;
 	rc = check_dtype(b, row, p, hf);
 	if (!rc)
 		rc = describe(b, row, p, &src, &t);

@@ -30,7 +30,7 @@ static int check_kind(const struct fused *f)
 {
 	const int64_t experts = f->ckpt->args.num_experts;
 
-	if (f->t->quantised || !mfs_dtype_is_float(f->t->dtype))
+	if (f->t->scales || !mfs_dtype_is_float(f->t->dtype))
 		return mfs_fail(f->err, -ENOTSUP,
 				"%s: tensor '%s' of all experts is of %s, expected floats of 16 "
 				"bits or more",

@@ -60,7 +60,8 @@ static int add_scales(struct settler *b, struct mfs_hf_tensor *matrix, struct mf
 					       .rows = matrix->shape[0],
 					       .cols = matrix->shape[1],
 					       .block_rows = (uint64_t)b->args->hf_fp8_block[0],
-					       .block_cols = (uint64_t)b->args->hf_fp8_block[1]};
+					       .block_cols = (uint64_t)b->args->hf_fp8_block[1],
+					       .stride = t->shape[1]};
 	char a[128], c[128];
 
 	if (matrix->dtype != MFS_F8_E4M3 || (t->dtype != MFS_F32 && t->dtype != MFS_BF16))
@@ -77,11 +78,8 @@ static int add_scales(struct settler *b, struct mfs_hf_tensor *matrix, struct mf
 			b->ckpt->dir, t->name, mfs_shape_text(t->shape, t->ndim, a, sizeof(a)),
 			matrix->name, mfs_shape_text(matrix->shape, matrix->ndim, c, sizeof(c)),
 			(long long)b->args->hf_fp8_block[0], (long long)b->args->hf_fp8_block[1]);
-	if (matrix->quantised || mfs_ckpt_scales(b->ckpt, matrix->storage))
-		return mfs_fail(b->err, -EINVAL, "%s: tensor '%s' has the storage of another",
-				b->ckpt->dir, matrix->name);
-	t->used = matrix->quantised = true;
-	return mfs_ckpt_add_scales(b->ckpt, matrix->storage, &scales, b->err);
+	t->used = true;
+	return mfs_ckpt_add_scales(b->ckpt, &scales, &matrix->scales, b->err);
 }
 
 /* "x.weight" of "x.weight_scale_inv". NULL: the name is no such. */
@@ -127,7 +125,6 @@ static int add_mx(struct settler *b, struct mfs_hf_tensor *blocks, struct mfs_hf
 	struct mfs_hf_tensor t = {.name = name,
 				  .dtype = MFS_U8,
 				  .ndim = 3,
-				  .quantised = true,
 				  .storage = blocks->storage,
 				  .file = blocks->file};
 	struct mfs_ckpt_scales of = {.storage = scales->storage,
@@ -152,17 +149,15 @@ static int add_mx(struct settler *b, struct mfs_hf_tensor *blocks, struct mfs_hf
 			mfs_dtype_torch(scales->dtype));
 	of.rows = shape[0] * shape[1]; /* no more than the bytes that there are */
 	of.cols = shape[2] * MFS_FP4_BLOCK;
+	of.stride = shape[2];
 	t.shape[0] = shape[0];
 	t.shape[1] = t.stride[2] = of.cols;
 	t.shape[2] = shape[1];
 	t.stride[0] = shape[1] * of.cols;
 	t.stride[1] = 1;
-	if (mfs_ckpt_scales(b->ckpt, blocks->storage))
-		return mfs_fail(b->err, -EINVAL, "%s: tensor '%s' has the storage of another",
-				b->ckpt->dir, blocks->name);
 	blocks->used = scales->used = true;
-	rc = mfs_hf_tensors_add(b->ckpt, b->hf, &t, b->err);
-	return rc ? rc : mfs_ckpt_add_scales(b->ckpt, blocks->storage, &of, b->err);
+	rc = mfs_ckpt_add_scales(b->ckpt, &of, &t.scales, b->err);
+	return rc ? rc : mfs_hf_tensors_add(b->ckpt, b->hf, &t, b->err);
 }
 
 /* "x" of "x_blocks", into text; *ret: its "x_scales". False: the name is no such. */

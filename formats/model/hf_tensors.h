@@ -27,8 +27,9 @@ struct mfs_hf_tensor {
 	enum mfs_dtype dtype;
 	uint8_t ndim;
 	bool used; /* for the caller */
-	/* likewise: it has scales; strides and origin count floats of 4 bits as bytes */
-	bool quantised;
+	/* likewise: number of its scales, plus 1; 0: it has none. Strides and origin count floats
+	 * of 4 bits as bytes */
+	uint32_t scales;
 	uint64_t shape[MFS_MAX_DIMS];
 	uint64_t stride[MFS_MAX_DIMS]; /* elements */
 	uint64_t origin;	       /* elements from the storage's start */

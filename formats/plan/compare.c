@@ -282,6 +282,12 @@ static int flatten(struct mfs_comparer *c, struct mfs_error *err)
 	return 0;
 }
 
+/* Bytes of an element as a plan shows it, which is not always as it is stored. */
+static unsigned size_of(const struct mfs_plan *p)
+{
+	return mfs_dtype_size(p->shown);
+}
+
 static int compare_window(struct mfs_comparer *c, const struct mfs_plan *a,
 			  const struct mfs_plan *b, const struct excerpt *w, struct mfs_error *err)
 {
@@ -291,13 +297,13 @@ static int compare_window(struct mfs_comparer *c, const struct mfs_plan *a,
 
 	mfs_gather_reset(&c->gather[0]);
 	mfs_gather_reset(&c->gather[1]);
-	rc = mfs_plan_gather(a, w->at * a->element, w->count * a->element, &c->gather[0], err);
+	rc = mfs_plan_gather(a, w->at * size_of(a), w->count * size_of(a), &c->gather[0], err);
 	if (!rc)
-		rc = mfs_plan_gather(b, w->at * b->element, w->count * b->element, &c->gather[1],
+		rc = mfs_plan_gather(b, w->at * size_of(b), w->count * size_of(b), &c->gather[1],
 				     err);
 	if (rc)
 		return rc;
-	if (a->dtype == b->dtype && mfs_guard_run(compare_mapped, &m))
+	if (a->shown == b->shown && mfs_guard_run(compare_mapped, &m))
 		return unreadable(err);
 	if (m.same)
 		return 0;
@@ -306,26 +312,26 @@ static int compare_window(struct mfs_comparer *c, const struct mfs_plan *a,
 		return rc;
 	flat.a = c->bytes[0];
 	flat.b = c->bytes[1];
-	if (a->dtype == b->dtype)
-		compare_bytes(&flat, a->dtype);
+	if (a->shown == b->shown)
+		compare_bytes(&flat, a->shown);
 	else
-		compare_values(&flat, a->dtype, b->dtype);
+		compare_values(&flat, a->shown, b->shown);
 	return 0;
 }
 
 /* The device reads what comes next while this window is compared. */
 static void look_ahead(const struct mfs_plan *p, uint64_t at, uint64_t end)
 {
-	const uint64_t ahead = AHEAD / p->element;
+	const uint64_t ahead = AHEAD / size_of(p);
 
 	if (at < end)
-		mfs_plan_willneed(p, at * p->element, mfs_min_u64(ahead, end - at) * p->element);
+		mfs_plan_willneed(p, at * size_of(p), mfs_min_u64(ahead, end - at) * size_of(p));
 }
 
 int mfs_compare(struct mfs_comparer *c, const struct mfs_plan *a, const struct mfs_plan *b,
 		uint64_t first, uint64_t count, struct mfs_comparison *sum, struct mfs_error *err)
 {
-	const uint64_t widest = a->element > b->element ? a->element : b->element;
+	const uint64_t widest = mfs_max_u64(size_of(a), size_of(b));
 	const uint64_t each = WINDOW / widest, end = first + count;
 	uint64_t asked = first;
 	int rc = 0;

@@ -190,19 +190,21 @@ static int set_dtype(struct builder *b, const struct mfs_global_tensor *src)
 			mfs_dtype_torch(b->t->dtype));
 }
 
-/* The scales of a storage whose first byte is at base of its file. */
-static int add_scales(struct builder *b, const struct mfs_global_tensor *t, uint32_t storage,
-		      uint64_t base, uint32_t *ret)
+/* The scales of a chunk whose storage's first byte is at base of its file. */
+static int add_scales(struct builder *b, const struct mfs_global_tensor *t,
+		      const struct mfs_chunk *c, uint64_t base, uint32_t *ret)
 {
-	const struct mfs_ckpt_scales *scales = mfs_ckpt_scales(b->ckpt, storage);
-	struct mfs_plan_scales s = {.matrix = base};
+	const struct mfs_ckpt_scales *scales = mfs_ckpt_scales(b->ckpt, c);
+	struct mfs_plan_scales s = {0};
 	int rc;
 
 	*ret = MFS_SCALES_NONE;
-	if (!t->quantised)
+	if (!scales)
 		return 0;
 	s.of = *scales;
+	s.matrix = base + scales->matrix;
 	rc = mfs_ckpt_locate(b->ckpt, t, scales->storage, &s.file, &s.at, b->err);
+	s.at += scales->first * mfs_dtype_size(scales->dtype);
 	if (!rc && mfs_grow(&b->scales, b->scales_count))
 		rc = mfs_fail_nomem(b->err);
 	if (rc)
@@ -251,7 +253,7 @@ static int add_box(const struct mfs_box_map *m, void *arg)
 			rc = mfs_ckpt_locate(b->ckpt, m->src, chunks[i].storage, &file, &base,
 					     b->err);
 		if (!rc && file != MFS_FILE_NONE)
-			rc = add_scales(b, m->src, chunks[i].storage, base, &scales);
+			rc = add_scales(b, m->src, &chunks[i], base, &scales);
 		if (!rc)
 			rc = add_overlap(b, &p, file, base, scales);
 	}

@@ -47,7 +47,6 @@ int mfs_plan_dequantise(struct mfs_plan_reader *r, const struct mfs_plan_block *
 			const uint8_t *map, uint64_t n)
 {
 	const struct mfs_plan_scales *s = &r->plan->scales[block->scales];
-	const uint64_t grid_cols = (s->of.cols - 1) / s->of.block_cols + 1;
 	const uint8_t *matrix = map + s->matrix, *scales_map;
 	uint8_t unpacked[BLOCKS * MFS_FP4_BLOCK];
 	float scales[BLOCKS];
@@ -56,7 +55,8 @@ int mfs_plan_dequantise(struct mfs_plan_reader *r, const struct mfs_plan_block *
 	for (uint64_t at = src - s->matrix; n && !rc;) {
 		const uint64_t row = at / s->of.cols, col = at % s->of.cols;
 		const struct mfs_fp8_run run = run_of(col, s->of.cols, s->of.block_cols, n);
-		const uint64_t first = row / s->of.block_rows * grid_cols + col / s->of.block_cols;
+		const uint64_t first =
+			row / s->of.block_rows * s->of.stride + col / s->of.block_cols;
 
 		for (uint64_t i = 0; i < blocks_of(&run); i++)
 			scales[i] = scale_at(&s->of, scales_map + s->at, first + i);

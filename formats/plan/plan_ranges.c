@@ -23,7 +23,8 @@ static int scale_range(const struct ranges *e, const struct mfs_plan_scales *s)
 	const uint64_t rows = (s->of.rows - 1) / s->of.block_rows + 1;
 	const uint64_t cols = (s->of.cols - 1) / s->of.block_cols + 1;
 
-	return e->each(e->arg, s->file, s->at, rows * cols * mfs_dtype_size(s->of.dtype), e->err);
+	return e->each(e->arg, s->file, s->at,
+		       ((rows - 1) * s->of.stride + cols) * mfs_dtype_size(s->of.dtype), e->err);
 }
 
 /* Bytes that are as if each element had whole ones, which may be in half of them. */

@@ -32,14 +32,26 @@ bool mfs_fp8_is_shown(const struct mfs_hf_target *t)
 	return t->base.ndim == 2 && is_matrix(t->row);
 }
 
+/* Its matrices are of 8-bit floats already: other ones of these would not be the same again. */
+static bool has_fp8(const struct mfs_ckpt *ckpt)
+{
+	const uint32_t count = mfs_ckpt_args(ckpt)->hf_mxfp4 ? 0 : mfs_ckpt_count(ckpt);
+
+	for (uint32_t i = 0; i < count; i++)
+		if (mfs_ckpt_at(ckpt, i)->quantised)
+			return true;
+	return false;
+}
+
 int mfs_fp8_possible(const struct mfs_ckpt *ckpt, const struct mfs_family *family,
 		     struct mfs_error *err)
 {
 	const struct mfs_family_tensor *row = family->tensors;
 
-	if (mfs_ckpt_args(ckpt)->hf_fp8_block[0])
+	if (mfs_ckpt_args(ckpt)->hf_fp8_block[0] || has_fp8(ckpt))
 		return mfs_fail(err, -ENOTSUP,
-				"%s: its weights are float8_e4m3fn already, in blocks of their own",
+				"%s: its weights are float8_e4m3fn already, with scales of their "
+				"own",
 				mfs_ckpt_dir(ckpt));
 	while (row->hf && !is_matrix(row))
 		row++;

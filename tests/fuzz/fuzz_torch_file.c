@@ -1,6 +1,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "formats/base/bytes.h"
+#include "formats/torch/te_tensor.h"
 #include "formats/torch/torch_file.h"
 
 #define BUDGET 2000
@@ -29,6 +30,18 @@ static void check_tensor(const struct mfs_torch_file *f, const struct mfs_torch_
 	mfs_shape_count(t->shape, t->ndim, &count);
 }
 
+/* A scale for each block, and the blocks cover the matrix. */
+static void check_te(const struct mfs_torch_file *f, const struct mfs_te_tensor *t)
+{
+	const uint64_t *const shape = t->data.shape, *const scales = t->scale.shape;
+
+	check_tensor(f, &t->data);
+	check_tensor(f, &t->scale);
+	fuzz_require(t->data.ndim == 2 && t->scale.ndim == 2 && t->scale.dtype == MFS_F32);
+	fuzz_require(shape[0] && t->block_rows && scales[0] == (shape[0] - 1) / t->block_rows + 1);
+	fuzz_require(shape[1] && t->block_cols && scales[1] > (shape[1] - 1) / t->block_cols);
+}
+
 static void walk(const struct mfs_torch_file *f, mfs_value v, unsigned depth, int *rc,
 		 struct mfs_error *err)
 {
@@ -38,6 +51,15 @@ static void walk(const struct mfs_torch_file *f, mfs_value v, unsigned depth, in
 
 	if (visits++ >= BUDGET || depth > DEPTH)
 		return;
+	if (mfs_te_is_tensor(f, v)) {
+		struct mfs_te_tensor te;
+		int r = mfs_te_tensor(f, v, &te, err);
+
+		if (!r)
+			check_te(f, &te);
+		*rc = *rc ? *rc : r;
+		return;
+	}
 	if (mfs_torch_is_tensor(f, v)) {
 		int r = mfs_torch_tensor(f, v, &t, err);
 

@@ -16,8 +16,8 @@ import types
 import zlib
 
 U32 = 0xFFFFFFFF
-ELEMENT = {"bfloat16": 2, "float32": 4}
-STORAGE = {"bfloat16": "BFloat16Storage", "float32": "FloatStorage"}
+ELEMENT = {"bfloat16": 2, "float32": 4, "uint8": 1}
+STORAGE = {"bfloat16": "BFloat16Storage", "float32": "FloatStorage", "uint8": "ByteStorage"}
 
 
 # -- ZIP, as caffe2/serialize/inline_container.cc lays it out ------------------------------------

@@ -104,6 +104,21 @@ expect 'other families' 1 'qk_layernorm +false against true.*in A alone:.*output
 expect 'no optimizer' 0 'B has no optimizer: the weights alone were compared' "$legacy" "$work/resume-llama-torch-tp2-pp2"
 expect '--optim' 2 'has no optimizer' --optim "$legacy" "$work/resume-llama-torch-tp2-pp2"
 
+# Weights of 8-bit floats are what Transformer Engine dequantises them to, as each of its releases has pickled them.
+python3 "$(dirname "$0")/../giants/make_te.py" "$work/te" || fail 'make_te.py'
+for save in "$work"/te/*-*; do
+	twin=${save%-*}
+	expect "$save" 0 'equal: 9 tensors' "$twin" "$save"
+	expect "$save, changed" 1 'different' "$work/te/$([ "${twin##*/}" = whole ] && echo blocks || echo whole)" "$save"
+done
+for view in hf megatron/torch/tp1-pp1 megatron/torch_dist; do
+	for save in blocks blocks-2.6; do
+		"$m" export "$work/te/$save" "$view" "$work/te-$save-${view//\//-}" >/dev/null || fail "export of $view of $save"
+	done
+	diff -r "$work/te-blocks-${view//\//-}" "$work/te-blocks-2.6-${view//\//-}" || fail "$view of 8-bit weights differs from that of bfloat16"
+done
+refused '8 bits again' 1 'float8_e4m3fn already' "$m" export "$work/te/blocks-2.3" hf-fp8 "$work/te-again"
+
 # Trouble is 2, and one sentence.
 refused 'one argument' 2 'expected mcorefs diff A B' "$m" diff "$source"
 refused '-n' 2 'takes a number' "$m" diff "$source" "$source" -n x

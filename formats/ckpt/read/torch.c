@@ -11,6 +11,10 @@
 #include "formats/ckpt/read/reader.h"
 #include "formats/ckpt/read/torch_i.h"
 
+#define QUANTISED                                                                                  \
+	"weights are float8_e4m3fn with scales (--fp8-param-gather): they are shown as the type "  \
+	"that they have in computations"
+
 /* Keeps the parameter until r->more has read the rank. */
 static int note_param(struct mfs_torch_reader *r, const struct mfs_torch_param *p)
 {
@@ -47,12 +51,13 @@ static int read_tensor(struct mfs_torch_reader *r, const struct mfs_torch_rank *
 	p.wanted = counts && !p.copy;
 	if (!counts && !r->more)
 		return 0;
-	rc = mfs_torch_tensor(&rank->state, v, &p.t, r->err);
+	rc = mfs_torch_read_value(r, a, v, &p);
 	if (rc) {
 		mfs_fail_in(r->err, "%s/%s: tensor '%s'", r->ckpt->dir, rank->name, key);
 		return rc;
 	}
-	if (r->more && mfs_name_is_parameter(p.name.canonical, p.t.dtype))
+	r->quantised |= p.scales != 0;
+	if (r->more && mfs_name_is_parameter(p.name.canonical, p.dtype))
 		rc = note_param(r, &p);
 	if (rc || !counts)
 		return rc;
@@ -174,6 +179,8 @@ int mfs_torch_read(struct mfs_ckpt *ckpt, mfs_torch_more more, void *arg, struct
 		rc = keep_state(&r);
 	if (!rc)
 		rc = read_ranks(&r);
+	if (!rc && r.quantised && mfs_ckpt_warn(ckpt, QUANTISED))
+		rc = mfs_fail_nomem(err);
 	if (!rc && ckpt->what & MFS_CKPT_COMMON)
 		rc = note_rng(&r);
 	if (!rc)

@@ -22,7 +22,9 @@ struct mfs_torch_rank {
 struct mfs_torch_param {
 	const char *key;
 	struct mfs_name name;
-	struct mfs_torch_tensor t; /* the model's */
+	struct mfs_torch_tensor t; /* the model's; with scales: bytes */
+	enum mfs_dtype dtype;	   /* of the weight */
+	uint32_t scales;	   /* of its 8-bit floats, as a chunk has them; 0: none */
 	uint32_t chunk;		   /* model chunk: vp * P + pp */
 	bool wanted;		   /* the global tensor takes this rank's part */
 	bool copy;		   /* a copy of the embedding */
@@ -57,6 +59,7 @@ struct mfs_torch_reader {
 	uint32_t count;
 	uint32_t tp, pp, ep, etp, vpp;
 	enum mfs_qkv_order qkv_order;
+	bool quantised;	       /* a weight has scales */
 	uint64_t pieces;       /* how many more found chunks reordered rows may become */
 	uint32_t *first_layer; /* [vpp * pp] global number of each model chunk's first layer */
 	uint32_t *layers;      /* [vpp * pp] layers of each model chunk */

@@ -54,6 +54,13 @@ bool mfs_torch_reorders(const struct mfs_torch_reader *r, const struct mfs_name 
 int mfs_torch_place_qkv(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
 			const char *key, const struct mfs_found_chunk *local, uint32_t parts);
 
+/* ---- torch_quantised.c ---- */
+
+/* Reads the tensor of a parameter, which may be one of 8-bit floats with scales: into p->t, dtype
+ * and scales. */
+int mfs_torch_read_value(struct mfs_torch_reader *r, const struct mfs_torch_source *a, mfs_value v,
+			 struct mfs_torch_param *p);
+
 /* ---- torch_place.c ---- */
 
 /* True if the global tensor takes this rank's part of a tensor of that name. */

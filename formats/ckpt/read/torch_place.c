@@ -253,5 +253,9 @@ int mfs_torch_place(struct mfs_torch_reader *r, const struct mfs_torch_rank *ran
 	l.found.state = (uint8_t)state;
 	if (rc)
 		return rc;
+	if (state == MFS_STATE_MODEL) {
+		l.found.dtype = p->dtype;
+		l.found.chunk.scales = p->scales;
+	}
 	return l.name.experts ? place_experts(r, &l) : place(r, &l);
 }

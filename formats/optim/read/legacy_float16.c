@@ -201,7 +201,7 @@ static int place_main(struct optim *o, const struct mfs_torch_param *p, struct g
 
 	if (!o->has_main)
 		return 0;
-	if (mfs_dtype_size(p->t.dtype) == 2)
+	if (mfs_dtype_size(p->dtype) == 2)
 		return place_state(o, p, MFS_STATE_MAIN,
 				   mfs_value_at(o->doc, g->main, g->next_main++));
 	if (!p->wanted)

@@ -18,6 +18,7 @@
 #include "formats/numbers/cast.h"
 #include "formats/numbers/fp8.h"
 #include "formats/numbers/half.h"
+#include "formats/base/bytes.h"
 #include "formats/ckpt/ckpt_build.h"
 #include "formats/ckpt/fp8_target.h"
 #include "formats/io/backing.h"
@@ -526,30 +527,53 @@ static float scale_of(uint64_t number, bool fp4)
 	return fp4 ? ldexpf(1, (int)(number % 11) - 7) : (float)number * 0.37f;
 }
 
-/* Each file is now a matrix of floats with a scale for each block, or the first half of it is; the
- * scales lie in a file of their own. */
+#define SCALES 32768
+
+/* The first element of a file that is in a chunk. */
+static uint64_t first_of(const struct world *w, unsigned file)
+{
+	uint64_t first = w->used[file];
+
+	for (unsigned i = 0; i < w->chunk_count; i++)
+		if (w->chunks[i].storage == file)
+			first = mfs_min_u64(first, w->chunks[i].origin);
+	return first;
+}
+
+/* Each file is now a matrix of floats with a scale for each block, after whatever is before it, or
+ * the first half of the file is; the scales lie in a file of their own, with others between rows of
+ * them. */
 static void add_scales(struct world *w, struct mfs_storage *scales, bool fp4)
 {
-	static float all[4096];
-	static uint8_t exponents[4096];
+	static float all[SCALES];
+	static uint8_t exponents[SCALES];
 	struct mfs_error err;
+	uint32_t number;
 
-	for (unsigned i = 0; i < 4096; i++) {
+	for (unsigned i = 0; i < SCALES; i++) {
 		all[i] = scale_of(i, false);
 		exponents[i] = (uint8_t)(127 - 7 + i % 11);
 	}
-	*scales = (struct mfs_storage){.file = fp4 ? add_file(w, "scales", exponents, 4096)
+	*scales = (struct mfs_storage){.file = fp4 ? add_file(w, "scales", exponents, SCALES)
 						   : add_file(w, "scales", all, sizeof(all)),
 				       .data = 1};
 	for (unsigned f = 0; f < FILES; f++) {
-		const struct mfs_ckpt_scales s = {.storage = FILES,
-						  .dtype = fp4 ? MFS_U8 : MFS_F32,
-						  .rows = w->used[f],
-						  .cols = fp4 ? 32 * (1 + below(3)) : 1 + below(30),
-						  .block_rows = fp4 ? 1 : 2 + below(100),
-						  .block_cols = fp4 ? 32 : 1 + below(9)};
+		struct mfs_ckpt_scales s = {.storage = FILES,
+					    .dtype = fp4 ? MFS_U8 : MFS_F32,
+					    .rows = w->used[f],
+					    .cols = fp4 ? 32 * (1 + below(3)) : 1 + below(30),
+					    .block_rows = fp4 ? 1 : 2 + below(100),
+					    .block_cols = fp4 ? 32 : 1 + below(9)};
 
-		unit_ok(mfs_ckpt_add_scales(&w->ckpt, f, &s, &err), &err);
+		s.matrix = fp4 ? 0 : below((unsigned)first_of(w, f) + 1);
+		s.first = below(20);
+		s.stride = (s.cols - 1) / s.block_cols + 1 + below(3);
+		ck_assert_uint_lt((s.rows / s.cols / s.block_rows + 1) * s.stride + s.first,
+				  SCALES);
+		unit_ok(mfs_ckpt_add_scales(&w->ckpt, &s, &number, &err), &err);
+		for (unsigned i = 0; i < w->chunk_count; i++)
+			if (w->chunks[i].storage == f)
+				w->chunks[i].scales = number;
 	}
 	w->tensor.quantised = true;
 	w->tensor.dtype = MFS_BF16;
@@ -579,10 +603,10 @@ static void read_dequantised(struct world *w, enum mfs_rule rule, bool fp4)
 			unsigned f;
 			const uint64_t place =
 				place_of(w, source_row(w, rule, r), source_col(rule, cols, c), &f);
-			const struct mfs_ckpt_scales *s = mfs_ckpt_scales(&w->ckpt, f);
-			const uint64_t scale = place / s->cols / s->block_rows *
-						       ((s->cols - 1) / s->block_cols + 1) +
-					       place % s->cols / s->block_cols;
+			const struct mfs_ckpt_scales *s = &w->ckpt.scales[f];
+			const uint64_t at = place - s->matrix;
+			const uint64_t scale = s->first + at / s->cols / s->block_rows * s->stride +
+					       at % s->cols / s->block_cols;
 
 			floats[w->row.transposed ? c * rows + r : r * cols + c] =
 				weight_of(w->files[f], place, fp4) * scale_of(scale, fp4);
