@@ -190,6 +190,12 @@ ARG(INT, linear_num_value_heads, POSITIVE(32), WRITTEN_IN(LINEAR), MODEL, WORD, 
 /* hybrid_layer_pattern, until core 0.16 hybrid_override_pattern: a letter a layer, num_layers of
  * them (hybrid_layers.h). NULL: a layer is attention and an MLP. */
 ARG(TEXT, hybrid_layers, MODEL, SHOWN("hybrid_layer_pattern"))
+/* A HybridModel whose pattern is that of a GPTModel, attention and an MLP in turns. It is read as
+ * the GPTModel that it is: num_layers and all lists of layers count blocks. In its files block i is
+ * the layers 2i and 2i + 1. */
+ARG(FLAG, hybrid_form, APART("it decides names in files"))
+/* Of such a model: a stage of the run's pipeline ended inside a block. */
+ARG(FLAG, splits_blocks, APART("the layout"))
 ARG(INT, mamba_state_dim, POSITIVE(128), WRITTEN_IN(HYBRID), MODEL, WORD)
 ARG(INT, mamba_head_dim, POSITIVE(64), WRITTEN_IN(HYBRID), MODEL, WORD)
 ARG(INT, mamba_num_groups, POSITIVE(8), WRITTEN_IN(HYBRID), MODEL, WORD)

@@ -9,61 +9,124 @@
 #define STAGE_END '|'
 #define MTP_BEGIN '/'
 
-/* Megatron's layers, and those of them that are known here: no gated delta nets, no MLA. */
-static const char all[] = "MG*D+-E", known[] = "M*-E";
+static const char all[] = "MG*D+-E";
 
-static int count_letters(const char *pattern, int64_t layers, struct mfs_error *err)
+/* Checks the letters up to the end. */
+static int check_letters(const char *pattern, struct mfs_error *err)
 {
-	int64_t count = 0;
-
-	for (const char *p = pattern; *p && *p != MTP_BEGIN; p++) {
-		if (*p != STAGE_END && !strchr(all, *p))
+	for (const char *p = pattern; *p; p++)
+		if (*p != STAGE_END && *p != MTP_BEGIN && !strchr(all, *p))
 			return mfs_fail(err, -EINVAL,
 					"the run's pattern of layers '%.200s' has '%.1s', expected "
 					"letters of %s",
 					pattern, p, all);
-		count += *p != STAGE_END;
-	}
-	if (count == layers)
-		return 0;
-	return mfs_fail(err, -EINVAL,
-			"the run's pattern of layers '%.200s' is of %lld layers, expected "
-			"num_layers, %lld",
-			pattern, (long long)count, (long long)layers);
+	return 0;
 }
 
-/* True if all stages have as many layers. */
-static bool is_even(const char *pattern)
+static uint32_t count_stages(const char *pattern, size_t len)
 {
-	const size_t first = strcspn(pattern, "|");
+	uint32_t count = 1;
 
-	while (strcspn(pattern, "|") == first) {
-		if (!pattern[first])
-			return true;
-		pattern += first + 1;
-	}
-	return false;
+	for (size_t i = 0; i < len; i++)
+		count += pattern[i] == STAGE_END;
+	return count;
 }
 
-const char *mfs_hybrid_layers(const char *pattern, int64_t layers, struct mfs_arena *arena,
-			      bool *ret_even, int *ret_rc, struct mfs_error *err)
+/* main: how many characters of the pattern are the decoder's. */
+static int take_main(const char *pattern, size_t main, struct mfs_arena *arena,
+		     struct mfs_hybrid_pattern *ret, struct mfs_error *err)
 {
-	char *letters, *to;
+	uint32_t *stages, at = 0;
+	char *letters = mfs_arena_alloc(arena, main + 1), *to = letters;
 
-	*ret_even = is_even(pattern);
-	*ret_rc = count_letters(pattern, layers, err);
-	if (*ret_rc || strspn(pattern, "|M*-E") != strlen(pattern))
-		return NULL;
-	letters = to = mfs_arena_alloc(arena, (size_t)layers + 1);
-	if (!letters) {
-		*ret_rc = mfs_fail_nomem(err);
-		return NULL;
+	ret->stage_count = count_stages(pattern, main);
+	stages = mfs_arena_array(arena, ret->stage_count, sizeof(*stages));
+	if (!letters || !stages)
+		return mfs_fail_nomem(err);
+	for (size_t i = 0; i < main; i++) {
+		if (pattern[i] == STAGE_END) {
+			at++;
+			continue;
+		}
+		*to++ = pattern[i];
+		stages[at]++;
 	}
-	for (; *pattern; pattern++)
-		if (strchr(known, *pattern))
-			*to++ = *pattern;
 	*to = '\0';
-	return letters;
+	ret->letters = letters;
+	ret->layers = to - letters;
+	ret->stages = stages;
+	return 0;
+}
+
+/* rest: what follows the first "/". Depths are equal, and may all be empty. */
+static int take_mtp(const char *pattern, const char *rest, struct mfs_arena *arena,
+		    struct mfs_hybrid_pattern *ret, struct mfs_error *err)
+{
+	const size_t len = strcspn(rest, "/");
+
+	ret->mtp = mfs_arena_strndup(arena, rest, len);
+	if (!ret->mtp)
+		return mfs_fail_nomem(err);
+	for (; rest; rest = rest[len] ? rest + len + 1 : NULL) {
+		if (strcspn(rest, "/") != len || strncmp(rest, ret->mtp, len) ||
+		    memchr(rest, STAGE_END, len))
+			return mfs_fail(err, -EINVAL,
+					"the run's pattern of layers '%.200s' has depths of "
+					"multi-token prediction that differ, expected the same "
+					"letters after each '/'",
+					pattern);
+		ret->mtp_depths += len > 0;
+	}
+	return 0;
+}
+
+int mfs_hybrid_parse(const char *pattern, struct mfs_arena *arena, struct mfs_hybrid_pattern *ret,
+		     struct mfs_error *err)
+{
+	const size_t main = strcspn(pattern, "/");
+	int rc = check_letters(pattern, err);
+
+	*ret = (struct mfs_hybrid_pattern){.mtp = ""};
+	if (!rc)
+		rc = take_main(pattern, main, arena, ret, err);
+	if (!rc && pattern[main])
+		rc = take_mtp(pattern, pattern + main + 1, arena, ret, err);
+	return rc;
+}
+
+bool mfs_hybrid_is_even(const struct mfs_hybrid_pattern *p)
+{
+	for (uint32_t i = 1; i < p->stage_count; i++)
+		if (p->stages[i] != p->stages[0])
+			return false;
+	return true;
+}
+
+static bool is_mixer(char letter)
+{
+	return letter == MFS_HYBRID_ATTENTION || letter == MFS_HYBRID_MLA ||
+	       letter == MFS_HYBRID_DELTA_NET;
+}
+
+static bool is_mlp(char letter)
+{
+	return letter == MFS_HYBRID_MLP || letter == MFS_HYBRID_MOE;
+}
+
+/* Megatron has no model with both, and none of its layers is a variant of the other. */
+static bool mixes_attention(const char *letters)
+{
+	return strchr(letters, MFS_HYBRID_ATTENTION) && strchr(letters, MFS_HYBRID_MLA);
+}
+
+bool mfs_hybrid_is_blocks(const struct mfs_hybrid_pattern *p)
+{
+	if (!p->layers || p->layers % 2 || mixes_attention(p->letters))
+		return false;
+	for (int64_t i = 0; i < p->layers; i += 2)
+		if (!is_mixer(p->letters[i]) || !is_mlp(p->letters[i + 1]))
+			return false;
+	return !p->mtp_depths || !strcmp(p->mtp, p->letters + p->layers - 2);
 }
 
 /* Makes each layer of a kind into another one as often as each says: evenly, in turns of so many
@@ -103,12 +166,13 @@ const char *mfs_hybrid_from_ratios(int64_t layers, double attention, double mlp,
 	return letters;
 }
 
-const uint8_t *mfs_hybrid_moe_layers(const char *letters, struct mfs_arena *arena)
+const uint8_t *mfs_hybrid_layers_of(const char *letters, char letter, size_t first, size_t step,
+				    struct mfs_arena *arena)
 {
-	const size_t layers = strlen(letters);
-	uint8_t *has = mfs_arena_alloc(arena, layers);
+	const size_t count = strlen(letters) / step;
+	uint8_t *has = mfs_arena_alloc(arena, count);
 
-	for (size_t i = 0; has && i < layers; i++)
-		has[i] = letters[i] == MFS_HYBRID_MOE;
+	for (size_t i = 0; has && i < count; i++)
+		has[i] = letters[first + i * step] == letter;
 	return has;
 }

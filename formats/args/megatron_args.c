@@ -205,6 +205,15 @@ static void complete(struct reader *r, const char *name, int64_t *size, int64_t 
 		wrong(r, name, "a positive number");
 }
 
+/* The letter says more than the argument, which runs had to set only before core 0.20. */
+static void read_kind_of_attention(struct reader *r, struct mfs_megatron_args *a)
+{
+	const char *pattern = string(r, "hybrid_layer_pattern", NULL);
+
+	if (pattern && strchr(pattern, MFS_HYBRID_MLA))
+		a->multi_latent_attention = true;
+}
+
 static void read_sizes(struct reader *r, struct mfs_megatron_args *a)
 {
 	if (a->num_layers > MAX_LAYERS)
@@ -457,15 +466,27 @@ static void read_positions(struct reader *r, struct mfs_megatron_args *a)
 	read_window_layers(r, a);
 }
 
-/* moe_layer_freq: every Nth layer is MoE, from the first on. */
-static void read_moe_layers(struct reader *r, struct mfs_megatron_args *a)
+/* True if a pattern says which layers are of what kind, whatever other arguments say. */
+static bool has_pattern(const struct reader *r)
 {
-	if (a->num_experts == MFS_ABSENT)
-		return;
-	a->moe_layers = read_layers(r, "moe_layer_freq", a->num_layers, every_nth);
+	return !mfs_arg_is_none(lookup(r, "hybrid_layer_pattern")) ||
+	       !mfs_arg_is_none(lookup(r, "hybrid_override_pattern"));
+}
+
+static void count_dense(struct mfs_megatron_args *a)
+{
 	while (a->moe_layers && a->first_dense_layers < a->num_layers &&
 	       !a->moe_layers[a->first_dense_layers])
 		a->first_dense_layers++;
+}
+
+/* moe_layer_freq: every Nth layer is MoE, from the first on. */
+static void read_moe_layers(struct reader *r, struct mfs_megatron_args *a)
+{
+	if (a->num_experts == MFS_ABSENT || has_pattern(r))
+		return;
+	a->moe_layers = read_layers(r, "moe_layer_freq", a->num_layers, every_nth);
+	count_dense(a);
 }
 
 static bool is_freq_listed(struct reader *r)
@@ -499,7 +520,7 @@ static void read_linear_attention(struct reader *r, struct mfs_megatron_args *a)
 {
 	const char *variant = string(r, "experimental_attention_variant", NULL);
 
-	if (!mfs_args_is_delta_net(variant))
+	if (!mfs_args_is_delta_net(variant) || has_pattern(r))
 		return;
 	if (mfs_arg_is_none(lookup(r, "linear_attention_freq")))
 		wrong(r, "linear_attention_freq", "a positive number or a list");
@@ -532,43 +553,155 @@ static const char *hybrid_pattern(struct reader *r, const struct mfs_megatron_ar
 	return pattern;
 }
 
-/* Which of the layers have experts follows from the pattern, whatever moe_layer_freq says. */
-static void read_hybrid_experts(struct reader *r, struct mfs_megatron_args *a)
+/* Layers of multi-token prediction that are named apart (until core 0.16) follow a "/" since. */
+static const char *with_mtp(struct reader *r, const char *pattern, int64_t depths)
+{
+	const char *mtp = string(r, "mtp_hybrid_override_pattern", NULL);
+
+	for (; mtp && !strchr(pattern, '/') && depths > 0 && !r->rc; depths--) {
+		pattern = mfs_arena_printf(r->arena, "%s/%s", pattern, mtp);
+		if (!pattern)
+			r->rc = mfs_fail_nomem(r->err);
+	}
+	return pattern;
+}
+
+/* Which of the layers have experts follows from the pattern, whatever moe_layer_freq says. step:
+ * letters of a layer, of which the last counts. */
+static void read_hybrid_experts(struct reader *r, struct mfs_megatron_args *a, const char *letters,
+				size_t step)
 {
 	a->moe_layers = NULL;
 	a->first_dense_layers = 0;
-	if (!strchr(a->hybrid_layers, MFS_HYBRID_MOE))
+	a->moe_layer_freq_listed = false;
+	if (!strchr(letters, MFS_HYBRID_MOE)) {
 		a->num_experts = MFS_ABSENT;
-	else if (a->num_experts == MFS_ABSENT)
+		return;
+	}
+	if (a->num_experts == MFS_ABSENT)
 		wrong(r, "num_experts", "a positive number: the pattern of layers has experts");
-	else if (!(a->moe_layers = mfs_hybrid_moe_layers(a->hybrid_layers, r->arena)))
+	if (r->rc)
+		return;
+	a->moe_layers = mfs_hybrid_layers_of(letters, MFS_HYBRID_MOE, step - 1, step, r->arena);
+	if (!a->moe_layers)
+		r->rc = mfs_fail_nomem(r->err);
+	if (step > 1)
+		count_dense(a);
+}
+
+/* Megatron counts a window's layers as it numbers them: the attention of a block is every second
+ * one. */
+static void halve_window(struct mfs_megatron_args *a, uint8_t *has)
+{
+	int64_t count = 0;
+
+	for (int64_t i = 0; i < a->num_layers; i++)
+		count += has[i] = a->window_layers[2 * i];
+	a->window_layers = count && count < a->num_layers ? has : NULL;
+	if (!count)
+		a->window_size = MFS_ABSENT;
+}
+
+static int64_t half(int64_t layers)
+{
+	return layers == MFS_ABSENT ? layers : layers / 2;
+}
+
+/* Without "|" stages have equal shares, but maybe the first and the last. */
+static bool splits_blocks(const struct mfs_megatron_args *a, const struct mfs_hybrid_pattern *p)
+{
+	const int64_t first = a->first_stage_layers, last = a->last_stage_layers;
+	const int64_t stages =
+		a->pipeline_model_parallel_size - (first != MFS_ABSENT) - (last != MFS_ABSENT);
+	const int64_t given = (first != MFS_ABSENT ? first : 0) + (last != MFS_ABSENT ? last : 0);
+	bool odd = false;
+
+	for (uint32_t i = 0; i < p->stage_count; i++)
+		odd |= p->stages[i] % 2;
+	if (p->stage_count > 1 || a->pipeline_model_parallel_size == 1)
+		return odd;
+	return (first != MFS_ABSENT && first % 2) || (last != MFS_ABSENT && last % 2) ||
+	       (stages > 0 && (p->layers - given) / stages % 2);
+}
+
+static void read_delta_nets(struct reader *r, struct mfs_megatron_args *a, const char *letters)
+{
+	if (a->linear_num_value_heads % a->linear_num_key_heads)
+		wrong(r, "linear_num_value_heads", "a multiple of linear_num_key_heads");
+	a->linear_layers = mfs_hybrid_layers_of(letters, MFS_HYBRID_DELTA_NET, 0, 2, r->arena);
+	if (!a->linear_layers)
 		r->rc = mfs_fail_nomem(r->err);
 }
 
-/* megatron/core/ssm/mamba_mixer.py, models/hybrid/hybrid_layer_allocation.py. */
-static void read_hybrid(struct reader *r, struct mfs_megatron_args *a)
+/* The GPTModel that the layers are in pairs. */
+static void read_blocks(struct reader *r, struct mfs_megatron_args *a,
+			const struct mfs_hybrid_pattern *p)
 {
-	const char *pattern = hybrid_pattern(r, a);
-	bool even;
+	uint8_t *has = mfs_arena_alloc(r->arena, (size_t)p->layers);
 
-	/* An argument as old as the change. */
-	a->mamba_conv_params = lookup_has(r, "freeze_all_layers");
-	if (!pattern || r->rc)
+	if (!has) {
+		r->rc = mfs_fail_nomem(r->err);
 		return;
+	}
+	a->hybrid_form = true;
+	a->local_spec = false; /* a HybridModel has no other modules than Transformer Engine's */
+	a->splits_blocks = splits_blocks(a, p);
+	a->num_layers = p->layers / 2;
+	a->mtp_num_layers = p->mtp_depths;
+	a->first_stage_layers = half(a->first_stage_layers);
+	a->last_stage_layers = half(a->last_stage_layers);
+	if (a->window_layers)
+		halve_window(a, has);
+	if (strchr(p->letters, MFS_HYBRID_DELTA_NET))
+		read_delta_nets(r, a, p->letters);
+	if (!r->rc)
+		read_hybrid_experts(r, a, p->letters, 2);
+}
+
+/* megatron/core/ssm/mamba_mixer.py */
+static void read_mixers(struct reader *r, struct mfs_megatron_args *a)
+{
 	if (a->mamba_num_heads == MFS_ABSENT && 2 * a->hidden_size % a->mamba_head_dim)
 		wrong(r, "mamba_head_dim", "a divisor of twice the hidden_size");
 	else if (a->mamba_num_heads == MFS_ABSENT)
 		a->mamba_num_heads = 2 * a->hidden_size / a->mamba_head_dim;
+	if (!r->rc && a->mamba_num_heads % a->mamba_num_groups)
+		wrong(r, "mamba_num_heads", "a multiple of mamba_num_groups");
+}
+
+/* megatron/core/models/hybrid/hybrid_layer_allocation.py. What a pattern has that is not known here
+ * is named by megatron_foreign.c. */
+static void read_hybrid(struct reader *r, struct mfs_megatron_args *a)
+{
+	const char *pattern = hybrid_pattern(r, a);
+	struct mfs_hybrid_pattern p;
+
+	/* An argument as old as the change. */
+	a->mamba_conv_params = lookup_has(r, "freeze_all_layers");
+	if (pattern)
+		pattern = with_mtp(r, pattern, a->mtp_num_layers);
+	if (!pattern || r->rc)
+		return;
+	r->rc = mfs_hybrid_parse(pattern, r->arena, &p, r->err);
+	if (!r->rc && p.layers != a->num_layers)
+		r->rc = mfs_fail(r->err, -EINVAL,
+				 "the run's pattern of layers '%.200s' is of %lld layers, expected "
+				 "num_layers, %lld",
+				 pattern, (long long)p.layers, (long long)a->num_layers);
 	if (r->rc)
 		return;
-	a->hybrid_layers =
-		mfs_hybrid_layers(pattern, a->num_layers, r->arena, &even, &r->rc, r->err);
-	a->other_stages |= !even;
-	if (!a->hybrid_layers)
+	a->other_stages |= !mfs_hybrid_is_even(&p);
+	if (mfs_hybrid_is_blocks(&p)) {
+		read_blocks(r, a, &p);
 		return;
-	if (a->mamba_num_heads % a->mamba_num_groups)
-		wrong(r, "mamba_num_heads", "a multiple of mamba_num_groups");
-	read_hybrid_experts(r, a);
+	}
+	if (p.mtp_depths || strspn(p.letters, "M*-E") != (size_t)p.layers)
+		return;
+	if (strchr(p.letters, MFS_HYBRID_MAMBA))
+		read_mixers(r, a);
+	a->hybrid_layers = p.letters;
+	if (!r->rc)
+		read_hybrid_experts(r, a, p.letters, 1);
 }
 
 /* The name of a folder in one that is known. NULL: there is none, or it leads elsewhere. A name
@@ -646,6 +779,8 @@ int mfs_args_read(const struct mfs_args_source *source, struct mfs_arena *arena,
 	struct mfs_megatron_args a = {0};
 
 	read_rows(&r, &a);
+	if (!r.rc)
+		read_kind_of_attention(&r, &a);
 	if (!r.rc)
 		read_sizes(&r, &a);
 	if (!r.rc)

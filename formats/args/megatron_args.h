@@ -105,6 +105,8 @@ static inline bool mfs_args_is_linear(const struct mfs_megatron_args *a, int64_t
 enum mfs_hybrid_kind {
 	MFS_HYBRID_MAMBA = 'M',
 	MFS_HYBRID_ATTENTION = '*',
+	MFS_HYBRID_MLA = '+', /* these two in the blocks of a GPTModel alone */
+	MFS_HYBRID_DELTA_NET = 'G',
 	MFS_HYBRID_MLP = '-',
 	MFS_HYBRID_MOE = 'E',
 };

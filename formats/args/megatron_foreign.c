@@ -150,7 +150,8 @@ static bool is_own_spec(const struct reader *r, struct mfs_arg v)
 	return mfs_arg_is_none(v) ||
 	       mfs_arg_is(mfs_args_item(r->source, v, 0),
 			  "megatron.core.models.gpt.gpt_layer_specs") ||
-	       (r->known->hybrid_layers && is_hybrid_spec(mfs_args_item(r->source, v, 0)));
+	       ((r->known->hybrid_layers || r->known->hybrid_form) &&
+		is_hybrid_spec(mfs_args_item(r->source, v, 0)));
 }
 
 /* The classes of Megatron-Bridge and NeMo that are known are listed in the families' files. */
@@ -218,6 +219,12 @@ static bool has_delta_net(const struct reader *r, struct mfs_arg v)
 	return is_off(v, NULL) || r->known->linear_layers;
 }
 
+/* None, or a pattern that is read as a GPTModel's. */
+static bool is_gpt(const struct reader *r, struct mfs_arg v)
+{
+	return is_off(v, NULL) || r->known->hybrid_form;
+}
+
 static bool is_hybrid(const struct reader *r, struct mfs_arg v)
 {
 	(void)v;
@@ -251,9 +258,9 @@ static const struct foreign {
 	{"apply_residual_connection_post_layernorm", OF_ALL, NULL, NULL},
 	{"heterogeneous_layers_config_path", OF_ALL, NULL, NULL},
 	{"heterogeneous_layers_config_encoded_json", OF_ALL, NULL, NULL},
-	{"hybrid_layer_pattern", OF_ALL, NULL, NULL},
-	{"hybrid_override_pattern", OF_ALL, NULL, NULL},
-	{"is_hybrid_model", OF_ALL, NULL, NULL},
+	{"hybrid_layer_pattern", OF_ALL, NULL, is_gpt},
+	{"hybrid_override_pattern", OF_ALL, NULL, is_gpt},
+	{"is_hybrid_model", OF_ALL, NULL, is_gpt},
 	{"enable_mhc_connections", OF_ALL, NULL, NULL},
 	{"use_mup", OF_ALL_TRAINED, NULL, NULL},
 	{"spec", OF_ALL, NULL, is_own_spec},

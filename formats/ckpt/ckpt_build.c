@@ -56,6 +56,34 @@ void mfs_ckpt_free(struct mfs_ckpt *ckpt)
 	free(ckpt);
 }
 
+/* ---- layers ---- */
+
+static int wrong_sublayer(const struct mfs_ckpt *ckpt, const char *file, const char *key,
+			  struct mfs_error *err)
+{
+	return mfs_fail(err, -EINVAL,
+			"%s/%s: '%s' is not where the run's pattern of layers has it, expected "
+			"attention in a layer before the MLP of each block",
+			ckpt->dir, file, key);
+}
+
+int mfs_ckpt_block(const struct mfs_ckpt *ckpt, const struct mfs_name *name, const char *file,
+		   const char *key, int32_t *layer, struct mfs_error *err)
+{
+	const bool mlp = name->sublayer == MFS_SUBLAYER_MLP;
+
+	if (!ckpt->args.hybrid_form || !name->layered || *layer < 0)
+		return 0;
+	if (!strncmp(name->canonical, "mtp.", 4))
+		return name->part_of_depth < 0 || name->part_of_depth == (mlp ? 1 : 0)
+			       ? 0
+			       : wrong_sublayer(ckpt, file, key, err);
+	if (name->sublayer != MFS_SUBLAYER_OTHER && *layer % 2 != (mlp ? 1 : 0))
+		return wrong_sublayer(ckpt, file, key, err);
+	*layer /= 2;
+	return 0;
+}
+
 int mfs_ckpt_end(struct mfs_ckpt *ckpt, int rc, struct mfs_ckpt **ret)
 {
 	HASH_CLEAR(hh, ckpt->names);

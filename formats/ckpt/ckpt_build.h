@@ -13,6 +13,7 @@
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/delta.h"
 #include "formats/ckpt/language_part.h"
+#include "formats/ckpt/names.h"
 #include "formats/ckpt/proof.h"
 #include "formats/ckpt/told.h"
 #include "formats/torch/torch_file.h"
@@ -142,6 +143,14 @@ int mfs_ckpt_add_found(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *foun
 		       struct mfs_error *err);
 int mfs_ckpt_warn(struct mfs_ckpt *ckpt, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/*
+ * The layer that a name's tensor is of, which files number as layer. Of a hybrid model that is read
+ * as a GPTModel it is the block (formats/args/fields.h: hybrid_form). -EINVAL: the pattern has
+ * another sublayer there. file, key: for messages.
+ */
+int mfs_ckpt_block(const struct mfs_ckpt *ckpt, const struct mfs_name *name, const char *file,
+		   const char *key, int32_t *layer, struct mfs_error *err);
 
 /* Reads 'args' of a state dict into ckpt->args. file is for messages. */
 int mfs_ckpt_read_args(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_value state,

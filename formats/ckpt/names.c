@@ -211,6 +211,15 @@ static void finish(struct mfs_name *name, const char *prefix, const char *rest,
 	name->tp = p ? p->tp : MFS_TP_NONE;
 }
 
+enum mfs_sublayer_kind mfs_name_sublayer(const char *rest)
+{
+	if (after(rest, "input_layernorm.") || after(rest, "self_attention."))
+		return MFS_SUBLAYER_ATTENTION;
+	if (after(rest, "pre_mlp_layernorm.") || after(rest, "mlp."))
+		return MFS_SUBLAYER_MLP;
+	return MFS_SUBLAYER_OTHER;
+}
+
 static void parse_layer(const char *prefix, const char *tail, struct mfs_name *name)
 {
 	char rest[MFS_NAME_MAX];
@@ -220,16 +229,21 @@ static void parse_layer(const char *prefix, const char *tail, struct mfs_name *n
 	name->section = mfs_section_take(rest);
 	normalise_experts(rest, sizeof(rest), name);
 	replace_alias(rest, sizeof(rest));
+	name->sublayer = mfs_name_sublayer(rest);
 	finish(name, prefix, rest, layer_params, MFS_ARRAY_SIZE(layer_params));
 }
 
+/* A hybrid model's has layers of its own in it. */
 static void parse_mtp(const char *rest, struct mfs_name *name)
 {
-	const char *inner = after(rest, "transformer_layer.");
+	const char *inner = after(rest, "transformer_layer."), *layers;
 
 	if (!inner) {
 		inner = after(rest, "mtp_model_layer."); /* since core 0.17, legacy files */
 		name->mtp_model_layer = inner != NULL;
+		layers = inner ? after(inner, "layers.") : NULL;
+		if (layers && (name->part_of_depth = number(&layers, '.')) >= 0)
+			inner = layers;
 	}
 	if (inner)
 		parse_layer("mtp.layers.transformer_layer.", inner, name);
@@ -244,7 +258,7 @@ void mfs_name_parse(const char *key, struct mfs_name *ret)
 
 	if (mfs_name_before_core(key, core, sizeof(core)))
 		key = core;
-	*ret = (struct mfs_name){.layer = -1, .expert = -1};
+	*ret = (struct mfs_name){.layer = -1, .expert = -1, .part_of_depth = -1};
 	ret->ignored = strstr(key, "._extra_state") != NULL;
 	if ((rest = after(key, "decoder.layers."))) {
 		ret->layered = true;

@@ -29,12 +29,21 @@ enum mfs_tp_split_kind {
 /* The halves of a gated linear_fc1, if they are saved apart (singleton_local_shards). */
 enum mfs_name_part { MFS_PART_WHOLE, MFS_PART_GATE, MFS_PART_UP };
 
+/* Of a layer. */
+enum mfs_sublayer_kind {
+	MFS_SUBLAYER_OTHER, /* of a Mamba mixer, or not known */
+	MFS_SUBLAYER_ATTENTION,
+	MFS_SUBLAYER_MLP,
+};
+
 #define MFS_NAME_MAX 192
 
 struct mfs_name {
 	char canonical[MFS_NAME_MAX];
-	int32_t layer;	/* number in the key; -1: none */
-	int32_t expert; /* the same */
+	int32_t layer;	       /* number in the key; -1: none */
+	int32_t expert;	       /* the same */
+	int32_t part_of_depth; /* of a hybrid model's MTP layer: number of its inner layer; -1 */
+	enum mfs_sublayer_kind sublayer;
 	enum mfs_tp_split_kind tp;
 	enum mfs_name_part part;
 	uint8_t section; /* of the tensor that the key is of, counted from 1; 0: it is of all */
@@ -45,6 +54,9 @@ struct mfs_name {
 	bool mtp_model_layer; /* MTP's inner layer has the name of core 0.17 and newer */
 	int grouped;	      /* 1, 2: GroupedMLP's fused, transposed weight1, weight2; else 0 */
 };
+
+/* Which sublayer a parameter of a layer is of: its canonical name without the layer's prefix. */
+enum mfs_sublayer_kind mfs_name_sublayer(const char *rest);
 
 /* Parses a key. It never fails: an unknown key is its own canonical name. A key longer than
  * MFS_NAME_MAX is cut. */

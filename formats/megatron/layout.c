@@ -376,7 +376,12 @@ bool mfs_layout_of(const struct mfs_ckpt *ckpt, struct mfs_layout *ret)
 {
 	const struct mfs_ckpt_layout *l = mfs_ckpt_layout(ckpt);
 	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
-	struct mfs_layout p = {.tp = l->tp, .pp = l->pp, .ep = 1, .etp = l->tp, .vpp = l->vpp};
+	struct mfs_layout p = {.tp = l->tp,
+			       .pp = l->pp,
+			       .ep = 1,
+			       .etp = l->tp,
+			       .vpp = l->vpp,
+			       .hybrid = a->hybrid_form};
 
 	if (a->moe_layers) {
 		p.ep = l->ep;
@@ -386,7 +391,7 @@ bool mfs_layout_of(const struct mfs_ckpt *ckpt, struct mfs_layout *ret)
 		p.first = (uint32_t)a->first_stage_layers;
 	if (a->last_stage_layers != MFS_ABSENT)
 		p.last = (uint32_t)a->last_stage_layers;
-	if (mfs_layout_check(&p, a, NULL))
+	if (a->splits_blocks || mfs_layout_check(&p, a, NULL))
 		return false;
 	if (l->stage_layers ? !counts_match(&p, a, l->stage_layers) : a->other_stages)
 		return false;

@@ -31,6 +31,9 @@ struct mfs_layout {
 	 * the like, which a layout's name cannot say; a chunk may have none. NULL: the sizes say
 	 * it. They belong to the code that made the layout. */
 	const uint32_t *chunk_layers;
+	/* Files number attention and MLP of each block as layers of their own, as a HybridModel
+	 * does. A layout's name does not say it. */
+	bool hybrid;
 };
 
 #define MFS_LAYOUT_MAX	     100000 /* of any size, and of their products */

@@ -159,6 +159,27 @@ static const char *mtp_inner(const struct mfs_rank_tensor *t)
 		       : "transformer_layer.";
 }
 
+/* Of a block that is two layers: 0 for attention, 1 for the MLP. */
+static int sublayer(const struct mfs_rank_tensor *t)
+{
+	return mfs_name_sublayer(t->row->canonical) == MFS_SUBLAYER_MLP;
+}
+
+/* A name in a HybridModel, whose MTP layers have layers of their own. */
+static size_t hybrid_name(const struct mfs_rank_tensor *t, const char *rest, char *text,
+			  size_t size)
+{
+	static const char inner[] = "mtp.layers.transformer_layer.";
+
+	if (!strncmp(t->src->name, inner, sizeof(inner) - 1))
+		return (size_t)snprintf(text, size, "mtp.layers.%d.mtp_model_layer.layers.%d.%s",
+					t->layer, sublayer(t), rest);
+	if (!strncmp(t->src->name, "mtp.", 4))
+		return (size_t)snprintf(text, size, "mtp.layers.%d.%s", t->layer, rest);
+	return (size_t)snprintf(text, size, "decoder.layers.%d.%s", 2 * t->layer + sublayer(t),
+				rest);
+}
+
 size_t mfs_rank_tensor_name(const struct mfs_rank_tensor *t, char *text, size_t size)
 {
 	static const char mtp[] = "mtp.layers.", inner[] = "mtp.layers.transformer_layer.";
@@ -168,6 +189,8 @@ size_t mfs_rank_tensor_name(const struct mfs_rank_tensor *t, char *text, size_t 
 	put_number(rest, sizeof(rest), t->row->name, t->expert);
 	if (t->layer < 0)
 		return (size_t)snprintf(text, size, "%s", rest);
+	if (t->list->layout.hybrid)
+		return hybrid_name(t, rest, text, size);
 	if (strncmp(name, mtp, sizeof(mtp) - 1))
 		return (size_t)snprintf(text, size, "decoder.layers.%d.%s", t->layer, rest);
 	return (size_t)snprintf(text, size, "%s%d.%s%s", mtp, t->layer,
@@ -318,6 +341,14 @@ static const struct mfs_global_tensor *find(const struct builder *b,
 	return mfs_ckpt_find(b->list->ckpt, name, b->layer, expert);
 }
 
+/* The name of the last norm follows from the form, which is the files' and not the model's. */
+static bool applies(const struct builder *b, enum mfs_module_condition when)
+{
+	if (b->list->layout.hybrid && (when == MFS_WHEN_HYBRID || when == MFS_WHEN_PAIRED))
+		return when == MFS_WHEN_HYBRID;
+	return mfs_module_applies(b->args, when, b->like);
+}
+
 static int add_row(struct builder *b, const struct mfs_module_row *row, int32_t expert)
 {
 	const uint32_t each = b->args->moe_layers && b->args->num_experts > 0
@@ -325,9 +356,8 @@ static int add_row(struct builder *b, const struct mfs_module_row *row, int32_t 
 				      : 0;
 	const bool of_experts = strstr(row->canonical, "mlp.experts.") != NULL;
 	const int32_t global = (int32_t)(each * b->list->rank.ep) + (expert < 0 ? 0 : expert);
-	const struct mfs_global_tensor *src = mfs_module_applies(b->args, row->when, b->like)
-						      ? find(b, row, of_experts ? global : -1)
-						      : NULL;
+	const struct mfs_global_tensor *src =
+		applies(b, row->when) ? find(b, row, of_experts ? global : -1) : NULL;
 
 	return src ? add_tensor(b, row, src, row->experts ? expert : -1, false) : 0;
 }
@@ -368,7 +398,8 @@ static const struct mfs_module_row *layer_rows(const struct builder *b)
 {
 	if (b->list->spec == MFS_LAYER_SPEC_LOCAL)
 		return mfs_modules_local;
-	return b->args->moe_grouped_gemm ? mfs_modules_te_grouped : mfs_modules_te;
+	return b->args->moe_grouped_gemm || b->list->layout.hybrid ? mfs_modules_te_grouped
+								   : mfs_modules_te;
 }
 
 static void stand_outside(struct builder *b)

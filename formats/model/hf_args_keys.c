@@ -445,7 +445,8 @@ static void read_hybrid_experts(struct mfs_hf_reader *r)
 				 "%s: the pattern of layers has experts, but "
 				 "there is no number of them",
 				 r->name);
-	} else if (!(a->moe_layers = mfs_hybrid_moe_layers(a->hybrid_layers, r->arena))) {
+	} else if (!(a->moe_layers = mfs_hybrid_layers_of(a->hybrid_layers, MFS_HYBRID_MOE, 0, 1,
+							  r->arena))) {
 		r->rc = mfs_fail_nomem(r->err);
 	}
 }

@@ -75,7 +75,7 @@ struct mfs_view_kind {
 #define MFS_VIEW_LIST(name)    &mfs_view_kind_##name,
 #define MFS_VIEW_DECLARE(name) extern const struct mfs_view_kind mfs_view_kind_##name;
 
-#define MFS_VIEW_KINDS 16 /* of one table, at most */
+#define MFS_VIEW_KINDS 20 /* of one table, at most */
 
 /* The kinds of views that an owner may have. The folder that makes these views has the table. */
 struct mfs_view_table {

@@ -20,6 +20,8 @@
 	X(gguf_f16)                                                                                \
 	X(raw)                                                                                     \
 	X(megatron_torch)                                                                          \
-	X(megatron_torch_dist)
+	X(megatron_torch_dist)                                                                     \
+	X(megatron_hybrid_torch)                                                                   \
+	X(megatron_hybrid_torch_dist)
 
 #endif

@@ -185,6 +185,37 @@ static int check_rope(const struct mfs_ckpt *ckpt, struct mfs_error *err)
 		mfs_ckpt_dir(ckpt), a->rope_scaling_factor, MFS_ROPE_SCALING_FACTOR);
 }
 
+/* What a HybridModel has no words for, though a GPTModel has (hybrid_model.py: its constructor,
+ * hybrid_layer_specs.py). */
+static const char *not_hybrid(const struct mfs_megatron_args *a)
+{
+	if (a->hybrid_layers)
+		return "it is one already, which megatron/torch and megatron/torch_dist show";
+	if (a->layernorm)
+		return "its norms are LayerNorms, and those of a HybridModel's stack take another "
+		       "spec";
+	if (a->use_rope_scaling && !a->multi_latent_attention)
+		return "its constructor has no use_rope_scaling";
+	if (a->post_norms || a->qk_norm_wide || a->rotary_base_local != 0)
+		return "it has modules of Megatron-Bridge's own";
+	return NULL;
+}
+
+static int possible_hybrid(const struct mfs_view_origin *s, struct mfs_error *err)
+{
+	const char *why = not_hybrid(mfs_ckpt_args(s->ckpt));
+
+	if (why)
+		return mfs_fail(err, -ENOTSUP, "%s: this model is not shown as a HybridModel: %s",
+				mfs_ckpt_dir(s->ckpt), why);
+	if (s->options->spec == MFS_VIEW_LAYER_SPEC_LOCAL)
+		return mfs_fail(err, -ENOTSUP,
+				"%s: -o spec=local: a HybridModel has Transformer Engine's modules "
+				"alone",
+				mfs_ckpt_dir(s->ckpt));
+	return mfs_rank_check(s->ckpt, MFS_LAYER_SPEC_TE, err);
+}
+
 static enum mfs_layer_spec spec_of(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt)
 {
 	if (opt->spec == MFS_VIEW_LAYER_SPEC_LOCAL)
@@ -215,18 +246,22 @@ static int describe(const struct mfs_view_origin *s, struct mfs_megatron_options
 
 /* layout NULL: torch_dist. */
 static int build(struct builder *b, const struct mfs_view_origin *s, const char *layout,
-		 struct mfs_error *err)
+		 bool hybrid, struct mfs_error *err)
 {
 	const struct mfs_file_sink sink = {add_file, b};
 	struct mfs_megatron_options m;
 	int rc = describe(s, &m, err);
 
+	if (hybrid)
+		m.spec = MFS_LAYER_SPEC_TE;
+
 	if (!rc && layout)
 		rc = parse_layout(s->ckpt, layout, &m.layout, err);
 	else if (!rc)
 		source_layout(s->ckpt, &m.layout);
+	m.layout.hybrid = hybrid;
 	if (!rc)
-		rc = possible(s, err);
+		rc = hybrid ? possible_hybrid(s, err) : possible(s, err);
 	if (!rc)
 		rc = add_tracker(b, m.number, err);
 	if (!rc && layout)
@@ -248,8 +283,8 @@ static void release(struct mfs_view *view)
 	free(v);
 }
 
-static int open_view(const struct mfs_view_origin *s, const char *layout, struct mfs_view **ret,
-		     struct mfs_error *err)
+static int open_view(const struct mfs_view_origin *s, const char *layout, bool hybrid,
+		     struct mfs_view **ret, struct mfs_error *err)
 {
 	struct builder b = {.view = calloc(1, sizeof(*b.view))};
 	int rc;
@@ -258,7 +293,7 @@ static int open_view(const struct mfs_view_origin *s, const char *layout, struct
 		return mfs_fail_nomem(err);
 	b.view->public.release = release;
 	b.view->public.ckpt = s->ckpt;
-	rc = build(&b, s, layout, err);
+	rc = build(&b, s, layout, hybrid, err);
 	if (rc) {
 		mfs_view_free(&b.view->public);
 		return rc;
@@ -267,11 +302,30 @@ static int open_view(const struct mfs_view_origin *s, const char *layout, struct
 	return 0;
 }
 
+static int open_torch(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
+		      struct mfs_error *err)
+{
+	return open_view(s, spec, false, ret, err);
+}
+
 static int open_dist(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
 		     struct mfs_error *err)
 {
 	(void)spec;
-	return open_view(s, NULL, ret, err);
+	return open_view(s, NULL, false, ret, err);
+}
+
+static int open_hybrid_torch(const struct mfs_view_origin *s, const char *spec,
+			     struct mfs_view **ret, struct mfs_error *err)
+{
+	return open_view(s, spec, true, ret, err);
+}
+
+static int open_hybrid_dist(const struct mfs_view_origin *s, const char *spec,
+			    struct mfs_view **ret, struct mfs_error *err)
+{
+	(void)spec;
+	return open_view(s, NULL, true, ret, err);
 }
 
 const struct mfs_view_kind mfs_view_kind_megatron_torch = {
@@ -284,7 +338,7 @@ const struct mfs_view_kind mfs_view_kind_megatron_torch = {
 	.possible = possible,
 	.check = check,
 	.list = list,
-	.open = open_view,
+	.open = open_torch,
 };
 
 const struct mfs_view_kind mfs_view_kind_megatron_torch_dist = {
@@ -294,4 +348,28 @@ const struct mfs_view_kind mfs_view_kind_megatron_torch_dist = {
 	.nested = true,
 	.possible = possible,
 	.open = open_dist,
+};
+
+const struct mfs_view_kind mfs_view_kind_megatron_hybrid_torch = {
+	.name = "megatron/hybrid_torch",
+	.spec = "tp2-pp4",
+	.help = "the same as a HybridModel has it: attention and MLP\n"
+		"of each block are layers of their own",
+	.of = MFS_VIEW_OF_FULL,
+	.nested = true,
+	.is_extra = true,
+	.possible = possible_hybrid,
+	.check = check,
+	.list = list,
+	.open = open_hybrid_torch,
+};
+
+const struct mfs_view_kind mfs_view_kind_megatron_hybrid_torch_dist = {
+	.name = "megatron/hybrid_torch_dist",
+	.help = "the same as torch_dist",
+	.of = MFS_VIEW_OF_FULL,
+	.nested = true,
+	.is_extra = true,
+	.possible = possible_hybrid,
+	.open = open_hybrid_dist,
 };

@@ -76,12 +76,12 @@ bool mfs_views_lacks(const struct mfs_views *v)
 	return false;
 }
 
-/* Adds a line for each view that lacks in a directory with others. */
+/* Adds a line for each view that lacks in a directory with others, and that most models have. */
 static void add_lacks_within(const struct mfs_views *v, const struct mfs_views_entry *e,
 			     struct mfs_buf *ret)
 {
 	for (unsigned i = e->first; i < e->end; i++)
-		if (v->why_not[i])
+		if (v->why_not[i] && !v->table->kinds[i]->is_extra)
 			mfs_buf_printf(ret, "%s: %s\n", v->table->kinds[i]->name, v->why_not[i]);
 }
 

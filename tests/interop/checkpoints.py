@@ -48,6 +48,10 @@ def make(name, family, format="torch_dist", *, core="0.16.1", **more):
     return Spec(name=name, family=family, format=format, core=core, set=more, **known)
 
 
+def blocks(pattern):
+    return dict(num_layers=len(pattern), hybrid_override_pattern=pattern)
+
+
 THIRDS = dict(hidden_size=96, num_attention_heads=6, num_query_groups=3, ffn_hidden_size=192, padded_vocab_size=1152)
 
 LAYOUTS = [
@@ -91,6 +95,12 @@ LAYOUTS = [
     make("gpt2-dist-uneven-fp32", "gpt2", pp=2, num_layers=3, dtype="float32", decoder_first_pipeline_num_layers=1),
     make("gpt2-torch-tp4-fp16", "gpt2", "torch", tp=4, dtype="float16"),
     make("gpt2-torch-pp2-vpp2", "gpt2", "torch", pp=2, vpp=2),
+    # HybridModels of the same families: attention and an MLP in turns, a stage that ends inside a block, experts after a dense block.
+    make("llama-hybrid-dist-tp2-pp2", "llama", tp=2, pp=2, **blocks("*-*-*-*-")),
+    make("llama-hybrid-torch-tp2", "llama", "torch", tp=2, **blocks("*-*-")),
+    make("llama-hybrid-torch-inside-pp2", "llama", "torch", pp=2, **blocks("*-*-*-")),
+    make("llama-hybrid-dist-optimizer", "llama", tp=2, dp=2, optimizer="dist", **blocks("*-*-")),
+    make("mixtral-hybrid-dist-ep2", "mixtral", ep=2, **blocks("*E*E")),
     # Experts.
     make("mixtral-torch-tp2-ep2", "mixtral", "torch", tp=2, ep=2),
     make("mixtral-torch-ep4", "mixtral", "torch", ep=4),

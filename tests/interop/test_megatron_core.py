@@ -2,9 +2,11 @@
 import dataclasses
 import json
 import pathlib
+import re
 import subprocess
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 import checkpoints
@@ -25,11 +27,13 @@ class Load:
     dist: bool = False          # by megatron/torch_dist, else by the legacy view of that layout
     native: bool = False        # the source itself
     optimizer: bool = False
+    hybrid: bool = False        # as a HybridModel, which is built by the pattern in the arguments
     packed: bool = False        # the loss of packed rows is that of mcorefs-train
     core: str = checkpoints.Spec.core
 
     def __str__(self):
         what = "native" if self.native else "torch_dist" if self.dist else "torch"
+        what = f"hybrid_{what}" if self.hybrid else what
         return f"{self.source.split('/')[-1]}-{what}-{self.layout}" + ("-optimizer" if self.optimizer else "-packed" if self.packed else "") + f"-core-{self.core}"
 
 
@@ -67,6 +71,13 @@ OPTIMIZERS = [  # what a live optimizer of the source's own kind holds after loa
 ]
 
 
+HYBRID = [  # of a GPTModel's, and of a HybridModel's own
+    ("weights/llama-torch_dist-tp2-pp2-vpp2", [Layout(2, 2)], [Layout(1, 2)]),
+    ("llama-hybrid-torch-tp2", [Layout(1, 2)], [Layout(2, 1)]),
+    ("weights/mixtral-torch_dist-pp2-ep2", [], [Layout(2, 1, ep=2)]),
+]
+
+
 def loads(table, **more):
     for source, legacy, dist in table:
         yield from (Load(source, layout, **more) for layout in legacy)
@@ -74,7 +85,20 @@ def loads(table, **more):
 
 
 LOADS = [*loads(share(WEIGHTS, 2)), *loads(share(OLDER, 3), core="0.15.3"), *loads(share(OPTIMIZERS, 2), optimizer=True),
-         Load("resume/llama-torch-tp2-pp2", Layout(1, 1), packed=True)]
+         *loads(share(HYBRID, 2), hybrid=True), Load("resume/llama-torch-tp2-pp2", Layout(1, 1), packed=True)]
+
+
+def as_blocks(tensors):
+    """A HybridModel's tensors as a GPTModel dumps them: two of its layers are a block, and blocks are stacked."""
+    found, layers = {}, {}
+    for name, tensor in tensors.items():
+        numbered = re.fullmatch(r"(.*decoder\.layers\.)(\d+)\.(.*)", name)
+        if numbered:
+            layers.setdefault(numbered[1] + numbered[3], {})[int(numbered[2]) // 2] = tensor
+        else:
+            found[name.replace("decoder.final_norm.", "decoder.final_layernorm.")] = tensor
+    found |= {name: torch.stack([each[layer] for layer in sorted(each)]) for name, each in layers.items()}
+    return {name.replace("mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm."): tensor for name, tensor in found.items()}  # core's own, with experts
 
 
 def answers(core, jobs, place, script="load_views.py", **more):
@@ -106,7 +130,7 @@ class Megatron:
             args = megatron_files.read(path, strict=False).args
             self.sources[name] = path, args
         # A source's own dump: at its own layout, which every form of an optimizer can be loaded at.
-        natives = {(load.source, load.optimizer): dataclasses.replace(load, native=True, layout=own(self.sources[load.source][1])) for load in wanted
+        natives = {(load.source, load.optimizer): dataclasses.replace(load, native=True, hybrid=False, layout=own(self.sources[load.source][1])) for load in wanted
                    if not load.packed}
         self.loads = [*natives.values(), *wanted]
         self.errors = {}
@@ -116,7 +140,8 @@ class Megatron:
             if not load.native:
                 directory = place / str(number)
                 try:
-                    export(path, "megatron/torch_dist" if load.dist else load.layout.view, directory)
+                    view = "megatron/torch_dist" if load.dist else load.layout.view
+                    export(path, view.replace("/", "/hybrid_", 1) if load.hybrid else view, directory)
                 except AssertionError as error:  # of one view, not of all of them
                     self.errors[load], directory = str(error), path
             logits = path / "logits.npz"
@@ -141,6 +166,8 @@ class Megatron:
             assert abs(said["loss"] - loss) < 2e-5 * loss
             return
         _, want = self.answer(next(other for other in self.loads if other.native and (other.source, other.optimizer) == (load.source, load.optimizer)))
+        if load.hybrid and "model.decoder.final_layernorm.weight" in want:
+            got, want = as_blocks(got), as_blocks(want)
         megatron_files.assert_same_tensors(got, want, str(load), args.vocab_size)
         if (path / "logits.npz").exists():
             assert models.measured("logit", said["difference"], load) <= models.LOGIT_TOLERANCE

@@ -12,7 +12,7 @@ for source in "$FIXTURES"/weights/*; do
 	echo '{{ messages }}' >"$hf/chat_template.jinja"
 	mount_source "$hf" -o shard_size=200kB
 	same "$name: the root" "$(ls "$mnt")" "$(views_of "$name")"
-	same "$name: in megatron" "$(ls "$mnt/megatron")" "$(printf 'torch\ntorch_dist')"
+	same "$name: in megatron" "$(ls "$mnt/megatron")" "$(megatron_of "$name")"
 	same "$name: links of the root" "$(stat -c %h "$mnt")" "$((2 + $(views_of "$name" | wc -l)))"
 	# config.json is written anew: the same keys, but for its order and what says where it is from.
 	diff -r -x config.json "$hf" "$mnt/hf" || fail "$name: hf of an HF directory differs"
@@ -26,7 +26,7 @@ for source in "$FIXTURES"/weights/*; do
 	same "$name: ls" "$("$m" ls "$hf" hf -o shard_size=200kB | awk '{ print $5 }')" \
 		"$(cd "$hf" && LC_ALL=C && printf '%s\n' * | sort)"
 	same "$name: ls without a view" "$("$m" ls "$hf" | awk '/^d/ { print $5 }' | grep -v '^tp' | sort)" \
-		"$(printf '%s/\n' $(views_of "$name") torch torch_dist | sort)"
+		"$(printf '%s/\n' $(views_of "$name") $(megatron_of "$name") | sort)"
 	"$m" verify "$hf" --deep >"$log" || fail "$name: verify"
 	tail -1 "$log" | grep -q '^hf: .* complete' || fail "$name: $(tail -1 "$log")"
 	rm -rf "$work/again"

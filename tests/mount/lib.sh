@@ -23,6 +23,14 @@ hf-fp32
 megatron
 raw'
 
+# megatron_of NAME: the entries of megatron/ of a fixture's model. GPT-2's norms are not those of a HybridModel.
+megatron_of() {
+	case $1 in
+	gpt2*) printf 'torch\ntorch_dist\n' ;;
+	*) printf 'hybrid_torch\nhybrid_torch_dist\ntorch\ntorch_dist\n' ;;
+	esac
+}
+
 # views_of NAME: those of a fixture's model. GPT-2's matrices are transposed, and no reader has them as 8-bit floats; how
 # workers of vLLM and SGLang hold a model is known of all others, and how llama.cpp holds one of six families.
 views_of() {

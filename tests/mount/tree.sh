@@ -23,7 +23,7 @@ for source in "$FIXTURES"/weights/* "$FIXTURES"/resume/*; do
 	same "$name: latest" "$(readlink "$mnt/latest")" "$latest"
 	same "$name: iterations" "$(cd "$mnt" && echo iter_*)" "$(cd "$source" && echo iter_*)"
 	same "$name: in an iteration" "$(ls "$mnt/latest/")" "$(views_of "$name")"
-	same "$name: in megatron" "$(ls "$mnt/latest/megatron")" "$(printf 'torch\ntorch_dist')"
+	same "$name: in megatron" "$(ls "$mnt/latest/megatron")" "$(megatron_of "$name")"
 	for file in config.json generation_config.json; do
 		[ -f "$mnt/latest/hf/$file" ] || fail "$name: no $file"
 		is_json "$mnt/latest/hf/$file" || fail "$name: $file is not JSON"
@@ -33,7 +33,7 @@ for source in "$FIXTURES"/weights/* "$FIXTURES"/resume/*; do
 	same "$name: names found by lookup" "$(cd "$mnt/latest/hf" && stat -c %n -- *)" "$(ls "$mnt/latest/hf")"
 	same "$name: links of the root" "$(stat -c %h "$mnt")" "$((2 + $(find "$mnt"/* -maxdepth 0 -type d | wc -l)))"
 	same "$name: links of an iteration" "$(stat -L -c %h "$mnt/latest")" "$((2 + $(views_of "$name" | wc -l)))"
-	same "$name: links of megatron" "$(stat -c %h "$mnt/latest/megatron")" 4
+	same "$name: links of megatron" "$(stat -c %h "$mnt/latest/megatron")" "$((2 + $(megatron_of "$name" | wc -l)))"
 	same "$name: inode numbers" "$(find "$mnt" -printf '%i\n' | sort | uniq -d)" ""
 	same "$name: types" "$(find "$mnt" -type f ! -perm 444)" ""
 	same "$name: du" "$(du -s -B1 "$mnt" | cut -f1)" \

@@ -67,6 +67,12 @@ static int fake_dist_possible(const struct mfs_view_origin *s, struct mfs_error 
 	return fake_no_dist ? mfs_fail(err, -ENOTSUP, "no torch_dist") : fake_possible(s, err);
 }
 
+static int fake_never(const struct mfs_view_origin *s, struct mfs_error *err)
+{
+	(void)s;
+	return mfs_fail(err, -ENOTSUP, "no HybridModel");
+}
+
 static int fake_list(const struct mfs_view_origin *s, struct mfs_arena *arena,
 		     const char *const **ret, uint32_t *ret_count, struct mfs_error *err)
 {
@@ -135,6 +141,26 @@ const struct mfs_view_kind mfs_view_kind_megatron_torch_dist = {
 	.of = MFS_VIEW_OF_FULL,
 	.nested = true,
 	.possible = fake_dist_possible,
+	.open = fake_open,
+};
+
+const struct mfs_view_kind mfs_view_kind_megatron_hybrid_torch = {
+	.name = "megatron/hybrid_torch",
+	.help = "",
+	.of = MFS_VIEW_OF_FULL,
+	.nested = true,
+	.is_extra = true,
+	.possible = fake_never,
+	.open = fake_open,
+};
+
+const struct mfs_view_kind mfs_view_kind_megatron_hybrid_torch_dist = {
+	.name = "megatron/hybrid_torch_dist",
+	.help = "",
+	.of = MFS_VIEW_OF_FULL,
+	.nested = true,
+	.is_extra = true,
+	.possible = fake_never,
 	.open = fake_open,
 };
 

@@ -272,7 +272,8 @@ int mfs_dist_unstack(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t, 
 	p->dtype = t->dtype;
 	p->ndim = (uint8_t)(t->ndim - s->skip);
 	memcpy(p->shape, t->shape + s->skip, p->ndim * sizeof(*p->shape));
-	return check_section(r, s);
+	rc = mfs_ckpt_block(r->ckpt, &s->name, r->index, t->key, &p->layer, r->err);
+	return rc ? rc : check_section(r, s);
 }
 
 /* FSDP leaves the last ranks without rows of a small tensor, and torch saves these chunks, too. */

@@ -76,11 +76,22 @@ static int choose_part(struct mfs_torch_reader *r)
 	return rc;
 }
 
+/* Blocks that begin in each chunk. */
+static void count_blocks(struct mfs_torch_reader *r, uint32_t chunks)
+{
+	for (uint32_t c = 0; c < chunks && r->ckpt->args.hybrid_form; c++) {
+		const uint32_t first = r->first_layer[c], end = first + r->layers[c];
+
+		r->layers[c] = (end + 1) / 2 - (first + 1) / 2;
+	}
+}
+
 /* Counting the layers in the files needs no rule for uneven stages. The sum must be the model's. */
 int mfs_torch_number_layers(struct mfs_torch_reader *r)
 {
 	const uint32_t chunks = r->vpp * r->pp;
-	const int64_t expected = r->ckpt->args.num_layers;
+	const struct mfs_megatron_args *a = &r->ckpt->args;
+	const int64_t expected = a->hybrid_form ? 2 * a->num_layers : a->num_layers;
 	int64_t total = 0;
 	int rc = open_stages(r);
 
@@ -105,5 +116,6 @@ int mfs_torch_number_layers(struct mfs_torch_reader *r)
 		return mfs_fail(r->err, -EINVAL,
 				"%s: expected %lld layers, found %lld in %u pipeline chunks",
 				r->ckpt->dir, (long long)expected, (long long)total, chunks);
+	count_blocks(r, chunks);
 	return 0;
 }

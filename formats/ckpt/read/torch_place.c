@@ -222,7 +222,7 @@ static int describe(struct mfs_torch_reader *r, struct local *l, uint32_t chunk,
 	memcpy(p->chunk.stride, l->t->stride, p->ndim * sizeof(*p->shape));
 	l->part = l->rank->tp;
 	l->parts = r->tp;
-	return 0;
+	return mfs_ckpt_block(r->ckpt, &l->name, l->rank->name, l->key, &p->layer, r->err);
 }
 
 /* With a distributed optimizer all tensors share one record. */

@@ -5,6 +5,7 @@
 
 #include "formats/args/namespace.h"
 #include "formats/base/array.h"
+#include "formats/megatron/write/form.h"
 
 /* New values that a view gives to arguments. */
 enum new_value {
@@ -80,6 +81,8 @@ struct change {
 	const struct mfs_pickle *doc;
 	mfs_value args; /* the dict of the Namespace */
 	uint32_t written;
+	bool forms; /* form has rows to write */
+	struct mfs_form form;
 };
 
 /* Ranks that hold one copy of the model, the experts' layout taken into account: tp * dp must be a
@@ -217,6 +220,14 @@ static int write_value(struct mfs_pickle_writer *w, const struct change *c,
 	return 1;
 }
 
+static void note_row(struct change *c, const char *key, size_t key_len)
+{
+	for (size_t i = 0; i < ARGUMENTS; i++)
+		if (strlen(arguments[i].name) == key_len &&
+		    !memcmp(arguments[i].name, key, key_len))
+			c->written |= 1u << i;
+}
+
 static int replace_argument(void *arg, struct mfs_pickle_writer *w, mfs_value dict, const char *key,
 			    size_t key_len, mfs_value value, struct mfs_error *err)
 {
@@ -225,11 +236,13 @@ static int replace_argument(void *arg, struct mfs_pickle_writer *w, mfs_value di
 	(void)value, (void)err;
 	if (dict != c->args)
 		return 0;
+	note_row(c, key, key_len);
+	if (c->forms && mfs_form_replace(&c->form, w, key, key_len))
+		return 1;
 	for (size_t i = 0; i < ARGUMENTS; i++) {
 		if (strlen(arguments[i].name) != key_len ||
 		    memcmp(arguments[i].name, key, key_len) != 0)
 			continue;
-		c->written |= 1u << i;
 		return write_value(w, c, &arguments[i]);
 	}
 	return 0;
@@ -251,6 +264,8 @@ static int add_arguments(void *arg, struct mfs_pickle_writer *w, mfs_value dict,
 	struct change *c = arg;
 
 	(void)err;
+	if (dict == c->args && c->forms)
+		mfs_form_complete(&c->form, w);
 	for (size_t i = 0; dict == c->args && i < ARGUMENTS; i++)
 		if (arguments[i].needed && !(c->written & 1u << i) && !is_none(c, &arguments[i]))
 			write_value(w, c, &arguments[i]);
@@ -267,8 +282,69 @@ static int copy_arguments(struct mfs_pickle_writer *w, struct change *c, mfs_val
 	return mfs_pickle_copy(w, c->doc, args, &hooks, err);
 }
 
+/* Where the form is the source's, as its layout is, its arguments stay as they are. */
+static void begin_form(struct change *c)
+{
+	const struct mfs_megatron_args *a = mfs_ckpt_args(c->ckpt);
+
+	c->form = (struct mfs_form){
+		.args = a, .layout = c->options->layout, .hybrid = c->options->hybrid};
+	c->forms = c->options->hybrid ? !a->hybrid_form || c->options->layout : a->hybrid_form;
+}
+
+/* A Namespace that is being put into another form. */
+struct moving {
+	struct mfs_form form;
+	mfs_value args;
+};
+
+static int move_pair(void *arg, struct mfs_pickle_writer *w, mfs_value dict, const char *key,
+		     size_t key_len, mfs_value value, struct mfs_error *err)
+{
+	struct moving *m = arg;
+
+	(void)value, (void)err;
+	return dict == m->args ? mfs_form_replace(&m->form, w, key, key_len) : 0;
+}
+
+static int move_end(void *arg, struct mfs_pickle_writer *w, mfs_value dict, struct mfs_error *err)
+{
+	struct moving *m = arg;
+
+	(void)err;
+	if (dict == m->args)
+		mfs_form_complete(&m->form, w);
+	return 0;
+}
+
+/* Writes the Namespace of the GPTModel, and copies it as a HybridModel's. */
+static int make_hybrid(struct mfs_pickle_writer *w, const struct change *c,
+		       const struct mfs_megatron_args *a, struct mfs_error *err)
+{
+	struct moving m = {.form = {.args = a, .layout = c->options->layout, .hybrid = true}};
+	const struct mfs_pickle_hooks hooks = {.arg = &m, .pair = move_pair, .pairs_end = move_end};
+	struct mfs_pickle_writer plain;
+	struct mfs_pickle *doc = NULL;
+	struct mfs_buf bytes = {0};
+	int rc;
+
+	mfs_pickle_begin(&plain, &bytes, 2);
+	mfs_namespace_write(&plain, a);
+	rc = mfs_pickle_end(&plain, err);
+	if (!rc)
+		rc = mfs_pickle_parse(bytes.data, bytes.len, "args", NULL, &doc, err);
+	if (!rc) {
+		m.args = mfs_value_state(doc, mfs_pickle_root(doc));
+		rc = mfs_pickle_copy(w, doc, mfs_pickle_root(doc), &hooks, err);
+	}
+	mfs_pickle_free(doc);
+	mfs_buf_release(&bytes);
+	return rc;
+}
+
 /* Writes arguments for an HF model, which no run has written. */
-static void make_arguments(struct mfs_pickle_writer *w, const struct change *c)
+static int make_arguments(struct mfs_pickle_writer *w, const struct change *c,
+			  struct mfs_error *err)
 {
 	const struct mfs_layout one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
 	const struct mfs_layout *p = c->options->layout ? c->options->layout : &one;
@@ -286,7 +362,10 @@ static void make_arguments(struct mfs_pickle_writer *w, const struct change *c)
 	a.first_stage_layers = p->first ? (int64_t)p->first : MFS_ABSENT;
 	a.last_stage_layers = p->last ? (int64_t)p->last : MFS_ABSENT;
 	a.local_spec = c->options->spec == MFS_LAYER_SPEC_LOCAL;
+	if (c->options->hybrid)
+		return make_hybrid(w, c, &a, err);
 	mfs_namespace_write(w, &a);
+	return 0;
 }
 
 /* Copies a pair of the source's state dict, if it has it. */
@@ -317,11 +396,12 @@ int mfs_common_write(struct mfs_pickle_writer *w, const struct mfs_ckpt *ckpt,
 
 	mfs_pickle_name(w, "args");
 	if (!state) {
-		make_arguments(w, &c);
+		rc = make_arguments(w, &c, err);
 		write_iteration(w, number);
-		return 0;
+		return rc;
 	}
 	c.doc = state->archive.doc;
+	begin_form(&c);
 	rc = copy_arguments(w, &c, mfs_value_get(c.doc, state->root, "args"), err);
 	if (rc)
 		return rc;

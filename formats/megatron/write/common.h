@@ -24,6 +24,7 @@ struct mfs_common_options {
 	bool spec_given;    /* a person chose spec: it is written */
 	bool has_optimizer; /* if not, no_save_optim is set, so that no run looks for one */
 	bool has_rng;	    /* if not, no_save_rng is set */
+	bool hybrid;	    /* a model of blocks is written as a HybridModel (form.h) */
 	const char *format; /* ckpt_format: "torch", "torch_dist" */
 };
 

@@ -200,6 +200,7 @@ int mfs_dist_common(const struct mfs_megatron_dist *d, struct mfs_buf *ret, stru
 						   .spec_given = d->options.spec_given,
 						   .has_optimizer = d->options.optimizer,
 						   .has_rng = d->rng_count > 0,
+						   .hybrid = d->options.layout.hybrid,
 						   .format = "torch_dist"};
 	struct common c = {.d = d, .err = err};
 	int rc;

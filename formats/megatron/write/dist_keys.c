@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/array.h"
+#include "formats/ckpt/names.h"
 #include "formats/ckpt/sections.h"
 
 static const char decoder[] = "decoder.layers.", mtp[] = "mtp.layers.";
@@ -91,20 +92,41 @@ static void put_inner(char *key, size_t size, const struct mfs_megatron_dist *d,
 
 /* ---- keys ---- */
 
-/* Joins the parts of a name. The layer's number follows the prefix, unless layers are stacked. */
-static void put_name(char *key, size_t size, const char *prefix, const struct mfs_dist_tensor *t,
-		     const char *rest)
+static int sublayer(const char *rest)
 {
+	return mfs_name_sublayer(rest) == MFS_SUBLAYER_MLP;
+}
+
+/* Joins the parts of a name. The layer's number follows the prefix, unless layers are stacked.
+ * plain: rest as a canonical name. */
+static void put_name(char *key, size_t size, const struct mfs_megatron_dist *d, const char *prefix,
+		     const struct mfs_dist_tensor *t, const char *plain, const char *rest)
+{
+	const bool halves = d->options.layout.hybrid && prefix == decoder;
+	const int32_t layer = t->first->layer;
+
 	if (t->layers)
 		snprintf(key, size, "%s%s", prefix, rest);
 	else
-		snprintf(key, size, "%s%d.%s", prefix, t->first->layer, rest);
+		snprintf(key, size, "%s%d.%s", prefix, halves ? 2 * layer + sublayer(plain) : layer,
+			 rest);
+}
+
+/* The layer in a layer of multi-token prediction. That of a HybridModel has layers of its own. */
+static void put_depth(char *text, size_t size, const struct mfs_megatron_dist *d, const char *inner,
+		      const char *rest)
+{
+	if (d->options.layout.hybrid)
+		snprintf(text, size, "mtp_model_layer.layers.%d.%s", sublayer(inner), rest);
+	else
+		snprintf(text, size, "transformer_layer.%s", rest);
 }
 
 /* Outside of layers only one name depends on the kind of model. */
 static void put_outer(char *key, size_t size, const struct mfs_megatron_dist *d, const char *name)
 {
-	const char *kind = d->args->hybrid_layers ? after(name, "decoder.final_layernorm.") : NULL;
+	const bool hybrid = d->args->hybrid_layers || d->options.layout.hybrid;
+	const char *kind = hybrid ? after(name, "decoder.final_layernorm.") : NULL;
 
 	if (kind)
 		snprintf(key, size, "decoder.final_norm.%s", kind);
@@ -115,7 +137,6 @@ static void put_outer(char *key, size_t size, const struct mfs_megatron_dist *d,
 static void put_model_key(char *key, size_t size, const struct mfs_megatron_dist *d,
 			  const struct mfs_dist_tensor *t)
 {
-	static const char transformer[] = "transformer_layer.";
 	const char *name = t->first->name, *rest, *inner;
 	char text[MFS_CKPT_NAME_SIZE], renamed[MFS_CKPT_NAME_SIZE];
 
@@ -123,17 +144,16 @@ static void put_model_key(char *key, size_t size, const struct mfs_megatron_dist
 		put_outer(key, size, d, name);
 	} else if ((rest = after(name, decoder))) {
 		put_inner(text, sizeof(text), d, t->first, rest);
-		put_name(key, size, decoder, t, text);
+		put_name(key, size, d, decoder, t, rest, text);
 	} else {
 		rest = name + sizeof(mtp) - 1;
-		inner = after(rest, transformer);
+		inner = after(rest, "transformer_layer.");
 		snprintf(text, sizeof(text), "%s", rest);
 		if (inner) {
 			put_inner(renamed, sizeof(renamed), d, t->first, inner);
-			snprintf(text, sizeof(text), "%s%.*s", transformer,
-				 (int)(sizeof(text) - sizeof(transformer)), renamed);
+			put_depth(text, sizeof(text), d, inner, renamed);
 		}
-		put_name(key, size, mtp, t, text);
+		put_name(key, size, d, mtp, t, rest, text);
 	}
 }
 
@@ -204,21 +224,25 @@ void mfs_dist_extra_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_megatron_d
 	const struct mfs_dist_tensor *t = e->owner;
 	const uint32_t layer = i / mfs_dist_each(t->experts),
 		       expert = i % mfs_dist_each(t->experts);
-	char module[MFS_CKPT_NAME_SIZE], name[MFS_CKPT_NAME_SIZE], shard[64];
-	const char *rest = after(t->first->name, decoder), *prefix = decoder;
+	char module[MFS_CKPT_NAME_SIZE], part[MFS_CKPT_NAME_SIZE], name[MFS_CKPT_NAME_SIZE],
+		shard[64];
+	const char *rest = after(t->first->name, decoder), *inner;
 
 	if (e->head) {
 		snprintf(name, sizeof(name), "output_layer");
 	} else if (t->first->layer < 0) {
 		put_outer(module, sizeof(module), d, t->first->name);
 		put_module(name, sizeof(name), e, module);
-	} else {
-		if (!rest) {
-			rest = t->first->name + sizeof(mtp) - 1;
-			prefix = mtp;
-		}
+	} else if (rest) {
 		put_module(module, sizeof(module), e, rest);
-		put_name(name, sizeof(name), prefix, t, module);
+		put_name(name, sizeof(name), d, decoder, t, rest, module);
+	} else {
+		rest = t->first->name + sizeof(mtp) - 1;
+		inner = after(rest, "transformer_layer.");
+		put_module(module, sizeof(module), e, inner ? inner : rest);
+		if (inner)
+			put_depth(part, sizeof(part), d, inner, module);
+		put_name(name, sizeof(name), d, mtp, t, rest, inner ? part : module);
 	}
 	if (t->layers && t->experts)
 		snprintf(shard, sizeof(shard), "%u.%u_%u.%u", layer, expert, t->layers, t->experts);

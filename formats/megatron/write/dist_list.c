@@ -222,7 +222,8 @@ static void add_extra(struct mfs_megatron_dist *d, struct mfs_dist_extra extra)
 /* GPTModel drops that of its head (gpt_model.py: sharded_state_dict), MambaModel does not. */
 static bool owns_head(const struct mfs_megatron_dist *d, const struct mfs_global_tensor *t)
 {
-	return d->args->hybrid_layers && t->state == MFS_STATE_MODEL &&
+	return (d->args->hybrid_layers || d->options.layout.hybrid) &&
+	       t->state == MFS_STATE_MODEL &&
 	       !strcmp(t->name,
 		       d->args->tied ? "embedding.word_embeddings.weight" : "output_layer.weight");
 }

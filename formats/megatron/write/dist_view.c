@@ -32,7 +32,7 @@ int mfs_dist_begin(struct mfs_megatron_dist *d, bool distributed, struct mfs_err
 
 	d->args = mfs_ckpt_args(d->options.ckpt);
 	d->vocab = mfs_layout_vocab(&d->options.layout, d->options.ckpt, d->options.vocab);
-	d->numbered = mfs_dist_numbers_layers(d->args);
+	d->numbered = d->options.layout.hybrid || mfs_dist_numbers_layers(d->args);
 	d->main = distributed ? "param" : "fp32_param";
 	rc = mfs_torch_items_new(&d->items, err);
 	return rc ? rc : make_none(d, err);

@@ -137,6 +137,7 @@ static int write_state_dict(struct mfs_rank_writer *r)
 						   .spec_given = r->options->spec_given,
 						   .has_optimizer = r->options->optimizer,
 						   .has_rng = mfs_rng_there(r->options->ckpt),
+						   .hybrid = r->options->layout.hybrid,
 						   .format = "torch"};
 	int rc;
 

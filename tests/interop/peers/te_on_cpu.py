@@ -31,7 +31,10 @@ def modules():
     class TELayerNormColumnParallelLinear(ColumnParallelLinear):
         def __init__(self, input_size, output_size, *, config, **kwargs):
             super().__init__(input_size, output_size, config=config, **kwargs)
+            own = dict(self._parameters)
+            self._parameters.clear()  # the norm's parameter is before the linear's, as optimizers' flat buffers show
             self.layer_norm_weight = torch.nn.Parameter(torch.ones(input_size, dtype=config.params_dtype))
+            self._parameters.update(own)
 
         def forward(self, x, *args, **kwargs):
             return super().forward(normed(x, self.layer_norm_weight, self.config), *args, **kwargs)

@@ -271,6 +271,8 @@ START_TEST(hybrid_patterns_are_read_under_both_names)
 	hybrid("hybrid_layer_pattern", "MM*-/M");
 	unit_ok(finish(), &err);
 	ck_assert_str_eq(args.foreign, "hybrid_layer_pattern (MM*-/M)");
+	hybrid("hybrid_layer_pattern", "MM*-/M/*");
+	unit_fails(finish(), &err, -EINVAL, "expected the same letters after each '/'");
 	hybrid("hybrid_layer_pattern", "MM*");
 	unit_fails(finish(), &err, -EINVAL, "'MM*' is of 3 layers, expected num_layers, 4");
 	hybrid("hybrid_layer_pattern", "MMX*");
@@ -286,6 +288,79 @@ START_TEST(hybrid_patterns_are_read_under_both_names)
 	set_text("hybrid_layer_pattern", "M*-E");
 	set_int("mamba_num_groups", 2);
 	unit_fails(finish(), &err, -EINVAL, "num_experts");
+}
+END_TEST
+
+/* Attention and an MLP in turns, of four layers: a GPTModel's two blocks. */
+START_TEST(patterns_of_blocks_are_those_of_a_GPTModel)
+{
+	static const struct {
+		const char *pattern;
+		bool mla, even, split;
+		const char *moe, *linear; /* NULL: no block */
+		int mtp;
+	} cases[] = {
+		{"*-*-", false, true, false, NULL, NULL, 0},
+		{"*-|*-", false, true, false, NULL, NULL, 0},
+		{"*-*E", false, true, false, "\0\1", NULL, 0},
+		{"G-*-", false, true, false, NULL, "\1\0", 0},
+		{"+E+E", true, true, false, "\1\1", NULL, 0},
+		{"*-*|-", false, false, true, NULL, NULL, 0},
+		{"*-*E/*E/*E", false, true, false, "\0\1", NULL, 2},
+		{"*-*-/", false, true, false, NULL, NULL, 0},
+	};
+	static const char *const others[] = {"-*-*", "**--", "*-*-/*E", "*-*-/*-*-",
+					     "+-*-", "D-D-", "*-*M"};
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
+		hybrid("hybrid_layer_pattern", cases[i].pattern);
+		/* Nobody has Mamba mixers here. */
+		set_int("mamba_num_heads", 5);
+		unit_ok(finish(), &err);
+		ck_assert(args.hybrid_form && !args.hybrid_layers && !args.foreign);
+		ck_assert(!args.untrainable && args.num_layers == 2);
+		ck_assert_int_eq(args.multi_latent_attention, cases[i].mla);
+		ck_assert_int_eq(args.other_stages, !cases[i].even);
+		ck_assert_int_eq(args.splits_blocks, cases[i].split);
+		ck_assert_int_eq(args.mtp_num_layers, cases[i].mtp);
+		ck_assert_int_eq(!args.moe_layers, !cases[i].moe);
+		ck_assert_int_eq(!args.linear_layers, !cases[i].linear);
+		if (cases[i].moe)
+			ck_assert_mem_eq(args.moe_layers, cases[i].moe, 2);
+		if (cases[i].linear)
+			ck_assert_mem_eq(args.linear_layers, cases[i].linear, 2);
+	}
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(others); i++) {
+		hybrid("hybrid_layer_pattern", others[i]);
+		unit_ok(finish(), &err);
+		ck_assert(!args.hybrid_form && args.num_layers == 4 && args.untrainable);
+	}
+}
+END_TEST
+
+/* What else such runs say counts their layers. */
+START_TEST(a_HybridModel_counts_sublayers)
+{
+	const int32_t window[] = {15, 0};
+
+	hybrid("hybrid_override_pattern", "*-*-");
+	set_text("mtp_hybrid_override_pattern", "*-");
+	set_int("mtp_num_layers", 1);
+	set_int("pipeline_model_parallel_size", 2);
+	set_int("decoder_first_pipeline_num_layers", 2);
+	unit_ok(finish(), &err);
+	ck_assert(args.hybrid_form && !args.splits_blocks && args.mtp_num_layers == 1);
+	ck_assert_int_eq(args.first_stage_layers, 1);
+	hybrid("hybrid_override_pattern", "*-*-");
+	set_int("pipeline_model_parallel_size", 4);
+	unit_ok(finish(), &err);
+	ck_assert(args.splits_blocks);
+	/* Every second layer but the fourth, and no attention but the first. */
+	hybrid("hybrid_layer_pattern", "*-*-");
+	set_list("window_size", window, 2);
+	set_int("window_attn_skip_freq", 3);
+	unit_ok(finish(), &err);
+	ck_assert_mem_eq(args.window_layers, "\1\0", 2);
 }
 END_TEST
 
@@ -775,6 +850,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, layers_with_experts_follow_their_frequency);
 	tcase_add_test(c, layers_with_linear_attention_follow_their_frequency);
 	tcase_add_test(c, hybrid_patterns_are_read_under_both_names);
+	tcase_add_test(c, patterns_of_blocks_are_those_of_a_GPTModel);
+	tcase_add_test(c, a_HybridModel_counts_sublayers);
 	tcase_add_test(c, hybrid_ratios);
 	tcase_add_test(c, rope_type_of_mla);
 	tcase_add_test(c, yarn_is_read_by_both_programs_names);

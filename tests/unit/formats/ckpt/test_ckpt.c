@@ -525,6 +525,8 @@ static const struct {
 	 MFS_TP_GATED, MFS_PART_GATE},
 	{"mtp.layers.0.mtp_model_layer.input_layernorm.weight",
 	 "mtp.layers.transformer_layer.input_layernorm.weight", 0, -1, MFS_TP_NONE, 0},
+	{"mtp.layers.0.mtp_model_layer.layers.1.mlp.linear_fc1.layer_norm_weight",
+	 "mtp.layers.transformer_layer.pre_mlp_layernorm.weight", 0, -1, MFS_TP_NONE, 0},
 	{"mtp.layers.1.eh_proj.weight", "mtp.layers.eh_proj.weight", 1, -1, MFS_TP_ROWS, 0},
 	{"language_model.word_embeddings.weight", "embedding.word_embeddings.weight", -1, -1,
 	 MFS_TP_ROWS, 0},

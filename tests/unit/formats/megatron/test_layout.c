@@ -26,14 +26,14 @@ static const struct {
 	const char *name, *shortest; /* NULL: the same */
 	struct mfs_layout p;
 } names[] = {
-	{"tp1-pp1", NULL, {1, 1, 1, 1, 1, 0, 0, NULL}},
-	{"tp4-pp2", NULL, {4, 2, 1, 4, 1, 0, 0, NULL}},
-	{"tp2-pp1-ep8", NULL, {2, 1, 8, 2, 1, 0, 0, NULL}},
-	{"tp2-pp1-ep8-etp1", NULL, {2, 1, 8, 1, 1, 0, 0, NULL}},
-	{"tp8-pp16-ep2-etp4-vpp3-first5-last7", NULL, {8, 16, 2, 4, 3, 5, 7, NULL}},
-	{"tp1-pp2-last3", NULL, {1, 2, 1, 1, 1, 0, 3, NULL}},
-	{"tp100000-pp1", NULL, {100000, 1, 1, 100000, 1, 0, 0, NULL}},
-	{"tp2-pp1-ep1-etp2-vpp1", "tp2-pp1", {2, 1, 1, 2, 1, 0, 0, NULL}},
+	{"tp1-pp1", NULL, {1, 1, 1, 1, 1, 0, 0, NULL, false}},
+	{"tp4-pp2", NULL, {4, 2, 1, 4, 1, 0, 0, NULL, false}},
+	{"tp2-pp1-ep8", NULL, {2, 1, 8, 2, 1, 0, 0, NULL, false}},
+	{"tp2-pp1-ep8-etp1", NULL, {2, 1, 8, 1, 1, 0, 0, NULL, false}},
+	{"tp8-pp16-ep2-etp4-vpp3-first5-last7", NULL, {8, 16, 2, 4, 3, 5, 7, NULL, false}},
+	{"tp1-pp2-last3", NULL, {1, 2, 1, 1, 1, 0, 3, NULL, false}},
+	{"tp100000-pp1", NULL, {100000, 1, 1, 100000, 1, 0, 0, NULL, false}},
+	{"tp2-pp1-ep1-etp2-vpp1", "tp2-pp1", {2, 1, 1, 2, 1, 0, 0, NULL, false}},
 };
 
 START_TEST(names_are_read_and_written)

@@ -178,12 +178,17 @@ static void same_tensor(struct mfs_ckpt *a, struct mfs_ckpt *b, uint32_t i)
 	free(q);
 }
 
+/* A GPTModel's tensors come back from both of its forms. */
 START_TEST(round_trip)
 {
-	struct mfs_ckpt *ckpt = open_fixture(fixtures[_i]), *again;
+	struct mfs_ckpt *ckpt = open_fixture(fixtures[_i % FIXTURES]), *again;
+	struct mfs_layout own;
 	struct shown s;
 
-	show_own(&s, ckpt);
+	ck_assert(mfs_layout_of(ckpt, &own));
+	own.hybrid = (size_t)_i >= FIXTURES;
+	unit_ok(try_show(&s, ckpt, &own, own.hybrid ? MFS_LAYER_SPEC_TE : mfs_layer_spec_of(ckpt)),
+		&err);
 	write_out(&s, unit_tmpdir());
 	unit_ok(mfs_optim_open(unit_tmpdir(), &again, &err), &err);
 	ck_assert_uint_eq(mfs_ckpt_count(again), mfs_ckpt_count(ckpt));
@@ -193,8 +198,11 @@ START_TEST(round_trip)
 	ck_assert_int_eq(mfs_rng_there(again), mfs_rng_there(ckpt));
 	ck_assert_uint_eq(mfs_ckpt_layout(again)->tp, mfs_ckpt_layout(ckpt)->tp);
 	ck_assert_uint_eq(mfs_ckpt_layout(again)->pp, mfs_ckpt_layout(ckpt)->pp);
-	ck_assert_int_eq(mfs_ckpt_args(again)->moe_layer_freq_listed,
-			 mfs_ckpt_args(ckpt)->moe_layer_freq_listed);
+	ck_assert_int_eq(mfs_ckpt_args(again)->hybrid_form, own.hybrid);
+	ck_assert_int_eq(mfs_ckpt_args(again)->num_layers, mfs_ckpt_args(ckpt)->num_layers);
+	if (!own.hybrid)
+		ck_assert_int_eq(mfs_ckpt_args(again)->moe_layer_freq_listed,
+				 mfs_ckpt_args(ckpt)->moe_layer_freq_listed);
 	mfs_ckpt_free(again);
 	release(&s);
 	mfs_ckpt_free(ckpt);
@@ -300,9 +308,9 @@ END_TEST
 
 /* ---- keys of models that no fixture has ---- */
 
-static void expect(struct mfs_megatron_args args, enum mfs_layer_spec spec, const char *const *keys)
+static void expect_at(struct mfs_layout two, struct mfs_megatron_args args,
+		      enum mfs_layer_spec spec, const char *const *keys)
 {
-	const struct mfs_layout two = {.tp = 2, .pp = 1, .ep = 1, .etp = 2, .vpp = 1};
 	struct mfs_ckpt ckpt;
 	struct mfs_dcp dcp;
 	struct shown s;
@@ -316,6 +324,13 @@ static void expect(struct mfs_megatron_args args, enum mfs_layer_spec spec, cons
 	mfs_dcp_release(&dcp);
 	release(&s);
 	fake_release(&ckpt);
+}
+
+static const struct mfs_layout halves = {.tp = 2, .pp = 1, .ep = 1, .etp = 2, .vpp = 1};
+
+static void expect(struct mfs_megatron_args args, enum mfs_layer_spec spec, const char *const *keys)
+{
+	expect_at(halves, args, spec, keys);
 }
 
 #define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -387,6 +402,33 @@ START_TEST(mtp_keys)
 		    "mtp.layers.0.transformer_layer.mlp.experts.experts.linear_fc1.weight",
 		    "mtp.layers.0.transformer_layer.mlp.experts.experts.linear_fc1._extra_state/"
 		    "shard_3_4"));
+}
+END_TEST
+
+/* models/hybrid/hybrid_block.py, hybrid_layer_specs.py, by hand. */
+START_TEST(hybrid_keys)
+{
+	struct mfs_megatron_args a = fake_deepseek();
+	struct mfs_layout p = halves;
+
+	p.hybrid = true;
+	a.mtp_num_layers = 1;
+	expect_at(p, a, MFS_LAYER_SPEC_TE,
+		  KEYS("decoder.final_norm.weight", "output_layer._extra_state/shard_0_1",
+		       LAYERS "0.input_layernorm.weight",
+		       LAYERS "1.mlp.linear_fc1.layer_norm_weight",
+		       LAYERS "2.self_attention.linear_kv_down_proj.weight",
+		       LAYERS "3.pre_mlp_layernorm.weight", LAYERS "3.mlp.router.weight",
+		       LAYERS "3.mlp.experts.experts.linear_fc1._extra_state/shard_3_4",
+		       "mtp.layers.0.eh_proj.weight", "mtp.layers.0.final_layernorm.weight",
+		       "mtp.layers.0.mtp_model_layer.layers.0.self_attention.linear_proj.weight",
+		       "mtp.layers.0.mtp_model_layer.layers.1.mlp.router.weight",
+		       "mtp.layers.0.mtp_model_layer.layers.1.mlp.shared_experts.linear_fc2."
+		       "_extra_state/shard_0_1"));
+	a = fake_llama();
+	expect_at(p, a, MFS_LAYER_SPEC_TE,
+		  KEYS(LAYERS "2.self_attention.linear_qkv.layer_norm_weight",
+		       LAYERS "3.mlp.linear_fc2.weight"));
 }
 END_TEST
 
@@ -605,9 +647,10 @@ Suite *mfs_suite(void)
 
 	tcase_add_loop_test(c, keys_are_those_of_megatron, 0, FIXTURES);
 	tcase_add_test(c, mtp_keys);
+	tcase_add_test(c, hybrid_keys);
 	tcase_add_test(c, a_missing_tensor_refuses_the_view);
 	c = unit_case(s, "files", a_lazy_file_is_built_once);
-	tcase_add_loop_test(c, round_trip, 0, FIXTURES);
+	tcase_add_loop_test(c, round_trip, 0, 2 * FIXTURES);
 	tcase_add_loop_test(c, items_tile_their_tensors_and_files, 0, FIXTURES);
 	tcase_add_test(c, the_distributed_optimizers_state_is_reshardable);
 	tcase_add_test(c, the_float16_optimizers_state_is_shown);
