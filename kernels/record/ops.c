@@ -340,7 +340,7 @@ static void act_backward(struct mfk_ctx *c, const struct mfk_act *a)
 /* What the CUDA backend does in the product itself. */
 static bool is_one(const struct mfk_gemm *g, const struct mfk_act *a)
 {
-	return a->kind == MFK_GELU_TANH && !a->gated && !a->row_scale && g->dtype_c == MFK_BF16;
+	return a->kind == MFK_GELU_TANH && !a->gated && !a->row_scale && g->dtype_a == MFK_BF16;
 }
 
 static void gemm_act(struct mfk_ctx *c, const struct mfk_gemm *g, const struct mfk_act *a)

@@ -88,6 +88,10 @@ struct mft_train_config {
 	 * --accumulate-allreduce-grads-in-fp32 is given as well */
 	enum mfs_dtype main_grads_dtype, main_params_dtype, exp_avg_dtype, exp_avg_sq_dtype;
 	bool accumulate_allreduce_grads_in_fp32;
+	/* products of 8 bits (recipe_words.h): --fp8-format, NULL: none; --fp8-recipe */
+	const char *fp8, *fp8_recipe;
+	bool fp8_wgrad, first_last_layers_bf16;
+	int64_t num_layers_at_start_in_bf16, num_layers_at_end_in_bf16;
 	double loss_scale; /* 0: dynamic (fp16) */
 	double initial_loss_scale, min_loss_scale;
 	int64_t loss_scale_window, hysteresis;

@@ -6,6 +6,7 @@
 #include "formats/base/str.h"
 #include "trainer/base/dtype.h"
 #include "trainer/model/attention/attention.h"
+#include "trainer/model/base/eight.h"
 #include "trainer/model/mlp/mlp.h"
 #include "trainer/model/net_i.h"
 
@@ -112,6 +113,8 @@ static int fill(struct mft_net *net, struct mfs_error *err)
 	if (!net->replaced || !net->term)
 		return mfs_fail_nomem(err);
 	r = mft_stream_divide(net, err);
+	if (!r)
+		r = mft_eight_new(net, err);
 	return r ? r : mft_net_plan(net, err);
 }
 
@@ -228,6 +231,7 @@ void mft_net_sum_gradients(struct mft_net *net, struct mfk_ctx *ctx)
 void mft_net_clear_losses(struct mft_net *net, struct mfk_ctx *ctx)
 {
 	net->backend->device->zero(ctx, mft_net_at(net, net->sums), MFT_SUM_COUNT * sizeof(double));
+	mft_eight_begin_step(net);
 	for (uint32_t i = 0; i < net->chain->layer_count; i++) {
 		const struct mft_part *part = &net->chain->layers[i].mlp.part;
 

@@ -18,6 +18,7 @@
 #include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "trainer/model/attention/attention.h"
+#include "trainer/model/base/eight.h"
 #include "trainer/model/mlp/mlp.h"
 #include "trainer/model/net_i.h"
 
@@ -447,6 +448,7 @@ int mft_net_plan(struct mft_net *net, struct mfs_error *err)
 	mft_mtp_place(net);
 	plan_streams(net);
 	mft_stream_plan(net);
+	mft_eight_place(net);
 	net->scratch = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, scratch.scratch_most);
 	return 0;
 }

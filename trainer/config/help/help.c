@@ -10,6 +10,7 @@
 #include "formats/base/str.h"
 #include "trainer/config/help/foreign.h"
 #include "trainer/config/precision.h"
+#include "trainer/config/recipe_words.h"
 #include "trainer/config/refuse.h"
 #include "trainer/config/help/topics.h"
 #include "trainer/config/value.h"
@@ -380,6 +381,21 @@ static void note_format(const struct mft_train_config *config, struct mfs_buf *o
 			       config->ckpt_format);
 }
 
+static void note_eight_bits(const struct mft_train_config *config, struct mfs_buf *out)
+{
+	if (!config->fp8)
+		return;
+	if (!mft_recipe_is_computed(config->fp8_recipe))
+		mfs_buf_printf(out,
+			       "--fp8-format %s: products are computed in %s here, not in 8 bits, "
+			       "with --fp8-recipe %s\n",
+			       config->fp8, mft_precision_word(config->params_dtype),
+			       config->fp8_recipe);
+	else if (!config->fp8_wgrad)
+		mfs_buf_adds(out, "--no-fp8-wgrad: gradients of weights are computed in bf16; "
+				  "Megatron with TransformerEngine 2 ignores it\n");
+}
+
 void mft_help_notes(const struct mft_train_config *config, struct mfs_buf *out)
 {
 	const double factor = config->model.rope_scaling_factor;
@@ -396,11 +412,7 @@ void mft_help_notes(const struct mft_train_config *config, struct mfs_buf *out)
 	for (const struct mft_flag_other *o = config->values->others; o; o = o->next)
 		if (o->becomes)
 			mfs_buf_printf(out, "%s is taken as %s\n", o->name, o->becomes);
-	if (!mft_flag_is_none(config->values, "fp8"))
-		mfs_buf_printf(out,
-			       "--fp8-format %s: products are computed in %s here, not in 8 bits\n",
-			       mft_flag_text(config->values, "fp8"),
-			       mft_precision_word(config->params_dtype));
+	note_eight_bits(config, out);
 	note_format(config, out);
 	if (config->model.use_rope_scaling && factor != MFS_ROPE_SCALING_FACTOR)
 		mfs_buf_printf(out,

@@ -1,6 +1,7 @@
 /* The precision, the optimizer and what is kept for the backward pass. */
 #include "formats/base/array.h"
 #include "formats/base/str.h"
+#include "trainer/config/recipe_words.h"
 #include "trainer/config/settle/settle_i.h"
 #include "trainer/optimizers/optimizer.h"
 
@@ -44,6 +45,38 @@ int mft_settle_precision(struct settle *s)
 
 /* ---- 8-bit floats ---- */
 
+/* As many layers as a stage has, at most (transformer_config.py: __post_init__). */
+static int check_ends(struct settle *s)
+{
+	static const enum mft_dest ends[] = {NUM_LAYERS_AT_START_IN_BF16,
+					     NUM_LAYERS_AT_END_IN_BF16};
+	const int64_t most = number(s, NUM_LAYERS) / number(s, PIPELINE_MODEL_PARALLEL_SIZE);
+	char spelling[MFT_FLAG_SPELLING];
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(ends); i++)
+		if (number(s, ends[i]) < 0 || number(s, ends[i]) > most)
+			return mfs_fail(s->err, -EINVAL, "%s: expected 0 to %lld, found %lld",
+					flag(ends[i], spelling), (long long)most,
+					(long long)number(s, ends[i]));
+	return 0;
+}
+
+/* Weights and activations of products in 8 bits are bf16: an infinity, by which a loss scale is
+ * found too large, becomes the largest element of 8 bits. */
+static int check_recipe(struct settle *s, const char *recipe)
+{
+	const char *const refusal = mft_recipe_refusal(recipe);
+
+	if (refusal)
+		return mfs_fail(s->err, -ENOTSUP,
+				"--fp8-recipe %s is not supported: %s; use tensorwise", recipe,
+				refusal);
+	if (mft_recipe_is_computed(recipe) && !is(s, BF16))
+		return mfs_fail(s->err, -ENOTSUP,
+				"--fp8-format: expected --bf16 with --fp8-recipe %s", recipe);
+	return is(s, FIRST_LAST_LAYERS_BF16) ? check_ends(s) : 0;
+}
+
 /* What Megatron asks of them holds here, too, so that a line that is taken is one of Megatron's
  * (arguments.py: validate_args; transformer_config.py: __post_init__). */
 int mft_settle_fp8(struct settle *s)
@@ -78,7 +111,7 @@ int mft_settle_fp8(struct settle *s)
 		return mfs_fail(s->err, -ENODATA,
 				"--fp8-quantizer-factory is missing, which --fp8-recipe custom "
 				"needs");
-	return 0;
+	return check_recipe(s, recipe);
 }
 
 /* ---- which optimizer ---- */

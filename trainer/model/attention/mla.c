@@ -19,6 +19,7 @@
 #include "formats/ckpt/names.h"
 #include "trainer/model/attention/attention_i.h"
 #include "trainer/model/base/dropout.h"
+#include "trainer/model/base/eight.h"
 #include "trainer/model/base/linear.h"
 #include "trainer/model/base/tensor_parallel.h"
 
@@ -91,6 +92,7 @@ static int find_down(struct mft_net *net, const char *prefix, uint32_t layer,
 		return r;
 	ret->gathered = true;
 	ret->out *= net->parallel->size.tp;
+	ret->recipe = NULL;
 	return 0;
 }
 
@@ -146,7 +148,9 @@ static int find_kv(struct mft_net *net, uint32_t layer, struct mla *a, struct mf
 	a->k_rope.adds = true;
 	a->kv.down.out -= a->rope;
 	a->k_rope.first = a->kv.down.out;
-	return 0;
+	return a->k_rope.recipe
+		       ? mft_eight_check("linear_kv_down_proj", layer, a->kv.down.out, a->rope, err)
+		       : 0;
 }
 
 /* ---- memory ---- */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "formats/ckpt/names.h"
+#include "trainer/model/base/eight.h"
 #include "trainer/model/base/linear.h"
 #include "trainer/model/base/part.h"
 #include "trainer/model/base/tensor_parallel.h"
@@ -47,6 +48,26 @@ static bool is_first(const struct mft_net *net, const struct mft_param *p)
 	return !(p->is_expert ? net->parallel->place.etp : net->parallel->place.tp);
 }
 
+/* The whole weight, of which a linear may be a part. */
+static struct mft_eight_weight whole_weight(const struct mft_linear *l)
+{
+	return (struct mft_eight_weight){.first = l->weight,
+					 .out = mft_param_size(l->weight, 0),
+					 .in = mft_param_size(l->weight, 1),
+					 .groups = 1};
+}
+
+static int find_recipe(const struct mft_net *net, const char *prefix, int32_t layer, bool expert,
+		       struct mft_linear *l, struct mfs_error *err)
+{
+	const struct mft_eight_weight weight = whole_weight(l);
+
+	l->recipe = mft_eight_recipe(net, prefix, layer);
+	if (l->recipe && !expert)
+		mft_eight_plan(net, &weight, net->tokens);
+	return l->recipe ? mft_eight_check(prefix, layer, l->out, l->in, err) : 0;
+}
+
 int mft_linear_find(const struct mft_net *net, const char *prefix, int32_t layer, int32_t expert,
 		    struct mft_linear *ret, struct mfs_error *err)
 {
@@ -61,7 +82,7 @@ int mft_linear_find(const struct mft_net *net, const char *prefix, int32_t layer
 		.out = mft_param_size(weight, 0),
 		.in = mft_param_size(weight, 1),
 	};
-	return 0;
+	return find_recipe(net, prefix, layer, expert >= 0, ret, err);
 }
 
 /* The address of an element of a weight, or of a bias. */
@@ -118,35 +139,112 @@ static int64_t row_of(const struct mft_linear *l)
 	return l->ld ? l->ld : l->out;
 }
 
-static struct mfk_gemm output_of(const struct mft_net *net, const struct mft_linear *l,
-				 int64_t rows, const void *x, void *y)
+/* ---- operands ---- */
+
+static struct mft_operand io_operand(const struct mft_net *net, const void *at, int64_t ld)
 {
-	return (struct mfk_gemm){
+	return (struct mft_operand){.type = net->io, .at = at, .ld = ld};
+}
+
+/* Of which outputs and inputs' gradients are products. */
+static struct mft_operand weight_operand(const struct mft_net *net, const struct mft_pass *pass,
+					 const struct mft_linear *l, enum mft_product which)
+{
+	const bool transposed = which == MFT_INPUT_GRADIENT;
+	const struct mft_eight_weight whole = whole_weight(l);
+	struct mft_operand w;
+
+	if (!mft_linear_has_eight(l, which))
+		return io_operand(net, weight_of(net, l), weight_row(l));
+	w = mft_eight_weight(net, pass, &whole, transposed);
+	w.at = element(w.type, w.at,
+		       transposed ? l->col * w.ld + l->first : l->first * w.ld + l->col);
+	return w;
+}
+
+static struct mft_operand x_rows(const struct mft_net *net, const struct mft_pass *pass,
+				 const struct mft_linear *l, int64_t rows, const void *x)
+{
+	const struct mfk_quantise matrix = {.rows = rows, .cols = l->in, .ld = l->in, .x = x};
+	struct mft_operand ret;
+
+	if (!mft_linear_has_eight(l, MFT_OUTPUT))
+		return io_operand(net, x, l->in);
+	mft_eight_matrix(net, pass, MFT_X, &matrix, &ret, NULL);
+	return ret;
+}
+
+static struct mft_operand x_columns(const struct mft_net *net, const struct mft_pass *pass,
+				    const struct mft_linear *l, int64_t rows, const void *x)
+{
+	const struct mfk_quantise matrix = {.rows = rows, .cols = l->in, .ld = l->in, .x = x};
+	struct mft_operand ret;
+
+	if (!mft_linear_has_eight(l, MFT_WEIGHT_GRADIENT))
+		return io_operand(net, x, l->in);
+	mft_eight_matrix(net, pass, MFT_X, &matrix, NULL, &ret);
+	return ret;
+}
+
+/* The gradient of what a linear gave, for its two products in backward. */
+struct gradient {
+	struct mft_operand rows, columns;
+};
+
+static struct gradient gradient_of(const struct mft_net *net, const struct mft_pass *pass,
+				   const struct mft_linear *l, int64_t rows, const void *dy)
+{
+	const struct mfk_quantise matrix = {.rows = rows, .cols = l->out, .ld = row_of(l), .x = dy};
+	const bool input = mft_linear_has_eight(l, MFT_INPUT_GRADIENT);
+	const bool weight = mft_linear_has_eight(l, MFT_WEIGHT_GRADIENT);
+	struct gradient d = {io_operand(net, dy, row_of(l)), io_operand(net, dy, row_of(l))};
+
+	if (input || weight)
+		mft_eight_matrix(net, pass, MFT_DY, &matrix, input ? &d.rows : NULL,
+				 weight ? &d.columns : NULL);
+	return d;
+}
+
+/* ---- products ---- */
+
+/* What a product has of its linear's recipe. */
+static void apply_recipe(const struct mft_linear *l, enum mft_product which, struct mfk_gemm *g)
+{
+	if (!mft_linear_has_eight(l, which))
+		return;
+	g->scaling = l->recipe->scaling;
+	g->fast_accumulate = l->recipe->fast[which];
+}
+
+static struct mfk_gemm output_of(const struct mft_net *net, const struct mft_pass *pass,
+				 const struct mft_linear *l, int64_t rows, const void *x, void *y)
+{
+	const struct mft_operand a = x_rows(net, pass, l, rows, x);
+	const struct mft_operand b = weight_operand(net, pass, l, MFT_OUTPUT);
+	struct mfk_gemm g = {
 		.m = rows,
 		.n = l->out,
 		.k = l->in,
 		.trans_b = true,
-		.dtype_a = net->io,
-		.dtype_b = net->io,
 		.dtype_c = net->io,
 		.dtype_bias = net->io,
-		.a = x,
-		.b = weight_of(net, l),
 		.c = y,
-		.lda = l->in,
-		.ldb = weight_row(l),
 		.ldc = row_of(l),
 		.bias = bias_of(net, l),
 		.alpha = 1,
 		.beta = l->sums,
 		.alike = net->cache.sequences > 0,
 	};
+
+	mft_operands_set(&g, &a, &b);
+	apply_recipe(l, MFT_OUTPUT, &g);
+	return g;
 }
 
 void mft_linear_forward(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_linear *l, int64_t rows, const void *x, void *y)
 {
-	const struct mfk_gemm product = output_of(net, l, rows, x, y);
+	const struct mfk_gemm product = output_of(net, pass, l, rows, x, y);
 
 	net->backend->ops->gemm(pass->ctx, &product);
 }
@@ -154,7 +252,8 @@ void mft_linear_forward(const struct mft_net *net, const struct mft_pass *pass,
 void mft_linear_forward_act(const struct mft_net *net, const struct mft_pass *pass,
 			    const struct mft_linear *l, const void *x, const struct mfk_act *act)
 {
-	const struct mfk_gemm product = output_of(net, l, act->rows, x, (void *)(uintptr_t)act->x);
+	const struct mfk_gemm product =
+		output_of(net, pass, l, act->rows, x, (void *)(uintptr_t)act->x);
 
 	net->backend->ops->gemm_act(pass->ctx, &product, act);
 }
@@ -166,56 +265,53 @@ void mft_linear_replaces(struct mft_net *net, struct mft_linear *l)
 }
 
 /* dx[rows, in] = dy[rows, out] weight[out, in] */
-static struct mfk_gemm input_gradient(const struct mft_net *net, const struct mft_linear *l,
-				      int64_t rows, const void *dy, void *dx)
+static struct mfk_gemm input_gradient(const struct mft_net *net, const struct mft_pass *pass,
+				      const struct mft_linear *l, int64_t rows,
+				      const struct gradient *dy, void *dx)
 {
-	return (struct mfk_gemm){
+	const struct mft_operand b = weight_operand(net, pass, l, MFT_INPUT_GRADIENT);
+	struct mfk_gemm g = {
 		.m = rows,
 		.n = l->in,
 		.k = l->out,
-		.dtype_a = net->io,
-		.dtype_b = net->io,
 		.dtype_c = net->io,
-		.a = dy,
-		.b = weight_of(net, l),
 		.c = dx,
-		.lda = row_of(l),
-		.ldb = weight_row(l),
 		.ldc = l->in,
 		.alpha = 1,
 		.beta = l->adds,
 	};
+
+	mft_operands_set(&g, &dy->rows, &b);
+	apply_recipe(l, MFT_INPUT_GRADIENT, &g);
+	return g;
 }
 
 /* dweight[out, in] += dy[rows, out]^T x[rows, in] */
 static void weight_gradient(const struct mft_net *net, const struct mft_pass *pass,
-			    const struct mft_linear *l, int64_t rows, const void *x, const void *dy)
+			    const struct mft_linear *l, int64_t rows, const void *x,
+			    const struct gradient *dy)
 {
-	const struct mfk_gemm product = {
+	const struct mft_operand b = x_columns(net, pass, l, rows, x);
+	struct mfk_gemm g = {
 		.m = l->out,
 		.n = l->in,
-		.k = rows,
+		.k = mft_linear_has_eight(l, MFT_WEIGHT_GRADIENT) ? mft_eight_columns(rows) : rows,
 		.trans_a = true,
-		.dtype_a = net->io,
-		.dtype_b = net->io,
 		.dtype_c = net->grad,
-		.a = dy,
-		.b = x,
 		.c = grad_of(net, l),
-		.lda = row_of(l),
-		.ldb = l->in,
 		.ldc = weight_row(l),
 		.alpha = 1,
 		.beta = writes_grad(net, pass, l) ? 0 : 1,
 	};
 
-	net->backend->ops->gemm(pass->ctx, &product);
+	mft_operands_set(&g, &dy->columns, &b);
+	apply_recipe(l, MFT_WEIGHT_GRADIENT, &g);
+	net->backend->ops->gemm(pass->ctx, &g);
 }
 
-static void gradients(const struct mft_net *net, const struct mft_pass *pass,
-		      const struct mft_linear *l, int64_t rows, const void *x, const void *dy)
+static void bias_gradient(const struct mft_net *net, const struct mft_pass *pass,
+			  const struct mft_linear *l, int64_t rows, const void *dy)
 {
-	weight_gradient(net, pass, l, rows, x, dy);
 	if (l->bias)
 		net->backend->ops->bias_backward(pass->ctx, net->io, net->grad,
 						 bias_grad_of(net, l), dy, rows, l->out);
@@ -225,24 +321,29 @@ void mft_linear_backward(const struct mft_net *net, const struct mft_pass *pass,
 			 const struct mft_linear *l, int64_t rows, const void *x, const void *dy,
 			 void *dx)
 {
+	const struct gradient d = gradient_of(net, pass, l, rows, dy);
+
 	if (dx) {
-		const struct mfk_gemm product = input_gradient(net, l, rows, dy, dx);
+		const struct mfk_gemm product = input_gradient(net, pass, l, rows, &d, dx);
 
 		net->backend->ops->gemm(pass->ctx, &product);
 	}
 	if (l->ends_dx)
 		mft_dx_sum_begin(net, pass);
-	gradients(net, pass, l, rows, x, dy);
+	weight_gradient(net, pass, l, rows, x, &d);
+	bias_gradient(net, pass, l, rows, dy);
 }
 
 void mft_linear_backward_act(const struct mft_net *net, const struct mft_pass *pass,
 			     const struct mft_linear *l, const void *dy, const struct mfk_act *act)
 {
+	const struct gradient d = gradient_of(net, pass, l, act->rows, dy);
 	const struct mfk_gemm product =
-		input_gradient(net, l, act->rows, dy, (void *)(uintptr_t)act->dy);
+		input_gradient(net, pass, l, act->rows, &d, (void *)(uintptr_t)act->dy);
 
 	net->backend->ops->gemm_act_backward(pass->ctx, &product, act);
-	gradients(net, pass, l, act->rows, act->y, dy);
+	weight_gradient(net, pass, l, act->rows, act->y, &d);
+	bias_gradient(net, pass, l, act->rows, dy);
 }
 
 /* ---- weights that are gathered ---- */

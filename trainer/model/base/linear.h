@@ -7,6 +7,7 @@
 
 #include "formats/base/error.h"
 #include "trainer/model/base/pass.h"
+#include "trainer/model/base/recipe.h"
 #include "trainer/model/base/state.h"
 
 /* y[rows, out] = x[rows, in] weight[out, in]^T + bias: sizes of what the process has. Rows of the
@@ -28,9 +29,18 @@ struct mft_linear {
 	 * a term of its gradient. See mft_linear_gather(). There is no bias then. */
 	bool gathered;
 	uint64_t whole, term;
+	const struct mft_recipe *recipe; /* of products of 8 bits; NULL: it has none */
 };
 
-/* prefix: "decoder.layers.mlp.linear_fc1". The bias is there if the model has it. */
+/* Whether a product of a linear has operands of 8 bits. */
+static inline bool mft_linear_has_eight(const struct mft_linear *l, enum mft_product which)
+{
+	return l->recipe && l->recipe->eight[which];
+}
+
+/* prefix: "decoder.layers.mlp.linear_fc1". The bias is there if the model has it. Plans memory for
+ * operands of 8 bits, but for those of experts, which share it. -EINVAL: its sizes do not do for
+ * 8 bits. */
 int mft_linear_find(const struct mft_net *net, const char *prefix, int32_t layer, int32_t expert,
 		    struct mft_linear *ret, struct mfs_error *err);
 void mft_linear_forward(const struct mft_net *net, const struct mft_pass *pass,

@@ -48,6 +48,7 @@ struct mft_cache {
 struct mft_chain; /* the sublayers, the head and what else is above parts */
 struct mft_rope;
 struct mft_shared_groups;
+struct mft_eight;
 
 struct mft_net {
 	const struct mft_train_config *config;
@@ -68,6 +69,7 @@ struct mft_net {
 	struct mft_cache cache;
 	struct mft_shared_groups *groups;
 	struct mft_rope *rope;
+	struct mft_eight *eight; /* eight.h; NULL: no product has 8 bits */
 	struct mft_side experts_side, tensor_side, context_side;
 
 	/* What passes keep until their backward: slots of equal size, one after the other. */

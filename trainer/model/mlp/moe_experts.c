@@ -2,6 +2,7 @@
  * Experts: probability * fc2(activation(fc1(x))) of the rows that each has. The probability is
  * applied before fc2's weight, and to its bias.
  */
+#include "trainer/model/base/eight.h"
 #include "trainer/model/mlp/moe_i.h"
 
 /* ---- memory ---- */
@@ -17,6 +18,17 @@ static bool follows(const struct mft_param *p, const struct mft_param *first, in
 	if (e == 1)
 		*stride = (int64_t)(p->start - first->start);
 	return p->start == first->start + (uint64_t)(e * *stride);
+}
+
+/* The weights of all own experts. */
+static struct mft_eight_weight weights_of(const struct mft_dispatch *d,
+					  const struct mft_grouped *linear)
+{
+	return (struct mft_eight_weight){.first = linear->of_first.weight,
+					 .out = linear->of_first.out,
+					 .in = linear->of_first.in,
+					 .groups = d->experts,
+					 .stride = linear->stride};
 }
 
 /* The linear of the first own expert, and that the others follow it at one distance. Weights are
@@ -40,6 +52,11 @@ static int find(struct mft_net *net, const char *prefix, uint32_t layer,
 					"%s of layer %u: experts do not lie at one distance from "
 					"one another",
 					prefix, layer);
+	}
+	if (ret->of_first.recipe) {
+		const struct mft_eight_weight all = weights_of(d, ret);
+
+		mft_eight_plan(net, &all, d->most);
 	}
 	return 0;
 }
@@ -75,18 +92,15 @@ void mft_experts_plan_scratch(const struct mft_net *net, const struct mft_dispat
 	e->drow_prob = mft_part_plan_scratch(p, mft_matrix_bytes(MFK_F32, d->most, 1));
 }
 
-/* ---- products ---- */
+/* ---- what products are ---- */
 
-/* The three products of a linear of all experts. Callers that run a product set the addresses of
- * rows. Callers that only ask what a product needs do not look at them. */
-enum product { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, PRODUCTS };
-
+/* A product of a linear of all experts. Callers that run it set its operands. Callers that only ask
+ * what it needs do not look at them. */
 static struct mfk_gemm product_of(const struct mft_net *net, int64_t rows,
-				  const struct mft_linear *l, enum product which)
+				  const struct mft_linear *l, enum mft_product which)
 {
-	const bool forward = which == FORWARD, weights = which == WEIGHT_GRADIENT;
-
-	return (struct mfk_gemm){
+	const bool forward = which == MFT_OUTPUT, weights = which == MFT_WEIGHT_GRADIENT;
+	struct mfk_gemm g = {
 		.m = weights ? l->out : rows,
 		.n = forward ? l->out : l->in,
 		.k = forward   ? l->in
@@ -103,18 +117,31 @@ static struct mfk_gemm product_of(const struct mft_net *net, int64_t rows,
 		.alpha = 1,
 		.alike = net->cache.sequences > 0,
 	};
+
+	if (!mft_linear_has_eight(l, which))
+		return g;
+	g.dtype_a = l->recipe->type[forward ? MFT_X : MFT_DY];
+	g.dtype_b = l->recipe->type[weights ? MFT_X : MFT_WEIGHT];
+	g.scaling = l->recipe->scaling;
+	g.fast_accumulate = l->recipe->fast[which];
+	return g;
 }
 
-/* Where rows were exchanged the host knows how many each expert has. */
+/* Where rows were exchanged the host knows how many each expert has. Weights of 8 bits lie without
+ * gaps. */
 static struct mfk_gemm_grouped groups_of(const struct mft_net *net, const struct mft_dispatch *d,
 					 int64_t rows, const struct mft_grouped *g,
-					 enum product which)
+					 enum mft_product which)
 {
+	const struct mft_linear *l = &g->of_first;
+	const bool eight = mft_linear_has_eight(l, which), weights = which == MFT_WEIGHT_GRADIENT;
+
 	return (struct mfk_gemm_grouped){
-		.base = product_of(net, rows, &g->of_first, which),
+		.base = product_of(net, rows, l, which),
+		.along_k = eight && weights,
 		.groups = d->experts,
 		.host_offsets = d->wants_host || d->exchanges ? mft_dispatch_offsets(net, d) : NULL,
-		.stride = g->stride,
+		.stride = eight && !weights ? l->out * l->in : g->stride,
 	};
 }
 
@@ -124,9 +151,10 @@ bool mft_experts_want_host(const struct mft_net *net, const struct mft_part *par
 	const struct mft_grouped *const both[] = {&m->experts.fc1, &m->experts.fc2};
 
 	for (int i = 0; i < 2; i++)
-		for (int which = 0; which < PRODUCTS; which++) {
-			const struct mfk_gemm_grouped g = groups_of(
-				net, &m->dispatch, m->dispatch.most, both[i], (enum product)which);
+		for (int which = 0; which < MFT_PRODUCTS; which++) {
+			const struct mfk_gemm_grouped g =
+				groups_of(net, &m->dispatch, m->dispatch.most, both[i],
+					  (enum mft_product)which);
 
 			if (net->backend->ops->gemm_grouped_wants_host(net->device, &g))
 				return true;
@@ -135,7 +163,7 @@ bool mft_experts_want_host(const struct mft_net *net, const struct mft_part *par
 }
 
 static struct mfk_gemm_grouped product_now(const struct mft_net *net, const struct mft_part *part,
-					   const struct mft_grouped *linear, enum product which)
+					   const struct mft_grouped *linear, enum mft_product which)
 {
 	const struct mft_moe *m = part->own;
 	const struct mft_dispatch *d = &m->dispatch;
@@ -145,15 +173,75 @@ static struct mfk_gemm_grouped product_now(const struct mft_net *net, const stru
 	return g;
 }
 
+/* ---- operands ---- */
+
+/* Rows of all own experts, which become operands of products of outputs and inputs' gradients, and
+ * their columns, of those of weights' gradients. */
+struct operands {
+	struct mft_operand rows, columns;
+};
+
+static struct operands operands_of(const struct mft_net *net, const struct mft_pass *pass,
+				   const struct mft_part *part, enum mft_factor which,
+				   const struct mfk_quantise *x, bool rows, bool columns)
+{
+	const struct mft_moe *m = part->own;
+	const struct mft_operand plain = {.type = net->io, .at = x->x, .ld = x->cols};
+	struct operands ret = {plain, plain};
+	struct mfk_quantise all = *x;
+
+	all.rows = mft_dispatch_rows(net, &m->dispatch);
+	all.ld = x->cols;
+	all.groups = m->dispatch.experts;
+	all.offsets = mft_part_kept(net, part, m->dispatch.offsets);
+	if (rows || columns)
+		mft_eight_matrix(net, pass, which, &all, rows ? &ret.rows : NULL,
+				 columns ? &ret.columns : NULL);
+	return ret;
+}
+
+static struct mft_operand weights_operand(const struct mft_net *net, const struct mft_pass *pass,
+					  const struct mft_part *part,
+					  const struct mft_grouped *linear, enum mft_product which)
+{
+	const struct mft_moe *m = part->own;
+	const struct mft_eight_weight all = weights_of(&m->dispatch, linear);
+
+	if (mft_linear_has_eight(&linear->of_first, which))
+		return mft_eight_weight(net, pass, &all, which == MFT_INPUT_GRADIENT);
+	return (struct mft_operand){.type = net->io,
+				    .at = mft_weight(net, linear->of_first.weight),
+				    .ld = linear->of_first.in};
+}
+
+/* The gradient of what a linear gave. */
+static struct operands gradient_of(const struct mft_net *net, const struct mft_pass *pass,
+				   const struct mft_part *part, const struct mft_grouped *linear,
+				   const void *dy)
+{
+	const struct mft_linear *l = &linear->of_first;
+	const struct mfk_quantise matrix = {.cols = l->out, .x = dy};
+
+	return operands_of(net, pass, part, MFT_DY, &matrix,
+			   mft_linear_has_eight(l, MFT_INPUT_GRADIENT),
+			   mft_linear_has_eight(l, MFT_WEIGHT_GRADIENT));
+}
+
+/* ---- products ---- */
+
 /* y[rows, out] = x[rows, in] weight[out, in]^T */
 static void multiply(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_part *part, const struct mft_grouped *linear, const void *x,
 		     void *y)
 {
-	struct mfk_gemm_grouped g = product_now(net, part, linear, FORWARD);
+	const struct mft_linear *l = &linear->of_first;
+	const struct mfk_quantise matrix = {.cols = l->in, .x = x};
+	const struct operands a = operands_of(net, pass, part, MFT_X, &matrix,
+					      mft_linear_has_eight(l, MFT_OUTPUT), false);
+	const struct mft_operand b = weights_operand(net, pass, part, linear, MFT_OUTPUT);
+	struct mfk_gemm_grouped g = product_now(net, part, linear, MFT_OUTPUT);
 
-	g.base.a = x;
-	g.base.b = mft_weight(net, linear->of_first.weight);
+	mft_operands_set(&g.base, &a.rows, &b);
 	g.base.c = y;
 	net->backend->ops->gemm_grouped(pass->ctx, &g);
 }
@@ -161,12 +249,12 @@ static void multiply(const struct mft_net *net, const struct mft_pass *pass,
 /* dx[rows, in] = dy[rows, out] weight[out, in] */
 static void input_gradient(const struct mft_net *net, const struct mft_pass *pass,
 			   const struct mft_part *part, const struct mft_grouped *linear,
-			   const void *dy, void *dx)
+			   const struct operands *dy, void *dx)
 {
-	struct mfk_gemm_grouped g = product_now(net, part, linear, INPUT_GRADIENT);
+	const struct mft_operand b = weights_operand(net, pass, part, linear, MFT_INPUT_GRADIENT);
+	struct mfk_gemm_grouped g = product_now(net, part, linear, MFT_INPUT_GRADIENT);
 
-	g.base.a = dy;
-	g.base.b = mft_weight(net, linear->of_first.weight);
+	mft_operands_set(&g.base, &dy->rows, &b);
 	g.base.c = dx;
 	net->backend->ops->gemm_grouped(pass->ctx, &g);
 }
@@ -174,14 +262,17 @@ static void input_gradient(const struct mft_net *net, const struct mft_pass *pas
 /* dweight[out, in] += dy[rows, out]^T x[rows, in] */
 static void weight_gradient(const struct mft_net *net, const struct mft_pass *pass,
 			    const struct mft_part *part, const struct mft_grouped *linear,
-			    const void *x, const void *dy)
+			    const void *x, const struct operands *dy)
 {
-	struct mfk_gemm_grouped g = product_now(net, part, linear, WEIGHT_GRADIENT);
+	const struct mft_linear *l = &linear->of_first;
+	const struct mfk_quantise matrix = {.cols = l->in, .x = x};
+	const struct operands b = operands_of(net, pass, part, MFT_X, &matrix, false,
+					      mft_linear_has_eight(l, MFT_WEIGHT_GRADIENT));
+	struct mfk_gemm_grouped g = product_now(net, part, linear, MFT_WEIGHT_GRADIENT);
 
-	g.base.a = dy;
-	g.base.b = x;
-	g.base.c = mft_grad(net, linear->of_first.weight);
-	g.base.beta = mft_grad_is_new(net, pass, linear->of_first.weight) ? 0 : 1;
+	mft_operands_set(&g.base, &dy->columns, &b.columns);
+	g.base.c = mft_grad(net, l->weight);
+	g.base.beta = mft_grad_is_new(net, pass, l->weight) ? 0 : 1;
 	net->backend->ops->gemm_grouped(pass->ctx, &g);
 }
 
@@ -279,14 +370,16 @@ float *mft_experts_backward(const struct mft_net *net, const struct mft_pass *pa
 	const struct mft_moe *m = part->own;
 	const struct mft_experts *e = &m->experts;
 	struct mfk_act act = act_of(net, part);
+	struct operands d;
 	void *rows, *dactive = mft_net_scratch(net, e->dactive);
 
 	if (e->act_again)
 		net->backend->ops->act(pass->ctx, &act);
 	rows = mft_dispatch_to_experts(net, pass, part, dy);
 	mft_experts_await(net, pass->ctx);
-	input_gradient(net, pass, part, &e->fc2, rows, dactive);
-	weight_gradient(net, pass, part, &e->fc2, act.y, rows);
+	d = gradient_of(net, pass, part, &e->fc2, rows);
+	input_gradient(net, pass, part, &e->fc2, &d, dactive);
+	weight_gradient(net, pass, part, &e->fc2, act.y, &d);
 
 	act.dy = dactive;
 	act.dx = mft_part_kept(net, part, e->hidden);
@@ -297,7 +390,8 @@ float *mft_experts_backward(const struct mft_net *net, const struct mft_pass *pa
 
 	rows = mft_dispatch_to_experts(net, pass, part, x);
 	mft_experts_await(net, pass->ctx);
-	weight_gradient(net, pass, part, &e->fc1, rows, act.dx);
-	input_gradient(net, pass, part, &e->fc1, act.dx, rows);
+	d = gradient_of(net, pass, part, &e->fc1, act.dx);
+	weight_gradient(net, pass, part, &e->fc1, rows, &d);
+	input_gradient(net, pass, part, &e->fc1, &d, rows);
 	return act.drow_scale;
 }

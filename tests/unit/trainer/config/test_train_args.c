@@ -21,6 +21,7 @@
 #include "trainer/config/help/help.h"
 #include "trainer/config/run_namespace.h"
 #include "trainer/config/parse/parse.h"
+#include "trainer/config/recipe_words.h"
 #include "trainer/config/refuse.h"
 #include "trainer/config/settle/settle.h"
 #include "trainer/config/value.h"
@@ -589,6 +590,36 @@ START_TEST(foreign_table)
 }
 END_TEST
 
+/* Numbers of layers in 8 bits of six, and of one of MTP after them; a bit each. */
+static unsigned eight_bit_layers(const char *line)
+{
+	struct mft_train_config c;
+	unsigned layers = 0;
+
+	read_ok(line, &c);
+	for (int i = 0; i < 7; i++)
+		layers |= mft_layer_has_eight_bits(&c, i) ? 1u << i : 0;
+	mft_train_config_release(&c);
+	return layers;
+}
+
+START_TEST(first_and_last_layers_stay_as_they_are)
+{
+#define EIGHT SMALL "--num-layers 6 --bf16 --fp8-format hybrid --fp8-recipe "
+	ck_assert_uint_eq(eight_bit_layers(SMALL "--num-layers 6 --bf16"), 0);
+	ck_assert_uint_eq(eight_bit_layers(EIGHT "delayed"), 0);
+	ck_assert_uint_eq(eight_bit_layers(EIGHT "tensorwise"), 0x7f);
+	ck_assert_uint_eq(eight_bit_layers(EIGHT "tensorwise --num-layers-at-start-in-bf16 2"),
+			  0x7f);
+	ck_assert_uint_eq(eight_bit_layers(EIGHT "tensorwise --first-last-layers-bf16"), 0x5e);
+	ck_assert_uint_eq(eight_bit_layers(EIGHT "tensorwise --first-last-layers-bf16 "
+						 "--num-layers-at-start-in-bf16 2 "
+						 "--num-layers-at-end-in-bf16 0"),
+			  0x7c);
+#undef EIGHT
+}
+END_TEST
+
 START_TEST(flags_of_other_programs_are_taken_or_told)
 {
 	struct mft_train_config c;
@@ -598,6 +629,10 @@ START_TEST(flags_of_other_programs_are_taken_or_told)
 	      "--sliding-window (Pai-Megatron-Patch) is taken as --window-size 8,0");
 	notes(SMALL "--fp8-hybrid --bf16", "--fp8-format hybrid: products are computed in bf16");
 	notes(SMALL "--fp8-format e4m3 --fp16", "--fp8-format e4m3: products are computed in fp16");
+	notes(SMALL "--fp8-format e4m3 --fp8-recipe blockwise --bf16",
+	      "not in 8 bits, with --fp8-recipe blockwise");
+	notes(SMALL "--fp8-format e4m3 --fp8-recipe tensorwise --bf16 --no-fp8-wgrad",
+	      "--no-fp8-wgrad: gradients of weights are computed in bf16");
 	same(SMALL "--sliding-window 9", SMALL "--window-size 8,0");
 	same(SMALL "--normalization rmsnorm", SMALL "--normalization RMSNorm");
 	same(SMALL "--lr-wsd-decay-style 1-sqrt", SMALL "--lr-wsd-decay-style minus_sqrt");
@@ -624,6 +659,14 @@ START_TEST(flags_of_other_programs_are_taken_or_told)
 	fails(SMALL "--fp8-format hybrid --first-last-layers-bf16", -EINVAL, "than delayed");
 	fails(SMALL "--fp8-format hybrid --fp8-output-proj", -EINVAL, "mxfp8 with it");
 	fails(SMALL "--fp8-format hybrid --fp8-recipe custom", -ENODATA, "--fp8-quantizer-factory");
+	fails(SMALL "--num-layers 4 --fp8-format hybrid --fp8-recipe tensorwise --bf16 "
+		    "--pipeline-model-parallel-size 2 --first-last-layers-bf16 "
+		    "--num-layers-at-end-in-bf16 3",
+	      -EINVAL, "--num-layers-at-end-in-bf16: expected 0 to 2, found 3");
+	fails(SMALL "--fp8-format hybrid --fp8-recipe mxfp8", -ENOTSUP,
+	      "--fp8-recipe mxfp8 is not supported: it needs a GPU of compute capability 10.0");
+	fails(SMALL "--fp8-format hybrid --fp8-recipe tensorwise", -ENOTSUP, "expected --bf16");
+	fails(SMALL "--fp8-format hybrid --fp8-recipe tensorwise --fp16", -ENOTSUP, "--bf16");
 	fails(SMALL "--fp4-format e2m1", -ENOTSUP, "--fp4-format e2m1 is not supported");
 	/* Rows of the embedding as Pai counts them, and equal shares of them. */
 	read_ok(SMALL "--dry-run --extra-vocab-size 27 --tensor-model-parallel-size 2", &c);
@@ -2407,6 +2450,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, numbers_are_read_as_python_reads_them);
 	tcase_add_test(c, no_experts);
 	tcase_add_test(c, foreign_table);
+	tcase_add_test(c, first_and_last_layers_stay_as_they_are);
 	tcase_add_test(c, flags_of_other_programs_are_taken_or_told);
 	tcase_add_test(c, several_aux_losses);
 	tcase_add_test(c, batch_steps);

@@ -1,0 +1,254 @@
+#include "trainer/model/base/eight.h"
+
+#include "formats/base/bytes.h"
+#include "kernels/eight_bits.h"
+#include "trainer/model/base/part.h"
+
+/* A weight's operands. */
+struct weight {
+	bool planned;
+	uint64_t rows, columns, scales; /* offsets in memory */
+	uint64_t made;			/* in which step; 0: never */
+};
+
+/* Memory that is shared by all linears, one after the other. */
+enum area {
+	AREA_ROWS,    /* of x or of dy */
+	AREA_COLUMNS, /* of x */
+	AREA_DY_COLUMNS,
+	AREA_WEIGHT, /* with FSDP */
+	AREA_SCALES, /* of x, of the weight and of dy, one after the other */
+	AREAS,
+};
+
+struct mft_eight {
+	struct mft_recipe recipe;
+	struct weight *weights; /* [params->count], of the first of a group */
+	uint64_t step;
+	uint64_t bytes[AREAS], at[AREAS];
+	uint64_t scales; /* bytes of one matrix's */
+};
+
+void mft_operands_set(struct mfk_gemm *g, const struct mft_operand *a, const struct mft_operand *b)
+{
+	g->dtype_a = a->type;
+	g->a = a->at;
+	g->lda = a->ld;
+	g->scale_a = a->scale;
+	g->dtype_b = b->type;
+	g->b = b->at;
+	g->ldb = b->ld;
+	g->scale_b = b->scale;
+	if (!mfk_is_scaled(a->type))
+		return;
+	g->trans_a = false;
+	g->trans_b = true;
+}
+
+/* ---- the plan ---- */
+
+/* A net that generates computes with the weights as they are. */
+int mft_eight_new(struct mft_net *net, struct mfs_error *err)
+{
+	struct mft_recipe recipe = {0};
+	struct mft_eight *e;
+
+	if (net->cache.sequences || !mft_recipe_find(net->config, &recipe))
+		return 0;
+	e = mfs_arena_alloc(&net->arena, sizeof(*e));
+	if (e)
+		e->weights = mfs_arena_array(&net->arena, net->params->count, sizeof(*e->weights));
+	if (!e || !e->weights)
+		return mfs_fail_nomem(err);
+	e->recipe = recipe;
+	e->step = 1;
+	net->eight = e;
+	return 0;
+}
+
+const struct mft_recipe *mft_eight_recipe(const struct mft_net *net, const char *prefix,
+					  int64_t layer)
+{
+	if (!net->eight || !mft_recipe_is_for(net->config, prefix, layer))
+		return NULL;
+	return &net->eight->recipe;
+}
+
+int mft_eight_check(const char *prefix, int64_t layer, int64_t out, int64_t in,
+		    struct mfs_error *err)
+{
+	if (out % MFK_SCALED_STEP == 0 && in % MFK_SCALED_STEP == 0)
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"--fp8-format: %s of layer %lld has %lld rows and %lld columns in a "
+			"process; expected multiples of %d",
+			prefix, (long long)layer, (long long)out, (long long)in, MFK_SCALED_STEP);
+}
+
+static uint64_t bytes_of(int64_t rows, int64_t cols)
+{
+	return mft_matrix_bytes(MFK_E4M3, rows, cols);
+}
+
+static void need(struct mft_eight *e, enum area area, uint64_t bytes)
+{
+	if (bytes > e->bytes[area])
+		e->bytes[area] = bytes;
+}
+
+static bool is_divided(const struct mft_net *net, const struct mft_eight_weight *w)
+{
+	return mft_bucket_weights_part(net->params, &net->params->buckets[w->first->bucket]);
+}
+
+static struct weight *weight_of(const struct mft_net *net, const struct mft_eight_weight *w)
+{
+	return &net->eight->weights[w->first - net->params->list];
+}
+
+static void plan_weight(const struct mft_net *net, const struct mft_eight_weight *w)
+{
+	const uint64_t bytes = bytes_of(w->groups * w->out, w->in);
+	struct weight *to = weight_of(net, w);
+
+	if (is_divided(net, w)) {
+		need(net->eight, AREA_WEIGHT, bytes);
+		return;
+	}
+	if (to->planned)
+		return;
+	to->planned = true;
+	to->rows = mft_memory_add(net->memory, MFT_MEMORY_WEIGHTS, bytes);
+	to->columns = mft_memory_add(net->memory, MFT_MEMORY_WEIGHTS, bytes);
+	to->scales = mft_memory_add(net->memory, MFT_MEMORY_WEIGHTS,
+				    (uint64_t)w->groups * sizeof(struct mfk_scale));
+}
+
+/* Elements between rows of transposed matrices. */
+static int64_t ld_of(int64_t rows, int64_t groups)
+{
+	return groups ? mfk_group_columns(rows, groups) : mfk_scaled_round(rows);
+}
+
+void mft_eight_plan(const struct mft_net *net, const struct mft_eight_weight *w, int64_t rows)
+{
+	struct mft_eight *e = net->eight;
+	const int64_t columns = mfk_group_columns(rows, w->groups);
+
+	plan_weight(net, w);
+	need(e, AREA_ROWS, bytes_of(rows, w->out > w->in ? w->out : w->in));
+	need(e, AREA_COLUMNS, bytes_of(columns, w->in));
+	need(e, AREA_DY_COLUMNS, bytes_of(columns, w->out));
+	if ((uint64_t)w->groups * sizeof(struct mfk_scale) > e->scales)
+		e->scales = (uint64_t)w->groups * sizeof(struct mfk_scale);
+}
+
+void mft_eight_place(struct mft_net *net)
+{
+	struct mft_eight *e = net->eight;
+
+	if (!e)
+		return;
+	e->scales = mfs_round_up(e->scales, MFT_MEMORY_ALIGN);
+	e->bytes[AREA_SCALES] = MFT_FACTORS * e->scales;
+	for (int i = 0; i < AREAS; i++)
+		e->at[i] = mft_memory_add(net->memory, MFT_MEMORY_SCRATCH, e->bytes[i]);
+}
+
+/* ---- weights ---- */
+
+void mft_eight_begin_step(const struct mft_net *net)
+{
+	if (net->eight)
+		net->eight->step++;
+}
+
+static struct mfk_scale *scratch_scales(const struct mft_net *net, enum mft_factor which)
+{
+	const struct mft_eight *e = net->eight;
+
+	return mft_net_at(net, e->at[AREA_SCALES] + (uint64_t)which * e->scales);
+}
+
+static void quantise(const struct mft_net *net, const struct mft_pass *pass,
+		     const struct mfk_quantise *a)
+{
+	net->backend->ops->amax(pass->ctx, a);
+	net->backend->ops->quantise(pass->ctx, a);
+}
+
+/* Each of a group is a matrix, at rows and columns that may be NULL. */
+static void quantise_weight(const struct mft_net *net, const struct mft_pass *pass,
+			    const struct mft_eight_weight *w, char *rows, char *columns,
+			    struct mfk_scale *scales)
+{
+	const char *x = mft_param_weights(net->params, w->first);
+
+	for (int64_t i = 0; i < w->groups; i++) {
+		const size_t at = (size_t)(i * w->out * w->in);
+		const struct mfk_quantise a = {
+			.from = net->io,
+			.to = net->eight->recipe.type[MFT_WEIGHT],
+			.rows = w->out,
+			.cols = w->in,
+			.ld = w->in,
+			.x = x + (size_t)(i * w->stride) * mfk_dtype_size(net->io),
+			.q = rows ? rows + at : NULL,
+			.qt = columns ? columns + at : NULL,
+			.ld_qt = w->out,
+			.scales = scales + i,
+		};
+
+		quantise(net, pass, &a);
+	}
+}
+
+struct mft_operand mft_eight_weight(const struct mft_net *net, const struct mft_pass *pass,
+				    const struct mft_eight_weight *w, bool transposed)
+{
+	struct weight *of = weight_of(net, w);
+	const bool divided = is_divided(net, w);
+	char *rows = mft_net_at(net, divided ? net->eight->at[AREA_WEIGHT] : of->rows);
+	char *columns = divided ? rows : (char *)mft_net_at(net, of->columns);
+	struct mfk_scale *scales =
+		divided ? scratch_scales(net, MFT_WEIGHT) : mft_net_at(net, of->scales);
+
+	if (divided)
+		quantise_weight(net, pass, w, transposed ? NULL : rows, transposed ? columns : NULL,
+				scales);
+	else if (of->made != net->eight->step)
+		quantise_weight(net, pass, w, rows, columns, scales);
+	of->made = net->eight->step;
+	return (struct mft_operand){.type = net->eight->recipe.type[MFT_WEIGHT],
+				    .at = transposed ? columns : rows,
+				    .ld = transposed ? w->out : w->in,
+				    .scale = scales};
+}
+
+/* ---- other matrices ---- */
+
+int64_t mft_eight_columns(int64_t rows)
+{
+	return mfk_scaled_round(rows);
+}
+
+void mft_eight_matrix(const struct mft_net *net, const struct mft_pass *pass, enum mft_factor which,
+		      const struct mfk_quantise *x, struct mft_operand *rows,
+		      struct mft_operand *columns)
+{
+	const struct mft_eight *e = net->eight;
+	const enum area area = which == MFT_DY ? AREA_DY_COLUMNS : AREA_COLUMNS;
+	struct mfk_quantise a = *x;
+
+	a.from = net->io;
+	a.to = e->recipe.type[which];
+	a.q = rows ? mft_net_at(net, e->at[AREA_ROWS]) : NULL;
+	a.qt = columns ? mft_net_at(net, e->at[area]) : NULL;
+	a.ld_qt = ld_of(x->rows, x->groups);
+	a.scales = scratch_scales(net, which);
+	quantise(net, pass, &a);
+	if (rows)
+		*rows = (struct mft_operand){a.to, a.q, a.cols, a.scales};
+	if (columns)
+		*columns = (struct mft_operand){a.to, a.qt, a.ld_qt, a.scales};
+}

@@ -1,0 +1,69 @@
+/*
+ * Operands of 8 bits: where they lie, and when they are made.
+ *
+ * Inputs and outputs' gradients become operands right before their product, in scratch that all
+ * linears share. A weight becomes two, itself and its transposed one, when the first pass after
+ * mft_eight_begin_step() uses it, and both stay for the step's other passes. With FSDP, where a
+ * weight is whole for a while alone, each use makes the one that it needs.
+ *
+ * Scales are of a whole matrix as the process has it: of all tokens where these were gathered, of
+ * its part of a weight that is divided. Groups, which are experts, have a scale each. That is what
+ * Megatron's processes do as well (TransformerEngine, pytorch/module/linear.py).
+ */
+#ifndef MFT_TRAINER_MODEL_BASE_EIGHT_H
+#define MFT_TRAINER_MODEL_BASE_EIGHT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "trainer/model/base/pass.h"
+#include "trainer/model/base/recipe.h"
+#include "trainer/model/base/state.h"
+
+/* An operand of a product, of either kind. */
+struct mft_operand {
+	enum mfk_dtype type;
+	const void *at;
+	int64_t ld;
+	const struct mfk_scale *scale; /* NULL: it has none */
+};
+
+/* Sets a product's operands. Those of 8 bits have rows along k both. */
+void mft_operands_set(struct mfk_gemm *g, const struct mft_operand *a, const struct mft_operand *b);
+
+/* Sets net->eight, if the run has products of 8 bits. */
+int mft_eight_new(struct mft_net *net, struct mfs_error *err);
+/* The recipe of a linear; NULL: its operands are of the io type. */
+const struct mft_recipe *mft_eight_recipe(const struct mft_net *net, const char *prefix,
+					  int64_t layer);
+/* -EINVAL: sizes that products of 8 bits cannot have. */
+int mft_eight_check(const char *prefix, int64_t layer, int64_t out, int64_t in,
+		    struct mfs_error *err);
+
+/* A linear's weight, or those of a group of experts, [out, in] each, stride elements apart. */
+struct mft_eight_weight {
+	const struct mft_param *first;
+	int64_t out, in, groups, stride;
+};
+/* Plans memory for a linear's operands, of so many rows at most. The same weight may be named
+ * again. */
+void mft_eight_plan(const struct mft_net *net, const struct mft_eight_weight *w, int64_t rows);
+/* Call it when all linears are planned. */
+void mft_eight_place(struct mft_net *net);
+/* Weights have changed, or may have. */
+void mft_eight_begin_step(const struct mft_net *net);
+
+/* The weights [groups][out, in], or transposed, [groups][in, out]. */
+struct mft_operand mft_eight_weight(const struct mft_net *net, const struct mft_pass *pass,
+				    const struct mft_eight_weight *w, bool transposed);
+/* Numbers become operands: rows, as they are, and columns, transposed. x has its sizes and groups
+ * (struct mfk_quantise). What of both is NULL is not wanted. They last until the next ones of the
+ * same matrix. */
+void mft_eight_matrix(const struct mft_net *net, const struct mft_pass *pass, enum mft_factor which,
+		      const struct mfk_quantise *x, struct mft_operand *rows,
+		      struct mft_operand *columns);
+/* How long sums over rows are, of transposed operands. */
+int64_t mft_eight_columns(int64_t rows);
+
+#endif
