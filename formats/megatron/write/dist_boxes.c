@@ -62,7 +62,8 @@ int mfs_dist_boxes_new(const struct mfs_dist_boxes_options *options, struct mfs_
 		.layout = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1},
 		.spec = options->spec,
 		.optimizer = options->optimizer};
-	rc = mfs_dist_begin(&b->d, options->distributed, err);
+	rc = mfs_dist_begin(&b->d, options->distributed ? MFS_OPTIM_DISTRIBUTED : MFS_OPTIM_FLOAT16,
+			    err);
 	take_vocab(&b->d);
 	if (!rc)
 		rc = mfs_dist_tensors(&b->d, err);

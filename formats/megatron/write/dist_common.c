@@ -30,13 +30,14 @@ static struct mfs_pickle_writer *out(struct common *c)
 
 /* ---- parameter groups ---- */
 
-static bool is_distributed(const struct common *c)
+static bool is_distributed(const struct common *c, uint32_t optimizer)
 {
-	return c->info->kind == MFS_OPTIM_DISTRIBUTED;
+	return mfs_optim_is_distributed(c->info->kind, optimizer);
 }
 
 struct group_copy {
 	const struct common *c;
+	uint32_t optimizer;
 	const struct mfs_pickle *doc;
 	mfs_value dict;
 };
@@ -71,7 +72,8 @@ static int add_step(void *arg, struct mfs_pickle_writer *w, mfs_value dict, stru
 
 	(void)err;
 	if (dict == g->dict && g->c->info->has_step && !has_number(g) &&
-	    (is_distributed(g->c) || mfs_optim_groups_have_step(g->c->info)))
+	    !mfs_optim_group_has_momentum(g->doc, dict) && !mfs_optim_group_is_lion(g->doc, dict) &&
+	    (is_distributed(g->c, g->optimizer) || mfs_optim_groups_have_step(g->c->info)))
 		mfs_copy_step(w, g->c->info->step);
 	return 0;
 }
@@ -89,7 +91,7 @@ static int write_groups(struct common *c, uint32_t optimizer)
 	mfs_pickle_name(out(c), "param_groups");
 	mfs_pickle_list_begin(out(c));
 	for (uint32_t i = 0; i < mfs_value_count(doc, groups) && !rc; i++) {
-		struct group_copy g = {c, doc, mfs_value_at(doc, groups, i)};
+		struct group_copy g = {c, optimizer, doc, mfs_value_at(doc, groups, i)};
 		const struct mfs_pickle_hooks hooks = {.arg = &g,
 						       .pair = change_pair,
 						       .pairs_end = add_step,
@@ -122,7 +124,7 @@ static int write_torch(struct common *c, uint32_t optimizer)
 
 	mfs_pickle_dict_begin(out(c));
 	rc = write_groups(c, optimizer);
-	if (!rc && !is_distributed(c)) {
+	if (!rc && !is_distributed(c, optimizer)) {
 		mfs_pickle_name(out(c), "state");
 		mfs_pickle_dict_begin(out(c));
 		if (c->info->has_step && !mfs_optim_groups_have_step(c->info)) {
@@ -139,14 +141,14 @@ static int write_one(struct common *c, uint32_t optimizer)
 {
 	int rc;
 
-	if (!is_distributed(c) && !c->info->has_main)
+	if (!is_distributed(c, optimizer) && !c->info->has_main)
 		return write_torch(c, optimizer); /* FP32Optimizer */
 	mfs_pickle_dict_begin(out(c));
 	mfs_pickle_name(out(c), "optimizer");
 	rc = write_torch(c, optimizer);
 	if (!rc)
 		rc = write_scaler(c);
-	if (!rc && is_distributed(c)) {
+	if (!rc && is_distributed(c, optimizer)) {
 		mfs_pickle_name(out(c), "param_state_sharding_type");
 		mfs_pickle_str(out(c), "fully_reshardable");
 	}
@@ -212,7 +214,7 @@ int mfs_dist_common(const struct mfs_megatron_dist *d, struct mfs_buf *ret, stru
 	rc = mfs_common_write(out(&c), d->options.ckpt, &options, d->options.number, err);
 	if (!rc && d->options.optimizer)
 		rc = write_optimizer(&c);
-	mfs_megatron_dist_content(out(&c), d->options.optimizer && is_distributed(&c));
+	mfs_megatron_dist_content(out(&c), d->options.optimizer && is_distributed(&c, 1));
 	mfs_pickle_dict_end(out(&c));
 	return mfs_dist_archive_end(&c.archive, "common", rc, ret, err);
 }

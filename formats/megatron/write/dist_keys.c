@@ -157,6 +157,17 @@ static void put_model_key(char *key, size_t size, const struct mfs_megatron_dist
 	}
 }
 
+/* distrib_optimizer.py: sharded_param_state_fully_reshardable; optimizer.py:
+ * Float16OptimizerWithFloat16Params.sharded_state_dict */
+static const char *state_word(const struct mfs_megatron_dist *d, const struct mfs_global_tensor *t)
+{
+	const bool other = !mfs_optim_muon_takes(t->name, t->ndim);
+
+	if (t->state != MFS_STATE_MAIN)
+		return mfs_state_name(t->state);
+	return mfs_optim_is_distributed(d->kind, other) ? "param" : "fp32_param";
+}
+
 void mfs_dist_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_megatron_dist *d,
 		  const struct mfs_dist_tensor *t)
 {
@@ -165,7 +176,7 @@ void mfs_dist_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_megatron_dist *d
 
 	if (state != MFS_STATE_MODEL)
 		used = snprintf(key, MFS_DIST_KEY_SIZE, "optimizer.state.%s.",
-				state == MFS_STATE_MAIN ? d->main : mfs_state_name(state));
+				state_word(d, t->first));
 	put_model_key(key + used, MFS_DIST_KEY_SIZE - (size_t)used, d, t);
 	if (t->section)
 		strcat(key, mfs_section_suffix(t->first->name, t->section - 1));

@@ -26,14 +26,14 @@ static int make_none(struct mfs_megatron_dist *d, struct mfs_error *err)
 }
 
 /* The distributed optimizer has another name for the fp32 parameters than other optimizers. */
-int mfs_dist_begin(struct mfs_megatron_dist *d, bool distributed, struct mfs_error *err)
+int mfs_dist_begin(struct mfs_megatron_dist *d, enum mfs_optim_kind kind, struct mfs_error *err)
 {
 	int rc;
 
 	d->args = mfs_ckpt_args(d->options.ckpt);
 	d->vocab = mfs_layout_vocab(&d->options.layout, d->options.ckpt, d->options.vocab);
 	d->numbered = d->options.layout.hybrid || mfs_dist_numbers_layers(d->args);
-	d->main = distributed ? "param" : "fp32_param";
+	d->kind = kind;
 	rc = mfs_torch_items_new(&d->items, err);
 	return rc ? rc : make_none(d, err);
 }
@@ -41,9 +41,9 @@ int mfs_dist_begin(struct mfs_megatron_dist *d, bool distributed, struct mfs_err
 static int fill(struct mfs_megatron_dist *d, struct mfs_error *err)
 {
 	const struct mfs_megatron_options *o = &d->options;
-	const bool distributed =
-		o->optimizer && mfs_optim_info(o->ckpt)->kind == MFS_OPTIM_DISTRIBUTED;
-	int rc = mfs_dist_begin(d, distributed, err);
+	const enum mfs_optim_kind kind =
+		o->optimizer ? mfs_optim_info(o->ckpt)->kind : MFS_OPTIM_NONE;
+	int rc = mfs_dist_begin(d, kind, err);
 
 	if (!rc)
 		rc = mfs_dist_rng(d, err);

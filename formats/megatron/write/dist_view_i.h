@@ -16,6 +16,7 @@
 
 #include "formats/base/buf.h"
 #include "formats/optim/buffers/rank_optim.h"
+#include "formats/optim/rules/settings.h"
 #include "formats/torch/torch_write.h"
 #include "formats/megatron/write/dist_boxes.h"
 #include "formats/megatron/write/files.h"
@@ -65,9 +66,9 @@ struct mfs_dist_file {
 struct mfs_megatron_dist {
 	struct mfs_megatron_options options;
 	const struct mfs_megatron_args *args;
-	uint64_t vocab;	  /* rows of the embedding, padded */
-	bool numbered;	  /* decoder keys have layer numbers, and tensors no layer axis */
-	const char *main; /* name of the fp32 parameters in optimizer keys: "param", "fp32_param" */
+	uint64_t vocab;		  /* rows of the embedding, padded */
+	bool numbered;		  /* decoder keys have layer numbers, and tensors no layer axis */
+	enum mfs_optim_kind kind; /* of the optimizer, by which its keys are named */
 	struct mfs_torch_items *items;
 	struct mfs_buf none; /* the item of an _extra_state: a list of None */
 	struct mfs_dist_tensor *tensors;
@@ -97,8 +98,8 @@ static inline enum mfs_dist_kind mfs_dist_kind_of(const struct mfs_dist_tensor *
 /* Unit of the i-th global tensor of t; i is layer * experts + expert. */
 uint32_t mfs_dist_unit(const struct mfs_megatron_dist *d, const struct mfs_dist_tensor *t,
 		       uint32_t i);
-/* What follows from the options. distributed: the optimizer is Megatron's DistributedOptimizer. */
-int mfs_dist_begin(struct mfs_megatron_dist *d, bool distributed, struct mfs_error *err);
+/* What follows from the options, and from the kind of the optimizer. */
+int mfs_dist_begin(struct mfs_megatron_dist *d, enum mfs_optim_kind kind, struct mfs_error *err);
 void mfs_dist_end(struct mfs_megatron_dist *d);
 /* Fills in tensors and extras. */
 int mfs_dist_tensors(struct mfs_megatron_dist *d, struct mfs_error *err);

@@ -30,11 +30,13 @@ static bool group_flag(const struct mfs_pickle *doc, mfs_value dict, const char 
 	return value;
 }
 
-/* The groups of Muon alone have a momentum, where there is a Muon (emerging_optimizers of 0.1, and
- * of 0.2 and later). */
-static bool is_muon(const struct mfs_pickle *doc, mfs_value dict)
+/* In a run with an optimizer of matrices, and with another one. */
+static bool is_of_matrices(const struct mfs_pickle *doc, mfs_value dict,
+			   const struct mfs_optim_rules *rules)
 {
-	return mfs_value_has(doc, dict, "momentum") || mfs_value_has(doc, dict, "momentum_beta");
+	return rules->kept.matrices & MFS_OPTIM_STATE(MOMENTUM)
+		       ? mfs_optim_group_has_momentum(doc, dict)
+		       : mfs_optim_group_is_lion(doc, dict);
 }
 
 static bool is_like(const struct mfs_pickle *doc, mfs_value dict, const struct mfs_optim *o,
@@ -43,7 +45,8 @@ static bool is_like(const struct mfs_pickle *doc, mfs_value dict, const struct m
 	double wd_mult = 1;
 
 	mfs_value_float(doc, mfs_value_get(doc, dict, "wd_mult"), &wd_mult);
-	return (wd_mult != 0) == g->decay && (!o->chain.muon || is_muon(doc, dict) == g->muon) &&
+	return (wd_mult != 0) == g->decay &&
+	       (!o->chain.muon || is_of_matrices(doc, dict, &o->rules) == g->muon) &&
 	       group_flag(doc, dict, "is_decoupled_lr") == g->decoupled;
 }
 

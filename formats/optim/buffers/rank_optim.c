@@ -43,7 +43,7 @@ static bool experts_apart(const struct builder *b)
 {
 	const struct mfs_layout *p = &b->list->layout;
 
-	return has_experts(b->list) &&
+	return has_experts(b->list) && !b->o->rules.layer_wise &&
 	       (p->ep > 1 || (b->o->rules.expert_tensor_groups && p->etp != p->tp));
 }
 
@@ -290,6 +290,11 @@ static int lay_out(struct builder *b, uint32_t buffer, struct mfs_flat_param *fl
 	return 0;
 }
 
+static bool has_buffer(const struct mfs_optim *o, uint32_t optimizer)
+{
+	return !o->rules.layer_wise || !mfs_optim_link_is_muon(&o->chain, optimizer);
+}
+
 static int make_buffers(struct builder *b)
 {
 	struct mfs_optim *o = b->o;
@@ -300,9 +305,11 @@ static int make_buffers(struct builder *b)
 	o->buffers = mfs_arena_array(&o->arena, o->count, sizeof(*o->buffers));
 	if (!o->buffers)
 		rc = mfs_fail_nomem(b->err);
+	for (uint32_t i = 0; i < o->count && !rc; i++)
+		o->params[i].buffer = b->buffers[i] = MFS_OPTIM_NO_BUFFER;
 	for (uint32_t k = 0; k < o->chain.count && !rc; k++)
 		for (uint32_t i = 0; i < o->count; i++)
-			if (o->params[i].optimizer == k)
+			if (o->params[i].optimizer == k && has_buffer(o, k))
 				b->buffers[i] = find_buffer(b, k, b->chunks[i],
 							    o->params[i].tensor->base.dtype);
 	for (uint32_t i = 0; i < o->buffer_count && !rc; i++)

@@ -14,6 +14,8 @@
 #include "formats/optim/rules/optim_rules.h"
 #include "formats/megatron/rank.h"
 
+#define MFS_OPTIM_NO_BUFFER UINT32_MAX
+
 /* A parameter's place. */
 struct mfs_optim_param {
 	const struct mfs_rank_tensor *tensor;
@@ -24,7 +26,7 @@ struct mfs_optim_param {
 	uint32_t main;	    /* number in the group's 'fp32_from_fp16_params', if has_main */
 	bool has_main;	    /* a 16-bit parameter: the optimizer holds an fp32 copy */
 	/* distributed optimizer */
-	uint32_t buffer;       /* in mfs_optim.buffers */
+	uint32_t buffer;       /* in mfs_optim.buffers; MFS_OPTIM_NO_BUFFER: it is in none */
 	uint32_t bucket;       /* of the buffer */
 	uint64_t start;	       /* elements from the buffer's start, bucket padding included */
 	uint64_t in_bucket;    /* elements from the bucket's start */

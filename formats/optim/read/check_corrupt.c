@@ -4,7 +4,8 @@
  * buckets all states after the first bucket are shifted. The files do not say which release wrote
  * them. But a weight must be its fp32 parameter, rounded; this shows a shift.
  *
- * It shows, too, where flat buffers have another order of parameters than the arguments say.
+ * It shows, too, where flat buffers or the files of a layer-wise optimizer's ranks have another
+ * order of parameters than the arguments say.
  */
 #include <errno.h>
 #include <string.h>
@@ -139,8 +140,8 @@ static bool is_telling(const struct mfs_global_tensor *t)
 int mfs_optim_check_corrupt(struct mfs_ckpt *ckpt, bool flat, struct mfs_error *err)
 {
 	const uint32_t count = mfs_ckpt_count(ckpt), step = count / MANY_TENSORS + 1;
-	const char *why = flat ? "its flat buffers have parameters in another order than the "
-				 "arguments and the model's layers say"
+	const char *why = flat ? "its flat buffers, or files of ranks, have parameters in another "
+				 "order than the arguments and the model's layers say"
 			       : "saves of core 0.15 to 0.19 with fully_reshardable and several "
 				 "buckets are corrupt (fixed in Megatron-LM 32a03b77c5)";
 	struct mfs_optim_rules rules;

@@ -25,6 +25,24 @@ static const char *without_prefix(const struct mfs_dist_reader *r, const char *k
 	return strncmp(key, r->maker->prefix, len) ? key : key + len;
 }
 
+/* NULL: it is not of these. */
+static const char *without_start(const char *key)
+{
+	static const char start[] = "optimizer.state.";
+
+	if (!strncmp(key, "chained_", 8) && strchr(key, '.'))
+		key = strchr(key, '.') + 1;
+	return strncmp(key, start, sizeof(start) - 1) ? NULL : key + sizeof(start) - 1;
+}
+
+bool mfs_optim_has_named(const struct mfs_dcp *dcp)
+{
+	for (uint32_t i = 0; i < dcp->tensor_count; i++)
+		if (without_start(dcp->tensors[i].key))
+			return true;
+	return false;
+}
+
 static bool parse_key(const struct mfs_dist_reader *r, const char *key, struct state_key *ret)
 {
 	static const struct {
@@ -35,14 +53,9 @@ static bool parse_key(const struct mfs_dist_reader *r, const char *key, struct s
 			{"exp_avg.", MFS_STATE_EXP_AVG},
 			{"exp_avg_sq.", MFS_STATE_EXP_AVG_SQ},
 			{"momentum_buffer.", MFS_STATE_MOMENTUM}};
-	static const char start[] = "optimizer.state.";
 
-	if (!strncmp(key, "chained_", 8) && strchr(key, '.'))
-		key = strchr(key, '.') + 1;
-	if (strncmp(key, start, sizeof(start) - 1))
-		return false;
-	key += sizeof(start) - 1;
-	for (size_t i = 0; i < MFS_ARRAY_SIZE(prefixes); i++) {
+	key = without_start(key);
+	for (size_t i = 0; key && i < MFS_ARRAY_SIZE(prefixes); i++) {
 		const size_t len = strlen(prefixes[i].prefix);
 
 		if (strncmp(key, prefixes[i].prefix, len))
@@ -58,7 +71,7 @@ static bool parse_key(const struct mfs_dist_reader *r, const char *key, struct s
 int mfs_optim_read_named(struct mfs_dist_reader *r, enum mfs_optim_kind *ret,
 			 bool *ret_fully_reshardable)
 {
-	bool any = false, param = false, flattened = false;
+	bool any = false, param = false, fp32_param = false, flattened = false;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < r->dcp.tensor_count && !rc; i++) {
@@ -69,6 +82,7 @@ int mfs_optim_read_named(struct mfs_dist_reader *r, enum mfs_optim_kind *ret,
 			continue;
 		any = true;
 		param |= key.is_param;
+		fp32_param |= key.state == MFS_STATE_MAIN && !key.is_param;
 		flattened |= t->original != NULL;
 		rc = t->original ? mfs_optim_add_flattened(r, t, key.model, key.state)
 				 : mfs_dist_add_tensor(r, t, key.model, key.state);
@@ -76,7 +90,8 @@ int mfs_optim_read_named(struct mfs_dist_reader *r, enum mfs_optim_kind *ret,
 	*ret_fully_reshardable = param && !flattened;
 	*ret = MFS_OPTIM_NONE;
 	if (any)
-		*ret = param || flattened || r->ckpt->args.use_distributed_optimizer
+		*ret = param && fp32_param ? MFS_OPTIM_LAYER_WISE
+		       : param || flattened || r->ckpt->args.use_distributed_optimizer
 			       ? MFS_OPTIM_DISTRIBUTED
 			       : MFS_OPTIM_FLOAT16;
 	return rc;

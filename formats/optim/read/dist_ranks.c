@@ -41,17 +41,19 @@ static int read_rank(struct holders *s, const struct mfs_rank *rank, uint32_t op
 	return rc;
 }
 
+/* Of Muon's layer-wise optimizer the others alone have buffers, and they are dense. */
 static int read_ranks(struct holders *s)
 {
 	const struct mfs_layout *p = &s->layout;
+	const bool layer_wise = s->h.rules.layer_wise;
 	uint32_t optimizers = 1;
 	struct mfs_rank r;
 	int rc = 0;
 
 	for (r = (struct mfs_rank){0}; r.pp < p->pp && !rc; r.pp++)
 		for (r.tp = 0; r.tp < p->tp && !rc; r.tp++)
-			rc = read_rank(s, &r, 0, r.pp * p->tp + r.tp, &optimizers);
-	if (rc || optimizers == 1)
+			rc = read_rank(s, &r, layer_wise, r.pp * p->tp + r.tp, &optimizers);
+	if (rc || optimizers == 1 || layer_wise)
 		return rc;
 	for (r = (struct mfs_rank){0}; r.pp < p->pp && !rc; r.pp++)
 		for (r.ep = 0; r.ep < p->ep && !rc; r.ep++)
@@ -69,6 +71,7 @@ static int prepare(struct holders *s)
 	const struct mfs_layout *p = &s->layout;
 
 	mfs_optim_rules_of(ckpt, &s->h.rules);
+	s->h.rules.layer_wise = mfs_optim_has_named(&s->h.r->dcp);
 	s->spec = mfs_layer_spec_of(ckpt);
 	if (!mfs_layout_of(ckpt, &s->layout))
 		return mfs_fail(

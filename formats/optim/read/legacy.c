@@ -36,6 +36,7 @@ static int prepare(struct mfs_legacy_optim *l, struct mfs_torch_reader *r)
 	const size_t stages = r->pp;
 
 	mfs_optim_rules_of(r->ckpt, &l->rules);
+	l->rules.layer_wise = mfs_optim_run_is_layer_wise(r->ckpt);
 	l->dense_done = mfs_arena_array(&r->ckpt->arena, stages * r->tp, sizeof(bool));
 	l->expert_done = mfs_arena_array(&r->ckpt->arena, stages * r->ep * r->etp, sizeof(bool));
 	return l->dense_done && l->expert_done ? 0 : mfs_fail_nomem(r->err);
@@ -53,6 +54,8 @@ static int read_rank(struct mfs_torch_reader *r, const struct mfs_torch_rank *ra
 
 	if (rc)
 		return rc;
+	if (count == 1 && r->ckpt->args.lion && !r->ckpt->args.muon)
+		l->rules.kept = mfs_kept_by_lion;
 	if (count > (l->rules.kept.matrices ? MFS_OPTIM_CHAIN : 2))
 		return mfs_fail(r->err, -ENOTSUP,
 				"%s/%s: a chain of %u optimizers is not supported", r->ckpt->dir,
@@ -73,7 +76,14 @@ static int read_rank(struct mfs_torch_reader *r, const struct mfs_torch_rank *ra
 		return rc;
 	if (kind == MFS_OPTIM_DISTRIBUTED)
 		return mfs_legacy_read_distrib(l, r, rank, count);
-	return mfs_legacy_read_float16(l, r, rank, a, optimizer, count);
+	if (l->rules.layer_wise)
+		return mfs_legacy_read_layer_wise(l, r, rank, a);
+	return mfs_legacy_read_float16(l, r,
+				       &(struct mfs_legacy_source){.rank = rank,
+								   .model = a,
+								   .optim = a,
+								   .optimizer = optimizer,
+								   .count = count});
 }
 
 int mfs_optim_read_legacy(struct mfs_ckpt *ckpt, enum mfs_optim_kind *ret, struct mfs_error *err)

@@ -32,8 +32,8 @@ struct optim {
 	struct mfs_optim_chain chain;
 	uint32_t number; /* in the chain */
 	struct mfs_torch_reader *r;
+	const struct mfs_legacy_source *source;
 	const struct mfs_torch_rank *rank;
-	const struct mfs_torch_source *a;
 	const struct mfs_pickle *doc;
 	struct group groups[MFS_OPTIM_MAX_GROUPS];
 	uint32_t group_count;
@@ -169,13 +169,21 @@ static int index_states(struct optim *o, mfs_value states)
 	return 0;
 }
 
+/* One rank alone has the state of a dense parameter that was dealt, whatever its experts are. */
+static bool is_wanted(const struct optim *o, const struct mfs_torch_param *p)
+{
+	if (!o->source->share || p->name.experts)
+		return p->wanted;
+	return !p->copy && (p->name.tp != MFS_TP_NONE || o->rank->tp == 0);
+}
+
 static int place_state(struct optim *o, const struct mfs_torch_param *p, enum mfs_state state,
 		       mfs_value v)
 {
 	struct mfs_torch_tensor t;
 	char want[96], have[96];
 	uint32_t storage;
-	int rc = mfs_torch_tensor(o->a->state, v, &t, o->r->err);
+	int rc = mfs_torch_tensor(o->source->optim->state, v, &t, o->r->err);
 
 	if (rc) {
 		mfs_fail_in(o->r->err, "%s/%s: %s of '%s'", o->r->ckpt->dir, o->rank->name,
@@ -187,9 +195,9 @@ static int place_state(struct optim *o, const struct mfs_torch_param *p, enum mf
 				o->r->ckpt->dir, o->rank->name, mfs_state_name(state), p->key,
 				mfs_shape_text(p->t.shape, p->t.ndim, want, sizeof(want)),
 				mfs_shape_text(t.shape, t.ndim, have, sizeof(have)));
-	if (!p->wanted)
+	if (!is_wanted(o, p))
 		return 0;
-	rc = mfs_torch_storage(o->r, o->a, &t, &storage);
+	rc = mfs_torch_storage(o->r, o->source->optim, &t, &storage);
 	return rc ? rc : mfs_torch_place(o->r, o->rank, p, state, &t, storage);
 }
 
@@ -204,9 +212,9 @@ static int place_main(struct optim *o, const struct mfs_torch_param *p, struct g
 	if (mfs_dtype_size(p->dtype) == 2)
 		return place_state(o, p, MFS_STATE_MAIN,
 				   mfs_value_at(o->doc, g->main, g->next_main++));
-	if (!p->wanted)
+	if (!is_wanted(o, p))
 		return 0;
-	rc = mfs_torch_storage(o->r, o->a, &p->t, &storage);
+	rc = mfs_torch_storage(o->r, o->source->model, &p->t, &storage);
 	return rc ? rc : mfs_torch_place(o->r, o->rank, p, MFS_STATE_MAIN, &p->t, storage);
 }
 
@@ -268,44 +276,106 @@ static int read_param(struct optim *o, const struct mfs_torch_param *p)
 	return rc ? rc : place_kept(o, p, e);
 }
 
-static int read_one(const struct optim *template, uint32_t number, mfs_value one)
+/* ---- a chain ---- */
+
+static struct optim *new_optim(const struct optim *template, uint32_t number)
 {
 	struct optim *o = calloc(1, sizeof(*o));
-	int rc;
+
+	if (o) {
+		*o = *template;
+		o->number = number;
+	}
+	return o;
+}
+
+static void free_optim(struct optim *o)
+{
+	free(o->states);
+	free(o);
+}
+
+/* Adds an optimizer's parameters. */
+static int list_cards(struct optim *o, struct mfs_legacy_card *cards, uint32_t *count)
+{
+	const struct mfs_torch_params *all = &o->r->params;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < all->count && !rc; i++) {
+		struct mfs_legacy_card *c = &cards[*count];
+		struct group *g = NULL;
+
+		if (!is_member(o, &all->list[i]))
+			continue;
+		rc = find_group(o, &all->list[i], &g);
+		if (rc || !mfs_shape_count(all->list[i].t.shape, all->list[i].t.ndim, &c->elements))
+			return rc ? rc : bad_groups(o, -EINVAL, all->list[i].key, "too large");
+		c->group = o->number * MFS_OPTIM_MAX_GROUPS + (uint32_t)(g - o->groups);
+		c->param = i;
+		c->expert = g->experts;
+		++*count;
+	}
+	return rc;
+}
+
+static int read_one(const struct optim *template, uint32_t number,
+		    const struct mfs_legacy_card *cards, uint32_t count)
+{
+	const mfs_value one =
+		mfs_optim_state_at(template->doc, template->source->optimizer, number);
+	struct optim *o = new_optim(template, number);
+	int rc = o ? read_groups(o, one) : mfs_fail_nomem(template->r->err);
 
 	if (!o)
-		return mfs_fail_nomem(template->r->err);
-	*o = *template;
-	o->number = number;
-	rc = read_groups(o, one);
+		return rc;
 	if (!rc)
 		rc = index_states(
 			o, mfs_value_get(o->doc, mfs_optim_state_torch(o->doc, one), "state"));
-	for (uint32_t i = 0; i < o->r->params.count && !rc; i++)
-		if (is_member(o, &o->r->params.list[i]))
-			rc = read_param(o, &o->r->params.list[i]);
+	for (uint32_t i = 0; i < count && !rc; i++)
+		if (cards[i].group / MFS_OPTIM_MAX_GROUPS == number)
+			rc = read_param(o, &o->r->params.list[cards[i].param]);
 	if (!rc)
 		rc = check_counts(o);
-	free(o->states);
-	free(o);
+	free_optim(o);
+	return rc;
+}
+
+/* Lists the parameters of all optimizers, as each has them. */
+static int list_all(const struct optim *template, struct mfs_legacy_card *cards, uint32_t *count)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < template->chain.count && !rc; i++) {
+		struct optim *o = new_optim(template, i);
+
+		if (!o)
+			return mfs_fail_nomem(template->r->err);
+		rc = read_groups(o, mfs_optim_state_at(o->doc, template->source->optimizer, i));
+		if (!rc)
+			rc = list_cards(o, cards, count);
+		free_optim(o);
+	}
 	return rc;
 }
 
 int mfs_legacy_read_float16(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,
-			    const struct mfs_torch_rank *rank, const struct mfs_torch_source *a,
-			    mfs_value optimizer, uint32_t count)
+			    const struct mfs_legacy_source *source)
 {
-	const struct mfs_pickle *doc = a->state->doc;
 	const struct optim template = {
 		.rules = &l->rules,
-		.chain = mfs_optim_chain_counted(l->rules.kept.matrices, count),
+		.chain = mfs_optim_chain_counted(l->rules.kept.matrices, source->count),
 		.r = r,
-		.rank = rank,
-		.a = a,
-		.doc = doc};
-	int rc = 0;
+		.source = source,
+		.rank = source->rank,
+		.doc = source->optim->state->doc};
+	struct mfs_legacy_card *cards = calloc((size_t)r->params.count + 1, sizeof(*cards));
+	uint32_t count = 0;
+	int rc = cards ? list_all(&template, cards, &count) : mfs_fail_nomem(r->err);
 
-	for (uint32_t i = 0; i < count && !rc; i++)
-		rc = read_one(&template, i, mfs_optim_state_at(doc, optimizer, i));
+	if (!rc && source->share)
+		count = mfs_legacy_deal(source->share, cards, count);
+	for (uint32_t i = 0; i < source->count && !rc; i++)
+		rc = read_one(&template, i, cards, count);
+	free(cards);
 	return rc;
 }

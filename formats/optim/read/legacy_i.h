@@ -14,11 +14,47 @@ struct mfs_legacy_optim {
 	bool *expert_done; /* [pp * ep * etp] */
 };
 
-/* Reads the optimizers of a rank that keep a tensor for each parameter. value: of the state dict;
- * count: optimizers in it. */
+/* ---- which parameters a rank of a layer-wise optimizer has (legacy_layer_wise.c) ---- */
+
+#define MFS_LEGACY_MAX_DP (1u << 16)
+
+/* The rank among those that share dense parameters, and among those that share its experts. */
+struct mfs_legacy_share {
+	uint32_t rank, ranks;
+	uint32_t expert_rank, expert_ranks;
+};
+
+/* A parameter that is dealt. */
+struct mfs_legacy_card {
+	uint64_t elements;
+	uint32_t group; /* counted over all optimizers of the chain */
+	uint32_t param; /* in the reader's list */
+	bool expert;	/* of a group of experts */
+};
+
+/* Leaves a rank's own, in the order of its groups. Returns how many. */
+uint32_t mfs_legacy_deal(const struct mfs_legacy_share *s, struct mfs_legacy_card *cards,
+			 uint32_t count);
+
+/* ---- readers ---- */
+
+/* Where optimizers are. */
+struct mfs_legacy_source {
+	const struct mfs_torch_rank *rank;
+	const struct mfs_torch_source *model; /* its parameters */
+	const struct mfs_torch_source *optim; /* the archive of the optimizers */
+	mfs_value optimizer;		      /* of that archive: one, or a chain */
+	uint32_t count;			      /* optimizers in it */
+	const struct mfs_legacy_share *share; /* NULL: it has all parameters of the rank */
+};
+
+/* Reads optimizers that keep a tensor for each parameter. */
 int mfs_legacy_read_float16(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,
-			    const struct mfs_torch_rank *rank, const struct mfs_torch_source *a,
-			    mfs_value optimizer, uint32_t count);
+			    const struct mfs_legacy_source *source);
+/* Reads layer_wise_optimizer_N.pt of a directory. -ENODATA: some are missing. */
+int mfs_legacy_read_layer_wise(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,
+			       const struct mfs_torch_rank *rank,
+			       const struct mfs_torch_source *model);
 /* Reads the flat buffers in a rank's distrib_optim.pt. count: optimizers in the rank's state. A
  * missing file is no failure, since another rank has the same buffers. */
 int mfs_legacy_read_distrib(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,

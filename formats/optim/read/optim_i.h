@@ -19,9 +19,12 @@ MFS_CKPT_READERS(MFS_OPTIM_OPEN_DECLARE)
 /* Reads legacy files, the model included (legacy.c). */
 int mfs_optim_read_legacy(struct mfs_ckpt *ckpt, enum mfs_optim_kind *ret, struct mfs_error *err);
 
-/* Reads tensors that are named after the model's (dist_named.c). *ret is NONE if there are none. */
+/* Reads tensors that are named after the model's (dist_named.c). *ret is NONE if there are none.
+ * With Muon others may have flat buffers. */
 int mfs_optim_read_named(struct mfs_dist_reader *r, enum mfs_optim_kind *ret,
 			 bool *ret_fully_reshardable);
+/* True if there are some. */
+bool mfs_optim_has_named(const struct mfs_dcp *dcp);
 /* Adds one of these that is flattened. key: of the model. t->original: its shape before
  * flattening. */
 int mfs_optim_add_flattened(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t,

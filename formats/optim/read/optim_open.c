@@ -7,6 +7,7 @@
 #include "formats/ckpt/read/ckpt_open.h"
 #include "formats/ckpt/read/reader.h"
 #include "formats/optim/read/optim_i.h"
+#include "formats/optim/rules/optim_rules.h"
 
 /* Keys of an optimizer that none of the readers knows. */
 static const char *unknown_key(const struct mfs_dcp *dcp)
@@ -44,8 +45,9 @@ static int finish(struct mfs_ckpt *ckpt, const struct mfs_dist_reader *r, enum m
 
 	if (!rc && kind != MFS_OPTIM_NONE)
 		rc = mfs_optim_check_whole(ckpt, &has_main, err);
-	flat = r && kind != MFS_OPTIM_NONE &&
-	       (mfs_optim_has_buckets(&r->dcp) || r->ckpt->format->is_plain);
+	flat = kind != MFS_OPTIM_NONE &&
+	       (r ? mfs_optim_has_buckets(&r->dcp) || r->ckpt->format->is_plain
+		  : mfs_optim_run_is_layer_wise(ckpt));
 	/* Thousands of headers and samples are read. */
 	mfs_fileset_keep_open(mfs_ckpt_files(ckpt), true);
 	if (!rc && (fully_reshardable || flat))
@@ -74,7 +76,12 @@ static int read_state(struct mfs_dist_reader *r, enum mfs_optim_kind *ret, bool 
 	if (r->ckpt->format->is_plain)
 		return mfs_optim_read_plain(r, ret);
 	rc = mfs_optim_read_named(r, ret, fully_reshardable);
-	return !rc && *ret == MFS_OPTIM_NONE ? read_flat(r, ret) : rc;
+	if (rc || *ret == MFS_OPTIM_NONE)
+		return rc ? rc : read_flat(r, ret);
+	if (!mfs_optim_has_buckets(&r->dcp))
+		return 0;
+	*ret = MFS_OPTIM_LAYER_WISE;
+	return mfs_optim_read_buckets(r);
 }
 
 int mfs_optim_open_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)

@@ -123,7 +123,7 @@ static int read_scaler(const struct mfs_dist_reader *r, struct mfs_optim_info *i
 	return 0;
 }
 
-static int read_items(const struct mfs_dist_reader *r, struct mfs_optim_info *info)
+static int read_all_items(const struct mfs_dist_reader *r, struct mfs_optim_info *info)
 {
 	int rc = read_item(r, info, 0, "");
 	const bool chained = !rc && !info->optimizers;
@@ -133,6 +133,13 @@ static int read_items(const struct mfs_dist_reader *r, struct mfs_optim_info *in
 	if (!rc && chained)
 		rc = read_item(r, info, 1, "chained_1.");
 	return rc ? rc : read_scaler(r, info, chained ? "chained_0." : "");
+}
+
+static int read_items(const struct mfs_dist_reader *r, struct mfs_optim_info *info)
+{
+	if (info->optimizers) /* the matrices' are in the state */
+		return read_item(r, info, 1, "chained_1.");
+	return read_all_items(r, info);
 }
 
 /* ---- all ---- */
@@ -161,7 +168,8 @@ int mfs_optim_read_settings(struct mfs_ckpt *ckpt, const struct mfs_dist_reader 
 		rc = note_optimizer(info, i, f, one, err);
 		info->optimizers = i + 1;
 	}
-	if (!rc && !info->optimizers && r)
+	if (!rc && r &&
+	    (!info->optimizers || (kind == MFS_OPTIM_LAYER_WISE && info->optimizers == 1)))
 		rc = read_items(r, info);
 	if (!info->optimizers)
 		info->optimizers = 1;

@@ -112,6 +112,20 @@ unsigned mfs_optim_kept(const struct mfs_optim_rules *rules, const char *name, u
 	return mfs_optim_is_muon(rules, name, ndim) ? rules->kept.matrices : rules->kept.others;
 }
 
+/* arguments.py: validate_args; "dist_muon" until core 0.18. */
+bool mfs_optim_run_is_layer_wise(const struct mfs_ckpt *ckpt)
+{
+	const struct mfs_ckpt_common *state = mfs_ckpt_common(ckpt);
+	struct args a;
+
+	if (!state)
+		return false;
+	a.doc = state->archive.doc;
+	a.args = mfs_value_get(a.doc, state->root, "args");
+	return flag(&a, "use_layer_wise_distributed_optimizer") ||
+	       mfs_value_is_str(a.doc, mfs_value_attr(a.doc, a.args, "optimizer"), "dist_muon");
+}
+
 bool mfs_optim_decays(const struct mfs_optim_rules *rules, const char *name, unsigned ndim)
 {
 	const bool bias = mfs_str_ends(name, ".bias");

@@ -21,6 +21,9 @@ struct mfs_optim_rules {
 	/* experts also have an optimizer of their own if etp != tp (since 0.19), not only if ep
 	 * > 1 */
 	bool expert_tensor_groups;
+	/* layer_wise_optimizer.py: Muon's matrices, experts among them, have no buffers and one
+	 * optimizer; buffers have the others. */
+	bool layer_wise;
 	/* buffers of the distributed optimizer */
 	bool grad_fp32;		  /* accumulate_allreduce_grads_in_fp32 */
 	bool overlap_grad_reduce; /* if not, only shared embeddings have buckets of their own */
@@ -37,7 +40,11 @@ struct mfs_optim_rules {
  * run. */
 void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret);
 
-/* True if a parameter is Muon's. name: in the rank's state dict, as in the next three. */
+/* True if whole parameters were divided among the data-parallel ranks. */
+bool mfs_optim_run_is_layer_wise(const struct mfs_ckpt *ckpt);
+
+/* True if a parameter has the optimizer of matrices, Muon or Lion. name: in the rank's state
+ * dict, as in the next three. */
 bool mfs_optim_is_muon(const struct mfs_optim_rules *rules, const char *name, unsigned ndim);
 /* The states that are kept of it in addition to its main parameter (optimizers.h). */
 unsigned mfs_optim_kept(const struct mfs_optim_rules *rules, const char *name, unsigned ndim);

@@ -5,7 +5,7 @@
 
 static const struct mfs_optimizer kinds[] = {
 #define KIND(name, states) {#name, states},
-	MFS_OPTIMIZERS(KIND)
+	MFS_OPTIMIZERS(KIND) MFS_OPTIMIZERS_READ(KIND)
 #undef KIND
 };
 
@@ -30,7 +30,7 @@ static const char *name_of(const struct mfs_ckpt *ckpt)
 		return "sgd";
 	if (a->muon || (states & MFS_OPTIM_STATE(MOMENTUM)))
 		return "muon";
-	return a->lion && !(states & MFS_OPTIM_STATE(EXP_AVG_SQ)) ? "lion" : "adam";
+	return a->lion ? "lion" : "adam";
 }
 
 const struct mfs_optimizer *mfs_optimizer_of(const struct mfs_ckpt *ckpt)
@@ -42,6 +42,8 @@ const struct mfs_optimizer *mfs_optimizer_of(const struct mfs_ckpt *ckpt)
 			return &kinds[i];
 	return &kinds[0];
 }
+
+const struct mfs_kept_states mfs_kept_by_lion = {.others = MFS_OPTIM_STATE(EXP_AVG)};
 
 /* torch/optim/sgd.py: nothing without momentum. */
 struct mfs_kept_states mfs_kept_states(const struct mfs_ckpt *ckpt)
@@ -55,5 +57,9 @@ struct mfs_kept_states mfs_kept_states(const struct mfs_ckpt *ckpt)
 		return (struct mfs_kept_states){.matrices = MFS_OPTIM_STATE(MOMENTUM),
 						.others = a->lion ? MFS_OPTIM_STATE(EXP_AVG)
 								  : MFS_OPTIM_ADAM};
-	return (struct mfs_kept_states){.others = kind->states};
+	if (mfs_str_is(kind->name, "lion") && states_of(ckpt) == MFS_OPTIM_STATE(EXP_AVG))
+		return mfs_kept_by_lion;
+	return (struct mfs_kept_states){
+		.matrices = mfs_str_is(kind->name, "lion") ? MFS_OPTIM_STATE(EXP_AVG) : 0,
+		.others = kind->states};
 }

@@ -1,6 +1,6 @@
 /*
  * The optimizers, and which states the saves of their runs have in addition to main parameters: the
- * one list of them. What the trainer computes for each is in trainer/optimizers.
+ * one list of them. What the trainer computes for each that it has is in trainer/optimizers.
  */
 #ifndef MFS_OPTIM_RULES_OPTIMIZERS_H
 #define MFS_OPTIM_RULES_OPTIMIZERS_H
@@ -19,6 +19,10 @@
 	X(sgd, MFS_OPTIM_STATE(MOMENTUM))                                                          \
 	X(muon, MFS_OPTIM_STATE(MOMENTUM) | MFS_OPTIM_ADAM)
 
+/* Those of which saves are read alone, in addition. Lion leaves to Adam what Muon does, but for
+ * core 0.17, where it has all (emerging_optimizers.py: _default_param_overrides_factory). */
+#define MFS_OPTIMIZERS_READ(X) X(lion, MFS_OPTIM_ADAM)
+
 struct mfs_optimizer {
 	const char *name;
 	unsigned states; /* bit s: state s of enum mfs_state */
@@ -29,10 +33,12 @@ const struct mfs_optimizer *mfs_optimizer_of(const struct mfs_ckpt *ckpt);
 /* The states that a run keeps of a parameter in addition to its main one. Bits as in
  * mfs_optimizer. */
 struct mfs_kept_states {
-	unsigned matrices; /* of what Muon takes; 0: there is no Muon */
+	unsigned matrices; /* of what Muon takes, or Lion; 0: there is one optimizer */
 	unsigned others;
 };
 
 struct mfs_kept_states mfs_kept_states(const struct mfs_ckpt *ckpt);
+/* Where Lion has all parameters. */
+extern const struct mfs_kept_states mfs_kept_by_lion;
 
 #endif

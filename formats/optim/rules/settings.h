@@ -11,7 +11,16 @@ enum mfs_optim_kind {
 	MFS_OPTIM_NONE,
 	MFS_OPTIM_FLOAT16, /* Float16OptimizerWithFloat16Params, or FP32Optimizer */
 	MFS_OPTIM_DISTRIBUTED,
+	/* LayerWiseDistributedOptimizer with buffers: Muon's matrices as of FLOAT16, and others as
+	 * of DISTRIBUTED */
+	MFS_OPTIM_LAYER_WISE,
 };
+
+/* True if the i-th of a chain is a DistributedOptimizer. */
+static inline bool mfs_optim_is_distributed(enum mfs_optim_kind kind, uint32_t i)
+{
+	return kind == MFS_OPTIM_DISTRIBUTED || (kind == MFS_OPTIM_LAYER_WISE && i > 0);
+}
 
 struct mfs_optim_info {
 	enum mfs_optim_kind kind;

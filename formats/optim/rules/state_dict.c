@@ -52,6 +52,17 @@ mfs_value mfs_optim_state_torch(const struct mfs_pickle *doc, mfs_value one)
 	return mfs_value_get(doc, one, "optimizer_state_dict");
 }
 
+/* emerging_optimizers of 0.1, and of 0.2 and later */
+bool mfs_optim_group_has_momentum(const struct mfs_pickle *doc, mfs_value group)
+{
+	return mfs_value_has(doc, group, "momentum_beta") || mfs_value_has(doc, group, "momentum");
+}
+
+bool mfs_optim_group_is_lion(const struct mfs_pickle *doc, mfs_value group)
+{
+	return mfs_value_has(doc, group, "betas") && !mfs_value_has(doc, group, "eps");
+}
+
 mfs_value mfs_optim_state_groups(const struct mfs_pickle *doc, mfs_value one)
 {
 	return mfs_value_get(doc, mfs_optim_state_torch(doc, one), "param_groups");

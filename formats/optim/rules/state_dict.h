@@ -26,5 +26,9 @@ mfs_value mfs_optim_state_at(const struct mfs_pickle *doc, mfs_value optimizer, 
 /* torch's dict of one optimizer, and its parameter groups (a list). */
 mfs_value mfs_optim_state_torch(const struct mfs_pickle *doc, mfs_value one);
 mfs_value mfs_optim_state_groups(const struct mfs_pickle *doc, mfs_value one);
+/* True if a group has a momentum, as Muon's and SGD's have. */
+bool mfs_optim_group_has_momentum(const struct mfs_pickle *doc, mfs_value group);
+/* True if a group is Lion's, which has betas and no eps. */
+bool mfs_optim_group_is_lion(const struct mfs_pickle *doc, mfs_value group);
 
 #endif

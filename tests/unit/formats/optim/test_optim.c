@@ -25,6 +25,7 @@
 #include "formats/numbers/cast.h"
 #include "formats/ckpt/read/ckpt_open.h"
 #include "formats/optim/buffers/rank_optim.h"
+#include "formats/optim/read/legacy_i.h"
 #include "formats/optim/read/optim_open.h"
 #include "formats/optim/rules/settings.h"
 
@@ -666,6 +667,30 @@ START_TEST(muon_and_others_are_apart)
 }
 END_TEST
 
+/* The example of layer_wise_optimizer.py: ten parameters and four ranks. */
+START_TEST(parameters_are_dealt_to_and_fro)
+{
+	static const uint32_t expected[4][3] = {{0, 7, 8}, {1, 6, 9}, {2, 5}, {3, 4}};
+	static const uint32_t counts[] = {3, 3, 2, 2};
+
+	for (uint32_t rank = 0; rank < 4; rank++) {
+		const struct mfs_legacy_share s = {rank, 4, 0, 1};
+		struct mfs_legacy_card cards[11];
+		uint32_t own = 0;
+
+		for (uint32_t i = 0; i < 11; i++) /* the last is of an expert, which one rank has */
+			cards[i] = (struct mfs_legacy_card){.elements = 100 - i,
+							    .group = i % 2,
+							    .param = 9 - i,
+							    .expert = i == 10};
+		ck_assert_uint_eq(mfs_legacy_deal(&s, cards, 11), counts[rank] + 1);
+		for (uint32_t i = 0; i <= counts[rank]; i++)
+			if (!cards[i].expert)
+				ck_assert_uint_eq(cards[i].param, expected[rank][own++]);
+	}
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("optim");
@@ -685,5 +710,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, buffers_are_the_files);
 	tcase_add_test(c, groups_in_order);
 	tcase_add_test(c, muon_and_others_are_apart);
+	tcase_add_test(c, parameters_are_dealt_to_and_fro);
 	return s;
 }
