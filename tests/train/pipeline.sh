@@ -28,6 +28,23 @@ within=0 as_one "more microbatches than a group has, all of the validation set" 
 sets="tests/fixtures/data/notes_text_document tests/fixtures/data/tales_text_document" within=0 as_one "validation sets" llama "2-pp2-vpp2" 8 \
 	--eval-interval 2
 
+# A HybridModel of a GPTModel's layers trains as that does, on stages that its pattern names; what is saved holds the same in both forms, and
+# a run of either goes on with the other's.
+forms() {
+	local mcorefs=${MCOREFS:-$(dirname "$train")/mcorefs} way=(--pipeline-model-parallel-size 2 --ckpt-format torch)
+	local words=(--exit-interval 2 --save-interval 2 --train-iters 4) hybrid=(--hybrid-layer-pattern '*-|*-*-|*-|*-' --is-hybrid-model)
+	family_args llama
+	args+=(--num-layers 5 --transformer-impl transformer_engine)
+	run 1 "$work/n1.log" "${words[@]}" --save "$work/gpt" && run 2 "$work/log" "${words[@]}" "${way[@]}" "${hybrid[@]}" --save "$work/hybrid" &&
+		alike "$work/n1.log" "$work/log" 2 0 && "$mcorefs" diff "$work/gpt" "$work/hybrid" --optim >"$work/log" || return
+	grep -aq 'decoder.layers.3.mlp.linear_fc1' "$work"/hybrid/iter_0000002/mp_rank_00_001/model_optim_rng.pt || return
+	run 1 "$work/n1.log" "${words[@]}" --load "$work/hybrid" --save "$work/gpt2" && run 1 "$work/log" "${words[@]}" \
+		--hybrid-layer-pattern '*-*-*-*-*-' --load "$work/gpt" --save "$work/hybrid2" && alike "$work/n1.log" "$work/log" 2 0 &&
+		"$mcorefs" diff "$work/gpt2" "$work/hybrid2" --optim >"$work/log"
+}
+forms
+verdict $? "a HybridModel"
+
 # Of seven microbatches in groups of five, more messages are on their way at once than of eight: each batch of a schedule has room.
 grows() {
 	local words=(--micro-batch-size 1 --step-batch-size-schedule "0:7 1K:8" --exit-interval 3)
@@ -56,6 +73,7 @@ refused() {
 	verdict $? "$name"
 }
 refused "five layers of two stages" "pp2 is impossible: 5 layers cannot be divided among 2 stages" --num-layers 5
+refused "a stage that ends inside a block" "between attention and its MLP" --hybrid-layer-pattern '*-*|-*-'
 refused "three microbatches in groups of two" "found 1 of 3" --num-virtual-stages-per-pipeline-rank 2 --global-batch-size 6
 
 # Both processes must know of a loss that the last one alone has.

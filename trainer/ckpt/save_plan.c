@@ -240,11 +240,12 @@ static int lay_out_other(struct planner *b, uint32_t process)
 
 static int lay_out_all(struct planner *b)
 {
-	const struct mfs_dist_boxes_options options = {
-		.ckpt = b->params->ckpt,
-		.spec = mfs_layer_spec_of(b->params->ckpt),
-		.optimizer = !b->config->no_save_optim,
-		.distributed = b->config->use_distributed_optimizer};
+	const struct mfs_dist_boxes_options options = {.ckpt = b->params->ckpt,
+						       .spec = mfs_layer_spec_of(b->params->ckpt),
+						       .optimizer = !b->config->no_save_optim,
+						       .distributed =
+							       b->config->use_distributed_optimizer,
+						       .hybrid = b->params->layout.hybrid};
 	const struct mft_launch *launch = &b->parallel->launch;
 	int rc = mfs_dist_boxes_new(&options, &b->plan->boxes, b->err);
 

@@ -98,16 +98,48 @@ static int put_field(struct adopt *a, const struct mfs_args_field *f)
 	}
 }
 
+/* True if the run is a HybridModel's, which has two layers for each of the model's. */
+static bool is_hybrid(const struct adopt *a)
+{
+	return !mft_flag_is_none(a->c->values, "hybrid_layer_pattern");
+}
+
+/* The pattern of the checkpoint, without its stages, unless another is given. */
+static int put_pattern(struct adopt *a)
+{
+	static const char *const names[] = {"hybrid_layer_pattern", "hybrid_override_pattern"};
+	const char *found = NULL;
+	char *pattern, *to;
+	size_t len = 0;
+
+	if (!a->from->model->hybrid_form || !a->from->doc || is_hybrid(a))
+		return 0;
+	for (size_t i = 0; i < 2 && !found; i++)
+		if (!mfs_value_str(a->from->doc,
+				   mfs_value_attr(a->from->doc, a->from->args, names[i]), &found,
+				   &len))
+			found = NULL;
+	pattern = to = found ? mfs_arena_alloc(&a->c->arena, len + 1) : NULL;
+	if (!pattern)
+		return found ? mfs_fail_nomem(a->err) : 0;
+	for (size_t i = 0; i < len; i++)
+		if (found[i] != '|')
+			*to++ = found[i];
+	*to = '\0';
+	return put_text(a, "hybrid_layer_pattern", false, pattern);
+}
+
 /* Takes the place of what a flag has: one number a layer. */
 static int put_layers(struct adopt *a, struct mft_flag_value *to, const uint8_t *has)
 {
-	const size_t layers = (size_t)a->from->model->num_layers;
+	const size_t each = is_hybrid(a) ? 2 : 1;
+	const size_t layers = each * (size_t)a->from->model->num_layers;
 	struct mft_flag_value *items = mfs_arena_array(&a->c->arena, layers, sizeof(*items));
 
 	if (!items)
 		return mfs_fail_nomem(a->err);
 	for (size_t i = 0; i < layers; i++)
-		items[i] = (struct mft_flag_value){.type = MFT_IS_INT, .number = has[i]};
+		items[i] = (struct mft_flag_value){.type = MFT_IS_INT, .number = has[i / each]};
 	*to = (struct mft_flag_value){.type = MFT_IS_LIST, .items = items, .count = layers};
 	return 0;
 }
@@ -121,7 +153,8 @@ static int put_expert_layers(struct adopt *a)
 	if (!to)
 		return 0;
 	*to = (struct mft_flag_value){.type = MFT_IS_INT, .number = 1};
-	if (!m->moe_layers || (!m->moe_layer_freq_listed && !mfs_args_layers_differ(m)))
+	if (is_hybrid(a) || !m->moe_layers ||
+	    (!m->moe_layer_freq_listed && !mfs_args_layers_differ(m)))
 		return 0;
 	return put_layers(a, to, m->moe_layers);
 }
@@ -137,7 +170,7 @@ static int put_window_layers(struct adopt *a)
 /* The layers that have a gated delta net. */
 static int put_linear_layers(struct adopt *a)
 {
-	const uint8_t *has = a->from->model->linear_layers;
+	const uint8_t *has = is_hybrid(a) ? NULL : a->from->model->linear_layers;
 	struct mft_flag_value *to = has ? place(a, "linear_attention_freq", false) : NULL;
 	const int r =
 		has ? put_text(a, "experimental_attention_variant", false, "gated_delta_net") : 0;
@@ -179,6 +212,8 @@ static int put_model(struct adopt *a)
 	if (m->moe_router_topk_scaling_factor != 0)
 		put_real(a, "moe_router_topk_scaling_factor", true,
 			 m->moe_router_topk_scaling_factor);
+	if (!r)
+		r = put_pattern(a);
 	if (!r)
 		r = put_expert_layers(a);
 	if (!r)

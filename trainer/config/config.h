@@ -172,6 +172,7 @@ struct mft_train_config {
 	enum mft_recompute recompute_granularity;
 	const char *recompute_method; /* "uniform", "block"; NULL */
 	int64_t recompute_num_layers;
+	bool is_hybrid_model; /* of --hybrid-layer-pattern: matrices begin as a GPTModel's do */
 	struct mfs_arg_words recompute_modules; /* of selective; NULL: core_attn */
 
 	/* data */

@@ -172,16 +172,11 @@ static const struct mft_flag transformer_engine[] = {
 };
 GROUP(transformer_engine, "Transformer-Engine");
 
-#define NO_MAMBA "Mamba layers are not trained here"
-#define OTHER_LAYERS                                                                               \
-	"the layers trained here follow from other arguments: where they are Megatron's own "      \
-	"attention and MLPs, leave it out"
-
 static const struct mft_flag experimental[] = {
 	{ON, "enable_experimental", "False", UNUSED},
-	{TEXTS, "spec", "None", .words = '*', REFUSED(OTHER_LAYERS)},
-	{TEXT, "hybrid_layer_pattern", "None", REFUSED(NO_MAMBA)},
-	{TEXT, "hybrid_override_pattern", "None", REFUSED(NO_MAMBA)},
+	{TEXTS, "spec", "None", .words = '*', USED},
+	{TEXT, "hybrid_layer_pattern", "None", USED},
+	{TEXT, "hybrid_override_pattern", "None", USED},
 	{TEXT, "yaml_cfg", "None", NAMES("--yaml-cfg --config"), USED},
 	{ON, "use_precision_aware_optimizer", "False", USED},
 	{DTYPE, "main_grads_dtype", "'fp32'", CHOICES("fp32|bf16"), DTYPE_TO(main_grads_dtype)},

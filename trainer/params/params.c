@@ -84,6 +84,15 @@ static bool set_delta_init(const struct mfs_megatron_args *a, struct mft_param *
 	return true;
 }
 
+/* What the matrices that end a sublayer are divided by the root of: twice the layers, and a
+ * HybridModel's layers are sublayers, unless --is-hybrid-model says so. */
+static double sublayers(const struct mft_train_config *config)
+{
+	const double blocks = (double)config->model.num_layers;
+
+	return config->model.hybrid_form && !config->is_hybrid_model ? 4 * blocks : 2 * blocks;
+}
+
 /* How a parameter begins: core/transformer/transformer_config.py: init_method,
  * output_layer_init_method, embedding_init_method; core/utils.py: scaled_init_method_normal;
  * core/transformer/moe/router.py: Router.reset_parameters, which draws the bias, too. */
@@ -107,7 +116,7 @@ static void set_init(const struct mft_train_config *config, struct mft_param *p)
 	p->init_std = std / narrow;
 	if (mfs_str_ends(name, "linear_proj.weight") || mfs_str_ends(name, "out_proj.weight") ||
 	    mfs_str_ends(name, "linear_fc2.weight"))
-		p->init_std = std / (sqrt(2.0 * (double)a->num_layers) * narrow);
+		p->init_std = std / (sqrt(sublayers(config)) * narrow);
 	/* gpt_model.py: a head of its own begins as the embedding does. */
 	if (strstr(name, "_embeddings.") || (a->mup.on && !strcmp(name, "output_layer.weight")))
 		p->init_std = embedding;
@@ -414,6 +423,7 @@ static struct mfs_layout layout_of(const struct mft_train_config *config,
 		.first = count_or(a->first_stage_layers, 0),
 		.last = count_or(a->last_stage_layers, 0),
 		.chunk_layers = config->chunk_layers,
+		.hybrid = a->hybrid_form,
 	};
 	return layout;
 }

@@ -59,7 +59,8 @@ int mfs_dist_boxes_new(const struct mfs_dist_boxes_options *options, struct mfs_
 		return mfs_fail_nomem(err);
 	b->d.options = (struct mfs_megatron_options){
 		.ckpt = options->ckpt,
-		.layout = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1},
+		.layout =
+			{.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1, .hybrid = options->hybrid},
 		.spec = options->spec,
 		.optimizer = options->optimizer};
 	rc = mfs_dist_begin(&b->d, options->distributed ? MFS_OPTIM_DISTRIBUTED : MFS_OPTIM_FLOAT16,

@@ -22,6 +22,7 @@ struct mfs_dist_boxes_options {
 	enum mfs_layer_spec spec;
 	bool optimizer;	  /* its tensors are saved */
 	bool distributed; /* by Megatron's DistributedOptimizer */
+	bool hybrid;	  /* keys are a HybridModel's (megatron/layout.h) */
 };
 
 int mfs_dist_boxes_new(const struct mfs_dist_boxes_options *options, struct mfs_dist_boxes **ret,

@@ -54,6 +54,13 @@ static const struct mft_yaml_field fields[] = {
 	{"model", "autocast_dtype", NULL, false},
 	{"model", "pipeline_dtype", NULL, false},
 	{"model", "hf_model_id", NULL, false},
+	{"model", "hf_model_revision", NULL, false},
+	{"model", "hybrid_stack_spec", "null", false},
+	{"model", "hybrid_attention_ratio", "0.0", false},
+	{"model", "hybrid_mlp_ratio", "0.0", false},
+	{"model", "mamba_chunk_size", NULL, false},
+	{"model", "logit_dtype", "null", false},
+	{"model", "keep_mtp_spec_in_bf16", NULL, false},
 	{"model", "generation_config", NULL, false},
 	{"model", "extra_checkpoint_metadata", NULL, false},
 	{"model", "transformer_layer_spec",
@@ -213,6 +220,7 @@ static const char *const plain_models[] = {
 	"Qwen3MoE",
 	"Llama31NemotronNano8B",
 	"Llama31Nemotron70B",
+	"Hybrid", /* a pattern that is not a GPTModel's is refused */
 };
 
 bool mft_yaml_is_section(const char *name)
@@ -249,11 +257,13 @@ void mft_yaml_try_names(const char *section, struct mfs_nearest *near)
 			mfs_nearest_try(near, aliases[i].key);
 }
 
-/* A kind of class, and maybe a size, follow a stem. */
+/* A kind of class, and maybe a size, follow a stem. A config of a builder has core's own in it. */
 bool mft_yaml_is_plain_model(const char *class_name)
 {
 	static const char *const kinds[] = {"ModelProvider", "ModelConfig", "Provider"};
 
+	if (!strcmp(class_name, "TransformerConfig") || !strcmp(class_name, "MLATransformerConfig"))
+		return true;
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(plain_models); i++) {
 		const size_t len = strlen(plain_models[i]);
 

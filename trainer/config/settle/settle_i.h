@@ -130,11 +130,15 @@ int mft_settle_rl(struct settle *s);
 int mft_settle_batch_steps(struct settle *s);
 /* settle_sharding.c: config->sharding and the gradients' type; the fields are filled */
 int mft_settle_fill_sharding(struct settle *s);
+/* settle_pattern.c: what follows from --hybrid-layer-pattern, before all else */
+int mft_settle_pattern(struct settle *s);
 /* settle_model.c: config->model */
 int mft_settle_read_model(struct settle *s);
 
 /* ---- for settle_pipeline.c ---- */
 
+/* settle_pattern.c: the same of --hybrid-layer-pattern. */
+int mft_settle_pattern_stages(struct settle *s);
 /* settle_stages.c: model chunks that are no equal shares. The layout says how many there are; where
  * the embedding or the loss counts as a layer, that is known. */
 int mft_settle_layout(struct settle *s);

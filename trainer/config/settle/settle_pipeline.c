@@ -58,11 +58,14 @@ int mft_settle_pipeline(struct settle *s)
 	int r = check_numbers(s);
 
 	if (!r)
-		r = mft_settle_layout(s);
+		r = has(s, HYBRID_LAYER_PATTERN) ? mft_settle_pattern_stages(s)
+						 : mft_settle_layout(s);
 	if (r)
 		return r;
 	if (has(s, layout))
 		given = layout;
+	if (has(s, HYBRID_LAYER_PATTERN))
+		given = HYBRID_LAYER_PATTERN;
 	if (has(s, chunks_of_stage))
 		mft_flag_set_number(s->v, name_of(chunk_count), number(s, chunks_of_stage));
 	else if (has(s, chunk_layers))
