@@ -48,6 +48,7 @@ void mfs_ckpt_free(struct mfs_ckpt *ckpt)
 	free(ckpt->found);
 	free(ckpt->storages);
 	free(ckpt->scales);
+	free(ckpt->extras);
 	free(ckpt->deltas);
 	mfs_ckpt_free(ckpt->adapter);
 	free(ckpt->chunks);

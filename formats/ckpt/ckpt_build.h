@@ -65,6 +65,7 @@ struct mfs_ckpt_rng {
 	uint64_t at, length;
 };
 
+struct mfs_ckpt_extra;
 struct mfs_ckpt_reader;
 struct mfs_optim_info;
 
@@ -98,6 +99,8 @@ struct mfs_ckpt {
 	struct mfs_ckpt_common state;
 	struct mfs_ckpt_rng *rng; /* in the arena; with MFS_CKPT_COMMON; mfs_ckpt_sort_rng() */
 	uint32_t rng_count;
+	struct mfs_ckpt_extra *extras; /* extra_states.h */
+	uint32_t extra_count;
 	/* What the reader of an optimizer has found (optim/rules/settings.h), in the arena, and the
 	 * archives that this points into: parameter groups of two optimizers, grad scaler. */
 	const struct mfs_optim_info *optim_info;

@@ -343,9 +343,8 @@ static uint8_t *from_latin1(const char *text, size_t len, struct mfs_arena *aren
 	return bytes;
 }
 
-/* The bytes of an io.BytesIO. NULL: it is none. */
-static const uint8_t *buffer_of(const struct mfs_pickle *doc, mfs_value v, struct mfs_arena *arena,
-				size_t *ret_len)
+const uint8_t *mfs_extra_state_buffer(const struct mfs_pickle *doc, mfs_value v,
+				      struct mfs_arena *arena, size_t *ret_len)
 {
 	const mfs_value bytes = mfs_value_at(doc, mfs_value_state(doc, v), 0);
 	const char *text;
@@ -391,7 +390,7 @@ int mfs_extra_state_value(const struct mfs_torch_file *f, mfs_value v, struct mf
 		return 0;
 	if (mfs_torch_is_tensor(f, v))
 		return read_tensor(f, v, arena, ret, err);
-	bytes = buffer_of(f->doc, v, arena, &len);
+	bytes = mfs_extra_state_buffer(f->doc, v, arena, &len);
 	if (bytes)
 		return mfs_extra_state_read(bytes, len, f->zip.src.name, arena, ret, err);
 	return mfs_fail(err, -ENOTSUP, "%s: expected None, a tensor of bytes or a BytesIO",

@@ -68,6 +68,10 @@ int mfs_extra_state_read(const void *bytes, size_t len, const char *name, struct
 int mfs_extra_state_value(const struct mfs_torch_file *f, mfs_value v, struct mfs_arena *arena,
 			  struct mfs_extra_state *ret, struct mfs_error *err);
 
+/* The bytes of an io.BytesIO: in the document's, or decoded into arena. NULL: it is none. */
+const uint8_t *mfs_extra_state_buffer(const struct mfs_pickle *doc, mfs_value v,
+				      struct mfs_arena *arena, size_t *ret_len);
+
 /* Appends what a tensor of uint8 holds. A state without products is written as nothing: the tensor
  * has no elements. */
 int mfs_extra_state_write(const struct mfs_extra_state *s, struct mfs_buf *out,

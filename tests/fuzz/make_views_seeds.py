@@ -1,10 +1,12 @@
 """Makes corpus/views and reject/views: python3 tests/fuzz/make_views_seeds.py. Inputs are as make_optim_seeds.py says."""
 
 import collections
+import io
 import os
 
 import make_optim_seeds as seeds
-from make_optim_seeds import F, H, HERE, SHAPES, files, saved, zeros
+import te_files as te
+from make_optim_seeds import F, H, HERE, SHAPES, files, saved, tf, zeros
 
 # Two heads, so that there is a view of two tensor ranks.
 ARGS = dict(num_attention_heads=2, num_query_groups=2, kv_channels=2)
@@ -97,6 +99,24 @@ def experts(state=None, **args):
                                    moe_router_topk=1, moe_ffn_hidden_size=F, moe_layer_freq=1), **args})
 
 
+STATE = "self_attention.linear_qkv._extra_state"
+
+
+def eight_bits(value, **args):
+    """Of a run with 8 bits: what is in the place of a module's state."""
+    return legacy(lambda s: s["model"].update({f"decoder.layers.0.{STATE}": value}), optimizer=False, **{"fp8": "hybrid", **args})
+
+
+def eight_bits_sharded(value, shard="0_1"):
+    d = seeds.sharded()
+    d.object(0, f"decoder.layers.{STATE}/shard_{shard}", value)
+    return d.bytes({**ARGS, "fp8": "hybrid"}, dict(optimizer=dict(optimizer=seeds.NO_TENSORS["optimizer"])))
+
+
+def octets(data):
+    return tf.Tensor("uint8", (len(data),), data)
+
+
 def often(count):
     """A tensor count * count times, in a file of a few bytes more than one."""
     return [[zeros((1264,))] * count] * count
@@ -117,6 +137,12 @@ def make():
         "torch_dist-experts": experts(),
         "torch_dist-experts-world-no-multiple": experts(world_size=3, tensor_model_parallel_size=2),
         "torch_dist-experts-world-of-giants": experts(world_size=1 << 30),
+        "states": eight_bits(te.extra_tensor(1, 2, 1)),
+        "states-in-a-buffer": eight_bits(io.BytesIO(te.extra_state(1, 2, 1))),
+        "states-none": eight_bits(octets(b"")),
+        "states-of-16-bits": eight_bits(octets(b"no pickle"), fp8=None),  # nobody asks for them
+        "states-torch_dist": eight_bits_sharded(te.extra_tensor(1, 2, 1)),
+        "states-of-no-layer-torch_dist": eight_bits_sharded(octets(b"no pickle"), "7_8"),
     }.items():
         save("corpus", f"ok-{name}", data)
 
@@ -153,6 +179,12 @@ def make():
         "numbers-again-and-again": legacy(lambda s: s.update(rng_state=rng(more=[[[1.5] * 200] * 200] * 200))),
         "state-deep-in-itself": legacy(lambda s: (s["rng_state"].append(s["rng_state"]))),
         "tensor-among-settings": group(betas=zeros((2,))),
+        "states-cut": eight_bits(octets(te.extra_state(1, 2, 1)[:-9])),
+        "states-cut-in-a-buffer": eight_bits(io.BytesIO(te.extra_state(1, 2, 1)[:-9])),
+        "states-of-two-products": eight_bits(te.extra_tensor(2, 2, 1)),
+        "states-of-another-recipe": eight_bits(octets(te.extra_state(1, 2, 1).replace(b"TEDelayedScaling", b"TEDelayedScalinG"))),
+        "states-cut-torch_dist": eight_bits_sharded(octets(te.extra_state(1, 2, 1)[:-9])),
+        "states-a-number-torch_dist": eight_bits_sharded(7),
         "three-heads": legacy(optimizer=False, num_attention_heads=3),
     }.items():
         save("reject", name, data)

@@ -3,6 +3,9 @@
 make_te.py writes saves with them; their twins have the dequantised weights as plain tensors. Sources: pytorch/tensor/float8_tensor.py
 and float8_blockwise_tensor.py of Transformer Engine (__reduce_ex__, dequantize), common/include/transformer_engine/transformer_engine.h (DType).
 """
+import collections
+import io
+import pickle
 import random
 import struct
 
@@ -112,3 +115,59 @@ class Weight:
         args = [shape, *((None, None) if columnwise else halves), *(halves if columnwise else (None, None)), dtype(release),
                 tf.DTYPE["bfloat16"], quantizer, True] + [None] * (release >= (2, 6))
         return Call(maker(release, BLOCKS, "Float8BlockwiseQTensor", "_make_float8_blockwise_tensor_in_reduce_ex"), args)
+
+
+# -- _extra_state ---------------------------------------------------------------------------------
+
+RECIPES = "transformer_engine.common.recipe"
+
+
+class Dumps(tf.Pickler):
+    """pickle.dumps of protocol 4 with tensors: their storages are streams of torch before 1.6."""
+
+    def __init__(self, file):
+        super().__init__(file, [])
+        self.proto, self.bin, self.fix_imports = 4, 1, False
+
+    def save_tensor(self, t):
+        out = io.BytesIO()
+        for head in (0x1950A86A20F9469CFC6C, 1001, {"protocol_version": 1001, "little_endian": True, "type_sizes": {"int": 4}}):
+            pickle.dump(head, out, 2)
+        Stream(out).dump(tf.Storage(t))
+        pickle.dump(["0"], out, 2)
+        out.write(struct.pack("<q", t.numel) + t.data)
+        storage = Call(tf.klass("torch.storage", "_load_from_bytes"), [out.getvalue()])
+        self.save_reduce(tf.rebuild_tensor, (storage, 0, t.shape, t.stride(), False, collections.OrderedDict()), obj=t)
+
+    dispatch = dict(tf.Pickler.dispatch)
+    dispatch[tf.Tensor] = save_tensor
+
+
+class Stream(tf.Pickler):
+    def __init__(self, file):
+        super().__init__(file, [])
+
+    def persistent_id(self, obj):
+        found = super().persistent_id(obj)
+        return found and (*found[:2], "0", *found[3:], None)
+
+
+def extra_state(products, length, seed):
+    """The bytes that Transformer Engine 2 keeps of a module with the recipe delayed."""
+    noise = random.Random(seed)
+    state = {"recipe": tf.klass("megatron.core.extensions.transformer_engine", "TEDelayedScaling", tf.State)(
+        {"margin": 0, "fp8_format": Call(tf.klass(RECIPES, "Format"), [Call(tf.klass(RECIPES, "_FormatHelper"), [448, 57344])]),
+         "amax_history_len": length, "amax_compute_algo": "max"})}
+    for direction, kinds in (("fwd", 3), ("bwd", 2)):
+        columns = kinds * products
+        state[f"scale_{direction}"] = floats([noise.uniform(1, 100) for _ in range(columns)], (columns,))
+        state[f"amax_history_{direction}"] = floats([noise.random() for _ in range(columns * length)], (length, columns))
+    state["extra_fp8_variables"] = {"fp8_checkpoint": True, "num_gemms": products, "fp8_max_fwd": 448, "fp8_max_bwd": 57344}
+    out = io.BytesIO()
+    Dumps(out).dump(state)
+    return out.getvalue()
+
+
+def extra_tensor(products, length, seed):
+    data = extra_state(products, length, seed)
+    return tf.Tensor("uint8", (len(data),), data)

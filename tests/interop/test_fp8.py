@@ -1,6 +1,9 @@
 """8-bit floats in blocks: what hf-fp8 shows against DeepSeek's formula, and sources against transformers' and vLLM's dequantisation.
 MXFP4 sources against transformers'."""
 import json
+import pathlib
+import subprocess
+import sys
 
 import pytest
 import safetensors.torch
@@ -15,6 +18,7 @@ import program
 import views
 from test_model_views import same, weights
 
+HERE = pathlib.Path(__file__).parent
 BLOCK = 128
 CONFIG = dict(activation_scheme="dynamic", fmt="e4m3", quant_method="fp8", weight_block_size=[BLOCK, BLOCK])
 # Sizes that blocks divide (only such are read by transformers), and sizes that they do not.
@@ -165,6 +169,33 @@ def test_refused(tmp_path):
     safetensors.torch.save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
     done = program.run("ls", tmp_path, "hf-fp8")
     assert done.returncode and "already" in done.stderr
+
+
+def test_states_of_modules(tmp_path):
+    """_extra_state of the recipe delayed, through views of both formats and of other layouts: torch and pickle find what was in the source."""
+    subprocess.run([sys.executable, HERE.parent / "giants" / "make_te.py", tmp_path, "delayed", "experts"], check=True, timeout=program.SECONDS)
+    files = []
+    for name, other, last in (("delayed", "megatron/torch/tp1-pp1", "mp_rank_00"), ("experts", "megatron/torch/tp1-pp1-ep2", "mp_rank_00_001")):
+        views.export(tmp_path / name, "megatron/torch_dist", tmp_path / f"{name}-dist")
+        views.export(tmp_path / f"{name}-dist", "megatron/torch/tp1-pp1", tmp_path / f"{name}-back")
+        views.export(tmp_path / f"{name}-dist", other, tmp_path / f"{name}-other")
+        files += [tmp_path / directory / f"iter_0001000/{rank}/model_optim_rng.pt"
+                  for directory, rank in ((name, "mp_rank_00"), (f"{name}-back", "mp_rank_00"), (f"{name}-other", last))]
+    done = subprocess.run([sys.executable, HERE / "peers" / "read_states.py", *files], capture_output=True, text=True, timeout=program.SECONDS)
+    assert done.returncode == 0, done.stderr
+    for source, back, other in zip(*[iter(json.loads(done.stdout))] * 3):
+        assert len([state for state in source.values() if state]) == 4
+        for key, state in source.items():
+            assert state["recipe"] == "TEDelayedScaling HYBRID max 4 0"
+            state["recipe"] = state["recipe"].removeprefix("TE")
+            assert back[key] == state, key
+            columns = slice(2, 4) if "experts" in key else slice(None)  # of the second of two ranks of two experts
+            for array, kinds in (("fwd", 3), ("bwd", 2)):
+                wanted = torch.tensor(state[f"scale_{array}"]).view(kinds, -1)[:, columns].flatten()
+                assert other[key][f"scale_{array}"] == wanted.tolist(), key
+                wanted = torch.tensor(state[f"amax_history_{array}"]).view(4, kinds, -1)[:, :, columns].flatten(1)
+                assert other[key][f"amax_history_{array}"] == wanted.tolist(), key
+        assert not any(state for key, state in back.items() if key not in source)
 
 
 def make_mxfp4(directory):

@@ -88,16 +88,15 @@ static int add_item(struct layout *l, const struct mft_save_box *box, enum mfs_s
 /* The process that writes the first element of a tensor writes the objects of its modules. */
 static int add_extras(struct layout *l, const struct mft_save_box *box)
 {
-	const struct mfs_buf *item;
-	uint32_t count;
+	struct mfs_dist_extras extras = {0};
 	int rc;
 
 	for (unsigned a = 0; a < box->tensor->ndim; a++)
 		if (box->lo[a])
 			return 0;
-	rc = mfs_dist_boxes_add_extras(l->b->plan->boxes, box->tensor, &count, &item, l->b->err);
-	while (!rc && count--)
-		rc = add_bytes(l, item->data, item->len);
+	rc = mfs_dist_boxes_add_extras(l->b->plan->boxes, box->tensor, 0, &extras, l->b->err);
+	for (uint32_t i = 0; i < extras.count && !rc; i++)
+		rc = add_bytes(l, extras.none->data, extras.none->len);
 	return rc;
 }
 

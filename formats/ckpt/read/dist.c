@@ -292,6 +292,8 @@ int mfs_dist_read(struct mfs_ckpt *ckpt, struct mfs_dist_reader *r, struct mfs_e
 	if (!rc)
 		rc = mfs_dist_add_tensors(r);
 	if (!rc)
+		rc = mfs_dist_note_extras(r);
+	if (!rc)
 		rc = warn_of_optimizer(r);
 	if (!rc)
 		note_layout(ckpt);

@@ -11,6 +11,8 @@ int mfs_dist_index_arrays(struct mfs_dist_reader *r);
 extern const struct mfs_ckpt_format mfs_dist_zarr;
 /* Whether any tensor of the index is the model's. */
 bool mfs_dist_has_model(const struct mfs_dist_reader *r);
+/* Notes the states of modules (ckpt/extra_states.h, dist_extra.c). */
+int mfs_dist_note_extras(struct mfs_dist_reader *r);
 /* Adds the found chunks of the model's tensors (dist_tensors.c). */
 int mfs_dist_add_tensors(struct mfs_dist_reader *r);
 

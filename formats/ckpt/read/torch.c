@@ -8,6 +8,7 @@
 
 #include "formats/base/grow.h"
 #include "formats/base/str.h"
+#include "formats/ckpt/extra_states.h"
 #include "formats/ckpt/read/reader.h"
 #include "formats/ckpt/read/torch_i.h"
 
@@ -45,7 +46,7 @@ static int read_tensor(struct mfs_torch_reader *r, const struct mfs_torch_rank *
 	if (!strncmp(p.name.canonical, "mtp.layers.transformer_layer.", 29))
 		r->ckpt->args.mtp_model_layer = p.name.mtp_model_layer;
 	if (p.name.ignored)
-		return 0;
+		return mfs_torch_note_extra(r, rank, chunk, key, v, a);
 	p.copy = mfs_torch_is_copy(r, &p.name, chunk);
 	counts = mfs_torch_is_wanted(r, rank, &p.name);
 	p.wanted = counts && !p.copy;
@@ -183,6 +184,8 @@ int mfs_torch_read(struct mfs_ckpt *ckpt, mfs_torch_more more, void *arg, struct
 		rc = mfs_fail_nomem(err);
 	if (!rc && ckpt->what & MFS_CKPT_COMMON)
 		rc = note_rng(&r);
+	if (!rc)
+		mfs_ckpt_sort_extras(ckpt);
 	if (!rc)
 		ckpt->layout = (struct mfs_ckpt_layout){.tp = r.tp,
 							.pp = r.pp,

@@ -61,7 +61,18 @@ int mfs_torch_place_qkv(struct mfs_torch_reader *r, const struct mfs_torch_rank 
 int mfs_torch_read_value(struct mfs_torch_reader *r, const struct mfs_torch_source *a, mfs_value v,
 			 struct mfs_torch_param *p);
 
+/* ---- torch_extra.c ---- */
+
+/* Notes the state of a module (ckpt/extra_states.h), the value v under a key of a model chunk. */
+int mfs_torch_note_extra(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
+			 uint32_t chunk, const char *key, mfs_value v,
+			 const struct mfs_torch_source *a);
+
 /* ---- torch_place.c ---- */
+
+/* The number of a parameter's layer in the model; -1: it is in none. */
+int32_t mfs_torch_layer(const struct mfs_torch_reader *r, const struct mfs_name *name,
+			uint32_t chunk);
 
 /* True if the global tensor takes this rank's part of a tensor of that name. */
 bool mfs_torch_is_wanted(const struct mfs_torch_reader *r, const struct mfs_torch_rank *d,

@@ -200,6 +200,14 @@ static int place_experts(struct mfs_torch_reader *r, struct local *l)
 	return place(r, l);
 }
 
+int32_t mfs_torch_layer(const struct mfs_torch_reader *r, const struct mfs_name *name,
+			uint32_t chunk)
+{
+	if (name->layer >= 0 && !strncmp(name->canonical, "decoder.", 8))
+		return name->layer + (int32_t)r->first_layer[chunk];
+	return name->layer;
+}
+
 /* Fills l->found with the local tensor as it lies in its record. */
 static int describe(struct mfs_torch_reader *r, struct local *l, uint32_t chunk, uint32_t storage)
 {
@@ -208,12 +216,11 @@ static int describe(struct mfs_torch_reader *r, struct local *l, uint32_t chunk,
 	if (l->t->ndim > MFS_CKPT_DIMS)
 		return mfs_fail(r->err, -ENOTSUP, "%s/%s: tensor '%s' has %u axes", r->ckpt->dir,
 				l->rank->name, l->key, l->t->ndim);
-	*p = (struct mfs_found_chunk){.layer = l->name.layer, .expert = -1, .dtype = l->t->dtype};
+	*p = (struct mfs_found_chunk){
+		.layer = mfs_torch_layer(r, &l->name, chunk), .expert = -1, .dtype = l->t->dtype};
 	p->name = mfs_ckpt_intern(r->ckpt, l->name.canonical);
 	if (!p->name)
 		return mfs_fail_nomem(r->err);
-	if (l->name.layer >= 0 && !strncmp(l->name.canonical, "decoder.", 8))
-		p->layer += (int32_t)r->first_layer[chunk];
 	p->ndim = l->t->ndim;
 	p->chunk.storage = storage;
 	p->chunk.origin = l->t->offset;

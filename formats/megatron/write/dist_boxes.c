@@ -177,10 +177,10 @@ static int add_object(struct mfs_dist_boxes *b, uint32_t extra, uint32_t which, 
 }
 
 int mfs_dist_boxes_add_extras(struct mfs_dist_boxes *b, const struct mfs_global_tensor *t,
-			      uint32_t *ret_count, const struct mfs_buf **ret_item,
-			      struct mfs_error *err)
+			      uint64_t length, struct mfs_dist_extras *ret, struct mfs_error *err)
 {
 	const struct mfs_dist_tensor *owner = &b->d.tensors[section_of(b, t, 0)];
+	struct mfs_dist_extras extras = {.own = UINT32_MAX, .none = &b->d.none};
 	uint32_t lo = 0, hi = b->d.extra_count;
 	int rc = 0;
 
@@ -192,12 +192,16 @@ int mfs_dist_boxes_add_extras(struct mfs_dist_boxes *b, const struct mfs_global_
 		else
 			hi = middle;
 	}
-	*ret_count = 0;
-	*ret_item = &b->d.none;
 	for (; lo < b->d.extra_count && b->d.extras[lo].owner == owner && !rc; lo++) {
-		rc = add_object(b, lo, (uint32_t)(t - owner->first), b->d.none.len, err);
-		++*ret_count;
+		const bool own = !b->d.extras[lo].head && !b->d.extras[lo].core_attention;
+
+		rc = add_object(b, lo, (uint32_t)(t - owner->first),
+				own && length ? length : b->d.none.len, err);
+		extras.own = own ? extras.count : extras.own;
+		extras.count++;
 	}
+	extras.own = extras.own == UINT32_MAX ? extras.count : extras.own;
+	*ret = extras;
 	return rc;
 }
 

@@ -42,11 +42,17 @@ void mfs_dist_boxes_file(struct mfs_dist_boxes *b, uint32_t process, uint32_t nu
 int mfs_dist_boxes_add(struct mfs_dist_boxes *b, const struct mfs_global_tensor *t,
 		       const uint64_t *lo, const uint64_t *size, struct mfs_torch_item *ret,
 		       struct mfs_error *err);
-/* The _extra_state of the modules that own a tensor of the model: *ret_count items of the same
- * bytes. */
+/* The items of _extra_state that follow one another for a tensor of the model. */
+struct mfs_dist_extras {
+	uint32_t count;
+	uint32_t own; /* which of them is of the module that owns the tensor; count: none is */
+	const struct mfs_buf *none; /* the bytes of each of the others */
+};
+
+/* Adds them. length: bytes of the module's own state as an item (extra_items.h), which the caller
+ * writes in the place of item own; 0: it has none, and its item has the bytes of the others. */
 int mfs_dist_boxes_add_extras(struct mfs_dist_boxes *b, const struct mfs_global_tensor *t,
-			      uint32_t *ret_count, const struct mfs_buf **ret_item,
-			      struct mfs_error *err);
+			      uint64_t length, struct mfs_dist_extras *ret, struct mfs_error *err);
 /* A pickled object of so many bytes. */
 int mfs_dist_boxes_add_object(struct mfs_dist_boxes *b, const char *key, uint64_t length,
 			      struct mfs_error *err);

@@ -135,6 +135,22 @@ static int add_tensor(struct builder *b, const struct mfs_dist_tensor *t, uint32
 	return rc;
 }
 
+static int add_extra(struct builder *b, const struct mfs_dist_extra *e, uint32_t i)
+{
+	const struct mfs_megatron_dist *d = b->file->dist;
+	struct mfs_buf item = {0};
+	int rc;
+
+	if (!e->stateful)
+		return mfs_vfile_add_shared(b->parts, d->none.data, d->none.len, b->err);
+	rc = mfs_dist_extra_item(d, e, i, &item, b->err);
+	if (!rc)
+		rc = mfs_vfile_add_literal(b->parts, item.data, item.len, b->err);
+	if (rc)
+		mfs_buf_release(&item);
+	return rc;
+}
+
 /* Random states and _extra_state come before the weights. */
 static int add_objects(struct builder *b)
 {
@@ -151,7 +167,7 @@ static int add_objects(struct builder *b)
 		if (!in_unit(b->file, t, &first))
 			continue;
 		for (uint32_t e = 0; e < mfs_dist_each(t->experts) && !rc; e++)
-			rc = mfs_vfile_add_shared(b->parts, d->none.data, d->none.len, b->err);
+			rc = add_extra(b, &d->extras[i], first + e);
 	}
 	return rc;
 }

@@ -262,8 +262,7 @@ int mfs_dist_place(struct mfs_megatron_dist *d, struct mfs_error *err)
 		struct mfs_dist_extra *e = &d->extras[i];
 
 		rc = place(d, e->owner, MFS_DIST_WEIGHTS,
-			   (uint64_t)mfs_dist_each(e->owner->experts) * d->none.len, &e->offset,
-			   err);
+			   (uint64_t)mfs_dist_each(e->owner->experts) * e->length, &e->offset, err);
 	}
 	for (uint32_t i = 0; i < d->tensor_count && !rc; i++) {
 		struct mfs_dist_tensor *t = &d->tensors[i];

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/megatron/write/dist_archive.h"
 #include "formats/megatron/write/dist_keys.h"
+#include "formats/megatron/write/extra_items.h"
 #include "formats/optim/rules/settings.h"
 
 /* Core since 0.19 reads the first two keys and skips the others. Older releases need all four. */
@@ -13,17 +13,6 @@ const char mfs_megatron_dist_json[] =
 	"\"common_backend\": \"torch\", \"common_backend_version\": 1}";
 
 /* ---- what the view is made of ---- */
-
-static int make_none(struct mfs_megatron_dist *d, struct mfs_error *err)
-{
-	struct mfs_dist_archive a;
-
-	mfs_dist_archive_begin(&a);
-	mfs_pickle_list_begin(&a.w);
-	mfs_pickle_none(&a.w);
-	mfs_pickle_list_end(&a.w);
-	return mfs_dist_archive_end(&a, "archive", 0, &d->none, err);
-}
 
 /* The distributed optimizer has another name for the fp32 parameters than other optimizers. */
 int mfs_dist_begin(struct mfs_megatron_dist *d, enum mfs_optim_kind kind, struct mfs_error *err)
@@ -35,7 +24,7 @@ int mfs_dist_begin(struct mfs_megatron_dist *d, enum mfs_optim_kind kind, struct
 	d->numbered = d->options.layout.hybrid || mfs_dist_numbers_layers(d->args);
 	d->kind = kind;
 	rc = mfs_torch_items_new(&d->items, err);
-	return rc ? rc : make_none(d, err);
+	return rc ? rc : mfs_extra_item_write(NULL, &d->none, err);
 }
 
 static int fill(struct mfs_megatron_dist *d, struct mfs_error *err)
@@ -49,6 +38,8 @@ static int fill(struct mfs_megatron_dist *d, struct mfs_error *err)
 		rc = mfs_dist_rng(d, err);
 	if (!rc)
 		rc = mfs_dist_tensors(d, err);
+	if (!rc)
+		rc = mfs_dist_measure_extras(d, err);
 	return rc ? rc : mfs_dist_place(d, err);
 }
 

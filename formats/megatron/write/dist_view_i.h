@@ -43,6 +43,8 @@ struct mfs_dist_extra {
 	const struct mfs_dist_tensor *owner;
 	bool core_attention; /* of core_attention; the owner is linear_proj, which comes after it */
 	bool head;	     /* of output_layer, though the head may be tied to the embedding */
+	bool stateful;	     /* the source has states of these modules */
+	uint64_t length;     /* bytes of an item */
 	uint32_t first;	     /* number of its first item among the items of all extras */
 	uint64_t offset;     /* as of a tensor */
 };
@@ -103,6 +105,11 @@ int mfs_dist_begin(struct mfs_megatron_dist *d, enum mfs_optim_kind kind, struct
 void mfs_dist_end(struct mfs_megatron_dist *d);
 /* Fills in tensors and extras. */
 int mfs_dist_tensors(struct mfs_megatron_dist *d, struct mfs_error *err);
+/* Fills in whether extras have states, and the lengths of their items (dist_extras.c). */
+int mfs_dist_measure_extras(struct mfs_megatron_dist *d, struct mfs_error *err);
+/* Appends the i-th item of an extra that has states. -EINVAL: it has another length than others. */
+int mfs_dist_extra_item(const struct mfs_megatron_dist *d, const struct mfs_dist_extra *e,
+			uint32_t i, struct mfs_buf *out, struct mfs_error *err);
 /* Fills in all offsets, and the files' sizes. d->rng is filled already. */
 int mfs_dist_place(struct mfs_megatron_dist *d, struct mfs_error *err);
 /* The shape in .metadata, stacked axes first. Returns the number of axes. */

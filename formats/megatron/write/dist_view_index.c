@@ -105,10 +105,9 @@ static int bytes(void *arg, uint32_t i, struct mfs_dcp_write_bytes *ret, struct 
 	*ret = (struct mfs_dcp_write_bytes){
 		.key = x->key,
 		.item = {.file = x->file,
-			 .offset =
-				 e->offset +
-				 (uint64_t)(which % mfs_dist_each(e->owner->experts)) * d->none.len,
-			 .length = d->none.len}};
+			 .offset = e->offset +
+				   (uint64_t)(which % mfs_dist_each(e->owner->experts)) * e->length,
+			 .length = e->length}};
 	return 0;
 }
 

@@ -65,7 +65,7 @@ static int write_chunk(struct mfs_rank_writer *r, const struct mfs_model_chunk *
 		if (t->base.ops)
 			rc = mfs_rank_write_tensor(r, t);
 		else
-			mfs_pickle_none(r->w);
+			rc = mfs_rank_write_extra(r, t);
 	}
 	mfs_pickle_ordered_dict_end(r->w);
 	return rc;

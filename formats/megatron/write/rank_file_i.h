@@ -43,6 +43,9 @@ int mfs_rank_write_state(struct mfs_rank_writer *r, const struct mfs_rank_tensor
 int mfs_rank_add_storage(struct mfs_rank_writer *r, const struct mfs_rank_storage *storage,
 			 uint32_t *ret);
 
+/* Writes an _extra_state (rank_file_extra.c): a tensor of bytes, or None. */
+int mfs_rank_write_extra(struct mfs_rank_writer *r, const struct mfs_rank_tensor *t);
+
 /* Copies a value of the source. The storages of its tensors are small and read now. */
 int mfs_rank_copy(struct mfs_rank_writer *r, const struct mfs_torch_file *from, mfs_value value);
 

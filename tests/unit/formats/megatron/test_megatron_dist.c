@@ -17,7 +17,9 @@
 #include "formats/optim/read/optim_open.h"
 #include "formats/torch/dcp.h"
 #include "formats/optim/buffers/rank_optim.h"
+#include "formats/megatron/write/dist_boxes.h"
 #include "formats/megatron/write/dist_keys.h"
+#include "formats/megatron/write/extra_items.h"
 #include "formats/megatron/write/files.h"
 
 static struct mfs_error err;
@@ -640,6 +642,58 @@ START_TEST(a_lazy_file_is_built_once)
 }
 END_TEST
 
+/* A module's own state is one of the items that follow one another. */
+START_TEST(boxes_have_states)
+{
+	struct mfs_extra_state state = {.products = 1, .length = 2, .most = {448, 57344}};
+	struct mfs_dist_extras extras;
+	struct mfs_dist_boxes *boxes;
+	struct mfs_dist_boxes_options o = {.spec = MFS_LAYER_SPEC_TE};
+	const struct mfs_global_tensor *t;
+	struct mfs_arena arena = {0};
+	struct mfs_buf item = {0}, index = {0};
+	struct mfs_dcp dcp;
+	struct mfs_ckpt *ckpt;
+
+	unit_ok(mfs_extra_state_alloc(&state, &arena, &err), &err);
+	unit_ok(mfs_extra_item_write(&state, &item, &err), &err);
+	unit_ok(mfs_optim_open(unit_fixture("weights/qwen3-torch_dist-tp4/iter_0000040"), &ckpt,
+			       &err),
+		&err);
+	o.ckpt = ckpt;
+	unit_ok(mfs_dist_boxes_new(&o, &boxes, &err), &err);
+	mfs_dist_boxes_file(boxes, 0, 0, 0);
+	t = mfs_ckpt_find(ckpt, "decoder.layers.self_attention.linear_proj.weight", 0, -1);
+	unit_ok(mfs_dist_boxes_add_extras(boxes, t, item.len, &extras, &err), &err);
+	ck_assert_uint_eq(extras.count, 2); /* its own, and that of core_attention */
+	ck_assert_uint_eq(extras.own, 0);
+	t = mfs_ckpt_find(ckpt, "decoder.final_layernorm.weight", -1, -1);
+	unit_ok(mfs_dist_boxes_add_extras(boxes, t, 0, &extras, &err), &err);
+	ck_assert_uint_eq(extras.count, 1);
+	t = mfs_ckpt_find(ckpt, "embedding.word_embeddings.weight", -1, -1);
+	unit_ok(mfs_dist_boxes_add_extras(boxes, t, 0, &extras, &err), &err);
+	ck_assert_uint_eq(extras.count, 0);
+	ck_assert_uint_eq(extras.own, 0);
+	unit_ok(mfs_dist_boxes_index(boxes, &index, &err), &err);
+	unit_ok(mfs_dcp_parse(index.data, index.len, "index", &dcp, &err), &err);
+	ck_assert_uint_eq(dcp.bytes_count, 3);
+	ck_assert_uint_eq(mfs_dcp_bytes(&dcp, "decoder.layers.self_attention.linear_proj."
+					      "_extra_state/shard_0_4")
+				  ->item.length,
+			  item.len);
+	ck_assert_uint_eq(mfs_dcp_bytes(&dcp, "decoder.layers.self_attention.core_attention."
+					      "_extra_state/shard_0_4")
+				  ->item.offset,
+			  item.len);
+	mfs_dcp_release(&dcp);
+	mfs_buf_release(&index);
+	mfs_buf_release(&item);
+	mfs_dist_boxes_free(boxes);
+	mfs_arena_release(&arena);
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("megatron_dist");
@@ -654,6 +708,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, items_tile_their_tensors_and_files, 0, FIXTURES);
 	tcase_add_test(c, the_distributed_optimizers_state_is_reshardable);
 	tcase_add_test(c, the_float16_optimizers_state_is_shown);
+	tcase_add_test(c, boxes_have_states);
 	tcase_add_test(c, more_ranks_pad_the_vocabulary);
 	return s;
 }
