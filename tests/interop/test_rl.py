@@ -1,10 +1,14 @@
-"""mcorefs-train --perform-rl-step beside vLLM: a server on the CPU answers prompts with weights that it reads through a mount of the run's own saves.
+"""mcorefs-train --perform-rl-step beside vLLM and TRL.
 
-The small model of tests/train/rl.sh learns which answers are rewarded, as it does with the sampler that is built in; each rollout's weights are
-compared by vLLM's own log-probs of a response, and all that it samples has the log-probs of the trainer. The head is a matrix of its own: vLLM 0.32
-on the CPU packs a tied one when it starts, and keeps that when it reads other weights.
+A server of vLLM on the CPU answers prompts with weights that it reads through a mount of the run's own saves. The small model of tests/train/rl.sh
+learns which answers are rewarded, as it does with the sampler that is built in; each rollout's weights are compared by vLLM's own log-probs of a
+response, and all that it samples has the log-probs of the trainer. The head is a matrix of its own: vLLM 0.32 on the CPU packs a tied one when it
+starts, and keeps that when it reads other weights.
+
+TRL's GRPOTrainer takes optimizer steps on the responses of a rollout here, from the same policy, and gets the same weights.
 """
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -18,8 +22,10 @@ import tempfile
 import pytest
 
 import program
+import venvs
 from swept import ENGINES
 
+HERE = pathlib.Path(__file__).parent
 TRAIN = os.environ.get("MCOREFS_TRAIN", str(pathlib.Path(program.BINARY).with_name("mcorefs-train")))
 SECONDS = 1200
 WORDS = ["<eos>", *"0123456789+="]
@@ -112,3 +118,92 @@ def test_vllm_over_the_mount(base, tmp_path):
     drifts = [float(x) for x in re.findall(r"rl/rollout_drift: ([0-9.E+-]+)", said)]
     assert len(rewards) == 30 and sum(rewards[:3]) < 3 * .75 and sum(rewards[-3:]) > 3 * .9, rewards
     assert max(drifts) < 3e-3, drifts
+
+
+# ---- steps of TRL's GRPOTrainer ----
+
+ADAM = dict(learning_rate=1e-3, adam_beta1=0.9, adam_beta2=0.95, weight_decay=0.1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """The same steps, as flags here and as what TRL's GRPOConfig gets."""
+    flags: str
+    config: dict
+    steps: int = 1   # passes over the rollout
+    clip: float = 0  # the norm of gradients is held below it
+    eps: float = 1e-4  # Adam's: not so small that a first step is lr times a sign
+    most: float = 3e-4  # difference of a weight, of how far the furthest one goes: a weight near 1 has steps of 1.2e-7
+
+
+STEPS = {
+    # The norm is held; the second step is off its policy, and away from its reference.
+    "dapo": Steps("--rl-advantage-norm batch --grpo-kl-beta 0.5",
+                  dict(loss_type="dapo", scale_rewards="batch", beta=0.5, use_bias_correction_kl=False), steps=2, clip=0.1),
+    "dr_grpo": Steps("--rl-advantage-norm none --rl-loss-aggregation seq-mean-token-sum-norm", dict(loss_type="dr_grpo", scale_rewards="none")),
+    # TRL adds 1e-4 to a group's deviation, and 1e-6 is added here: it is 0 or 0.35 and more.
+    "grpo": Steps("--rl-reward match --rl-advantage-norm std --rl-loss-aggregation seq-mean-token-mean", dict(loss_type="grpo", scale_rewards="group"), most=2e-3),
+    "gspo": Steps("--rl-advantage-norm none --rl-loss gspo --rl-loss-aggregation seq-mean-token-mean",
+                  dict(loss_type="grpo", scale_rewards="none", importance_sampling_level="sequence"), steps=2),
+    "cispo": Steps("--rl-advantage-norm none --rl-loss cispo --grpo-clamp-eps-lower 1 --grpo-clamp-eps-upper 0.02",
+                   dict(loss_type="cispo", scale_rewards="none", epsilon_high=1.02), steps=2),
+}
+PROMPTS, GROUP, ROOM, HEAT = 8, 8, 5, 5.0  # so hot that responses have one token to five
+
+
+def our_steps(base, case, where):
+    """Takes the steps, and leaves the policy and the responses in `where`."""
+    process = train(base, *"--perform-rl-step --rl-reward match length --rl-overlong-buffer 4 --rl-overlong-factor 0.5 --rl-label-key answer".split(),
+                    *"--grpo-clamp-eps-lower 0.05 --grpo-clamp-eps-upper 0.05 --grpo-kl-beta 0 --rl-use-sequence-packing --micro-batch-size 1".split(),
+                    *"--hidden-dropout 0 --attention-dropout 0 --lr-decay-style constant --lr-warmup-iters 0 --no-save-optim".split(),
+                    "--grpo-prompts-per-step", PROMPTS, "--grpo-group-size", GROUP, "--global-batch-size", PROMPTS * GROUP,
+                    "--rl-max-response-length", ROOM, "--rl-default-temperature", HEAT, "--grpo-iterations", case.steps, "--train-iters", case.steps, "--save-interval", case.steps,
+                    "--lr", ADAM["learning_rate"], "--adam-eps", case.eps, "--weight-decay", ADAM["weight_decay"], "--clip-grad", case.clip,
+                    "--pretrained-checkpoint", base / "base", "--rl-prompt-data", base / "sums.jsonl", "--save", where / "ours",
+                    "--rl-log-samples", where / "samples.jsonl", *case.flags.split())
+    said, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, said[-2000:]
+
+
+@pytest.fixture(scope="module")
+def stepped(base, tmp_path_factory):
+    """Where a case's policies are, after our steps and after TRL's, which one process takes for all cases."""
+    where = tmp_path_factory.mktemp("trl")
+    try:
+        packages = venvs.folder("rl", "verl and TRL", sys.executable)
+    except venvs.Missing as why:
+        pytest.skip(str(why))
+    # Prompts of two lengths: TRL pads them on the left.
+    (base / "sums.jsonl").write_text("".join(json.dumps(dict(prompt=f"{a}+{b}=" if b % 2 else f"{a}+1+{b}=", answer=b)) + "\n"
+                                             for a in range(10) for b in range(10)))
+    jobs = []
+    for name, case in STEPS.items():
+        (where / name).mkdir()
+        our_steps(base, case, where / name)
+        config = ADAM | dict(adam_epsilon=case.eps, max_grad_norm=case.clip, num_generations=GROUP, max_completion_length=ROOM, temperature=HEAT, max_steps=case.steps,
+                             num_iterations=case.steps, epsilon=0.05) | case.config
+        jobs.append(dict(samples=f"{where / name}/samples.jsonl", out=f"{where / name}/theirs", config=config))
+    assert program.export(base / "base", "latest/hf", where / "policy", vocab_size="tokenizer").returncode == 0
+    (where / "jobs").write_text("".join(json.dumps(job) + "\n" for job in jobs))
+    done = subprocess.run([sys.executable, HERE / "peers/train_trl.py", where / "policy", where / "jobs"], capture_output=True, text=True,
+                          timeout=SECONDS, env=os.environ | dict(PYTHONPATH=str(packages)))
+    assert done.returncode == 0, done.stderr[-3000:]
+    return where
+
+
+def distance(a, b):
+    """The largest difference of two models' weights, which have the same names and shapes, and how many tensors differ."""
+    done = program.run("diff", "--json", "-n", 1000, "-o", "no_optim", a, b)
+    found = json.loads(done.stdout)
+    assert not found["only_a"] and not found["only_b"] and not found["arguments"], found
+    return max([tensor["largest"] for tensor in found["different"]], default=0.0), found["tensors_different"]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_of_trl(stepped, base, name):
+    """One optimizer step, or two of one rollout: from the same policy, responses and rewards TRL's GRPOTrainer gets the same weights."""
+    where = stepped / name
+    moved, tensors = distance(stepped / "policy", where / "theirs")
+    apart, _ = distance(where / "ours", where / "theirs")
+    print(f"{name}: {tensors} tensors differ from the first policy, by {moved:.2g} at most, and ours from TRL's by {apart:.2g}")
+    assert moved > 1e-4 and apart <= STEPS[name].most * moved
