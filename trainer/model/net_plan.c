@@ -158,7 +158,13 @@ static void place_again(struct mft_net *net, uint32_t k)
 	}
 }
 
-/* What selective recomputation makes anew in every layer. */
+/* Nobody looks at normed after forward. */
+static bool forgets_normed(const struct mft_sublayer *s)
+{
+	return s->part.keeps_x && !s->part_again;
+}
+
+/* What selective recomputation makes anew in every layer, or nobody looks at again. */
 struct shared {
 	struct mft_at normed, kept;
 };
@@ -166,17 +172,20 @@ struct shared {
 static struct shared plan_shared(struct mft_net *net)
 {
 	struct shared shared = {0};
+	bool forgets = mft_recomputes(net, "layernorm");
 	uint64_t kept = 0;
 
 	for (uint32_t i = 0; i < net->chain->layer_count - net->chain->mtp.count; i++) {
 		const struct mft_sublayer *of[] = {&net->chain->layers[i].attention,
 						   &net->chain->layers[i].mlp};
 
-		for (int k = 0; k < 2; k++)
+		for (int k = 0; k < 2; k++) {
+			forgets |= forgets_normed(of[k]);
 			if (of[k]->part_again)
 				kept = larger(kept, of[k]->part.bytes);
+		}
 	}
-	if (mft_recomputes(net, "layernorm"))
+	if (forgets)
 		shared.normed = mft_memory_for_all(net, mft_stream_bytes(net));
 	shared.kept = mft_memory_for_all(net, kept);
 	return shared;
@@ -187,7 +196,8 @@ static void place_own(struct mft_net *net, struct mft_sublayer *s, const struct 
 {
 	s->in.x = in_slot(used, mft_stream_bytes(net));
 	s->in.stats = in_slot(used, mft_norm_stats_bytes(net->rows));
-	s->in.normed = s->norm_again ? shared->normed : in_slot(used, mft_stream_bytes(net));
+	s->in.normed = s->norm_again || forgets_normed(s) ? shared->normed
+							  : in_slot(used, mft_stream_bytes(net));
 	s->part.kept = s->part_again ? shared->kept : in_slot(used, s->part.bytes);
 }
 

@@ -119,7 +119,7 @@ void mft_make_again(const struct mft_net *net, const struct mft_pass *pass,
 
 	again.again = true;
 	MFT_RANGE_BEGIN("%s again", s->part.kind->name);
-	if (s->norm_again)
+	if (s->norm_again && (s->part_again || !s->part.keeps_x))
 		mft_join(net, &again, NULL, &s->in);
 	if (s->part_again)
 		part_forward(net, &again, &s->part, mft_pass_at(net, s->in.normed), NULL);

@@ -146,6 +146,7 @@ static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan
 	mft_net_gradient_is_term(net, a->q_norm.bias);
 	mft_net_gradient_is_term(net, a->k_norm.weight);
 	mft_net_gradient_is_term(net, a->k_norm.bias);
+	part->keeps_x = mft_linear_keep_stream(net, part, &a->qkv, p);
 	plan_memory(net, a, p);
 	return 0;
 }

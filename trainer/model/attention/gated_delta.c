@@ -177,9 +177,11 @@ static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan
 	r = check(net, err);
 	if (!r)
 		r = find(net, d, part->layer, err);
-	if (!r)
-		plan_memory(net, d, p);
-	return r;
+	if (r)
+		return r;
+	part->keeps_x = mft_linear_keep_stream(net, part, &d->in, p);
+	plan_memory(net, d, p);
+	return 0;
 }
 
 /* ---- passes ---- */

@@ -243,12 +243,46 @@ void mft_eight_matrix(const struct mft_net *net, const struct mft_pass *pass, en
 	a.from = net->io;
 	a.to = e->recipe.type[which];
 	a.q = rows ? mft_net_at(net, e->at[AREA_ROWS]) : NULL;
-	a.qt = columns ? mft_net_at(net, e->at[area]) : NULL;
+	if (!a.scales) {
+		a.qt = mft_net_at(net, e->at[area]);
+		a.scales = scratch_scales(net, which);
+	}
+	a.qt = columns ? a.qt : NULL;
 	a.ld_qt = ld_of(x->rows, x->groups);
-	a.scales = scratch_scales(net, which);
 	quantise(net, pass, &a);
 	if (rows)
 		*rows = (struct mft_operand){a.to, a.q, a.cols, a.scales};
 	if (columns)
 		*columns = (struct mft_operand){a.to, a.qt, a.ld_qt, a.scales};
+}
+
+/* ---- what is kept ---- */
+
+/* Scales lie before the columns. */
+static uint64_t scale_bytes(int64_t groups)
+{
+	return mfs_round_up((uint64_t)(groups ? groups : 1) * sizeof(struct mfk_scale),
+			    MFT_MEMORY_ALIGN);
+}
+
+uint64_t mft_eight_kept_bytes(const struct mft_eight_weight *w, int64_t rows)
+{
+	return scale_bytes(w->groups) + bytes_of(w->in, mfk_group_columns(rows, w->groups));
+}
+
+void mft_eight_keep(const struct mft_net *net, const struct mft_kept_columns *to,
+		    struct mfk_quantise *x)
+{
+	x->scales = mft_part_kept(net, to->part, to->offset);
+	x->qt = (char *)x->scales + scale_bytes(x->groups);
+}
+
+struct mft_operand mft_eight_kept(const struct mft_net *net, const struct mft_kept_columns *from,
+				  const struct mfk_quantise *x)
+{
+	struct mfk_quantise a = *x;
+
+	mft_eight_keep(net, from, &a);
+	return (struct mft_operand){net->eight->recipe.type[MFT_X], a.qt, ld_of(x->rows, x->groups),
+				    a.scales};
 }

@@ -21,6 +21,15 @@
 #include "trainer/model/base/recipe.h"
 #include "trainer/model/base/state.h"
 
+struct mft_part;
+
+/* Where a linear keeps its input from forward to backward, transposed: in what its part keeps. part
+ * NULL: it does not, and its input is kept as it was, and becomes an operand again. */
+struct mft_kept_columns {
+	const struct mft_part *part;
+	uint64_t offset;
+};
+
 /* An operand of a product, of either kind. */
 struct mft_operand {
 	enum mfk_dtype type;
@@ -59,10 +68,18 @@ struct mft_operand mft_eight_weight(const struct mft_net *net, const struct mft_
 				    const struct mft_eight_weight *w, bool transposed);
 /* Numbers become operands: rows, as they are, and columns, transposed. x has its sizes and groups
  * (struct mfk_quantise). What of both is NULL is not wanted. They last until the next ones of the
- * same matrix. */
+ * same matrix, but for those that mft_eight_keep() has said the place of. */
 void mft_eight_matrix(const struct mft_net *net, const struct mft_pass *pass, enum mft_factor which,
 		      const struct mfk_quantise *x, struct mft_operand *rows,
 		      struct mft_operand *columns);
+/* Bytes that a linear keeps its input in. */
+uint64_t mft_eight_kept_bytes(const struct mft_eight_weight *w, int64_t rows);
+/* Sets where columns and scales of x go. */
+void mft_eight_keep(const struct mft_net *net, const struct mft_kept_columns *to,
+		    struct mfk_quantise *x);
+/* The columns that were kept of x, whose numbers are not looked at. */
+struct mft_operand mft_eight_kept(const struct mft_net *net, const struct mft_kept_columns *from,
+				  const struct mfk_quantise *x);
 /* How long sums over rows are, of transposed operands. */
 int64_t mft_eight_columns(int64_t rows);
 

@@ -162,15 +162,38 @@ static struct mft_operand weight_operand(const struct mft_net *net, const struct
 	return w;
 }
 
-static struct mft_operand x_rows(const struct mft_net *net, const struct mft_pass *pass,
-				 const struct mft_linear *l, int64_t rows, const void *x)
+bool mft_linear_keep(const struct mft_net *net, const struct mft_part *part, struct mft_linear *l,
+		     struct mft_part_plan *plan)
 {
-	const struct mfk_quantise matrix = {.rows = rows, .cols = l->in, .ld = l->in, .x = x};
-	struct mft_operand ret;
+	const struct mft_eight_weight weight = whole_weight(l);
 
-	if (!mft_linear_has_eight(l, MFT_OUTPUT))
-		return io_operand(net, x, l->in);
-	mft_eight_matrix(net, pass, MFT_X, &matrix, &ret, NULL);
+	if (!mft_linear_has_eight(l, MFT_WEIGHT_GRADIENT))
+		return false;
+	l->kept.part = part;
+	l->kept.offset = mft_part_plan_keep(plan, mft_eight_kept_bytes(&weight, net->tokens));
+	return true;
+}
+
+bool mft_linear_keep_stream(const struct mft_net *net, const struct mft_part *part,
+			    struct mft_linear *l, struct mft_part_plan *plan)
+{
+	return net->rows == net->tokens && mft_linear_keep(net, part, l, plan);
+}
+
+/* The input of forward, and what is kept of it. output: it is an operand of a product. */
+static struct mft_operand x_rows(const struct mft_net *net, const struct mft_pass *pass,
+				 const struct mft_linear *l, int64_t rows, const void *x,
+				 bool output)
+{
+	const bool keeps = l->kept.part && pass->train;
+	struct mfk_quantise matrix = {.rows = rows, .cols = l->in, .ld = l->in, .x = x};
+	struct mft_operand ret = io_operand(net, x, l->in), columns;
+
+	if (!mft_linear_has_eight(l, MFT_OUTPUT) || (!output && !keeps))
+		return ret;
+	if (keeps)
+		mft_eight_keep(net, &l->kept, &matrix);
+	mft_eight_matrix(net, pass, MFT_X, &matrix, output ? &ret : NULL, keeps ? &columns : NULL);
 	return ret;
 }
 
@@ -182,6 +205,8 @@ static struct mft_operand x_columns(const struct mft_net *net, const struct mft_
 
 	if (!mft_linear_has_eight(l, MFT_WEIGHT_GRADIENT))
 		return io_operand(net, x, l->in);
+	if (l->kept.part)
+		return mft_eight_kept(net, &l->kept, &matrix);
 	mft_eight_matrix(net, pass, MFT_X, &matrix, NULL, &ret);
 	return ret;
 }
@@ -219,7 +244,7 @@ static void apply_recipe(const struct mft_linear *l, enum mft_product which, str
 static struct mfk_gemm output_of(const struct mft_net *net, const struct mft_pass *pass,
 				 const struct mft_linear *l, int64_t rows, const void *x, void *y)
 {
-	const struct mft_operand a = x_rows(net, pass, l, rows, x);
+	const struct mft_operand a = x_rows(net, pass, l, rows, x, true);
 	const struct mft_operand b = weight_operand(net, pass, l, MFT_OUTPUT);
 	struct mfk_gemm g = {
 		.m = rows,
@@ -244,8 +269,13 @@ static struct mfk_gemm output_of(const struct mft_net *net, const struct mft_pas
 void mft_linear_forward(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_linear *l, int64_t rows, const void *x, void *y)
 {
-	const struct mfk_gemm product = output_of(net, pass, l, rows, x, y);
+	struct mfk_gemm product;
 
+	if (!y) {
+		x_rows(net, pass, l, rows, x, false);
+		return;
+	}
+	product = output_of(net, pass, l, rows, x, y);
 	net->backend->ops->gemm(pass->ctx, &product);
 }
 

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
+#include "trainer/model/base/eight.h"
 #include "trainer/model/base/pass.h"
-#include "trainer/model/base/recipe.h"
 #include "trainer/model/base/state.h"
 
 /* y[rows, out] = x[rows, in] weight[out, in]^T + bias: sizes of what the process has. Rows of the
@@ -30,6 +30,7 @@ struct mft_linear {
 	bool gathered;
 	uint64_t whole, term;
 	const struct mft_recipe *recipe; /* of products of 8 bits; NULL: it has none */
+	struct mft_kept_columns kept;	 /* see mft_linear_keep() */
 };
 
 /* Whether a product of a linear has operands of 8 bits. */
@@ -38,11 +39,22 @@ static inline bool mft_linear_has_eight(const struct mft_linear *l, enum mft_pro
 	return l->recipe && l->recipe->eight[which];
 }
 
+struct mft_part_plan;
+
 /* prefix: "decoder.layers.mlp.linear_fc1". The bias is there if the model has it. Plans memory for
  * operands of 8 bits, but for those of experts, which share it. -EINVAL: its sizes do not do for
  * 8 bits. */
 int mft_linear_find(const struct mft_net *net, const char *prefix, int32_t layer, int32_t expert,
 		    struct mft_linear *ret, struct mfs_error *err);
+/* Plans that forward keeps x for backward, if weights' gradients are products of 8 bits. Returns
+ * true if it does: x need not stay then. */
+bool mft_linear_keep(const struct mft_net *net, const struct mft_part *part, struct mft_linear *l,
+		     struct mft_part_plan *plan);
+/* Like mft_linear_keep(), for a linear whose x is the stream's. Where processes share the stream it
+ * does not, since all of x is more than its part of it. */
+bool mft_linear_keep_stream(const struct mft_net *net, const struct mft_part *part,
+			    struct mft_linear *l, struct mft_part_plan *plan);
+/* y NULL: it is not wanted, only what is kept of x is. */
 void mft_linear_forward(const struct mft_net *net, const struct mft_pass *pass,
 			const struct mft_linear *l, int64_t rows, const void *x, void *y);
 /* act->x is written, and act->y, the activation of it. */

@@ -27,7 +27,8 @@ uint64_t mft_matrix_bytes(enum mfk_dtype type, int64_t rows, int64_t cols);
 struct mft_part {
 	const struct mft_part_kind *kind;
 	uint32_t layer;
-	void *own; /* the kind's sizes, linears and offsets; of the net's arena */
+	void *own;    /* the kind's sizes, linears and offsets; of the net's arena */
+	bool keeps_x; /* set by plan(): backward does not look at x */
 	/* set when plan() has returned: */
 	uint64_t bytes; /* what it keeps */
 	struct mft_at kept;

@@ -45,15 +45,18 @@ int mft_mlp_plan(struct mft_net *net, const char *prefix, uint32_t layer, struct
 	m->gated = mfs_args_gated(net->args);
 	m->activation = mft_activation(net->args);
 	m->hidden = place(p, mft_matrix_bytes(net->io, net->tokens, m->fc1.out));
+	m->active_is_scratch = m->again || mft_linear_keep(net, m->part, &m->fc2, p);
+	if (m->active_is_scratch)
+		place = mft_part_plan_scratch;
 	m->active = place(p, mft_matrix_bytes(net->io, net->tokens, m->fc2.in));
 	m->dactive = mft_part_plan_scratch(p, mft_matrix_bytes(net->io, net->tokens, m->fc2.in));
 	return 0;
 }
 
-static void *place_of(const struct mft_net *net, const struct mft_part *part,
-		      const struct mft_mlp *m, uint64_t offset)
+static void *place_of(const struct mft_net *net, const struct mft_part *part, bool scratch,
+		      uint64_t offset)
 {
-	return m->again ? mft_net_scratch(net, offset) : mft_part_kept(net, part, offset);
+	return scratch ? mft_net_scratch(net, offset) : mft_part_kept(net, part, offset);
 }
 
 static struct mfk_act activation(const struct mft_net *net, const struct mft_part *part,
@@ -66,8 +69,8 @@ static struct mfk_act activation(const struct mft_net *net, const struct mft_par
 		.rows = net->tokens,
 		.cols = m->fc2.in,
 		.row_scale = scale,
-		.x = place_of(net, part, m, m->hidden),
-		.y = place_of(net, part, m, m->active),
+		.x = place_of(net, part, m->again, m->hidden),
+		.y = place_of(net, part, m->active_is_scratch, m->active),
 	};
 }
 
@@ -78,8 +81,7 @@ void mft_mlp_forward(const struct mft_net *net, const struct mft_pass *pass,
 	const struct mfk_act act = activation(net, part, m, scale);
 
 	mft_linear_forward_act(net, pass, &m->fc1, x, &act);
-	if (y)
-		mft_linear_forward(net, pass, &m->fc2, net->tokens, act.y, y);
+	mft_linear_forward(net, pass, &m->fc2, net->tokens, act.y, y);
 }
 
 /* The gradient of what fc1 gave takes that one's place, or the place of the activation's gradient,
@@ -96,7 +98,7 @@ void mft_mlp_backward(const struct mft_net *net, const struct mft_pass *pass,
 		mft_mlp_forward(net, pass, part, m, scale, x, NULL);
 	}
 	act.dy = dactive;
-	act.dx = m->gated ? place_of(net, part, m, m->hidden) : dactive;
+	act.dx = m->gated ? place_of(net, part, m->again, m->hidden) : dactive;
 	act.drow_scale = dscale;
 	mft_linear_backward_act(net, pass, &m->fc2, dy, &act);
 	mft_stream_await(net, pass);
@@ -109,10 +111,15 @@ static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan
 		struct mfs_error *err)
 {
 	struct mft_mlp *m = part->own = mfs_arena_alloc(&net->arena, sizeof(*m));
+	int r;
 
 	if (!m)
 		return mfs_fail_nomem(err);
-	return mft_mlp_plan(net, "decoder.layers.mlp", part->layer, m, p, err);
+	m->part = part;
+	r = mft_mlp_plan(net, "decoder.layers.mlp", part->layer, m, p, err);
+	if (!r)
+		part->keeps_x = mft_linear_keep_stream(net, part, &m->fc1, p);
+	return r;
 }
 
 static void forward(const struct mft_net *net, const struct mft_pass *pass,

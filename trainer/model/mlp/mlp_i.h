@@ -14,12 +14,14 @@ struct mft_mlp {
 	struct mft_linear fc1, fc2; /* fc1 adds: so does backward */
 	bool gated;
 	enum mfk_activation activation;
+	const struct mft_part *part;
 	bool again;		 /* backward runs forward again: hidden and active are scratch */
+	bool active_is_scratch;	 /* fc2 keeps what it needs of it */
 	uint64_t hidden, active; /* kept: [T, fc1.out], [T, fc2.in] */
 	uint64_t dactive;	 /* scratch: [T, fc2.in] */
 };
 
-/* prefix: "decoder.layers.mlp"; ret->again is set before. */
+/* prefix: "decoder.layers.mlp"; ret->part and ret->again are set before. */
 int mft_mlp_plan(struct mft_net *net, const char *prefix, uint32_t layer, struct mft_mlp *ret,
 		 struct mft_part_plan *plan, struct mfs_error *err);
 /* scale: fp32 [T]; NULL: 1. y NULL: it is not wanted. */

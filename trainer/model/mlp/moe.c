@@ -44,6 +44,7 @@ static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan
 
 	if (!m)
 		return mfs_fail_nomem(err);
+	m->shared.mlp.part = part;
 	rc = check(net, err);
 	if (!rc)
 		rc = mft_router_plan(net, part->layer, &m->router, p, err);
@@ -52,7 +53,7 @@ static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan
 	if (!rc)
 		rc = mft_dispatch_plan(net, &m->drop, &m->dispatch, p, err);
 	if (!rc)
-		rc = mft_experts_plan(net, part->layer, &m->dispatch, &m->experts, p, err);
+		rc = mft_experts_plan(net, part, &m->dispatch, &m->experts, p, err);
 	if (!rc)
 		rc = mft_shared_experts_plan(net, part->layer, &m->shared, p, err);
 	if (!rc)

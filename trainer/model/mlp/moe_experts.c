@@ -61,9 +61,23 @@ static int find(struct mft_net *net, const char *prefix, uint32_t layer,
 	return 0;
 }
 
-int mft_experts_plan(struct mft_net *net, uint32_t layer, const struct mft_dispatch *d,
+/* fc2 keeps the activation, transposed and in 8 bits, where its weights' gradient is of those. */
+static bool keep_active(const struct mft_part *part, const struct mft_dispatch *d,
+			struct mft_grouped *fc2, struct mft_part_plan *p)
+{
+	const struct mft_eight_weight all = weights_of(d, fc2);
+
+	if (!mft_linear_has_eight(&fc2->of_first, MFT_WEIGHT_GRADIENT))
+		return false;
+	fc2->of_first.kept.part = part;
+	fc2->of_first.kept.offset = mft_part_plan_keep(p, mft_eight_kept_bytes(&all, d->most));
+	return true;
+}
+
+int mft_experts_plan(struct mft_net *net, const struct mft_part *part, const struct mft_dispatch *d,
 		     struct mft_experts *e, struct mft_part_plan *p, struct mfs_error *err)
 {
+	const uint32_t layer = part->layer;
 	int rc = find(net, "decoder.layers.mlp.experts.experts.linear_fc1", layer, d, &e->fc1, err);
 
 	if (!rc)
@@ -75,7 +89,8 @@ int mft_experts_plan(struct mft_net *net, uint32_t layer, const struct mft_dispa
 	e->activation = mft_activation(net->args);
 	e->act_again = mft_recomputes(net, "moe_act");
 	e->hidden = mft_part_plan_keep(p, mft_matrix_bytes(net->io, d->most, e->fc1.of_first.out));
-	if (!e->act_again)
+	e->active_is_scratch = e->act_again || keep_active(part, d, &e->fc2, p);
+	if (!e->active_is_scratch)
 		e->active = mft_part_plan_keep(
 			p, mft_matrix_bytes(net->io, d->most, e->fc2.of_first.in));
 	return 0;
@@ -86,7 +101,7 @@ void mft_experts_plan_scratch(const struct mft_net *net, const struct mft_dispat
 {
 	const uint64_t active = mft_matrix_bytes(net->io, d->most, e->fc2.of_first.in);
 
-	if (e->act_again)
+	if (e->active_is_scratch)
 		e->act = mft_part_plan_scratch(p, active);
 	e->dactive = mft_part_plan_scratch(p, active);
 	e->drow_prob = mft_part_plan_scratch(p, mft_matrix_bytes(MFK_F32, d->most, 1));
@@ -181,21 +196,30 @@ struct operands {
 	struct mft_operand rows, columns;
 };
 
-static struct operands operands_of(const struct mft_net *net, const struct mft_pass *pass,
-				   const struct mft_part *part, enum mft_factor which,
-				   const struct mfk_quantise *x, bool rows, bool columns)
+static struct mfk_quantise matrix_of(const struct mft_net *net, const struct mft_part *part,
+				     int64_t cols, const void *x)
 {
 	const struct mft_moe *m = part->own;
+
+	return (struct mfk_quantise){
+		.rows = mft_dispatch_rows(net, &m->dispatch),
+		.cols = cols,
+		.ld = cols,
+		.x = x,
+		.groups = m->dispatch.experts,
+		.offsets = mft_part_kept(net, part, m->dispatch.offsets),
+	};
+}
+
+static struct operands operands_of(const struct mft_net *net, const struct mft_pass *pass,
+				   enum mft_factor which, const struct mfk_quantise *x, bool rows,
+				   bool columns)
+{
 	const struct mft_operand plain = {.type = net->io, .at = x->x, .ld = x->cols};
 	struct operands ret = {plain, plain};
-	struct mfk_quantise all = *x;
 
-	all.rows = mft_dispatch_rows(net, &m->dispatch);
-	all.ld = x->cols;
-	all.groups = m->dispatch.experts;
-	all.offsets = mft_part_kept(net, part, m->dispatch.offsets);
 	if (rows || columns)
-		mft_eight_matrix(net, pass, which, &all, rows ? &ret.rows : NULL,
+		mft_eight_matrix(net, pass, which, x, rows ? &ret.rows : NULL,
 				 columns ? &ret.columns : NULL);
 	return ret;
 }
@@ -220,27 +244,47 @@ static struct operands gradient_of(const struct mft_net *net, const struct mft_p
 				   const void *dy)
 {
 	const struct mft_linear *l = &linear->of_first;
-	const struct mfk_quantise matrix = {.cols = l->out, .x = dy};
+	const struct mfk_quantise matrix = matrix_of(net, part, l->out, dy);
 
-	return operands_of(net, pass, part, MFT_DY, &matrix,
-			   mft_linear_has_eight(l, MFT_INPUT_GRADIENT),
+	return operands_of(net, pass, MFT_DY, &matrix, mft_linear_has_eight(l, MFT_INPUT_GRADIENT),
 			   mft_linear_has_eight(l, MFT_WEIGHT_GRADIENT));
+}
+
+static struct mft_operand x_columns(const struct mft_net *net, const struct mft_pass *pass,
+				    const struct mft_part *part, const struct mft_linear *l,
+				    const void *x)
+{
+	const struct mfk_quantise matrix = matrix_of(net, part, l->in, x);
+
+	if (l->kept.part)
+		return mft_eight_kept(net, &l->kept, &matrix);
+	return operands_of(net, pass, MFT_X, &matrix, false,
+			   mft_linear_has_eight(l, MFT_WEIGHT_GRADIENT))
+		.columns;
 }
 
 /* ---- products ---- */
 
-/* y[rows, out] = x[rows, in] weight[out, in]^T */
+/* y[rows, out] = x[rows, in] weight[out, in]^T. y NULL: it is not wanted, only what is kept of x
+ * is. */
 static void multiply(const struct mft_net *net, const struct mft_pass *pass,
 		     const struct mft_part *part, const struct mft_grouped *linear, const void *x,
 		     void *y)
 {
 	const struct mft_linear *l = &linear->of_first;
-	const struct mfk_quantise matrix = {.cols = l->in, .x = x};
-	const struct operands a = operands_of(net, pass, part, MFT_X, &matrix,
-					      mft_linear_has_eight(l, MFT_OUTPUT), false);
-	const struct mft_operand b = weights_operand(net, pass, part, linear, MFT_OUTPUT);
-	struct mfk_gemm_grouped g = product_now(net, part, linear, MFT_OUTPUT);
+	const bool keeps = l->kept.part && pass->train;
+	struct mfk_quantise matrix = matrix_of(net, part, l->in, x);
+	struct mfk_gemm_grouped g;
+	struct mft_operand b;
+	struct operands a;
 
+	if (keeps)
+		mft_eight_keep(net, &l->kept, &matrix);
+	a = operands_of(net, pass, MFT_X, &matrix, y && mft_linear_has_eight(l, MFT_OUTPUT), keeps);
+	if (!y)
+		return;
+	b = weights_operand(net, pass, part, linear, MFT_OUTPUT);
+	g = product_now(net, part, linear, MFT_OUTPUT);
 	mft_operands_set(&g.base, &a.rows, &b);
 	g.base.c = y;
 	net->backend->ops->gemm_grouped(pass->ctx, &g);
@@ -265,12 +309,10 @@ static void weight_gradient(const struct mft_net *net, const struct mft_pass *pa
 			    const void *x, const struct operands *dy)
 {
 	const struct mft_linear *l = &linear->of_first;
-	const struct mfk_quantise matrix = {.cols = l->in, .x = x};
-	const struct operands b = operands_of(net, pass, part, MFT_X, &matrix, false,
-					      mft_linear_has_eight(l, MFT_WEIGHT_GRADIENT));
+	const struct mft_operand b = x_columns(net, pass, part, l, x);
 	struct mfk_gemm_grouped g = product_now(net, part, linear, MFT_WEIGHT_GRADIENT);
 
-	mft_operands_set(&g.base, &dy->columns, &b.columns);
+	mft_operands_set(&g.base, &dy->columns, &b);
 	g.base.c = mft_grad(net, l->weight);
 	g.base.beta = mft_grad_is_new(net, pass, l->weight) ? 0 : 1;
 	net->backend->ops->gemm_grouped(pass->ctx, &g);
@@ -341,8 +383,8 @@ static struct mfk_act act_of(const struct mft_net *net, const struct mft_part *p
 		.cols = e->fc2.of_first.in,
 		.row_scale = mft_dispatch_probs(net, part),
 		.x = mft_part_kept(net, part, e->hidden),
-		.y = e->act_again ? mft_net_scratch(net, e->act)
-				  : mft_part_kept(net, part, e->active),
+		.y = e->active_is_scratch ? mft_net_scratch(net, e->act)
+					  : mft_part_kept(net, part, e->active),
 	};
 }
 
@@ -357,10 +399,9 @@ void mft_experts_forward(const struct mft_net *net, const struct mft_pass *pass,
 	add_bias(net, pass, part, &e->fc1, mft_part_kept(net, part, e->hidden));
 	if (wanted || !e->act_again)
 		net->backend->ops->act(pass->ctx, &act);
-	if (!wanted)
-		return;
-	multiply(net, pass, part, &e->fc2, act.y, rows);
-	add_bias(net, pass, part, &e->fc2, rows);
+	multiply(net, pass, part, &e->fc2, act.y, wanted ? rows : NULL);
+	if (wanted)
+		add_bias(net, pass, part, &e->fc2, rows);
 }
 
 /* The gradient of what fc1 gave takes that one's place. */

@@ -81,10 +81,10 @@ struct mft_grouped {
 
 struct mft_experts {
 	struct mft_grouped fc1, fc2;
-	bool gated, act_again;
+	bool gated, act_again, active_is_scratch;
 	enum mfk_activation activation;
 	uint64_t hidden, active; /* kept */
-	/* scratch; act: active, if it is not kept */
+	/* scratch; act: active, if it is not kept; fc2 may keep what it needs of it */
 	uint64_t act, dactive, drow_prob;
 };
 
@@ -193,7 +193,7 @@ void mft_experts_await(const struct mft_net *net, struct mfk_ctx *ctx);
 
 /* ---- moe_experts.c ---- */
 
-int mft_experts_plan(struct mft_net *net, uint32_t layer, const struct mft_dispatch *d,
+int mft_experts_plan(struct mft_net *net, const struct mft_part *part, const struct mft_dispatch *d,
 		     struct mft_experts *e, struct mft_part_plan *p, struct mfs_error *err);
 void mft_experts_plan_scratch(const struct mft_net *net, const struct mft_dispatch *d,
 			      struct mft_experts *e, struct mft_part_plan *p);
