@@ -919,6 +919,9 @@ struct mfk_ops {
 	void (*attention)(struct mfk_ctx *c, const struct mfk_attention *a);
 	void (*attention_backward)(struct mfk_ctx *c, const struct mfk_attention *a);
 	void (*attention_join)(struct mfk_ctx *c, const struct mfk_attention_join *a);
+	/* max[head], which is not negative, becomes the largest of itself and of the head's scores
+	 * scale q k^T that count. a: of whole sequences, without out and lse. */
+	void (*attention_max)(struct mfk_ctx *c, const struct mfk_attention *a, float *max);
 	void (*attention_cached)(struct mfk_ctx *c, const struct mfk_attention_cached *a);
 
 	void (*gate)(struct mfk_ctx *c, const struct mfk_gate *a);
@@ -1019,6 +1022,7 @@ struct mfk_ops {
 	OP(attention)                                                                              \
 	OP(attention_backward)                                                                     \
 	OP(attention_join)                                                                         \
+	OP(attention_max)                                                                          \
 	OP(attention_cached)                                                                       \
 	OP(gate)                                                                                   \
 	OP(gate_backward)                                                                          \

@@ -190,6 +190,19 @@ static void attention_join(struct mfk_ctx *c, const struct mfk_attention_join *a
 	memory(c, "attention_join", times(a->batch * a->seq, a->heads * a->v_dim, 5), a->dtype);
 }
 
+static void attention_max(struct mfk_ctx *c, const struct mfk_attention *a, float *max)
+{
+	(void)max;
+	mfk_record_submit(c, (struct mfk_work){.kind = MFK_WORK_ATTENTION,
+					       .name = "attention_max",
+					       .dtype = MFK_F32,
+					       .m = a->seq,
+					       .n = a->seq,
+					       .groups = a->batch * a->heads,
+					       .qk_dim = a->qk_dim,
+					       .flops = pairs(a) * 2.0 * (double)a->qk_dim});
+}
+
 /* Positions are not known here: as many keys as there is room for, half of them on average. */
 static void attention_cached(struct mfk_ctx *c, const struct mfk_attention_cached *a)
 {

@@ -298,6 +298,30 @@ static void joined(struct check *c, const struct problem *p)
 	}
 }
 
+/* The first head's largest score, before, is above its own. */
+static void largest(struct check *c, const struct problem *p)
+{
+	const struct shape *s = &p->s;
+	double *most = check_doubles(c, s->heads);
+	struct tensor *max;
+
+	most[0] = 100;
+	max = check_values(c, MFK_F32, s->heads, most);
+	for (int64_t n = 0; n < s->batch * s->heads * s->seq * s->keys; n++) {
+		const int64_t j = n % s->keys, i = n / s->keys % s->seq;
+		const int64_t h = n / s->keys / s->seq % s->heads,
+			      b = n / s->keys / s->seq / s->heads;
+		const int64_t kv = h / (s->heads / s->kv_heads);
+		const double *q = at(p->q->x, s->seq, s->heads, s->qk_dim, b, i, h);
+		const double *k = at(p->k->x, s->keys, s->kv_heads, s->qk_dim, b, j, kv);
+
+		if (sees(p, b, i, j))
+			most[h] = fmax(most[h], (double)p->a.scale * dot(q, k, s->qk_dim));
+	}
+	c->ops->attention_max(c->ctx, &p->a, max->p);
+	check_near(c, "largest score", max, most, 1e-5, 1);
+}
+
 static void attention(struct check *c, struct shape s, enum mfk_dtype type, enum mask mask,
 		      enum part part, float dropout)
 {
@@ -330,6 +354,8 @@ static void attention(struct check *c, struct shape s, enum mfk_dtype type, enum
 	check_near(c, "lse", p.lse, p.lses, 4e-6, 1);
 	if (c->ops->attention_backward)
 		attention_backward(c, &p);
+	if (c->ops->attention_max && part == ALL_OF_IT && dropout == 0)
+		largest(c, &p);
 	if (c->ops->attention_join && part == OWN_QUERIES)
 		joined(c, &p);
 	free(query_at);

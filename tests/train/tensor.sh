@@ -26,7 +26,8 @@ as_one "norms of queries and keys" qwen3 2-tp2 4
 as_one "latents whose down projections are divided" deepseek "2-tp2-sp 4-fsdp-tp2-sp" 4 --log-params-norm --log-num-zeros-in-grad
 as_one "two groups of queries on four processes" llama "4-tp4-sp" 4 --log-params-norm
 as_one "two groups of queries on four processes, with norms" qwen3 4-tp4 4
-as_one "Muon: matrices are gathered" mixtral "4-tp2-sp-ep2 4-tp2-sp-etp2-pp2" 4 --optimizer muon --muon-fp32-matmul-prec high --log-params-norm
+as_one "Muon: matrices are gathered; clipped queries and keys" mixtral "4-tp2-sp-ep2 4-tp2-sp-etp2-pp2" 4 --optimizer muon \
+	--muon-fp32-matmul-prec high --log-params-norm --qk-clip --qk-clip-threshold 0.1
 as_one "gated delta nets, drawn weights" next "2-tp2 2-tp2-sp 2-pp2 2 4-tp2-sp-pp2 4-fsdp-tp2-sp" 4 --use-distributed-optimizer --log-params-norm
 within=1e-2 as_one "fp16" qwen2 2-tp2-sp 4 --fp16 --loss-scale 4096 --log-params-norm
 

@@ -158,6 +158,8 @@ struct mft_train_config {
 		int64_t num_ns_steps;
 		const char *scale_mode, *fp32_matmul_prec, *coefficient_type, *tp_mode;
 	} muon;
+	bool qk_clip, log_max_attention_logit;
+	double qk_clip_alpha, qk_clip_threshold;
 	bool override_opt_param_scheduler, use_checkpoint_opt_param_scheduler;
 	bool calculate_per_token_loss;
 	bool use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather;

@@ -18,7 +18,7 @@ static const struct mft_flag logging[] = {
 	{INT, "log_memory_interval", "None", UNUSED},
 	{ON, "log_device_memory_used", "False", UNUSED},
 	{ON, "log_num_zeros_in_grad", "False", TO(log_num_zeros_in_grad)},
-	{ON, "log_max_attention_logit", "False", UNUSED},
+	{ON, "log_max_attention_logit", "False", TO(log_max_attention_logit)},
 	{OFF, "barrier_with_L1_time", "True", NAMES("--no-barrier-with-level-1-timing"), UNUSED},
 	{ON, "log_world_size_to_tensorboard", "False", TO(log_world_size_to_tensorboard)},
 	{TEXT, "wandb_project", "None", TO(wandb_project),

@@ -145,8 +145,9 @@ static void gather(struct mft_trainer *t, const struct mft_update_result *result
 }
 
 static int optimize(struct mft_trainer *t, const struct mft_update_step *update,
-		    const struct mft_update_result *result, struct mfs_error *err)
+		    struct mft_step *step, struct mfs_error *err)
 {
+	const struct mft_update_result *result = &step->update;
 	int rc;
 
 	MFT_RANGE_BEGIN("optimizer");
@@ -155,6 +156,8 @@ static int optimize(struct mft_trainer *t, const struct mft_update_step *update,
 		rc = mft_update_apply(t->update, t->ctx, update, result, err);
 	if (!rc)
 		gather(t, result);
+	if (!rc && (t->config->qk_clip || t->config->log_max_attention_logit))
+		rc = mft_net_clip_qk(t->net, t->ctx, &step->max_attention_logit, err);
 	MFT_RANGE_END();
 	return rc;
 }
@@ -210,7 +213,7 @@ int mft_trainer_step(struct mft_trainer *t, struct mft_step *ret, struct mfs_err
 	if (rc)
 		return rc;
 	if (t->check.verdict != MFT_REJECTED) {
-		rc = optimize(t, &update, &step.update, err);
+		rc = optimize(t, &update, &step, err);
 		if (rc)
 			return rc;
 		advance(t, &step);

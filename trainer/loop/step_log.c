@@ -381,6 +381,8 @@ static void tell_step(struct mft_trainer *t, const struct mft_step *step)
 		tell_both(t, "num-zeros", step->zeros);
 	if (step->params_norm != MFS_ABSENT)
 		tell_both(t, "params-norm", step->params_norm);
+	if (c->log_max_attention_logit)
+		tell(t, "max_attention_logit", step->max_attention_logit);
 	if (c->log_memory_to_tensorboard)
 		tell_memory(t);
 	for (; i < count; i++)

@@ -165,7 +165,8 @@ struct mft_step {
 	struct mft_net_losses losses;
 	struct mft_update_result update;
 	uint64_t microbatches;
-	double params_norm, zeros; /* of steps that are reported, if asked for; else MFS_ABSENT */
+	double params_norm, zeros;  /* of steps that are reported, if asked for; else MFS_ABSENT */
+	double max_attention_logit; /* with --qk-clip or --log-max-attention-logit */
 };
 /* What t->check rejects changes nothing: neither weights nor progress. */
 int mft_trainer_step(struct mft_trainer *t, struct mft_step *ret, struct mfs_error *err);

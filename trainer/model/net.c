@@ -6,6 +6,7 @@
 #include "formats/base/str.h"
 #include "trainer/base/dtype.h"
 #include "trainer/model/attention/attention.h"
+#include "trainer/model/attention/qk_clip.h"
 #include "trainer/model/base/eight.h"
 #include "trainer/model/mlp/mlp.h"
 #include "trainer/model/net_i.h"
@@ -232,12 +233,19 @@ void mft_net_clear_losses(struct mft_net *net, struct mfk_ctx *ctx)
 {
 	net->backend->device->zero(ctx, mft_net_at(net, net->sums), MFT_SUM_COUNT * sizeof(double));
 	mft_eight_begin_step(net);
+	mft_qk_clip_begin(net, ctx);
 	for (uint32_t i = 0; i < net->chain->layer_count; i++) {
 		const struct mft_part *part = &net->chain->layers[i].mlp.part;
 
 		if (part->kind->begin_step)
 			part->kind->begin_step(net, ctx, part);
 	}
+}
+
+int mft_net_clip_qk(struct mft_net *net, struct mfk_ctx *ctx, double *ret_max,
+		    struct mfs_error *err)
+{
+	return mft_qk_clip(net, ctx, ret_max, err);
 }
 
 void mft_net_copy_loss(struct mft_net *net, struct mfk_ctx *ctx, double *ret)

@@ -113,6 +113,11 @@ void mft_net_copy_loss(struct mft_net *net, struct mfk_ctx *ctx, double *ret);
  * each expert got (core/transformer/moe/moe_utils.py: get_updated_expert_bias). */
 int mft_net_update_expert_bias(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
 
+/* After the update of a step: --qk-clip, and the largest score of the process's heads, 0 where none
+ * is above that, or was asked for. Waits for the context if there are any. */
+int mft_net_clip_qk(struct mft_net *net, struct mfk_ctx *ctx, double *ret_max,
+		    struct mfs_error *err);
+
 /*
  * A net whose config has cached_sequences generates. A step is a batch of T tokens, of which tokens
  * and positions count; each goes on with one of the sequences, from the position after its last.

@@ -254,14 +254,15 @@ static int fill_rest(struct settle *s)
 int mft_train_config_settle(struct mft_train_config *config, struct mfs_error *err)
 {
 	static int (*const steps[])(struct settle *) = {
-		mft_settle_pattern,   check_missing,	   settle_aliases,
-		mft_settle_sizes,     mft_settle_layers,   mft_settle_experts,
-		mft_settle_precision, mft_settle_fp8,	   mft_settle_optimizer,
-		mft_settle_parallel,  mft_settle_pipeline, mft_settle_batches,
-		mft_settle_length,    mft_settle_rates,	   mft_settle_decay,
-		mft_settle_memory,    settle_data,	   settle_saves,
-		mft_settle_rl,	      mft_settle_sharding, mft_settle_process,
-		mft_settle_vocab,     fill_rest,	   mft_settle_read_model};
+		mft_settle_pattern,   check_missing,	  settle_aliases,
+		mft_settle_sizes,     mft_settle_layers,  mft_settle_experts,
+		mft_settle_precision, mft_settle_fp8,	  mft_settle_optimizer,
+		mft_settle_parallel,  mft_settle_qk_clip, mft_settle_pipeline,
+		mft_settle_batches,   mft_settle_length,  mft_settle_rates,
+		mft_settle_decay,     mft_settle_memory,  settle_data,
+		settle_saves,	      mft_settle_rl,	  mft_settle_sharding,
+		mft_settle_process,   mft_settle_vocab,	  fill_rest,
+		mft_settle_read_model};
 	struct settle s = {config, config->values, err};
 	int r = 0;
 

@@ -107,6 +107,7 @@ int mft_settle_experts(struct settle *s);
 int mft_settle_precision(struct settle *s);
 int mft_settle_fp8(struct settle *s);
 int mft_settle_optimizer(struct settle *s);
+int mft_settle_qk_clip(struct settle *s);
 /* settle_parallel.c */
 int mft_settle_parallel(struct settle *s);
 /* settle_pipeline.c */

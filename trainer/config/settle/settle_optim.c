@@ -129,6 +129,53 @@ int mft_settle_optimizer(struct settle *s)
 	return kind->settle ? kind->settle(s->v, s->err) : 0;
 }
 
+/* ---- clipping of queries and keys ---- */
+
+/* attention.py: _clip_linear_qkv takes all of a main parameter, and knows no gates. */
+static int check_clipped(struct settle *s)
+{
+	static const enum mft_dest refused[] = {USE_DISTRIBUTED_OPTIMIZER, USE_MEGATRON_FSDP,
+						USE_TORCH_FSDP2, OPTIMIZER_CPU_OFFLOAD,
+						ATTENTION_OUTPUT_GATE};
+	const double alpha = mft_flag_real(s->v, name_of(QK_CLIP_ALPHA), 0),
+		     threshold = mft_flag_real(s->v, name_of(QK_CLIP_THRESHOLD), 0);
+	char spelling[MFT_FLAG_SPELLING];
+
+	if (!(alpha > 0 && alpha < 1))
+		return mfs_fail(s->err, -EINVAL,
+				"--qk-clip-alpha: expected a number between 0 and 1, found %g",
+				alpha);
+	if (!(threshold > 0))
+		return mfs_fail(s->err, -EINVAL,
+				"--qk-clip-threshold: expected a number above 0, found %g",
+				threshold);
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(refused); i++)
+		if (is(s, refused[i]))
+			return mfs_fail(s->err, -ENOTSUP, "--qk-clip and %s exclude each other",
+					flag(refused[i], spelling));
+	return 0;
+}
+
+int mft_settle_qk_clip(struct settle *s)
+{
+	const int64_t tp = number(s, TENSOR_MODEL_PARALLEL_SIZE);
+	const enum mft_dest asks = is(s, QK_CLIP) ? QK_CLIP : LOG_MAX_ATTENTION_LOGIT;
+	char spelling[MFT_FLAG_SPELLING];
+
+	if (!is(s, asks))
+		return 0;
+	if (number(s, CONTEXT_PARALLEL_SIZE) > 1)
+		return mfs_fail(s->err, -ENOTSUP, "%s: expected --context-parallel-size 1",
+				flag(asks, spelling));
+	if (is(s, GROUP_QUERY_ATTENTION) && number(s, NUM_QUERY_GROUPS) % tp)
+		return mfs_fail(s->err, -ENOTSUP,
+				"%s: expected a --tensor-model-parallel-size that divides "
+				"--num-query-groups %lld, found %lld",
+				flag(asks, spelling), (long long)number(s, NUM_QUERY_GROUPS),
+				(long long)tp);
+	return is(s, QK_CLIP) ? check_clipped(s) : 0;
+}
+
 /* ---- the optimizer ---- */
 
 int mft_settle_rates(struct settle *s)

@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "trainer/model/attention/attention_i.h"
+#include "trainer/model/attention/qk_clip.h"
 #include "trainer/model/base/dropout.h"
 #include "trainer/model/base/linear.h"
 #include "trainer/model/base/tensor_parallel.h"
@@ -18,6 +19,7 @@ struct attention {
 	struct mft_linear qkv, proj;
 	struct mft_norm q_norm, k_norm; /* weight NULL: none */
 	int64_t heads, groups, dim;
+	struct mft_qk_clip *clip;
 	int64_t gates; /* of each group: as many as it has heads, or 0 */
 	/* kept, packed with gates or norms of q and k alone, stats with these; otherwise scratch */
 	uint64_t packed, stats;
@@ -106,6 +108,22 @@ static int check(const struct mft_net *net, struct mfs_error *err)
 	return 0;
 }
 
+/* Rows of a group: those of its heads' queries, of keys, of values. */
+static int add_clip(struct mft_net *net, const struct mft_part *part, struct attention *a,
+		    struct mfs_error *err)
+{
+	const int64_t queries = a->heads / a->groups * a->dim, all = queries + 2 * a->dim;
+	const double alpha = net->config->qk_clip_alpha;
+	const struct mft_qk_clip clip = {
+		.heads = a->heads,
+		.units = a->groups,
+		.rows = {{a->qkv.weight, all, 0, queries, alpha},
+			 {a->qkv.weight, all, queries, a->dim, 1 - alpha}},
+	};
+
+	return mft_qk_clip_add(net, part->layer, &clip, &a->clip, err);
+}
+
 static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan *p,
 		struct mfs_error *err)
 {
@@ -136,6 +154,8 @@ static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan
 				  &a->k_norm, err);
 	if (!r)
 		r = mft_core_find(net, part->layer, &whole, &a->core, err);
+	if (!r)
+		r = add_clip(net, part, a, err);
 	if (r)
 		return r;
 	mft_linear_replaces(net, &a->qkv);
@@ -303,6 +323,7 @@ static void forward(const struct mft_net *net, const struct mft_pass *pass,
 
 	qkv_forward(net, pass, part, x);
 	net->backend->ops->qkv(pass->ctx, &s);
+	mft_qk_clip_note(net, pass, a->clip, &c);
 	mft_core_forward(net, pass, &a->core, &c);
 	proj_of = gates_forward(net, pass, part);
 	if (y)

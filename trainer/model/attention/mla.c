@@ -18,6 +18,7 @@
 
 #include "formats/ckpt/names.h"
 #include "trainer/model/attention/attention_i.h"
+#include "trainer/model/attention/qk_clip.h"
 #include "trainer/model/base/dropout.h"
 #include "trainer/model/base/eight.h"
 #include "trainer/model/base/linear.h"
@@ -37,6 +38,7 @@ struct mla {
 	float scale;
 	struct mft_attention_kept kept;
 	struct mft_core core;
+	struct mft_qk_clip *clip;
 	/* scratch */
 	uint64_t q_up, kv_up, k_rope_out;
 	uint64_t dout, dq, dk, dv, dq_up, dkv_up, dk_rope, dnormed, dlow;
@@ -245,6 +247,23 @@ static void plan_memory(const struct mft_net *net, struct mla *a, struct mft_par
 	mft_core_plan(net, &a->core, p, true);
 }
 
+/* Rows of a head: its own of queries, those with positions; of keys, of values. */
+static int add_clip(struct mft_net *net, const struct mft_part *part, struct mla *a,
+		    struct mfs_error *err)
+{
+	const int64_t query = a->nope + a->rope;
+	const double alpha = net->config->qk_clip_alpha;
+	const struct mft_qk_clip clip = {
+		.heads = a->heads,
+		.units = a->heads,
+		.rows = {{a->q.up.weight, query, 0, a->nope, alpha},
+			 {a->q.up.weight, query, a->nope, a->rope, 1},
+			 {a->kv.up.weight, a->nope + a->v_dim, 0, a->nope, 1 - alpha}},
+	};
+
+	return mft_qk_clip_add(net, part->layer, &clip, &a->clip, err);
+}
+
 static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan *p,
 		struct mfs_error *err)
 {
@@ -269,6 +288,8 @@ static int plan(struct mft_net *net, struct mft_part *part, struct mft_part_plan
 				&a->proj, err);
 	if (!r)
 		r = mft_core_find(net, part->layer, &whole, &a->core, err);
+	if (!r)
+		r = add_clip(net, part, a, err);
 	if (!r)
 		plan_memory(net, a, p);
 	return r;
@@ -357,6 +378,7 @@ static void forward(const struct mft_net *net, const struct mft_pass *pass,
 	mft_linear_forward(net, pass, &a->k_rope, net->tokens, x,
 			   mft_net_scratch(net, a->k_rope_out));
 	net->backend->ops->mla(pass->ctx, &s);
+	mft_qk_clip_note(net, pass, a->clip, &c);
 	mft_core_forward(net, pass, &a->core, &c);
 	if (y)
 		mft_linear_forward(net, pass, &a->proj, net->tokens, c.out, y);

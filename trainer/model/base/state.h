@@ -69,7 +69,8 @@ struct mft_net {
 	struct mft_cache cache;
 	struct mft_shared_groups *groups;
 	struct mft_rope *rope;
-	struct mft_eight *eight; /* eight.h; NULL: no product has 8 bits */
+	struct mft_eight *eight;      /* eight.h; NULL: no product has 8 bits */
+	struct mft_qk_clip *qk_clips; /* of the layers; attention/qk_clip.h */
 	struct mft_side experts_side, tensor_side, context_side;
 
 	/* What passes keep until their backward: slots of equal size, one after the other. */
