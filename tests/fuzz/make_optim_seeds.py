@@ -373,7 +373,7 @@ def make():
         "distrib-shorter-than-it-says": flat(joined(n, param=zeros((n - 1,)))),
         "distrib-two-axes": flat(joined(n, exp_avg=zeros((n, 1)))),
         "distrib-no-exp-avg": flat(joined(n, exp_avg=None)),
-        "distrib-fp8": flat(joined(n, (tf.Constant("torch", "uint8"), DTYPES[1]))),
+        "distrib-fp8": flat(joined(n, (tf.DTYPE["uint8"], DTYPES[1]))),
         "distrib-other-type": flat(joined(n, (DTYPES[1], DTYPES[1]))),
         "distrib-two-types": flat({"buckets_coalesced": True, 0: {DTYPES: buffer(n), DTYPES[0]: buffer(n)}}),
         "distrib-no-buffer": flat({"buckets_coalesced": True}),

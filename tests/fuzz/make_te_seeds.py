@@ -52,7 +52,7 @@ def main():
         "e5m2": changed(one, a1=te.dtype((2, 17), 8)),
         "type-a-text": changed(one, a1="e4m3"),
         "dtype-a-number": changed(one, a3=7),
-        "dtype-of-bytes": changed(one, a3=tf.Constant("torch", "uint8")),
+        "dtype-of-bytes": changed(one, a3=tf.DTYPE["uint8"]),
         "data-missing": changed(one, a0=None),
         "data-of-floats": changed(one, a0=tensor("float32", 3, 5)),
         "data-a-vector": changed(one, a0=tensor("uint8", 15)),

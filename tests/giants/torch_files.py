@@ -160,7 +160,7 @@ def klass(mod, name, base=Record):
     return found
 
 
-DTYPE = {name: Constant("torch", name) for name in ("bfloat16", "float16", "float32")}
+DTYPE = {name: Constant("torch", name) for name in ("bfloat16", "float16", "float32", "uint8")}
 for storage in STORAGE.values():
     klass("torch", storage)
 rebuild_tensor = klass("torch._utils", "_rebuild_tensor_v2")

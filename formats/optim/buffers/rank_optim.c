@@ -202,7 +202,9 @@ static int make_groups(struct builder *b)
 
 static enum mfs_dtype grad_dtype(const struct mfs_optim *o, enum mfs_dtype dtype)
 {
-	return o->rules.grad_fp32 ? MFS_F32 : dtype;
+	if (o->rules.grad_fp32)
+		return MFS_F32;
+	return dtype == MFS_U8 ? MFS_BF16 : dtype;
 }
 
 static uint32_t find_buffer(struct builder *b, uint32_t optimizer, uint32_t chunk,
@@ -226,6 +228,21 @@ static uint32_t find_buffer(struct builder *b, uint32_t optimizer, uint32_t chun
 		.param_dtype = dtype,
 		.grad_dtype = grad_dtype(o, dtype)};
 	return o->buffer_count++;
+}
+
+/* What a buffer's key calls the type of a parameter. */
+static enum mfs_dtype key_dtype(const struct builder *b, const struct mfs_optim_param *p)
+{
+	const struct mfs_rank_tensor *t = p->tensor;
+	const bool decoder = t->src->layer >= 0 && !strncmp(t->src->name, "decoder.", 8);
+	const int64_t layers = mfs_ckpt_args(b->list->ckpt)->num_layers;
+	char name[MFS_CKPT_NAME_SIZE];
+
+	mfs_rank_tensor_name(t, name, sizeof(name));
+	if (b->o->rules.fp8_buffers && mfs_optim_is_fp8(&b->o->rules, name, t->base.ndim,
+							decoder ? t->src->layer : -1, layers))
+		return MFS_U8;
+	return t->base.dtype;
 }
 
 /* On a last stage with MTP's copy of the embedding, the head's copy is not kept equal. */
@@ -311,7 +328,7 @@ static int make_buffers(struct builder *b)
 		for (uint32_t i = 0; i < o->count; i++)
 			if (o->params[i].optimizer == k && has_buffer(o, k))
 				b->buffers[i] = find_buffer(b, k, b->chunks[i],
-							    o->params[i].tensor->base.dtype);
+							    key_dtype(b, &o->params[i]));
 	for (uint32_t i = 0; i < o->buffer_count && !rc; i++)
 		rc = lay_out(b, i, flat, members);
 	free(flat);

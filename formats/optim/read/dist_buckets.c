@@ -47,6 +47,16 @@ static bool has_fp32_gradients(const struct mfs_dcp *dcp)
 	return false;
 }
 
+/* 8-bit parameters have buffers of their own. */
+static bool has_fp8(const struct mfs_dcp *dcp)
+{
+	for (uint32_t i = 0; i < dcp->tensor_count; i++)
+		if (is_bucket(dcp->tensors[i].key) &&
+		    strstr(dcp->tensors[i].key, ".dtype_(torch.uint8, "))
+			return true;
+	return false;
+}
+
 /* ---- finding a bucket ---- */
 
 #define KEY_SIZE 256
@@ -234,6 +244,7 @@ static int read_holder(struct mfs_optim_holder *h, void *arg)
 	int rc;
 
 	h->rules.grad_fp32 = has_fp32_gradients(&h->r->dcp);
+	h->rules.fp8_buffers = has_fp8(&h->r->dcp);
 	rc = fit(h);
 
 	for (uint32_t i = 0; !rc && i < h->o->buffer_count; i++) {

@@ -157,6 +157,10 @@ static int read_object(struct object *o)
 	if (!rc && !joined)
 		rc = mfs_fail(h->r->err, -ENOTSUP, "%s: buckets from before core 0.7 are not read",
 			      o->where);
+	if (!rc && mfs_gathered_has_fp8(o->f.doc, o->state)) {
+		h->rules.fp8_buffers = true;
+		rc = mfs_optim_holder_build(h, true);
+	}
 	if (!rc && !fits(o))
 		rc = mfs_optim_holder_build(h, false);
 	if (!rc && !fits(o))

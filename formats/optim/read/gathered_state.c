@@ -13,23 +13,37 @@ static mfs_value numbered(const struct mfs_pickle *doc, mfs_value dict, uint32_t
 	return 0;
 }
 
+/* The type of a buffer's parameters: its key is (param dtype, grad dtype), or the first alone. */
+static enum mfs_dtype dtype_of(const struct mfs_pickle *doc, mfs_value key)
+{
+	if (mfs_value_type(doc, key) == MFS_V_TUPLE)
+		key = mfs_value_at(doc, key, 0);
+	return mfs_torch_dtype(doc, key);
+}
+
+bool mfs_gathered_has_fp8(const struct mfs_pickle *doc, mfs_value state)
+{
+	for (uint32_t i = 0; i < mfs_value_pairs(doc, state); i++) {
+		const mfs_value buffer = mfs_value_item(doc, state, i);
+
+		if (mfs_value_pairs(doc, buffer) == 1 &&
+		    dtype_of(doc, mfs_value_key(doc, buffer, 0)) == MFS_U8)
+			return true;
+	}
+	return false;
+}
+
 int mfs_gathered_buffer(const struct mfs_pickle *doc, mfs_value state, uint32_t index,
 			enum mfs_dtype dtype, const char *where, mfs_value *ret,
 			struct mfs_error *err)
 {
-	mfs_value buffer = numbered(doc, state, index), key;
+	mfs_value buffer = numbered(doc, state, index);
 	enum mfs_dtype found;
 
 	if (mfs_value_pairs(doc, buffer) != 1)
 		return mfs_fail(err, -EINVAL, "%s: buffer %u: expected one element type, found %u",
 				where, index, mfs_value_pairs(doc, buffer));
-	key = mfs_value_key(doc, buffer, 0);
-	if (mfs_value_type(doc, key) == MFS_V_TUPLE)
-		key = mfs_value_at(doc, key, 0);
-	found = mfs_torch_dtype(doc, key);
-	if (found == MFS_U8)
-		return mfs_fail(err, -ENOTSUP, "%s: buffers of fp8 parameters are not supported",
-				where);
+	found = dtype_of(doc, mfs_value_key(doc, buffer, 0));
 	if (found != dtype)
 		return mfs_fail(err, -EINVAL, "%s: buffer %u: expected parameters of %s, found %s",
 				where, index, mfs_dtype_torch(dtype), mfs_dtype_torch(found));

@@ -9,8 +9,11 @@
 
 #include "formats/torch/torch_file.h"
 
+/* True if there are buffers of 8-bit parameters. */
+bool mfs_gathered_has_fp8(const struct mfs_pickle *doc, mfs_value state);
+
 /* The dict of tensors of buffer index, whose parameters are of dtype. where is for messages.
- * -ENOTSUP: fp8 parameters. */
+ * dtype is uint8 for 8-bit parameters. */
 int mfs_gathered_buffer(const struct mfs_pickle *doc, mfs_value state, uint32_t index,
 			enum mfs_dtype dtype, const char *where, mfs_value *ret,
 			struct mfs_error *err);

@@ -90,6 +90,10 @@ void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret
 	ret->bucket_size = number(&a, "ddp_bucket_size");
 	ret->num_buckets = number(&a, "ddp_num_buckets");
 	ret->quantised_weights = flag(&a, "fp8_param_gather") || flag(&a, "fp4_param_gather");
+	if (flag(&a, "first_last_layers_bf16")) {
+		ret->bf16_start = number(&a, "num_layers_at_start_in_bf16");
+		ret->bf16_end = number(&a, "num_layers_at_end_in_bf16");
+	}
 	if (first_group(&a, state->root))
 		ret->sorted_groups =
 			mfs_value_has(a.doc, first_group(&a, state->root), "default_config");
@@ -100,6 +104,23 @@ void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret
 	for (size_t i = 0; i < 2 && !mfs_ckpt_format(ckpt)->is_plain; i++)
 		if (flag(&a, fsdp[i]))
 			ret->unsupported = fsdp[i];
+}
+
+/* fp8_utils.py: get_fp8_context() around the construction of layers, those of MTP too. A router and
+ * what a mixer keeps itself are no linear modules. */
+bool mfs_optim_is_fp8(const struct mfs_optim_rules *rules, const char *name, unsigned ndim,
+		      int64_t layer, int64_t layers)
+{
+	static const char *const modules[] = {".linear_", ".in_proj.", ".out_proj.", ".eh_proj."};
+
+	if (ndim != 2 || !strstr(name, ".weight") ||
+	    (layer >= 0 && ((uint64_t)layer < rules->bf16_start ||
+			    (uint64_t)(layers - layer) <= rules->bf16_end)))
+		return false;
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(modules); i++)
+		if (strstr(name, modules[i]))
+			return true;
+	return false;
 }
 
 bool mfs_optim_is_muon(const struct mfs_optim_rules *rules, const char *name, unsigned ndim)

@@ -32,7 +32,10 @@ struct mfs_optim_rules {
 	uint64_t bucket_size;	  /* elements; 0: the default of the data-parallel size */
 	uint64_t num_buckets;	  /* 0: not given */
 	bool quantised_weights;	  /* fp8_param_gather, fp4_: no weight is its parameter, rounded */
-	const char *unsupported;  /* arguments that have another layout; NULL: none */
+	bool fp8_buffers;	  /* 8-bit parameters have buffers of their own, of uint8 */
+	uint64_t bf16_start,
+		bf16_end; /* first_last_layers_bf16: how many layers have no such parameter */
+	const char *unsupported; /* arguments that have another layout; NULL: none */
 };
 
 /* The rules of the run that saved a checkpoint; of the newest release if its release is not known.
@@ -48,6 +51,10 @@ bool mfs_optim_run_is_layer_wise(const struct mfs_ckpt *ckpt);
 bool mfs_optim_is_muon(const struct mfs_optim_rules *rules, const char *name, unsigned ndim);
 /* The states that are kept of it in addition to its main parameter (optimizers.h). */
 unsigned mfs_optim_kept(const struct mfs_optim_rules *rules, const char *name, unsigned ndim);
+/* True if a run with fp8_param_gather keeps a parameter in 8 bits: a matrix of a linear module of
+ * Transformer Engine. layer: of layers of the decoder; -1: in none. */
+bool mfs_optim_is_fp8(const struct mfs_optim_rules *rules, const char *name, unsigned ndim,
+		      int64_t layer, int64_t layers);
 /* True if a parameter has weight decay. */
 bool mfs_optim_decays(const struct mfs_optim_rules *rules, const char *name, unsigned ndim);
 /* True if it has the learning rate of --decoupled-lr. */

@@ -667,6 +667,39 @@ START_TEST(muon_and_others_are_apart)
 }
 END_TEST
 
+/* Of three layers the first and the last are bf16; those of MTP are not counted among them. */
+START_TEST(eight_bit_parameters_have_buffers)
+{
+	const struct mfs_optim_rules ends = {.bf16_start = 1, .bf16_end = 1}, all = {0};
+	static const char proj[] = "decoder.layers.0.self_attention.linear_proj.weight";
+	struct mfs_optim_rules rules;
+	struct mfs_optim *o;
+
+	ck_assert(mfs_optim_is_fp8(&all, proj, 2, 0, 3));
+	ck_assert(!mfs_optim_is_fp8(&ends, proj, 2, 0, 3));
+	ck_assert(mfs_optim_is_fp8(&ends, proj, 2, 1, 3));
+	ck_assert(!mfs_optim_is_fp8(&ends, proj, 2, 2, 3));
+	ck_assert(mfs_optim_is_fp8(&ends, "mtp.layers.0.eh_proj.weight", 2, -1, 3));
+	ck_assert(
+		mfs_optim_is_fp8(&all, "decoder.layers.0.mlp.experts.linear_fc1.weight3", 2, 0, 1));
+	ck_assert(!mfs_optim_is_fp8(&all, "decoder.layers.0.mlp.router.weight", 2, 0, 1));
+	ck_assert(!mfs_optim_is_fp8(&all, "decoder.layers.0.mlp.linear_fc1.bias", 1, 0, 1));
+	ck_assert(!mfs_optim_is_fp8(&all, "decoder.layers.0.mlp.linear_fc1.layer_norm_weight", 1, 0,
+				    1));
+	ck_assert(!mfs_optim_is_fp8(&all, "output_layer.weight", 2, -1, 1));
+	open_side(LLAMA_TORCH, &(struct mfs_rank){.pp = 1});
+	mfs_optim_rules_of(side_ckpt, &rules);
+	rules.fp8_buffers = true;
+	unit_ok(mfs_optim_new(side_list, &rules, 1, 1, &o, &err), &err);
+	ck_assert_uint_eq(o->buffer_count, 2);
+	for (uint32_t i = 0; i < o->count; i++)
+		ck_assert_uint_eq(o->buffers[o->params[i].buffer].param_dtype == MFS_U8,
+				  strstr(o->params[i].tensor->src->name, ".linear_") != NULL);
+	mfs_optim_free(o);
+	close_side();
+}
+END_TEST
+
 /* The example of layer_wise_optimizer.py: ten parameters and four ranks. */
 START_TEST(parameters_are_dealt_to_and_fro)
 {
@@ -710,6 +743,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, buffers_are_the_files);
 	tcase_add_test(c, groups_in_order);
 	tcase_add_test(c, muon_and_others_are_apart);
+	tcase_add_test(c, eight_bit_parameters_have_buffers);
 	tcase_add_test(c, parameters_are_dealt_to_and_fro);
 	return s;
 }
