@@ -131,6 +131,7 @@ class Steps:
     flags: str
     config: dict
     steps: int = 1   # passes over the rollout
+    reward: str = "match length --rl-overlong-buffer 4 --rl-overlong-factor 0.5"
     clip: float = 0  # the norm of gradients is held below it
     eps: float = 1e-4  # Adam's: not so small that a first step is lr times a sign
     most: float = 3e-4  # difference of a weight, of how far the furthest one goes: a weight near 1 has steps of 1.2e-7
@@ -142,7 +143,7 @@ STEPS = {
                   dict(loss_type="dapo", scale_rewards="batch", beta=0.5, use_bias_correction_kl=False), steps=2, clip=0.1),
     "dr_grpo": Steps("--rl-advantage-norm none --rl-loss-aggregation seq-mean-token-sum-norm", dict(loss_type="dr_grpo", scale_rewards="none")),
     # TRL adds 1e-4 to a group's deviation, and 1e-6 is added here: it is 0 or 0.35 and more.
-    "grpo": Steps("--rl-reward match --rl-advantage-norm std --rl-loss-aggregation seq-mean-token-mean", dict(loss_type="grpo", scale_rewards="group"), most=2e-3),
+    "grpo": Steps("--rl-advantage-norm std --rl-loss-aggregation seq-mean-token-mean", dict(loss_type="grpo", scale_rewards="group"), reward="match", most=2e-3),
     "gspo": Steps("--rl-advantage-norm none --rl-loss gspo --rl-loss-aggregation seq-mean-token-mean",
                   dict(loss_type="grpo", scale_rewards="none", importance_sampling_level="sequence"), steps=2),
     "cispo": Steps("--rl-advantage-norm none --rl-loss cispo --grpo-clamp-eps-lower 1 --grpo-clamp-eps-upper 0.02",
@@ -153,7 +154,7 @@ PROMPTS, GROUP, ROOM, HEAT = 8, 8, 5, 5.0  # so hot that responses have one toke
 
 def our_steps(base, case, where):
     """Takes the steps, and leaves the policy and the responses in `where`."""
-    process = train(base, *"--perform-rl-step --rl-reward match length --rl-overlong-buffer 4 --rl-overlong-factor 0.5 --rl-label-key answer".split(),
+    process = train(base, *"--perform-rl-step --rl-label-key answer".split(), "--rl-reward", *case.reward.split(),
                     *"--grpo-clamp-eps-lower 0.05 --grpo-clamp-eps-upper 0.05 --grpo-kl-beta 0 --rl-use-sequence-packing --micro-batch-size 1".split(),
                     *"--hidden-dropout 0 --attention-dropout 0 --lr-decay-style constant --lr-warmup-iters 0 --no-save-optim".split(),
                     "--grpo-prompts-per-step", PROMPTS, "--grpo-group-size", GROUP, "--global-batch-size", PROMPTS * GROUP,

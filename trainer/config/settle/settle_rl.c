@@ -1,5 +1,6 @@
 /* Reinforcement learning. Source: megatron/training/arguments.py: validate_args. */
 #include "formats/base/array.h"
+#include "formats/base/str.h"
 #include "trainer/config/settle/settle_i.h"
 
 #define MOST (1ll << 20) /* of prompts, responses to one, passes, requests and seconds */
@@ -157,12 +158,51 @@ static int check_dropout(struct settle *s)
 	return 0;
 }
 
+/* Whose settings they are. */
+static const struct of_reward {
+	enum mft_dest dest;
+	const char *kind, * or ; /* of --rl-reward; or NULL: of the first alone */
+} of_rewards[] = {
+	{RL_REWARD_PATTERN, "regex", NULL},    {RL_REWARD_URL, "url", NULL},
+	{RL_REWARD_COMMAND, "command", NULL},  {RL_REWARD_KEY, "command", "url"},
+	{RL_REWARD_SECONDS, "command", "url"}, {RL_OVERLONG_BUFFER, "length", NULL},
+	{RL_OVERLONG_FACTOR, "length", NULL},
+};
+
+static bool has_reward(const struct settle *s, const char *kind)
+{
+	const struct mft_flag_value *rewards = mft_flag_get(s->v, name_of(RL_REWARD));
+
+	for (size_t i = 0; i < rewards->count; i++)
+		if (mfs_str_is(rewards->items[i].text, kind))
+			return true;
+	return false;
+}
+
+/* A setting of another kind would be forgotten. */
+static int check_rewards(struct settle *s)
+{
+	char spelling[MFT_FLAG_SPELLING];
+	int r = require(s, RL_REWARD);
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(of_rewards) && !r; i++) {
+		const struct of_reward *o = &of_rewards[i];
+
+		if (mft_flag_is_given(s->v, name_of(o->dest)) && !has_reward(s, o->kind) &&
+		    !(o->or &&has_reward(s, o->or)))
+			r = mfs_fail(s->err, -EINVAL, "%s needs --rl-reward %s%s%s",
+				     flag(o->dest, spelling), o->kind, o->or ? " or " : "",
+				     o->or ? o->or : "");
+	}
+	return r;
+}
+
 static int check_data(struct settle *s)
 {
 	int r = require(s, RL_PROMPT_DATA);
 
 	if (!r)
-		r = require(s, RL_REWARD);
+		r = check_rewards(s);
 	if (!r)
 		r = check_engines(s);
 	if (!r)

@@ -1822,6 +1822,11 @@ END_TEST
 	"--tokenizer-type NullTokenizer --vocab-size 100 --rl-prompt-data p.jsonl "                \
 	"--rl-reward match --train-iters 4 --lr 0.1 "
 
+/* A whole run. */
+#define RL                                                                                         \
+	POLICY "--seq-length 64 --micro-batch-size 1 --perform-rl-step --grpo-iterations 1 "       \
+	       "--hidden-dropout 0 --attention-dropout 0 "
+
 /* What is expected of a file. */
 struct policy {
 	int64_t prompts, group, batch, passes, micro, length, response;
@@ -2015,10 +2020,8 @@ START_TEST(yaml_skyrl_and_nemo)
 			"loss_fn: {ratio_clip: 1}\npolicy: {megatron_cfg: {enabled: true}}\n", &c),
 		   &err, -EINVAL, "unknown name 'loss_fn.ratio_clip' in a file of NeMo-RL");
 	/* slime has flags */
-	read_ok(POLICY "--seq-length 64 --micro-batch-size 1 --perform-rl-step "
-		       "--grpo-iterations 1 --hidden-dropout 0 --attention-dropout 0 "
-		       "--rollout-batch-size 8 --n-samples-per-prompt 4 --global-batch-size 32 "
-		       "--eps-clip 0.2 --advantage-estimator gspo --use-tis --tis-clip 3",
+	read_ok(RL "--rollout-batch-size 8 --n-samples-per-prompt 4 --global-batch-size 32 "
+		   "--eps-clip 0.2 --advantage-estimator gspo --use-tis --tis-clip 3",
 		&c);
 	ck_assert_int_eq(c.grpo_prompts_per_step * c.grpo_group_size, 32);
 	ck_assert_double_eq(c.grpo_clamp_eps_upper, 0.2);
@@ -2029,6 +2032,35 @@ START_TEST(yaml_skyrl_and_nemo)
 	fails(POLICY "--rollout-num-gpus 8", -ENOTSUP, "engines are started by themselves");
 	fails(SMALL "actor_rollout_ref.rollout.n=2", -EINVAL,
 	      "names of verl are read of a file, --config FILE");
+}
+END_TEST
+
+/* What no kind of reward that is asked for would read. */
+START_TEST(rewards)
+{
+	static const struct {
+		const char *given, *sentence;
+	} cases[] = {
+		{"--rl-reward-pattern a", "--rl-reward-pattern needs --rl-reward regex"},
+		{"--rl-reward-url a", "--rl-reward-url needs --rl-reward url"},
+		{"--rl-reward-command a", "--rl-reward-command needs --rl-reward command"},
+		{"--rl-reward-key a", "--rl-reward-key needs --rl-reward command or url"},
+		{"--rl-reward-seconds 2", "--rl-reward-seconds needs --rl-reward command or url"},
+		{"--rl-overlong-buffer 2", "--rl-overlong-buffer needs --rl-reward length"},
+		{"--rl-overlong-factor 2", "--rl-overlong-factor needs --rl-reward length"},
+	};
+	struct mft_train_config c;
+	char line[600];
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
+		snprintf(line, sizeof(line), "%s %s", RL, cases[i].given);
+		fails(line, -EINVAL, cases[i].sentence);
+	}
+	read_ok(RL "--grpo-prompts-per-step 8 --grpo-group-size 4 --global-batch-size 32 "
+		   "--rl-reward regex url length --rl-reward-pattern a --rl-reward-url a "
+		   "--rl-reward-key k --rl-overlong-buffer 2 --rl-overlong-factor 2",
+		&c);
+	mft_train_config_release(&c);
 }
 END_TEST
 
@@ -2539,6 +2571,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, yaml_oumi_grpo);
 	tcase_add_test(c, yaml_verl);
 	tcase_add_test(c, yaml_skyrl_and_nemo);
+	tcase_add_test(c, rewards);
 	tcase_add_test(c, yaml_activation);
 	tcase_add_test(c, yaml_saved);
 	tcase_add_test(c, yaml_bridge_forms);
