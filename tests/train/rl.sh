@@ -102,5 +102,7 @@ refused '--hidden-dropout: expected 0 with --perform-rl-step' --hidden-dropout 0
 refused '--rl-reward: expected .* found .quiz.' --rl-reward quiz
 refused '--perform-rl-step and --sft exclude each other' --sft
 refused 'prompts.jsonl, line 1: it has no .answer.word.' --rl-label-key answer.word
+run 1 "$work/n1.log" --rl-log-samples /dev/full
+[ $? = 1 ] && grep -q "rollout 0: --rl-log-samples: '/dev/full': No space left on device" "$work/n1.log" || { echo "no room for samples"; bad=1; }
 verdict $bad "bad arguments"
 processes_end

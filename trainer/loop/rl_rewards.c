@@ -1,6 +1,7 @@
 /* What a rollout's responses are worth. The first process asks, and tells the others. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "formats/base/buf.h"
 #include "formats/base/clock.h"
@@ -96,14 +97,13 @@ static void add_member(struct mfs_buf *b, const char *name, const char *text, si
 	mfs_buf_add_json_bytes(b, text, len);
 }
 
-/* What people look at: a line for each response. */
-static void write_samples(const struct mft_rl *rl, const struct mft_reward_row *rows)
+static void add_samples(const struct mft_rl *rl, const struct mft_reward_row *rows,
+			struct mfs_buf *b)
 {
 	const struct mft_rollout *r = &rl->rollout;
-	struct mfs_buf b = {0};
 
-	for (uint32_t i = 0; i < mft_rollout_size(r) && rl->samples; i++) {
-		mfs_buf_printf(&b,
+	for (uint32_t i = 0; i < mft_rollout_size(r); i++) {
+		mfs_buf_printf(b,
 			       "{\"rollout\": %llu, \"group\": %u, \"row\": %llu, \"reward\": "
 			       "%.9g, \"finish_reason\": \"%s\", \"weight_version\": %llu",
 			       (unsigned long long)r->number, i / r->group,
@@ -111,23 +111,36 @@ static void write_samples(const struct mft_rl *rl, const struct mft_reward_row *
 			       mft_finish_name((enum mft_finish)r->finish[i]),
 			       (unsigned long long)r->last_version[i]);
 		if (rows[i].response) {
-			add_member(&b, "prompt", rows[i].prompt, rows[i].prompt_len);
-			add_member(&b, "response", rows[i].response, rows[i].response_len);
+			add_member(b, "prompt", rows[i].prompt, rows[i].prompt_len);
+			add_member(b, "response", rows[i].response, rows[i].response_len);
 		}
-		mfs_buf_adds(&b, ", \"token_ids\": [");
+		mfs_buf_adds(b, ", \"token_ids\": [");
 		for (uint32_t k = 0; k < r->count[i]; k++)
-			mfs_buf_printf(&b, "%s%u", k ? ", " : "", rows[i].response_ids[k]);
-		mfs_buf_adds(&b, "]}\n");
+			mfs_buf_printf(b, "%s%u", k ? ", " : "", rows[i].response_ids[k]);
+		mfs_buf_adds(b, "]}\n");
 	}
-	if (rl->samples && !b.failed)
-		fwrite(b.data, 1, b.len, rl->samples);
-	if (rl->samples)
-		fflush(rl->samples);
+}
+
+/* What people look at: a line for each response. */
+static int write_samples(const struct mft_rl *rl, const struct mft_reward_row *rows,
+			 const char *path, struct mfs_error *err)
+{
+	struct mfs_buf b = {0};
+	int rc = 0;
+
+	if (!rl->samples)
+		return 0;
+	add_samples(rl, rows, &b);
+	if (b.failed)
+		rc = mfs_fail_nomem(err);
+	else if (fwrite(b.data, 1, b.len, rl->samples) != b.len || fflush(rl->samples))
+		rc = mfs_fail(err, -errno, "--rl-log-samples: '%s': %s", path, strerror(errno));
 	mfs_buf_release(&b);
+	return rc;
 }
 
 /* Of the process that asks. */
-static int score(struct mft_rl *rl, struct mfs_error *err)
+static int score(struct mft_rl *rl, const char *samples, struct mfs_error *err)
 {
 	const uint32_t n = mft_rollout_size(&rl->rollout);
 	struct mft_reward_row *rows = calloc(n, sizeof(*rows));
@@ -141,7 +154,7 @@ static int score(struct mft_rl *rl, struct mfs_error *err)
 		rc = mft_rewards_score(rl->rewards, rows, n, rl->rollout.reward, err);
 	}
 	if (!rc)
-		write_samples(rl, rows);
+		rc = write_samples(rl, rows, samples, err);
 	mfs_buf_release(&texts.text);
 	free(texts.ends);
 	free(rows);
@@ -157,7 +170,7 @@ int mft_rl_reward(struct mft_trainer *t, struct mfs_error *err)
 	for (uint32_t i = 0; i < mft_rollout_size(r); i++)
 		r->reward[i] = 0;
 	if (!t->parallel.launch.rank)
-		rc = score(t->rl, err);
+		rc = score(t->rl, t->config->rl_log_samples, err);
 	if (!rc)
 		rc = mft_parallel_sum(&t->parallel, MFT_GROUP_WORLD, r->reward, mft_rollout_size(r),
 				      err);
