@@ -4,6 +4,9 @@
  *
  * It may answer each line at once, or read many first: it is written to and read from at the same
  * time, so that neither side waits for the other for ever.
+ *
+ * A run that is killed kills nobody. So a guard stands in the program's group of processes: it
+ * reads a pipe that the run holds open, and kills the group when that ends.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,12 +24,18 @@
 #include "trainer/rl/reward/reward_i.h"
 
 #define LINE_MAX_BYTES (1 << 20) /* of an answer */
+#define GUARD_FD       3
+
+/* $0 is the command. The guard is no child of it, and holds nothing of it open. */
+static const char with_guard[] = "( ( read -r end; kill -KILL 0 ) <&3 >/dev/null 2>&1 & )\n"
+				 "exec /bin/sh -c \"$0\" 3<&-";
 
 extern char **environ;
 
 struct command {
 	pid_t pid;   /* 0: it is not there */
 	int in, out; /* its input, a socket, which gives no SIGPIPE; its output; -1: closed */
+	int alive;   /* the guard's pipe, which ends with the run */
 	char *key;   /* NULL: none is given */
 	double seconds;
 	struct mfs_buf got; /* of its output, not yet taken */
@@ -61,6 +70,7 @@ static void close_command(void *self)
 		kill(-c->pid, SIGKILL);
 		waitpid(c->pid, NULL, 0);
 	}
+	close_fd(&c->alive);
 	mfs_buf_release(&c->got);
 	free(c->key);
 	free(c);
@@ -86,9 +96,24 @@ static int set_attributes(posix_spawnattr_t *a)
 	return rc;
 }
 
-static int spawn(struct command *c, const char *text, int in, int out)
+/* Of the program: its input, its output, and the guard's pipe. */
+struct ends {
+	int in, out, guard;
+};
+
+static int set_files(posix_spawn_file_actions_t *files, const struct ends *e)
 {
-	char *const argv[] = {"sh", "-c", (char *)(uintptr_t)text, NULL};
+	int rc = posix_spawn_file_actions_adddup2(files, e->in, STDIN_FILENO);
+
+	if (!rc)
+		rc = posix_spawn_file_actions_adddup2(files, e->out, STDOUT_FILENO);
+	return rc ? rc : posix_spawn_file_actions_adddup2(files, e->guard, GUARD_FD);
+}
+
+static int spawn(struct command *c, const char *text, const struct ends *e)
+{
+	char *const argv[] = {"sh", "-c", (char *)(uintptr_t)with_guard, (char *)(uintptr_t)text,
+			      NULL};
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attributes;
 	int rc = posix_spawn_file_actions_init(&files);
@@ -97,9 +122,7 @@ static int spawn(struct command *c, const char *text, int in, int out)
 		return rc;
 	rc = posix_spawnattr_init(&attributes);
 	if (!rc) {
-		rc = posix_spawn_file_actions_adddup2(&files, in, STDIN_FILENO);
-		if (!rc)
-			rc = posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
+		rc = set_files(&files, e);
 		if (!rc)
 			rc = set_attributes(&attributes);
 		if (!rc)
@@ -112,23 +135,41 @@ static int spawn(struct command *c, const char *text, int in, int out)
 	return rc;
 }
 
-static int start(struct command *c, const char *text, struct mfs_error *err)
+/* Opens both sides. What fails is left to close_ends() and close_command(). */
+static int open_ends(struct command *c, struct ends *e)
 {
-	int in[2], out[2], rc;
+	int in[2], out[2], alive[2];
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in))
-		return mfs_fail(err, -errno, "a socket: %s", strerror(errno));
+		return errno;
 	c->in = in[0];
-	if (pipe2(out, O_CLOEXEC)) {
-		rc = errno;
-	} else {
-		c->out = out[0];
-		rc = fcntl(c->in, F_SETFL, O_NONBLOCK) || fcntl(c->out, F_SETFL, O_NONBLOCK)
-			     ? errno
-			     : spawn(c, text, in[1], out[1]);
-		close(out[1]);
-	}
-	close(in[1]);
+	e->in = in[1];
+	if (pipe2(out, O_CLOEXEC))
+		return errno;
+	c->out = out[0];
+	e->out = out[1];
+	if (pipe2(alive, O_CLOEXEC))
+		return errno;
+	e->guard = alive[0];
+	c->alive = alive[1];
+	return fcntl(c->in, F_SETFL, O_NONBLOCK) || fcntl(c->out, F_SETFL, O_NONBLOCK) ? errno : 0;
+}
+
+static void close_ends(struct ends *e)
+{
+	close_fd(&e->in);
+	close_fd(&e->out);
+	close_fd(&e->guard);
+}
+
+static int start(struct command *c, const char *text, struct mfs_error *err)
+{
+	struct ends e = {-1, -1, -1};
+	int rc = open_ends(c, &e);
+
+	if (!rc)
+		rc = spawn(c, text, &e);
+	close_ends(&e);
 	return rc ? mfs_fail(err, -rc, "--rl-reward-command: '%s': %s", text, strerror(rc)) : 0;
 }
 
@@ -142,7 +183,7 @@ static int open_command(const struct mft_reward_config *config, void **ret, stru
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return mfs_fail_nomem(err);
-	c->in = c->out = -1;
+	c->in = c->out = c->alive = -1;
 	c->seconds = config->seconds;
 	c->key = config->key ? strdup(config->key) : NULL;
 	rc = config->key && !c->key ? mfs_fail_nomem(err) : start(c, config->command, err);

@@ -4,10 +4,14 @@
 
 #include <jansson.h>
 #include <microhttpd.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "formats/base/array.h"
 #include "trainer/rl/reward/reward.h"
@@ -247,6 +251,34 @@ START_TEST(bad_programs_are_refused)
 }
 END_TEST
 
+/* A run that is killed leaves nobody, not even what does not read. */
+START_TEST(a_program_ends_with_its_run)
+{
+	struct pollfd left = {.events = POLLIN};
+	char byte;
+	int ends[2];
+	pid_t run;
+
+	ck_assert(!pipe(ends));
+	run = fork();
+	ck_assert_int_ge(run, 0);
+	if (!run) {
+		open_kind("command",
+			  (struct mft_reward_config){.command = "sleep 1000; :", .seconds = 20});
+		ck_assert_int_eq(write(ends[1], "", 1), 1);
+		pause();
+	}
+	close(ends[1]); /* the program has the other one, too, as long as it is there */
+	ck_assert_int_eq(read(ends[0], &byte, 1), 1);
+	kill(run, SIGKILL);
+	waitpid(run, NULL, 0);
+	left.fd = ends[0];
+	ck_assert_int_eq(poll(&left, 1, 20000), 1);
+	ck_assert_int_eq(read(ends[0], &byte, 1), 0);
+	close(ends[0]);
+}
+END_TEST
+
 /* ---- a server ---- */
 
 enum fault { FINE, REFUSES, NO_JSON, NO_NUMBER };
@@ -377,6 +409,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, settings_are_checked, 0, (int)MFS_ARRAY_SIZE(unset));
 	tcase_add_loop_test(c, programs_answer, 0, (int)MFS_ARRAY_SIZE(programs));
 	tcase_add_test(c, a_program_is_told_all);
+	tcase_add_test(c, a_program_ends_with_its_run);
 	tcase_add_loop_test(c, bad_programs_are_refused, 0, (int)MFS_ARRAY_SIZE(bad_programs));
 	tcase_add_loop_test(c, a_server_answers, FINE, NO_NUMBER + 1);
 	tcase_add_test(c, a_server_that_stays_bad_is_refused);
