@@ -26,7 +26,10 @@ trap 'exit 143' TERM INT
 [ ! -e "$sync" ] || { echo "$sync is there; an earlier run has left it, or another one is using it" >&2; exit 2; }
 mkdir -p "$sync" "$mount"
 
-CUDA_VISIBLE_DEVICES=${TRAINER_GPUS-${CUDA_VISIBLE_DEVICES-}} "$@" --rl-sync-dir "$sync" --rl-mount "$mount" \
+# Without TRAINER_GPUS and ENGINE_GPUS each sees what this shell sees.
+trainer_sees=(${TRAINER_GPUS+"CUDA_VISIBLE_DEVICES=$TRAINER_GPUS"})
+engine_sees=(${ENGINE_GPUS+"CUDA_VISIBLE_DEVICES=$ENGINE_GPUS"})
+env "${trainer_sees[@]}" "$@" --rl-sync-dir "$sync" --rl-mount "$mount" \
 	--rl-inference-url "http://127.0.0.1:$port" &
 run=$!
 
@@ -42,7 +45,7 @@ if [[ ${last:-} =~ ^[0-9]+$ ]]; then
 	# log-probs of what was sampled, after temperature (processed_logprobs). Ids go in and come out. What a request does not say is neutral
 	# (--generation-config vllm). These routes know no key: they listen to this host alone.
 	# shellcheck disable=SC2086
-	VLLM_SERVER_DEV_MODE=1 CUDA_VISIBLE_DEVICES=${ENGINE_GPUS-${CUDA_VISIBLE_DEVICES-}} ${VLLM:-vllm serve} \
+	env VLLM_SERVER_DEV_MODE=1 "${engine_sees[@]}" ${VLLM:-vllm serve} \
 		"$mount/$(printf 'iter_%07d' "$((10#$last))")/hf" --served-model-name policy --host 127.0.0.1 --port "$port" \
 		--enable-scale-out --logprobs-mode processed_logprobs --generation-config vllm --skip-tokenizer-init \
 		--safetensors-load-strategy prefetch &

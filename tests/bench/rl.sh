@@ -106,8 +106,8 @@ sync() {
 	# shellcheck disable=SC2086
 	VLLM_SERVER_DEV_MODE=1 VLLM_NO_USAGE_STATS=1 HF_HUB_OFFLINE=1 setsid "$python" -m vllm.entrypoints.openai.api_server \
 		--model "$work/mnt/$(printf 'iter_%07d' "$((10#$last))")/hf" --served-model-name policy --host 127.0.0.1 --port "$at" \
-		--enable-scale-out --logprobs-mode processed_logprobs --generation-config vllm --skip-tokenizer-init \
-		--load-format "${LOAD_FORMAT:-auto}" --max-model-len "${seq[$1]}" ${SERVE_FLAGS:-} >"$work/server.log" 2>&1 &
+		--logprobs-mode processed_logprobs --generation-config vllm --skip-tokenizer-init \
+		--load-format "${LOAD_FORMAT:-auto}" --max-model-len "${seq[$1]}" ${SERVE_FLAGS---enable-scale-out} >"$work/server.log" 2>&1 &
 	server=$!
 	wait "$run" || { tail -n 5 "$log" >&2; tail -n 40 "$work/server.log" >&2; die "$1: the run failed"; }
 	run=''

@@ -22,6 +22,8 @@ declare -A shape=(
 		--moe-grouped-gemm --moe-token-dispatcher-type alltoall"
 	[llama-1b]="$llama --num-layers 16 --hidden-size 2048 --ffn-hidden-size 8192 --num-attention-heads 32 --num-query-groups 8
 		--vocab-size 128256"
+	[llama-3b]="$llama --num-layers 28 --hidden-size 3072 --ffn-hidden-size 8192 --num-attention-heads 24 --num-query-groups 8
+		--vocab-size 128256"
 	[qwen3-0.6b]="$llama --num-layers 28 --hidden-size 1024 --ffn-hidden-size 3072 --num-attention-heads 16 --num-query-groups 8
 		--kv-channels 128 --qk-layernorm --vocab-size 151936"
 	[gpt2-1558m]="--num-layers 48 --hidden-size 1600 --num-attention-heads 25 --vocab-size 50257 $bf16_gradients"
@@ -31,7 +33,7 @@ declare -A shape=(
 	[tiny]="--num-layers 2 --hidden-size 64 --num-attention-heads 2 --vocab-size 1000"
 	[cpu]="$llama --num-layers 6 --hidden-size 384 --ffn-hidden-size 1024 --num-attention-heads 6 --num-query-groups 2 --vocab-size 8192"
 )
-declare -A seq=([llama-8b-8l]=4096 [llama-1b]=4096 [qwen3-0.6b]=4096 [gpt2-1558m]=1024 [qwen2.5-0.5b]=1024 [qwen2.5-1.5b]=1024
+declare -A seq=([llama-8b-8l]=4096 [llama-1b]=4096 [llama-3b]=4096 [qwen3-0.6b]=4096 [gpt2-1558m]=1024 [qwen2.5-0.5b]=1024 [qwen2.5-1.5b]=1024
 	[llama-8b-16l]=4096 [llama-8b]=4096 [llama-32k]=32768 [mixtral-2l]=4096 [gpt2-124m]=1024 [tiny]=64 [cpu]=512)
 
 # flags SHAPE MICRO BATCH STEPS: the arguments of mcorefs-train, one a line

@@ -6,7 +6,9 @@ its own part straight into its parameters. Else each gives all tensors, as they 
 """
 from __future__ import annotations
 
+import functools
 import logging
+import sys
 import time
 from typing import Any, Dict, Iterator, Optional, Tuple
 
@@ -29,11 +31,8 @@ def register() -> None:
         logger.warning("The load format mcorefs is not there: %s", reason)
 
 
-def _parts(workers: int) -> str:
+def _parts(workers: int, parallel: Any) -> str:
     """"tp4", or "tp4-ep4" where whole experts are divided among the workers of one model."""
-    from vllm.config import get_current_vllm_config
-
-    parallel = get_current_vllm_config().parallel_config
     if not parallel.enable_expert_parallel:
         return f"tp{workers}"
     if parallel.data_parallel_size > 1 or parallel.enable_eplb or parallel.expert_placement_strategy != "linear":
@@ -48,8 +47,60 @@ def _alone(state: Dict[str, Any]) -> Dict[str, Any]:
     return ShardedStateLoader._filter_subtensors(state)
 
 
-def _make_loader() -> type:
+def _fill_shard(model: Any, model_config: Any, parallel: Any, target: Any) -> None:
+    """Reads this worker's own part straight into its parameters. Differs: nothing was read."""
     from vllm.distributed import get_tensor_model_parallel_rank, get_tensor_model_parallel_world_size
+
+    workers, started = get_tensor_model_parallel_world_size(), time.perf_counter()
+    name = rank_view(target.view, _parts(workers, parallel), VIEWS)
+    if name is None:
+        raise Differs(f"{target.view} is not for {workers} workers")
+    if model_config.quantization not in (None, "fp8" if "vllm-fp8" in name else None):
+        raise Differs(f"the model is quantised ({model_config.quantization})")
+    fill_rank(target, name, get_tensor_model_parallel_rank(), _alone(model.state_dict()))
+    logger.info("Each worker's own part took %.2f seconds", time.perf_counter() - started)
+
+
+def _as_loaded(model: Any) -> bool:
+    """Whether parameters are still what was loaded: on a GPU vLLM changes neither those of layers that are not quantised nor what attention
+    has. Experts, latent attention and quantised layers may have been rearranged."""
+    plain = ("UnquantizedLinearMethod", "UnquantizedEmbeddingMethod")
+    for layer in model.modules():
+        method = getattr(layer, "quant_method", None)
+        if type(layer).__name__ == "Attention":
+            continue
+        if method is not None and type(method).__name__ not in plain or hasattr(layer, "process_weights_after_loading"):
+            return False
+    return all(p.device.type == "cuda" for p in model.parameters())
+
+
+def _reload_in_place() -> None:
+    """vLLM's reload_weights builds each layer anew and copies it to where the old one is. A worker's own part needs none of that: with this load
+    format it is read to where it belongs, and all else goes vLLM's way."""
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    theirs = GPUModelRunner.reload_weights
+    if getattr(theirs, "of_mcorefs", False):
+        return
+
+    @functools.wraps(theirs)
+    def reload_weights(self: Any, weights_iterator: Any = None, weights_path: Optional[str] = None, is_checkpoint_format: bool = True) -> None:
+        model, mine = self.get_model(), weights_iterator is None and is_checkpoint_format and self.load_config.load_format == "mcorefs"
+        if mine and _as_loaded(model):
+            try:
+                _fill_shard(model, self.model_config, self.vllm_config.parallel_config, target_of(weights_path or self.model_config.model))
+                self.model_config.model = weights_path or self.model_config.model
+                return
+            except Differs as reason:
+                logger.debug("Weights are reloaded by vLLM: %s", reason)
+        theirs(self, weights_iterator, weights_path, is_checkpoint_format)
+
+    reload_weights.of_mcorefs = True  # type: ignore[attr-defined]
+    GPUModelRunner.reload_weights = reload_weights
+
+
+def _make_loader() -> type:
+    from vllm.config import get_current_vllm_config
     from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 
     class McorefsModelLoader(DefaultModelLoader):
@@ -61,26 +112,17 @@ def _make_loader() -> type:
             """Nothing is copied beforehand."""
 
         def load_weights(self, model: Any, model_config: Any) -> None:
-            started = time.perf_counter()
             target = target_of(model_config.model)
             self.device = next((p.device for p in model.parameters()), self.device)
+            if "vllm.v1.worker.gpu_model_runner" in sys.modules:
+                _reload_in_place()
             try:
-                self._load_shard(model, model_config, target)
-                logger.info("Each worker's own part took %.2f seconds", time.perf_counter() - started)
+                _fill_shard(model, model_config, get_current_vllm_config().parallel_config, target)
             except Differs as reason:
                 if RANKS.search(target.view):
                     raise ValueError(f"{model_config.model}: {reason}; a stub of hf fits all workers") from None
                 logger.debug("All tensors are read by each worker: %s", reason)
                 super().load_weights(model, model_config)
-
-        def _load_shard(self, model: Any, model_config: Any, target: Any) -> None:
-            workers, rank = get_tensor_model_parallel_world_size(), get_tensor_model_parallel_rank()
-            name = rank_view(target.view, _parts(workers), VIEWS)
-            if name is None:
-                raise Differs(f"{target.view} is not for {workers} workers")
-            if model_config.quantization not in (None, "fp8" if "vllm-fp8" in name else None):
-                raise Differs(f"the model is quantised ({model_config.quantization})")
-            fill_rank(target, name, rank, _alone(model.state_dict()))
 
         def _get_weights_iterator(self, source: Any) -> Iterator[Tuple[str, Any]]:
             """All tensors, in full; without experts of other workers, where vLLM knows which these are."""
