@@ -23,6 +23,8 @@ LR, DECAY, STEPS = 2e-3, 0.1, 5
 # kellerjordan.github.io/posts/muon; leloykun.github.io/ponder/muon-opt-coeffs; arXiv:2505.16932
 SIMPLE = [(3.4445, -4.7750, 2.0315)]
 QUINTIC = [(4.0848, -6.8946, 2.9270), (3.9505, -6.3029, 2.6377), (3.7418, -5.5913, 2.3037), (2.8769, -3.1427, 1.2046), (2.8366, -3.0525, 1.2012)]
+DEEPSEEK = SIMPLE * 8 + [(2, -1.5, 0.5)] * 2
+CUBIC = [(3.3656576, -3.3420992, 0), (2.5744352, -1.4957376, 0), (2.5368962, -1.4312570, 0), (2.4418906, -1.2764040, 0), (2.2230472, -0.9630650, 0)]
 POLAR = [(8.2051, -22.9019, 16.4607), (4.0664, -2.8612, 0.5184), (3.9096, -2.8234, 0.5250)]
 
 
@@ -42,13 +44,14 @@ class Case:
 ALPHA = 0.3  # of --qk-clip
 
 CASES = {
-    "default": Case([], QUINTIC),
+    "cubic5": Case(["--muon-coefficient-type", "cubic5"], CUBIC),
     "bf16 products": Case(["--muon-fp32-matmul-prec", "medium"], QUINTIC, medium=True),
     "nesterov": Case(["--muon-nesterov", "--muon-momentum", 0.95, "--muon-scale-mode", "unit_rms_norm", "--muon-extra-scale-factor", 4,
                       "--muon-coefficient-type", "polar_express", "--muon-num-ns-steps", 3], POLAR, 0.95, True, "unit_rms_norm", 4),
     "whole": Case(["--muon-no-split-qkv", "--muon-scale-mode", "shape_scaling", "--muon-extra-scale-factor", 5, "--muon-coefficient-type", "simple",
                    "--muon-num-ns-steps", 7, "--muon-use-nesterov", "--muon-momentum", 0.3], SIMPLE * 7, 0.3, True, "shape_scaling", 5, False),
-    "qk clip": Case(["--qk-clip", "--qk-clip-threshold", 0.12, "--qk-clip-alpha", ALPHA], QUINTIC, threshold=0.12),
+    "qk clip": Case(["--qk-clip", "--qk-clip-threshold", 0.12, "--qk-clip-alpha", ALPHA, "--muon-coefficient-type", "deepseekv4", "--muon-num-ns-steps", 11],
+                    DEEPSEEK + [(2, -1.5, 0.5)], threshold=0.12),
 }
 
 
@@ -59,7 +62,7 @@ def orthogonal(case, update):
     x = x.bfloat16() if case.medium else x
     for a, b, c in case.coefficients:
         gram = x @ x.T
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c) if c else b * gram, x, beta=a)
     x = x.float()
     return x.T if tall else x
 

@@ -9,7 +9,8 @@
  * Sources: megatron/core/optimizer/muon.py, emerging_optimizers.py: TensorParallelMuon;
  * NVIDIA-NeMo/Emerging-Optimizers: orthogonalized_optimizers. The coefficients are published:
  * kellerjordan.github.io/posts/muon, leloykun.github.io/ponder/muon-opt-coeffs, arXiv:2505.16932
- * (divided by 1.01, 1.01^3 and 1.01^5), arXiv:2506.10935.
+ * (divided by 1.01, 1.01^3 and 1.01^5), arXiv:2506.10935, github.com/thib-s/flash-newton-schulz,
+ * DeepSeek-V4's report, arXiv:2606.00371.
  */
 #include <errno.h>
 #include <math.h>
@@ -33,18 +34,20 @@ static const struct mft_dests refuses = {{
 }};
 
 /* x' = a x + (b x x^T + c (x x^T)^2) x. After the last step the steps begin again with the first
- * one, or the last one is repeated. */
+ * one, or the last one is repeated, or there are no more. */
+enum after_last { BEGINS_AGAIN, REPEATS_LAST, ENDS };
+
 struct coefficients {
 	const char *type;
-	bool repeats_last;
+	enum after_last after;
 	unsigned count;
-	float step[8][3];
+	float step[10][3];
 };
 
 static const struct coefficients all_coefficients[] = {
-	{"simple", false, 1, {{3.4445f, -4.7750f, 2.0315f}}},
+	{"simple", BEGINS_AGAIN, 1, {{3.4445f, -4.7750f, 2.0315f}}},
 	{"quintic",
-	 false,
+	 BEGINS_AGAIN,
 	 5,
 	 {{4.0848f, -6.8946f, 2.9270f},
 	  {3.9505f, -6.3029f, 2.6377f},
@@ -52,7 +55,7 @@ static const struct coefficients all_coefficients[] = {
 	  {2.8769f, -3.1427f, 1.2046f},
 	  {2.8366f, -3.0525f, 1.2012f}}},
 	{"polar_express",
-	 true,
+	 REPEATS_LAST,
 	 8,
 	 {{8.2051f, -22.9019f, 16.4607f},
 	  {4.0664f, -2.8612f, 0.5184f},
@@ -63,13 +66,41 @@ static const struct coefficients all_coefficients[] = {
 	  {1.8564f, -1.2132f, 0.3568f},
 	  {1.8750f, -1.2500f, 0.3750f}}},
 	{"cans",
-	 true,
+	 REPEATS_LAST,
 	 5,
 	 {{8.4703f, -25.1081f, 18.6293f},
 	  {4.1828f, -3.1087f, 0.5806f},
 	  {3.9619f, -2.9541f, 0.5630f},
 	  {3.2866f, -2.4647f, 0.5074f},
 	  {2.2737f, -1.6447f, 0.4162f}}},
+	{"aol",
+	 BEGINS_AGAIN,
+	 4,
+	 {{4.0098f, -7.0585f, 2.4635f},
+	  {3.4585f, -5.5479f, 2.5959f},
+	  {2.7573f, -3.2939f, 1.4254f},
+	  {2.7215f, -3.0494f, 1.3169f}}},
+	{"deepseekv4",
+	 REPEATS_LAST,
+	 10,
+	 {{3.4445f, -4.7750f, 2.0315f},
+	  {3.4445f, -4.7750f, 2.0315f},
+	  {3.4445f, -4.7750f, 2.0315f},
+	  {3.4445f, -4.7750f, 2.0315f},
+	  {3.4445f, -4.7750f, 2.0315f},
+	  {3.4445f, -4.7750f, 2.0315f},
+	  {3.4445f, -4.7750f, 2.0315f},
+	  {3.4445f, -4.7750f, 2.0315f},
+	  {2, -1.5f, 0.5f},
+	  {2, -1.5f, 0.5f}}},
+	{"cubic5",
+	 ENDS,
+	 5,
+	 {{3.3656576f, -3.3420992f, 0},
+	  {2.5744352f, -1.4957376f, 0},
+	  {2.5368962f, -1.4312570f, 0},
+	  {2.4418906f, -1.2764040f, 0},
+	  {2.2230472f, -0.9630650f, 0}}},
 };
 
 /* NULL: there are no such ones. */
@@ -85,7 +116,7 @@ static const float *coefficients_at(const struct coefficients *c, int64_t step)
 {
 	const int64_t last = c->count - 1;
 
-	if (c->repeats_last)
+	if (c->after == REPEATS_LAST)
 		return c->step[step < last ? step : last];
 	return c->step[step % c->count];
 }
@@ -95,6 +126,7 @@ static int check(const struct mft_flag_values *v, struct mfs_error *err)
 	const double momentum = mft_flag_real(v, name_of(MUON_MOMENTUM), 0);
 	const int64_t steps = mft_flag_number(v, name_of(MUON_NUM_NS_STEPS), 0);
 	const char *type = mft_flag_text(v, name_of(MUON_COEFFICIENT_TYPE));
+	const struct coefficients *all = coefficients_of(type);
 
 	if (!(momentum >= 0 && momentum <= 1))
 		return mfs_fail(err, -EINVAL, "--muon-momentum: expected 0 to 1, found %g",
@@ -102,11 +134,16 @@ static int check(const struct mft_flag_values *v, struct mfs_error *err)
 	if (steps < 1 || steps > 100)
 		return mfs_fail(err, -EINVAL, "--muon-num-ns-steps: expected 1 to 100, found %lld",
 				(long long)steps);
-	if (!coefficients_of(type))
+	if (!all)
 		return mfs_fail(err, -ENOTSUP,
 				"--muon-coefficient-type %.40s is not supported; use simple, "
-				"quintic, polar_express or cans",
+				"quintic, polar_express, cans, aol, deepseekv4 or cubic5",
 				type);
+	if (all->after == ENDS && steps != all->count)
+		return mfs_fail(err, -EINVAL,
+				"--muon-num-ns-steps: expected %u with --muon-coefficient-type %s, "
+				"found %lld",
+				all->count, type, (long long)steps);
 	if (mfs_str_is(mft_flag_text(v, name_of(CKPT_FORMAT)), "torch") &&
 	    mfs_str_is(mft_flag_text(v, name_of(OPTIMIZER)), "dist_muon"))
 		return mfs_fail(err, -ENOTSUP,
@@ -319,13 +356,33 @@ static void multiply(const struct muon *u, struct mfk_gemm g)
 	u->at->backend->ops->gemm(u->at->ctx, &g);
 }
 
-/* A step on x, which is taller than wide or not: its Gram matrix is of its shorter side. */
+/* u->b becomes b gram + c gram^2. */
+static void square_gram(const struct muon *u, int64_t side, const float by[3])
+{
+	u->at->backend->device->copy(u->at->ctx, u->b, u->gram,
+				     (size_t)(side * side) * mfk_dtype_size(u->type));
+	multiply(u, (struct mfk_gemm){.m = side,
+				      .n = side,
+				      .k = side,
+				      .a = u->gram,
+				      .b = u->gram,
+				      .c = u->b,
+				      .lda = side,
+				      .ldb = side,
+				      .ldc = side,
+				      .alpha = by[2],
+				      .beta = by[1]});
+}
+
+/* A step on x, which is taller than wide or not: its Gram matrix is of its shorter side. Without a
+ * square it is multiplied by b in the last product. */
 static void iterate(struct muon *u, const struct part *p, const float by[3])
 {
 	const bool tall = p->rows > p->cols;
 	const int64_t side = tall ? p->cols : p->rows, cols = p->cols;
 	const size_t size = mfk_dtype_size(u->type);
 	const struct mfk_device_ops *device = u->at->backend->device;
+	char *symmetric = by[2] != 0 ? u->b : u->gram;
 	struct mfk_gemm g = {.m = side,
 			     .n = side,
 			     .k = tall ? p->rows : p->cols,
@@ -341,31 +398,20 @@ static void iterate(struct muon *u, const struct part *p, const float by[3])
 	char *y = u->y;
 
 	multiply(u, g);
-	device->copy(u->at->ctx, u->b, u->gram, (size_t)(side * side) * size);
-	g = (struct mfk_gemm){.m = side,
-			      .n = side,
-			      .k = side,
-			      .a = u->gram,
-			      .b = u->gram,
-			      .c = u->b,
-			      .lda = side,
-			      .ldb = side,
-			      .ldc = side,
-			      .alpha = by[2],
-			      .beta = by[1]};
-	multiply(u, g);
+	if (by[2] != 0)
+		square_gram(u, side, by);
 	device->copy(u->at->ctx, y, u->x, (size_t)(p->rows * cols) * size);
 	g = (struct mfk_gemm){.m = p->rows,
 			      .n = cols,
 			      .k = side,
 			      .trans_b = tall,
-			      .a = tall ? u->x : u->b,
-			      .b = tall ? u->b : u->x,
+			      .a = tall ? u->x : symmetric,
+			      .b = tall ? symmetric : u->x,
 			      .c = y,
 			      .lda = side,
 			      .ldb = tall ? side : cols,
 			      .ldc = cols,
-			      .alpha = 1,
+			      .alpha = by[2] != 0 ? 1 : by[1],
 			      .beta = by[0]};
 	multiply(u, g);
 	u->y = u->x;

@@ -135,6 +135,25 @@ static void check_main(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t)
 	free(main);
 }
 
+/* The one state that Muon or Lion keeps of a matrix: 0.05 times the gradient after one step. */
+static void check_momentum(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
+			   enum mfs_state state)
+{
+	uint64_t count;
+	void *weights = read_tensor(ckpt, t, &count);
+	float *momentum = read_tensor(ckpt, state_of(ckpt, t, state), &count);
+
+	for (uint64_t i = 0; i < count; i++) {
+		const double gradient = 0.01 * weight_at(t, weights, i);
+
+		ck_assert_msg(
+			fabs(gradient) < 2e-4 || fabs(momentum[i] / (0.05 * gradient) - 1) < 0.02,
+			"%s %d %d: %llu", t->name, t->layer, t->expert, (unsigned long long)i);
+	}
+	free(weights);
+	free(momentum);
+}
+
 /* After one step exp_avg is 0.1 and exp_avg_sq 0.05 times the gradient, squared. */
 static void check_moments(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t)
 {
@@ -178,6 +197,9 @@ static const struct {
 	{TINY("llama-torch_dist-tp2-flattened"), MFS_OPTIM_DISTRIBUTED, 1, {2}, 1},
 	{TINY("mixtral-torch_dist-ep2-flattened"), MFS_OPTIM_DISTRIBUTED, 2, {2, 1}, 1},
 	{TINY("mixtral-torch_dist-ep2-gathered"), MFS_OPTIM_DISTRIBUTED, 2, {2, 1}, 1},
+	{TINY("mixtral-torch-ep2-dist_muon"), MFS_OPTIM_FLOAT16, 2, {2, 2}, 1},
+	{TINY("mixtral-torch_dist-ep2-layer-wise"), MFS_OPTIM_LAYER_WISE, 2, {2, 2}, 1},
+	{TINY("llama-torch-lion"), MFS_OPTIM_FLOAT16, 2, {1, 2}, 1},
 	{"nemo/llama-optimizer", MFS_OPTIM_DISTRIBUTED, 1, {2}, 1},
 	{"nemo/llama-optimizer-gathered", MFS_OPTIM_DISTRIBUTED, 1, {2}, 1},
 	{"nemo/llama-fit", MFS_OPTIM_DISTRIBUTED, 1, {2}, 2},
@@ -204,9 +226,11 @@ static void check_info(const struct mfs_ckpt *ckpt, int i)
 
 START_TEST(is_read)
 {
+	struct mfs_optim_rules rules;
 	struct mfs_ckpt *ckpt;
 
 	unit_ok(mfs_optim_open(unit_fixture(fixtures[_i].fixture), &ckpt, &err), &err);
+	mfs_optim_rules_of(ckpt, &rules);
 	check_info(ckpt, _i);
 	for (uint32_t i = 0; i < mfs_ckpt_count(ckpt); i++) {
 		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
@@ -214,7 +238,11 @@ START_TEST(is_read)
 		if (is_buffer(t))
 			continue;
 		check_main(ckpt, t);
-		if (fixtures[_i].step == 1)
+		if (mfs_optim_is_muon(&rules, t->name, t->ndim))
+			check_momentum(ckpt, t,
+				       mfs_ckpt_args(ckpt)->muon ? MFS_STATE_MOMENTUM
+								 : MFS_STATE_EXP_AVG);
+		else if (fixtures[_i].step == 1)
 			check_moments(ckpt, t);
 	}
 	mfs_ckpt_free(ckpt);
