@@ -52,18 +52,44 @@ MFK_EIGHT float mfk_scaled_most(enum mfk_dtype to)
 	return to == MFK_E4M3 ? 448.f : 57344.f;
 }
 
-/* Divisions are rounded to nearest. An amax of 0, an infinite one and a NaN have the scale 1. */
+/* Sets scale and inverse, unless amax is 0, infinite or a NaN. Divisions are rounded to nearest. */
+MFK_EIGHT void mfk_scale_set(float most, float amax, struct mfk_scale *s)
+{
+	if (!(amax > 0.f && amax <= FLT_MAX))
+		return;
+	s->scale = most / amax;
+	if (s->scale > FLT_MAX)
+		s->scale = FLT_MAX;
+	s->inverse = 1.f / s->scale;
+}
+
+/* An amax of 0, an infinite one and a NaN have the scale 1. */
 MFK_EIGHT struct mfk_scale mfk_scale_of(enum mfk_dtype to, float amax)
 {
 	struct mfk_scale s = {1.f, 1.f, amax, 0.f};
 
-	if (!(amax > 0.f && amax <= FLT_MAX))
-		return s;
-	s.scale = mfk_scaled_most(to) / amax;
-	if (s.scale > FLT_MAX)
-		s.scale = FLT_MAX;
-	s.inverse = 1.f / s.scale;
+	mfk_scale_set(mfk_scaled_most(to), amax, &s);
 	return s;
+}
+
+/* One of struct mfk_update_scales. */
+MFK_EIGHT void mfk_scale_update(const struct mfk_update_scales *u, int64_t i)
+{
+	const float newest = u->seen[i].amax;
+	float *h = u->history + i, greatest = newest;
+
+	u->seen[i].amax = 0.f;
+	u->scales[i].amax = 0.f;
+	if (newest == 0.f)
+		return;
+	h[0] = 0.f;
+	for (int64_t k = 1; k < u->length; k++) {
+		const float was = h[k * u->count];
+
+		greatest = was > greatest ? was : greatest;
+		h[k * u->count] = k + 1 < u->length ? h[(k + 1) * u->count] : newest;
+	}
+	mfk_scale_set(u->most, u->greatest ? greatest : newest, &u->scales[i]);
 }
 
 /* ---- elements; for the host, where the device has instructions ---- */

@@ -119,6 +119,25 @@ struct mfk_quantise {
 	bool raises; /* amax() raises what is there, instead of writing it */
 };
 
+/*
+ * Delayed scaling: the next scales follow from the amax of this pass and of those before. Of each
+ * of count scales, with m = seen.amax and h its history:
+ *
+ *   a = m, or with greatest the greatest of m and h[1], ..., h[length - 1]; 0 where m is 0
+ *   if a is above 0 and finite: scale = most / a, at most FLT_MAX, and inverse = 1 / scale
+ *   if m is not 0: h = [0, h[2], ..., h[length - 1], m]
+ *
+ * amax of scales and of seen become 0. Source: TransformerEngine,
+ * common/recipe/delayed_scaling.cu: kernel_bulk.
+ */
+struct mfk_update_scales {
+	int64_t count, length;
+	float most; /* the largest element of the format, times 2^-margin */
+	bool greatest;
+	struct mfk_scale *scales, *seen; /* [count]; may be the same */
+	float *history;			 /* [length, count] */
+};
+
 /* ---- matrix products ---- */
 
 /* What scales operands of 8 bits have. */
@@ -1006,6 +1025,7 @@ struct mfk_ops {
 	 * row. q, qt and to are not looked at. */
 	void (*amax)(struct mfk_ctx *c, const struct mfk_quantise *a);
 	void (*quantise)(struct mfk_ctx *c, const struct mfk_quantise *a);
+	void (*update_scales)(struct mfk_ctx *c, const struct mfk_update_scales *a);
 };
 
 /* Their names, in this order: backends make declarations and tables of it. */
@@ -1072,7 +1092,8 @@ struct mfk_ops {
 	OP(momentum)                                                                               \
 	OP(copy_rows)                                                                              \
 	OP(amax)                                                                                   \
-	OP(quantise)
+	OP(quantise)                                                                               \
+	OP(update_scales)
 
 /* ---- groups of processes ---- */
 

@@ -557,6 +557,11 @@ static void quantise(struct mfk_ctx *c, const struct mfk_quantise *a)
 					       .bytes = (uint64_t)(a->rows * a->cols) * each});
 }
 
+static void update_scales(struct mfk_ctx *c, const struct mfk_update_scales *a)
+{
+	memory(c, "update_scales", times(a->count, 2 * a->length + 16, 1), MFK_F32);
+}
+
 const struct mfk_ops mfk_record_ops = {
 #define OP(name) .name = name,
 	MFK_OPS(OP)

@@ -153,3 +153,17 @@ void mfk_ref_quantise(struct mfk_ctx *c, const struct mfk_quantise *a)
 		mfk_parallel(c, g.rows, PART, scratch, quantise_part, &g);
 	}
 }
+
+/* ---- delayed scaling ---- */
+
+static void update_part(const void *arg, int64_t begin, int64_t end, float *scratch)
+{
+	(void)scratch;
+	for (int64_t i = begin; i < end; i++)
+		mfk_scale_update(arg, i);
+}
+
+void mfk_ref_update_scales(struct mfk_ctx *c, const struct mfk_update_scales *a)
+{
+	mfk_parallel(c, a->count, 256, 0, update_part, a);
+}

@@ -44,7 +44,7 @@ run 70 "$program" "$plugin" check
 run "$(left)" "$program" "$plugin" bench $(($(left) > 40 ? 35 : $(left) - 6))
 # Memory accesses of every path, as far as the time goes; the short ones first.
 for check in bias_backward embedding cross_entropy log_probs policy dispatch rows mla sample cached_attention dropout elementwise fill_normal sums momentum copy_rows adamw norm act qkv \
-	quantise gemm_eight grouped_eight gemm route; do
+	quantise update_scales gemm_eight grouped_eight gemm route; do
 	command -v compute-sanitizer >/dev/null && [ "$(left)" -gt 5 ] || break
 	MFK_SEED=1 timeout -k 3 "$(left)" compute-sanitizer --tool memcheck --error-exitcode 9 \
 		"$program" "$plugin" check "$check" >"$log" 2>&1

@@ -40,6 +40,7 @@ const struct check_entry check_entries[] = {
 	{"momentum", check_momentum},
 	{"copy_rows", check_copy_rows},
 	{"quantise", check_quantise},
+	{"update_scales", check_update_scales},
 	{"gemm_eight", check_gemm_eight},
 	{"grouped_eight", check_grouped_eight},
 	{NULL, NULL},

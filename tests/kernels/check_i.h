@@ -116,6 +116,7 @@ void check_sgd(struct check *c);
 void check_momentum(struct check *c);
 void check_copy_rows(struct check *c);
 void check_quantise(struct check *c);
+void check_update_scales(struct check *c);
 void check_gemm_eight(struct check *c);
 void check_grouped_eight(struct check *c);
 

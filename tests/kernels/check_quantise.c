@@ -271,6 +271,89 @@ void check_quantise(struct check *c)
 	matrix(c, &(struct matrix){.from = MFK_BF16, .to = MFK_E4M3, .rows = 20, .cols = 48});
 }
 
+/* ---- delayed scaling ---- */
+
+/* TransformerEngine's rule, a step of it for one scale: h is its history, newest last. */
+static void follow(struct mfk_update_scales *u, float m, float *h, double *scale)
+{
+	float a = m;
+
+	for (int64_t k = 1; k < u->length && u->greatest; k++)
+		a = fmaxf(a, h[k]);
+	if (m == 0)
+		return;
+	if (u->length > 1) {
+		memmove(h + 1, h + 2, (size_t)(u->length - 2) * sizeof(*h));
+		h[u->length - 1] = m;
+	}
+	h[0] = 0;
+	if (isfinite(a))
+		scale[1] = (double)(isinf(u->most / a) ? FLT_MAX : u->most / a);
+	scale[0] = 1 / (float)scale[1];
+}
+
+/* Seven scales, of which some see nothing, infinity or almost nothing, for so many steps. */
+static void delayed(struct check *c, int64_t length, bool greatest, bool apart)
+{
+	enum { COUNT = 7, STEPS = 9, LONGEST = 5 };
+	double all[4 * COUNT], histories[LONGEST * COUNT] = {0},
+						   *want = check_doubles(c, 4 * COUNT);
+	float h[COUNT][LONGEST] = {{0}};
+	struct mfk_update_scales u = {
+		.count = COUNT, .length = length, .most = 224, .greatest = greatest};
+	struct tensor *history = check_values(c, MFK_F32, length * COUNT, histories), *scales,
+		      *seen;
+
+	check_shape(c, "delayed, %lld steps%s%s", (long long)length, greatest ? ", greatest" : "",
+		    apart ? ", apart" : "");
+	for (int i = 0; i < 4 * COUNT; i++)
+		all[i] = i % 4 < 2;
+	scales = seen = check_values(c, MFK_F32, 4 * COUNT, all);
+	for (int step = 0; step < STEPS; step++) {
+		memcpy(want, scales->x, 4 * COUNT * sizeof(*want));
+		for (int i = 0; i < COUNT; i++) {
+			const float m = i == step % COUNT    ? 0
+					: i == 5 && step > 4 ? INFINITY
+					: i == 6	     ? 1e-40f
+							     : (float)check_normal(c);
+
+			all[4 * i + 2] = fabs((double)m);
+			follow(&u, fabsf(m), h[i], want + 4 * i);
+		}
+		seen = check_values(c, MFK_F32, 4 * COUNT, all);
+		if (!apart) {
+			memcpy(seen->x, scales->x, 4 * COUNT * sizeof(double));
+			for (int i = 0; i < COUNT; i++)
+				seen->x[4 * i + 2] = all[4 * i + 2];
+			scales = seen = check_values(c, MFK_F32, 4 * COUNT, seen->x);
+		}
+		u.scales = scales->p;
+		u.seen = seen->p;
+		u.history = history->p;
+		c->ops->update_scales(c->ctx, &u);
+		check_equal(c, "scales", scales, want);
+		check_fetch(c, seen);
+		for (int i = 0; i < COUNT; i++)
+			if (seen->x[4 * i + 2] != 0)
+				check_failed(c, "amax of scale %d is left", i);
+		for (int i = 0; i < COUNT; i++)
+			for (int64_t k = 0; k < length; k++)
+				histories[k * COUNT + i] = (double)h[i][k];
+		check_equal(c, "history", history, histories);
+	}
+}
+
+void check_update_scales(struct check *c)
+{
+	static const int64_t lengths[] = {1, 2, 5};
+
+	if (!c->ops->update_scales)
+		return;
+	for (int i = 0; i < 3; i++)
+		for (int k = 0; k < 4; k++)
+			delayed(c, lengths[i], k & 1, k & 2);
+}
+
 /* ---- products ---- */
 
 struct shape {

@@ -5,6 +5,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/train/processes.sh
 processes_begin eight_bits
 hybrid=(--bf16 --fp8-format hybrid --fp8-recipe tensorwise)
+delayed=(--bf16 --fp8-format hybrid --fp8-amax-history-len 4 --fp8-amax-compute-algo max)
 
 # small FAMILY: short runs of two layers, whose sizes do for 8 bits; MTP, latent attention and experts in deepseek
 small() {
@@ -67,6 +68,21 @@ trains_as_one() {
 	done
 }
 
+# Scales of earlier passes: stages train as one process does, and processes that share weights or samples have one scale. A run that goes on
+# finds its scales again.
+is_delayed() {
+	run 1 "$work/n1.log" --bf16 && run 1 "$work/n2.log" "${delayed[@]}" && alike "$work/n1.log" "$work/n2.log" 4 5e-3 &&
+		! same "$work/n1.log" "$work/n2.log" >/dev/null && run 1 "$work/n3.log" "${delayed[@]}" --fp8-amax-compute-algo most_recent &&
+		alike "$work/n1.log" "$work/n3.log" 4 5e-3 && ! same "$work/n2.log" "$work/n3.log" >/dev/null &&
+		run 1 "$work/n3.log" "${delayed[@]}" --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 &&
+		same "$work/n2.log" "$work/n3.log" && layout_flags 2-pp2 && run 2 "$work/n3.log" "${delayed[@]}" "${layout[@]}" &&
+		alike "$work/n2.log" "$work/n3.log" 4 && layout_flags "$(todays delayed 2 2-tp2-sp 2-cp2 2-fsdp)" &&
+		run 2 "$work/n3.log" "${delayed[@]}" "${layout[@]}" && alike "$work/n2.log" "$work/n3.log" 4 5e-3 &&
+		run 1 "$work/n3.log" "${delayed[@]}" --save "$work/delayed" --save-interval 2 --exit-interval 2 &&
+		run 1 "$work/n4.log" "${delayed[@]}" --load "$work/delayed" && says "$work/n4.log" '^--fp8-recipe delayed: scales are not loaded' &&
+		alike "$work/n2.log" <(cat "$work/n3.log" "$work/n4.log") 4 5e-3
+}
+
 # 9.6 million parameters, of which 8.4 million have two bytes more.
 plans() {
 	local wide=(--hidden-size 512 --ffn-hidden-size 2048 --dry-run)
@@ -97,6 +113,9 @@ for of in llama deepseek; do
 	trains_as_one "$([ "$of" = llama ] || echo 2-ep2)"
 	verdict $? "$of: several processes"
 done
+small llama
+is_delayed
+verdict $? "delayed scaling"
 small deepseek
 (plans)
 verdict $? "a plan"

@@ -92,7 +92,9 @@ struct mft_train_config {
 	const char *fp8, *fp8_recipe;
 	bool fp8_wgrad, first_last_layers_bf16;
 	int64_t num_layers_at_start_in_bf16, num_layers_at_end_in_bf16;
-	double loss_scale; /* 0: dynamic (fp16) */
+	int64_t fp8_margin, fp8_amax_history_len; /* of recipe delayed, as the next one */
+	const char *fp8_amax_compute_algo;	  /* "most_recent", "max" */
+	double loss_scale;			  /* 0: dynamic (fp16) */
 	double initial_loss_scale, min_loss_scale;
 	int64_t loss_scale_window, hysteresis;
 

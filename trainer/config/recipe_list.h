@@ -9,17 +9,17 @@
 #define MFT_TRAINER_CONFIG_RECIPE_LIST_H
 
 /*
- * Word, how scales are made (enum mfk_scaling; NONE: products are of the io type here), which of
- * the three products, of outputs, of inputs' gradients and of weights' gradients, are summed as
- * fast as can be, and why the recipe is refused; NULL: it is not.
+ * Word, what has a scale (enum mfk_scaling; NONE: products are of the io type here), whether scales
+ * follow from earlier passes, which of the three products, of outputs, of inputs' gradients and of
+ * weights' gradients, are summed as fast as can be, and why the recipe is refused; NULL: it is not.
  */
 #define MFT_RECIPES(ROW)                                                                           \
-	ROW("tensorwise", TENSOR, true, false, false, NULL)                                        \
-	ROW("delayed", NONE, true, false, false, NULL)                                             \
-	ROW("blockwise", NONE, false, false, false, NULL)                                          \
-	ROW("mxfp8", NONE, false, false, false,                                                    \
+	ROW("tensorwise", TENSOR, false, true, false, false, NULL)                                 \
+	ROW("delayed", TENSOR, true, true, false, false, NULL)                                     \
+	ROW("blockwise", NONE, false, false, false, false, NULL)                                   \
+	ROW("mxfp8", NONE, false, false, false, false,                                             \
 	    "it needs a GPU of compute capability 10.0 (Blackwell)")                               \
-	ROW("custom", NONE, false, false, false,                                                   \
+	ROW("custom", NONE, false, false, false, false,                                            \
 	    "its quantizers are functions of Python, for GPUs of compute capability 10.0 "         \
 	    "(Blackwell)")
 

@@ -11,7 +11,7 @@ static const struct row {
 	bool computed;
 	const char *refusal;
 } rows[] = {
-#define ROW(word, scaling, of_output, of_input, of_weight, refusal)                                \
+#define ROW(word, scaling, delayed, of_output, of_input, of_weight, refusal)                       \
 	{word, scaling != NONE, refusal},
 	MFT_RECIPES(ROW)
 #undef ROW
@@ -27,9 +27,10 @@ static const struct row *row_of(const char *word)
 	return &none;
 }
 
-bool mft_recipe_is_computed(const char *word)
+bool mft_has_eight_bits(const struct mft_train_config *config)
 {
-	return row_of(word)->computed;
+	return config->fp8 && config->params_dtype == MFS_BF16 &&
+	       row_of(config->fp8_recipe)->computed;
 }
 
 const char *mft_recipe_refusal(const char *word)
@@ -43,7 +44,7 @@ bool mft_layer_has_eight_bits(const struct mft_train_config *config, int64_t lay
 	const bool first = layer < config->num_layers_at_start_in_bf16;
 	const bool last = layer < layers && layer >= layers - config->num_layers_at_end_in_bf16;
 
-	if (!config->fp8 || !mft_recipe_is_computed(config->fp8_recipe))
+	if (!mft_has_eight_bits(config))
 		return false;
 	return !config->first_last_layers_bf16 || (!first && !last);
 }

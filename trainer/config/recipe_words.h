@@ -7,8 +7,10 @@
 
 #include "trainer/config/config.h"
 
-/* Whether products of a recipe are computed in 8 bits here. */
-bool mft_recipe_is_computed(const char *word);
+/* Whether products are computed in 8 bits: --fp8-format is given, its recipe is one of those that
+ * are computed here, and weights are bf16. An infinity in fp16, by which a loss scale is found too
+ * large, would become the largest element of 8 bits. */
+bool mft_has_eight_bits(const struct mft_train_config *config);
 /* Why a recipe is refused; NULL: it is not. */
 const char *mft_recipe_refusal(const char *word);
 

@@ -144,6 +144,7 @@ static int fill(struct mft_trainer *t, struct mft_load *load, struct mfs_error *
 			    &t->loaded_optimizer, err);
 	t->load_seconds = (double)(mfs_now_ns() - began) / 1e9;
 	mft_watch_rest(t->parallel.watch, false);
+	t->finds_scales = !rc && mft_net_find_scales(t->net);
 	return rc ? rc : take_reference(t, err);
 }
 

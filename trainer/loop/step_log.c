@@ -167,6 +167,10 @@ static void print_loaded(const struct mft_trainer *t)
 		       load);
 	else
 		printf("weights: drawn with seed %lld\n", (long long)t->config->seed);
+	if (t->finds_scales)
+		printf("--fp8-recipe %s: scales are not loaded; they begin with those of the first "
+		       "microbatch\n",
+		       t->config->fp8_recipe);
 	if (t->loaded[0] && !t->config->skip_train && t->progress.iteration >= t->iterations)
 		printf("iteration %llu of %llu is reached already: nothing is trained; a larger "
 		       "%s goes on\n",

@@ -73,6 +73,7 @@ struct mft_trainer {
 	uint64_t iterations; /* of the whole run */
 	char loaded[640];    /* what the run began with; empty: drawn weights */
 	bool loaded_optimizer;
+	bool finds_scales;   /* of products of 8 bits, which were not loaded */
 	double load_seconds; /* that this process took for its part */
 
 	/* what the log has not shown yet: sums over steps */

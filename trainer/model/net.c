@@ -207,6 +207,8 @@ int mft_net_begin(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 		r = mft_context_fill(net, ctx, err);
 	if (!r)
 		r = mft_shared_groups_fill(net, ctx, err);
+	if (!r)
+		r = mft_eight_begin(net, ctx, err);
 	for (uint32_t i = 0; !r && i < net->chain->layer_count; i++) {
 		r = begin_part(net, ctx, &net->chain->layers[i].attention.part, err);
 		if (!r)
@@ -215,6 +217,11 @@ int mft_net_begin(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 	if (!r)
 		mft_net_clear_losses(net, ctx);
 	return r;
+}
+
+bool mft_net_find_scales(struct mft_net *net)
+{
+	return mft_eight_find_scales(net);
 }
 
 void mft_net_set_hooks(struct mft_net *net, const struct mft_net_hooks *hooks)

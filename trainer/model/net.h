@@ -37,6 +37,10 @@ void mft_net_free(struct mft_net *net);
 /* After mft_memory_place(): fills tables of sines and cosines. */
 int mft_net_begin(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
 
+/* After weights have been loaded that were trained before. True: products of 8 bits have scales
+ * that are kept from pass to pass, and they begin with those of the first pass's numbers. */
+bool mft_net_find_scales(struct mft_net *net);
+
 /* Something that runs in parallel with the passes, and is told of the units that they use
  * (trainer/params/params.h). A function that is NULL is not called. */
 #define MFT_UNIT_NONE (-2)

@@ -257,6 +257,7 @@ static void place_layers(struct mft_net *net)
 			larger(net->slot_bytes, place_chunk(net, &net->chain->chunks[c], &shared));
 		experts = larger(experts, kept_by_experts(net, &net->chain->chunks[c]));
 	}
+	mft_eight_place_slot(net, &net->slot_bytes);
 	net->memory->experts = experts * net->slot_count;
 	net->slots = mft_memory_add(net->memory, MFT_MEMORY_ACTIVATIONS, net->slot_bytes);
 	for (uint32_t i = 1; i < net->slot_count; i++)

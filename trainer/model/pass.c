@@ -17,6 +17,7 @@
  */
 #include "formats/base/trace.h"
 #include "trainer/base/nvtx_ranges.h"
+#include "trainer/model/base/eight.h"
 #include "trainer/model/net_i.h"
 
 /* ---- forward ---- */
@@ -79,8 +80,10 @@ void mft_chunk_forward(const struct mft_net *net, const struct mft_pass *pass,
 		mft_visit_ends(net, pass, embedding);
 		MFT_RANGE_END();
 	}
+	mft_eight_begin_forward(net, pass);
 	layers_forward(net, pass, chunk, 0, chunk->count,
 		       chunk->ends ? MFT_UNIT_HEAD : MFT_UNIT_NONE);
+	mft_eight_end_forward(net, pass);
 	if (!chunk->ends) {
 		output(net, pass, last);
 		return;
@@ -170,6 +173,8 @@ static void head_backward(const struct mft_net *net, const struct mft_pass *pass
 	MFT_RANGE_BEGIN("head");
 	mft_head_begins(net, pass, true);
 	mft_mtp_forward(net, pass);
+	if (net->chain->mtp.count)
+		mft_eight_end_forward(net, pass);
 	mft_mtp_backward(net, pass);
 	mft_head_backward(net, pass, &loss, mft_pass_at(net, net->chain->head.in.normed));
 	if (net->chain->mtp.count)
@@ -203,6 +208,7 @@ static void chunk_backward(const struct mft_net *net, const struct mft_pass *pas
 	layers_backward(net, pass, chunk);
 	if (chunk->embeds)
 		embed_backward(net, pass, chunk);
+	mft_eight_end_backward(net, pass);
 }
 
 /* ---- all of it ---- */

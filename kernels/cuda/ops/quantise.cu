@@ -315,3 +315,22 @@ void mfk_cuda_quantise(struct mfk_ctx *c, const struct mfk_quantise *a)
 		launch<__NV_E5M2>(c, a);
 	mfk_cuda_end(c, "quantise");
 }
+
+/* ---- delayed scaling ---- */
+
+static __global__ void update_kernel(mfk_update_scales a)
+{
+	const int64_t i = static_cast<int64_t>(blockIdx.x) * MFK_THREADS + threadIdx.x;
+
+	if (i < a.count)
+		mfk_scale_update(&a, i);
+}
+
+void mfk_cuda_update_scales(struct mfk_ctx *c, const struct mfk_update_scales *a)
+{
+	if (a->count <= 0 || !mfk_cuda_begin(c))
+		return;
+	update_kernel<<<static_cast<unsigned>(ceil_div(a->count, MFK_THREADS)), MFK_THREADS, 0,
+			c->stream>>>(*a);
+	mfk_cuda_end(c, "update_scales");
+}

@@ -385,12 +385,11 @@ static void note_eight_bits(const struct mft_train_config *config, struct mfs_bu
 {
 	if (!config->fp8)
 		return;
-	if (!mft_recipe_is_computed(config->fp8_recipe))
+	if (!mft_has_eight_bits(config))
 		mfs_buf_printf(out,
-			       "--fp8-format %s: products are computed in %s here, not in 8 bits, "
-			       "with --fp8-recipe %s\n",
-			       config->fp8, mft_precision_word(config->params_dtype),
-			       config->fp8_recipe);
+			       "--fp8-format %s: products are computed in %s here, not in 8 bits: "
+			       "with --bf16 and --fp8-recipe tensorwise or delayed they are\n",
+			       config->fp8, mft_precision_word(config->params_dtype));
 	else if (!config->fp8_wgrad)
 		mfs_buf_adds(out, "--no-fp8-wgrad: gradients of weights are computed in bf16; "
 				  "Megatron with TransformerEngine 2 ignores it\n");

@@ -61,8 +61,6 @@ static int check_ends(struct settle *s)
 	return 0;
 }
 
-/* Weights and activations of products in 8 bits are bf16: an infinity, by which a loss scale is
- * found too large, becomes the largest element of 8 bits. */
 static int check_recipe(struct settle *s, const char *recipe)
 {
 	const char *const refusal = mft_recipe_refusal(recipe);
@@ -71,9 +69,13 @@ static int check_recipe(struct settle *s, const char *recipe)
 		return mfs_fail(s->err, -ENOTSUP,
 				"--fp8-recipe %s is not supported: %s; use tensorwise", recipe,
 				refusal);
-	if (mft_recipe_is_computed(recipe) && !is(s, BF16))
-		return mfs_fail(s->err, -ENOTSUP,
-				"--fp8-format: expected --bf16 with --fp8-recipe %s", recipe);
+	if (number(s, FP8_AMAX_HISTORY_LEN) < 1 || number(s, FP8_AMAX_HISTORY_LEN) > 65536)
+		return mfs_fail(s->err, -EINVAL,
+				"--fp8-amax-history-len: expected 1 to 65536, found %lld",
+				(long long)number(s, FP8_AMAX_HISTORY_LEN));
+	if (number(s, FP8_MARGIN) < -64 || number(s, FP8_MARGIN) > 64)
+		return mfs_fail(s->err, -EINVAL, "--fp8-margin: expected -64 to 64, found %lld",
+				(long long)number(s, FP8_MARGIN));
 	return is(s, FIRST_LAST_LAYERS_BF16) ? check_ends(s) : 0;
 }
 

@@ -186,6 +186,7 @@ static struct mft_operand x_rows(const struct mft_net *net, const struct mft_pas
 				 bool output)
 {
 	const bool keeps = l->kept.part && pass->train;
+	const struct mft_eight_weight weight = whole_weight(l);
 	struct mfk_quantise matrix = {.rows = rows, .cols = l->in, .ld = l->in, .x = x};
 	struct mft_operand ret = io_operand(net, x, l->in), columns;
 
@@ -193,7 +194,8 @@ static struct mft_operand x_rows(const struct mft_net *net, const struct mft_pas
 		return ret;
 	if (keeps)
 		mft_eight_keep(net, &l->kept, &matrix);
-	mft_eight_matrix(net, pass, MFT_X, &matrix, output ? &ret : NULL, keeps ? &columns : NULL);
+	mft_eight_matrix(net, pass, &weight, MFT_X, &matrix, output ? &ret : NULL,
+			 keeps ? &columns : NULL);
 	return ret;
 }
 
@@ -201,13 +203,14 @@ static struct mft_operand x_columns(const struct mft_net *net, const struct mft_
 				    const struct mft_linear *l, int64_t rows, const void *x)
 {
 	const struct mfk_quantise matrix = {.rows = rows, .cols = l->in, .ld = l->in, .x = x};
+	const struct mft_eight_weight weight = whole_weight(l);
 	struct mft_operand ret;
 
 	if (!mft_linear_has_eight(l, MFT_WEIGHT_GRADIENT))
 		return io_operand(net, x, l->in);
 	if (l->kept.part)
-		return mft_eight_kept(net, &l->kept, &matrix);
-	mft_eight_matrix(net, pass, MFT_X, &matrix, NULL, &ret);
+		return mft_eight_kept(net, &weight, &l->kept, &matrix);
+	mft_eight_matrix(net, pass, &weight, MFT_X, &matrix, NULL, &ret);
 	return ret;
 }
 
@@ -220,12 +223,13 @@ static struct gradient gradient_of(const struct mft_net *net, const struct mft_p
 				   const struct mft_linear *l, int64_t rows, const void *dy)
 {
 	const struct mfk_quantise matrix = {.rows = rows, .cols = l->out, .ld = row_of(l), .x = dy};
+	const struct mft_eight_weight whole = whole_weight(l);
 	const bool input = mft_linear_has_eight(l, MFT_INPUT_GRADIENT);
 	const bool weight = mft_linear_has_eight(l, MFT_WEIGHT_GRADIENT);
 	struct gradient d = {io_operand(net, dy, row_of(l)), io_operand(net, dy, row_of(l))};
 
 	if (input || weight)
-		mft_eight_matrix(net, pass, MFT_DY, &matrix, input ? &d.rows : NULL,
+		mft_eight_matrix(net, pass, &whole, MFT_DY, &matrix, input ? &d.rows : NULL,
 				 weight ? &d.columns : NULL);
 	return d;
 }

@@ -8,10 +8,10 @@
 static const struct {
 	const char *word;
 	enum mfk_scaling scaling;
-	bool fast[MFT_PRODUCTS];
+	bool delayed, fast[MFT_PRODUCTS];
 } recipes[] = {
-#define ROW(word, scaling, of_output, of_input, of_weight, refusal)                                \
-	{word, MFK_SCALING_##scaling, {of_output, of_input, of_weight}},
+#define ROW(word, scaling, delayed, of_output, of_input, of_weight, refusal)                       \
+	{word, MFK_SCALING_##scaling, delayed, {of_output, of_input, of_weight}},
 	MFT_RECIPES(ROW)
 #undef ROW
 };
@@ -28,12 +28,13 @@ static const struct {
 /* The words are choices of flags. */
 bool mft_recipe_find(const struct mft_train_config *config, struct mft_recipe *ret)
 {
-	if (!config->fp8 || !mft_recipe_is_computed(config->fp8_recipe))
+	if (!mft_has_eight_bits(config))
 		return false;
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(recipes); i++)
 		for (int k = 0; k < MFT_PRODUCTS; k++)
 			if (mfs_str_is(config->fp8_recipe, recipes[i].word)) {
 				ret->scaling = recipes[i].scaling;
+				ret->delayed = recipes[i].delayed;
 				ret->fast[k] = recipes[i].fast[k];
 				ret->eight[k] = k != MFT_WEIGHT_GRADIENT || config->fp8_wgrad;
 			}

@@ -21,6 +21,7 @@ enum mft_factor { MFT_X, MFT_WEIGHT, MFT_DY, MFT_FACTORS };
 /* Of a linear that has products of 8 bits; others' operands are of the io type. */
 struct mft_recipe {
 	enum mfk_scaling scaling;
+	bool delayed; /* scales follow from earlier passes (struct mfk_update_scales) */
 	enum mfk_dtype type[MFT_FACTORS];
 	bool eight[MFT_PRODUCTS]; /* operands of 8 bits */
 	bool fast[MFT_PRODUCTS];  /* struct mfk_gemm: fast_accumulate */

@@ -212,14 +212,14 @@ static struct mfk_quantise matrix_of(const struct mft_net *net, const struct mft
 }
 
 static struct operands operands_of(const struct mft_net *net, const struct mft_pass *pass,
-				   enum mft_factor which, const struct mfk_quantise *x, bool rows,
-				   bool columns)
+				   const struct mft_eight_weight *w, enum mft_factor which,
+				   const struct mfk_quantise *x, bool rows, bool columns)
 {
 	const struct mft_operand plain = {.type = net->io, .at = x->x, .ld = x->cols};
 	struct operands ret = {plain, plain};
 
 	if (rows || columns)
-		mft_eight_matrix(net, pass, which, x, rows ? &ret.rows : NULL,
+		mft_eight_matrix(net, pass, w, which, x, rows ? &ret.rows : NULL,
 				 columns ? &ret.columns : NULL);
 	return ret;
 }
@@ -245,20 +245,26 @@ static struct operands gradient_of(const struct mft_net *net, const struct mft_p
 {
 	const struct mft_linear *l = &linear->of_first;
 	const struct mfk_quantise matrix = matrix_of(net, part, l->out, dy);
+	const struct mft_moe *m = part->own;
+	const struct mft_eight_weight all = weights_of(&m->dispatch, linear);
 
-	return operands_of(net, pass, MFT_DY, &matrix, mft_linear_has_eight(l, MFT_INPUT_GRADIENT),
+	return operands_of(net, pass, &all, MFT_DY, &matrix,
+			   mft_linear_has_eight(l, MFT_INPUT_GRADIENT),
 			   mft_linear_has_eight(l, MFT_WEIGHT_GRADIENT));
 }
 
 static struct mft_operand x_columns(const struct mft_net *net, const struct mft_pass *pass,
-				    const struct mft_part *part, const struct mft_linear *l,
+				    const struct mft_part *part, const struct mft_grouped *linear,
 				    const void *x)
 {
+	const struct mft_moe *m = part->own;
+	const struct mft_linear *l = &linear->of_first;
+	const struct mft_eight_weight all = weights_of(&m->dispatch, linear);
 	const struct mfk_quantise matrix = matrix_of(net, part, l->in, x);
 
 	if (l->kept.part)
-		return mft_eight_kept(net, &l->kept, &matrix);
-	return operands_of(net, pass, MFT_X, &matrix, false,
+		return mft_eight_kept(net, &all, &l->kept, &matrix);
+	return operands_of(net, pass, &all, MFT_X, &matrix, false,
 			   mft_linear_has_eight(l, MFT_WEIGHT_GRADIENT))
 		.columns;
 }
@@ -273,6 +279,8 @@ static void multiply(const struct mft_net *net, const struct mft_pass *pass,
 {
 	const struct mft_linear *l = &linear->of_first;
 	const bool keeps = l->kept.part && pass->train;
+	const struct mft_moe *m = part->own;
+	const struct mft_eight_weight all = weights_of(&m->dispatch, linear);
 	struct mfk_quantise matrix = matrix_of(net, part, l->in, x);
 	struct mfk_gemm_grouped g;
 	struct mft_operand b;
@@ -280,7 +288,8 @@ static void multiply(const struct mft_net *net, const struct mft_pass *pass,
 
 	if (keeps)
 		mft_eight_keep(net, &l->kept, &matrix);
-	a = operands_of(net, pass, MFT_X, &matrix, y && mft_linear_has_eight(l, MFT_OUTPUT), keeps);
+	a = operands_of(net, pass, &all, MFT_X, &matrix, y && mft_linear_has_eight(l, MFT_OUTPUT),
+			keeps);
 	if (!y)
 		return;
 	b = weights_operand(net, pass, part, linear, MFT_OUTPUT);
@@ -309,7 +318,7 @@ static void weight_gradient(const struct mft_net *net, const struct mft_pass *pa
 			    const void *x, const struct operands *dy)
 {
 	const struct mft_linear *l = &linear->of_first;
-	const struct mft_operand b = x_columns(net, pass, part, l, x);
+	const struct mft_operand b = x_columns(net, pass, part, linear, x);
 	struct mfk_gemm_grouped g = product_now(net, part, linear, MFT_WEIGHT_GRADIENT);
 
 	mft_operands_set(&g.base, &dy->columns, &b);

@@ -607,7 +607,8 @@ START_TEST(first_and_last_layers_stay_as_they_are)
 {
 #define EIGHT SMALL "--num-layers 6 --bf16 --fp8-format hybrid --fp8-recipe "
 	ck_assert_uint_eq(eight_bit_layers(SMALL "--num-layers 6 --bf16"), 0);
-	ck_assert_uint_eq(eight_bit_layers(EIGHT "delayed"), 0);
+	ck_assert_uint_eq(eight_bit_layers(EIGHT "blockwise"), 0);
+	ck_assert_uint_eq(eight_bit_layers(EIGHT "delayed"), 0x7f);
 	ck_assert_uint_eq(eight_bit_layers(EIGHT "tensorwise"), 0x7f);
 	ck_assert_uint_eq(eight_bit_layers(EIGHT "tensorwise --num-layers-at-start-in-bf16 2"),
 			  0x7f);
@@ -627,10 +628,11 @@ START_TEST(flags_of_other_programs_are_taken_or_told)
 	notes(SMALL "--use-mpi --DDP-impl local", "--use-mpi (LLM-jp, Swallow), --DDP-impl (");
 	notes(SMALL "--sliding-window 9",
 	      "--sliding-window (Pai-Megatron-Patch) is taken as --window-size 8,0");
-	notes(SMALL "--fp8-hybrid --bf16", "--fp8-format hybrid: products are computed in bf16");
+	notes(SMALL "--fp8-hybrid --fp8-recipe blockwise --bf16",
+	      "--fp8-format hybrid: products are computed in bf16");
 	notes(SMALL "--fp8-format e4m3 --fp16", "--fp8-format e4m3: products are computed in fp16");
-	notes(SMALL "--fp8-format e4m3 --fp8-recipe blockwise --bf16",
-	      "not in 8 bits, with --fp8-recipe blockwise");
+	notes(SMALL "--fp8-format e4m3 --fp8-recipe tensorwise",
+	      "not in 8 bits: with --bf16 and --fp8-recipe tensorwise or delayed they are");
 	notes(SMALL "--fp8-format e4m3 --fp8-recipe tensorwise --bf16 --no-fp8-wgrad",
 	      "--no-fp8-wgrad: gradients of weights are computed in bf16");
 	same(SMALL "--sliding-window 9", SMALL "--window-size 8,0");
@@ -665,8 +667,8 @@ START_TEST(flags_of_other_programs_are_taken_or_told)
 	      -EINVAL, "--num-layers-at-end-in-bf16: expected 0 to 2, found 3");
 	fails(SMALL "--fp8-format hybrid --fp8-recipe mxfp8", -ENOTSUP,
 	      "--fp8-recipe mxfp8 is not supported: it needs a GPU of compute capability 10.0");
-	fails(SMALL "--fp8-format hybrid --fp8-recipe tensorwise", -ENOTSUP, "expected --bf16");
-	fails(SMALL "--fp8-format hybrid --fp8-recipe tensorwise --fp16", -ENOTSUP, "--bf16");
+	fails(SMALL "--fp8-format hybrid --bf16 --fp8-amax-history-len 0", -EINVAL, "1 to 65536");
+	fails(SMALL "--fp8-format hybrid --bf16 --fp8-margin 65", -EINVAL, "-64 to 64, found 65");
 	fails(SMALL "--fp4-format e2m1", -ENOTSUP, "--fp4-format e2m1 is not supported");
 	/* Rows of the embedding as Pai counts them, and equal shares of them. */
 	read_ok(SMALL "--dry-run --extra-vocab-size 27 --tensor-model-parallel-size 2", &c);
