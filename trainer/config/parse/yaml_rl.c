@@ -164,6 +164,17 @@ static int item(struct mft_yaml_reader *r, const struct mft_yaml_rl_row *row,
 		  : mft_yaml_fail(r, n, "expected a list of two numbers under", row->path);
 }
 
+/* --rl-prompt-data is one file, or one directory. */
+static int file(struct mft_yaml_reader *r, const struct mft_yaml_rl_row *row,
+		const struct mfs_yaml_node *n)
+{
+	if (n->kind == MFS_YAML_SEQUENCE && n->first && !n->first->next)
+		n = n->first;
+	return n->kind == MFS_YAML_SCALAR
+		       ? mft_yaml_set(r, row->dest, row->path, n, true)
+		       : mft_yaml_fail(r, n, "expected one path under", row->path);
+}
+
 /* ---- rows ---- */
 
 /* The node at a path of the file. NULL: there is none. */
@@ -199,6 +210,8 @@ static int apply(struct mft_yaml_reader *r, const struct mft_yaml_rl_row *row,
 	case MFT_RL_FIRST:
 	case MFT_RL_SECOND:
 		return item(r, row, n);
+	case MFT_RL_FILE:
+		return file(r, row, n);
 	case MFT_RL_SECTION:
 	case MFT_RL_UNUSED:
 	case MFT_RL_ELSEWHERE:
@@ -214,7 +227,8 @@ static int read_row(struct mft_yaml_reader *r, const struct mft_yaml_rl_row *row
 	const struct mfs_yaml_node *n = row->path ? at_path(file, row->path) : NULL;
 	int rc = 0;
 
-	if (row->kind >= MFT_RL_SECTION)
+	if (row->kind >= MFT_RL_SECTION ||
+	    (row->kind == MFT_RL_FILE && mft_yaml_is_taken(r, row->dest)))
 		return 0;
 	if (n)
 		rc = mft_yaml_resolve(r, (struct mfs_yaml_node *)n);

@@ -23,6 +23,7 @@ enum mft_yaml_rl_kind {
 	MFT_RL_OTHERS,	  /* of NeMo-RL: whether a response's own reward is left out of a mean */
 	MFT_RL_FIRST,	  /* a list's first item */
 	MFT_RL_SECOND,
+	MFT_RL_FILE,	  /* a path, or a list of one; of no account where the flag is given */
 	MFT_RL_SECTION,	  /* names of a section that is read here (yaml.h) */
 	MFT_RL_UNUSED,	  /* without effect here, which a run tells, but for words */
 	MFT_RL_ELSEWHERE, /* other code reads it */

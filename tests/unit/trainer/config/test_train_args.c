@@ -1818,11 +1818,12 @@ START_TEST(yaml_whole_files)
 }
 END_TEST
 
-/* What a file of a program that trains policies leaves to say. */
-#define POLICY                                                                                     \
+/* What a file of a program that trains policies leaves to say; without and with its prompts. */
+#define POLICY_ALONE                                                                               \
 	"--num-layers 2 --hidden-size 8 --num-attention-heads 2 --max-position-embeddings 4096 "   \
-	"--tokenizer-type NullTokenizer --vocab-size 100 --rl-prompt-data p.jsonl "                \
-	"--rl-reward match --train-iters 4 --lr 0.1 "
+	"--tokenizer-type NullTokenizer --vocab-size 100 --rl-reward match --train-iters 4 "       \
+	"--lr 0.1 "
+#define POLICY POLICY_ALONE "--rl-prompt-data p.jsonl "
 
 /* A whole run. */
 #define RL                                                                                         \
@@ -1913,7 +1914,7 @@ START_TEST(yaml_oumi_grpo)
 END_TEST
 
 #define VERL(actor, rest)                                                                          \
-	"data:\n  train_files: ~/gsm8k/train.parquet\n  train_batch_size: 16\n"                    \
+	"data:\n  train_files: [gsm8k/train.parquet]\n  val_files: b\n  train_batch_size: 16\n"    \
 	"  max_prompt_length: 200\n  max_response_length: 300\n"                                   \
 	"actor_rollout_ref:\n  model: {path: a, use_remove_padding: true}\n  actor:\n"             \
 	"    ppo_mini_batch_size: 8\n    ppo_micro_batch_size_per_gpu: 2\n"                        \
@@ -1948,7 +1949,8 @@ START_TEST(yaml_verl)
 	ck_assert(c.rl_use_sequence_packing && !c.rl_inference_logprobs_is_correction);
 	ck_assert_int_eq(c.recompute_granularity, MFT_RECOMPUTE_SELECTIVE);
 	mft_help_notes(&c, &out);
-	ck_assert(strstr(out.data, "data.train_files"));
+	ck_assert_str_eq(c.rl_prompt_data, "p.jsonl");
+	ck_assert(strstr(out.data, "data.val_files"));
 	ck_assert(strstr(out.data, "actor_rollout_ref.rollout.gpu_memory_utilization"));
 	mfs_buf_release(&out);
 	mft_train_config_release(&c);
@@ -1977,6 +1979,11 @@ START_TEST(yaml_verl)
 		   "expected names with values under 'algorithm'");
 	unit_fails(yaml(POLICY, "actor_rollout_ref: {rollout: {n: 9000000000}}\n", &c), &err,
 		   -EINVAL, "too large for");
+	unit_ok(yaml(POLICY_ALONE, VERL("", ""), &c), &err);
+	ck_assert_str_eq(c.rl_prompt_data, "gsm8k/train.parquet");
+	mft_train_config_release(&c);
+	unit_fails(yaml(POLICY_ALONE, "actor_rollout_ref: {}\ndata: {train_files: [a, b]}\n", &c),
+		   &err, -EINVAL, "expected one path under 'data.train_files'");
 }
 END_TEST
 
@@ -2004,6 +2011,14 @@ START_TEST(yaml_skyrl_and_nemo)
 	expect_policy(&c, &sky);
 	ck_assert_int_eq(c.save_interval, 8);
 	ck_assert_int_eq(c.recompute_granularity, MFT_RECOMPUTE_SELECTIVE);
+	mft_train_config_release(&c);
+	unit_ok(yaml(POLICY_ALONE,
+		     "trainer: {train_batch_size: 4, policy_mini_batch_size: 4,\n"
+		     "  micro_train_batch_size_per_gpu: 1}\ngenerator: {n_samples_per_prompt: 4}\n"
+		     "data: {train_data: [c.parquet], val_data: [b]}\n",
+		     &c),
+		&err);
+	ck_assert_str_eq(c.rl_prompt_data, "c.parquet");
 	mft_train_config_release(&c);
 	unit_fails(yaml(POLICY, "trainer: {epoch: 1}\ngenerator: {a: 1}\n", &c), &err, -EINVAL,
 		   "unknown name 'trainer.epoch' in a file of SkyRL");
