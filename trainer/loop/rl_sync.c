@@ -178,6 +178,18 @@ static int fetch(const char *path, uint64_t vocab, uint64_t *bytes, struct mfs_e
 
 /* ---- all of it ---- */
 
+/* Others answer for an engine that is away, but its share of the work is theirs then. */
+static void log_away(struct mft_trainer *t, const struct mft_engine_update *u)
+{
+	struct mfs_buf b = {0};
+
+	if (!u->why.msg[0])
+		return;
+	mfs_buf_printf(&b, "engines: %zu of %zu are left out until the next weights: %s\n", u->out,
+		       mft_engines_count(t->rl->told), u->why.msg);
+	mft_log_text(t, &b);
+}
+
 static int tell(struct mft_trainer *t, struct mfs_error *err)
 {
 	struct mft_rl_numbers *n = &t->rl->numbers;
@@ -195,6 +207,8 @@ static int tell(struct mft_trainer *t, struct mfs_error *err)
 	if (!rc)
 		rc = mft_engines_update(t->rl->told, &w, &update, err);
 	n->paused_s = update.paused;
+	if (!rc)
+		log_away(t, &update);
 	return rc;
 }
 

@@ -74,7 +74,8 @@ int mft_rl_verify(struct mft_trainer *t, struct mfs_error *err)
 		return 0;
 	rc = sequence_of(t, i, &tokens, &prompt, err);
 	for (size_t e = 0; e < mft_engines_count(rl->told) && !rc; e++)
-		rc = verify_engine(t, e, i, tokens, prompt, err);
+		if (!mft_engines_is_out(rl->told, e))
+			rc = verify_engine(t, e, i, tokens, prompt, err);
 	free(tokens);
 	return rc;
 }

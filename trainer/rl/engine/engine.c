@@ -47,6 +47,11 @@ size_t mft_engines_count(const struct mft_engines *e)
 	return e->count;
 }
 
+bool mft_engines_is_out(const struct mft_engines *e, size_t engine)
+{
+	return atomic_load(&e->list[engine].is_out);
+}
+
 /* ---- one call ---- */
 
 static char *url_of(const struct mft_engine *e, const char *path)
@@ -204,8 +209,8 @@ static struct mft_engine *choose(const struct run *r)
 	for (size_t i = 0; i < r->e->count; i++) {
 		struct mft_engine *e = &r->e->list[i];
 
-		if (e->under_way < most_of(r, e) && e->not_before <= now &&
-		    (!best || e->under_way < best->under_way))
+		if (!atomic_load(&e->is_out) && e->under_way < most_of(r, e) &&
+		    e->not_before <= now && (!best || e->under_way < best->under_way))
 			best = e;
 	}
 	return best;
@@ -417,57 +422,134 @@ static int check_success(const struct mft_engine *e, const struct mft_engine_cal
 			c->bytes.data);
 }
 
-/* One call to all engines at once. */
-static int call_all(struct mft_engines *e, unsigned step, const struct mft_engine_weights *w,
-		    struct mfs_error *err)
+/* An update, as far as it is. */
+struct update {
+	struct mft_engines *e;
+	const struct mft_engine_weights *w;
+	struct mft_engine_update *ret;
+	struct mfs_error *err;
+};
+
+static void set_out(const struct update *u, size_t i, bool is_out)
 {
-	struct mft_http_call *c;
-	size_t sent = 0, ended = 0;
-	int rc = 0, failed;
+	atomic_store(&u->e->list[i].is_out, is_out);
+	if (u->w->also)
+		atomic_store(&u->w->also->list[i].is_out, is_out);
+}
 
-	for (size_t i = 0; i < e->count && !rc; i++) {
-		const struct mft_engine_call *call = &e->list[i].kind->update[step];
+/* Others answer in its place. why: a sentence. */
+static void leave_out(struct update *u, struct mft_engine *at, const struct mfs_error *why)
+{
+	const size_t i = (size_t)(at - u->e->list);
 
-		if (!call->path)
+	if (!mft_engines_is_out(u->e, i))
+		u->ret->why = *why;
+	at->failed = true;
+	u->ret->out++;
+	set_out(u, i, true);
+	if (u->ret->out < u->e->count)
+		return;
+	*u->err = *why;
+	mfs_fail_in(u->err, "no engine is left, for the last time so");
+}
+
+static bool is_left(const struct update *u)
+{
+	return u->ret->out < u->e->count;
+}
+
+static int send_step(struct update *u, unsigned step, size_t *ret_sent)
+{
+	int rc = 0;
+
+	*ret_sent = 0;
+	for (size_t i = 0; i < u->e->count && !rc; i++) {
+		struct mft_engine *to = &u->e->list[i];
+		const struct mft_engine_call *call = &to->kind->update[step];
+
+		if (!call->path || to->failed)
 			continue;
-		rc = send(e, &e->list[i], call->path, call->body(&e->list[i], w), UPDATE,
-			  &e->list[i], err);
-		sent += !rc;
+		rc = send(u->e, to, call->path, call->body(to, u->w), UPDATE, to, u->err);
+		*ret_sent += !rc;
 	}
-	while (ended < sent) {
-		failed = mft_http_wait(e->http, LOOK, &c, err);
+	return rc;
+}
+
+static int take_step(struct update *u, unsigned step, const struct mft_http_call *c)
+{
+	struct mft_engine *at = c->arg;
+	struct mfs_error why = {0};
+	int rc = check(c, &why);
+
+	if (rc && mft_http_is_away(c)) {
+		leave_out(u, at, &why);
+		return is_left(u) ? 0 : -EIO;
+	}
+	if (!rc)
+		rc = check_success(at, &at->kind->update[step], c, &why);
+	if (rc)
+		*u->err = why;
+	return rc;
+}
+
+/* One call to all engines at once. */
+static int call_all(struct update *u, unsigned step)
+{
+	size_t sent;
+	int rc = send_step(u, step, &sent);
+
+	while (sent) {
+		struct mft_http_call *c;
+		int failed = mft_http_wait(u->e->http, LOOK, &c, u->err);
+
 		if (failed)
 			return failed;
 		if (!c)
 			continue;
-		ended++;
-		failed = check(c, rc ? NULL : err);
-		if (!failed) {
-			const struct mft_engine *at = c->arg;
-
-			failed = check_success(at, &at->kind->update[step], c, rc ? NULL : err);
-		}
-		rc = rc ? rc : failed;
+		sent--;
+		if (!rc)
+			rc = take_step(u, step, c);
 		mft_http_call_free(c);
 	}
 	return rc;
 }
 
 /* What it says itself. */
-static int check_version(struct mft_engines *e, struct mft_engine *of,
-			 const struct mft_engine_weights *w, struct mfs_error *err)
+static int check_version(struct update *u, struct mft_engine *of)
 {
+	struct mfs_error why = {0};
 	struct mft_http_call *c;
 	uint64_t found;
-	int rc = ask(e, of, of->kind->version_path, NULL, PROBE, &c, err);
+	int rc = ask(u->e, of, of->kind->version_path, NULL, PROBE, &c, &why);
 
+	if (rc == -EIO) {
+		leave_out(u, of, &why);
+		return is_left(u) ? 0 : rc;
+	}
+	if (!rc) {
+		found = mft_engine_version(json_object_get(c->reply, "weight_version"));
+		if (found != u->w->version)
+			rc = mfs_fail(&why, -EPROTO,
+				      "%s: expected version %llu of the weights, found %llu",
+				      c->url, (unsigned long long)u->w->version,
+				      (unsigned long long)found);
+		mft_http_call_free(c);
+	}
 	if (rc)
-		return rc;
-	found = mft_engine_version(json_object_get(c->reply, "weight_version"));
-	if (found != w->version)
-		rc = mfs_fail(err, -EPROTO, "%s: expected version %llu of the weights, found %llu",
-			      c->url, (unsigned long long)w->version, (unsigned long long)found);
-	mft_http_call_free(c);
+		*u->err = why;
+	return rc;
+}
+
+static int check_versions(struct update *u)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < u->e->count && !rc; i++) {
+		if (!u->e->list[i].failed)
+			rc = check_version(u, &u->e->list[i]);
+		if (!rc && !u->e->list[i].failed)
+			set_out(u, i, false);
+	}
 	return rc;
 }
 
@@ -492,22 +574,25 @@ int mft_engines_update(struct mft_engines *e, const struct mft_engine_weights *w
 		       struct mft_engine_update *ret, struct mfs_error *err)
 {
 	const int64_t from = mfs_now_ns();
+	struct mfs_error none;
+	struct update u = {e, w, ret, err ? err : &none};
 	int rc = 0;
 
+	*ret = (struct mft_engine_update){0};
+	for (size_t i = 0; i < e->count; i++)
+		e->list[i].failed = false;
 	for (unsigned step = 0; step < MFT_ENGINE_CALLS && !rc; step++) {
 		/* They are paused: what is asked from now on is of the new weights. */
 		if (step == 1)
 			mft_engines_set_version(e, w->version);
 		if (step == 1 && w->also)
 			mft_engines_set_version(w->also, w->version);
-		rc = call_all(e, step, w, err);
+		rc = call_all(&u, step);
 	}
 	if (rc)
 		go_on_all(e, w);
 	ret->paused = (double)(mfs_now_ns() - from) / 1e9;
-	for (size_t i = 0; i < e->count && !rc; i++)
-		rc = check_version(e, &e->list[i], w, err);
-	return rc;
+	return rc ? rc : check_versions(&u);
 }
 
 int mft_engines_score(struct mft_engines *e, size_t engine, const uint32_t *tokens, uint32_t count,

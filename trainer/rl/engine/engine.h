@@ -8,6 +8,7 @@
 #ifndef MFT_TRAINER_RL_ENGINE_H
 #define MFT_TRAINER_RL_ENGINE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "formats/base/error.h"
@@ -49,13 +50,16 @@ struct mft_engine_weights {
 	uint64_t version;
 	struct mft_engines *also; /* are told of it before the engines go on; NULL: none */
 };
-/* What an update took, seconds: from the first pause to the last answer. */
+/* What came of an update. */
 struct mft_engine_update {
-	double paused;
+	double paused; /* seconds from the first pause to the last answer */
+	size_t out;    /* engines that did not answer, and get no requests until the next one */
+	struct mfs_error why; /* of the last one that the update before had reached; or empty */
 };
 /* Pauses the engines, which keep what they are working on, tells them to read the weights, drops
- * what they have cached of prompts, and goes on; then asks each which version it has. -EPROTO: one
- * has another, or has refused; -EIO: one does not answer. */
+ * what they have cached of prompts, and goes on; then asks each which version it has. One that does
+ * not answer is left out until the next update. -EPROTO: one has another version, or has refused;
+ * -EIO: none answers. */
 int mft_engines_update(struct mft_engines *e, const struct mft_engine_weights *w,
 		       struct mft_engine_update *ret, struct mfs_error *err);
 
@@ -64,5 +68,6 @@ int mft_engines_update(struct mft_engines *e, const struct mft_engine_weights *w
 int mft_engines_score(struct mft_engines *e, size_t engine, const uint32_t *tokens, uint32_t count,
 		      float *ret, struct mfs_error *err);
 size_t mft_engines_count(const struct mft_engines *e);
+bool mft_engines_is_out(const struct mft_engines *e, size_t engine);
 
 #endif

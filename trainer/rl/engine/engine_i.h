@@ -16,6 +16,8 @@ struct mft_engine {
 	_Atomic uint64_t version; /* of the weights that it was told to read last */
 	unsigned under_way;	  /* requests */
 	int64_t not_before;	  /* ns: it failed, and is asked again then; 0: it did not */
+	_Atomic bool is_out;	  /* it has not had the last weights, and gets no requests */
+	bool failed;		  /* of the update that is under way: it does not answer */
 };
 
 /* A call of an update, POSTed. body makes its JSON. */

@@ -37,6 +37,7 @@ static struct server {
 	atomic_int requests;
 	atomic_int version, told; /* told: calls of an update that came in their order */
 	atomic_int lies;	  /* about its version */
+	atomic_bool away;	  /* a proxy says so */
 	char path[64];
 } servers[2];
 
@@ -186,6 +187,10 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *p
 			s->faults--;
 			fault = s->fault;
 		}
+	}
+	if (s->away) {
+		json_decref(body);
+		return send_text(c, 503, strdup("no upstream"));
 	}
 	reply = reply_of(s, path, body, fault);
 	json_decref(body);
@@ -402,6 +407,46 @@ START_TEST(an_engine_with_other_weights_is_left_out)
 }
 END_TEST
 
+/* It is there again when others have been told, and gets nothing until it is told, too. */
+START_TEST(an_engine_that_is_away_has_no_weights)
+{
+	struct mft_request requests[REQUESTS];
+	struct mft_response r[REQUESTS] = {0};
+	struct mft_engine_update u;
+	struct mft_engines *told, *e;
+	struct mft_engine_weights w = {"/mnt/run/iter_0000003/hf", 3, NULL};
+
+	serve(&servers[0], "vllm");
+	serve(&servers[1], "vllm");
+	told = engines_of(2);
+	e = engines_of(2);
+	w.also = e;
+	servers[1].away = true;
+	unit_ok(mft_engines_update(told, &w, &u, &err), &err);
+	ck_assert_uint_eq(u.out, 1);
+	ck_assert_ptr_nonnull(strstr(u.why.msg, servers[1].url));
+	ck_assert(!mft_engines_is_out(told, 0) && mft_engines_is_out(told, 1));
+	unit_ok(mft_engines_update(told, &w, &u, &err), &err);
+	ck_assert(u.out == 1 && !u.why.msg[0]); /* that is known */
+	servers[1].away = false;
+	make_requests(requests);
+	unit_ok(mft_engines_run(e, requests, REQUESTS, &how, r, &err), &err);
+	check_responses(r);
+	ck_assert_int_eq(servers[1].requests, 0);
+	unit_ok(mft_engines_update(told, &w, &u, &err), &err);
+	ck_assert_uint_eq(u.out, 0);
+	unit_ok(mft_engines_run(e, requests, REQUESTS, &how, r, &err), &err);
+	check_responses(r);
+	ck_assert_int_gt(servers[1].requests, 0);
+	servers[0].away = servers[1].away = true;
+	unit_fails(mft_engines_update(told, &w, &u, &err), &err, -EIO,
+		   "no engine is left, for the last time so: http://127.0.0.1:");
+	mft_engines_close(told);
+	mft_engines_close(e);
+	stop();
+}
+END_TEST
+
 START_TEST(what_is_no_engine_is_refused)
 {
 	const char *urls[] = {servers[0].url};
@@ -453,6 +498,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, an_engine_that_is_gone_is_done_without);
 	tcase_add_test(c, engines_are_told_of_weights);
 	tcase_add_test(c, an_engine_with_other_weights_is_left_out);
+	tcase_add_test(c, an_engine_that_is_away_has_no_weights);
 	tcase_add_test(c, what_is_no_engine_is_refused);
 	tcase_add_test(c, rollouts_are_answered_ahead);
 	return s;
