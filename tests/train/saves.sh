@@ -77,6 +77,7 @@ goes_on "experts and two instances" mixtral 4-ep2-inst2 "2-ep2 4-ep2 4-ep2-inst2
 goes_on "FSDP, saved by two, resumed by one and divided otherwise; and the reverse" llama 2-fsdp "1 2-tp2 4-fsdp-tp2"
 goes_on "gated delta nets, whose rows are sections" next 4-tp2-pp2 "1 2-tp2" --use-distributed-optimizer
 legacy=2 goes_on "legacy files of gated delta nets" next 2-tp2 "1 2-pp2" --ckpt-format torch
+legacy=6 goes_on "Muon's layer-wise files of four ranks" mixtral 4-ep2 1 --optimizer dist_muon --muon-fp32-matmul-prec high --ckpt-format torch
 legacy=4 goes_on "legacy files of four ranks" llama 4-tp2-pp2 "1 2-tp2" --ckpt-format torch
 legacy=4 goes_on "legacy files and the distributed optimizer" qwen2 4-tp2 2 --use-distributed-optimizer --ckpt-format torch
 legacy=8 goes_on "legacy files of experts, stages by a layout" mixtral "4-ep2-pp2-Et*3|tL" 2-ep2 --use-distributed-optimizer --ckpt-format torch

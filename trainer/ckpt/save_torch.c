@@ -98,6 +98,7 @@ static int write_files(struct torch *t, struct mfs_ckpt *ckpt, struct mfs_error 
 						     .layout = t->s->params->layout,
 						     .spec = mfs_layer_spec_of(ckpt),
 						     .number = (int64_t)t->s->progress.iteration,
+						     .shares = true,
 						     .optimizer = !t->s->config->no_save_optim &&
 								  mfs_optim_info(ckpt)->kind !=
 									  MFS_OPTIM_NONE};

@@ -144,11 +144,25 @@ static int check(const struct mft_flag_values *v, struct mfs_error *err)
 				"--muon-num-ns-steps: expected %u with --muon-coefficient-type %s, "
 				"found %lld",
 				all->count, type, (long long)steps);
-	if (mfs_str_is(mft_flag_text(v, name_of(CKPT_FORMAT)), "torch") &&
-	    mfs_str_is(mft_flag_text(v, name_of(OPTIMIZER)), "dist_muon"))
+	return 0;
+}
+
+/* checkpointing.py: save_checkpoint: layer_wise_optimizer_N.pt of data-parallel rank N; those of
+ * ranks that share contexts are overwritten. Which experts a rank has is known where it has as many
+ * of their parts as of the others'. */
+static int check_files(const struct mft_flag_values *v, struct mfs_error *err)
+{
+	const int64_t tp = mft_flag_number(v, name_of(TENSOR_MODEL_PARALLEL_SIZE), 1);
+
+	if (!mfs_str_is(mft_flag_text(v, name_of(CKPT_FORMAT)), "torch") ||
+	    !mfs_str_is(mft_flag_text(v, name_of(OPTIMIZER)), "dist_muon"))
+		return 0;
+	if (mft_flag_number(v, name_of(CONTEXT_PARALLEL_SIZE), 1) > 1 ||
+	    mft_flag_number(v, name_of(EXPERT_TENSOR_PARALLEL_SIZE), tp) != tp)
 		return mfs_fail(err, -ENOTSUP,
 				"--ckpt-format torch: expected torch_dist with --optimizer "
-				"dist_muon");
+				"dist_muon and --context-parallel-size or "
+				"--expert-tensor-parallel-size");
 	return 0;
 }
 
@@ -156,11 +170,14 @@ static int check(const struct mft_flag_values *v, struct mfs_error *err)
  * process of data keeps all of the state, and computes it, which gives the same numbers. */
 static int settle(struct mft_flag_values *v, struct mfs_error *err)
 {
+	int rc;
+
 	if (mft_flag_truth(v, name_of(USE_DISTRIBUTED_OPTIMIZER)))
 		mft_flag_set_text(v, name_of(OPTIMIZER), "dist_muon");
 	mft_flag_set_truth(v, name_of(USE_DISTRIBUTED_OPTIMIZER), false);
 	mft_flag_set_truth(v, name_of(OVERLAP_PARAM_GATHER), false);
-	return check(v, err);
+	rc = check(v, err);
+	return rc ? rc : check_files(v, err);
 }
 
 static enum mfs_dtype momentum_type(const struct mft_train_config *c)

@@ -87,10 +87,9 @@ struct change {
 
 /* Ranks that hold one copy of the model, the experts' layout taken into account: tp * dp must be a
  * multiple of etp * ep. */
-static uint32_t replicas(const struct change *c)
+uint32_t mfs_common_replicas(const struct mfs_ckpt *ckpt, const struct mfs_layout *p)
 {
-	const struct mfs_layout *p = c->options->layout;
-	const int64_t given = mfs_ckpt_args(c->ckpt)->data_parallel_size;
+	const int64_t given = mfs_ckpt_args(ckpt)->data_parallel_size;
 	uint64_t dp = given > 0 ? (uint64_t)given : 1;
 
 	while (p->tp * dp % ((uint64_t)p->etp * p->ep))
@@ -147,10 +146,11 @@ static void write_layout_value(struct mfs_pickle_writer *w, const struct change 
 		mfs_pickle_int(w, p->etp);
 		break;
 	case NEW_WORLD:
-		mfs_pickle_uint(w, (uint64_t)p->tp * p->pp * replicas(c));
+		mfs_pickle_uint(w, (uint64_t)p->tp * p->pp *
+					   mfs_common_replicas(c->ckpt, c->options->layout));
 		break;
 	case NEW_DP:
-		mfs_pickle_int(w, replicas(c));
+		mfs_pickle_int(w, mfs_common_replicas(c->ckpt, c->options->layout));
 		break;
 	case NEW_FIRST:
 		write_count(w, p->first, 0);
@@ -356,7 +356,8 @@ static int make_arguments(struct mfs_pickle_writer *w, const struct change *c,
 	a.virtual_pipeline_model_parallel_size = p->vpp;
 	a.expert_model_parallel_size = p->ep;
 	a.expert_tensor_parallel_size = p->etp;
-	a.data_parallel_size = c->options->layout ? replicas(c) : 1;
+	a.data_parallel_size =
+		c->options->layout ? mfs_common_replicas(c->ckpt, c->options->layout) : 1;
 	a.world_size = a.tensor_model_parallel_size * a.pipeline_model_parallel_size *
 		       a.data_parallel_size;
 	a.first_stage_layers = p->first ? (int64_t)p->first : MFS_ABSENT;

@@ -37,4 +37,8 @@ int mfs_common_write(struct mfs_pickle_writer *w, const struct mfs_ckpt *ckpt,
 		     const struct mfs_common_options *options, int64_t number,
 		     struct mfs_error *err);
 
+/* Data-parallel ranks that the arguments have at a layout: the source's, or more where experts need
+ * them. */
+uint32_t mfs_common_replicas(const struct mfs_ckpt *ckpt, const struct mfs_layout *p);
+
 #endif

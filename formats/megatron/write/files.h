@@ -26,6 +26,9 @@ struct mfs_megatron_options {
 	uint64_t vocab;	 /* true rows; 0: not known */
 	int64_t number;	 /* of the iteration; -1: release */
 	bool optimizer;	 /* the source has an optimizer, and it is wanted */
+	/* legacy files of a layer-wise optimizer: a rank's 'optimizer' is its share, as Megatron
+	 * saves it, and not all of the state, which a run of plain Muon can load */
+	bool shares;
 };
 
 /* What the files are made of. It is freed after the files. */
@@ -35,7 +38,7 @@ struct mfs_megatron_dist;
 /* Both functions set *ret on failure too, since files that the sink has taken point to it. */
 
 /* mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt, and distrib_optim.pt if the run's optimizer was
- * distributed. */
+ * distributed, or layer_wise_optimizer_N.pt of each data-parallel rank N if it was layer-wise. */
 int mfs_megatron_torch_new(const struct mfs_megatron_options *options,
 			   const struct mfs_file_sink *sink, struct mfs_megatron_torch **ret,
 			   struct mfs_error *err);

@@ -9,6 +9,8 @@
 #include "formats/ckpt/rng.h"
 #include "formats/megatron/write/copy_values.h"
 #include "formats/megatron/write/rank_file_i.h"
+#include "formats/optim/buffers/layer_wise.h"
+#include "formats/optim/rules/settings.h"
 
 /* ---- storages ---- */
 
@@ -232,55 +234,100 @@ static int assemble(struct mfs_rank_file *f, const char *stem, const struct mfs_
 	return rc;
 }
 
-static int write_file(struct mfs_rank_writer *r, enum mfs_rank_file_kind kind,
+static int write_value(struct mfs_rank_writer *r, enum mfs_rank_file_kind kind)
+{
+	switch (kind) {
+	case MFS_RANK_FILE_OPTIMIZER:
+		return mfs_rank_write_buffers(r);
+	case MFS_RANK_FILE_SHARE:
+		return mfs_rank_write_optimizer(r);
+	default:
+		return write_state_dict(r);
+	}
+}
+
+static int write_file(struct mfs_rank_writer *r, const struct mfs_rank_file_id *id,
 		      struct mfs_vfile *parts)
 {
+	char stem[MFS_RANK_FILE_STEM];
 	struct mfs_pickle_writer w;
 	struct mfs_buf pickle = {0};
 	int rc;
 
 	r->w = &w;
 	mfs_pickle_begin(&w, &pickle, 2);
-	rc = kind == MFS_RANK_FILE_MODEL ? write_state_dict(r) : mfs_rank_write_buffers(r);
+	rc = write_value(r, id->kind);
 	if (rc)
 		mfs_pickle_abandon(&w);
 	else
 		rc = mfs_pickle_end(&w, r->err);
 	if (!rc)
-		rc = assemble(r->file, mfs_rank_file_stem(kind), &pickle, parts, r->err);
+		rc = assemble(r->file, mfs_rank_file_stem(id, stem), &pickle, parts, r->err);
 	mfs_buf_release(&pickle);
 	return rc;
 }
 
-static int open_lists(struct mfs_rank_writer *r, const struct mfs_rank *rank)
+uint32_t mfs_rank_file_shares(const struct mfs_megatron_options *options)
+{
+	const struct mfs_layout *p = &options->layout;
+
+	if (!options->optimizer || !mfs_optim_run_is_layer_wise(options->ckpt) || p->etp != p->tp ||
+	    mfs_optim_info(options->ckpt)->kind == MFS_OPTIM_DISTRIBUTED)
+		return 0;
+	return mfs_common_replicas(options->ckpt, p);
+}
+
+/* The state of a rank of a layer-wise optimizer. Ranks with the same experts follow at steps of as
+ * many as there are ranks of experts. */
+static int open_share(struct mfs_rank_writer *r, uint32_t ranks, uint32_t number)
+{
+	const uint32_t ep = r->options->layout.ep;
+	const struct mfs_layer_share share = {.rank = number,
+					      .ranks = ranks,
+					      .expert_rank = number / ep,
+					      .expert_ranks = ranks / ep};
+	struct mfs_optim_rules rules;
+	int rc;
+
+	mfs_optim_rules_of(r->options->ckpt, &rules);
+	rules.layer_wise = true;
+	rc = mfs_optim_new(r->file->list, &rules, 1, 1, &r->file->optim, r->err);
+	return rc ? rc : mfs_layer_share_take(r->file->optim, &share, r->err);
+}
+
+static int open_lists(struct mfs_rank_writer *r, const struct mfs_rank_file_id *id)
 {
 	const struct mfs_megatron_options *v = r->options;
 	const int64_t dp = mfs_ckpt_args(v->ckpt)->data_parallel_size;
-	int rc = mfs_rank_list_new(v->ckpt, &v->layout, rank, v->spec, v->vocab, &r->file->list,
-				   r->err);
+	const uint32_t shares = mfs_rank_file_shares(v);
+	int rc = mfs_rank_list_new(v->ckpt, &v->layout, &id->rank, v->spec, v->vocab,
+				   &r->file->list, r->err);
 
 	if (rc || !v->optimizer)
 		return rc;
+	if (id->kind == MFS_RANK_FILE_SHARE)
+		return open_share(r, shares, id->number);
+	if (v->shares && shares)
+		return open_share(r, shares, id->rank.ep);
 	/* Padding at a bucket's end depends on the data-parallel size. It is not stored. */
 	return mfs_optim_new(r->file->list, NULL, dp > 0 ? (uint32_t)dp : 1,
 			     dp > 0 ? (uint32_t)dp : 1, &r->file->optim, r->err);
 }
 
-int mfs_rank_file_new(const struct mfs_megatron_options *options, const struct mfs_rank *rank,
-		      enum mfs_rank_file_kind kind, struct mfs_vfile *parts,
-		      struct mfs_rank_file **ret, struct mfs_error *err)
+int mfs_rank_file_new(const struct mfs_megatron_options *options, const struct mfs_rank_file_id *id,
+		      struct mfs_vfile *parts, struct mfs_rank_file **ret, struct mfs_error *err)
 {
 	struct mfs_rank_file *file = calloc(1, sizeof(*file));
 	struct mfs_rank_writer r = {.options = options, .file = file, .err = err};
-	int rc = file ? open_lists(&r, rank) : mfs_fail_nomem(err);
+	int rc = file ? open_lists(&r, id) : mfs_fail_nomem(err);
 
-	if (!rc && kind == MFS_RANK_FILE_OPTIMIZER && !file->optim->buffer_count) {
+	if (!rc && id->kind == MFS_RANK_FILE_OPTIMIZER && !file->optim->buffer_count) {
 		mfs_rank_file_free(file);
 		*ret = NULL;
 		return 0;
 	}
 	if (!rc)
-		rc = write_file(&r, kind, parts);
+		rc = write_file(&r, id, parts);
 	if (rc) {
 		mfs_rank_file_free(file);
 		return rc;
@@ -300,7 +347,12 @@ void mfs_rank_file_free(struct mfs_rank_file *f)
 	free(f);
 }
 
-const char *mfs_rank_file_stem(enum mfs_rank_file_kind kind)
+const char *mfs_rank_file_stem(const struct mfs_rank_file_id *id, char stem[MFS_RANK_FILE_STEM])
 {
-	return kind == MFS_RANK_FILE_MODEL ? "model_optim_rng" : "distrib_optim";
+	if (id->kind == MFS_RANK_FILE_SHARE)
+		snprintf(stem, MFS_RANK_FILE_STEM, "layer_wise_optimizer_%u", id->number);
+	else
+		snprintf(stem, MFS_RANK_FILE_STEM, "%s",
+			 id->kind == MFS_RANK_FILE_MODEL ? "model_optim_rng" : "distrib_optim");
+	return stem;
 }

@@ -13,8 +13,7 @@
 /* A lazy file. A view of a thousand ranks has a thousand of these. */
 struct rank_entry {
 	const struct mfs_megatron_options *options;
-	struct mfs_rank rank;
-	enum mfs_rank_file_kind kind;
+	struct mfs_rank_file_id id;
 	struct rank_entry *next;
 };
 
@@ -32,7 +31,7 @@ static int build(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
 {
 	const struct rank_entry *e = arg;
 	struct mfs_rank_file *file;
-	int rc = mfs_rank_file_new(e->options, &e->rank, e->kind, parts, &file, err);
+	int rc = mfs_rank_file_new(e->options, &e->id, parts, &file, err);
 
 	if (!rc && file)
 		mfs_vfile_keep(parts, file, release_file);
@@ -53,28 +52,27 @@ static int measure(struct rank_entry *e, uint64_t *ret, struct mfs_error *err)
 	return rc;
 }
 
-static int new_entry(struct mfs_megatron_torch *t, const struct mfs_rank *rank,
-		     enum mfs_rank_file_kind kind, struct rank_entry **ret, struct mfs_error *err)
+static int new_entry(struct mfs_megatron_torch *t, const struct mfs_rank_file_id *id,
+		     struct rank_entry **ret, struct mfs_error *err)
 {
 	struct rank_entry *e = calloc(1, sizeof(*e));
 
 	if (!e)
 		return mfs_fail_nomem(err);
-	*e = (struct rank_entry){&t->options, *rank, kind, t->entries};
+	*e = (struct rank_entry){&t->options, *id, t->entries};
 	t->entries = e;
 	*ret = e;
 	return 0;
 }
 
-static int add_file(struct mfs_megatron_torch *t, const struct mfs_rank *rank,
-		    enum mfs_rank_file_kind kind, const struct mfs_file_sink *sink,
-		    struct mfs_error *err)
+static int add_file(struct mfs_megatron_torch *t, const struct mfs_rank_file_id *id,
+		    const struct mfs_file_sink *sink, struct mfs_error *err)
 {
-	char dir[64], path[128];
+	char dir[64], path[128], stem[MFS_RANK_FILE_STEM];
 	struct mfs_vfile *data;
 	struct rank_entry *e;
 	uint64_t size = 0;
-	int rc = new_entry(t, rank, kind, &e, err);
+	int rc = new_entry(t, id, &e, err);
 
 	if (!rc)
 		rc = measure(e, &size, err);
@@ -83,20 +81,27 @@ static int add_file(struct mfs_megatron_torch *t, const struct mfs_rank *rank,
 	rc = mfs_vfile_new_lazy(size, build, e, &data, err);
 	if (rc)
 		return rc;
-	snprintf(path, sizeof(path), "%s/%s.pt", mfs_rank_dir_name(&t->options.layout, rank, dir),
-		 mfs_rank_file_stem(kind));
+	snprintf(path, sizeof(path), "%s/%s.pt",
+		 mfs_rank_dir_name(&t->options.layout, &id->rank, dir),
+		 mfs_rank_file_stem(id, stem));
 	return sink->add(sink->arg, path, data, err);
 }
 
 static int add_rank(struct mfs_megatron_torch *t, const struct mfs_rank *rank,
 		    const struct mfs_file_sink *sink, struct mfs_error *err)
 {
-	int rc = add_file(t, rank, MFS_RANK_FILE_MODEL, sink, err);
+	const uint32_t shares = mfs_rank_file_shares(&t->options);
+	struct mfs_rank_file_id id = {.rank = *rank, .kind = MFS_RANK_FILE_MODEL};
+	int rc = add_file(t, &id, sink, err);
 
+	id.kind = MFS_RANK_FILE_SHARE;
+	for (id.number = rank->ep; id.number < shares && !rc; id.number += t->options.layout.ep)
+		rc = add_file(t, &id, sink, err);
 	if (rc || !t->options.optimizer ||
 	    mfs_optim_info(t->options.ckpt)->kind != MFS_OPTIM_DISTRIBUTED)
 		return rc;
-	return add_file(t, rank, MFS_RANK_FILE_OPTIMIZER, sink, err);
+	id.kind = MFS_RANK_FILE_OPTIMIZER;
+	return add_file(t, &id, sink, err);
 }
 
 int mfs_megatron_torch_new(const struct mfs_megatron_options *options,

@@ -9,7 +9,15 @@
 
 /* Kinds of groups, in the order of sorted groups: those that keep the defaults first, then by what
  * they override ('max_lr' before 'wd_mult'). */
-enum kind { DECAY, DECOUPLED, DECOUPLED_NO_DECAY, NO_DECAY, KINDS };
+enum kind {
+	DECAY,
+	EXPERT_DECAY, /* of a layer-wise optimizer */
+	DECOUPLED,
+	DECOUPLED_NO_DECAY,
+	NO_DECAY,
+	EXPERT_NO_DECAY, /* likewise */
+	KINDS
+};
 
 struct builder {
 	struct mfs_optim *o;
@@ -24,27 +32,34 @@ struct builder {
 
 /* ---- parameters ---- */
 
-static enum kind kind_of(const struct builder *b, const char *name, unsigned ndim)
-{
-	const bool decay = mfs_optim_decays(&b->o->rules, name, ndim);
-
-	if (mfs_optim_decoupled(&b->o->rules, name))
-		return decay ? DECOUPLED : DECOUPLED_NO_DECAY;
-	return decay ? DECAY : NO_DECAY;
-}
-
 static bool has_experts(const struct mfs_rank_list *l)
 {
 	return mfs_ckpt_args(l->ckpt)->moe_layers != NULL;
 }
 
 /* True if other ranks reduce the gradients of experts (allreduce of their parameters is False). */
-static bool experts_apart(const struct builder *b)
+static bool experts_differ(const struct builder *b)
 {
 	const struct mfs_layout *p = &b->list->layout;
 
-	return has_experts(b->list) && !b->o->rules.layer_wise &&
+	return has_experts(b->list) &&
 	       (p->ep > 1 || (b->o->rules.expert_tensor_groups && p->etp != p->tp));
+}
+
+static bool experts_apart(const struct builder *b)
+{
+	return experts_differ(b) && !b->o->rules.layer_wise;
+}
+
+static enum kind kind_of(const struct builder *b, const char *name, unsigned ndim, bool is_expert)
+{
+	const bool decay = mfs_optim_decays(&b->o->rules, name, ndim);
+
+	if (b->o->rules.layer_wise && is_expert && experts_differ(b))
+		return decay ? EXPERT_DECAY : EXPERT_NO_DECAY;
+	if (mfs_optim_decoupled(&b->o->rules, name))
+		return decay ? DECOUPLED : DECOUPLED_NO_DECAY;
+	return decay ? DECAY : NO_DECAY;
 }
 
 static bool has_expert_vectors(const struct mfs_ckpt *ckpt)
@@ -69,7 +84,7 @@ static void add_param(struct builder *b, const struct mfs_rank_tensor *t, uint32
 					      mfs_optim_link(&o->chain, is_matrix, t->is_expert),
 				      .has_main = mfs_dtype_size(t->base.dtype) == 2,
 				      .elements = t->base.bytes / mfs_dtype_size(t->base.dtype)};
-	b->kinds[o->count] = (uint8_t)kind_of(b, name, t->base.ndim);
+	b->kinds[o->count] = (uint8_t)kind_of(b, name, t->base.ndim, t->is_expert);
 	b->chunks[o->count] = chunk;
 	b->has_embedding |= !strcmp(name, "embedding.word_embeddings.weight");
 	o->count++;
@@ -118,6 +133,10 @@ static bool is_anywhere(const struct builder *b, uint32_t optimizer, enum kind k
 	const struct mfs_optim_rules *rules = &b->o->rules;
 	const bool experts = mfs_optim_link_is_expert(c, optimizer);
 
+	if (kind == EXPERT_DECAY || kind == EXPERT_NO_DECAY)
+		return rules->layer_wise && experts_differ(b) &&
+		       mfs_optim_link_is_muon(c, optimizer) == (kind == EXPERT_DECAY) &&
+		       (kind == EXPERT_DECAY || has_expert_vectors(b->list->ckpt));
 	if (mfs_optim_link_is_muon(c, optimizer))
 		return kind == DECAY;
 	switch (kind) {
@@ -164,8 +183,10 @@ static void number_params(struct builder *b, uint32_t optimizer, const enum kind
 		groups[g] = (struct mfs_optim_group){
 			.optimizer = optimizer,
 			.muon = mfs_optim_link_is_muon(&o->chain, optimizer),
-			.experts = mfs_optim_link_is_expert(&o->chain, optimizer),
-			.decay = order[g] == DECAY || order[g] == DECOUPLED,
+			.experts = mfs_optim_link_is_expert(&o->chain, optimizer) ||
+				   order[g] == EXPERT_DECAY || order[g] == EXPERT_NO_DECAY,
+			.decay = order[g] == DECAY || order[g] == EXPERT_DECAY ||
+				 order[g] == DECOUPLED,
 			.decoupled = order[g] == DECOUPLED || order[g] == DECOUPLED_NO_DECAY};
 		for (uint32_t i = 0; i < o->count; i++) {
 			struct mfs_optim_param *p = &o->params[i];

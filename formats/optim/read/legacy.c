@@ -76,8 +76,11 @@ static int read_rank(struct mfs_torch_reader *r, const struct mfs_torch_rank *ra
 		return rc;
 	if (kind == MFS_OPTIM_DISTRIBUTED)
 		return mfs_legacy_read_distrib(l, r, rank, count);
-	if (l->rules.layer_wise)
-		return mfs_legacy_read_layer_wise(l, r, rank, a);
+	if (l->rules.layer_wise) {
+		rc = mfs_legacy_read_layer_wise(l, r, rank, a);
+		if (rc != -ENOENT)
+			return rc;
+	}
 	return mfs_legacy_read_float16(l, r,
 				       &(struct mfs_legacy_source){.rank = rank,
 								   .model = a,

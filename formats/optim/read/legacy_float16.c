@@ -296,13 +296,13 @@ static void free_optim(struct optim *o)
 }
 
 /* Adds an optimizer's parameters. */
-static int list_cards(struct optim *o, struct mfs_legacy_card *cards, uint32_t *count)
+static int list_cards(struct optim *o, struct mfs_layer_card *cards, uint32_t *count)
 {
 	const struct mfs_torch_params *all = &o->r->params;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < all->count && !rc; i++) {
-		struct mfs_legacy_card *c = &cards[*count];
+		struct mfs_layer_card *c = &cards[*count];
 		struct group *g = NULL;
 
 		if (!is_member(o, &all->list[i]))
@@ -319,7 +319,7 @@ static int list_cards(struct optim *o, struct mfs_legacy_card *cards, uint32_t *
 }
 
 static int read_one(const struct optim *template, uint32_t number,
-		    const struct mfs_legacy_card *cards, uint32_t count)
+		    const struct mfs_layer_card *cards, uint32_t count)
 {
 	const mfs_value one =
 		mfs_optim_state_at(template->doc, template->source->optimizer, number);
@@ -341,7 +341,7 @@ static int read_one(const struct optim *template, uint32_t number,
 }
 
 /* Lists the parameters of all optimizers, as each has them. */
-static int list_all(const struct optim *template, struct mfs_legacy_card *cards, uint32_t *count)
+static int list_all(const struct optim *template, struct mfs_layer_card *cards, uint32_t *count)
 {
 	int rc = 0;
 
@@ -368,12 +368,12 @@ int mfs_legacy_read_float16(struct mfs_legacy_optim *l, struct mfs_torch_reader 
 		.source = source,
 		.rank = source->rank,
 		.doc = source->optim->state->doc};
-	struct mfs_legacy_card *cards = calloc((size_t)r->params.count + 1, sizeof(*cards));
+	struct mfs_layer_card *cards = calloc((size_t)r->params.count + 1, sizeof(*cards));
 	uint32_t count = 0;
 	int rc = cards ? list_all(&template, cards, &count) : mfs_fail_nomem(r->err);
 
 	if (!rc && source->share)
-		count = mfs_legacy_deal(source->share, cards, count);
+		count = mfs_layer_deal(source->share, cards, count);
 	for (uint32_t i = 0; i < source->count && !rc; i++)
 		rc = read_one(&template, i, cards, count);
 	free(cards);

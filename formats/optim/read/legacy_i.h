@@ -3,6 +3,7 @@
 #define MFS_OPTIM_READ_LEGACY_I_H
 
 #include "formats/ckpt/read/torch.h"
+#include "formats/optim/buffers/layer_wise.h"
 #include "formats/optim/rules/optim_chain.h"
 #include "formats/optim/rules/optim_rules.h"
 #include "formats/optim/rules/settings.h"
@@ -14,27 +15,7 @@ struct mfs_legacy_optim {
 	bool *expert_done; /* [pp * ep * etp] */
 };
 
-/* ---- which parameters a rank of a layer-wise optimizer has (legacy_layer_wise.c) ---- */
-
 #define MFS_LEGACY_MAX_DP (1u << 16)
-
-/* The rank among those that share dense parameters, and among those that share its experts. */
-struct mfs_legacy_share {
-	uint32_t rank, ranks;
-	uint32_t expert_rank, expert_ranks;
-};
-
-/* A parameter that is dealt. */
-struct mfs_legacy_card {
-	uint64_t elements;
-	uint32_t group; /* counted over all optimizers of the chain */
-	uint32_t param; /* in the reader's list */
-	bool expert;	/* of a group of experts */
-};
-
-/* Leaves a rank's own, in the order of its groups. Returns how many. */
-uint32_t mfs_legacy_deal(const struct mfs_legacy_share *s, struct mfs_legacy_card *cards,
-			 uint32_t count);
 
 /* ---- readers ---- */
 
@@ -45,13 +26,14 @@ struct mfs_legacy_source {
 	const struct mfs_torch_source *optim; /* the archive of the optimizers */
 	mfs_value optimizer;		      /* of that archive: one, or a chain */
 	uint32_t count;			      /* optimizers in it */
-	const struct mfs_legacy_share *share; /* NULL: it has all parameters of the rank */
+	const struct mfs_layer_share *share;  /* NULL: it has all parameters of the rank */
 };
 
 /* Reads optimizers that keep a tensor for each parameter. */
 int mfs_legacy_read_float16(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,
 			    const struct mfs_legacy_source *source);
-/* Reads layer_wise_optimizer_N.pt of a directory. -ENODATA: some are missing. */
+/* Reads layer_wise_optimizer_N.pt of a directory. -ENODATA: some are missing; -ENOENT:
+ * all are, and there is no message. */
 int mfs_legacy_read_layer_wise(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,
 			       const struct mfs_torch_rank *rank,
 			       const struct mfs_torch_source *model);

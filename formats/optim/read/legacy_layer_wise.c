@@ -1,11 +1,9 @@
 /*
  * Legacy files: layer_wise_optimizer_N.pt, Muon's distributed optimizer. Data-parallel rank N has
- * the states of whole parameters, which are dealt by their sizes: to ranks 0 to n - 1 and back
- * again, the smallest first, experts among the ranks that have the same ones. In a run of one rank
- * nothing is dealt.
+ * the states of whole parameters (optim/buffers/layer_wise.h).
  *
- * Source: megatron/core/optimizer/layer_wise_optimizer.py: _shard_params_ping_pong,
- * save_state_dict_to_file; training/checkpointing.py: save_checkpoint. A run with
+ * Source: megatron/core/optimizer/layer_wise_optimizer.py: save_state_dict_to_file;
+ * training/checkpointing.py: save_checkpoint. A run with
  * use_layer_wise_param_layout has no such files: its chain cannot be saved so.
  */
 #include <errno.h>
@@ -15,60 +13,12 @@
 #include "formats/optim/read/legacy_i.h"
 #include "formats/optim/rules/state_dict.h"
 
-/* ---- dealing ---- */
-
-static int by_size(const void *a, const void *b)
-{
-	const struct mfs_legacy_card *x = a, *y = b;
-
-	if (x->elements != y->elements)
-		return x->elements < y->elements ? -1 : 1;
-	if (x->group != y->group)
-		return x->group < y->group ? -1 : 1;
-	return (x->param > y->param) - (x->param < y->param);
-}
-
-static int by_group(const void *a, const void *b)
-{
-	const struct mfs_legacy_card *x = a, *y = b;
-
-	if (x->group != y->group)
-		return x->group < y->group ? -1 : 1;
-	return (x->param > y->param) - (x->param < y->param);
-}
-
-/* The rank that gets the i-th. */
-static uint32_t turn(uint32_t i, uint32_t ranks)
-{
-	const uint32_t at = i % (2 * ranks);
-
-	return at < ranks ? at : 2 * ranks - 1 - at;
-}
-
-uint32_t mfs_legacy_deal(const struct mfs_legacy_share *s, struct mfs_legacy_card *cards,
-			 uint32_t count)
-{
-	uint32_t dealt[2] = {0}, own = 0;
-
-	qsort(cards, count, sizeof(*cards), s->ranks == 1 ? by_group : by_size);
-	for (uint32_t i = 0; i < count; i++) {
-		const bool expert = cards[i].expert;
-		const uint32_t ranks = expert ? s->expert_ranks : s->ranks;
-
-		if (turn(dealt[expert]++, ranks) == (expert ? s->expert_rank : s->rank))
-			cards[own++] = cards[i];
-	}
-	return own;
-}
-
-/* ---- files ---- */
-
 struct files {
 	struct mfs_legacy_optim *all;
 	struct mfs_torch_reader *r;
 	const struct mfs_torch_rank *rank;
 	const struct mfs_torch_source *model;
-	struct mfs_legacy_share share;
+	struct mfs_layer_share share;
 };
 
 static int add_file(const struct files *f, uint32_t number, uint32_t *ret)
@@ -124,6 +74,8 @@ static int check_ranks(struct files *f, uint32_t found)
 				"parallelism, with which ranks overwrite each other's file, nor "
 				"an expert tensor parallel size of its own",
 				r->ckpt->dir, f->rank->name);
+	if (!found) /* of a view of a run with Muon, whose state is that of all ranks */
+		return -ENOENT;
 	if ((uint64_t)found * r->ep != f->share.ranks)
 		return mfs_fail(r->err, -ENODATA,
 				"%s/%s: expected %u files layer_wise_optimizer_N.pt, found %u",

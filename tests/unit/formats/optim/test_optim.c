@@ -24,8 +24,8 @@
 #include "formats/base/bytes.h"
 #include "formats/numbers/cast.h"
 #include "formats/ckpt/read/ckpt_open.h"
+#include "formats/optim/buffers/layer_wise.h"
 #include "formats/optim/buffers/rank_optim.h"
-#include "formats/optim/read/legacy_i.h"
 #include "formats/optim/read/optim_open.h"
 #include "formats/optim/rules/settings.h"
 
@@ -735,16 +735,16 @@ START_TEST(parameters_are_dealt_to_and_fro)
 	static const uint32_t counts[] = {3, 3, 2, 2};
 
 	for (uint32_t rank = 0; rank < 4; rank++) {
-		const struct mfs_legacy_share s = {rank, 4, 0, 1};
-		struct mfs_legacy_card cards[11];
+		const struct mfs_layer_share s = {rank, 4, 0, 1};
+		struct mfs_layer_card cards[11];
 		uint32_t own = 0;
 
 		for (uint32_t i = 0; i < 11; i++) /* the last is of an expert, which one rank has */
-			cards[i] = (struct mfs_legacy_card){.elements = 100 - i,
-							    .group = i % 2,
-							    .param = 9 - i,
-							    .expert = i == 10};
-		ck_assert_uint_eq(mfs_legacy_deal(&s, cards, 11), counts[rank] + 1);
+			cards[i] = (struct mfs_layer_card){.elements = 100 - i,
+							   .group = i % 2,
+							   .param = 9 - i,
+							   .expert = i == 10};
+		ck_assert_uint_eq(mfs_layer_deal(&s, cards, 11), counts[rank] + 1);
 		for (uint32_t i = 0; i <= counts[rank]; i++)
 			if (!cards[i].expert)
 				ck_assert_uint_eq(cards[i].param, expected[rank][own++]);

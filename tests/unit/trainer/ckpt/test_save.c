@@ -64,6 +64,8 @@ static const struct fixture fixtures[] = {
 	 "--bf16 --use-distributed-optimizer --ckpt-format torch"},
 	{"weights/mixtral-torch_dist-pp2-ep2/iter_0000040",
 	 "--bf16 --optimizer muon --ckpt-format torch"},
+	{"weights/mixtral-torch_dist-pp2-ep2/iter_0000040",
+	 "--optimizer dist_muon --ckpt-format torch"},
 };
 
 #define FIXTURES MFS_ARRAY_SIZE(fixtures)

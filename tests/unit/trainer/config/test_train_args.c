@@ -917,8 +917,8 @@ START_TEST(what_changes_results_is_refused)
 	      "--fp16: expected --optimizer adam with it, found muon");
 	fails(SMALL "--optimizer dist_muon --use-megatron-fsdp", -ENOTSUP,
 	      "--use-megatron-fsdp: expected --optimizer adam with it, found muon");
-	fails(SMALL "--optimizer dist_muon --ckpt-format torch", -ENOTSUP,
-	      "--ckpt-format torch: expected torch_dist with --optimizer dist_muon");
+	fails(SMALL "--optimizer dist_muon --ckpt-format torch --context-parallel-size 2", -ENOTSUP,
+	      "--ckpt-format torch: expected torch_dist with --optimizer dist_muon and");
 	fails(SMALL "--optimizer muon --muon-coefficient-type custom", -ENOTSUP,
 	      "--muon-coefficient-type custom is not supported; use simple, quintic");
 	fails(SMALL "--optimizer muon --muon-num-ns-steps 0", -EINVAL,
