@@ -73,20 +73,34 @@ run 1 "$work/n2.log" --rl-loss gspo --rl-loss-aggregation seq-mean-token-mean &&
 	--rl-loss-aggregation seq-mean-token-mean && close "$work/n2.log" "$work/n3.log" 6 && ! close "$work/n1.log" "$work/n2.log" 6 >/dev/null
 verdict $? "ratios of whole responses"
 
-# Killed while it goes on, at whatever point: what comes then is what would have come.
+# Ended or killed while it goes on, at whatever point: what comes then is what would have come.
 rows_of() {
 	grep -hE '^ rollout  |consumed samples' "$@" | sed -E 's/elapsed time[^|]*\|//; s/^ \[[^]]*\]//; s/seconds: .*//' | sort -u
 }
 run 1 "$work/n1.log" --save "$work/run1"
-"$train" "${args[@]}" "${backend[@]}" --save "$work/run2" --load "$work/run2" >"$work/n2.log" 2>&1 &
-pid=$!
-until grep -q ' iteration  *[2-5]/' "$work/n2.log" || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
-kill -KILL $pid 2>/dev/null
-wait $pid 2>/dev/null
-pid=
-run 1 "$work/n3.log" --save "$work/run2" --load "$work/run2" && cmp <(rows_of "$work/n1.log") <(rows_of "$work/n2.log" "$work/n3.log") &&
-	"$mcorefs" diff "$work/run1/iter_0000006" "$work/run2/iter_0000006" >"$work/log" 2>&1
-verdict $? "a run that was killed and resumed"
+# stopped SIGNAL LINE ARG...: when the line is in the log, which is n2.log
+stopped() {
+	rm -f "$work/n2.log"
+	"$train" "${args[@]}" "${backend[@]}" "${@:3}" >"$work/n2.log" 2>&1 &
+	pid=$!
+	until grep -qs "$2" "$work/n2.log" || ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
+	kill "-$1" $pid 2>/dev/null
+	wait $pid 2>/dev/null
+	status=$?
+	pid=
+}
+for signal in KILL TERM; do
+	stopped $signal ' iteration  *[2-5]/' --save "$work/run-$signal" --load "$work/run-$signal"
+	run 1 "$work/n3.log" --save "$work/run-$signal" --load "$work/run-$signal" &&
+		cmp <(rows_of "$work/n1.log") <(rows_of "$work/n2.log" "$work/n3.log") &&
+		"$mcorefs" diff "$work/run1/iter_0000006" "$work/run-$signal/iter_0000006" >"$work/log" 2>&1
+	verdict $? "a run that SIG$signal has ended, and that was resumed"
+done
+
+# A long rollout is not waited for.
+stopped TERM '^prompts: ' --rl-max-response-length 40 --grpo-prompts-per-step 4096 --grpo-group-size 32 --global-batch-size 131072 --save "$work/run3"
+[ $status = 0 ] && grep -q '^exiting at iteration 0: a signal asked for it' "$work/n2.log" && ! grep -q '^ rollout' "$work/n2.log" && [ ! -e "$work/run3/iter_0000000" ]
+verdict $? "a rollout that is dropped"
 
 # refused SENTENCE FLAG...
 refused() {

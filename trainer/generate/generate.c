@@ -13,6 +13,7 @@
 #define GPU_TOKENS    256 /* up to which a product's time is that of reading weights */
 #define PROMPT_TOKENS 12  /* that prompts can have of a step, at least */
 #define MOST_SLOTS    4096
+#define LOOK	      64 /* steps after which processes that share tensors ask whether to stop */
 
 /* A sequence that is being generated. */
 struct slot {
@@ -37,6 +38,7 @@ struct mft_sampler {
 	uint64_t version;
 	mft_sampler_told *told;
 	void *told_arg;
+	mft_sampler_stop *stop; /* NULL: none */
 };
 
 /* A call of mft_sampler_run(). */
@@ -48,6 +50,7 @@ struct run {
 	const struct mft_sampling *how;
 	struct mft_response *ret;
 	uint32_t *slot_of; /* [T]: of each draw of the step */
+	uint64_t steps;
 };
 
 /* ---- life ---- */
@@ -235,6 +238,11 @@ void mft_sampler_tell(struct mft_sampler *s, mft_sampler_told *told, void *arg)
 	s->told_arg = arg;
 }
 
+void mft_sampler_stop_on(struct mft_sampler *s, mft_sampler_stop *stop)
+{
+	s->stop = stop;
+}
+
 /* ---- requests ---- */
 
 static int check_request(const struct mft_sampler *s, const struct mft_request *r, size_t number,
@@ -401,15 +409,21 @@ static int take_draws(struct run *r, struct mfs_error *err)
 	return 0;
 }
 
-/* Whether a step is due. Where experts are divided no process can go without the others. */
+/* Whether a step is due. Where experts are divided no process can go without the others; where
+ * tensors are, those that share them stop together. */
 static int is_due(const struct run *r, uint32_t used, bool *ret, struct mfs_error *err)
 {
-	double all = used;
+	const struct mft_sampler *s = r->s;
+	double all[] = {used, s->stop && s->stop()};
 	int rc = 0;
 
-	if (r->s->parallel->group[MFT_GROUP_EXPERT_TOKENS].size > 1)
-		rc = mft_parallel_sum(r->s->parallel, MFT_GROUP_WORLD, &all, 1, err);
-	*ret = all > 0;
+	if (s->parallel->group[MFT_GROUP_EXPERT_TOKENS].size > 1)
+		rc = mft_parallel_sum(s->parallel, MFT_GROUP_WORLD, all, 2, err);
+	else if (s->stop && s->parallel->group[MFT_GROUP_TENSOR].size > 1 && r->steps % LOOK)
+		all[1] = 0;
+	else if (s->stop)
+		rc = mft_parallel_sum(s->parallel, MFT_GROUP_TENSOR, &all[1], 1, err);
+	*ret = all[0] > 0 && !(all[1] > 0);
 	return rc;
 }
 
@@ -425,6 +439,7 @@ static int go_on(struct run *r, struct mfs_error *err)
 		if (rc || !due)
 			break;
 		make_step(r, used);
+		r->steps++;
 		rc = submit(r, err);
 		if (!rc)
 			rc = take_draws(r, err);

@@ -46,9 +46,14 @@ void mft_sampler_set_version(struct mft_sampler *s, uint64_t version);
 typedef void mft_sampler_told(void *arg, size_t number, const struct mft_response *so_far);
 void mft_sampler_tell(struct mft_sampler *s, mft_sampler_told *told, void *arg);
 
+/* Whether what runs is to end: asked before each step, by processes that share the model now and
+ * then. NULL: it does not. */
+typedef bool mft_sampler_stop(void);
+void mft_sampler_stop_on(struct mft_sampler *s, mft_sampler_stop *stop);
+
 /*
  * ret[count]: a response to each request, in their order; on failure none. A response ends before
- * max_tokens where its sequence has max_length. -EINVAL: a prompt is empty or too long, or has a
+ * max_tokens where its sequence has max_length, and where it was to stop. -EINVAL: a prompt is empty or too long, or has a
  * token that the model has not. -EDOM: logits are not finite.
  *
  * Tensor parallel processes run the same requests, and get the same tokens. Others have their own;

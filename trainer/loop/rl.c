@@ -41,6 +41,11 @@ bool mft_rl_is_between(const struct mft_trainer *t)
 	return t->rl && t->progress.iteration % mft_rl_steps(t->config);
 }
 
+bool mft_rl_is_dropped(const struct mft_trainer *t)
+{
+	return t->rl && t->rl->dropped;
+}
+
 /* ---- opening ---- */
 
 static int open_prompts(struct mft_trainer *t, struct mfs_error *err)
@@ -155,13 +160,17 @@ static int open_sampler(struct mft_trainer *t, struct mfs_error *err)
 {
 	const struct mft_train_config *c = t->config;
 	struct mft_rl *rl = t->rl;
+	int rc;
 
 	if (c->rl_inference_url.count)
 		return 0;
 	sampler_of(t, &rl->sampler_config, &rl->sampler_parallel);
-	return mft_sampler_new(&rl->sampler_config, t->params, t->backend, t->device,
-			       &rl->sampler_parallel, (uint32_t)c->rl_sampler_slots,
-			       (uint32_t)c->seq_length, &rl->sampler, err);
+	rc = mft_sampler_new(&rl->sampler_config, t->params, t->backend, t->device,
+			     &rl->sampler_parallel, (uint32_t)c->rl_sampler_slots,
+			     (uint32_t)c->seq_length, &rl->sampler, err);
+	if (!rc)
+		mft_sampler_stop_on(rl->sampler, mft_rl_stops);
+	return rc;
 }
 
 int mft_rl_plan(const struct mft_trainer *t, struct mft_rl_needs *ret, struct mfs_error *err)
@@ -353,10 +362,10 @@ int mft_rl_begin_step(struct mft_trainer *t, struct mft_microbatches *ret, struc
 
 	if (!rl->has_rollout) {
 		rc = mft_rl_make_rollout(t, err);
-		rl->has_rollout = !rc;
+		rl->has_rollout = !rc && !rl->dropped;
 		rl->done = 0;
 	}
-	if (rc)
+	if (rc || rl->dropped)
 		return rc;
 	count = list_step(t);
 	rc = weigh(t, count, err);

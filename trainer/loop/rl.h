@@ -30,12 +30,14 @@ struct mft_rl_needs {
 int mft_rl_plan(const struct mft_trainer *t, struct mft_rl_needs *ret, struct mfs_error *err);
 
 /* Makes what the next step is trained on; ret: its microbatches. Before a rollout's first step it
- * makes the rollout. */
+ * makes the rollout, which is dropped where a signal ends the run: there is nothing to train on
+ * then. */
 int mft_rl_begin_step(struct mft_trainer *t, struct mft_microbatches *ret, struct mfs_error *err);
 /* Steps of a rollout. */
 uint64_t mft_rl_steps(const struct mft_train_config *c);
 /* True: a rollout has steps that are still to be done. */
 bool mft_rl_is_within(const struct mft_trainer *t);
+bool mft_rl_is_dropped(const struct mft_trainer *t);
 /* True: the state is that between two steps of one rollout, which is not saved. */
 bool mft_rl_is_between(const struct mft_trainer *t);
 

@@ -48,6 +48,7 @@ struct mft_rl {
 	uint32_t *stops; /* the sampling's */
 	struct mft_rollout rollout;
 	bool has_rollout;
+	bool dropped;  /* a signal has come before it was whole */
 	bool *trains;  /* [responses]: a response's tokens count */
 	uint64_t done; /* steps of the rollout */
 	struct mft_feed *feed;
@@ -60,8 +61,9 @@ struct mft_rl {
 
 /* rl.c: tokens that the model has, without padding */
 uint64_t mft_rl_vocab(const struct mft_trainer *t);
-/* rl_rollout.c: the rollout that begins at the run's iteration. */
+/* rl_rollout.c: the rollout that begins at the run's iteration, or it is dropped. */
 int mft_rl_make_rollout(struct mft_trainer *t, struct mfs_error *err);
+bool mft_rl_stops(void); /* a signal has come here that ends the run */
 /* rl_sync.c: the weights as they are, for the engines */
 int mft_rl_open_sync(struct mft_trainer *t, struct mfs_error *err);
 int mft_rl_save_weights(struct mft_trainer *t, struct mfs_error *err);

@@ -16,6 +16,24 @@
 #include "trainer/loop/rl_i.h"
 #include "trainer/rl/advantage.h"
 
+/* ---- the end ---- */
+
+bool mft_rl_stops(void)
+{
+	return mft_stop_signal() != 0;
+}
+
+/* What is not trained on yet is not lost: whoever goes on samples it again. One process's signal is
+ * all processes'. */
+static int agree_to_stop(struct mft_trainer *t, struct mfs_error *err)
+{
+	double stop = mft_rl_stops();
+	const int rc = mft_parallel_sum(&t->parallel, MFT_GROUP_WORLD, &stop, 1, err);
+
+	t->rl->dropped = !rc && stop > 0;
+	return rc;
+}
+
 /* ---- requests ---- */
 
 static uint64_t seed_of(const struct mft_trainer *t, uint64_t rollout, uint64_t prompt,
@@ -63,10 +81,13 @@ static void ask_prompt(const struct mft_trainer *t, uint64_t rollout, uint32_t p
 
 static int sample(struct mft_trainer *t, const struct asked *a, struct mfs_error *err)
 {
+	int rc;
+
 	mft_sync_await(t->sync, t->ctx); /* weights are whole */
 	mft_sampler_set_version(t->rl->sampler, t->progress.iteration);
-	return mft_sampler_run(t->rl->sampler, t->ctx, a->requests, a->count, &t->rl->sampling,
-			       a->responses, err);
+	rc = mft_sampler_run(t->rl->sampler, t->ctx, a->requests, a->count, &t->rl->sampling,
+			     a->responses, err);
+	return rc ? rc : agree_to_stop(t, err);
 }
 
 static int put_responses(struct mft_trainer *t, const struct asked *a, struct mfs_error *err)
@@ -130,7 +151,11 @@ static int submit_ahead(struct mft_trainer *t, struct mfs_error *err)
 
 static int take(struct mft_trainer *t, const struct asked *a, struct mfs_error *err)
 {
-	return t->rl->ahead ? mft_ahead_take(t->rl->ahead, a->responses, a->count, err) : 0;
+	int rc = 0;
+
+	if (t->rl->ahead)
+		rc = mft_ahead_take(t->rl->ahead, a->responses, a->count, mft_rl_stops, err);
+	return rc && rc != -EINTR ? rc : agree_to_stop(t, err);
 }
 
 /* Weights are told between rollouts. A rollout that has been asked for is taken first: engines have
@@ -142,8 +167,9 @@ static int ask_engines(struct mft_trainer *t, const struct asked *a, struct mfs_
 
 	if (!is_asked)
 		t->rl->asked_end = t->rl->rollout.number;
-	if (!rc)
-		rc = mft_rl_sync(t, err);
+	if (rc || t->rl->dropped)
+		return rc;
+	rc = mft_rl_sync(t, err);
 	if (!rc)
 		rc = submit_ahead(t, err);
 	return rc || is_asked ? rc : take(t, a, err);
@@ -157,10 +183,10 @@ static int generate(struct mft_trainer *t, struct mfs_error *err)
 
 	if (!rc)
 		rc = rl->sampler ? sample(t, &a, err) : ask_engines(t, &a, err);
-	if (!rc)
+	if (!rc && !rl->dropped)
 		rc = put_responses(t, &a, err);
 	asked_release(&a);
-	return rc ? rc : mft_rollout_share(&rl->rollout, &t->parallel, err);
+	return rc || rl->dropped ? rc : mft_rollout_share(&rl->rollout, &t->parallel, err);
 }
 
 /* ---- advantages ---- */
@@ -255,6 +281,18 @@ static int renew(struct mft_trainer *t, struct mfs_error *err)
 	return 0;
 }
 
+/* What the loss needs of it. */
+static int prepare(struct mft_trainer *t, struct mfs_error *err)
+{
+	int rc = advantages(t, err);
+
+	if (!rc)
+		rc = log_probs(t, err);
+	if (!rc)
+		mft_rl_log(t);
+	return rc ? rc : agree_to_stop(t, err);
+}
+
 int mft_rl_make_rollout(struct mft_trainer *t, struct mfs_error *err)
 {
 	const int64_t from = mfs_now_ns();
@@ -265,14 +303,10 @@ int mft_rl_make_rollout(struct mft_trainer *t, struct mfs_error *err)
 	if (!rc)
 		rc = generate(t, err);
 	t->rl->numbers.generate_s = (double)(mfs_now_ns() - from) / 1e9;
-	if (!rc)
+	if (!rc && !t->rl->dropped)
 		rc = mft_rl_reward(t, err);
 	mft_watch_rest(t->parallel.watch, false);
-	if (!rc)
-		rc = advantages(t, err);
-	if (!rc)
-		rc = log_probs(t, err);
-	if (!rc)
-		mft_rl_log(t);
+	if (!rc && !t->rl->dropped)
+		rc = prepare(t, err);
 	return rc ? mfs_fail_in(err, "rollout %llu", (unsigned long long)t->rl->rollout.number) : 0;
 }

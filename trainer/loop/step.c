@@ -194,9 +194,10 @@ int mft_trainer_step(struct mft_trainer *t, struct mft_step *ret, struct mfs_err
 		rc = mft_rl_begin_step(t, &m, err);
 	else
 		take_data(t, step.batch, &m);
+	if (rc || mft_rl_is_dropped(t))
+		return rc;
 	step.microbatches = m.count;
-	if (!rc)
-		rc = run_microbatches(t, &m, &counted, err);
+	rc = run_microbatches(t, &m, &counted, err);
 	if (rc)
 		return rc;
 	update = update_of(t, counted);

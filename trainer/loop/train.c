@@ -138,6 +138,14 @@ static void save_before_change(struct mft_train_run *r)
 	r->batch = batch;
 }
 
+/* The run ends before a rollout's first step, with what it has trained. */
+static void drop(struct mft_train_run *r)
+{
+	r->stop = MFT_STOP_SIGNAL;
+	if (r->t.saver && r->t.progress.iteration > r->t.saves.last)
+		mft_saves_begin(&r->t, MFT_SAVE_PERSISTENT);
+}
+
 /* Runs an iteration, and what comes after it. r->stop: the run ends. */
 static int iterate(struct mft_train_run *r, struct mfs_error *err)
 {
@@ -151,6 +159,10 @@ static int iterate(struct mft_train_run *r, struct mfs_error *err)
 		rc = reject(r, err);
 	if (rc)
 		return rc;
+	if (mft_rl_is_dropped(&r->t)) {
+		drop(r);
+		return 0;
+	}
 	if (r->t.check.verdict == MFT_SUSPECT)
 		mft_log_suspect(&r->t);
 	mft_log_step(&r->t, &step);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "formats/base/threads.h"
 
@@ -139,7 +140,22 @@ int mft_ahead_submit(struct mft_ahead *a, const struct mft_request *requests, si
 	return rc;
 }
 
-int mft_ahead_take(struct mft_ahead *a, struct mft_response *ret, size_t count,
+/* With the lock. False: stop() is true. */
+static bool await_first(struct mft_ahead *a, bool (*stop)(void))
+{
+	while (!at(a, a->first)->done) {
+		struct timespec end;
+
+		if (stop())
+			return false;
+		clock_gettime(CLOCK_REALTIME, &end);
+		end.tv_sec++;
+		pthread_cond_timedwait(&a->changed, &a->lock, &end);
+	}
+	return true;
+}
+
+int mft_ahead_take(struct mft_ahead *a, struct mft_response *ret, size_t count, bool (*stop)(void),
 		   struct mfs_error *err)
 {
 	struct batch b;
@@ -150,8 +166,10 @@ int mft_ahead_take(struct mft_ahead *a, struct mft_response *ret, size_t count,
 		pthread_mutex_unlock(&a->lock);
 		return mfs_fail(err, -ENODATA, "no such batch of requests is under way");
 	}
-	while (!at(a, a->first)->done)
-		pthread_cond_wait(&a->changed, &a->lock);
+	if (!await_first(a, stop)) {
+		pthread_mutex_unlock(&a->lock);
+		return mfs_fail(err, -EINTR, "the wait for engines has ended");
+	}
 	b = *at(a, a->first);
 	*at(a, a->first++) = (struct batch){0};
 	a->count--;

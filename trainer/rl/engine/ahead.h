@@ -5,6 +5,7 @@
 #ifndef MFT_TRAINER_RL_AHEAD_H
 #define MFT_TRAINER_RL_AHEAD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "formats/base/error.h"
@@ -25,8 +26,9 @@ void mft_ahead_free(struct mft_ahead *a);
 int mft_ahead_submit(struct mft_ahead *a, const struct mft_request *requests, size_t count,
 		     struct mfs_error *err);
 /* Waits for the oldest batch: responses [count], which the caller releases; fails as
- * mft_engines_run() did. -ENODATA: there is none. */
-int mft_ahead_take(struct mft_ahead *a, struct mft_response *ret, size_t count,
+ * mft_engines_run() did. stop: asked now and then. -ENODATA: there is none; -EINTR: stop() is true,
+ * and the batch stays. */
+int mft_ahead_take(struct mft_ahead *a, struct mft_response *ret, size_t count, bool (*stop)(void),
 		   struct mfs_error *err);
 
 #endif

@@ -462,6 +462,16 @@ START_TEST(what_is_no_engine_is_refused)
 }
 END_TEST
 
+static bool never(void)
+{
+	return false;
+}
+
+static bool always(void)
+{
+	return true;
+}
+
 START_TEST(rollouts_are_answered_ahead)
 {
 	struct mft_request requests[REQUESTS];
@@ -476,12 +486,14 @@ START_TEST(rollouts_are_answered_ahead)
 	unit_ok(mft_ahead_submit(a, requests, REQUESTS, &err), &err);
 	unit_ok(mft_ahead_submit(a, requests, REQUESTS, &err), &err);
 	for (int i = 0; i < 2; i++) {
-		unit_ok(mft_ahead_take(a, r, REQUESTS, &err), &err);
+		unit_ok(mft_ahead_take(a, r, REQUESTS, never, &err), &err);
 		check_responses(r);
 	}
-	unit_fails(mft_ahead_take(a, r, REQUESTS, &err), &err, -ENODATA, "no such batch");
-	/* One is still under way. */
+	unit_fails(mft_ahead_take(a, r, REQUESTS, never, &err), &err, -ENODATA, "no such batch");
+	/* One is still under way, and nobody waits for it. */
+	servers[0].away = true;
 	unit_ok(mft_ahead_submit(a, requests, REQUESTS, &err), &err);
+	unit_fails(mft_ahead_take(a, r, REQUESTS, always, &err), &err, -EINTR, "has ended");
 	mft_ahead_free(a);
 	mft_engines_close(e);
 	stop();
