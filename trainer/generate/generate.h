@@ -53,8 +53,8 @@ void mft_sampler_stop_on(struct mft_sampler *s, mft_sampler_stop *stop);
 
 /*
  * ret[count]: a response to each request, in their order; on failure none. A response ends before
- * max_tokens where its sequence has max_length, and where it was to stop. -EINVAL: a prompt is empty or too long, or has a
- * token that the model has not. -EDOM: logits are not finite.
+ * max_tokens where its sequence has max_length, and where it was to stop. -EINVAL: a prompt is
+ * empty or too long, or has a token that the model has not. -EDOM: logits are not finite.
  *
  * Tensor parallel processes run the same requests, and get the same tokens. Others have their own;
  * but where experts are divided all processes call it, be it with no request.
