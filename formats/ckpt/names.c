@@ -43,6 +43,7 @@ static const struct param layer_params[] = {
 	{"self_attention.linear_q_down_proj.weight", MFS_TP_AUTO},
 	{"self_attention.linear_q_up_proj.weight", MFS_TP_ROWS},
 	{"self_attention.linear_kv_down_proj.weight", MFS_TP_AUTO},
+	{MFS_FUSED_DOWN_PROJ, MFS_TP_AUTO},
 	{"self_attention.linear_kv_up_proj.weight", MFS_TP_ROWS},
 	{"self_attention.in_proj.weight", MFS_TP_SECTIONS},
 	{"self_attention.conv1d.weight", MFS_TP_SECTIONS},
@@ -94,6 +95,9 @@ static const struct {
 } aliases[] = {
 	{"self_attention.linear_qkv.layer_norm_", "input_layernorm."},
 	{"self_attention.in_proj.layer_norm_", "input_layernorm."},
+	{"self_attention.linear_q_down_proj.layer_norm_", "input_layernorm."},
+	{"self_attention.linear_kv_down_proj.layer_norm_", "input_layernorm."},
+	{"self_attention.linear_qkv_down_proj.layer_norm_", "input_layernorm."},
 	{"self_attention.linear_q_up_proj.layer_norm_", "self_attention.q_layernorm."},
 	{"self_attention.linear_kv_up_proj.layer_norm_", "self_attention.kv_layernorm."},
 	{"mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm."},

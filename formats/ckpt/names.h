@@ -36,6 +36,10 @@ enum mfs_sublayer_kind {
 	MFS_SUBLAYER_MLP,
 };
 
+/* MLA's two down projections in one, the query's rows first (mla_down_proj_fusion, core 0.18): of
+ * legacy files alone, whose reader takes it apart. */
+#define MFS_FUSED_DOWN_PROJ "self_attention.linear_qkv_down_proj.weight"
+
 #define MFS_NAME_MAX 192
 
 struct mfs_name {

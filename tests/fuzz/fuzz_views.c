@@ -9,7 +9,8 @@
 #define MAX_READ (1u << 16) /* at once */
 
 static const char *const names[] = {"megatron/torch/tp1-pp1", "megatron/torch/tp2-pp1",
-				    "megatron/torch_dist"};
+				    "megatron/torch_dist", "megatron/hybrid_torch/tp2-pp1",
+				    "megatron/hybrid_torch_dist"};
 
 /* What a file's size promises is there; of a damaged source, the refusal is as good. */
 static int read_file(struct mfs_vfile *f, struct mfs_error *err)

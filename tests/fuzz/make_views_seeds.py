@@ -35,6 +35,31 @@ def legacy(change=None, optimizer=True, **args):
     return files(m=saved(s))
 
 
+def hybrid(attention=0, mlp=1, optimizer=True, pattern="*-", change=lambda model: None, **more):
+    """A block as two layers of a HybridModel."""
+    def split(s):
+        halves = {"self_attention": attention, "input_layernorm": attention, "mlp": mlp, "pre_mlp_layernorm": mlp}
+        model = collections.OrderedDict()
+        for key, value in s["model"].items():
+            parts = key.replace("final_layernorm", "final_norm").split(".")
+            if parts[1] == "layers":
+                parts[2] = str(halves[parts[3]])
+            model[".".join(parts)] = value
+        change(model)
+        s["model"] = model
+    return legacy(split, optimizer, num_layers=2, hybrid_layer_pattern=pattern, **more)
+
+
+def fuse(rows):
+    """Multi-latent attention whose two down projections are one, of so many rows."""
+    def change(model):
+        for key in [key for key in model if "linear_qkv" in key]:
+            del model[key]
+        for name, shape in (("qkv_down", (rows, H)), ("q_up", (8, 3)), ("kv_up", (8, 2))):
+            model[f"decoder.layers.0.self_attention.linear_{name}_proj.weight"] = zeros(shape, "bfloat16")
+    return hybrid(0, 1, False, "+-", change, multi_latent_attention=True, q_lora_rank=3, kv_lora_rank=2, qk_head_dim=2, qk_pos_emb_head_dim=2, v_head_dim=2)
+
+
 def nested(flat):
     """{"a.b": 1} as {"a": {"b": 1}} down to "layers.0.mlp...", as Megatron-LM before core has its model."""
     model = dict(language_model=dict(embedding={}, encoder={}, output_layer={}))
@@ -133,6 +158,9 @@ def make():
         "before-core-0": before_core(),
         "before-core-1": before_core(version=1.0),
         "before-core-2": before_core(version=2.0),
+        "hybrid": hybrid(),
+        "hybrid-weights": hybrid(optimizer=False),
+        "hybrid-fused-projection": fuse(7),
         "torch_dist": sharded(),
         "torch_dist-experts": experts(),
         "torch_dist-experts-world-no-multiple": experts(world_size=3, tensor_model_parallel_size=2),
@@ -169,6 +197,10 @@ def make():
         "embedding-missing": lacking("embedding.word_embeddings.weight"),
         "norm-missing": lacking("decoder.layers.0.pre_mlp_layernorm.weight"),
         "output-missing": lacking("output_layer.weight"),
+        "hybrid-mlp-before-attention": hybrid(1, 0, False),
+        "hybrid-in-one-layer": hybrid(0, 0, False),
+        "hybrid-of-other-layers": hybrid(optimizer=False, pattern="*D"),
+        "hybrid-fused-projection-of-other-rows": fuse(8),
         "mtp-that-is-not-there": legacy(optimizer=False, mtp_num_layers=1),
         "mtp-of-giants": legacy(optimizer=False, mtp_num_layers=(1 << 31) - 2),
         "mtp-of-giants-torch_dist": sharded(mtp_num_layers=(1 << 31) - 2),

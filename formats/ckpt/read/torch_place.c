@@ -3,9 +3,11 @@
  * dense weights; those of the lowest expert rank are taken.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/str.h"
 #include "formats/ckpt/read/torch_i.h"
 #include "formats/ckpt/sections.h"
 
@@ -250,6 +252,52 @@ int mfs_torch_storage(struct mfs_torch_reader *r, const struct mfs_torch_source 
 	return rc;
 }
 
+/* A part of the rows of a parameter, under the name that it has without the others. */
+static int place_rows(struct mfs_torch_reader *r, const struct local *whole,
+		      const struct mfs_torch_param *p, const char *name, uint64_t first,
+		      uint64_t rows)
+{
+	const size_t inner = strlen(p->name.canonical) - strlen(MFS_FUSED_DOWN_PROJ);
+	struct mfs_torch_tensor t = *whole->t;
+	struct local l = *whole;
+	int rc;
+
+	t.shape[0] = rows;
+	t.offset += first * t.stride[0];
+	l.t = &t;
+	snprintf(l.name.canonical + inner, sizeof(l.name.canonical) - inner, "%s", name);
+	rc = describe(r, &l, p->chunk, whole->found.chunk.storage);
+	l.found.state = whole->found.state;
+	l.found.dtype = whole->found.dtype;
+	l.found.chunk.scales = whole->found.chunk.scales;
+	return rc ? rc : place(r, &l);
+}
+
+/* Of a rank that has its part of both, or all of both (multi_latent_attention.py:
+ * FusedMLASelfAttention). */
+static int place_fused_down(struct mfs_torch_reader *r, const struct local *l,
+			    const struct mfs_torch_param *p)
+{
+	const struct mfs_megatron_args *a = &r->ckpt->args;
+	const uint64_t q = a->q_lora_rank > 0 ? (uint64_t)a->q_lora_rank : 0;
+	const uint64_t kv = (uint64_t)(a->kv_lora_rank + a->qk_pos_emb_head_dim);
+	const uint64_t found = l->t->ndim ? l->t->shape[0] : 0;
+	const uint64_t parts = found == q + kv ? 1 : r->tp;
+	int rc;
+
+	if (!q || q % parts || kv % parts || found != (q + kv) / parts)
+		return mfs_fail(r->err, -EINVAL,
+				"%s/%s: tensor '%s' has %llu rows, expected %llu of q_lora_rank "
+				"and %llu of kv_lora_rank and qk_pos_emb_head_dim, or one of %u "
+				"parts of both",
+				r->ckpt->dir, l->rank->name, l->key, (unsigned long long)found,
+				(unsigned long long)q, (unsigned long long)kv, r->tp);
+	rc = place_rows(r, l, p, "self_attention.linear_q_down_proj.weight", 0, q / parts);
+	return rc ? rc
+		  : place_rows(r, l, p, "self_attention.linear_kv_down_proj.weight", q / parts,
+			       kv / parts);
+}
+
 int mfs_torch_place(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
 		    const struct mfs_torch_param *p, enum mfs_state state,
 		    const struct mfs_torch_tensor *t, uint32_t storage)
@@ -264,5 +312,7 @@ int mfs_torch_place(struct mfs_torch_reader *r, const struct mfs_torch_rank *ran
 		l.found.dtype = p->dtype;
 		l.found.chunk.scales = p->scales;
 	}
+	if (mfs_str_ends(l.name.canonical, MFS_FUSED_DOWN_PROJ))
+		return place_fused_down(r, &l, p);
 	return l.name.experts ? place_experts(r, &l) : place(r, &l);
 }
