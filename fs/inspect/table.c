@@ -71,6 +71,8 @@ static void shape_row(struct mfs_frame *frame, const struct mfs_megatron_args *a
 		       (long long)a->ffn_hidden_size, (long long)a->num_attention_heads);
 	if (a->num_query_groups != a->num_attention_heads)
 		mfs_buf_printf(&b, " in %lld query groups", (long long)a->num_query_groups);
+	if (a->hybrid_form)
+		mfs_buf_printf(&b, ", HybridModel of %lld", 2 * (long long)a->num_layers);
 	row_of(frame, "shape", MFS_PLAIN, &b);
 }
 

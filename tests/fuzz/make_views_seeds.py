@@ -60,6 +60,16 @@ def fuse(rows):
     return hybrid(0, 1, False, "+-", change, multi_latent_attention=True, q_lora_rank=3, kv_lora_rank=2, qk_head_dim=2, qk_pos_emb_head_dim=2, v_head_dim=2)
 
 
+def stacked(experts):
+    """So many experts in one tensor each, of a run that says two."""
+    def change(model):
+        for key in [key for key in model if ".mlp." in key]:
+            del model[key]
+        for name, shape in (("router.weight", (2, H)), ("experts.linear_fc1.weight", (experts, 2 * F, H)), ("experts.linear_fc2.weight", (experts, H, F))):
+            model[f"decoder.layers.1.mlp.{name}"] = zeros(shape, "bfloat16")
+    return hybrid(0, 1, False, "*E", change, num_experts=2, moe_ffn_hidden_size=F)
+
+
 def nested(flat):
     """{"a.b": 1} as {"a": {"b": 1}} down to "layers.0.mlp...", as Megatron-LM before core has its model."""
     model = dict(language_model=dict(embedding={}, encoder={}, output_layer={}))
@@ -161,6 +171,7 @@ def make():
         "hybrid": hybrid(),
         "hybrid-weights": hybrid(optimizer=False),
         "hybrid-fused-projection": fuse(7),
+        "hybrid-stacked-experts": stacked(2),
         "torch_dist": sharded(),
         "torch_dist-experts": experts(),
         "torch_dist-experts-world-no-multiple": experts(world_size=3, tensor_model_parallel_size=2),
@@ -199,6 +210,7 @@ def make():
         "output-missing": lacking("output_layer.weight"),
         "hybrid-mlp-before-attention": hybrid(1, 0, False),
         "hybrid-in-one-layer": hybrid(0, 0, False),
+        "hybrid-stacked-experts-of-another-run": stacked(3),
         "hybrid-of-other-layers": hybrid(optimizer=False, pattern="*D"),
         "hybrid-fused-projection-of-other-rows": fuse(8),
         "mtp-that-is-not-there": legacy(optimizer=False, mtp_num_layers=1),

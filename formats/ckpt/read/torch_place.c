@@ -183,21 +183,67 @@ static int place_grouped(struct mfs_torch_reader *r, struct local *l, uint64_t e
 	return rc;
 }
 
+static int not_an_expert(const struct mfs_torch_reader *r, const struct local *l)
+{
+	return mfs_fail(r->err, -EINVAL,
+			"%s/%s: tensor '%s' is not one of %lld experts on %u ranks", r->ckpt->dir,
+			l->rank->name, l->key, (long long)r->ckpt->args.num_experts, r->ep);
+}
+
+/* Takes an axis away: the expert's number, in front of what each of them has. */
+static void drop_axis(struct mfs_found_chunk *p)
+{
+	p->ndim--;
+	for (unsigned d = 0; d < p->ndim; d++) {
+		p->shape[d] = p->shape[d + 1];
+		p->chunk.size[d] = p->chunk.size[d + 1];
+		p->chunk.stride[d] = p->chunk.stride[d + 1];
+	}
+	p->shape[p->ndim] = p->chunk.size[p->ndim] = p->chunk.stride[p->ndim] = 0;
+}
+
+/* All local experts in one tensor, [n, out, in] or [n * out, in] (moe_single_grouped_weight,
+ * moe_single_grouped_bias: extensions/transformer_engine.py: _split_grouped_checkpoint_tensor). */
+static int place_stacked(struct mfs_torch_reader *r, struct local *l, uint64_t experts,
+			 uint64_t first)
+{
+	const bool bias = mfs_str_ends(l->name.canonical, ".bias");
+	const bool axis = l->found.ndim == (bias ? 2 : 3);
+	const uint64_t rows = l->found.ndim ? l->found.shape[0] : 0;
+	struct local e = *l;
+	int rc = 0;
+
+	if (axis ? rows != experts : l->found.ndim != (bias ? 1 : 2) || rows % experts)
+		return not_an_expert(r, l);
+	for (uint64_t i = 0; i < experts && !rc; i++) {
+		struct mfs_found_chunk *p = &e.found;
+
+		*p = l->found;
+		p->expert = (int32_t)(first + i);
+		p->chunk.origin += i * (rows / experts) * p->chunk.stride[0];
+		if (axis)
+			drop_axis(p);
+		else
+			p->shape[0] = p->chunk.size[0] = rows / experts;
+		rc = place(r, &e);
+	}
+	return rc;
+}
+
 static int place_experts(struct mfs_torch_reader *r, struct local *l)
 {
 	const int64_t total = r->ckpt->args.num_experts;
 	const uint64_t experts = total > 0 ? (uint64_t)total / r->ep : 0;
 	const uint64_t first = experts * l->rank->ep;
 
-	if (!experts || (uint64_t)total % r->ep || l->name.expert >= (int64_t)experts ||
-	    (!l->name.grouped && l->name.expert < 0))
-		return mfs_fail(r->err, -EINVAL,
-				"%s/%s: tensor '%s' is not one of %lld experts on %u ranks",
-				r->ckpt->dir, l->rank->name, l->key, (long long)total, r->ep);
+	if (!experts || (uint64_t)total % r->ep || l->name.expert >= (int64_t)experts)
+		return not_an_expert(r, l);
 	l->part = l->rank->tp % r->etp;
 	l->parts = r->etp;
 	if (l->name.grouped)
 		return place_grouped(r, l, experts, first);
+	if (l->name.expert < 0)
+		return place_stacked(r, l, experts, first);
 	l->found.expert = (int32_t)(first + (uint64_t)l->name.expert);
 	return place(r, l);
 }
