@@ -35,25 +35,39 @@ static int64_t tiles_down(const struct mfk_quantise *a)
 	return ceil_div(a->rows, TILE) + a->groups;
 }
 
+/* The first tile of a group, as mfk_group_column() says where its columns begin. */
+static __device__ __forceinline__ int64_t first_tile(const mfk_quantise &a, int64_t group)
+{
+	return (a.offsets[group] + TILE - 1) / TILE + group;
+}
+
+static __device__ __forceinline__ int64_t group_at(const mfk_quantise &a, int64_t down)
+{
+	int64_t low = 0, high = a.groups;
+
+	while (high - low > 1) {
+		const int64_t middle = (low + high) / 2;
+
+		if (first_tile(a, middle) <= down)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 /* Tile number `down` of rows, and `across` of columns. */
 static __device__ struct tile tile_at(const mfk_quantise &a, int64_t down, int64_t across)
 {
 	struct tile t = {0, down * TILE, across * TILE, a.rows, 0, down * TILE};
 
-	for (; t.group < a.groups; t.group++) {
-		const int64_t first = a.offsets[t.group], end = a.offsets[t.group + 1];
-		const int64_t tiles = (end - first + TILE - 1) / TILE;
-
-		if (down < tiles) {
-			t.row = first + down * TILE;
-			t.column = mfk_group_column(first, t.group) + down * TILE;
-			t.rows = end;
-			break;
-		}
-		down -= tiles;
+	if (a.groups) {
+		t.group = group_at(a, down);
+		down -= first_tile(a, t.group);
+		t.row = a.offsets[t.group] + down * TILE;
+		t.rows = a.offsets[t.group + 1];
+		t.column = mfk_group_column(a.offsets[t.group], t.group) + down * TILE;
 	}
-	if (t.group == a.groups && a.groups)
-		t.rows = 0;
 	t.rows = t.rows > t.row ? t.rows - t.row : 0;
 	t.rows = t.rows < TILE ? t.rows : TILE;
 	t.cols = a.cols - t.col < TILE ? a.cols - t.col : TILE;
