@@ -115,17 +115,66 @@ static void set_precision(struct mft_yaml_reader *r, bool bf16, bool fp16)
 	mft_yaml_set_truth(r, "fp16", fp16);
 }
 
+/* Bridge's recipes with products of 8 bits: bf16_mixed, and what they set in addition, but for
+ * fp8_param_gather, which needs a distributed optimizer and changes no result. */
+static const struct eight_bits {
+	const char *name, *format, *recipe;
+	int64_t ends; /* layers in bf16 at each; 0: all are in 8 bits */
+	int64_t history;
+	const char *algo;
+} eight_bits[] = {
+	{"bf16_with_fp8_delayed_scaling_mixed", "hybrid", "delayed", 0, 1024, "max"},
+	{"bf16_with_fp8_current_scaling_mixed", "hybrid", "tensorwise", 1, 1, "most_recent"},
+	{"nemotron_h_bf16_with_fp8_current_scaling_mixed", "hybrid", "tensorwise", 2, 1,
+	 "most_recent"},
+	{"nanov2_bf16_with_fp8_current_scaling_mixed", "hybrid", "blockwise", 2, 1, "most_recent"},
+	{"bf16_with_fp8_subchannel_scaling_mixed", "hybrid", "blockwise", 0, 1, "most_recent"},
+	{"bf16_with_mxfp8_mixed", "e4m3", "mxfp8", 0, 1, "most_recent"},
+};
+
+static const struct eight_bits *find_eight_bits(const char *text)
+{
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(eight_bits); i++)
+		if (is_recipe(text, eight_bits[i].name))
+			return &eight_bits[i];
+	return NULL;
+}
+
+static int set_text(struct mft_yaml_reader *r, const char *dest, const char *text)
+{
+	const struct mfs_yaml_node node = {.kind = MFS_YAML_SCALAR, .text = text};
+
+	return mft_yaml_set(r, dest, dest, &node, true);
+}
+
+static int set_eight_bits(struct mft_yaml_reader *r, const struct eight_bits *e)
+{
+	int rc = set_text(r, "fp8", e->format);
+
+	if (!rc)
+		rc = set_text(r, "fp8_recipe", e->recipe);
+	if (!rc)
+		rc = set_text(r, "fp8_amax_compute_algo", e->algo);
+	mft_yaml_set_number(r, "fp8_amax_history_len", e->history);
+	mft_yaml_set_truth(r, "first_last_layers_bf16", e->ends > 0);
+	mft_yaml_set_number(r, "num_layers_at_start_in_bf16", e->ends);
+	mft_yaml_set_number(r, "num_layers_at_end_in_bf16", e->ends);
+	return rc;
+}
+
 int mft_yaml_precision(struct mft_yaml_reader *r, const struct mfs_yaml_node *n)
 {
 	static const struct mfs_yaml_node yes = {.text = "true"}, no = {.text = "false"};
 	const char *text = n->kind == MFS_YAML_SCALAR ? n->text : "";
 	const char *name = mft_yaml_plain_dtype(text);
+	const struct eight_bits *eight = find_eight_bits(text);
 
 	if (mfs_yaml_is_null(n))
 		return 0;
-	if (is_recipe(text, "bf16_mixed")) {
+	if (is_recipe(text, "bf16_mixed") || eight) {
 		set_precision(r, true, false);
 		r->fp32_sums = &yes;
+		return eight ? set_eight_bits(r, eight) : 0;
 	} else if (is_recipe(text, "fp16_mixed")) {
 		set_precision(r, false, true);
 		r->fp32_sums = &no;

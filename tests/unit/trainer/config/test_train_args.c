@@ -2394,6 +2394,28 @@ START_TEST(yaml_bridge_training)
 	unit_ok(yaml(SMALL "--bf16", "ddp:\n  grad_reduce_in_fp32: true\n", &c), &err);
 	ck_assert_int_eq(c.main_grads_dtype, MFS_F32);
 	mft_train_config_release(&c);
+	unit_ok(yaml(SMALL "--num-layers 4",
+		     "mixed_precision: bf16_with_fp8_current_scaling_mixed\n", &c),
+		&err);
+	ck_assert_str_eq(c.fp8, "hybrid");
+	ck_assert_str_eq(c.fp8_recipe, "tensorwise");
+	ck_assert_int_eq(c.params_dtype, MFS_BF16);
+	ck_assert(c.first_last_layers_bf16 && c.num_layers_at_end_in_bf16 == 1);
+	mft_train_config_release(&c);
+	unit_ok(yaml(SMALL "--fp8-amax-history-len 8",
+		     "mixed_precision: bf16-with-fp8-delayed-scaling-mixed\n", &c),
+		&err);
+	ck_assert_str_eq(c.fp8_recipe, "delayed");
+	ck_assert_str_eq(c.fp8_amax_compute_algo, "max");
+	ck_assert(c.fp8_amax_history_len == 8 && !c.first_last_layers_bf16);
+	mft_train_config_release(&c);
+	unit_ok(yaml(SMALL,
+		     "mixed_precision:\n  bf16: true\n  fp8: e4m3\n"
+		     "  fp8_recipe: tensorwise\n",
+		     &c),
+		&err);
+	ck_assert_str_eq(c.fp8_recipe, "tensorwise");
+	mft_train_config_release(&c);
 	unit_ok(yaml(SMALL, "mixed_precision: fp16-mixed\nmodel:\n  bf16: true\n", &c), &err);
 	ck_assert_int_eq(c.params_dtype, MFS_F16);
 	mft_train_config_release(&c);
