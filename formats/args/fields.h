@@ -265,6 +265,8 @@ ARG(REAL, sgd_momentum, REAL_OR(0.9), PLAIN(.real = 0), TRAINING)
 ARG(FLAG, muon, TRAINING)
 /* optimizer == "lion", or that of what Muon does not take */
 ARG(FLAG, lion, TRAINING)
+/* An optimizer whose state was saved and is not read, such as "soap"; NULL: there is none */
+ARG(TEXT, unread_optimizer, APART("its state cannot be compared"))
 /* torch's name, or NULL */
 ARG(TEXT, params_dtype, APART("the tensors have it"))
 

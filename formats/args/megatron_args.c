@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "formats/args/field.h"
 #include "formats/args/hybrid_layers.h"
@@ -713,6 +714,18 @@ static const char *folder(struct reader *r, const char *name)
 	return s && *s && !strchr(s, '/') && strcmp(s, ".") && strcmp(s, "..") ? s : NULL;
 }
 
+/* arguments.py: --optimizer. Each has states of its own. */
+static const char *unread(struct reader *r, const char *name)
+{
+	static const char *const names[] = {"soap", "adaptive_muon"};
+	const bool none = flag(r, "no_save_optim", false);
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(names) && !none; i++)
+		if (mfs_str_is(name, names[i]))
+			return names[i];
+	return NULL;
+}
+
 /* arguments.py: validate_args: "dist_muon" is the old word for Muon with the distributed
  * optimizer. */
 static void read_optimizer(struct reader *r, struct mfs_megatron_args *a)
@@ -720,6 +733,7 @@ static void read_optimizer(struct reader *r, struct mfs_megatron_args *a)
 	const char *name = string(r, "optimizer", NULL);
 
 	a->sgd = mfs_str_is(name, "sgd");
+	a->unread_optimizer = unread(r, name);
 	a->muon = mfs_str_is(name, "muon") || mfs_str_is(name, "dist_muon");
 	a->lion = mfs_str_is(a->muon ? string(r, "muon_scalar_optimizer", NULL) : name, "lion");
 }

@@ -13,6 +13,7 @@
 #include "formats/model/hf_config.h"
 #include "formats/megatron/write/files.h"
 #include "formats/megatron/tracker.h"
+#include "formats/optim/rules/optim_rules.h"
 #include "formats/optim/rules/settings.h"
 #include "fs/view/build.h"
 #include "fs/view/kind.h"
@@ -168,6 +169,11 @@ static int add_file(void *arg, const char *path, struct mfs_vfile *data, struct 
 	return mfs_view_add(&b->view->public, name, data, err);
 }
 
+static int check_optimizer(const struct mfs_view_origin *s, struct mfs_error *err)
+{
+	return s->options->no_optim ? 0 : mfs_optim_check_read(s->ckpt, err);
+}
+
 /* A run would not pass --rope-scaling-factor on (MFS_ROPE_SCALING_FACTOR), and train another model
  * than this one. Models with norms only after a sublayer are Megatron-Bridge's, which passes it
  * on. */
@@ -213,6 +219,8 @@ static int possible_hybrid(const struct mfs_view_origin *s, struct mfs_error *er
 				"%s: -o spec=local: a HybridModel has Transformer Engine's modules "
 				"alone",
 				mfs_ckpt_dir(s->ckpt));
+	if (check_optimizer(s, err))
+		return -ENOTSUP;
 	return mfs_rank_check(s->ckpt, MFS_LAYER_SPEC_TE, err);
 }
 
@@ -226,8 +234,10 @@ static enum mfs_layer_spec spec_of(const struct mfs_ckpt *ckpt, const struct mfs
 /* Checks that the model can have Megatron views at any layout. */
 static int possible(const struct mfs_view_origin *s, struct mfs_error *err)
 {
-	int rc = check_rope(s->ckpt, err);
+	int rc = check_optimizer(s, err);
 
+	if (!rc)
+		rc = check_rope(s->ckpt, err);
 	return rc ? rc : mfs_rank_check(s->ckpt, spec_of(s->ckpt, s->options), err);
 }
 

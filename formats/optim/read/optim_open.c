@@ -41,8 +41,10 @@ static int finish(struct mfs_ckpt *ckpt, const struct mfs_dist_reader *r, enum m
 		  bool fully_reshardable, struct mfs_error *err)
 {
 	bool has_main = false, flat;
-	int rc = mfs_ckpt_group(ckpt, err);
+	int rc = mfs_optim_check_read(ckpt, err);
 
+	if (!rc)
+		rc = mfs_ckpt_group(ckpt, err);
 	if (!rc && kind != MFS_OPTIM_NONE)
 		rc = mfs_optim_check_whole(ckpt, &has_main, err);
 	flat = kind != MFS_OPTIM_NONE &&

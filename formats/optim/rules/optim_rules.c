@@ -1,5 +1,6 @@
 #include "formats/optim/rules/optim_rules.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "formats/base/array.h"
@@ -131,6 +132,17 @@ bool mfs_optim_is_muon(const struct mfs_optim_rules *rules, const char *name, un
 unsigned mfs_optim_kept(const struct mfs_optim_rules *rules, const char *name, unsigned ndim)
 {
 	return mfs_optim_is_muon(rules, name, ndim) ? rules->kept.matrices : rules->kept.others;
+}
+
+int mfs_optim_check_read(const struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	const char *name = mfs_ckpt_args(ckpt)->unread_optimizer;
+
+	return name ? mfs_fail(err, -ENOTSUP,
+			       "%s: the state of --optimizer %s is not read; -o no_optim shows the "
+			       "model without it",
+			       mfs_ckpt_dir(ckpt), name)
+		    : 0;
 }
 
 /* arguments.py: validate_args; "dist_muon" until core 0.18. */

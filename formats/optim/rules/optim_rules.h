@@ -43,6 +43,8 @@ struct mfs_optim_rules {
  * run. */
 void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret);
 
+/* -ENOTSUP: the state of the run's optimizer is not read. */
+int mfs_optim_check_read(const struct mfs_ckpt *ckpt, struct mfs_error *err);
 /* True if whole parameters were divided among the data-parallel ranks. */
 bool mfs_optim_run_is_layer_wise(const struct mfs_ckpt *ckpt);
 

@@ -537,6 +537,21 @@ START_TEST(foreign_groups)
 }
 END_TEST
 
+START_TEST(states_of_others_are_refused)
+{
+	struct mfs_megatron_args *args;
+	struct mfs_ckpt *ckpt;
+
+	unit_ok(mfs_ckpt_open(unit_fixture(TINY("llama-torch-lion")), 0, &ckpt, &err), &err);
+	unit_ok(mfs_optim_check_read(ckpt, &err), &err);
+	args = (struct mfs_megatron_args *)mfs_ckpt_args(ckpt);
+	args->unread_optimizer = "soap";
+	unit_fails(mfs_optim_check_read(ckpt, &err), &err, -ENOTSUP,
+		   "the state of --optimizer soap is not read; -o no_optim shows the model");
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
 /* ---- a rank's side ---- */
 
 static struct mfs_ckpt *side_ckpt;
@@ -767,6 +782,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, quantised_weights_are_not_compared);
 	tcase_add_test(c, foreign_buffers);
 	tcase_add_test(c, foreign_groups);
+	tcase_add_test(c, states_of_others_are_refused);
 	c = unit_case(s, "rank", groups_are_the_files);
 	tcase_add_test(c, buffers_are_the_files);
 	tcase_add_test(c, groups_in_order);
