@@ -34,6 +34,9 @@ struct mft_saver;
  * kernel lets go of it when the process ends. The file stays. */
 #define MFT_SAVE_LOCK ".mcorefs-train.lock"
 
+/* A directory that mft_saver_own() was called of has this file. */
+#define MFT_SAVE_OWN ".mcorefs-train.own"
+
 /* Where the file system cannot exchange names, an older iteration that is saved again has this
  * ending for a moment. After a crash in that moment a load takes it, if there is none without the
  * ending; the next saver gives it its name back. */
@@ -52,6 +55,10 @@ int mft_saver_new(const struct mft_train_config *config, const struct mft_params
 /* Whether the saver holds the locks on its directories, which the first process asks for. False: a
  * file system has no locks, so that nobody can tell who else saves there. */
 bool mft_saver_is_locked(const struct mft_saver *s);
+/* Makes the directory of saves that stay the saver's alone: iterations that an earlier one has left
+ * in it, which this one would save among, are removed. The first process calls it, before any
+ * begins to save. -EEXIST: the directory has iterations, and no such saver has been there. */
+int mft_saver_own(struct mft_saver *s, struct mfs_error *err);
 /* Waits for a save in flight; of many processes, which may not all have come here, forgets it. */
 void mft_saver_free(struct mft_saver *s);
 

@@ -477,8 +477,7 @@ static int commit(struct commit *c)
 
 /* ---- retention ---- */
 
-/* Nobody finds half of it: it loses its name first. */
-static void remove_iteration(struct mft_saver *s, uint64_t iteration)
+void mft_save_remove_iteration(struct mft_saver *s, uint64_t iteration)
 {
 	char name[64], tmp[64];
 	struct stat st;
@@ -506,8 +505,7 @@ static int descending(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* Iterations up to the newest one, latest first. */
-static uint64_t *list_iterations(const struct mft_saver *s, size_t *ret_count)
+uint64_t *mft_save_iterations(const struct mft_saver *s, uint64_t most, size_t *ret_count)
 {
 	DIR *dir = list_names(s);
 	uint64_t *list = NULL;
@@ -517,7 +515,7 @@ static uint64_t *list_iterations(const struct mft_saver *s, size_t *ret_count)
 	*ret_count = 0;
 	while (dir && (d = readdir(dir))) {
 		if (!mfs_iteration_number(d->d_name, &number) || number < 0 ||
-		    (uint64_t)number > s->progress.iteration)
+		    (uint64_t)number > most)
 			continue;
 		if (mfs_grow(&list, *ret_count))
 			break;
@@ -534,11 +532,11 @@ static uint64_t *list_iterations(const struct mft_saver *s, size_t *ret_count)
 static void keep_last(struct mft_saver *s, size_t last, bool retains)
 {
 	size_t count;
-	uint64_t *list = list_iterations(s, &count);
+	uint64_t *list = mft_save_iterations(s, s->progress.iteration, &count);
 
 	for (size_t i = last; i < count; i++)
 		if (!retains || !is_retained(s, list[i]))
-			remove_iteration(s, list[i]);
+			mft_save_remove_iteration(s, list[i]);
 	free(list);
 }
 
@@ -553,7 +551,7 @@ static void remove_old(struct mft_saver *s, const struct mfs_tracker *before)
 	if (s->config->save_retain_interval > 0 && before->kind == MFS_TRACKER_NUMBER &&
 	    before->number > 0 && (uint64_t)before->number != s->progress.iteration &&
 	    !is_retained(s, (uint64_t)before->number))
-		remove_iteration(s, (uint64_t)before->number);
+		mft_save_remove_iteration(s, (uint64_t)before->number);
 	if (s->config->save_keep_last > 0)
 		keep_last(s, (size_t)s->config->save_keep_last, true);
 }

@@ -298,5 +298,10 @@ int mft_save_torch(struct mft_saver *s, const struct mft_save_place *at,
 int mft_save_iteration(struct mft_saver *s, struct mfs_error *err);
 /* Removes what saves that did not end have left in the directory of s->dirfd. */
 void mft_save_clean(struct mft_saver *s);
+/* Numbers of iterations in the directory of s->dirfd, up to the most, latest first: for the caller
+ * to free. */
+uint64_t *mft_save_iterations(const struct mft_saver *s, uint64_t most, size_t *ret_count);
+/* Nobody finds half of it: it loses its name first. Links stay, and what cannot be removed. */
+void mft_save_remove_iteration(struct mft_saver *s, uint64_t iteration);
 
 #endif

@@ -6,6 +6,7 @@
  * Two versions stay: engines may still read the last one when the next one is written.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -25,9 +26,57 @@
 #define PIECE	 (8u << 20)
 #define WAIT	 600 /* seconds that a mount may take to show a save */
 
+static const struct timespec pause_of_looks = {.tv_nsec = 50000000};
+
+/* Whether the mount shows an iteration. Where nothing is mounted yet it shows none. */
+static bool shows_any(const char *mount)
+{
+	DIR *dir = opendir(mount);
+	struct dirent *d;
+	bool ret = false;
+
+	while (dir && !ret && (d = readdir(dir)))
+		ret = !strncmp(d->d_name, "iter_", strlen("iter_"));
+	if (dir)
+		closedir(dir);
+	return ret;
+}
+
+/* Weights of an earlier run have the names that those of this one get: engines that read them would
+ * not know. A mount looks for changes from time to time. */
+static int await_empty(const char *mount, struct mfs_error *err)
+{
+	const int64_t from = mfs_now_ns();
+
+	while (shows_any(mount)) {
+		if (mfs_now_ns() - from > WAIT * INT64_C(1000000000))
+			return mfs_fail(
+				err, -EEXIST,
+				"--rl-mount: '%s' shows iterations of an earlier run, which "
+				"--rl-sync-dir has no more",
+				mount);
+		nanosleep(&pause_of_looks, NULL);
+	}
+	return 0;
+}
+
+/* The first process makes the directory this run's. */
+static int take_over(struct mft_trainer *t, struct mfs_error *err)
+{
+	double none = 0;
+	int rc = 0;
+
+	if (!t->parallel.launch.rank) {
+		rc = mft_saver_own(t->rl->sync_saver, err);
+		rc = rc ? mfs_fail_in(err, "--rl-sync-dir") : await_empty(t->config->rl_mount, err);
+	}
+	return rc ? rc : mft_parallel_sum(&t->parallel, MFT_GROUP_WORLD, &none, 1, err);
+}
+
 int mft_rl_open_sync(struct mft_trainer *t, struct mfs_error *err)
 {
 	struct mft_rl *rl = t->rl;
+	int rc;
 
 	rl->sync_config = *t->config;
 	rl->sync_config.save = t->config->rl_sync_dir;
@@ -36,8 +85,9 @@ int mft_rl_open_sync(struct mft_trainer *t, struct mfs_error *err)
 	rl->sync_config.saves_torch = false;
 	rl->sync_config.non_persistent_save_interval = MFS_ABSENT;
 	/* By its tokenizer a view has the rows of the vocabulary without those of padding. */
-	return mft_saver_new(&rl->sync_config, t->params, &t->parallel, t->backend, t->device,
-			     mft_trainer_tokenizer(t->config), &rl->sync_saver, err);
+	rc = mft_saver_new(&rl->sync_config, t->params, &t->parallel, t->backend, t->device,
+			   mft_trainer_tokenizer(t->config), &rl->sync_saver, err);
+	return rc ? rc : take_over(t, err);
 }
 
 /* ---- the save ---- */
@@ -129,7 +179,6 @@ static int read_view(int dirfd, uint64_t *bytes, struct mfs_error *err)
 /* A mount looks for new iterations from time to time. */
 static int await_view(const char *path, int *ret, struct mfs_error *err)
 {
-	const struct timespec pause = {.tv_nsec = 50000000};
 	const int64_t from = mfs_now_ns();
 
 	for (;;) {
@@ -141,7 +190,7 @@ static int await_view(const char *path, int *ret, struct mfs_error *err)
 					"%s: %s; expected --rl-mount to be where --rl-sync-dir is "
 					"mounted by mcorefs",
 					path, strerror(errno));
-		nanosleep(&pause, NULL);
+		nanosleep(&pause_of_looks, NULL);
 	}
 }
 

@@ -653,6 +653,42 @@ START_TEST(old_saves_go_and_the_kept_ones_stay)
 }
 END_TEST
 
+/* What is there is removed where a saver with a directory of its own has left it. */
+START_TEST(a_directory_of_its_own)
+{
+	struct mft_saver *saver;
+	char path[400];
+	struct setup s;
+
+	set_up(&s, &fixtures[0], "--no-save-optim");
+	fill(s.run.params, 1);
+	saver = new_saver(&s, &mft_save_system, 0);
+	unit_ok(mft_saver_own(saver, &err), &err);
+	for (s.progress.iteration = 10; s.progress.iteration <= 20; s.progress.iteration += 10)
+		save(saver, &s, 1);
+	mft_saver_free(saver);
+	saver = new_saver(&s, &mft_save_system, 0);
+	ck_assert(there(&s, 10) && there(&s, 20));
+	unit_ok(mft_saver_own(saver, &err), &err);
+	ck_assert(!there(&s, 10) && !there(&s, 20));
+	s.progress.iteration = 10;
+	save(saver, &s, 1);
+	ck_assert(there(&s, 10));
+	check_tracker(&s, 10);
+	mft_saver_free(saver);
+	/* Without its mark it is anybody's. */
+	snprintf(path, sizeof(path), "%s/" MFT_SAVE_OWN, s.dir);
+	ck_assert(!unlink(path));
+	saver = new_saver(&s, &mft_save_system, 0);
+	unit_fails(
+		mft_saver_own(saver, &err), &err, -EEXIST,
+		"has iteration 10, which is not of a run that keeps such a directory for itself");
+	ck_assert(there(&s, 10));
+	mft_saver_free(saver);
+	tear_down(&s);
+}
+END_TEST
+
 /* ---- a system that fails ---- */
 
 /* Counts calls; the one of a number fails with an error, or ends the process, or finds that
@@ -1506,6 +1542,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, round_trip, 0, UNIT_TSAN ? 2 : FIXTURES);
 	tcase_add_loop_test(c, save_and_load, 0, FIXTURES);
 	tcase_add_loop_test(c, old_saves_go_and_the_kept_ones_stay, 0, 2);
+	tcase_add_test(c, a_directory_of_its_own);
 	tcase_add_loop_test(c, short_writes, 0, FIXTURES);
 	tcase_add_loop_test(c, small_ring, 0, 2);
 	tcase_add_loop_test(c, random_states, 0, 2);
