@@ -3,11 +3,12 @@
 #
 #   tests/bench/train.sh [SHAPE...]      BACKEND=cuda|cpu  BENCH_STEPS=8  BENCH_RUNS=1  PYTHON=python3  LLMC=DIR  LLMQ=DIR
 #                                        MICRO='1 2'  PEER_MICRO='1 2'  BATCH=8  TORCH_COMPILE=model  BENCH_DIR=/tmp  BENCH_KEEP=DIR
+#                                        FP8=tensorwise|delayed|blockwise
 #
 # Shapes: llama-8b-8l, llama-1b and qwen3-0.6b against a plain PyTorch loop (peers/torch_train.py); gpt2-1558m against llm.c, whose built
 # tree is LLMC; qwen2.5-0.5b and qwen2.5-1.5b against LLM.Q, whose tree is LLMQ; on CPUs: cpu. A peer that is not there is left out.
 # docs/PERFORMANCE.md says how the peers are built. MICRO and PEER_MICRO: sequences a microbatch that are tried; the fastest counts.
-# BATCH: sequences a step, of all. BENCH_KEEP: the logs are copied there. Shares are of the faster of two large products, the short one.
+# BATCH: sequences a step, of all. FP8: both sides multiply in 8 bits, ours by that recipe and the peer by a scale for each tensor (torchao, LLM.Q). BENCH_KEEP: the logs are copied there. Shares are of the faster of two large products, the short one.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/bench/lib.sh
@@ -40,13 +41,14 @@ declare -A step=([ours]=$our_step [torch]='step [0-9]+: ([0-9.]+) ms' [llmc]='\|
 ours_run() {
 	local arguments
 	mapfile -t arguments < <(flags "$1" "$2" "$3" "$count")
-	clock "$4" "${step[ours]}" "$count" "$train" "${arguments[@]}" --mock-data
+	# shellcheck disable=SC2086
+	clock "$4" "${step[ours]}" "$count" "$train" "${arguments[@]}" --mock-data ${FP8:+--fp8-format hybrid --fp8-recipe $FP8}
 }
 
 torch_run() {
 	clock "$4" peak_gib 1 "$python" tests/bench/peers/torch_train.py --shape "$1" --device "$backend" --micro "$2" \
 		--accumulate $(($3 / $2)) --steps "$count" --dtype "$([ "$backend" = cpu ] && echo float32 || echo bfloat16)" \
-		--compile "${TORCH_COMPILE:-model}"
+		--compile "${TORCH_COMPILE:-model}" ${FP8:+--fp8}
 }
 
 llmc_run() {
@@ -58,7 +60,7 @@ llmc_run() {
 llmq_run() {
 	tokens llmq 151936 || return
 	clock "$4" "${step[llmq]}" "$count" stdbuf -oL "$llmq/build/train" --model="${1^}" --from-scratch --train-file="$work/llmq.bin" \
-		--eval-file="$work/llmq.bin" --seq-length=1024 --model-dtype=bf16 --matmul-dtype=bf16 --opt-m-dtype=bf16 --opt-v-dtype=bf16 --gpus=1 \
+		--eval-file="$work/llmq.bin" --seq-length=1024 --model-dtype=bf16 --matmul-dtype="$([ -n "${FP8:-}" ] && echo e4m3 || echo bf16)" --opt-m-dtype=bf16 --opt-v-dtype=bf16 --gpus=1 \
 		--use-cuda-graphs --batch-size="$2" --grad-accumulation=$(($3 / $2)) --steps="$count" --ckpt-interval=0 --eval-every-n-steps=0 \
 		--learning-rate=1e-4 --log-file="$work/llmq.json" --out-dir="$work/llmq" --checkpoint-dir="$work/llmq"
 }

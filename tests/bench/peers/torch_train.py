@@ -1,7 +1,7 @@
 """A plain PyTorch training loop of a Llama-shaped model, as a peer of mcorefs-train: torch.compile, SDPA, fused AdamW.
 
     torch_train.py --shape llama-1b [--device cuda|cpu] [--dtype bfloat16|float32] [--micro 1] [--accumulate 4] [--steps 8]
-                   [--attention cudnn|flash] [--compile model|layer|no] [--compile-only] [--parallel fsdp|tp|dp]
+                   [--attention cudnn|flash] [--compile model|layer|no] [--compile-only] [--parallel fsdp|tp|dp] [--fp8]
     torch_train.py --product [--device cuda|cpu]
 
 bf16 runs keep fp32 main parameters, fp32 gradients and fp32 moments, as Megatron does. It prints the time of each step, and one line of
@@ -12,6 +12,8 @@ With --parallel it is one of the processes that torchrun's variables speak of: f
 weights are gathered, gradients are added up in fp32), dp does, too, but gathers weights once a step and adds up gradients behind the last
 microbatch alone, and tp divides each layer and the loss (tensor and sequence parallelism by DTensor).
 Layers are compiled one by one then. Tokens are those of all processes; rank 0 prints.
+
+--fp8: products of layers are torchao's, of 8-bit floats with a scale for each tensor; the head stays as it is.
 
 Experts are one product of groups (grouped_mm) for rows that are sorted by expert. Logits of the router are random, as with
 --moe-router-force-load-balancing.
@@ -192,6 +194,12 @@ class MainParameters:
         torch._foreach_zero_([part(m.grad) for m in self.main])
 
 
+def to_fp8(model):
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+
+    convert_to_float8_training(model, config=Float8LinearConfig.from_recipe_name("tensorwise"), module_filter_fn=lambda module, name: name != "head")
+
+
 def divide_parameters(model, mesh, each):
     """each: weights are gathered in each pass anew."""
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -266,6 +274,7 @@ def main():
     parser.add_argument("--compile", choices=("model", "layer", "no"), default="model")
     parser.add_argument("--compile-only", action="store_true")
     parser.add_argument("--parallel", choices=("fsdp", "tp", "dp"))
+    parser.add_argument("--fp8", action="store_true")
     parser.add_argument("--product", action="store_true")
     options = parser.parse_args()
     if options.product:
@@ -283,6 +292,8 @@ def main():
     if own:
         model.to(dtype)
     model.cos, model.sin = model.cos.float(), model.sin.float()
+    if options.fp8:
+        to_fp8(model)
     step_model = torch.compile(model) if options.compile == "model" and not mesh else model
     if options.compile == "layer" or options.compile == "model" and mesh:
         if options.parallel != "tp":  # loss_parallel() cannot be compiled
@@ -304,7 +315,7 @@ def main():
         times, loss = train(options, model, step_model, MainParameters(model) if own else None)
     tokens = options.accumulate * options.micro * model.seq * parts
     say(options, json.dumps({
-        "peer": f"torch {torch.__version__}", "shape": options.shape, "dtype": options.dtype, "attention": options.attention,
+        "peer": f"torch {torch.__version__}", "shape": options.shape, "dtype": options.dtype, "attention": options.attention, "fp8": options.fp8,
         "parallel": options.parallel, "tokens_per_s": tokens / statistics.median(times[len(times) // 4 + 1:]), "loss": loss,
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if options.device == "cuda" else None}))
     if mesh:
