@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import sys
 import time
 from typing import Any, Dict, Iterator, Optional, Tuple
 
@@ -114,7 +113,7 @@ def _make_loader() -> type:
         def load_weights(self, model: Any, model_config: Any) -> None:
             target = target_of(model_config.model)
             self.device = next((p.device for p in model.parameters()), self.device)
-            if "vllm.v1.worker.gpu_model_runner" in sys.modules:
+            if str(self.device).startswith("cuda"):
                 _reload_in_place()
             try:
                 _fill_shard(model, model_config, get_current_vllm_config().parallel_config, target)
