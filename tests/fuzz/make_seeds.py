@@ -411,9 +411,11 @@ def make_dcp():
 
 
 def known_arguments():
-    """The names that the reader asks for: the quoted ones of its source."""
+    """The names that the reader asks for: the rows of its list, and the quoted ones of its source."""
     with open(f"{HERE}/../../formats/args/megatron_args.c") as f:
-        return set(re.findall(r'"([a-z][a-z0-9_]+)"', f.read()))
+        names = set(re.findall(r'"([a-z][a-z0-9_]+)"', f.read()))
+    with open(f"{HERE}/../../formats/args/fields.h") as f:
+        return names | set(re.findall(r"^ARG\(\w+, (\w+)", f.read(), re.M))
 
 
 def fixture_namespaces():
