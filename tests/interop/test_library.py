@@ -397,3 +397,61 @@ def test_sglang_registers(package, verify, monkeypatch):
     sglang.register()
     sglang.register()
     assert offered == ["mcorefs"] * bool(verify) and [hook[2:] for hook in hooks] == [("around", [])] * bool(verify)
+
+
+def runner_module(monkeypatch, name, said):
+    """One that has vLLM's second model runner, as far as it is asked here."""
+    class Runner:
+        def reload_weights(self, weights_iterator=None, weights_path=None, is_checkpoint_format=True):
+            said.append(weights_path)
+
+        def get_model(self):
+            return self.model
+
+        def reset_mm_cache(self):
+            said.append("reset")
+
+    module = types.ModuleType(name)
+    module.GPUModelRunner = Runner
+    monkeypatch.setitem(sys.modules, name, module)
+    return Runner
+
+
+def test_vllm_reloads_in_place(package, fixtures, monkeypatch):
+    """A worker's own part goes to where the parameters are; what is not as it was loaded, and other load formats, go vLLM's way."""
+    from mcorefs import vllm
+
+    said, source = [], str(fixtures / FULL)
+    for name in ("vllm", "vllm.v1", "vllm.v1.worker", "vllm.v1.worker.gpu"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    runners = [runner_module(monkeypatch, f"vllm.v1.worker.{name}", said) for name in ("gpu_model_runner", "gpu.model_runner")]
+    one = types.ModuleType("vllm.distributed")
+    one.get_tensor_model_parallel_world_size, one.get_tensor_model_parallel_rank = lambda: 1, lambda: 0
+    monkeypatch.setitem(sys.modules, one.__name__, one)
+    monkeypatch.setattr(vllm, "_alone", lambda state: state)
+    vllm._reload_in_place()
+    vllm._reload_in_place()
+    wanted = package.load(source, "vllm/tp1")
+    parameters = {name: torch.nn.Parameter(torch.zeros_like(tensor)) for name, tensor in wanted.items()}
+    model = types.SimpleNamespace(state_dict=lambda: parameters, modules=lambda: [], parameters=parameters.values)
+    config = types.SimpleNamespace(model="old", revision="old", quantization=None)
+    for kind in runners:
+        runner = kind()
+        runner.model = model
+        runner.vllm_config = types.SimpleNamespace(load_config=types.SimpleNamespace(load_format="mcorefs"), model_config=config,
+                                                   parallel_config=types.SimpleNamespace(enable_expert_parallel=False))
+        said.clear()
+        runner.reload_weights(weights_path=source)  # of the CPU, which packs its weights
+        assert said == [source] and config.model == "old"
+        with monkeypatch.context() as patch:
+            patch.setattr(vllm, "_as_loaded", lambda model: True)
+            for parameter in parameters.values():
+                parameter.data.zero_()
+            runner.reload_weights(weights_path=source)
+            assert said == [source, "reset"]
+            runner.reload_weights(weights_path=str(fixtures / "weights/gpt2-torch-tp2-pp2"))  # no such view of it
+            runner.vllm_config.load_config.load_format = "auto"
+            runner.reload_weights(weights_path="other")
+        assert said[2:] == [str(fixtures / "weights/gpt2-torch-tp2-pp2"), "other"] and (config.model, config.revision) == (source, None)
+        assert all(torch.equal(bits(parameters[name].data), bits(tensor)) for name, tensor in wanted.items())
+        config.model = config.revision = "old"

@@ -7,6 +7,7 @@ its own part straight into its parameters. Else each gives all tensors, as they 
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
 import time
 from typing import Any, Dict, Iterator, Optional, Tuple
@@ -61,41 +62,59 @@ def _fill_shard(model: Any, model_config: Any, parallel: Any, target: Any) -> No
 
 
 def _as_loaded(model: Any) -> bool:
-    """Whether parameters are still what was loaded: on a GPU vLLM changes neither those of layers that are not quantised nor what attention
-    has. Experts, latent attention and quantised layers may have been rearranged."""
+    """Whether parameters are still what was loaded: on a GPU vLLM changes neither those of layers that are not quantised nor what plain
+    attention has. Experts, latent attention, sinks, scales of the KV cache and quantised layers may have been rearranged or copied."""
     plain = ("UnquantizedLinearMethod", "UnquantizedEmbeddingMethod")
     for layer in model.modules():
         method = getattr(layer, "quant_method", None)
         if type(layer).__name__ == "Attention":
-            continue
-        if method is not None and type(method).__name__ not in plain or hasattr(layer, "process_weights_after_loading"):
+            sinks = getattr(getattr(layer, "impl", None), "sinks", None)
+            if method is not None or sinks is not None or getattr(layer, "calculate_kv_scales", False):
+                return False
+        elif method is not None and type(method).__name__ not in plain or hasattr(layer, "process_weights_after_loading"):
             return False
     return all(p.device.type == "cuda" for p in model.parameters())
 
 
-def _reload_in_place() -> None:
-    """vLLM's reload_weights builds each layer anew and copies it to where the old one is. A worker's own part needs none of that: with this load
-    format it is read to where it belongs, and all else goes vLLM's way."""
-    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+def _refill(runner: Any, path: Optional[str]) -> None:
+    """What reload_weights of a model runner does, in place. Differs: nothing was done."""
+    config, model = runner.vllm_config, runner.get_model()
+    if not _as_loaded(model):
+        raise Differs("this model's parameters are not as they were loaded")
+    _fill_shard(model, config.model_config, config.parallel_config, target_of(path or config.model_config.model))
+    if path is not None:
+        config.model_config.model, config.model_config.revision = path, None
+        if hasattr(config.model_config, "model_weights"):
+            config.model_config.model_weights = ""
+    for reset in ("reset_lora_state", "reset_encoder_cache", "reset_mm_cache"):  # what vLLM's own reload ends with, where it has them
+        getattr(runner, reset, lambda: None)()
 
-    theirs = GPUModelRunner.reload_weights
-    if getattr(theirs, "of_mcorefs", False):
-        return
 
+def _in_place(theirs: Any) -> Any:
     @functools.wraps(theirs)
     def reload_weights(self: Any, weights_iterator: Any = None, weights_path: Optional[str] = None, is_checkpoint_format: bool = True) -> None:
-        model, mine = self.get_model(), weights_iterator is None and is_checkpoint_format and self.load_config.load_format == "mcorefs"
-        if mine and _as_loaded(model):
+        if weights_iterator is None and is_checkpoint_format and self.vllm_config.load_config.load_format == "mcorefs":
             try:
-                _fill_shard(model, self.model_config, self.vllm_config.parallel_config, target_of(weights_path or self.model_config.model))
-                self.model_config.model = weights_path or self.model_config.model
-                return
+                return _refill(self, weights_path)
             except Differs as reason:
-                logger.debug("Weights are reloaded by vLLM: %s", reason)
-        theirs(self, weights_iterator, weights_path, is_checkpoint_format)
+                logger.info("Weights are reloaded by vLLM: %s", reason)
+        return theirs(self, weights_iterator, weights_path, is_checkpoint_format)
 
     reload_weights.of_mcorefs = True  # type: ignore[attr-defined]
-    GPUModelRunner.reload_weights = reload_weights
+    return reload_weights
+
+
+def _reload_in_place() -> None:
+    """vLLM's reload_weights builds each layer anew and copies it to where the old one is. A worker's own part needs none of that: with this load
+    format it is read to where it belongs, and all else goes vLLM's way. There are two runners, of which releases since 0.26 use the second."""
+    for module in ("vllm.v1.worker.gpu_model_runner", "vllm.v1.worker.gpu.model_runner"):
+        try:
+            runner = importlib.import_module(module).GPUModelRunner
+        except (ImportError, AttributeError):
+            continue
+        theirs = runner.__dict__.get("reload_weights")
+        if theirs is not None and not getattr(theirs, "of_mcorefs", False):
+            runner.reload_weights = _in_place(theirs)
 
 
 def _make_loader() -> type:
