@@ -68,19 +68,29 @@ trains_as_one() {
 	done
 }
 
+# resumes FILE PROCESSES ARGUMENT...: a run that goes on from the second iteration of $work/delayed has the rows of an uninterrupted one
+resumes() {
+	local of=$1 processes=$2
+	shift 2
+	run "$processes" "$work/n4.log" "${delayed[@]}" --load "$work/delayed" --ckpt-step 2 "$@" && cmp <(rows "$of" | tail -n 2) <(rows "$work/n4.log") &&
+		! says "$work/n4.log" 'scales are not loaded' >/dev/null
+}
+
 # Scales of earlier passes: stages train as one process does, and processes that share weights or samples have one scale. A run that goes on
-# finds its scales again.
+# has the scales that it had, in as many stages or fewer.
 is_delayed() {
-	run 1 "$work/n1.log" --bf16 && run 1 "$work/n2.log" "${delayed[@]}" && alike "$work/n1.log" "$work/n2.log" 4 5e-3 &&
-		! same "$work/n1.log" "$work/n2.log" >/dev/null && run 1 "$work/n3.log" "${delayed[@]}" --fp8-amax-compute-algo most_recent &&
-		alike "$work/n1.log" "$work/n3.log" 4 5e-3 && ! same "$work/n2.log" "$work/n3.log" >/dev/null &&
+	local saves=(--save "$work/delayed" --save-interval 2)
+	run 1 "$work/n1.log" --bf16 && run 1 "$work/n2.log" "${delayed[@]}" "${saves[@]}" && alike "$work/n1.log" "$work/n2.log" 4 5e-3 &&
+		! same "$work/n1.log" "$work/n2.log" >/dev/null && resumes "$work/n2.log" 1 &&
+		run 1 "$work/n4.log" "${delayed[@]}" --fp8-amax-history-len 8 --load "$work/delayed" &&
+		says "$work/n4.log" 'scales are not loaded, .* the checkpoint.s are of --fp8-amax-history-len 4, the run.s of 8$' &&
+		run 1 "$work/n3.log" "${delayed[@]}" --fp8-amax-compute-algo most_recent && alike "$work/n1.log" "$work/n3.log" 4 5e-3 &&
+		! same "$work/n2.log" "$work/n3.log" >/dev/null &&
 		run 1 "$work/n3.log" "${delayed[@]}" --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 &&
-		same "$work/n2.log" "$work/n3.log" && layout_flags 2-pp2 && run 2 "$work/n3.log" "${delayed[@]}" "${layout[@]}" &&
-		alike "$work/n2.log" "$work/n3.log" 4 && layout_flags "$(todays delayed 2 2-tp2-sp 2-cp2 2-fsdp)" &&
-		run 2 "$work/n3.log" "${delayed[@]}" "${layout[@]}" && alike "$work/n2.log" "$work/n3.log" 4 5e-3 &&
-		run 1 "$work/n3.log" "${delayed[@]}" --save "$work/delayed" --save-interval 2 --exit-interval 2 &&
-		run 1 "$work/n4.log" "${delayed[@]}" --load "$work/delayed" && says "$work/n4.log" '^--fp8-recipe delayed: scales are not loaded' &&
-		alike "$work/n2.log" <(cat "$work/n3.log" "$work/n4.log") 4 5e-3
+		same "$work/n2.log" "$work/n3.log" && layout_flags 2-pp2 && rm -r "$work/delayed" &&
+		run 2 "$work/n3.log" "${delayed[@]}" "${layout[@]}" "${saves[@]}" && alike "$work/n2.log" "$work/n3.log" 4 &&
+		resumes "$work/n3.log" 2 "${layout[@]}" && resumes "$work/n2.log" 1 && layout_flags "$(todays delayed 2 2-tp2-sp 2-cp2 2-fsdp)" &&
+		run 2 "$work/n3.log" "${delayed[@]}" "${layout[@]}" && alike "$work/n2.log" "$work/n3.log" 4 5e-3
 }
 
 # 9.6 million parameters, of which 8.4 million have two bytes more.

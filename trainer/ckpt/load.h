@@ -18,6 +18,8 @@
 
 struct mft_load;
 
+#define MFT_SCALES_WHY 640
+
 /* Opens config->load, or pretrained_checkpoint if that has nothing. *ret NULL and 0: there is
  * nothing to load and that is allowed (a new run). -ENODATA: exit_on_missing_checkpoint. */
 int mft_load_open(const struct mft_train_config *config, struct mft_load **ret,
@@ -49,6 +51,13 @@ int mft_load_state(struct mft_load *l, const struct mft_train_config *config,
 		   struct mft_params *params, const struct mfk_backend *backend,
 		   struct mfk_device *device, struct mfk_ctx *ctx, struct mft_progress *progress,
 		   bool *ret_optim, struct mfs_error *err);
+
+/* Reads the scales of params->scales into the device's memory: those of all products of the
+ * process, or none. why: empty, or why none are loaded, for the end of a line of the log. */
+int mft_load_scales(struct mft_load *l, const struct mft_train_config *config,
+		    const struct mft_params *params, const struct mfk_backend *backend,
+		    struct mfk_device *device, struct mfk_ctx *ctx, char why[MFT_SCALES_WHY],
+		    struct mfs_error *err);
 
 /* "iteration 20 of DIR (torch_dist, TP2 PP2)", for the log. */
 const char *mft_load_what(const struct mft_load *l);

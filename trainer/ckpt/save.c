@@ -20,6 +20,7 @@
 #include "formats/io/whole.h"
 #include "trainer/base/host_memory.h"
 #include "trainer/base/nvtx_ranges.h"
+#include "trainer/ckpt/module_state.h"
 #include "trainer/ckpt/save_i.h"
 
 #define TOKENIZER_MOST (UINT64_C(256) << 20) /* bytes of a tokenizer's file */
@@ -35,6 +36,18 @@ static int await_begin(struct mft_saver *s, struct mfs_error *err)
 	return rc ? mfs_fail(err, rc, "the device: %s", why) : 0;
 }
 
+/* The items of modules' states, of the scales as they were at the start. */
+static int write_modules(struct mft_saver *s, struct mfs_error *err)
+{
+	const struct mft_save_plan *p = &s->plan;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < p->module_count && !rc; i++)
+		rc = mft_module_state_item(s->config, s->params, s->scales, p->modules[i].param,
+					   p->modules[i].bytes, p->module_bytes, err);
+	return rc;
+}
+
 static void save(struct mft_saver *s)
 {
 	const int64_t begin = mfs_now_ns();
@@ -44,6 +57,8 @@ static void save(struct mft_saver *s)
 	s->result = (struct mft_save_result){
 		.iteration = s->progress.iteration, .dir = s->dir, .engine = ""};
 	rc = await_begin(s, &err);
+	if (!rc)
+		rc = write_modules(s, &err);
 	if (!rc)
 		rc = mft_save_iteration(s, &err);
 	s->result.failed = rc != 0;
@@ -184,6 +199,12 @@ static int make_buffers(struct mft_saver *s, struct mfs_error *err)
 {
 	const uint64_t bytes = s->params->buffer_elements * sizeof(float);
 
+	if (s->params->scales) {
+		s->scales = s->backend->device->host_alloc(s->device,
+							   mft_scales_bytes(s->params->scales));
+		if (!s->scales)
+			return mfs_fail_nomem(err);
+	}
 	if (!bytes)
 		return 0;
 	s->buffers = s->backend->device->host_alloc(s->device, bytes);
@@ -317,6 +338,9 @@ void mft_saver_free(struct mft_saver *s)
 	if (s->buffers)
 		s->backend->device->host_free(s->device, s->buffers,
 					      s->params->buffer_elements * sizeof(float));
+	if (s->scales)
+		s->backend->device->host_free(s->device, s->scales,
+					      mft_scales_bytes(s->params->scales));
 	for (uint32_t i = 0; i < s->tokenizer_count; i++)
 		mfs_buf_release(&s->tokenizer[i].bytes);
 	free(s->tokenizer);
@@ -339,7 +363,9 @@ int mft_saver_start(struct mft_saver *s, struct mfk_ctx *ctx, enum mft_save_kind
 		return mfs_fail(err, -EBUSY, "the save of iteration %llu has not ended yet",
 				(unsigned long long)s->progress.iteration);
 	}
-	/* The model's buffers are small, and change before the update does. */
+	/* The model's buffers and scales are small, and change before the update does. */
+	if (s->scales)
+		mft_scales_copy(s->params->scales, s->backend->device, ctx, s->scales, false);
 	if (s->buffers)
 		s->backend->device->copy_out(ctx, s->buffers, s->params->buffers,
 					     s->params->buffer_elements * sizeof(float));

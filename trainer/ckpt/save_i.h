@@ -105,6 +105,12 @@ struct mft_save_fill {
 	uint64_t at, length;
 };
 
+/* The item of a module's state (ckpt/module_state.h). */
+struct mft_save_module {
+	uint32_t param;	      /* its weight */
+	unsigned char *bytes; /* which spans point to; written anew by each save */
+};
+
 /* A file of another process. */
 struct mft_save_other {
 	uint32_t process, number;
@@ -125,6 +131,10 @@ struct mft_save_plan {
 	uint64_t bytes;
 	struct mfs_buf rng; /* the item of random states, which spans point into; empty: none */
 	struct mfs_dist_boxes *boxes; /* what spans point into, too */
+	struct mfs_arena arena;	      /* likewise */
+	struct mft_save_module *modules;
+	uint32_t module_count;
+	uint64_t module_bytes; /* of each item; 0: modules have no states */
 	/* of the first process */
 	struct mfs_buf metadata;       /* .metadata */
 	struct mft_save_other *others; /* by process, and then by number */
@@ -209,6 +219,7 @@ struct mft_saver {
 		bool locked;
 	} homes[MFT_SAVE_KINDS];
 	unsigned char *buffers; /* the model's as they were at the start; pinned */
+	unsigned char *scales;	/* likewise; of params->scales, mft_scales_bytes() */
 	char engine[64];	/* "io_uring, O_DIRECT" */
 	bool started;		/* the thread */
 

@@ -14,6 +14,8 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/grow.h"
+#include "formats/base/str.h"
+#include "trainer/ckpt/module_state.h"
 #include "trainer/ckpt/save_i.h"
 
 struct planner {
@@ -85,18 +87,45 @@ static int add_item(struct layout *l, const struct mft_save_box *box, enum mfs_s
 	return rc ? rc : add_bytes(l, item.tail, item.tail_len);
 }
 
+/* A layer's linear has a state where the run's recipe leaves one. */
+static bool has_state(const struct layout *l, const struct mft_save_box *box)
+{
+	const struct mfs_global_tensor *t = box->tensor;
+
+	return l->b->plan->module_bytes && !box->is_buffer && t->ndim == 2 && t->layer >= 0 &&
+	       mfs_str_ends(t->name, ".weight");
+}
+
+static int add_state(struct layout *l, const struct mfs_global_tensor *t)
+{
+	struct mft_save_plan *p = l->b->plan;
+	struct mft_save_module *m;
+
+	if (!l->own)
+		return add_bytes(l, NULL, p->module_bytes);
+	if (mfs_grow(&p->modules, p->module_count))
+		return mfs_fail_nomem(l->b->err);
+	m = &p->modules[p->module_count++];
+	m->param = (uint32_t)(mft_params_find(l->b->params, t->name, t->layer, t->expert) -
+			      l->b->params->list);
+	m->bytes = mfs_arena_alloc(&p->arena, p->module_bytes);
+	return m->bytes ? add_bytes(l, m->bytes, p->module_bytes) : mfs_fail_nomem(l->b->err);
+}
+
 /* The process that writes the first element of a tensor writes the objects of its modules. */
 static int add_extras(struct layout *l, const struct mft_save_box *box)
 {
+	const uint64_t length = has_state(l, box) ? l->b->plan->module_bytes : 0;
 	struct mfs_dist_extras extras = {0};
 	int rc;
 
 	for (unsigned a = 0; a < box->tensor->ndim; a++)
 		if (box->lo[a])
 			return 0;
-	rc = mfs_dist_boxes_add_extras(l->b->plan->boxes, box->tensor, 0, &extras, l->b->err);
+	rc = mfs_dist_boxes_add_extras(l->b->plan->boxes, box->tensor, length, &extras, l->b->err);
 	for (uint32_t i = 0; i < extras.count && !rc; i++)
-		rc = add_bytes(l, extras.none->data, extras.none->len);
+		rc = length && i == extras.own ? add_state(l, box->tensor)
+					       : add_bytes(l, extras.none->data, extras.none->len);
 	return rc;
 }
 
@@ -253,6 +282,8 @@ static int lay_out_all(struct planner *b)
 	if (!rc && b->plan->rng.failed)
 		rc = mfs_fail_nomem(b->err);
 	if (!rc)
+		rc = mft_module_state_measure(b->config, &b->plan->module_bytes, b->err);
+	if (!rc)
 		rc = lay_out_own(b);
 	if (launch->rank)
 		return rc;
@@ -365,6 +396,8 @@ void mft_save_plan_release(struct mft_save_plan *p)
 	free(p->fills);
 	free(p->last_fill);
 	free(p->others);
+	free(p->modules);
+	mfs_arena_release(&p->arena);
 	mfs_buf_release(&p->metadata);
 	mfs_buf_release(&p->rng);
 	mfs_dist_boxes_free(p->boxes);

@@ -119,6 +119,17 @@ static int take_reference(struct mft_trainer *t, struct mfs_error *err)
 	return mft_reference_take(t, err);
 }
 
+/* Without those of earlier passes the first ones are made of the first numbers. */
+static int load_scales(struct mft_trainer *t, struct mft_load *load, struct mfs_error *err)
+{
+	const int rc = mft_load_scales(load, t->config, t->params, t->backend, t->device, t->ctx,
+				       t->scales_why, err);
+
+	if (!rc && t->scales_why[0])
+		mft_net_find_scales(t->net);
+	return rc;
+}
+
 static int fill(struct mft_trainer *t, struct mft_load *load, struct mfs_error *err)
 {
 	int64_t began;
@@ -144,7 +155,8 @@ static int fill(struct mft_trainer *t, struct mft_load *load, struct mfs_error *
 			    &t->loaded_optimizer, err);
 	t->load_seconds = (double)(mfs_now_ns() - began) / 1e9;
 	mft_watch_rest(t->parallel.watch, false);
-	t->finds_scales = !rc && mft_net_find_scales(t->net);
+	if (!rc && t->params->scales)
+		rc = load_scales(t, load, err);
 	return rc ? rc : take_reference(t, err);
 }
 

@@ -167,10 +167,10 @@ static void print_loaded(const struct mft_trainer *t)
 		       load);
 	else
 		printf("weights: drawn with seed %lld\n", (long long)t->config->seed);
-	if (t->finds_scales)
-		printf("--fp8-recipe %s: scales are not loaded; they begin with those of the first "
-		       "microbatch\n",
-		       t->config->fp8_recipe);
+	if (t->scales_why[0])
+		printf("--fp8-recipe %s: scales are not loaded, and begin with those of the first "
+		       "microbatch: %s\n",
+		       t->config->fp8_recipe, t->scales_why);
 	if (t->loaded[0] && !t->config->skip_train && t->progress.iteration >= t->iterations)
 		printf("iteration %llu of %llu is reached already: nothing is trained; a larger "
 		       "%s goes on\n",

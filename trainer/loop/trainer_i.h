@@ -73,7 +73,8 @@ struct mft_trainer {
 	uint64_t iterations; /* of the whole run */
 	char loaded[640];    /* what the run began with; empty: drawn weights */
 	bool loaded_optimizer;
-	bool finds_scales;   /* of products of 8 bits, which were not loaded */
+	/* Why scales of products of 8 bits were not loaded; empty: they were, or there are none. */
+	char scales_why[MFT_SCALES_WHY];
 	double load_seconds; /* that this process took for its part */
 
 	/* what the log has not shown yet: sums over steps */

@@ -29,6 +29,7 @@
 #include "trainer/optimizers/optimizer.h"
 #include "trainer/params/buckets.h"
 #include "trainer/params/memory.h"
+#include "trainer/params/scales.h"
 #include "trainer/parallel/parallel.h"
 
 #define MFT_PARAM_ALIGN 128 /* elements */
@@ -109,6 +110,7 @@ struct mft_params {
 	struct mft_slot slot[MFT_SLOTS];
 	/* what the host has of the slots: all elements before this one, that of a parameter */
 	uint64_t offloaded, offloaded_owned; /* owned: elements before it */
+	const struct mft_scales *scales;     /* of the net that trains them; NULL: there are none */
 	const struct mft_optimizer_kind *optimizer;
 };
 

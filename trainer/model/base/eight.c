@@ -15,6 +15,7 @@ struct weight {
 	uint64_t rows, columns, scales; /* offsets in memory */
 	uint64_t made;			/* in which step; 0: never */
 	int64_t first;			/* number of its first group among all linears' groups */
+	int64_t groups;
 	bool fresh[MFT_FACTORS]; /* its scale is still to be found; mft_eight_find_scales() */
 };
 
@@ -42,7 +43,8 @@ struct mft_eight {
 			int64_t count;
 			uint64_t scales, history, amax; /* offsets in memory */
 		} forward, backward;
-		struct mft_at now; /* of forward's, what a pass uses */
+		struct mft_at now;	  /* of forward's, what a pass uses */
+		struct mft_scales scales; /* of both, for checkpoints */
 	} delayed;
 };
 
@@ -132,6 +134,7 @@ static void plan_weight(const struct mft_net *net, const struct mft_eight_weight
 		return;
 	to->planned = true;
 	to->first = net->eight->delayed.groups;
+	to->groups = w->groups;
 	net->eight->delayed.groups += w->groups;
 	if (is_divided(net, w)) {
 		need(net->eight, AREA_WEIGHT, bytes);
@@ -415,7 +418,54 @@ static int fill_table(const struct mft_net *net, struct mfk_ctx *ctx, const stru
 	return rc ? mfs_fail(err, rc, "%s", why) : 0;
 }
 
-int mft_eight_begin(const struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
+/* The weights of a group are parameters of their own. */
+static void place_weight(const struct mft_net *net, uint32_t first)
+{
+	const struct mfs_global_tensor *t = net->params->list[first].tensor;
+	const struct weight *w = &net->eight->weights[first];
+	struct mft_scale_place *places = net->eight->delayed.scales.places;
+
+	for (int64_t i = 0; i < w->groups; i++) {
+		const struct mft_param *p = &net->params->list[first];
+
+		if (i)
+			p = mft_params_find(net->params, t->name, t->layer, t->expert + (int32_t)i);
+		if (p)
+			places[p - net->params->list] =
+				(struct mft_scale_place){.exists = true,
+							 .x = 2 * w->first + i,
+							 .weight = 2 * w->first + w->groups + i,
+							 .dy = w->first + i};
+	}
+}
+
+static struct mft_scale_table table_at(const struct mft_net *net, const struct table *t)
+{
+	return (struct mft_scale_table){.count = t->count,
+					.scales = mft_net_at(net, t->scales),
+					.history = mft_net_at(net, t->history)};
+}
+
+/* Checkpoints find them by the parameters. */
+static int show_scales(struct mft_net *net, struct mfs_error *err)
+{
+	struct delayed *d = &net->eight->delayed;
+
+	d->scales.places =
+		mfs_arena_array(&net->arena, net->params->count, sizeof(*d->scales.places));
+	if (!d->scales.places)
+		return mfs_fail_nomem(err);
+	d->scales.length = net->config->fp8_amax_history_len;
+	d->scales.forward = table_at(net, &d->forward);
+	d->scales.backward = table_at(net, &d->backward);
+	for (uint32_t i = 0; i < net->params->count; i++)
+		if (net->eight->weights[i].planned)
+			place_weight(net, i);
+	net->params->scales = &d->scales;
+	return 0;
+}
+
+int mft_eight_begin(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
 {
 	const struct mft_eight *e = net->eight;
 	int rc;
@@ -423,7 +473,9 @@ int mft_eight_begin(const struct mft_net *net, struct mfk_ctx *ctx, struct mfs_e
 	if (!e || !e->recipe.delayed)
 		return 0;
 	rc = fill_table(net, ctx, &e->delayed.forward, err);
-	return rc ? rc : fill_table(net, ctx, &e->delayed.backward, err);
+	if (!rc)
+		rc = fill_table(net, ctx, &e->delayed.backward, err);
+	return rc ? rc : show_scales(net, err);
 }
 
 bool mft_eight_find_scales(const struct mft_net *net)

@@ -67,8 +67,8 @@ void mft_eight_plan(const struct mft_net *net, const struct mft_eight_weight *w,
 /* Call it when all linears are planned. slot: bytes of a slot, to which some are added. */
 void mft_eight_place_slot(struct mft_net *net, uint64_t *slot);
 void mft_eight_place(struct mft_net *net);
-/* After mft_memory_place(): scales are 1. */
-int mft_eight_begin(const struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
+/* After mft_memory_place(): scales are 1. Sets params->scales. */
+int mft_eight_begin(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
 /* For weights that were trained before, whose scales nobody knows: each begins as that of the first
  * numbers that it is used for, instead of 1. False: scales are not kept from pass to pass. */
 bool mft_eight_find_scales(const struct mft_net *net);
