@@ -53,5 +53,8 @@ bool mft_recipe_is_for(const struct mft_train_config *config, const char *prefix
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(none); i++)
 		if (mfs_str_is(prefix, none[i]))
 			return false;
+	/* It is of no layer: what is for layers is not for it (multi_token_prediction.py). */
+	if (mfs_str_is(prefix, "mtp.layers.eh_proj"))
+		return mft_has_eight_bits(config);
 	return mft_layer_has_eight_bits(config, layer);
 }

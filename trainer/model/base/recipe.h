@@ -30,7 +30,7 @@ struct mft_recipe {
 /* False: no product of the run has 8 bits. */
 bool mft_recipe_find(const struct mft_train_config *config, struct mft_recipe *ret);
 /* Whether a linear has 8-bit products by its name and layer. Those of the embedding, the head and
- * routers have none. */
+ * routers have none; eh_proj of MTP has them whatever layers are in bf16. */
 bool mft_recipe_is_for(const struct mft_train_config *config, const char *prefix, int64_t layer);
 
 #endif

@@ -236,6 +236,35 @@ START_TEST(scales_of_the_pass_before)
 }
 END_TEST
 
+/* Layers in bf16 do not make MTP's projection one of them, which has the number of its depth. */
+START_TEST(linears_with_8_bits)
+{
+	static const struct {
+		const char *prefix;
+		int64_t layer;
+		bool eight;
+	} rows[] = {
+		{"decoder.layers.mlp.linear_fc1", 0, false},
+		{"decoder.layers.mlp.linear_fc1", 1, true},
+		{"decoder.layers.mlp.linear_fc1", 2, false},
+		{"decoder.layers.mlp.router", 1, false},
+		{"mtp.layers.eh_proj", 0, true},
+		{"mtp.layers.eh_proj", 2, true},
+		{"output_layer", -1, false},
+	};
+	struct mft_train_config c = config_of("tensorwise", "hybrid", true);
+
+	c.model.num_layers = 3;
+	c.first_last_layers_bf16 = true;
+	c.num_layers_at_start_in_bf16 = c.num_layers_at_end_in_bf16 = 1;
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(rows); i++)
+		ck_assert_msg(mft_recipe_is_for(&c, rows[i].prefix, rows[i].layer) == rows[i].eight,
+			      "%s of %lld", rows[i].prefix, (long long)rows[i].layer);
+	c.fp8 = NULL;
+	ck_assert(!mft_recipe_is_for(&c, "mtp.layers.eh_proj", 0));
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("eight");
@@ -243,6 +272,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_loop_test(c, scales_of_the_moment, 0, 4);
 	tcase_add_loop_test(c, scales_of_the_pass_before, 0, 2);
+	tcase_add_test(c, linears_with_8_bits);
 	suite_add_tcase(s, c);
 	return s;
 }
