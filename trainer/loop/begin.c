@@ -47,6 +47,14 @@ static int open_recorder(struct mft_trainer *t, const struct mfk_backend *record
 	return rc ? mfs_fail(err, rc, "%s", why) : 0;
 }
 
+static int check_device(const struct mft_trainer *t, struct mfs_error *err)
+{
+	struct mfk_device_info info;
+
+	t->backend->device->info(t->device, &info);
+	return mft_device_check(t->config, &info, err);
+}
+
 static int open_device(struct mft_trainer *t, const struct mft_launch *launch,
 		       const struct mfk_backend *recorder, struct mfs_error *err)
 {
@@ -54,6 +62,8 @@ static int open_device(struct mft_trainer *t, const struct mft_launch *launch,
 	int rc = recorder ? open_recorder(t, recorder, err)
 			  : mft_device_choose(t->config, launch, &t->backend, &t->device, err);
 
+	if (!rc)
+		rc = check_device(t, err);
 	if (rc)
 		return rc;
 	rc = t->backend->device->ctx_new(t->device, false, &t->ctx, why);

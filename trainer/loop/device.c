@@ -10,7 +10,10 @@
 
 #include "formats/base/array.h"
 #include "kernels/ref/cpu.h"
+#include "trainer/config/recipe_words.h"
 #include "trainer/config/value.h"
+
+#define EIGHT_BITS 89u /* the least compute capability with products of 8 bits */
 
 /* PROGRAM's directory and its neighbours. False: there is no such file. */
 static bool find_next_to_program(const char *relative, char *ret, size_t size)
@@ -107,6 +110,19 @@ static int open_cpu(const struct mft_train_config *config, const struct mft_laun
 	if (launch->size > 1)
 		rc = mfk_mpi_load(path, why);
 	return rc ? rc : mfk_cpu.device->open(0, threads_of(config, launch), ret, why);
+}
+
+/* GPUs before Ada have no products of 8 bits. A capability of 0 is that of no GPU. */
+int mft_device_check(const struct mft_train_config *config, const struct mfk_device_info *info,
+		     struct mfs_error *err)
+{
+	if (!mft_has_eight_bits(config) || !info->capability || info->capability >= EIGHT_BITS)
+		return 0;
+	return mfs_fail(err, -ENODEV,
+			"--fp8-format: %s has compute capability %u.%u, products of 8 bits need "
+			"at least %u.%u",
+			info->name, info->capability / 10, info->capability % 10, EIGHT_BITS / 10,
+			EIGHT_BITS % 10);
 }
 
 int mft_device_choose(const struct mft_train_config *config, const struct mft_launch *launch,

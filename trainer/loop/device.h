@@ -22,5 +22,8 @@
 int mft_device_choose(const struct mft_train_config *config, const struct mft_launch *launch,
 		      const struct mfk_backend **ret, struct mfk_device **ret_device,
 		      struct mfs_error *err);
+/* -ENODEV: a run has products of 8 bits, and its GPU has not. */
+int mft_device_check(const struct mft_train_config *config, const struct mfk_device_info *info,
+		     struct mfs_error *err);
 
 #endif

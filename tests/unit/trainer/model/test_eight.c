@@ -4,12 +4,14 @@
  */
 #include "trainer/model/base/eight.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "formats/base/array.h"
 #include "kernels/eight_bits.h"
 #include "tests/unit/train_model.h"
+#include "trainer/loop/device.h"
 #include "trainer/model/mlp/mlp_i.h"
 #include "trainer/model/net_i.h"
 
@@ -265,6 +267,31 @@ START_TEST(linears_with_8_bits)
 }
 END_TEST
 
+/* 0: of a CPU. */
+START_TEST(gpus_that_have_8_bits)
+{
+	static const struct {
+		unsigned capability;
+		int with; /* 8 bits; without them all will do */
+	} rows[] = {{0, 0}, {80, -ENODEV}, {86, -ENODEV}, {89, 0}, {90, 0}};
+	struct mft_train_config c = config_of("tensorwise", "hybrid", true);
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(rows); i++) {
+		struct mfs_error err = {0};
+		const struct mfk_device_info info = {.name = "A", .capability = rows[i].capability};
+
+		c.fp8 = "hybrid";
+		if (rows[i].with)
+			unit_fails(mft_device_check(&c, &info, &err), &err, rows[i].with,
+				   "A has compute capability 8.");
+		else
+			unit_ok(mft_device_check(&c, &info, &err), &err);
+		c.fp8 = NULL;
+		unit_ok(mft_device_check(&c, &info, &err), &err);
+	}
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("eight");
@@ -273,6 +300,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, scales_of_the_moment, 0, 4);
 	tcase_add_loop_test(c, scales_of_the_pass_before, 0, 2);
 	tcase_add_test(c, linears_with_8_bits);
+	tcase_add_test(c, gpus_that_have_8_bits);
 	suite_add_tcase(s, c);
 	return s;
 }
