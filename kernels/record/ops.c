@@ -53,7 +53,7 @@ static void gemm(struct mfk_ctx *c, const struct mfk_gemm *a)
 static void gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
 {
 	const struct mfk_gemm *b = &a->base;
-	const bool of_weights = b->trans_a;
+	const bool of_weights = a->along_k || b->trans_a;
 	const double groups = (double)a->groups;
 	const double m = (double)b->m, n = (double)b->n, k = (double)b->k;
 	const double read = m * k + k * n * (of_weights ? 1 : groups);

@@ -214,17 +214,20 @@ START_TEST(what_is_added_to_comes_after_a_product)
 END_TEST
 
 /* A gradient of weights [6, 4] of 10 rows, as it is written down: of one matrix, and of three of a
- * group each. */
-static struct mfk_work recorded(int64_t groups, float beta)
+ * group each. Operands of 8 bits have rows along the sum. */
+static struct mfk_work recorded(enum mfk_dtype type, int64_t groups, float beta)
 {
+	const bool eight = mfk_is_scaled(type);
 	const struct mfk_gemm_grouped g = {.base = {.m = 6,
 						    .n = 4,
 						    .k = 10,
-						    .trans_a = true,
-						    .dtype_a = MFK_BF16,
-						    .dtype_b = MFK_BF16,
+						    .trans_a = !eight,
+						    .trans_b = eight,
+						    .dtype_a = type,
+						    .dtype_b = type,
 						    .dtype_c = MFK_F32,
 						    .beta = beta},
+					   .along_k = eight,
 					   .groups = groups};
 	const struct mfk_device_ops *dev = mfk_recorder.device;
 	struct mfk_device *device;
@@ -250,12 +253,17 @@ static struct mfk_work recorded(int64_t groups, float beta)
 
 START_TEST(gradients_of_weights_are_added_to)
 {
-	const uint64_t read = (6 + 4) * 10 * 2, matrix = 6 * 4 * 4;
+	const uint64_t matrix = 6 * 4 * 4;
 
-	for (int64_t groups = 1; groups <= 3; groups += 2) {
-		const struct mfk_work first = recorded(groups, 0), next = recorded(groups, 1);
+	for (int i = 0; i < 4; i++) {
+		const enum mfk_dtype type = i < 2 ? MFK_BF16 : MFK_E4M3;
+		const int64_t groups = i % 2 ? 3 : 1;
+		const uint64_t read = (6 + 4) * 10 * mfk_dtype_size(type);
+		const struct mfk_work first = recorded(type, groups, 0);
+		const struct mfk_work next = recorded(type, groups, 1);
 
 		ck_assert_uint_eq(first.bytes, read + groups * matrix);
+		ck_assert_int_eq(first.m, 6);
 		ck_assert_uint_eq(first.added, 0);
 		ck_assert_uint_eq(next.bytes, read + 2 * groups * matrix);
 		ck_assert_uint_eq(next.added, 2 * groups * matrix);
