@@ -72,30 +72,31 @@ static int check(const struct mft_net *net, struct mfs_error *err)
 	return 0;
 }
 
+static void set_gradient(struct mft_net *net, struct mft_linear *l)
+{
+	mft_linear_replaces(net, l);
+	if (l->weight->part.split == MFS_TP_NONE)
+		mft_net_gradient_is_term(net, l->weight);
+}
+
 static int find_linear(struct mft_net *net, const char *prefix, uint32_t layer,
 		       struct mft_linear *ret, struct mfs_error *err)
 {
 	const int r = mft_linear_find(net, prefix, (int32_t)layer, -1, ret, err);
 
-	if (r)
-		return r;
-	mft_linear_replaces(net, ret);
-	if (ret->weight->part.split == MFS_TP_NONE)
-		mft_net_gradient_is_term(net, ret->weight);
-	return 0;
+	if (!r)
+		set_gradient(net, ret);
+	return r;
 }
 
 static int find_down(struct mft_net *net, const char *prefix, uint32_t layer,
 		     struct mft_linear *ret, struct mfs_error *err)
 {
-	const int r = find_linear(net, prefix, layer, ret, err);
+	const int r = mft_linear_find_whole(net, prefix, (int32_t)layer, ret, err);
 
-	if (r || !mft_is_divided(net) || ret->weight->part.split == MFS_TP_NONE)
-		return r;
-	ret->gathered = true;
-	ret->out *= net->parallel->size.tp;
-	ret->recipe = NULL;
-	return 0;
+	if (!r)
+		set_gradient(net, ret);
+	return r;
 }
 
 static int find_norm(struct mft_net *net, const char *prefix, uint32_t layer, struct mft_norm *ret,

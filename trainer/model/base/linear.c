@@ -68,8 +68,9 @@ static int find_recipe(const struct mft_net *net, const char *prefix, int32_t la
 	return l->recipe ? mft_eight_check(prefix, layer, l->out, l->in, err) : 0;
 }
 
-int mft_linear_find(const struct mft_net *net, const char *prefix, int32_t layer, int32_t expert,
-		    struct mft_linear *ret, struct mfs_error *err)
+/* All but its recipe. */
+static int find_linear(const struct mft_net *net, const char *prefix, int32_t layer, int32_t expert,
+		       struct mft_linear *ret, struct mfs_error *err)
 {
 	const struct mft_param *weight = find(net, prefix, "weight", layer, expert);
 
@@ -82,7 +83,29 @@ int mft_linear_find(const struct mft_net *net, const char *prefix, int32_t layer
 		.out = mft_param_size(weight, 0),
 		.in = mft_param_size(weight, 1),
 	};
-	return find_recipe(net, prefix, layer, expert >= 0, ret, err);
+	return 0;
+}
+
+int mft_linear_find(const struct mft_net *net, const char *prefix, int32_t layer, int32_t expert,
+		    struct mft_linear *ret, struct mfs_error *err)
+{
+	const int r = find_linear(net, prefix, layer, expert, ret, err);
+
+	return r ? r : find_recipe(net, prefix, layer, expert >= 0, ret, err);
+}
+
+int mft_linear_find_whole(const struct mft_net *net, const char *prefix, int32_t layer,
+			  struct mft_linear *ret, struct mfs_error *err)
+{
+	const int r = find_linear(net, prefix, layer, -1, ret, err);
+
+	if (r)
+		return r;
+	if (!mft_is_divided(net) || ret->weight->part.split == MFS_TP_NONE)
+		return find_recipe(net, prefix, layer, false, ret, err);
+	ret->gathered = true;
+	ret->out *= net->parallel->size.tp;
+	return 0;
 }
 
 /* The address of an element of a weight, or of a bias. */

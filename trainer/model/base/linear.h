@@ -46,6 +46,10 @@ struct mft_part_plan;
  * 8 bits. */
 int mft_linear_find(const struct mft_net *net, const char *prefix, int32_t layer, int32_t expert,
 		    struct mft_linear *ret, struct mfs_error *err);
+/* Like mft_linear_find(), for a linear that each process uses all of: where its rows are divided,
+ * it is gathered, and has no products of 8 bits. */
+int mft_linear_find_whole(const struct mft_net *net, const char *prefix, int32_t layer,
+			  struct mft_linear *ret, struct mfs_error *err);
 /* Plans that forward keeps x for backward, if weights' gradients are products of 8 bits. Returns
  * true if it does: x need not stay then. */
 bool mft_linear_keep(const struct mft_net *net, const struct mft_part *part, struct mft_linear *l,
