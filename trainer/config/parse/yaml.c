@@ -339,7 +339,9 @@ static int read_section(struct mft_yaml_reader *r, const struct mfs_yaml_node *k
 		return 0;
 	if (value->kind != MFS_YAML_MAPPING)
 		return mft_yaml_fail(r, value, "expected names with values under", key->text);
-	return read_pairs(r, key->text, value);
+	if (mfs_str_is(key->text, "mixed_precision"))
+		rc = mft_yaml_precision_begin(r, value);
+	return rc ? rc : read_pairs(r, key->text, value);
 }
 
 /* ---- Accelerate ---- */

@@ -188,6 +188,18 @@ int mft_yaml_precision(struct mft_yaml_reader *r, const struct mfs_yaml_node *n)
 	return 0;
 }
 
+/* MixedPrecisionConfig has other defaults than Megatron's arguments. */
+int mft_yaml_precision_begin(struct mft_yaml_reader *r, const struct mfs_yaml_node *section)
+{
+	const struct mfs_yaml_node *fp8 = mfs_yaml_get(section, "fp8");
+
+	if (!fp8 || mfs_yaml_is_null(fp8))
+		return 0;
+	mft_yaml_set_number(r, "num_layers_at_start_in_bf16", 0);
+	mft_yaml_set_number(r, "num_layers_at_end_in_bf16", 0);
+	return set_text(r, "fp8_recipe", "tensorwise");
+}
+
 /* ---- data ---- */
 
 /* blend: [[prefix, ...], [weight, ...] or null] is --data-path weight prefix ... */

@@ -45,6 +45,9 @@ const char *mft_yaml_plain_dtype(const char *text);
 const struct mfs_yaml_node *mft_yaml_unwrap(const struct mfs_yaml_node *n);
 /* The element type of weights: a recipe's name as "bf16_mixed", or a torch.dtype. */
 int mft_yaml_precision(struct mft_yaml_reader *r, const struct mfs_yaml_node *n);
+/* Before the pairs of a section mixed_precision: what they leave out, if its products are of 8
+ * bits. */
+int mft_yaml_precision_begin(struct mft_yaml_reader *r, const struct mfs_yaml_node *section);
 /* *ret_done: nothing is left to do for the pair. */
 int mft_yaml_bridge_pair(struct mft_yaml_reader *r, const char *section,
 			 const struct mfs_yaml_node *key, const struct mfs_yaml_node *value,

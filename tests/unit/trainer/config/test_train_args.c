@@ -2416,6 +2416,20 @@ START_TEST(yaml_bridge_training)
 		&err);
 	ck_assert_str_eq(c.fp8_recipe, "tensorwise");
 	mft_train_config_release(&c);
+	unit_ok(yaml(SMALL "--num-layers 4",
+		     "mixed_precision:\n  bf16: true\n  fp8: hybrid\n"
+		     "  first_last_layers_bf16: true\n  num_layers_at_end_in_bf16: 2\n",
+		     &c),
+		&err);
+	ck_assert_str_eq(c.fp8_recipe, "tensorwise");
+	ck_assert_int_eq(c.num_layers_at_start_in_bf16, 0);
+	ck_assert_int_eq(c.num_layers_at_end_in_bf16, 2);
+	mft_train_config_release(&c);
+	unit_ok(yaml(SMALL "--fp8-recipe delayed",
+		     "mixed_precision:\n  bf16: true\n  fp8: hybrid\n", &c),
+		&err);
+	ck_assert_str_eq(c.fp8_recipe, "delayed");
+	mft_train_config_release(&c);
 	unit_ok(yaml(SMALL, "mixed_precision: fp16-mixed\nmodel:\n  bf16: true\n", &c), &err);
 	ck_assert_int_eq(c.params_dtype, MFS_F16);
 	mft_train_config_release(&c);
