@@ -79,6 +79,40 @@ static int check_recipe(struct settle *s, const char *recipe)
 	return is(s, FIRST_LAST_LAYERS_BF16) ? check_ends(s) : 0;
 }
 
+static bool recomputes(const struct settle *s, const char *module)
+{
+	const struct mft_flag_value *modules = mft_flag_get(s->v, name_of(RECOMPUTE_MODULES));
+
+	if (!mfs_str_is(text(s, RECOMPUTE_GRANULARITY), "selective") || !has(s, RECOMPUTE_MODULES))
+		return false;
+	for (size_t i = 0; i < modules->count; i++)
+		if (mfs_str_is(modules->items[i].text, module))
+			return true;
+	return false;
+}
+
+/* What cannot be together with a recipe. */
+static int check_others(struct settle *s, const char *recipe)
+{
+	const bool delayed = mfs_str_is(recipe, "delayed");
+
+	if (is(s, FIRST_LAST_LAYERS_BF16) && delayed)
+		return mfs_fail(s->err, -EINVAL,
+				"--first-last-layers-bf16: expected another --fp8-recipe than "
+				"delayed with it");
+	if (delayed && (recomputes(s, "layernorm") || recomputes(s, "moe_act")))
+		return mfs_fail(s->err, -EINVAL,
+				"--recompute-modules %s: expected another --fp8-recipe than "
+				"delayed with it",
+				recomputes(s, "layernorm") ? "layernorm" : "moe_act");
+	if (is(s, FP8_PARAM_GATHER) && is(s, OPTIMIZER_CPU_OFFLOAD) && !delayed)
+		return mfs_fail(s->err, -EINVAL,
+				"--fp8-param-gather with --optimizer-cpu-offload: expected "
+				"--fp8-recipe delayed with them, found %s",
+				recipe);
+	return 0;
+}
+
 /* What Megatron asks of them holds here, too, so that a line that is taken is one of Megatron's
  * (arguments.py: validate_args; transformer_config.py: __post_init__). */
 int mft_settle_fp8(struct settle *s)
@@ -89,6 +123,7 @@ int mft_settle_fp8(struct settle *s)
 					      MOE_ROUTER_PADDING_FOR_QUANTIZATION,
 					      MOE_ROUTER_PADDING_FOR_FP8};
 	char spelling[MFT_FLAG_SPELLING];
+	int r;
 
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(parts) && !fp8; i++)
 		if (is(s, parts[i]))
@@ -105,15 +140,12 @@ int mft_settle_fp8(struct settle *s)
 				"--fp8-output-proj: expected --fp8-recipe mxfp8 with it, found "
 				"%s",
 				recipe);
-	if (is(s, FIRST_LAST_LAYERS_BF16) && mfs_str_is(recipe, "delayed"))
-		return mfs_fail(s->err, -EINVAL,
-				"--first-last-layers-bf16: expected another --fp8-recipe than "
-				"delayed with it");
 	if (mfs_str_is(recipe, "custom") && !has(s, FP8_QUANTIZER_FACTORY))
 		return mfs_fail(s->err, -ENODATA,
 				"--fp8-quantizer-factory is missing, which --fp8-recipe custom "
 				"needs");
-	return check_recipe(s, recipe);
+	r = check_others(s, recipe);
+	return r ? r : check_recipe(s, recipe);
 }
 
 /* ---- which optimizer ---- */

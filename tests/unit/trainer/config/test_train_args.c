@@ -659,6 +659,13 @@ START_TEST(flags_of_other_programs_are_taken_or_told)
 	fails(SMALL "--fp8-format hybrid --fp8-param-gather", -EINVAL,
 	      "--use-distributed-optimizer");
 	fails(SMALL "--fp8-format hybrid --first-last-layers-bf16", -EINVAL, "than delayed");
+	fails(SMALL "--fp8-format hybrid --recompute-granularity selective "
+		    "--recompute-modules core_attn layernorm",
+	      -EINVAL, "--recompute-modules layernorm: expected another --fp8-recipe than delayed");
+	fails(SMALL "--bf16 --fp8-format hybrid --fp8-recipe tensorwise --fp8-param-gather "
+		    "--use-distributed-optimizer --optimizer-cpu-offload "
+		    "--use-precision-aware-optimizer",
+	      -EINVAL, "expected --fp8-recipe delayed with them, found tensorwise");
 	fails(SMALL "--fp8-format hybrid --fp8-output-proj", -EINVAL, "mxfp8 with it");
 	fails(SMALL "--fp8-format hybrid --fp8-recipe custom", -ENODATA, "--fp8-quantizer-factory");
 	fails(SMALL "--num-layers 4 --fp8-format hybrid --fp8-recipe tensorwise --bf16 "
