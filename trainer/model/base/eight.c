@@ -16,6 +16,7 @@ struct weight {
 	uint64_t made;			/* in which step; 0: never */
 	int64_t first;			/* number of its first group among all linears' groups */
 	int64_t groups;
+	int64_t most;			/* rows of its operands at most */
 	bool fresh[MFT_FACTORS]; /* its scale is still to be found; mft_eight_find_scales() */
 };
 
@@ -146,10 +147,13 @@ static void plan_weight(const struct mft_net *net, const struct mft_eight_weight
 				    (uint64_t)w->groups * sizeof(struct mfk_scale));
 }
 
-/* Elements between rows of transposed matrices. */
-static int64_t ld_of(int64_t rows, int64_t groups)
+/* Elements between rows of transposed matrices. Experts' rows are others in each pass, and
+ * libraries look for a kernel at each new shape: theirs are as far apart as the most rows are. */
+static int64_t ld_of(const struct mft_net *net, const struct mft_eight_weight *w,
+		     const struct mfk_quantise *x)
 {
-	return groups ? mfk_group_columns(rows, groups) : mfk_scaled_round(rows);
+	return x->groups ? mfk_group_columns(weight_of(net, w)->most, x->groups)
+			 : mfk_scaled_round(x->rows);
 }
 
 void mft_eight_plan(const struct mft_net *net, const struct mft_eight_weight *w, int64_t rows)
@@ -158,6 +162,8 @@ void mft_eight_plan(const struct mft_net *net, const struct mft_eight_weight *w,
 	const int64_t columns = mfk_group_columns(rows, w->groups);
 
 	plan_weight(net, w);
+	if (rows > weight_of(net, w)->most)
+		weight_of(net, w)->most = rows;
 	need(e, AREA_ROWS, bytes_of(rows, w->out > w->in ? w->out : w->in));
 	need(e, AREA_COLUMNS, bytes_of(columns, w->in));
 	need(e, AREA_DY_COLUMNS, bytes_of(columns, w->out));
@@ -349,7 +355,7 @@ void mft_eight_matrix(const struct mft_net *net, const struct mft_pass *pass,
 		a.qt = NULL;
 	else if (!a.qt)
 		a.qt = mft_net_at(net, e->at[area]);
-	a.ld_qt = ld_of(x->rows, x->groups);
+	a.ld_qt = ld_of(net, w, x);
 	if (e->recipe.delayed)
 		a.scales = table_scales(net, w, which);
 	else if (!a.scales)
@@ -391,7 +397,7 @@ struct mft_operand mft_eight_kept(const struct mft_net *net, const struct mft_ei
 	mft_eight_keep(net, from, &a);
 	if (net->eight->recipe.delayed)
 		a.scales = table_scales(net, w, MFT_X);
-	return (struct mft_operand){net->eight->recipe.type[MFT_X], a.qt, ld_of(x->rows, x->groups),
+	return (struct mft_operand){net->eight->recipe.type[MFT_X], a.qt, ld_of(net, w, x),
 				    a.scales};
 }
 
