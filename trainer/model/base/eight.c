@@ -16,7 +16,7 @@ struct weight {
 	uint64_t made;			/* in which step; 0: never */
 	int64_t first;			/* number of its first group among all linears' groups */
 	int64_t groups;
-	int64_t most;			/* rows of its operands at most */
+	int64_t most;		 /* rows of its operands at most */
 	bool fresh[MFT_FACTORS]; /* its scale is still to be found; mft_eight_find_scales() */
 };
 

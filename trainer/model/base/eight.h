@@ -69,8 +69,9 @@ void mft_eight_place_slot(struct mft_net *net, uint64_t *slot);
 void mft_eight_place(struct mft_net *net);
 /* After mft_memory_place(): scales are 1. Sets params->scales. */
 int mft_eight_begin(struct mft_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
-/* For weights that were trained before, whose scales nobody knows: each begins as that of the first
- * numbers that it is used for, instead of 1. False: scales are not kept from pass to pass. */
+/* For weights that were trained before, whose scales nobody knows: those of the first pass begin as
+ * those of its numbers, instead of 1. Experts that it has no tokens for begin with 1, which their
+ * first tokens change. False: scales are not kept from pass to pass. */
 bool mft_eight_find_scales(const struct mft_net *net);
 /* Called around a pass forward, which may have a second part (MTP), and after a pass backward. */
 void mft_eight_begin_forward(const struct mft_net *net, const struct mft_pass *pass);
