@@ -54,6 +54,14 @@ goes_on() {
 		run 1 "$work/n4.log" "${hybrid[@]}" --load "$work/$1" && same "$work/n2.log" <(cat "$work/n3.log" "$work/n4.log")
 }
 
+# divided LAYOUT ARGUMENT...: two processes are in a distance of one, and do not compute what they do in bf16
+divided() {
+	layout_flags "$1"
+	shift
+	run 2 "$work/n3.log" "$@" "${layout[@]}" && alike "$work/n2.log" "$work/n3.log" 4 5e-3 && run 2 "$work/n4.log" --bf16 "${layout[@]}" &&
+		alike "$work/n4.log" "$work/n3.log" 4 5e-3 && ! same "$work/n4.log" "$work/n3.log" >/dev/null
+}
+
 # Scales are of what a process has: where weights or tokens are divided, they are others.
 trains_as_one() {
 	local n
@@ -63,8 +71,7 @@ trains_as_one() {
 	done
 	# shellcheck disable=SC2086
 	for n in $(todays "eight bits, divided" 2-tp2-sp 2-cp2 $1); do
-		layout_flags "$n"
-		run 2 "$work/n3.log" "${hybrid[@]}" "${layout[@]}" && alike "$work/n2.log" "$work/n3.log" 4 5e-3 || return 1
+		divided "$n" "${hybrid[@]}" || return 1
 	done
 }
 
@@ -89,8 +96,8 @@ is_delayed() {
 		run 1 "$work/n3.log" "${delayed[@]}" --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 &&
 		same "$work/n2.log" "$work/n3.log" && layout_flags 2-pp2 && rm -r "$work/delayed" &&
 		run 2 "$work/n3.log" "${delayed[@]}" "${layout[@]}" "${saves[@]}" && alike "$work/n2.log" "$work/n3.log" 4 &&
-		resumes "$work/n3.log" 2 "${layout[@]}" && resumes "$work/n2.log" 1 && layout_flags "$(todays delayed 2 2-tp2-sp 2-cp2 2-fsdp)" &&
-		run 2 "$work/n3.log" "${delayed[@]}" "${layout[@]}" && alike "$work/n2.log" "$work/n3.log" 4 5e-3
+		resumes "$work/n3.log" 2 "${layout[@]}" && resumes "$work/n2.log" 1 &&
+		divided "$(todays delayed 2 2-tp2-sp 2-cp2 2-fsdp)" "${delayed[@]}"
 }
 
 # 9.6 million parameters, of which 8.4 million have two bytes more.
@@ -129,6 +136,9 @@ verdict $? "delayed scaling"
 small deepseek
 (plans)
 verdict $? "a plan"
+layout_flags 2-tp2-sp
+run 2 "$work/n3.log" "${hybrid[@]}" "${layout[@]}" --transformer-impl local --exit-interval 1
+verdict $? "latent attention whose down projections are gathered, in bf16, have 24 rows in a process"
 refuses 'mxfp8 is not supported: it needs a GPU of compute capability 10.0' --fp8-format e4m3 --fp8-recipe mxfp8
 verdict $? "mxfp8"
 refuses 'custom is not supported: its quantizers are functions of Python' --fp8-format e4m3 --fp8-recipe custom --fp8-quantizer-factory a.b
