@@ -108,6 +108,8 @@ static int read_noted(struct mfs_ckpt *ckpt, const struct mfs_ckpt_extra *e,
 {
 	struct mfs_source file, src;
 
+	if (e->malformed)
+		return mfs_fail(err, -ENOTSUP, "expected None, a tensor of bytes or a BytesIO");
 	if (e->bytes)
 		return mfs_extra_state_read(e->bytes, e->length, "a BytesIO", arena, ret, err);
 	file = mfs_source_file(ckpt->files, e->file);

@@ -17,7 +17,8 @@ struct mfs_ckpt_extra {
 	const void *bytes;
 	uint32_t file;
 	uint64_t at, length;
-	bool item; /* a byte item of torch_dist */
+	bool item;	/* a byte item of torch_dist */
+	bool malformed; /* neither: it is refused when somebody asks for it */
 };
 
 /* For readers, each module once. */

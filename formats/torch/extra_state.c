@@ -343,6 +343,15 @@ static uint8_t *from_latin1(const char *text, size_t len, struct mfs_arena *aren
 	return bytes;
 }
 
+static const uint8_t *copy_bytes(const uint8_t *from, size_t len, struct mfs_arena *arena)
+{
+	uint8_t *ret = mfs_arena_alloc(arena, len + 1);
+
+	if (ret && len)
+		memcpy(ret, from, len);
+	return ret;
+}
+
 const uint8_t *mfs_extra_state_buffer(const struct mfs_pickle *doc, mfs_value v,
 				      struct mfs_arena *arena, size_t *ret_len)
 {
@@ -354,7 +363,7 @@ const uint8_t *mfs_extra_state_buffer(const struct mfs_pickle *doc, mfs_value v,
 	if (!mfs_value_is_object_of(doc, v, "BytesIO"))
 		return NULL;
 	if (mfs_value_bytes(doc, bytes, &ret, ret_len))
-		return ret;
+		return copy_bytes(ret, *ret_len, arena);
 	if (mfs_value_is_global(doc, mfs_value_callable(doc, bytes), "_codecs", "encode") &&
 	    mfs_value_str(doc, mfs_value_at(doc, mfs_value_args(doc, bytes), 0), &text, &len))
 		return from_latin1(text, len, arena, ret_len);

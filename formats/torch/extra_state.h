@@ -68,7 +68,7 @@ int mfs_extra_state_read(const void *bytes, size_t len, const char *name, struct
 int mfs_extra_state_value(const struct mfs_torch_file *f, mfs_value v, struct mfs_arena *arena,
 			  struct mfs_extra_state *ret, struct mfs_error *err);
 
-/* The bytes of an io.BytesIO: in the document's, or decoded into arena. NULL: it is none. */
+/* A copy in arena of the bytes of an io.BytesIO. NULL: it is none, or there is no memory. */
 const uint8_t *mfs_extra_state_buffer(const struct mfs_pickle *doc, mfs_value v,
 				      struct mfs_arena *arena, size_t *ret_len);
 

@@ -3,6 +3,7 @@
 import collections
 import io
 import os
+import struct
 
 import make_optim_seeds as seeds
 import te_files as te
@@ -152,6 +153,35 @@ def octets(data):
     return tf.Tensor("uint8", (len(data),), data)
 
 
+class Raw:
+    """A BytesIO whose bytes are in the pickle as they are, as since protocol 3."""
+
+    def __init__(self, data):
+        self.data = data
+
+
+def save_raw(pickler, raw):
+    pickler.save(io.BytesIO)
+    pickler.write(b")\x81(B" + struct.pack("<I", len(raw.data)) + raw.data + b"K\x00Ntb")
+
+
+tf.Pickler.dispatch[Raw] = save_raw
+
+
+def one_buffer(modules):
+    """The state of several modules is one object."""
+    buffer = io.BytesIO(te.extra_state(1, 200, 1))
+    return legacy(lambda s: s["model"].update({f"decoder.layers.0.{m}._extra_state": buffer for m in modules}), optimizer=False, fp8="hybrid")
+
+
+def hybrid_states(layers):
+    """Of both layers of a block; of a run with 8 bits."""
+    def change(model):
+        for layer, module in layers:
+            model[f"decoder.layers.{layer}.{module}._extra_state"] = te.extra_tensor(1, 2, layer)
+    return hybrid(optimizer=False, change=change, fp8="hybrid")
+
+
 def often(count):
     """A tensor count * count times, in a file of a few bytes more than one."""
     return [[zeros((1264,))] * count] * count
@@ -178,6 +208,8 @@ def make():
         "torch_dist-experts-world-of-giants": experts(world_size=1 << 30),
         "states": eight_bits(te.extra_tensor(1, 2, 1)),
         "states-in-a-buffer": eight_bits(io.BytesIO(te.extra_state(1, 2, 1))),
+        "states-in-a-buffer-of-bytes": eight_bits(Raw(te.extra_state(1, 2, 1))),
+        "states-of-a-hybrid": hybrid_states([(0, "self_attention.linear_qkv"), (1, "mlp.linear_fc1")]),
         "states-none": eight_bits(octets(b"")),
         "states-of-16-bits": eight_bits(octets(b"no pickle"), fp8=None),  # nobody asks for them
         "states-torch_dist": eight_bits_sharded(te.extra_tensor(1, 2, 1)),
@@ -225,6 +257,11 @@ def make():
         "tensor-among-settings": group(betas=zeros((2,))),
         "states-cut": eight_bits(octets(te.extra_state(1, 2, 1)[:-9])),
         "states-cut-in-a-buffer": eight_bits(io.BytesIO(te.extra_state(1, 2, 1)[:-9])),
+        "states-a-number": eight_bits(7),
+        "states-of-floats": eight_bits(zeros((3,))),
+        "states-of-one-buffer": one_buffer(("self_attention.linear_qkv", "self_attention.linear_proj", "mlp.linear_fc1", "mlp.linear_fc2")),
+        "states-of-an-expert-that-is-not-there": one_buffer(["mlp.experts.local_experts.9999999.linear_fc1"]),
+        "states-of-a-hybrid-mlp-in-attention": hybrid_states([(0, "mlp.linear_fc1")]),
         "states-of-two-products": eight_bits(te.extra_tensor(2, 2, 1)),
         "states-of-another-recipe": eight_bits(octets(te.extra_state(1, 2, 1).replace(b"TEDelayedScaling", b"TEDelayedScalinG"))),
         "states-cut-torch_dist": eight_bits_sharded(octets(te.extra_state(1, 2, 1)[:-9])),

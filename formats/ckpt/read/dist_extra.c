@@ -57,6 +57,7 @@ static int note(struct mfs_dist_reader *r, const struct mfs_dcp_bytes *b)
 	const char *shard = key ? strstr(key, SHARD) : NULL;
 	struct mfs_ckpt_extra e = {.experts = 1, .item = true};
 	struct mfs_name name;
+	int rc;
 
 	if (!shard || b->item.file == MFS_DCP_FILE_NONE || !find_owner(r, key, shard, &name))
 		return 0;
@@ -64,6 +65,9 @@ static int note(struct mfs_dist_reader *r, const struct mfs_dcp_bytes *b)
 	if (!e.name)
 		return mfs_fail_nomem(r->err);
 	e.layer = name.layer;
+	rc = mfs_ckpt_block(r->ckpt, &name, r->index, b->key, &e.layer, r->err);
+	if (rc)
+		return rc;
 	e.expert = name.experts ? name.expert : -1;
 	e.file = r->files[b->item.file];
 	e.at = b->item.offset;

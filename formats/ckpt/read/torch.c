@@ -46,7 +46,7 @@ static int read_tensor(struct mfs_torch_reader *r, const struct mfs_torch_rank *
 	if (!strncmp(p.name.canonical, "mtp.layers.transformer_layer.", 29))
 		r->ckpt->args.mtp_model_layer = p.name.mtp_model_layer;
 	if (p.name.ignored)
-		return mfs_torch_note_extra(r, rank, chunk, key, v, a);
+		return mfs_torch_note_extra(r, rank, chunk, key, v);
 	p.copy = mfs_torch_is_copy(r, &p.name, chunk);
 	counts = mfs_torch_is_wanted(r, rank, &p.name);
 	p.wanted = counts && !p.copy;
@@ -102,6 +102,7 @@ static int read_rank(struct mfs_torch_reader *r, const struct mfs_torch_rank *ra
 	a.storages = calloc(rank->state.zip.count, sizeof(*a.storages));
 	if (!a.storages)
 		return mfs_fail_nomem(r->err);
+	r->state_bytes = 0;
 	for (uint32_t vp = 0; vp < r->vpp && !rc; vp++)
 		rc = read_chunk(r, rank, vp * r->pp + rank->pp, &a);
 	if (!rc && r->more)

@@ -61,6 +61,7 @@ struct mfs_torch_reader {
 	enum mfs_qkv_order qkv_order;
 	bool quantised;	       /* a weight has scales */
 	uint64_t pieces;       /* how many more found chunks reordered rows may become */
+	uint64_t state_bytes;  /* copied from the current rank's pickle (torch_extra.c) */
 	uint32_t *first_layer; /* [vpp * pp] global number of each model chunk's first layer */
 	uint32_t *layers;      /* [vpp * pp] layers of each model chunk */
 	struct mfs_torch_embedding *embeddings; /* [tp] of the first stage */

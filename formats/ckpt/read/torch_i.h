@@ -65,8 +65,7 @@ int mfs_torch_read_value(struct mfs_torch_reader *r, const struct mfs_torch_sour
 
 /* Notes the state of a module (ckpt/extra_states.h), the value v under a key of a model chunk. */
 int mfs_torch_note_extra(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
-			 uint32_t chunk, const char *key, mfs_value v,
-			 const struct mfs_torch_source *a);
+			 uint32_t chunk, const char *key, mfs_value v);
 
 /* ---- torch_place.c ---- */
 

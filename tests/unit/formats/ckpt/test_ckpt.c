@@ -14,6 +14,7 @@
 #include "formats/base/array.h"
 #include "formats/ckpt/ckpt_build.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/ckpt/extra_states.h"
 #include "formats/ckpt/names.h"
 #include "formats/ckpt/read/ckpt_open.h"
 #include "formats/optim/read/optim_open.h"
@@ -636,11 +637,39 @@ START_TEST(norms_after_alone)
 }
 END_TEST
 
+/* Both layers of a HybridModel's block have their own states (make_views_seeds.py: a letter, a
+ * length, the file). */
+START_TEST(states_of_blocks)
+{
+	const char *to = in(unit_tmpdir(), "mp_rank_00");
+	const struct mfs_global_tensor *attention, *mlp;
+	struct mfs_extra_state first, second;
+	struct mfs_arena arena = {0};
+	size_t len;
+	uint8_t *bytes = unit_slurp("tests/fuzz/corpus/views/ok-states-of-a-hybrid", &len);
+
+	mkdir(to, 0755);
+	unit_write(to, "model_optim_rng.pt", bytes + 5, len - 5);
+	free(bytes);
+	unit_ok(mfs_ckpt_open(unit_tmpdir(), MFS_CKPT_COMMON, &ckpt, &err), &err);
+	attention = mfs_ckpt_find(ckpt, "decoder.layers.self_attention.linear_qkv.weight", 0, -1);
+	mlp = mfs_ckpt_find(ckpt, "decoder.layers.mlp.linear_fc1.weight", 0, -1);
+	unit_ok(mfs_ckpt_extra_state(ckpt, attention, &arena, &first, &err), &err);
+	unit_ok(mfs_ckpt_extra_state(ckpt, mlp, &arena, &second, &err), &err);
+	ck_assert_uint_eq(first.products, 1);
+	ck_assert_uint_eq(second.products, 1);
+	ck_assert(first.scale[MFS_FP8_FORWARD][0] != second.scale[MFS_FP8_FORWARD][0]);
+	mfs_arena_release(&arena);
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("ckpt");
 	TCase *c = unit_case(s, "Damage", an_index_that_names_the_wrong_file);
 
+	tcase_add_test(c, states_of_blocks);
 	tcase_add_test(c, norms_after_alone);
 	tcase_add_test(c, an_adapter_in_torch_dist);
 	tcase_add_test(c, a_metadata_json_that_was_cut);
