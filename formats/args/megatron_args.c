@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/array.h"
+#include "formats/base/buf.h"
 #include "formats/base/str.h"
 #include "formats/args/field.h"
 #include "formats/args/hybrid_layers.h"
@@ -13,6 +14,7 @@
 
 #define MAX_LAYERS     100000
 #define MAX_MTP_LAYERS 1000
+#define MAX_MTP_TEXT   65536	   /* characters of a pattern's depths */
 #define MAX_NUMBER     (1ll << 31) /* of anything: products of two fit everywhere */
 
 struct reader {
@@ -554,17 +556,28 @@ static const char *hybrid_pattern(struct reader *r, const struct mfs_megatron_ar
 	return pattern;
 }
 
-/* Layers of multi-token prediction that are named apart (until core 0.16) follow a "/" since. */
+/* Layers of multi-token prediction that are named apart (until core 0.16) follow a "/" since, once
+ * for each depth. */
 static const char *with_mtp(struct reader *r, const char *pattern, int64_t depths)
 {
-	const char *mtp = string(r, "mtp_hybrid_override_pattern", NULL);
+	const char *mtp = string(r, "mtp_hybrid_override_pattern", NULL), *ret = NULL;
+	struct mfs_buf text = {0};
 
-	for (; mtp && !strchr(pattern, '/') && depths > 0 && !r->rc; depths--) {
-		pattern = mfs_arena_printf(r->arena, "%s/%s", pattern, mtp);
-		if (!pattern)
-			r->rc = mfs_fail_nomem(r->err);
+	if (!mtp || strchr(pattern, '/') || depths <= 0 || r->rc)
+		return pattern;
+	if ((uint64_t)depths * (strlen(mtp) + 1) > MAX_MTP_TEXT) {
+		wrong(r, "mtp_hybrid_override_pattern", "at most 65536 characters in all depths");
+		return NULL;
 	}
-	return pattern;
+	mfs_buf_adds(&text, pattern);
+	for (int64_t i = 0; i < depths; i++)
+		mfs_buf_printf(&text, "/%s", mtp);
+	if (!text.failed)
+		ret = mfs_arena_strndup(r->arena, text.data, text.len);
+	mfs_buf_release(&text);
+	if (!ret)
+		r->rc = mfs_fail_nomem(r->err);
+	return ret;
 }
 
 /* Which of the layers have experts follows from the pattern, whatever moe_layer_freq says. step:

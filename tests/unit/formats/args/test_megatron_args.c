@@ -352,6 +352,11 @@ START_TEST(a_HybridModel_counts_sublayers)
 	ck_assert(args.hybrid_form && !args.splits_blocks && args.mtp_num_layers == 1);
 	ck_assert_int_eq(args.first_stage_layers, 1);
 	hybrid("hybrid_override_pattern", "*-*-");
+	set_text("mtp_hybrid_override_pattern", "*-");
+	set_int("mtp_num_layers", 2);
+	unit_ok(finish(), &err);
+	ck_assert(args.hybrid_form && args.mtp_num_layers == 2);
+	hybrid("hybrid_override_pattern", "*-*-");
 	set_int("pipeline_model_parallel_size", 4);
 	unit_ok(finish(), &err);
 	ck_assert(args.splits_blocks);
