@@ -248,6 +248,7 @@ def make():
         "mtp-that-is-not-there": legacy(optimizer=False, mtp_num_layers=1),
         "mtp-of-giants": legacy(optimizer=False, mtp_num_layers=(1 << 31) - 2),
         "mtp-of-giants-torch_dist": sharded(mtp_num_layers=(1 << 31) - 2),
+        "layer-wise-of-giants-torch_dist": sharded(use_layer_wise_distributed_optimizer=True, data_parallel_size=(1 << 31) - 2),
         "one-storage-200000-times": legacy(lambda s: s.update(rng_state=rng(more=often(448)))),
         "one-storage-200000-times-torch_dist": experts(rng(more=often(448))),
         "scaler-of-one-storage-200000-times": legacy(

@@ -8,6 +8,7 @@
 
 #include "formats/megatron/write/files.h"
 #include "formats/megatron/write/rank_file.h"
+#include "formats/optim/buffers/layer_wise.h"
 #include "formats/optim/rules/settings.h"
 
 /* A lazy file. A view of a thousand ranks has a thousand of these. */
@@ -104,13 +105,26 @@ static int add_rank(struct mfs_megatron_torch *t, const struct mfs_rank *rank,
 	return add_file(t, &id, sink, err);
 }
 
+/* A file for each data-parallel rank. */
+static int check_shares(const struct mfs_megatron_options *options, struct mfs_error *err)
+{
+	const uint32_t shares = mfs_rank_file_shares(options);
+
+	return shares <= MFS_LEGACY_MAX_DP
+		       ? 0
+		       : mfs_fail(err, -EINVAL,
+				  "%s: data_parallel_size: expected 1 to %u, of which each has a "
+				  "file of its optimizer, found %u",
+				  mfs_ckpt_dir(options->ckpt), MFS_LEGACY_MAX_DP, shares);
+}
+
 int mfs_megatron_torch_new(const struct mfs_megatron_options *options,
 			   const struct mfs_file_sink *sink, struct mfs_megatron_torch **ret,
 			   struct mfs_error *err)
 {
 	struct mfs_megatron_torch *t = calloc(1, sizeof(*t));
 	struct mfs_rank rank;
-	int rc = t ? 0 : mfs_fail_nomem(err);
+	int rc = t ? check_shares(options, err) : mfs_fail_nomem(err);
 
 	if (!rc)
 		t->options = *options;

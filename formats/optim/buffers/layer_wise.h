@@ -10,6 +10,9 @@
 
 #include "formats/optim/buffers/rank_optim.h"
 
+/* Data-parallel ranks of a run whose files are looked for, or made. */
+#define MFS_LEGACY_MAX_DP (1u << 16)
+
 /* The rank among those that share dense parameters, and among those that share its experts. */
 struct mfs_layer_share {
 	uint32_t rank, ranks;

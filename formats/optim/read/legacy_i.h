@@ -15,8 +15,6 @@ struct mfs_legacy_optim {
 	bool *expert_done; /* [pp * ep * etp] */
 };
 
-#define MFS_LEGACY_MAX_DP (1u << 16)
-
 /* ---- readers ---- */
 
 /* Where optimizers are. */
