@@ -115,8 +115,10 @@ static void write_pattern(const struct mfs_form *f, struct mfs_pickle_writer *w,
 	struct mfs_buf text = {0};
 
 	mfs_form_pattern(f->args, layout, &text);
-	mfs_pickle_strn(w, (const char *)text.data,
-			mtp ? text.len : strcspn((const char *)text.data, "/"));
+	if (text.failed)
+		w->out->failed = true;
+	else
+		mfs_pickle_strn(w, text.data, mtp ? text.len : strcspn(text.data, "/"));
 	mfs_buf_release(&text);
 }
 
@@ -161,9 +163,21 @@ static void write_layers(const struct mfs_form *f, struct mfs_pickle_writer *w, 
 		mfs_pickle_none(w);
 }
 
-static void write_count(struct mfs_pickle_writer *w, int64_t count)
+/* Megatron takes None as all layers, where the run has a window. */
+static void write_windows(const struct mfs_form *f, struct mfs_pickle_writer *w)
 {
-	if (count == MFS_ABSENT)
+	const struct mfs_megatron_args *a = f->args;
+
+	if (!a->window_layers && a->window_size == MFS_ABSENT)
+		mfs_pickle_int(w, 1);
+	else
+		write_layers(f, w, a->window_layers, f->hybrid ? 2 : 1);
+}
+
+/* Of the first or last stage. A GPTModel's stages cannot begin in the middle of a block. */
+static void write_count(const struct mfs_form *f, struct mfs_pickle_writer *w, int64_t count)
+{
+	if (f->hybrid || f->args->splits_blocks || count == MFS_ABSENT)
 		mfs_pickle_none(w);
 	else
 		mfs_pickle_int(w, count);
@@ -200,7 +214,7 @@ static void write_value(const struct mfs_form *f, struct mfs_pickle_writer *w, e
 		mfs_pickle_bool(w, a->multi_latent_attention);
 		break;
 	case WINDOWS:
-		write_layers(f, w, a->window_layers, f->hybrid ? 2 : 1);
+		write_windows(f, w);
 		break;
 	case VARIANT:
 		write_text(w, linear ? "gated_delta_net" : NULL);
@@ -218,10 +232,10 @@ static void write_value(const struct mfs_form *f, struct mfs_pickle_writer *w, e
 		mfs_pickle_str(w, f->hybrid ? "HybridModelProvider" : "GPTModelProvider");
 		break;
 	case FIRST:
-		write_count(w, f->hybrid ? MFS_ABSENT : a->first_stage_layers);
+		write_count(f, w, a->first_stage_layers);
 		break;
 	case LAST:
-		write_count(w, f->hybrid ? MFS_ABSENT : a->last_stage_layers);
+		write_count(f, w, a->last_stage_layers);
 		break;
 	case NOTHING:
 	case STAGES:
