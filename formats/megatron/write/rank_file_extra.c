@@ -18,26 +18,38 @@ static uint32_t experts_of(const struct mfs_rank_writer *r, const struct mfs_ran
 		       : 1;
 }
 
-static int read_states(const struct mfs_rank_writer *r, const struct mfs_rank_tensor *t,
-		       struct mfs_arena *arena, struct mfs_extra_state *ret)
+static int read_parts(const struct mfs_rank_writer *r, const struct mfs_rank_tensor *t,
+		      uint32_t count, struct mfs_arena *arena, struct mfs_extra_state *ret)
 {
-	const uint32_t count = experts_of(r, t);
-	/* Its owner is the linear after it, whose state is another module's. */
-	const bool attention = strstr(t->row->name, "core_attention") != NULL;
 	struct mfs_extra_state *parts = mfs_arena_array(arena, count, sizeof(*parts));
 	const struct mfs_extra_state **all = mfs_arena_array(arena, count, sizeof(*all));
 	int rc = parts && all ? 0 : mfs_fail_nomem(r->err);
+	char name[MFS_CKPT_NAME_SIZE];
+	bool stateful = false;
 
 	/* Experts of one layer follow one another (ckpt.h). */
-	for (uint32_t i = 0; i < count && !rc && !attention; i++) {
+	for (uint32_t i = 0; i < count && !rc; i++) {
 		rc = mfs_ckpt_extra_state(r->options->ckpt, t->src + i, arena, &parts[i], r->err);
 		all[i] = &parts[i];
+		stateful |= parts[i].products != 0;
 	}
-	if (rc || !parts[0].products) {
-		*ret = (struct mfs_extra_state){0};
+	if (rc || !stateful)
 		return rc;
-	}
-	return mfs_extra_state_join(all, count, arena, ret, r->err);
+	rc = mfs_extra_state_join(all, count, arena, ret, r->err);
+	return rc ? mfs_fail_in(r->err, "%s: _extra_state of %u experts, the first is of '%s'",
+				mfs_ckpt_dir(r->options->ckpt), count,
+				mfs_global_tensor_name(t->src, name, sizeof(name)))
+		  : 0;
+}
+
+static int read_states(const struct mfs_rank_writer *r, const struct mfs_rank_tensor *t,
+		       struct mfs_arena *arena, struct mfs_extra_state *ret)
+{
+	*ret = (struct mfs_extra_state){0};
+	/* Attention's owner is the linear after it, whose state is another module's. */
+	if (strstr(t->row->name, "core_attention"))
+		return 0;
+	return read_parts(r, t, experts_of(r, t), arena, ret);
 }
 
 /* A tensor of bytes, over a storage of its own. */
