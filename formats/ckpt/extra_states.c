@@ -149,3 +149,10 @@ int mfs_ckpt_extra_state(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *
 				mfs_global_tensor_name(weight, name, sizeof(name)))
 		  : 0;
 }
+
+uint64_t mfs_ckpt_extra_size(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *weight)
+{
+	const struct mfs_ckpt_extra *e = may_have(ckpt) ? find(ckpt, weight) : NULL;
+
+	return e ? e->length : 0;
+}

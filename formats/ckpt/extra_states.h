@@ -36,4 +36,8 @@ int mfs_ckpt_extra_state(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *
 			 struct mfs_arena *arena, struct mfs_extra_state *ret,
 			 struct mfs_error *err);
 
+/* The bytes that this state has in the checkpoint, with those of experts whose state is one; 0: it
+ * has none. One with another recipe, or with other rows, has another size. */
+uint64_t mfs_ckpt_extra_size(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *weight);
+
 #endif

@@ -119,7 +119,7 @@ def sharded(**args):
     return d.bytes({**ARGS, **args}, dict(optimizer=dict(optimizer=seeds.NO_TENSORS["optimizer"])))
 
 
-def experts(state=None, **args):
+def experts(state=None, objects=(), **args):
     """A torch_dist save of a run with EP2, without its optimizer."""
     d = seeds.Directory()
     shapes = collections.OrderedDict((k, s) for k, s in SHAPES.items() if ".mlp." not in k)
@@ -131,6 +131,8 @@ def experts(state=None, **args):
         d.tensor(0, name, "bfloat16", shape, (0,) * len(shape), shape, bytes(2 * seeds.numel(shape)))
     for dp in range(2):
         d.object(0, f"rng_state/shard_0.0.{dp}_1.1.2", state or rng())
+    for key, value in dict(objects).items():
+        d.object(0, key, value)
     return d.bytes({**ARGS, **dict(num_experts=2, expert_model_parallel_size=2, world_size=2, data_parallel_size=2,
                                    moe_router_topk=1, moe_ffn_hidden_size=F, moe_layer_freq=1), **args})
 
@@ -266,6 +268,8 @@ def make():
         "states-of-two-products": eight_bits(te.extra_tensor(2, 2, 1)),
         "states-of-another-recipe": eight_bits(octets(te.extra_state(1, 2, 1).replace(b"TEDelayedScaling", b"TEDelayedScalinG"))),
         "states-cut-torch_dist": eight_bits_sharded(octets(te.extra_state(1, 2, 1)[:-9])),
+        "states-of-one-expert-torch_dist": experts(
+            objects={"decoder.layers.mlp.experts.experts.linear_fc1._extra_state/shard_0.1_1.2": te.extra_tensor(1, 2, 1)}, fp8="hybrid"),
         "states-a-number-torch_dist": eight_bits_sharded(7),
         "three-heads": legacy(optimizer=False, num_attention_heads=3),
     }.items():

@@ -105,9 +105,11 @@ int mfs_dist_begin(struct mfs_megatron_dist *d, enum mfs_optim_kind kind, struct
 void mfs_dist_end(struct mfs_megatron_dist *d);
 /* Fills in tensors and extras. */
 int mfs_dist_tensors(struct mfs_megatron_dist *d, struct mfs_error *err);
-/* Fills in whether extras have states, and the lengths of their items (dist_extras.c). */
+/* Fills in whether extras have states, and the lengths of their items (dist_extras.c). -EINVAL:
+ * those of a kind differ. */
 int mfs_dist_measure_extras(struct mfs_megatron_dist *d, struct mfs_error *err);
-/* Appends the i-th item of an extra that has states. -EINVAL: it has another length than others. */
+/* Appends the i-th item of an extra, or nothing if it has no state. -EINVAL: it has another length
+ * than others. */
 int mfs_dist_extra_item(const struct mfs_megatron_dist *d, const struct mfs_dist_extra *e,
 			uint32_t i, struct mfs_buf *out, struct mfs_error *err);
 /* Fills in all offsets, and the files' sizes. d->rng is filled already. */
