@@ -34,7 +34,7 @@ struct mft_saver;
  * kernel lets go of it when the process ends. The file stays. */
 #define MFT_SAVE_LOCK ".mcorefs-train.lock"
 
-/* A directory that mft_saver_own() was called of has this file. */
+/* An iteration of a saver that mft_saver_own() was called of has this file. */
 #define MFT_SAVE_OWN ".mcorefs-train.own"
 
 /* Where the file system cannot exchange names, an older iteration that is saved again has this
@@ -57,7 +57,9 @@ int mft_saver_new(const struct mft_train_config *config, const struct mft_params
 bool mft_saver_is_locked(const struct mft_saver *s);
 /* Makes the directory of saves that stay the saver's alone: iterations that an earlier one has left
  * in it, which this one would save among, are removed. The first process calls it, before any
- * begins to save. -EEXIST: the directory has iterations, and no such saver has been there. */
+ * begins to save; from then on the saver removes and replaces only iterations of such savers.
+ * -EEXIST: the directory has one that is of no such saver; -ENOLCK: it has one, and nobody can tell
+ * whether its saver is still there. Nothing is removed then. */
 int mft_saver_own(struct mft_saver *s, struct mfs_error *err);
 /* Waits for a save in flight; of many processes, which may not all have come here, forgets it. */
 void mft_saver_free(struct mft_saver *s);

@@ -231,6 +231,13 @@ static int write_tokenizer(struct commit *c)
 	return rc;
 }
 
+static int write_mark(struct commit *c)
+{
+	static const char text[] = "a later run that saves here removes this iteration\n";
+
+	return c->s->owns ? write_small(c, MFT_SAVE_OWN, text, strlen(text)) : 0;
+}
+
 /* .metadata makes the directory a checkpoint, so it comes last; the manifest has its sum. */
 static int write_index(struct commit *c)
 {
@@ -356,6 +363,8 @@ static int write_rest(struct commit *c)
 	if (!rc)
 		rc = write_tokenizer(c);
 	if (!rc)
+		rc = write_mark(c);
+	if (!rc)
 		rc = write_index(c);
 	if (!rc && c->s->config->saves_torch)
 		rc = mft_save_torch(c->s, &c->at, c->engine, &c->s->result.bytes, c->err);
@@ -385,12 +394,20 @@ static int make_room(struct commit *c)
 	return sys->rename(sys->arg, dir, aside, c->tmp);
 }
 
+/* What others have copied to a saver's own directory stays. */
+static bool may_remove(const struct mft_saver *s, uint64_t iteration)
+{
+	return !s->owns || mft_save_is_own(s, iteration);
+}
+
 static int show(struct commit *c)
 {
 	const int dir = c->s->dirfd;
 	int rc;
 
 	c->replaced = is_there(c->s, c->final);
+	if (c->replaced && !may_remove(c->s, c->s->progress.iteration))
+		return mfs_fail(c->err, -EEXIST, "'%s/%s' is of another run", c->s->dir, c->final);
 	if (c->replaced) {
 		rc = c->sys->exchange(c->sys->arg, dir, c->tmp, c->final);
 		if (rc == -EINVAL || rc == -ENOSYS)
@@ -531,11 +548,12 @@ uint64_t *mft_save_iterations(const struct mft_saver *s, uint64_t most, size_t *
 /* All but the last ones; and those that --save-retain-interval keeps, if anything does. */
 static void keep_last(struct mft_saver *s, size_t last, bool retains)
 {
-	size_t count;
+	size_t count, seen = 0;
 	uint64_t *list = mft_save_iterations(s, s->progress.iteration, &count);
 
-	for (size_t i = last; i < count; i++)
-		if (!retains || !is_retained(s, list[i]))
+	for (size_t i = 0; i < count; i++)
+		if (may_remove(s, list[i]) && seen++ >= last &&
+		    (!retains || !is_retained(s, list[i])))
 			mft_save_remove_iteration(s, list[i]);
 	free(list);
 }

@@ -222,6 +222,7 @@ struct mft_saver {
 	unsigned char *scales;	/* likewise; of params->scales, mft_scales_bytes() */
 	char engine[64];	/* "io_uring, O_DIRECT" */
 	bool started;		/* the thread */
+	bool owns;		/* mft_saver_own() was called; of the first process */
 
 	pthread_t thread;
 	pthread_mutex_t lock; /* of what follows; the ring's too while a save is in flight */
@@ -301,6 +302,11 @@ bool mft_save_agree(struct mft_saver *s, bool wait, struct mft_save_result *ret)
  * ranks' files, and removes what they were made of. *ret_bytes: of these files. */
 int mft_save_torch(struct mft_saver *s, const struct mft_save_place *at,
 		   struct mfs_io_engine *engine, uint64_t *ret_bytes, struct mfs_error *err);
+
+/* ---- a directory of its own (save_own.c) ---- */
+
+/* Whether an iteration in the directory of s->dirfd is of a saver that had it for itself. */
+bool mft_save_is_own(const struct mft_saver *s, uint64_t iteration);
 
 /* ---- a whole save (save_commit.c) ---- */
 

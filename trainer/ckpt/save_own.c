@@ -1,36 +1,44 @@
 /* A directory that has the saves of one run after another, each of which keeps what it needs
  * itself: weights for engines. What a run that was killed has left is not taken for those of the
- * next. */
+ * next. Each iteration says itself that such a run has written it, so that no other is removed. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "formats/megatron/tracker.h"
 #include "trainer/ckpt/save_i.h"
 
-static bool is_marked(const struct mft_saver *s)
+bool mft_save_is_own(const struct mft_saver *s, uint64_t iteration)
 {
-	return !faccessat(s->dirfd, MFT_SAVE_OWN, F_OK, AT_SYMLINK_NOFOLLOW);
-}
+	char path[64 + sizeof(MFT_SAVE_OWN)];
+	int fd;
 
-static int mark(const struct mft_saver *s, struct mfs_error *err)
-{
-	const int fd = mfs_beneath_open(s->dirfd, MFT_SAVE_OWN, O_WRONLY | O_CREAT, 0666);
-
+	snprintf(path, sizeof(path), "iter_%07llu/" MFT_SAVE_OWN, (unsigned long long)iteration);
+	fd = mfs_beneath_open(s->dirfd, path, O_RDONLY, 0);
 	if (fd < 0)
-		return mfs_fail(err, fd, "'%s/" MFT_SAVE_OWN "': %s", s->dir, strerror(-fd));
+		return false;
 	close(fd);
-	return 0;
+	return true;
 }
 
-static int refuse(const struct mft_saver *s, uint64_t iteration, struct mfs_error *err)
+/* Whether all that is there may go. */
+static int check(const struct mft_saver *s, const uint64_t *list, size_t count,
+		 struct mfs_error *err)
 {
-	return mfs_fail(err, -EEXIST,
-			"'%s' has iteration %llu, which is not of a run that keeps such a "
-			"directory for itself: expected an empty one",
-			s->dir, (unsigned long long)iteration);
+	for (size_t i = 0; i < count; i++)
+		if (!mft_save_is_own(s, list[i]))
+			return mfs_fail(err, -EEXIST,
+					"'%s' has iteration %llu, which is not of a run that keeps "
+					"such a directory for itself: expected an empty one",
+					s->dir, (unsigned long long)list[i]);
+	if (!count || s->homes[MFT_SAVE_PERSISTENT].locked)
+		return 0;
+	return mfs_fail(err, -ENOLCK,
+			"'%s' has iteration %llu, and its file system has no locks: a run may be "
+			"using it; expected an empty directory",
+			s->dir, (unsigned long long)list[0]);
 }
 
 static int remove_all(struct mft_saver *s, const uint64_t *list, size_t count,
@@ -56,15 +64,15 @@ int mft_saver_own(struct mft_saver *s, struct mfs_error *err)
 {
 	uint64_t *list;
 	size_t count;
-	int rc = 0;
+	int rc;
 
 	s->dir = s->homes[MFT_SAVE_PERSISTENT].dir;
 	s->dirfd = s->homes[MFT_SAVE_PERSISTENT].fd;
 	list = mft_save_iterations(s, UINT64_MAX, &count);
-	if (!is_marked(s))
-		rc = count ? refuse(s, list[0], err) : mark(s, err);
-	else if (count)
+	rc = check(s, list, count, err);
+	if (!rc && count)
 		rc = remove_all(s, list, count, err);
 	free(list);
+	s->owns = !rc;
 	return rc;
 }

@@ -657,7 +657,6 @@ END_TEST
 START_TEST(a_directory_of_its_own)
 {
 	struct mft_saver *saver;
-	char path[400];
 	struct setup s;
 
 	set_up(&s, &fixtures[0], "--no-save-optim");
@@ -676,14 +675,71 @@ START_TEST(a_directory_of_its_own)
 	ck_assert(there(&s, 10));
 	check_tracker(&s, 10);
 	mft_saver_free(saver);
-	/* Without its mark it is anybody's. */
-	snprintf(path, sizeof(path), "%s/" MFT_SAVE_OWN, s.dir);
-	ck_assert(!unlink(path));
+	/* Whose it is cannot be told without a lock. */
+	saver = new_saver(&s, &mft_save_system, 0);
+	saver->homes[MFT_SAVE_PERSISTENT].locked = false;
+	unit_fails(mft_saver_own(saver, &err), &err, -ENOLCK,
+		   "has iteration 10, and its file system has no locks");
+	ck_assert(there(&s, 10));
+	mft_saver_free(saver);
+	tear_down(&s);
+}
+END_TEST
+
+static void have_own(struct setup *s, struct mft_saver **ret)
+{
+	set_up(s, &fixtures[0], "--no-save-optim --save-keep-last 2");
+	fill(s->run.params, 1);
+	*ret = new_saver(s, &mft_save_system, 0);
+	unit_ok(mft_saver_own(*ret, &err), &err);
+	for (s->progress.iteration = 10; s->progress.iteration <= 20; s->progress.iteration += 10)
+		save(*ret, s, 1);
+	mft_saver_free(*ret);
+	*ret = new_saver(s, &mft_save_system, 0);
+}
+
+/* A run that saves for itself, in a directory that was another's, is no other's to remove. */
+START_TEST(others_saves_stay_in_a_directory_of_its_own)
+{
+	struct mft_saver *saver;
+	struct setup s;
+
+	have_own(&s, &saver);
+	save(saver, &s, 1);
+	mft_saver_free(saver);
 	saver = new_saver(&s, &mft_save_system, 0);
 	unit_fails(
 		mft_saver_own(saver, &err), &err, -EEXIST,
-		"has iteration 10, which is not of a run that keeps such a directory for itself");
-	ck_assert(there(&s, 10));
+		"has iteration 30, which is not of a run that keeps such a directory for itself");
+	ck_assert(!there(&s, 10) && there(&s, 20) && there(&s, 30));
+	check_tracker(&s, 30);
+	mft_saver_free(saver);
+	tear_down(&s);
+}
+END_TEST
+
+/* What is copied there while it runs stays, too. */
+START_TEST(copies_stay_in_a_directory_of_its_own)
+{
+	struct mft_save_result result;
+	struct mft_saver *saver;
+	char path[400];
+	struct setup s;
+
+	have_own(&s, &saver);
+	unit_ok(mft_saver_own(saver, &err), &err);
+	s.progress.iteration = 10;
+	save(saver, &s, 1);
+	snprintf(path, sizeof(path), "%s/iter_0000010/" MFT_SAVE_OWN, s.dir);
+	ck_assert(!unlink(path));
+	for (s.progress.iteration = 20; s.progress.iteration <= 40; s.progress.iteration += 10)
+		save(saver, &s, 1);
+	ck_assert(there(&s, 10) && !there(&s, 20) && there(&s, 30) && there(&s, 40));
+	s.progress.iteration = 10;
+	unit_ok(mft_saver_start(saver, s.run.ctx, MFT_SAVE_PERSISTENT, &s.progress, &err), &err);
+	result = end(saver);
+	ck_assert(result.failed && strstr(result.why, "iter_0000010' is of another run"));
+	check_tracker(&s, 40);
 	mft_saver_free(saver);
 	tear_down(&s);
 }
@@ -1543,6 +1599,8 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, save_and_load, 0, FIXTURES);
 	tcase_add_loop_test(c, old_saves_go_and_the_kept_ones_stay, 0, 2);
 	tcase_add_test(c, a_directory_of_its_own);
+	tcase_add_test(c, others_saves_stay_in_a_directory_of_its_own);
+	tcase_add_test(c, copies_stay_in_a_directory_of_its_own);
 	tcase_add_loop_test(c, short_writes, 0, FIXTURES);
 	tcase_add_loop_test(c, small_ring, 0, 2);
 	tcase_add_loop_test(c, random_states, 0, 2);
