@@ -1,4 +1,7 @@
 /* Reinforcement learning. Source: megatron/training/arguments.py: validate_args. */
+#include <string.h>
+#include <sys/stat.h>
+
 #include "formats/base/array.h"
 #include "formats/base/str.h"
 #include "trainer/config/settle/settle_i.h"
@@ -71,6 +74,31 @@ static int check_sampling(struct settle *s)
 			"expected 0 and -1");
 }
 
+/* Whether two paths are the same, or lead to the same place. */
+static bool is_same_place(const char *a, const char *b)
+{
+	struct stat x, y;
+
+	return !strcmp(a, b) ||
+	       (!stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino);
+}
+
+/* What an earlier run has left in it is removed. */
+static int check_sync_dir(struct settle *s)
+{
+	static const enum mft_dest others[] = {SAVE, LOAD};
+	const char *dir = text(s, RL_SYNC_DIR);
+	char spelling[MFT_FLAG_SPELLING];
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(others); i++)
+		if (dir && has(s, others[i]) && is_same_place(dir, text(s, others[i])))
+			return mfs_fail(s->err, -EINVAL,
+					"--rl-sync-dir: expected another directory than that of "
+					"%s, found '%s'",
+					flag(others[i], spelling), dir);
+	return 0;
+}
+
 /* What only engines need, or do. */
 static int check_engines(struct settle *s)
 {
@@ -83,7 +111,7 @@ static int check_engines(struct settle *s)
 	if (has(s, RL_INFERENCE_URL)) {
 		for (size_t i = 0; i < MFS_ARRAY_SIZE(needed) && !r; i++)
 			r = require(s, needed[i]);
-		return r;
+		return r ? r : check_sync_dir(s);
 	}
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(engines); i++)
 		if (has(s, engines[i]))

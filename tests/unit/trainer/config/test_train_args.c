@@ -2080,6 +2080,10 @@ START_TEST(rewards)
 		snprintf(line, sizeof(line), "%s %s", RL, cases[i].given);
 		fails(line, -EINVAL, cases[i].sentence);
 	}
+	fails(RL "--rl-inference-url a --rl-mount m --rl-sync-dir s --save s --save-interval 4",
+	      -EINVAL, "--rl-sync-dir: expected another directory than that of --save, found 's'");
+	fails(RL "--rl-inference-url a --rl-mount m --rl-sync-dir /tmp --load /tmp/", -EINVAL,
+	      "--rl-sync-dir: expected another directory than that of --load, found '/tmp'");
 	read_ok(RL "--grpo-prompts-per-step 8 --grpo-group-size 4 --global-batch-size 32 "
 		   "--rl-reward regex url length --rl-reward-pattern a --rl-reward-url a "
 		   "--rl-reward-key k --rl-overlong-buffer 2 --rl-overlong-factor 2",
