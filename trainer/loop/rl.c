@@ -317,6 +317,7 @@ void mft_rl_close(struct mft_trainer *t)
 	mfs_tokenizer_free(rl->tokenizer);
 	if (rl->samples)
 		fclose(rl->samples);
+	mfs_buf_release(&rl->sample_lines);
 	free(rl->stops);
 	free(rl->trains);
 	free(rl->weight);

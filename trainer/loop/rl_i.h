@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include "formats/base/buf.h"
 #include "trainer/generate/generate.h"
 #include "trainer/loop/rl.h"
 #include "trainer/rl/bins.h"
@@ -56,7 +57,8 @@ struct mft_rl {
 	double *weight;		 /* [responses] */
 	uint32_t *list, *places; /* [responses]: scratch */
 	struct mft_rl_numbers numbers;
-	FILE *samples; /* --rl-log-samples; NULL: none */
+	FILE *samples;		     /* --rl-log-samples; NULL: none */
+	struct mfs_buf sample_lines; /* of the rollout, which may be dropped yet */
 };
 
 /* rl.c: tokens that the model has, without padding */
@@ -72,8 +74,9 @@ int mft_rl_sync(struct mft_trainer *t, struct mfs_error *err);
  * for that. */
 void mft_rl_begin_delta(struct mft_trainer *t, uint64_t before);
 void mft_rl_await_delta(struct mft_rl *rl);
-/* rl_rewards.c */
+/* rl_rewards.c: rewards; and what people look at: a line for each response that was rewarded. */
 int mft_rl_reward(struct mft_trainer *t, struct mfs_error *err);
+int mft_rl_write_samples(struct mft_trainer *t, struct mfs_error *err);
 /* rl_passes.c: fills rows of log-probs (rollout.h) of the weights as they are, of all responses
  * that train. */
 int mft_rl_log_probs(struct mft_trainer *t, float *rows, struct mfs_error *err);

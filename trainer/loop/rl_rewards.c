@@ -121,26 +121,24 @@ static void add_samples(const struct mft_rl *rl, const struct mft_reward_row *ro
 	}
 }
 
-/* What people look at: a line for each response. */
-static int write_samples(const struct mft_rl *rl, const struct mft_reward_row *rows,
-			 const char *path, struct mfs_error *err)
+int mft_rl_write_samples(struct mft_trainer *t, struct mfs_error *err)
 {
-	struct mfs_buf b = {0};
+	struct mft_rl *rl = t->rl;
+	struct mfs_buf *b = &rl->sample_lines;
 	int rc = 0;
 
-	if (!rl->samples)
-		return 0;
-	add_samples(rl, rows, &b);
-	if (b.failed)
+	if (rl->samples && b->failed)
 		rc = mfs_fail_nomem(err);
-	else if (fwrite(b.data, 1, b.len, rl->samples) != b.len || fflush(rl->samples))
-		rc = mfs_fail(err, -errno, "--rl-log-samples: '%s': %s", path, strerror(errno));
-	mfs_buf_release(&b);
+	else if (rl->samples &&
+		 (fwrite(b->data, 1, b->len, rl->samples) != b->len || fflush(rl->samples)))
+		rc = mfs_fail(err, -errno, "--rl-log-samples: '%s': %s", t->config->rl_log_samples,
+			      strerror(errno));
+	mfs_buf_release(b);
 	return rc;
 }
 
 /* Of the process that asks. */
-static int score(struct mft_rl *rl, const char *samples, struct mfs_error *err)
+static int score(struct mft_rl *rl, struct mfs_error *err)
 {
 	const uint32_t n = mft_rollout_size(&rl->rollout);
 	struct mft_reward_row *rows = calloc(n, sizeof(*rows));
@@ -153,8 +151,8 @@ static int score(struct mft_rl *rl, const char *samples, struct mfs_error *err)
 		set_rows(rl, &texts, rows);
 		rc = mft_rewards_score(rl->rewards, rows, n, rl->rollout.reward, err);
 	}
-	if (!rc)
-		rc = write_samples(rl, rows, samples, err);
+	if (!rc && rl->samples)
+		add_samples(rl, rows, &rl->sample_lines);
 	mfs_buf_release(&texts.text);
 	free(texts.ends);
 	free(rows);
@@ -170,7 +168,7 @@ int mft_rl_reward(struct mft_trainer *t, struct mfs_error *err)
 	for (uint32_t i = 0; i < mft_rollout_size(r); i++)
 		r->reward[i] = 0;
 	if (!t->parallel.launch.rank)
-		rc = score(t->rl, t->config->rl_log_samples, err);
+		rc = score(t->rl, err);
 	if (!rc)
 		rc = mft_parallel_sum(&t->parallel, MFT_GROUP_WORLD, r->reward, mft_rollout_size(r),
 				      err);

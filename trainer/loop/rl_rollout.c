@@ -281,16 +281,22 @@ static int renew(struct mft_trainer *t, struct mfs_error *err)
 	return 0;
 }
 
-/* What the loss needs of it. */
+/* What the loss needs of it. What is logged is trained on: whoever goes on after a rollout that was
+ * dropped logs it. */
 static int prepare(struct mft_trainer *t, struct mfs_error *err)
 {
-	int rc = advantages(t, err);
+	int rc = agree_to_stop(t, err);
 
+	if (rc || t->rl->dropped)
+		return rc;
+	rc = advantages(t, err);
 	if (!rc)
 		rc = log_probs(t, err);
 	if (!rc)
+		rc = mft_rl_write_samples(t, err);
+	if (!rc)
 		mft_rl_log(t);
-	return rc ? rc : agree_to_stop(t, err);
+	return rc;
 }
 
 int mft_rl_make_rollout(struct mft_trainer *t, struct mfs_error *err)
