@@ -16,7 +16,8 @@ shift
 mounted='' engine='' run=''
 # shellcheck disable=SC2317
 cleanup() {
-	[ -z "$run" ] || kill "$run" 2>/dev/null
+	# It saves where it has come to, while there is an engine; what it still writes into $sync would stay.
+	[ -z "$run" ] || { kill "$run" 2>/dev/null; wait "$run"; }
 	[ -z "$engine" ] || { kill "$engine" 2>/dev/null; wait "$engine"; }
 	[ -z "$mounted" ] || fusermount3 -u "$mount"
 	rm -rf "$sync"

@@ -88,4 +88,22 @@ E2
 		! mountpoint -q "$work/mnt"
 	verdict $? "grpo-vllm.sh: the engine starts with the first weights"
 fi
+
+# It saves when it is told to end.
+cat >"$work/bin/trainer" <<'E2'
+#!/bin/bash
+while [[ $1 != --rl-sync-dir ]]; do shift; done
+trap 'kill $!; sleep 0.3; mkdir -p "$2"; echo 1 >"$2/late"; echo >"${0%/bin/*}/ended"; exit 0' TERM
+sleep 20 &
+echo >"${0%/bin/*}/begun"
+wait
+E2
+chmod +x "$work/bin/trainer"
+SYNC=$work/sync configs/train/grpo-vllm.sh "$work/mnt" trainer >"$work/log" 2>&1 &
+pid=$!
+until [ -e "$work/begun" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.05; done
+kill $pid
+wait $pid
+[ $? = 143 ] && [ -e "$work/ended" ] && [ ! -e "$work/sync" ]
+verdict $? "grpo-vllm.sh: it waits for who trains"
 processes_end

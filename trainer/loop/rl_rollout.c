@@ -170,6 +170,9 @@ static int ask_engines(struct mft_trainer *t, const struct asked *a, struct mfs_
 	if (rc || t->rl->dropped)
 		return rc;
 	rc = mft_rl_sync(t, err);
+	/* All processes hear of it where they agree next. */
+	if (rc == -EINTR && mft_rl_stops())
+		return is_asked ? 0 : agree_to_stop(t, err);
 	if (!rc)
 		rc = submit_ahead(t, err);
 	return rc || is_asked ? rc : take(t, a, err);

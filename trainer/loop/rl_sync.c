@@ -49,6 +49,11 @@ static int await_empty(const char *mount, struct mfs_error *err)
 	const int64_t from = mfs_now_ns();
 
 	while (shows_any(mount)) {
+		if (mft_rl_stops())
+			return mfs_fail(err, -EINTR,
+					"--rl-mount: a signal has ended the wait for "
+					"'%s' to show nothing",
+					mount);
 		if (mfs_now_ns() - from > WAIT * INT64_C(1000000000))
 			return mfs_fail(
 				err, -EEXIST,
@@ -176,7 +181,7 @@ static int read_view(int dirfd, uint64_t *bytes, struct mfs_error *err)
 	return rc;
 }
 
-/* A mount looks for new iterations from time to time. */
+/* A mount looks for new iterations from time to time. -EINTR: a signal ends the run. */
 static int await_view(const char *path, int *ret, struct mfs_error *err)
 {
 	const int64_t from = mfs_now_ns();
@@ -185,6 +190,8 @@ static int await_view(const char *path, int *ret, struct mfs_error *err)
 		*ret = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (*ret >= 0)
 			return 0;
+		if (mft_rl_stops())
+			return mfs_fail(err, -EINTR, "a signal has ended the wait for a mount");
 		if (errno != ENOENT || mfs_now_ns() - from > WAIT * INT64_C(1000000000))
 			return mfs_fail(err, -errno,
 					"%s: %s; expected --rl-mount to be where --rl-sync-dir is "
