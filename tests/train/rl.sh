@@ -90,8 +90,11 @@ stopped() {
 	pid=
 }
 for signal in KILL TERM; do
-	stopped $signal ' iteration  *[2-5]/' --save "$work/run-$signal" --load "$work/run-$signal"
-	run 1 "$work/n3.log" --save "$work/run-$signal" --load "$work/run-$signal" &&
+	[ $signal = KILL ] && at='[2-5]' || at='[1-5]'
+	stopped $signal " iteration  *$at/" --save "$work/run-$signal" --load "$work/run-$signal"
+	[ $signal = KILL ] || { [ $status = 0 ] && grep -q '^exiting at iteration [24]: a signal' "$work/n2.log" &&
+		[ ! -e "$work/run-$signal/iter_0000006" ]; } &&
+		run 1 "$work/n3.log" --save "$work/run-$signal" --load "$work/run-$signal" &&
 		cmp <(rows_of "$work/n1.log") <(rows_of "$work/n2.log" "$work/n3.log") &&
 		"$mcorefs" diff "$work/run1/iter_0000006" "$work/run-$signal/iter_0000006" >"$work/log" 2>&1
 	verdict $? "a run that SIG$signal has ended, and that was resumed"
