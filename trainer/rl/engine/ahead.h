@@ -16,7 +16,8 @@ struct mft_ahead;
 
 #define MFT_AHEAD_MOST 16 /* batches that are asked for and not taken */
 
-/* engines are the thread's alone from now on, but for mft_engines_set_version(). */
+/* engines are the thread's alone from now on, but for what an update of others tells them, `also`.
+ */
 int mft_ahead_new(struct mft_engines *engines, const struct mft_sampling *how,
 		  struct mft_ahead **ret, struct mfs_error *err);
 /* What is being answered is given up. NULL: nothing. */

@@ -20,6 +20,7 @@
 #define PROBE  30L	    /* seconds that it may take to say what it is */
 #define BACK   5L	    /* seconds that one which may be back may take to say so */
 #define UPDATE 3600L	    /* seconds that new weights may take */
+#define RELOAD 1u	    /* the call of an update that reads them, of each kind */
 
 static const struct mft_engine_kind *const kinds[] = {&mft_engine_vllm, &mft_engine_sglang};
 
@@ -34,12 +35,6 @@ struct mft_engines {
 void mft_engines_give_up(struct mft_engines *e)
 {
 	atomic_store(&e->given_up, true);
-}
-
-void mft_engines_set_version(struct mft_engines *e, uint64_t version)
-{
-	for (size_t i = 0; i < e->count; i++)
-		atomic_store(&e->list[i].version, version);
 }
 
 size_t mft_engines_count(const struct mft_engines *e)
@@ -430,6 +425,18 @@ struct update {
 	struct mfs_error *err;
 };
 
+/* Those that are paused: what is asked from now on is of the new weights. */
+static void set_versions(const struct update *u)
+{
+	for (size_t i = 0; i < u->e->count; i++) {
+		if (u->e->list[i].failed)
+			continue;
+		atomic_store(&u->e->list[i].version, u->w->version);
+		if (u->w->also)
+			atomic_store(&u->w->also->list[i].version, u->w->version);
+	}
+}
+
 static void set_out(const struct update *u, size_t i, bool is_out)
 {
 	atomic_store(&u->e->list[i].is_out, is_out);
@@ -475,6 +482,20 @@ static int send_step(struct update *u, unsigned step, size_t *ret_sent)
 	return rc;
 }
 
+/* One that was paused would stay so. It does, where somebody says that the reload did not end well:
+ * what it works on would go on with some of the new weights. */
+static void leave_out_paused(struct update *u, unsigned step, const struct mft_http_call *c,
+			     struct mfs_error *why)
+{
+	const bool is_mixed = step == RELOAD && c->status;
+	struct mft_engine *at = c->arg;
+
+	at->goes_on = step >= RELOAD && !is_mixed;
+	if (is_mixed)
+		mfs_fail_in(why, "left paused, since its weights may be mixed");
+	leave_out(u, at, why);
+}
+
 static int take_step(struct update *u, unsigned step, const struct mft_http_call *c)
 {
 	struct mft_engine *at = c->arg;
@@ -482,7 +503,7 @@ static int take_step(struct update *u, unsigned step, const struct mft_http_call
 	int rc = check(c, &why);
 
 	if (rc && mft_http_is_away(c)) {
-		leave_out(u, at, &why);
+		leave_out_paused(u, step, c, &why);
 		return is_left(u) ? 0 : -EIO;
 	}
 	if (!rc)
@@ -553,21 +574,32 @@ static int check_versions(struct update *u)
 	return rc;
 }
 
+static void go_on_one(struct mft_engines *e, const struct mft_engine *to,
+		      const struct mft_engine_weights *w, long seconds)
+{
+	const struct mft_engine_call *calls = to->kind->update;
+	struct mft_http_call *c;
+	unsigned last = 0;
+
+	while (last + 1 < MFT_ENGINE_CALLS && calls[last + 1].path)
+		last++;
+	if (!ask(e, to, calls[last].path, calls[last].body(to, w), seconds, &c, NULL))
+		mft_http_call_free(c);
+}
+
 /* Those that are paused would stay so. */
 static void go_on_all(struct mft_engines *e, const struct mft_engine_weights *w)
 {
-	struct mft_http_call *c;
+	for (size_t i = 0; i < e->count; i++)
+		go_on_one(e, &e->list[i], w, PROBE);
+}
 
-	for (size_t i = 0; i < e->count; i++) {
-		const struct mft_engine_call *calls = e->list[i].kind->update;
-		unsigned last = 0;
-
-		while (last + 1 < MFT_ENGINE_CALLS && calls[last + 1].path)
-			last++;
-		if (!ask(e, &e->list[i], calls[last].path, calls[last].body(&e->list[i], w), PROBE,
-			 &c, NULL))
-			mft_http_call_free(c);
-	}
+/* Of those that are left out, if they hear it. */
+static void go_on_some(struct mft_engines *e, const struct mft_engine_weights *w)
+{
+	for (size_t i = 0; i < e->count; i++)
+		if (e->list[i].goes_on)
+			go_on_one(e, &e->list[i], w, BACK);
 }
 
 int mft_engines_update(struct mft_engines *e, const struct mft_engine_weights *w,
@@ -580,18 +612,17 @@ int mft_engines_update(struct mft_engines *e, const struct mft_engine_weights *w
 
 	*ret = (struct mft_engine_update){0};
 	for (size_t i = 0; i < e->count; i++)
-		e->list[i].failed = false;
+		e->list[i].failed = e->list[i].goes_on = false;
 	for (unsigned step = 0; step < MFT_ENGINE_CALLS && !rc; step++) {
-		/* They are paused: what is asked from now on is of the new weights. */
-		if (step == 1)
-			mft_engines_set_version(e, w->version);
-		if (step == 1 && w->also)
-			mft_engines_set_version(w->also, w->version);
+		if (step == RELOAD)
+			set_versions(&u);
 		rc = call_all(&u, step);
 	}
 	if (rc)
 		go_on_all(e, w);
 	ret->paused = (double)(mfs_now_ns() - from) / 1e9;
+	if (!rc)
+		go_on_some(e, w);
 	return rc ? rc : check_versions(&u);
 }
 

@@ -41,14 +41,14 @@ int mft_engines_run(struct mft_engines *e, const struct mft_request *requests, s
 
 /* Any thread: a run that is under way, and each later one, fails soon with -ECANCELED. */
 void mft_engines_give_up(struct mft_engines *e);
-/* Any thread: what mft_engines_update() of another struct mft_engines has told the same engines. */
-void mft_engines_set_version(struct mft_engines *e, uint64_t version);
 
 /* Weights that all engines are to have. */
 struct mft_engine_weights {
 	const char *path; /* an HF directory, where the engines see it */
 	uint64_t version;
-	struct mft_engines *also; /* are told of it before the engines go on; NULL: none */
+	/* The same engines, of which another thread asks: it hears of it before they go on. NULL:
+	 * none. */
+	struct mft_engines *also;
 };
 /* What came of an update. */
 struct mft_engine_update {
@@ -58,7 +58,8 @@ struct mft_engine_update {
 };
 /* Pauses the engines, which keep what they are working on, tells them to read the weights, drops
  * what they have cached of prompts, and goes on; then asks each which version it has. One that does
- * not answer is left out until the next update. -EPROTO: one has another version, or has refused;
+ * not answer is left out until the next update, and is told to go on if it was paused, unless its
+ * weights may be mixed: why says so. -EPROTO: one has another version, or has refused;
  * -EIO: none answers. */
 int mft_engines_update(struct mft_engines *e, const struct mft_engine_weights *w,
 		       struct mft_engine_update *ret, struct mfs_error *err);

@@ -18,6 +18,7 @@ struct mft_engine {
 	int64_t not_before;	  /* ns: it failed, and is asked again then; 0: it did not */
 	_Atomic bool is_out;	  /* it has not had the last weights, and gets no requests */
 	bool failed;		  /* of the update that is under way: it does not answer */
+	bool goes_on;		  /* likewise: it is paused, and is told to go on */
 };
 
 /* A call of an update, POSTed. body makes its JSON. */

@@ -35,9 +35,12 @@ static struct server {
 	_Atomic enum fault fault;
 	atomic_int faults; /* of so many requests */
 	atomic_int requests;
-	atomic_int version, told; /* told: calls of an update that came in their order */
-	atomic_int lies;	  /* about its version */
-	atomic_bool away;	  /* a proxy says so */
+	atomic_int version, told;     /* told: calls of an update that came in their order */
+	atomic_int lies;	      /* about its version */
+	atomic_bool away;	      /* a proxy says so */
+	_Atomic(const char *) broken; /* path: its proxy gives up, or cuts it off */
+	atomic_bool cuts;
+	atomic_int resumed;
 	char path[64];
 } servers[2];
 
@@ -192,6 +195,11 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *c, const char *p
 		json_decref(body);
 		return send_text(c, 503, strdup("no upstream"));
 	}
+	if (s->broken && !strcmp(path, s->broken)) {
+		json_decref(body);
+		return s->cuts ? MHD_NO : send_text(c, 504, strdup("upstream timed out"));
+	}
+	s->resumed += !strcmp(path, "/resume") || !strcmp(path, "/continue_generation");
 	reply = reply_of(s, path, body, fault);
 	json_decref(body);
 	data = fault == NO_JSON ? strdup("<html>") : json_dumps(reply, 0);
@@ -447,6 +455,46 @@ START_TEST(an_engine_that_is_away_has_no_weights)
 }
 END_TEST
 
+/* It was paused, and goes on, unless it may have read some of the weights. */
+START_TEST(an_engine_that_was_paused_goes_on)
+{
+	static const struct {
+		const char *owner, *broken;
+		bool cuts;
+		int resumed;
+	} cases[] = {{"vllm", "/pause", false, 0},
+		     {"vllm", "/collective_rpc", false, 0},
+		     {"sglang", "/update_weights_from_disk", false, 0},
+		     {"vllm", "/collective_rpc", true, 1},
+		     {"vllm", "/update_weight_version", false, 1},
+		     {"vllm", "/resume", false, 0}};
+	static const struct mft_engine_weights w = {"/mnt/run/iter_0000003/hf", 3, NULL};
+	struct mft_engine_update u;
+	struct mft_engines *e;
+
+	for (size_t i = 0; i < MFS_ARRAY_SIZE(cases); i++) {
+		const bool reloads = i == 1 || i == 2;
+
+		serve(&servers[0], "vllm");
+		serve(&servers[1], cases[i].owner);
+		e = engines_of(2);
+		servers[1].broken = cases[i].broken;
+		servers[1].cuts = cases[i].cuts;
+		unit_ok(mft_engines_update(e, &w, &u, &err), &err);
+		ck_assert_uint_eq(u.out, 1);
+		ck_assert(mft_engines_is_out(e, 1));
+		ck_assert_int_eq(servers[0].resumed, 1);
+		ck_assert_int_eq(servers[1].resumed, cases[i].resumed);
+		ck_assert_int_eq(!!strstr(u.why.msg, "its weights may be mixed: http"), reloads);
+		servers[1].broken = NULL;
+		unit_ok(mft_engines_update(e, &w, &u, &err), &err);
+		ck_assert_uint_eq(u.out, 0);
+		mft_engines_close(e);
+		stop();
+	}
+}
+END_TEST
+
 START_TEST(what_is_no_engine_is_refused)
 {
 	const char *urls[] = {servers[0].url};
@@ -511,6 +559,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, engines_are_told_of_weights);
 	tcase_add_test(c, an_engine_with_other_weights_is_left_out);
 	tcase_add_test(c, an_engine_that_is_away_has_no_weights);
+	tcase_add_test(c, an_engine_that_was_paused_goes_on);
 	tcase_add_test(c, what_is_no_engine_is_refused);
 	tcase_add_test(c, rollouts_are_answered_ahead);
 	return s;
