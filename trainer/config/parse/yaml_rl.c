@@ -1,6 +1,7 @@
 #include "trainer/config/parse/yaml_rl.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/base/nearest.h"
@@ -164,15 +165,19 @@ static int item(struct mft_yaml_reader *r, const struct mft_yaml_rl_row *row,
 		  : mft_yaml_fail(r, n, "expected a list of two numbers under", row->path);
 }
 
-/* --rl-prompt-data is one file, or one directory. */
+/* --rl-prompt-data is one file, or one directory. Paths of verl's own files begin with "~/". */
 static int file(struct mft_yaml_reader *r, const struct mft_yaml_rl_row *row,
 		const struct mfs_yaml_node *n)
 {
+	const char *home = getenv("HOME");
+
 	if (n->kind == MFS_YAML_SEQUENCE && n->first && !n->first->next)
 		n = n->first;
-	return n->kind == MFS_YAML_SCALAR
-		       ? mft_yaml_set(r, row->dest, row->path, n, true)
-		       : mft_yaml_fail(r, n, "expected one path under", row->path);
+	if (n->kind != MFS_YAML_SCALAR)
+		return mft_yaml_fail(r, n, "expected one path under", row->path);
+	if (home && !strncmp(n->text, "~/", 2))
+		return set_text(r, row, mfs_arena_printf(r->arena, "%s%s", home, n->text + 1), n);
+	return mft_yaml_set(r, row->dest, row->path, n, true);
 }
 
 /* ---- rows ---- */

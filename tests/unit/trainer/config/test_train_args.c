@@ -1921,7 +1921,7 @@ START_TEST(yaml_oumi_grpo)
 END_TEST
 
 #define VERL(actor, rest)                                                                          \
-	"data:\n  train_files: [gsm8k/train.parquet]\n  val_files: b\n  train_batch_size: 16\n"    \
+	"data:\n  train_files: [~/gsm8k/train.parquet]\n  val_files: b\n  train_batch_size: 16\n"  \
 	"  max_prompt_length: 200\n  max_response_length: 300\n"                                   \
 	"actor_rollout_ref:\n  model: {path: a, use_remove_padding: true}\n  actor:\n"             \
 	"    ppo_mini_batch_size: 8\n    ppo_micro_batch_size_per_gpu: 2\n"                        \
@@ -1986,8 +1986,9 @@ START_TEST(yaml_verl)
 		   "expected names with values under 'algorithm'");
 	unit_fails(yaml(POLICY, "actor_rollout_ref: {rollout: {n: 9000000000}}\n", &c), &err,
 		   -EINVAL, "too large for");
+	ck_assert(!setenv("HOME", "/home/a", 1));
 	unit_ok(yaml(POLICY_ALONE, VERL("", ""), &c), &err);
-	ck_assert_str_eq(c.rl_prompt_data, "gsm8k/train.parquet");
+	ck_assert_str_eq(c.rl_prompt_data, "/home/a/gsm8k/train.parquet");
 	mft_train_config_release(&c);
 	unit_fails(yaml(POLICY_ALONE, "actor_rollout_ref: {}\ndata: {train_files: [a, b]}\n", &c),
 		   &err, -EINVAL, "expected one path under 'data.train_files'");
