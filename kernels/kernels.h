@@ -116,7 +116,6 @@ struct mfk_quantise {
 	/* The scales are used as they are, and quantise raises their amax. Otherwise it makes
 	 * scale and inverse of amax. */
 	bool given;
-	bool raises; /* amax() raises what is there, instead of writing it */
 };
 
 /*

@@ -77,8 +77,7 @@ void mfk_ref_amax(struct mfk_ctx *c, const struct mfk_quantise *a)
 	for (int64_t i = 0; i < group_count(a); i++) {
 		struct group g = group_of(a, i);
 
-		if (!a->raises)
-			a->scales[i].amax = 0;
+		a->scales[i].amax = 0;
 		raise_amax(c, &g, &a->scales[i]);
 	}
 }

@@ -163,7 +163,7 @@ static bool is_wide(const struct mfk_quantise *a)
 
 void mfk_cuda_amax(struct mfk_ctx *c, const struct mfk_quantise *a)
 {
-	if (!mfk_cuda_begin(c) || (!a->raises && !clear_amax(c, a)) || a->rows <= 0 || a->cols <= 0)
+	if (!mfk_cuda_begin(c) || !clear_amax(c, a) || a->rows <= 0 || a->cols <= 0)
 		return;
 	with_type(a->from, [&](auto tag) {
 		amax_kernel<typename decltype(tag)::type>
