@@ -49,7 +49,7 @@ EOF
 	# Down to the Megatron views and those of engines; layouts stand in no order.
 	same "$name: tree" "$("$m" ls "$source" | awk '{ print $5 }' | sort)" \
 		"$(cd "$mnt" && find . -mindepth 1 \( -type d -printf '%f/\n' -o -printf '%f\n' \) \
-			\( -path '*/megatron/torch/*' -o -path '*/vllm*/*' -o -path '*/sglang/*' -o -name torch_dist \) -prune | sort)"
+			\( -path '*/megatron/*torch/*' -o -path '*/vllm*/*' -o -path '*/sglang/*' -o -name '*torch_dist' \) -prune | sort)"
 	unmount
 done
 
