@@ -20,7 +20,14 @@ FIXTURES = ["weights/deepseek-torch_dist-pp2-ep2", "weights/gpt2-torch-tp2-pp2",
             "resume/llama-torch_dist-tp2-pp2-vpp2", "resume/qwen2-torch-tp2-dp2-distopt"]
 LEGACY = [name for name in FIXTURES if "-torch-" in name]
 VIEWS = swept.share(checkpoints.VIEWS, 2)
-WRITTEN = VIEWS + swept.WRITTEN
+
+
+def of_blocks(specs):
+    """Without HybridModels, whose names and numbers of layers are others than those of these views: test_megatron_core.py has them."""
+    return [spec for spec in specs if "-hybrid-" not in spec.name]
+
+
+WRITTEN, SWEPT = of_blocks(VIEWS + swept.WRITTEN), of_blocks(VIEWS + swept.LAYOUTS)
 WIDEST = [Layout(8, 4, vpp=2), Layout(8, 4, ep=4, vpp=2), Layout(8, 4, ep=4, etp=1, vpp=2), Layout(4, 4, ep=4), Layout(1, 1)]
 LOST = ("world_size", "data_parallel_size", "num_layers_per_virtual_pipeline_stage", "rng_state")  # what another layout has no place for
 OF_A_RANK = ("rank", "local_rank")  # the arguments that differ between the files of one save
@@ -210,7 +217,7 @@ def test_fixtures_there_and_back(fixtures, tmp_path, name):
     by_hf(source, tmp_path, layout)
 
 
-@pytest.mark.parametrize("spec", VIEWS + swept.LAYOUTS, ids=by_name)
+@pytest.mark.parametrize("spec", SWEPT, ids=by_name)
 def test_written_there_and_back(checkpoint, tmp_path, spec):
     source = Source(checkpoint(spec))
     layout = cover(source.want.args, WIDEST)[0]
