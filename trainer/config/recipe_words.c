@@ -4,22 +4,18 @@
 #include "formats/base/str.h"
 #include "trainer/config/recipe_list.h"
 
-enum { NONE, TENSOR }; /* ways in which scales are made */
-
 static const struct row {
-	const char *word;
-	bool computed;
-	const char *refusal;
+	const char *word, *scaling, *refusal;
 } rows[] = {
 #define ROW(word, scaling, delayed, of_output, of_input, of_weight, refusal)                       \
-	{word, scaling != NONE, refusal},
+	{word, #scaling, refusal},
 	MFT_RECIPES(ROW)
 #undef ROW
 };
 
 static const struct row *row_of(const char *word)
 {
-	static const struct row none = {0};
+	static const struct row none = {.scaling = "NONE"};
 
 	for (size_t i = 0; i < MFS_ARRAY_SIZE(rows); i++)
 		if (mfs_str_is(word, rows[i].word))
@@ -30,7 +26,7 @@ static const struct row *row_of(const char *word)
 bool mft_has_eight_bits(const struct mft_train_config *config)
 {
 	return config->fp8 && config->params_dtype == MFS_BF16 &&
-	       row_of(config->fp8_recipe)->computed;
+	       !mfs_str_is(row_of(config->fp8_recipe)->scaling, "NONE");
 }
 
 const char *mft_recipe_refusal(const char *word)
