@@ -29,32 +29,30 @@ static bool is_bucket(const char *key)
 	return !strncmp(key, DISTRIBUTED, sizeof(DISTRIBUTED) - 1);
 }
 
-bool mfs_optim_has_buckets(const struct mfs_dcp *dcp)
+/* Whether a bucket's key has that part. */
+static bool has_bucket(const struct mfs_dcp *dcp, const char *part)
 {
 	for (uint32_t i = 0; i < dcp->tensor_count; i++)
-		if (is_bucket(dcp->tensors[i].key))
+		if (is_bucket(dcp->tensors[i].key) && strstr(dcp->tensors[i].key, part))
 			return true;
 	return false;
+}
+
+bool mfs_optim_has_buckets(const struct mfs_dcp *dcp)
+{
+	return has_bucket(dcp, "");
 }
 
 /* The type of gradients is in the keys; arguments of old runs may lack it. */
 static bool has_fp32_gradients(const struct mfs_dcp *dcp)
 {
-	for (uint32_t i = 0; i < dcp->tensor_count; i++)
-		if (is_bucket(dcp->tensors[i].key) &&
-		    strstr(dcp->tensors[i].key, ", torch.float32)"))
-			return true;
-	return false;
+	return has_bucket(dcp, ", torch.float32)");
 }
 
 /* 8-bit parameters have buffers of their own. */
 static bool has_fp8(const struct mfs_dcp *dcp)
 {
-	for (uint32_t i = 0; i < dcp->tensor_count; i++)
-		if (is_bucket(dcp->tensors[i].key) &&
-		    strstr(dcp->tensors[i].key, ".dtype_(torch.uint8, "))
-			return true;
-	return false;
+	return has_bucket(dcp, ".dtype_(torch.uint8, ");
 }
 
 /* ---- finding a bucket ---- */

@@ -1825,7 +1825,7 @@ START_TEST(yaml_whole_files)
 }
 END_TEST
 
-/* What a file of a program that trains policies leaves to say; without and with its prompts. */
+/* What a file of a program that trains policies leaves open; without and with its prompts. */
 #define POLICY_ALONE                                                                               \
 	"--num-layers 2 --hidden-size 8 --num-attention-heads 2 --max-position-embeddings 4096 "   \
 	"--tokenizer-type NullTokenizer --vocab-size 100 --rl-reward match --train-iters 4 "       \
@@ -2406,6 +2406,31 @@ START_TEST(yaml_bridge_training)
 	unit_ok(yaml(SMALL "--bf16", "ddp:\n  grad_reduce_in_fp32: true\n", &c), &err);
 	ck_assert_int_eq(c.main_grads_dtype, MFS_F32);
 	mft_train_config_release(&c);
+	unit_ok(yaml(SMALL, "mixed_precision: fp16-mixed\nmodel:\n  bf16: true\n", &c), &err);
+	ck_assert_int_eq(c.params_dtype, MFS_F16);
+	mft_train_config_release(&c);
+	unit_ok(yaml(SMALL "--data-path x --weight-decay 0.5",
+		     "dataset:\n  mock: true\n"
+		     "scheduler:\n  start_weight_decay: 0.033\n  end_weight_decay: 0.033\n",
+		     &c),
+		&err);
+	ck_assert(!c.mock_data);
+	ck_assert_double_eq(c.weight_decay, 0.5);
+	mft_train_config_release(&c);
+	unit_ok(yaml(SMALL, "dataset:\n  blend_per_split: [[[a], null], [[b, c], [1, 2]], null]\n",
+		     &c),
+		&err);
+	ck_assert_uint_eq(c.split_data_path[0].count, 1);
+	ck_assert_uint_eq(c.split_data_path[1].count, 4);
+	ck_assert_uint_eq(c.split_data_path[2].count, 0);
+	mft_train_config_release(&c);
+}
+END_TEST
+
+START_TEST(yaml_bridge_eight_bits)
+{
+	struct mft_train_config c;
+
 	unit_ok(yaml(SMALL "--num-layers 4",
 		     "mixed_precision: bf16_with_fp8_current_scaling_mixed\n", &c),
 		&err);
@@ -2441,24 +2466,6 @@ START_TEST(yaml_bridge_training)
 		     "mixed_precision:\n  bf16: true\n  fp8: hybrid\n", &c),
 		&err);
 	ck_assert_str_eq(c.fp8_recipe, "delayed");
-	mft_train_config_release(&c);
-	unit_ok(yaml(SMALL, "mixed_precision: fp16-mixed\nmodel:\n  bf16: true\n", &c), &err);
-	ck_assert_int_eq(c.params_dtype, MFS_F16);
-	mft_train_config_release(&c);
-	unit_ok(yaml(SMALL "--data-path x --weight-decay 0.5",
-		     "dataset:\n  mock: true\n"
-		     "scheduler:\n  start_weight_decay: 0.033\n  end_weight_decay: 0.033\n",
-		     &c),
-		&err);
-	ck_assert(!c.mock_data);
-	ck_assert_double_eq(c.weight_decay, 0.5);
-	mft_train_config_release(&c);
-	unit_ok(yaml(SMALL, "dataset:\n  blend_per_split: [[[a], null], [[b, c], [1, 2]], null]\n",
-		     &c),
-		&err);
-	ck_assert_uint_eq(c.split_data_path[0].count, 1);
-	ck_assert_uint_eq(c.split_data_path[1].count, 4);
-	ck_assert_uint_eq(c.split_data_path[2].count, 0);
 	mft_train_config_release(&c);
 }
 END_TEST
@@ -2641,6 +2648,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, yaml_saved);
 	tcase_add_test(c, yaml_bridge_forms);
 	tcase_add_test(c, yaml_bridge_training);
+	tcase_add_test(c, yaml_bridge_eight_bits);
 	tcase_add_test(c, yaml_bridge_refused);
 	tcase_add_test(c, yaml_wrong);
 	tcase_add_test(c, the_examples_are_accepted);
