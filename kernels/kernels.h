@@ -99,8 +99,8 @@ struct mfk_scale {
  * qt is q transposed, as products of sums over rows want it. Its columns from rows on, up to the
  * next multiple of MFK_SCALED_STEP, become 0, so that such a sum may go over them.
  *
- * Rows of several groups (experts' tokens) have a scale for each. Their columns in qt are where
- * mfk_group_column() says, each group's with zeros up to such a multiple.
+ * Rows of several groups (experts' tokens) have a scale for each. Their columns in qt begin
+ * at mfk_group_column(), each group's with zeros up to such a multiple.
  */
 struct mfk_quantise {
 	enum mfk_dtype from, to; /* from: of x, fp32, bf16 or fp16; to: e4m3 or e5m2 */
@@ -158,8 +158,8 @@ enum mfk_scaling {
  * can: the CPU's can, and computes few rows at a time. Not with trans_a.
  *
  * Operands of 8 bits are both of 8 bits, and not both e5m2; rows of their memory are along k: not
- * trans_a, and trans_b. What else they must be says mfk_gemm_refusal() (eight_bits.h), of which a
- * backend makes a failure. Then op(a) op(b) is multiplied by inverse of both scales, too.
+ * trans_a, and trans_b. mfk_gemm_refusal() (eight_bits.h) has their other rules, and a
+ * backend fails where it refuses. Then op(a) op(b) is multiplied by inverse of both scales, too.
  */
 struct mfk_gemm {
 	int64_t m, n, k;

@@ -208,7 +208,7 @@ static void complete(struct reader *r, const char *name, int64_t *size, int64_t 
 		wrong(r, name, "a positive number");
 }
 
-/* The letter says more than the argument, which runs had to set only before core 0.20. */
+/* The letter is more exact than the argument, which runs had to set only before core 0.20. */
 static void read_kind_of_attention(struct reader *r, struct mfs_megatron_args *a)
 {
 	const char *pattern = string(r, "hybrid_layer_pattern", NULL);
@@ -469,7 +469,7 @@ static void read_positions(struct reader *r, struct mfs_megatron_args *a)
 	read_window_layers(r, a);
 }
 
-/* True if a pattern says which layers are of what kind, whatever other arguments say. */
+/* True if a pattern gives the kind of each layer; other arguments do not count then. */
 static bool has_pattern(const struct reader *r)
 {
 	return !mfs_arg_is_none(lookup(r, "hybrid_layer_pattern")) ||
@@ -580,7 +580,7 @@ static const char *with_mtp(struct reader *r, const char *pattern, int64_t depth
 	return ret;
 }
 
-/* Which of the layers have experts follows from the pattern, whatever moe_layer_freq says. step:
+/* Which of the layers have experts follows from the pattern; moe_layer_freq does not count. step:
  * letters of a layer, of which the last counts. */
 static void read_hybrid_experts(struct reader *r, struct mfs_megatron_args *a, const char *letters,
 				size_t step)

@@ -54,7 +54,7 @@ static const struct mfs_ckpt_extra *find(const struct mfs_ckpt *ckpt,
 	return (uint32_t)(t->expert - e->expert) < e->experts ? e : NULL;
 }
 
-/* False where the run's arguments say that it has no 8 bits. */
+/* False where, by its arguments, the run has no 8 bits. */
 static bool may_have(const struct mfs_ckpt *ckpt)
 {
 	const struct mfs_ckpt_common *state = mfs_ckpt_common(ckpt);

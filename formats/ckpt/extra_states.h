@@ -29,7 +29,7 @@ void mfs_ckpt_sort_extras(struct mfs_ckpt *ckpt);
 
 /*
  * Reads the state of the module that owns a weight; of an expert its own. ret->products is 0 where
- * it has none, or where the run's arguments say that it computes without 8 bits. Arrays lie in
+ * it has none, or where by its arguments the run computes without 8 bits. Arrays lie in
  * arena. Errors are those of mfs_extra_state_read(), and name the weight. Any thread.
  */
 int mfs_ckpt_extra_state(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *weight,

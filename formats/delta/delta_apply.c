@@ -238,8 +238,8 @@ static int xor_bytes(struct mfs_delta_apply *a, uint8_t *buf, size_t len, struct
 
 /* ---- room ---- */
 
-/* A frame of one segment has a window of its own size, another one says how large it is: the
- * exponent and an eighth of the power of two that it gives. */
+/* The window of a frame of one segment is as large as the frame; another frame has a byte with the
+ * window's exponent, and eighths of that power of two to add. */
 static uint64_t window_of(const uint8_t *header, size_t len)
 {
 	const unsigned long long size = ZSTD_getFrameContentSize(header, len);

@@ -32,7 +32,7 @@ struct mfs_layout {
 	 * it. They belong to the code that made the layout. */
 	const uint32_t *chunk_layers;
 	/* Files number attention and MLP of each block as layers of their own, as a HybridModel
-	 * does. A layout's name does not say it. */
+	 * does. A layout's name is the same for both. */
 	bool hybrid;
 };
 

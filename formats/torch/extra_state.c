@@ -140,7 +140,7 @@ static uint32_t at_least_one(uint64_t n)
 	return n ? (uint32_t)mfs_min_u64(n, UINT32_MAX / 4) : 1;
 }
 
-/* The first scale says how many products there are, the first history how long it is. */
+/* The first scale has an entry for each product, and the first history has its length. */
 static int read_arrays(const struct dict *dict, struct mfs_extra_state *s)
 {
 	for (enum mfs_fp8_direction d = 0; d < MFS_FP8_DIRECTIONS; d++) {

@@ -163,14 +163,14 @@ static int read_scale(const struct reader *r, uint32_t i, struct mfs_te_tensor *
 			(unsigned long long)cols);
 }
 
-/* The shape that is said must be that of the data. */
+/* The shape that is given must be that of the data. */
 static int check_shape(const struct reader *r, uint32_t i, const struct mfs_te_tensor *t)
 {
 	const struct mfs_pickle *doc = r->f->doc;
 	const mfs_value size = mfs_torch_size(doc, argument(r, i));
 	int64_t rows = -1, cols = -1;
 
-	if (!is_there(r, i)) /* 1.x says none */
+	if (!is_there(r, i)) /* 1.x gives none */
 		return 0;
 	mfs_value_int(doc, mfs_value_at(doc, size, 0), &rows);
 	mfs_value_int(doc, mfs_value_at(doc, size, 1), &cols);

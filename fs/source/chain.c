@@ -191,7 +191,7 @@ static struct base *new_base(struct mfs_chain *c, struct mfs_error *err)
 	return *at = b;
 }
 
-/* What named says stays. A base that is closed may be opened again. */
+/* What is in named stays. A base that is closed may be opened again. */
 static void close_base(struct base *b)
 {
 	mfs_weight_files_release(&b->files);

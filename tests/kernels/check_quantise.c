@@ -40,7 +40,7 @@ static double largest(enum mfk_dtype to)
 	return to == MFK_E4M3 ? 448 : 57344;
 }
 
-/* What kernels.h says of scales, in the words of C. */
+/* Scales as kernels.h describes them, in C. */
 static void scale_of(enum mfk_dtype to, float amax, double *ret)
 {
 	const float most = (float)largest(to);

@@ -1,6 +1,6 @@
 /* A directory that has the saves of one run after another, each of which keeps what it needs
  * itself: weights for engines. What a run that was killed has left is not taken for those of the
- * next. Each iteration says itself that such a run has written it, so that no other is removed. */
+ * next. Each iteration bears the mark of such a run, so that no other is removed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

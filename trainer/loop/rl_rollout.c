@@ -23,8 +23,8 @@ bool mft_rl_stops(void)
 	return mft_stop_signal() != 0;
 }
 
-/* What is not trained on yet is not lost: whoever goes on samples it again. One process's signal is
- * all processes'. */
+/* What is not trained on yet is not lost: the run that goes on samples it again. One process's
+ * signal is all processes'. */
 static int agree_to_stop(struct mft_trainer *t, struct mfs_error *err)
 {
 	double stop = mft_rl_stops();
@@ -284,8 +284,8 @@ static int renew(struct mft_trainer *t, struct mfs_error *err)
 	return 0;
 }
 
-/* What the loss needs of it. What is logged is trained on: whoever goes on after a rollout that was
- * dropped logs it. */
+/* What the loss needs of it. What is logged is trained on: a rollout that was dropped is logged by
+ * the run that goes on. */
 static int prepare(struct mft_trainer *t, struct mfs_error *err)
 {
 	int rc = agree_to_stop(t, err);

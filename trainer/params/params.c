@@ -84,8 +84,8 @@ static bool set_delta_init(const struct mfs_megatron_args *a, struct mft_param *
 	return true;
 }
 
-/* What the matrices that end a sublayer are divided by the root of: twice the layers, and a
- * HybridModel's layers are sublayers, unless --is-hybrid-model says so. */
+/* What the matrices that end a sublayer are divided by the root of: twice the layers, of which a
+ * HybridModel has two a block; with --is-hybrid-model its layers, once. */
 static double sublayers(const struct mft_train_config *config)
 {
 	const double blocks = (double)config->model.num_layers;

@@ -145,7 +145,7 @@ static void write_spec(const struct mfs_form *f, struct mfs_pickle_writer *w)
 	mfs_pickle_list_end(w);
 }
 
-/* Which blocks have experts; of a HybridModel the pattern says it. */
+/* Which blocks have experts; of a HybridModel, by the pattern. */
 static void write_freq(const struct mfs_form *f, struct mfs_pickle_writer *w)
 {
 	if (f->hybrid || !mfs_args_layers_differ(f->args))

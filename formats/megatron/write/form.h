@@ -1,7 +1,7 @@
 /*
  * The two forms of a model of blocks, in arguments. A GPTModel numbers its blocks and has arguments
- * that say which of them have experts; a HybridModel numbers sublayers, and a pattern says all of
- * it (formats/args/hybrid_layers.h).
+ * for which of them have experts; a HybridModel numbers sublayers, and has one pattern for all of
+ * that (formats/args/hybrid_layers.h).
  *
  * Megatron tells them apart by the pattern alone (megatron/training/checkpointing.py:
  * _maybe_setup_gpt_to_hybrid_load).

@@ -35,7 +35,7 @@ static int64_t tiles_down(const struct mfk_quantise *a)
 	return ceil_div(a->rows, TILE) + a->groups;
 }
 
-/* The first tile of a group, as mfk_group_column() says where its columns begin. */
+/* The first tile of a group, whose columns begin at mfk_group_column(). */
 static __device__ __forceinline__ int64_t first_tile(const mfk_quantise &a, int64_t group)
 {
 	return (a.offsets[group] + TILE - 1) / TILE + group;

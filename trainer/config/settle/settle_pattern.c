@@ -100,7 +100,7 @@ int mft_settle_pattern(struct settle *s)
 	r = parse(s, &p);
 	if (r)
 		return r;
-	/* Megatron says so, too: the pattern counts, whatever else is given. */
+	/* So it is in Megatron: the pattern counts, whatever else is given. */
 	mft_flag_set_number(s->v, name_of(NUM_LAYERS), p.layers);
 	mft_flag_set_none(s->v, name_of(ENCODER_NUM_LAYERS));
 	mft_flag_set_number(s->v, name_of(MOE_LAYER_FREQ), 1);
@@ -125,7 +125,7 @@ static int inside(struct settle *s)
 			text(s, HYBRID_LAYER_PATTERN));
 }
 
-/* Stages that the pattern says, and the chunks of each. */
+/* Stages that the pattern has, and the chunks of each. */
 static int take_parts(struct settle *s, const struct mfs_hybrid_pattern *p)
 {
 	static const enum mft_dest ends[] = {DECODER_FIRST_PIPELINE_NUM_LAYERS,

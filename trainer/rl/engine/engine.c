@@ -18,7 +18,7 @@
 #define REST   (2 * SECOND) /* until an engine that failed is asked again */
 #define LOOK   200	    /* ms */
 #define PROBE  30L	    /* seconds that it may take to say what it is */
-#define BACK   5L	    /* seconds that one which may be back may take to say so */
+#define BACK   5L	    /* seconds that one which may be back may take to answer */
 #define UPDATE 3600L	    /* seconds that new weights may take */
 #define RELOAD 1u	    /* the call of an update that reads them, of each kind */
 
@@ -482,7 +482,7 @@ static int send_step(struct update *u, unsigned step, size_t *ret_sent)
 	return rc;
 }
 
-/* One that was paused would stay so. It does, where somebody says that the reload did not end well:
+/* One that was paused would stay so. It does where an answer came that the reload has failed:
  * what it works on would go on with some of the new weights. */
 static void leave_out_paused(struct update *u, unsigned step, const struct mft_http_call *c,
 			     struct mfs_error *why)

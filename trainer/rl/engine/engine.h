@@ -59,7 +59,7 @@ struct mft_engine_update {
 /* Pauses the engines, which keep what they are working on, tells them to read the weights, drops
  * what they have cached of prompts, and goes on; then asks each which version it has. One that does
  * not answer is left out until the next update, and is told to go on if it was paused, unless its
- * weights may be mixed: why says so. -EPROTO: one has another version, or has refused;
+ * weights may be mixed, which is in why then. -EPROTO: one has another version, or has refused;
  * -EIO: none answers. */
 int mft_engines_update(struct mft_engines *e, const struct mft_engine_weights *w,
 		       struct mft_engine_update *ret, struct mfs_error *err);

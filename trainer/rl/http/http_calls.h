@@ -39,7 +39,7 @@ int mft_http_wait(struct mft_http *h, int milliseconds, struct mft_http_call **r
 		  struct mfs_error *err);
 void mft_http_call_free(struct mft_http_call *c);
 
-/* True: nobody has answered, or one who says that the server is not there or has too much to do. */
+/* True: nobody has answered, or somebody has answered that the server is not there or is busy. */
 bool mft_http_is_away(const struct mft_http_call *c);
 /* What went wrong with a call that has ended, in a sentence: no answer, or a status and what the
  * answer says of it. */

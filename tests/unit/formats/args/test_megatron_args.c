@@ -338,7 +338,7 @@ START_TEST(patterns_of_blocks_are_those_of_a_GPTModel)
 }
 END_TEST
 
-/* What else such runs say counts their layers. */
+/* Other arguments of such runs count their layers. */
 START_TEST(a_HybridModel_counts_sublayers)
 {
 	const int32_t window[] = {15, 0};

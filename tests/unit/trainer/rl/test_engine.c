@@ -37,7 +37,7 @@ static struct server {
 	atomic_int requests;
 	atomic_int version, told;     /* told: calls of an update that came in their order */
 	atomic_int lies;	      /* about its version */
-	atomic_bool away;	      /* a proxy says so */
+	atomic_bool away;	      /* as a proxy answers */
 	_Atomic(const char *) broken; /* path: its proxy gives up, or cuts it off */
 	atomic_bool cuts;
 	atomic_int resumed;
@@ -383,7 +383,7 @@ START_TEST(engines_are_told_of_weights)
 }
 END_TEST
 
-/* It fails once, and says then that it has what it was started with. */
+/* It fails once, and answers then that it has what it was started with. */
 START_TEST(an_engine_with_other_weights_is_left_out)
 {
 	static const struct mft_engine_weights w = {"/mnt/run/iter_0000003/hf", 3, NULL};
