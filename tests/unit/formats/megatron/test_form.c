@@ -18,23 +18,34 @@ static struct mfs_megatron_args blocks(void)
 					  .window_size = MFS_ABSENT};
 }
 
+/* An argument as it was written; doc refers to the bytes. */
+struct written {
+	struct mfs_buf bytes;
+	struct mfs_pickle *doc;
+	mfs_value v;
+};
+
 /* Reads the argument that the GPTModel has; its value was another. */
-static struct mfs_pickle *replace(const struct mfs_megatron_args *a, const char *name,
-				  mfs_value *ret)
+static struct written replace(const struct mfs_megatron_args *a, const char *name)
 {
 	struct mfs_form form = {.args = a};
 	struct mfs_pickle_writer w;
-	struct mfs_buf out = {0};
-	struct mfs_pickle *doc;
+	struct written ret = {0};
 
-	mfs_pickle_begin(&w, &out, 2);
+	mfs_pickle_begin(&w, &ret.bytes, 2);
 	mfs_pickle_dict_begin(&w);
 	ck_assert_int_eq(mfs_form_replace(&form, &w, name, strlen(name)), 1);
 	mfs_pickle_dict_end(&w);
 	unit_ok(mfs_pickle_end(&w, &err), &err);
-	unit_ok(mfs_pickle_parse(out.data, out.len, name, NULL, &doc, &err), &err);
-	*ret = mfs_value_get(doc, mfs_pickle_root(doc), name);
-	return doc;
+	unit_ok(mfs_pickle_parse(ret.bytes.data, ret.bytes.len, name, NULL, &ret.doc, &err), &err);
+	ret.v = mfs_value_get(ret.doc, mfs_pickle_root(ret.doc), name);
+	return ret;
+}
+
+static void release(struct written *w)
+{
+	mfs_pickle_free(w->doc);
+	mfs_buf_release(&w->bytes);
 }
 
 /* Megatron takes None as all layers, and the source's window_size stays. */
@@ -42,38 +53,36 @@ START_TEST(no_layer_has_the_window)
 {
 	static const uint8_t has[] = {1, 0};
 	struct mfs_megatron_args a = blocks();
-	mfs_value v;
-	struct mfs_pickle *doc = replace(&a, "window_attn_skip_freq", &v);
+	struct written w = replace(&a, "window_attn_skip_freq");
 	int64_t every = 0;
 
-	ck_assert(mfs_value_int(doc, v, &every));
+	ck_assert(mfs_value_int(w.doc, w.v, &every));
 	ck_assert_int_eq(every, 1);
-	mfs_pickle_free(doc);
+	release(&w);
 	a.window_size = 16;
-	doc = replace(&a, "window_attn_skip_freq", &v);
-	ck_assert(mfs_value_is_none(doc, v));
-	mfs_pickle_free(doc);
+	w = replace(&a, "window_attn_skip_freq");
+	ck_assert(mfs_value_is_none(w.doc, w.v));
+	release(&w);
 	a.window_layers = has;
-	doc = replace(&a, "window_attn_skip_freq", &v);
-	ck_assert_uint_eq(mfs_value_count(doc, v), 2);
-	mfs_pickle_free(doc);
+	w = replace(&a, "window_attn_skip_freq");
+	ck_assert_uint_eq(mfs_value_count(w.doc, w.v), 2);
+	release(&w);
 }
 END_TEST
 
 START_TEST(stages_that_split_blocks)
 {
 	struct mfs_megatron_args a = blocks();
-	mfs_value v;
-	struct mfs_pickle *doc = replace(&a, "decoder_first_pipeline_num_layers", &v);
+	struct written w = replace(&a, "decoder_first_pipeline_num_layers");
 	int64_t layers = 0;
 
-	ck_assert(mfs_value_int(doc, v, &layers));
+	ck_assert(mfs_value_int(w.doc, w.v, &layers));
 	ck_assert_int_eq(layers, 1);
-	mfs_pickle_free(doc);
+	release(&w);
 	a.splits_blocks = true;
-	doc = replace(&a, "decoder_first_pipeline_num_layers", &v);
-	ck_assert(mfs_value_is_none(doc, v));
-	mfs_pickle_free(doc);
+	w = replace(&a, "decoder_first_pipeline_num_layers");
+	ck_assert(mfs_value_is_none(w.doc, w.v));
+	release(&w);
 }
 END_TEST
 
